@@ -1,0 +1,37 @@
+//go:build depstmp
+
+package sluice
+
+import (
+	_ "github.com/fsnotify/fsnotify"
+	_ "github.com/gaissmai/bart"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/collectors"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/spf13/pflag"
+	_ "go.uber.org/goleak"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/net/ipv6"
+	_ "golang.org/x/sys/unix"
+	_ "golang.zx2c4.com/wireguard/device"
+	_ "gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	_ "gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	_ "gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	_ "gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	_ "gvisor.dev/gvisor/pkg/tcpip/stack"
+	_ "gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	_ "gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	_ "gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	_ "gvisor.dev/gvisor/pkg/tcpip/transport/raw"
+	_ "gvisor.dev/gvisor/pkg/tcpip/checksum"
+	_ "gvisor.dev/gvisor/pkg/tcpip/header"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apimachinery/pkg/apis/meta/v1"
+	_ "k8s.io/apimachinery/pkg/runtime"
+	_ "k8s.io/apimachinery/pkg/util/validation/field"
+	_ "k8s.io/api/apps/v1"
+	_ "pgregory.net/rapid"
+	_ "sigs.k8s.io/yaml"
+)
