@@ -1,0 +1,187 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/tunnel"
+)
+
+// MTU bounds of the tunnel, in bytes of inner IP packet.
+const (
+	DefaultMTU = 1340
+	MinMTU     = 576   // RFC 791: what every IPv4 host accepts
+	MinMTUIPv6 = 1280  // RFC 8200 section 5
+	MaxMTU     = 65455 // 65535 less outer IPv6, UDP and WireGuard's 32 bytes
+)
+
+// Config is everything the data plane acts on. It is a plain value: the caller
+// builds a new one for every change and hands it to Apply.
+type Config struct {
+	// MTU is the largest inner IP packet in bytes, on both the tunnel and the
+	// node side. Zero means DefaultMTU.
+	MTU int
+
+	// Tunnel holds keys, peer and endpoint of the WireGuard leg.
+	Tunnel tunnel.Config
+	// TunnelAddr and PeerTunnelAddr are the two ends inside the tunnel,
+	// 169.254.18.1 (server) and 169.254.18.2 (client).
+	TunnelAddr, PeerTunnelAddr netip.Addr
+
+	// Internal holds the gateway's addresses towards the nodes, at most one of
+	// each family. Without one the gateway answers no ARP and no ping.
+	Internal []netip.Addr
+	// Nodes are the tunnels towards the nodes of the cluster.
+	Nodes []Node
+	// Routes say behind which node a local address lives. Longest prefix wins.
+	Routes []Route
+
+	// Remote maps the peer's pod and external CIDRs: Inside as this cluster
+	// addresses them, Outside as the peer does.
+	Remote []nat.Mapping
+	// LocalPods are the pod CIDRs of this cluster.
+	LocalPods []netip.Prefix
+	// LocalExternal are the external CIDRs of this cluster. The first address
+	// of the first prefix of each family is the unknown-source address: it
+	// stands for every local sender that is not a pod.
+	LocalExternal []netip.Prefix
+	// Addresses map single hosts into LocalExternal (IP objects).
+	Addresses []AddressMapping
+
+	// StrictSource drops packets of a pod that arrive from a node other than
+	// the one its route names. Off by default: routes lag behind new pods.
+	StrictSource bool
+}
+
+// Node is the gateway's end of one node tunnel.
+type Node struct {
+	// Name is the node's name in Kubernetes.
+	Name string
+	// Underlay holds the addresses that the node's encapsulated packets come
+	// from. The gateway sends to the one it heard from last, at first to the
+	// first.
+	Underlay []netip.Addr
+	// VNI identifies the tunnel together with the underlay address.
+	VNI geneve.VNI
+	// Internal holds the node's own addresses inside the tunnel.
+	Internal []netip.Addr
+}
+
+// Route says that Dst lives behind Node.
+type Route struct {
+	Dst  netip.Prefix
+	Node string
+}
+
+// AddressMapping makes the host Inside reachable from the peer as Outside,
+// which lies in an external CIDR of this cluster.
+type AddressMapping struct {
+	Inside, Outside netip.Addr
+}
+
+// unroutable are destinations and sources that no cluster may hand to another:
+// a remapped prefix that overlaps one of them is refused, so that a packet to
+// them matches no mapping (RFC 6890).
+var unroutable = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("::/127"),
+	netip.MustParsePrefix("::ffff:0:0/96"),
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("ff00::/8"),
+}
+
+// validate reports everything that is wrong with c, joined.
+func (c *Config) validate() error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if c.MTU < MinMTU || c.MTU > MaxMTU {
+		fail("mtu %d: must be %d to %d", c.MTU, MinMTU, MaxMTU)
+	}
+	if c.usesIPv6() && c.MTU < MinMTUIPv6 {
+		fail("mtu %d: IPv6 needs at least %d", c.MTU, MinMTUIPv6)
+	}
+	for _, p := range c.prefixes() {
+		for _, u := range unroutable {
+			if p.Overlaps(u) {
+				fail("prefix %s: overlaps %s, which cannot be routed between clusters", p, u)
+			}
+		}
+	}
+	for _, m := range c.Remote {
+		for _, l := range append(c.LocalPods[:len(c.LocalPods):len(c.LocalPods)], c.LocalExternal...) {
+			if m.Inside.Overlaps(l) {
+				fail("remote prefix %s (inside %s): overlaps the local prefix %s; remap it", m.Outside, m.Inside, l)
+			}
+		}
+	}
+	errs = append(errs, c.validateNodes()...)
+	for _, a := range c.Addresses {
+		if !containsAddr(c.LocalExternal, a.Outside) {
+			fail("address mapping %s: %s is in no local external CIDR", a.Inside, a.Outside)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validateNodes checks that every datagram belongs to at most one node and
+// that every route leads to a node.
+func (c *Config) validateNodes() (errs []error) {
+	names := make(map[string]bool, len(c.Nodes))
+	seen := make(map[tunnelKey]string, len(c.Nodes))
+	for _, n := range c.Nodes {
+		if names[n.Name] {
+			errs = append(errs, fmt.Errorf("node %q: named twice", n.Name))
+		}
+		names[n.Name] = true
+		if len(n.Underlay) == 0 {
+			errs = append(errs, fmt.Errorf("node %q: no underlay address", n.Name))
+		}
+		for _, a := range n.Underlay {
+			k := tunnelKey{a.Unmap(), n.VNI}
+			if other, dup := seen[k]; dup {
+				errs = append(errs, fmt.Errorf("nodes %q and %q: same underlay address %s and VNI %d", other, n.Name, a, n.VNI))
+			}
+			seen[k] = n.Name
+		}
+	}
+	for _, r := range c.Routes {
+		if !names[r.Node] {
+			errs = append(errs, fmt.Errorf("route %s: no node %q", r.Dst, r.Node))
+		}
+	}
+	return errs
+}
+
+func (c *Config) usesIPv6() bool {
+	for _, p := range c.prefixes() {
+		if p.Addr().Is6() {
+			return true
+		}
+	}
+	return false
+}
+
+// prefixes returns all prefixes that packets are forwarded from or to.
+func (c *Config) prefixes() []netip.Prefix {
+	ps := append(c.LocalPods[:len(c.LocalPods):len(c.LocalPods)], c.LocalExternal...)
+	for _, m := range c.Remote {
+		ps = append(ps, m.Inside, m.Outside)
+	}
+	return ps
+}
+
+func containsAddr(ps []netip.Prefix, a netip.Addr) bool {
+	for _, p := range ps {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}

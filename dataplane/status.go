@@ -1,0 +1,81 @@
+package dataplane
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/tunnel"
+)
+
+// Status is what the data plane is doing now, as plain values for display.
+type Status struct {
+	Configured bool           `json:"configured"`
+	MTU        int            `json:"mtu"`
+	Tunnel     tunnel.Stats   `json:"tunnel"`
+	Internal   []netip.Addr   `json:"internal"`
+	TunnelAddr netip.Addr     `json:"tunnelAddress"`
+	Nodes      []NodeStatus   `json:"nodes"`
+	Remote     []nat.Mapping  `json:"remote"`
+	LocalPods  []netip.Prefix `json:"localPods"`
+	External   []netip.Prefix `json:"localExternal"`
+	// Addresses are the IP objects.
+	Addresses []AddressMapping  `json:"addresses"`
+	Routes    []Route           `json:"routes"`
+	Flows     FlowStatus        `json:"flows"`
+	Egress    DirectionStatus   `json:"egress"`
+	Ingress   DirectionStatus   `json:"ingress"`
+	Sockets   map[string]Socket `json:"sockets"` // "geneve", "wireguard"
+}
+
+// Socket are the counters and switches of one UDP socket.
+type Socket struct {
+	LocalAddr       netip.AddrPort `json:"localAddress"`
+	Reads           uint64         `json:"reads"`
+	ReadDatagrams   uint64         `json:"readDatagrams"`
+	Writes          uint64         `json:"writes"`
+	WriteDatagrams  uint64         `json:"writeDatagrams"`
+	WriteErrors     uint64         `json:"writeErrors"`
+	Overruns        uint64         `json:"overruns"`
+	GRO             bool           `json:"gro"`
+	GSO             bool           `json:"gso"`
+	ReadBufferBytes int            `json:"readBufferBytes"`
+}
+
+// NodeStatus describes one node tunnel.
+type NodeStatus struct {
+	Name          string               `json:"name"`
+	VNI           geneve.VNI           `json:"vni"`
+	Underlay      netip.Addr           `json:"underlay"`
+	Internal      []netip.Addr         `json:"internal"`
+	MAC           string               `json:"mac"` // empty: not resolved
+	Encapsulation geneve.Encapsulation `json:"encapsulation"`
+	LastSeen      time.Time            `json:"lastSeen"` // zero: never
+	RxPackets     uint64               `json:"rxPackets"`
+	RxBytes       uint64               `json:"rxBytes"`
+	TxPackets     uint64               `json:"txPackets"`
+	TxBytes       uint64               `json:"txBytes"`
+}
+
+// FlowStatus describes the flow table.
+type FlowStatus struct {
+	Entries  int `json:"entries"`
+	Capacity int `json:"capacity"`
+}
+
+// DirectionStatus counts what happened to the packets of one direction.
+type DirectionStatus struct {
+	Packets uint64 `json:"packets"` // inner packets forwarded, after segmentation
+	Bytes   uint64 `json:"bytes"`   // inner bytes forwarded
+	// Verdicts counts received packets by outcome; only those above zero.
+	Verdicts map[string]uint64 `json:"verdicts"`
+	// Repaired are packets whose unfinished checksum was completed.
+	Repaired uint64 `json:"repairedChecksums"`
+	// Segmented are super-segments that were cut.
+	Segmented uint64 `json:"segmented"`
+	// Fragmented are packets that were cut by IPv4 fragmentation.
+	Fragmented uint64 `json:"fragmented"`
+	// Fallback are packets sent to a node chosen without a route.
+	Fallback uint64 `json:"fallbackRoutes"`
+}
