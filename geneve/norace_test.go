@@ -1,0 +1,5 @@
+//go:build !race
+
+package geneve
+
+const raceEnabled = false
