@@ -1,0 +1,74 @@
+package nat
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/sluice-net/sluice/nat/packet"
+)
+
+// TCP option kinds (RFC 9293 section 3.2).
+const (
+	optionEnd = 0
+	optionNop = 1
+	optionMSS = 2 // length 4: kind, length, 16-bit value
+)
+
+// ClampMSS lowers the maximum segment size that a SYN or SYN-ACK announces to
+// what fits into mtu bytes with an IP and a TCP header without options (RFC
+// 6691), and reports whether it changed the packet. It never raises the value,
+// and adds none where there is none: the default of RFC 9293 section 3.7.1 is
+// below every MTU that carries IP. An mtu with no room for
+// data changes nothing.
+func ClampMSS(p *packet.Packet, mtu int) bool {
+	if !p.IsTCPSYN() {
+		return false
+	}
+	limit := mtu - packet.TCPHeaderLen - packet.IPv4HeaderLen
+	if p.Version == 6 {
+		limit = mtu - packet.TCPHeaderLen - packet.IPv6HeaderLen
+	}
+	t := p.Transport()
+	// The options of a first fragment can be cut off by its end.
+	end := min(int(t[12]>>4)*4, len(t))
+	changed := false
+	for at := packet.TCPHeaderLen; at < end; {
+		switch t[at] {
+		case optionEnd:
+			return changed
+		case optionNop:
+			at++
+			continue
+		}
+		if at+2 > end {
+			return changed
+		}
+		length := int(t[at+1])
+		if length < 2 || at+length > end {
+			return changed // what follows cannot be found
+		}
+		if t[at] == optionMSS && length == 4 {
+			// Not only the first: a receiver may take the last of several.
+			changed = lowerMSS(t, at+2, limit) || changed
+		}
+		at += length
+	}
+	return changed
+}
+
+// lowerMSS lowers the value at offset at of the TCP header t to limit, if it is
+// higher, and repairs the TCP checksum.
+func lowerMSS(t []byte, at, limit int) bool {
+	before := binary.BigEndian.Uint16(t[at:])
+	if limit <= 0 || int(before) <= limit {
+		return false
+	}
+	after := uint16(limit)
+	binary.BigEndian.PutUint16(t[at:], after)
+	if at%2 != 0 { // a sender may put one NOP before the option
+		before, after = bits.ReverseBytes16(before), bits.ReverseBytes16(after)
+	}
+	check := t[16:18]
+	binary.BigEndian.PutUint16(check, packet.Update(binary.BigEndian.Uint16(check), before, after))
+	return true
+}
