@@ -1,0 +1,515 @@
+package netstack
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	addrA4 = netip.MustParseAddr("10.243.0.1")
+	addrB4 = netip.MustParseAddr("10.244.0.2")
+	addrA6 = netip.MustParseAddr("fd00:a::1")
+	addrB6 = netip.MustParseAddr("fd00:b::2")
+)
+
+// newStack returns a stack that is closed at the end of the test.
+func newStack(t testing.TB, c Config, addrs ...netip.Addr) *Stack {
+	t.Helper()
+	if c.MTU == 0 {
+		c.MTU = 1340
+	}
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if err := s.SetAddresses(addrs); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs s until the end of the test.
+func run(t testing.TB, s *Stack, output func(pkt []byte)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, output) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// wire returns two running stacks that are each other's network.
+func wire(t testing.TB, ca, cb Config) (a, b *Stack) {
+	t.Helper()
+	a, b = newStack(t, ca, addrA4, addrA6), newStack(t, cb, addrB4, addrB6)
+	run(t, a, func(pkt []byte) { b.Inject(pkt) })
+	run(t, b, func(pkt []byte) { a.Inject(pkt) })
+	return a, b
+}
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestNewRefusesBadConfig(t *testing.T) {
+	for _, c := range []Config{{}, {MTU: 575}, {MTU: 65536}, {MTU: 1500, TCPBuffer: 1}, {MTU: 1500, TCPBuffer: -1}} {
+		if s, err := New(c); err == nil {
+			s.Close()
+			t.Errorf("New(%+v) succeeded", c)
+		}
+	}
+}
+
+func TestTransferIsFaithful(t *testing.T) {
+	for _, addr := range []netip.Addr{addrB4, addrB6} {
+		t.Run(addr.String(), func(t *testing.T) {
+			a, b := wire(t, Config{}, Config{})
+			data := make([]byte, 8<<20)
+			rand.NewChaCha8([32]byte{1}).Read(data)
+			if got, want := transfer(t, a, b, addr, data), sha256.Sum256(data); got != want {
+				t.Errorf("hash %x, want %x", got, want)
+			}
+		})
+	}
+}
+
+// transfer sends data from a to a listener of b and returns the hash of what
+// arrived there.
+func transfer(t testing.TB, a, b *Stack, addr netip.Addr, data []byte) [sha256.Size]byte {
+	t.Helper()
+	l, err := b.ListenTCP(netip.AddrPortFrom(addr, 5001))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	type result struct {
+		sum [sha256.Size]byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		defer c.Close()
+		h := sha256.New()
+		_, err = io.Copy(h, c)
+		done <- result{[sha256.Size]byte(h.Sum(nil)), err}
+	}()
+	c, err := a.DialTCP(testContext(t), netip.AddrPort{}, netip.AddrPortFrom(addr, 5001))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := <-done
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.sum
+}
+
+func TestHTTP(t *testing.T) {
+	a, b := wire(t, Config{}, Config{})
+	l, err := b.ListenTCP(netip.AddrPortFrom(addrB4, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.Repeat("hello ", 100_000)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, page)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	client := &http.Client{Transport: &http.Transport{DialContext: a.DialContext}}
+	defer client.CloseIdleConnections()
+	for range 20 {
+		resp, err := client.Get("http://" + addrB4.String() + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != page {
+			t.Fatalf("%d bytes, %v", len(body), err)
+		}
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestManyShortConnections(t *testing.T) {
+	a, b := wire(t, Config{}, Config{})
+	l, err := b.ListenTCP(netip.AddrPortFrom(addrB4, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				io.Copy(c, c)
+			})
+		}
+	})
+	ctx := testContext(t)
+	for i := range 300 {
+		c, err := a.DialContext(ctx, "tcp", addrB4.String()+":80")
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		want := []byte(fmt.Sprint("connection ", i))
+		if _, err := c.Write(want); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("got %q, %v; want %q", got, err, want)
+		}
+		c.Close()
+	}
+	l.Close()
+	wg.Wait()
+}
+
+func TestUDP(t *testing.T) {
+	a, b := wire(t, Config{}, Config{})
+	tests := []struct {
+		name   string
+		listen netip.Addr
+		dial   netip.Addr
+	}{
+		{"IPv4", addrB4, addrB4},
+		{"IPv6", addrB6, addrB6},
+		{"IPv4 wildcard", netip.IPv4Unspecified(), addrB4},
+		{"dual-stack wildcard reached by IPv4", netip.IPv6Unspecified(), addrB4},
+		{"dual-stack wildcard reached by IPv6", netip.IPv6Unspecified(), addrB6},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server, err := b.ListenUDP(netip.AddrPortFrom(tt.listen, 12345))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			client, err := a.DialUDP(netip.AddrPort{}, netip.AddrPortFrom(tt.dial, 12345))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			for _, size := range []int{0, 1, 1000, 1312, 5000} { // the last in fragments
+				want := bytes.Repeat([]byte{7}, size)
+				if _, err := client.Write(want); err != nil {
+					t.Fatal(err)
+				}
+				buf := make([]byte, 9000)
+				n, from, err := server.ReadFrom(buf)
+				if err != nil || !bytes.Equal(buf[:n], want) {
+					t.Fatalf("server got %d bytes, %v; want %d", n, err, size)
+				}
+				if _, err := server.WriteTo(buf[:n], from); err != nil {
+					t.Fatal(err)
+				}
+				if n, err := client.Read(buf); err != nil || !bytes.Equal(buf[:n], want) {
+					t.Fatalf("client got %d bytes, %v; want %d", n, err, size)
+				}
+			}
+		})
+	}
+}
+
+func TestCloseWakesWhoWaits(t *testing.T) {
+	a, _ := wire(t, Config{}, Config{})
+	pc, err := a.ListenUDP(netip.AddrPortFrom(addrA4, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := a.ListenTCP(netip.AddrPortFrom(addrA4, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, accepted := make(chan error, 1), make(chan error, 1)
+	go func() { _, _, err := pc.ReadFrom(make([]byte, 1)); read <- err }()
+	go func() { _, err := l.Accept(); accepted <- err }()
+	pc.Close()
+	l.Close()
+	if err := <-read; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("ReadFrom: %v", err)
+	}
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+	if _, err := pc.WriteTo([]byte{1}, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addrB4, 1))); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("WriteTo: %v", err)
+	}
+}
+
+func TestWriteToRefusesWrongAddresses(t *testing.T) {
+	a, _ := wire(t, Config{}, Config{})
+	pc, err := a.ListenUDP(netip.AddrPortFrom(addrA4, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pc.Close()
+	for _, addr := range []net.Addr{nil, (*net.UDPAddr)(nil), &net.UDPAddr{}, &net.TCPAddr{IP: net.IPv4(1, 2, 3, 4)},
+		net.UDPAddrFromAddrPort(netip.AddrPortFrom(addrB6, 1))} {
+		if _, err := pc.WriteTo([]byte{1}, addr); err == nil {
+			t.Errorf("WriteTo(%v) succeeded", addr)
+		}
+	}
+}
+
+func TestErrorsAreThoseOfSockets(t *testing.T) {
+	a, _ := wire(t, Config{}, Config{})
+	ctx := testContext(t)
+	if _, err := a.DialContext(ctx, "tcp", netip.AddrPortFrom(addrB4, 9).String()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial a closed port: %v", err)
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := a.DialContext(canceled, "tcp", "10.9.9.9:1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("dial with an ended context: %v", err)
+	}
+	l, err := a.ListenTCP(netip.AddrPortFrom(addrA4, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := a.ListenTCP(netip.AddrPortFrom(addrA4, 80)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("listen twice: %v", err)
+	}
+	if _, err := a.ListenUDP(netip.AddrPortFrom(addrB4, 80)); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		t.Errorf("listen on a foreign address: %v", err)
+	}
+	for _, bad := range [][2]string{{"tcp", "name:80"}, {"tcp", "10.0.0.1"}, {"sctp", "10.0.0.1:1"}, {"tcp6", "10.0.0.1:1"}, {"udp4", "[fd00::1]:1"}} {
+		if _, err := a.DialContext(ctx, bad[0], bad[1]); err == nil {
+			t.Errorf("DialContext(%q, %q) succeeded", bad[0], bad[1])
+		}
+	}
+}
+
+// Connections between two addresses of one stack never reach the output.
+func TestOwnAddressesAreReachableFromInside(t *testing.T) {
+	s := newStack(t, Config{}, addrA4, addrB4)
+	run(t, s, func(pkt []byte) { t.Errorf("packet came out: %x", pkt) })
+	if _, err := s.Ping(testContext(t), addrB4, 56, false); err != nil {
+		t.Error(err)
+	}
+	data := make([]byte, 100_000)
+	if got, want := transfer(t, s, s, addrA4, data), sha256.Sum256(data); got != want {
+		t.Errorf("hash %x, want %x", got, want)
+	}
+}
+
+func TestSetAddresses(t *testing.T) {
+	a, b := wire(t, Config{}, Config{})
+	ctx := testContext(t)
+	other4, other6 := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
+	conn, err := b.ListenUDP(netip.AddrPortFrom(addrB4, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for i, addrs := range [][]netip.Addr{{addrB4, other4, other6}, {addrB4}, {other6, addrB4, addrB4, netip.MustParseAddr("::ffff:192.0.2.7")}} {
+		if err := b.SetAddresses(addrs); err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range []netip.Addr{addrB4, addrB6, other4, other6} {
+			owned := slices.Contains(b.Addresses(), addr)
+			probe, cancel := ctx, context.CancelFunc(func() {})
+			if !owned {
+				probe, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
+			}
+			if _, err := a.Ping(probe, addr, 8, true); (err == nil) != owned {
+				t.Errorf("step %d: ping %v: %v; owned: %v", i, addr, err, owned)
+			}
+			cancel()
+		}
+	}
+	// The socket of an address that stayed all the time still works.
+	client, err := a.DialUDP(netip.AddrPort{}, netip.AddrPortFrom(addrB4, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := conn.ReadFrom(make([]byte, 9)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	for _, bad := range []string{"0.0.0.0", "::", "127.0.0.1", "::1", "224.0.0.1", "ff02::1", "fe80::1%eth0"} {
+		if err := b.SetAddresses([]netip.Addr{netip.MustParseAddr(bad)}); err == nil {
+			t.Errorf("SetAddresses(%s) succeeded", bad)
+		}
+	}
+	if err := b.SetAddresses([]netip.Addr{{}}); err == nil {
+		t.Error("SetAddresses of the zero Addr succeeded")
+	}
+}
+
+func TestSetAddressesIsQuiet(t *testing.T) {
+	s := newStack(t, Config{}, addrA4, addrA6)
+	if err := s.SetAddresses(nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Stats().Emitted; n != 0 {
+		t.Errorf("%d packets emitted by setting addresses", n)
+	}
+}
+
+func TestForwardsNothing(t *testing.T) {
+	s := newStack(t, Config{}, addrA4, addrA6)
+	run(t, s, func(pkt []byte) {
+		if isICMP(pkt) && header.IPVersion(pkt) == 4 { // the answer to the marker below
+			return
+		}
+		t.Errorf("came out: %x", pkt)
+	})
+	replied := make(chan struct{})
+	stop := s.ObserveICMP(func([]byte) { close(replied) })
+	defer stop()
+	s.Inject(udpPacket(addrB4, netip.MustParseAddr("10.9.9.9"), 100))
+	s.Inject(udpPacket(addrB6, netip.MustParseAddr("fd09::9"), 100))
+	s.Inject(echoPacket(addrB4, addrA4, 1, 1)) // the queue is in order: all before it has been handled
+	<-replied
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	s := newStack(t, Config{QueueBytes: 1}, addrA4) // becomes one largest packet
+	if s.Inject(make([]byte, 70_000)) {
+		t.Error("a packet longer than IP allows was accepted")
+	}
+	for range 1000 {
+		s.Inject(echoPacket(addrB4, addrA4, 1, 1000))
+		s.SendPacket(echoPacket(addrA4, addrB4, 1, 1000))
+	}
+	st := s.Stats()
+	if st.Injected > 64 || st.Injected < 32 || st.Injected+st.InjectDropped != 1001 || st.Emitted+st.EmitDropped != 1000 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestRunTwice(t *testing.T) {
+	s := newStack(t, Config{}, addrA4)
+	ctx, cancel := context.WithCancel(context.Background())
+	got := make(chan []byte, 1)
+	done := make(chan error, 1)
+	start := func() {
+		go func() { done <- s.Run(ctx, func(pkt []byte) { got <- bytes.Clone(pkt) }) }()
+	}
+	start()
+	s.SendPacket([]byte("first"))
+	if p := <-got; string(p) != "first" {
+		t.Errorf("%q", p)
+	}
+	if err := s.Run(ctx, nil); !errors.Is(err, ErrRunning) {
+		t.Errorf("second Run: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	ctx = context.Background()
+	start()
+	s.SendPacket([]byte("second"))
+	if p := <-got; string(p) != "second" {
+		t.Errorf("%q", p)
+	}
+	s.Close() // ends Run as well
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if s.Inject([]byte("x")) || s.SendPacket([]byte("x")) {
+		t.Error("a closed stack took a packet")
+	}
+}
+
+// Connections in every state must not keep Close waiting.
+func TestCloseWithConnections(t *testing.T) {
+	a, b := wire(t, Config{}, Config{})
+	l, err := b.ListenTCP(netip.AddrPortFrom(addrB4, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := testContext(t)
+	for i := range 6 {
+		c, err := a.DialContext(ctx, "tcp", addrB4.String()+":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			c.Close()
+		}
+		if i%3 == 0 {
+			s, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 {
+				s.Close()
+			}
+		}
+	}
+	b.Inject(synPacket(addrA4, addrB4, 4444, 80)) // answered by a reset, or half open
+	connect := make(chan error, 1)
+	go func() {
+		_, err := a.DialContext(ctx, "tcp", "10.9.9.9:1") // nobody answers
+		connect <- err
+	}()
+	b.Close()
+	for a.stack.Stats().TCP.ActiveConnectionOpenings.Value() < 7 {
+		if ctx.Err() != nil {
+			t.Fatal("no connection attempt")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	a.Close()
+	if err := <-connect; err == nil {
+		t.Error("connected to nobody")
+	}
+}
