@@ -1,0 +1,74 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Configuration tells one cluster the network parameters of one remote cluster, and in its status under which CIDRs
+// the remote cluster is reached from here. The label liqo.io/remote-cluster-id says which remote cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=liqo,shortName=conf
+// +kubebuilder:printcolumn:name="Desired Pod CIDR",type=string,JSONPath=`.spec.remote.cidr.pod`
+// +kubebuilder:printcolumn:name="Remapped Pod CIDR",type=string,JSONPath=`.status.remote.cidr.pod`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Desired External CIDR",type=string,JSONPath=`.spec.remote.cidr.external`,priority=1
+// +kubebuilder:printcolumn:name="Remapped External CIDR",type=string,JSONPath=`.status.remote.cidr.external`,priority=1
+// +kubebuilder:printcolumn:name="ClusterID",type=string,JSONPath=`.metadata.labels.liqo\.io/remote-cluster-id`,priority=1
+type Configuration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ConfigurationSpec   `json:"spec,omitzero"`
+	Status ConfigurationStatus `json:"status,omitzero"`
+}
+
+// ConfigurationSpec is what both clusters use themselves.
+type ConfigurationSpec struct {
+	// Local holds the CIDRs of this cluster. When absent the controller fills it in from the CIDRs given at install
+	// time.
+	Local *ClusterConfig `json:"local,omitempty"`
+	// Remote holds the CIDRs of the remote cluster as the remote cluster itself uses them.
+	Remote ClusterConfig `json:"remote,omitzero"`
+}
+
+// ConfigurationStatus is how this cluster addresses the remote one.
+type ConfigurationStatus struct {
+	// Remote holds the CIDRs by which this cluster reaches the remote one. Its lists have the order of those of
+	// spec.remote; an entry that equals its counterpart is not remapped.
+	Remote *ClusterConfig `json:"remote,omitempty"`
+	// Conditions holds the condition NetworkCIDRsConfigured.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClusterConfig holds the network parameters of one cluster.
+type ClusterConfig struct {
+	// CIDR holds the address ranges of the cluster.
+	CIDR ClusterCIDR `json:"cidr,omitzero"`
+}
+
+// ClusterCIDR holds the address ranges of one cluster.
+type ClusterCIDR struct {
+	// Pod is the range, or the ranges, of pod addresses: a CIDR or a list of CIDRs.
+	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Format=cidr
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Pod CIDRs `json:"pod,omitzero"`
+	// External is the range, or the ranges, of addresses by which things outside the pod network are reached: a CIDR
+	// or a list of CIDRs.
+	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Format=cidr
+	// +kubebuilder:pruning:PreserveUnknownFields
+	External CIDRs `json:"external,omitzero"`
+}
+
+// ConfigurationList is a list of Configurations.
+//
+// +kubebuilder:object:root=true
+type ConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Configuration `json:"items"`
+}

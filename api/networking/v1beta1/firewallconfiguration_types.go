@@ -1,0 +1,309 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FirewallConfiguration is one packet filter table, in the words of nftables. Its labels say whether gateways or
+// nodes, and which of them, apply it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=liqo,shortName=fw;fwconfig;fwcfg
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type FirewallConfiguration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   FirewallConfigurationSpec   `json:"spec,omitzero"`
+	Status FirewallConfigurationStatus `json:"status,omitzero"`
+}
+
+// FirewallConfigurationSpec holds the table.
+type FirewallConfigurationSpec struct {
+	// Table is the packet filter table.
+	Table FirewallTable `json:"table"`
+}
+
+// FirewallTable is one packet filter table.
+type FirewallTable struct {
+	// Name names the table. It cannot be changed.
+	Name string `json:"name"`
+	// Family is the address family of the table.
+	Family FirewallFamily `json:"family"`
+	// Chains holds the chains of the table.
+	Chains []FirewallChain `json:"chains,omitempty"`
+}
+
+// FirewallFamily is the address family of a table.
+//
+// +kubebuilder:validation:Enum=INET;IPV4;IPV6;ARP;NETDEV;BRIDGE
+type FirewallFamily string
+
+// The address families of a table.
+const (
+	FamilyINET   FirewallFamily = "INET"
+	FamilyIPv4   FirewallFamily = "IPV4"
+	FamilyIPv6   FirewallFamily = "IPV6"
+	FamilyARP    FirewallFamily = "ARP"
+	FamilyNetdev FirewallFamily = "NETDEV"
+	FamilyBridge FirewallFamily = "BRIDGE"
+)
+
+// FirewallChain is a list of rules and the point on a packet's way at which they are asked.
+type FirewallChain struct {
+	// Name names the chain within its table.
+	Name string `json:"name"`
+	// Type says which set of rules the chain holds: filterRules, natRules or routeRules.
+	Type ChainType `json:"type"`
+	// Hook is the point on the packet's way.
+	Hook ChainHook `json:"hook"`
+	// Priority orders the chains of a hook: the lowest comes first.
+	//
+	// +kubebuilder:default=0
+	Priority ChainPriority `json:"priority"`
+	// Policy is what happens to a packet that no rule decided about.
+	Policy ChainPolicy `json:"policy"`
+	// Rules holds the rules. Only the set that belongs to the chain's type may be filled.
+	Rules FirewallRules `json:"rules"`
+}
+
+// ChainType says what the rules of a chain may do.
+//
+// +kubebuilder:validation:Enum=filter;route;nat
+type ChainType string
+
+// The types of a chain.
+const (
+	ChainFilter ChainType = "filter"
+	ChainRoute  ChainType = "route"
+	ChainNAT    ChainType = "nat"
+)
+
+// ChainHook is a point on a packet's way.
+//
+// +kubebuilder:validation:Enum=prerouting;input;forward;output;postrouting;ingress
+type ChainHook string
+
+// The points on a packet's way.
+const (
+	HookPrerouting  ChainHook = "prerouting"
+	HookInput       ChainHook = "input"
+	HookForward     ChainHook = "forward"
+	HookOutput      ChainHook = "output"
+	HookPostrouting ChainHook = "postrouting"
+	HookIngress     ChainHook = "ingress"
+)
+
+// ChainPriority orders the chains of a hook.
+type ChainPriority int32
+
+// The priorities that have a name in the kernel.
+const (
+	PriorityRaw       ChainPriority = -300
+	PriorityConntrack ChainPriority = -200
+	PriorityMangle    ChainPriority = -150
+	PriorityNATDest   ChainPriority = -100
+	PriorityFilter    ChainPriority = 0
+	PriorityNATSource ChainPriority = 100
+)
+
+// ChainPolicy is what happens to a packet that no rule decided about.
+//
+// +kubebuilder:validation:Enum=drop;accept
+type ChainPolicy string
+
+// The policies of a chain.
+const (
+	PolicyDrop   ChainPolicy = "drop"
+	PolicyAccept ChainPolicy = "accept"
+)
+
+// FirewallRules holds the rules of a chain, in order.
+type FirewallRules struct {
+	// FilterRules belong to a chain of type filter.
+	FilterRules []FilterRule `json:"filterRules,omitempty"`
+	// NATRules belong to a chain of type nat.
+	NATRules []NATRule `json:"natRules,omitempty"`
+	// RouteRules belong to a chain of type route.
+	RouteRules []RouteRule `json:"routeRules,omitempty"`
+}
+
+// FilterRule decides about packets or marks them.
+type FilterRule struct {
+	// Name names the rule within its chain. When empty an admission webhook gives it one.
+	Name string `json:"name,omitempty"`
+	// Match selects the packets; all entries must match.
+	Match []Match `json:"match"`
+	// Action is what happens to them.
+	Action FilterAction `json:"action"`
+	// Value belongs to the actions that need one: the mark, or the segment size (0: from the route's MTU).
+	Value string `json:"value,omitempty"`
+	// Counter counts the packets that match.
+	//
+	// +kubebuilder:default=true
+	Counter bool `json:"counter"`
+}
+
+// FilterAction is what a filter rule does.
+//
+// +kubebuilder:validation:Enum=ctmark;metamarkfromctmark;tcpmssclamp;accept;drop;reject;notrack
+type FilterAction string
+
+// The actions of a filter rule.
+const (
+	// ActionCtMark writes Value into the mark of the packet's connection.
+	ActionCtMark FilterAction = "ctmark"
+	// ActionMetaMarkFromCtMark copies the connection's mark to the packet.
+	ActionMetaMarkFromCtMark FilterAction = "metamarkfromctmark"
+	// ActionTCPMSSClamp lowers the MSS option of a SYN to Value.
+	ActionTCPMSSClamp FilterAction = "tcpmssclamp"
+	// ActionAccept lets the packet pass.
+	ActionAccept FilterAction = "accept"
+	// ActionDrop drops the packet silently.
+	ActionDrop FilterAction = "drop"
+	// ActionReject drops the packet and tells its sender.
+	ActionReject FilterAction = "reject"
+	// ActionNoTrack keeps the packet out of connection tracking.
+	ActionNoTrack FilterAction = "notrack"
+)
+
+// NATRule rewrites addresses.
+type NATRule struct {
+	// Name names the rule within its chain. When empty an admission webhook gives it one.
+	Name string `json:"name,omitempty"`
+	// Match selects the packets; all entries must match.
+	Match []Match `json:"match"`
+	// NATType says which address is rewritten.
+	NATType NATType `json:"natType"`
+	// To is the new address or prefix; of a prefix the host bits are kept. Not with masquerade.
+	To string `json:"to,omitempty"`
+	// TargetRef names the object for which the rule exists. It is informative.
+	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
+}
+
+// NATType says which address of a packet is rewritten.
+//
+// +kubebuilder:validation:Enum=dnat;snat;masquerade
+type NATType string
+
+// The kinds of address translation.
+const (
+	// NATDestination rewrites the destination address.
+	NATDestination NATType = "dnat"
+	// NATSource rewrites the source address.
+	NATSource NATType = "snat"
+	// NATMasquerade rewrites the source address to that of the interface by which the packet leaves.
+	NATMasquerade NATType = "masquerade"
+)
+
+// RouteRule is a rule of a chain of type route. It has no content yet.
+type RouteRule struct {
+	// Name names the rule within its chain. When empty an admission webhook gives it one.
+	Name string `json:"name,omitempty"`
+}
+
+// Match selects packets. The fields that are set are ANDed.
+type Match struct {
+	// Op says whether IP, Port and Dev must be equal or must differ. Proto is always compared for equality.
+	Op MatchOp `json:"op"`
+	// IP compares an address of the packet.
+	IP *MatchIP `json:"ip,omitempty"`
+	// Port compares a port of the packet.
+	Port *MatchPort `json:"port,omitempty"`
+	// Proto compares the transport protocol.
+	Proto *MatchProto `json:"proto,omitempty"`
+	// Dev compares an interface.
+	Dev *MatchDev `json:"dev,omitempty"`
+}
+
+// MatchOp is how a match compares.
+//
+// +kubebuilder:validation:Enum=eq;neq
+type MatchOp string
+
+// How a match compares.
+const (
+	MatchEqual    MatchOp = "eq"
+	MatchNotEqual MatchOp = "neq"
+)
+
+// MatchPosition says which end of a packet is compared.
+//
+// +kubebuilder:validation:Enum=src;dst
+type MatchPosition string
+
+// The ends of a packet.
+const (
+	MatchSrc MatchPosition = "src"
+	MatchDst MatchPosition = "dst"
+)
+
+// MatchIP compares an address.
+type MatchIP struct {
+	// Value is an address, a prefix in CIDR notation, or a range of addresses a-b.
+	Value string `json:"value"`
+	// Position says whether the source or the destination is compared.
+	Position MatchPosition `json:"position"`
+}
+
+// MatchPort compares a port.
+type MatchPort struct {
+	// Value is a port or a range of ports a-b.
+	Value string `json:"value"`
+	// Position says whether the source or the destination is compared.
+	Position MatchPosition `json:"position"`
+}
+
+// MatchProto compares the transport protocol.
+type MatchProto struct {
+	// Value is the protocol.
+	Value MatchProtocol `json:"value"`
+}
+
+// MatchProtocol is a transport protocol that a match can select.
+//
+// +kubebuilder:validation:Enum=tcp;udp
+type MatchProtocol string
+
+// The protocols that a match can select.
+const (
+	MatchTCP MatchProtocol = "tcp"
+	MatchUDP MatchProtocol = "udp"
+)
+
+// MatchDev compares an interface.
+type MatchDev struct {
+	// Value is the name of the interface.
+	Value string `json:"value"`
+	// Position says whether the interface by which the packet came in or leaves is compared.
+	Position DevPosition `json:"position"`
+}
+
+// DevPosition says which interface of a packet is compared.
+//
+// +kubebuilder:validation:Enum=in;out
+type DevPosition string
+
+// The interfaces of a packet.
+const (
+	DevIn  DevPosition = "in"
+	DevOut DevPosition = "out"
+)
+
+// FirewallConfigurationStatus is what the hosts report that apply the table.
+type FirewallConfigurationStatus struct {
+	// Conditions holds one condition for each host.
+	Conditions []HostCondition `json:"conditions,omitempty"`
+}
+
+// FirewallConfigurationList is a list of FirewallConfigurations.
+//
+// +kubebuilder:object:root=true
+type FirewallConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []FirewallConfiguration `json:"items"`
+}

@@ -1,0 +1,61 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GatewayClient is the end of a tunnel that dials the remote cluster's GatewayServer. The technology of the tunnel is
+// that of the template it refers to.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=liqo,shortName=gwc;gwclient
+// +kubebuilder:printcolumn:name="Template Kind",type=string,JSONPath=`.spec.clientTemplateRef.kind`,priority=1
+// +kubebuilder:printcolumn:name="Template Name",type=string,JSONPath=`.spec.clientTemplateRef.name`
+// +kubebuilder:printcolumn:name="Template Namespace",type=string,JSONPath=`.spec.clientTemplateRef.namespace`,priority=1
+// +kubebuilder:printcolumn:name="IP",type=string,JSONPath=`.spec.endpoint.addresses[*]`
+// +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.spec.endpoint.port`
+// +kubebuilder:printcolumn:name="Protocol",type=string,JSONPath=`.spec.endpoint.protocol`,priority=1
+// +kubebuilder:printcolumn:name="MTU",type=integer,JSONPath=`.spec.mtu`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GatewayClient struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   GatewayClientSpec   `json:"spec,omitzero"`
+	Status GatewayClientStatus `json:"status,omitzero"`
+}
+
+// GatewayClientSpec is the desired gateway client.
+type GatewayClientSpec struct {
+	// ClientTemplateRef names the template from which the gateway is rendered.
+	ClientTemplateRef corev1.ObjectReference `json:"clientTemplateRef,omitzero"`
+	// MTU is the largest packet carried through the tunnel. It must be the same on both sides.
+	MTU int `json:"mtu,omitempty"`
+	// Endpoint is where the remote cluster's gateway server is reached.
+	Endpoint Endpoint `json:"endpoint,omitzero"`
+	// SecretRef names a Secret of the same namespace that holds the gateway's keys. When absent a pair of keys is
+	// generated.
+	SecretRef corev1.LocalObjectReference `json:"secretRef,omitzero"`
+}
+
+// GatewayClientStatus is the observed gateway client.
+type GatewayClientStatus struct {
+	// InternalEndpoint is where this cluster's nodes find the gateway.
+	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
+	// SecretRef names the Secret with the gateway's keys.
+	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// ClientRef names the object rendered from the template.
+	ClientRef *corev1.ObjectReference `json:"clientRef,omitempty"`
+}
+
+// GatewayClientList is a list of GatewayClients.
+//
+// +kubebuilder:object:root=true
+type GatewayClientList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []GatewayClient `json:"items"`
+}

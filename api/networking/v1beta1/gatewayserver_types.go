@@ -1,0 +1,97 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GatewayServer is the end of a tunnel that waits for the remote cluster's GatewayClient. The technology of the tunnel
+// is that of the template it refers to.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=liqo,shortName=gws;gwserver
+// +kubebuilder:printcolumn:name="Template Kind",type=string,JSONPath=`.spec.serverTemplateRef.kind`,priority=1
+// +kubebuilder:printcolumn:name="Template Name",type=string,JSONPath=`.spec.serverTemplateRef.name`
+// +kubebuilder:printcolumn:name="Template Namespace",type=string,JSONPath=`.spec.serverTemplateRef.namespace`,priority=1
+// +kubebuilder:printcolumn:name="IP",type=string,JSONPath=`.status.endpoint.addresses[*]`
+// +kubebuilder:printcolumn:name="Port",type=string,JSONPath=`.status.endpoint.port`
+// +kubebuilder:printcolumn:name="Protocol",type=string,JSONPath=`.status.endpoint.protocol`,priority=1
+// +kubebuilder:printcolumn:name="MTU",type=integer,JSONPath=`.spec.mtu`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GatewayServer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   GatewayServerSpec   `json:"spec,omitzero"`
+	Status GatewayServerStatus `json:"status,omitzero"`
+}
+
+// GatewayServerSpec is the desired gateway server.
+type GatewayServerSpec struct {
+	// ServerTemplateRef names the template from which the gateway is rendered.
+	ServerTemplateRef corev1.ObjectReference `json:"serverTemplateRef,omitzero"`
+	// MTU is the largest packet carried through the tunnel. It must be the same on both sides.
+	MTU int `json:"mtu,omitempty"`
+	// Endpoint says how the gateway is exposed to the remote cluster.
+	Endpoint ServerEndpoint `json:"endpoint,omitzero"`
+	// SecretRef names a Secret of the same namespace that holds the gateway's keys. When absent a pair of keys is
+	// generated.
+	SecretRef corev1.LocalObjectReference `json:"secretRef,omitzero"`
+	// ServiceAnnotations are set on the gateway's Service; they win over those of the template.
+	ServiceAnnotations map[string]string `json:"serviceAnnotations,omitempty"`
+	// ServiceLabels are set on the gateway's Service; they win over those of the template.
+	ServiceLabels map[string]string `json:"serviceLabels,omitempty"`
+}
+
+// ServerEndpoint says how a gateway server is exposed: the Service before it, and its ports, one for each tunnel.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.port) && has(self.ports))",message="port and ports exclude each other: set one of them"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePort) && has(self.nodePorts))",message="nodePort and nodePorts exclude each other: set one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.port) || (has(self.ports) && size(self.ports) > 0)",message="set port, or ports with at least one entry"
+// +kubebuilder:validation:XValidation:rule="!(has(self.ports)) || self.ports.all(p, self.ports.filter(q, q == p).size() == 1)",message="every entry of ports must be different"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePorts)) || self.nodePorts.all(p, self.nodePorts.filter(q, q == p).size() == 1)",message="every entry of nodePorts must be different"
+type ServerEndpoint struct {
+	// Port is the Service port of the only tunnel. Excludes ports.
+	Port int32 `json:"port,omitempty"`
+	// Ports holds the Service port of each tunnel. Excludes port.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	Ports []int32 `json:"ports,omitempty"`
+	// ServiceType is the type of the Service. ExternalName is accepted and of no use.
+	//
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer;ExternalName
+	// +kubebuilder:default=ClusterIP
+	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
+	// NodePort asks for this node port instead of any free one. Excludes nodePorts.
+	NodePort int32 `json:"nodePort,omitempty"`
+	// NodePorts asks for a node port for each tunnel. Excludes nodePort.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	NodePorts []int32 `json:"nodePorts,omitempty"`
+	// LoadBalancerIP asks for this address of the load balancer. Only with service type LoadBalancer, and only with
+	// providers that can.
+	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
+}
+
+// GatewayServerStatus is the observed gateway server.
+type GatewayServerStatus struct {
+	// Endpoint is where the remote cluster's client finds this gateway.
+	Endpoint *Endpoint `json:"endpoint,omitempty"`
+	// InternalEndpoint is where this cluster's nodes find it.
+	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
+	// SecretRef names the Secret with the gateway's keys.
+	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// ServerRef names the object rendered from the template.
+	ServerRef *corev1.ObjectReference `json:"serverRef,omitempty"`
+}
+
+// GatewayServerList is a list of GatewayServers.
+//
+// +kubebuilder:object:root=true
+type GatewayServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []GatewayServer `json:"items"`
+}

@@ -1,0 +1,133 @@
+package v1beta1
+
+// LabelTrue is the value of every label that is a mark: it is set to this or absent.
+const LabelTrue = "true"
+
+// Labels that say which cluster, gateway or node an object belongs to.
+const (
+	// LabelRemoteClusterID holds the ID of the remote cluster. It is on nearly everything that belongs to one peer.
+	LabelRemoteClusterID = "liqo.io/remote-cluster-id"
+	// LabelTenantNamespace marks the Namespace that holds the objects of one peer.
+	LabelTenantNamespace = "liqo.io/tenant-namespace"
+	// LabelManaged marks every object that the controllers made.
+	LabelManaged = "liqo.io/managed"
+	// LabelUninstalling marks that the installation is being removed.
+	LabelUninstalling = "liqo.io/uninstalling"
+
+	// LabelGatewayResource marks the Secrets and PublicKeys that hold keys of gateways.
+	LabelGatewayResource = "networking.liqo.io/gateway-resource"
+	// LabelGatewayName holds the name of the gateway that a Pod, Deployment or ClusterRoleBinding belongs to.
+	LabelGatewayName = "networking.liqo.io/gateway-name"
+	// LabelGatewayNamespace holds the namespace of that gateway.
+	LabelGatewayNamespace = "networking.liqo.io/gateway-namespace"
+	// LabelComponent says what a Pod is; of a gateway it is ComponentGateway.
+	LabelComponent = "networking.liqo.io/component"
+	// ComponentGateway is the value of LabelComponent on gateway pods.
+	ComponentGateway = "gateway"
+	// LabelActive marks the gateway pod that leads; the gateway's Service selects by it.
+	LabelActive = "networking.liqo.io/active"
+	// LabelGatewayTemplate marks the CRDs of kinds that are gateway templates.
+	LabelGatewayTemplate = "networking.liqo.io/gatewaytemplate"
+
+	// LabelInternalFabricName holds the name of the InternalFabric that a GeneveTunnel belongs to.
+	LabelInternalFabricName = "networking.liqo.io/internal-fabric-name"
+	// LabelInternalNodeName holds the name of the InternalNode that a GeneveTunnel belongs to.
+	LabelInternalNodeName = "networking.liqo.io/internal-node-name"
+
+	// LabelCIDRType says which CIDR of a Configuration a Network stands for.
+	LabelCIDRType = "configuration.liqo.io/cidr-type"
+	// CIDRTypePod is the value of LabelCIDRType for a pod CIDR.
+	CIDRTypePod = "pod"
+	// CIDRTypeExternal is the value of LabelCIDRType for an external CIDR.
+	CIDRTypeExternal = "external"
+)
+
+// Labels of a RouteConfiguration that say who applies it.
+const (
+	// LabelRouteCategory says whether gateways or nodes apply it.
+	LabelRouteCategory = "networking.liqo.io/route-category"
+	// LabelRouteSubcategory narrows the category.
+	LabelRouteSubcategory = "networking.liqo.io/route-subcategory"
+	// LabelRouteUnique names the one remote cluster, or the one node, for which it is.
+	LabelRouteUnique = "networking.liqo.io/route-unique"
+)
+
+// Labels of a FirewallConfiguration that say who applies it.
+const (
+	// LabelFirewallCategory says whether gateways or nodes apply it.
+	LabelFirewallCategory = "networking.liqo.io/firewall-category"
+	// LabelFirewallSubcategory narrows the category.
+	LabelFirewallSubcategory = "networking.liqo.io/firewall-subcategory"
+	// LabelFirewallUnique names the one remote cluster, or the one node, for which it is.
+	LabelFirewallUnique = "networking.liqo.io/firewall-unique"
+	// LabelGatewayMasqueradeBypass marks the FirewallConfigurations that keep nodes from masquerading a gateway's
+	// own packets.
+	LabelGatewayMasqueradeBypass = "networking.liqo.io/gateway-masquerade-bypass"
+)
+
+// Values of the category and subcategory labels of RouteConfigurations and FirewallConfigurations.
+const (
+	// CategoryGateway: gateways apply it.
+	CategoryGateway = "gateway"
+	// CategoryFabric: nodes apply it.
+	CategoryFabric = "fabric"
+
+	// SubcategoryFabric: every gateway applies it.
+	SubcategoryFabric = "fabric"
+	// SubcategoryFabricNode: the gateways that run on the node of the unique label apply it.
+	SubcategoryFabricNode = "fabric-node"
+	// SubcategoryAllGateways: every gateway applies it.
+	SubcategoryAllGateways = "all-gateways"
+	// SubcategoryAllNodes: every node applies it.
+	SubcategoryAllNodes = "all-nodes"
+	// SubcategorySingleNode: the node of the unique label applies it.
+	SubcategorySingleNode = "single-node"
+	// SubcategoryIPMapping: it serves one IP object.
+	SubcategoryIPMapping = "ip-mapping"
+)
+
+// Labels of objects of other groups that the network has to know.
+const (
+	// LabelNodeType says what a Node is.
+	LabelNodeType = "liqo.io/type"
+	// NodeTypeVirtual is the value of LabelNodeType on nodes that stand for a remote cluster. They have no end of the
+	// internal network.
+	NodeTypeVirtual = "virtual-node"
+	// LabelShadowPod marks the pods that run here on behalf of a remote cluster.
+	LabelShadowPod = "liqo.io/shadowPod"
+	// LabelOffloadedPodName holds, on an IP, the name of the offloaded pod whose address it is.
+	LabelOffloadedPodName = "offloading.liqo.io/pod-name"
+	// LabelOffloadedPodNamespace holds the namespace of that pod.
+	LabelOffloadedPodNamespace = "offloading.liqo.io/pod-namespace"
+	// LabelWebhookSkip keeps admission webhooks from judging a RouteConfiguration or FirewallConfiguration.
+	LabelWebhookSkip = "liqo.io/webhook-skip"
+)
+
+// Annotations.
+const (
+	// AnnotationPreinstalled marks what came with the installation. Such objects get no finalizer, so that removing
+	// the installation does not hang on them.
+	AnnotationPreinstalled = "liqo.io/preinstalled"
+	// AnnotationTemplateLabels remembers the label keys that were last applied from a template, so that a key which
+	// the template lost can be told from one that somebody else set.
+	AnnotationTemplateLabels = "liqo.io/template-labels"
+	// AnnotationTemplateAnnotations remembers the annotation keys that were last applied from a template.
+	AnnotationTemplateAnnotations = "liqo.io/template-annotations"
+)
+
+// Finalizers.
+const (
+	// FinalizerClusterRoleBinding, on a WgGatewayServer or WgGatewayClient, waits for its ClusterRoleBinding, which
+	// no owner reference can reach.
+	FinalizerClusterRoleBinding = "networking.liqo.io/clusterrolebinding"
+	// FinalizerInternalFabricGeneve, on an InternalFabric, waits for its GeneveTunnels.
+	FinalizerInternalFabricGeneve = "networking.liqo.io/internal-fabric-geneve-tunnel-finalizer"
+	// FinalizerInternalFabricLegacy is what earlier versions used instead. It is removed wherever it is seen.
+	FinalizerInternalFabricLegacy = "internalfabric-controller.liqo.io/finalizer"
+	// FinalizerInternalNodeRoute, on an InternalNode, waits for its RouteConfigurations.
+	FinalizerInternalNodeRoute = "internalnodes-route.liqo.io/finalizer"
+	// FinalizerRouteConfiguration, on a RouteConfiguration of nodes, waits for the nodes to remove it.
+	FinalizerRouteConfiguration = "routeconfiguration-controller.liqo.io/finalizer"
+	// FinalizerFirewallConfiguration, on a FirewallConfiguration of nodes, waits for the nodes to remove it.
+	FinalizerFirewallConfiguration = "firewallconfigurations-controller.liqo.io/finalizer"
+)

@@ -1,0 +1,53 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WgGatewayServer is a WireGuard gateway server as a Deployment and a Service. It is rendered from a
+// WgGatewayServerTemplate for a GatewayServer.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=liqo,shortName=wgs;wggs
+type WgGatewayServer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   WgGatewayServerSpec   `json:"spec,omitzero"`
+	Status WgGatewayServerStatus `json:"status,omitzero"`
+}
+
+// WgGatewayServerSpec is the desired WireGuard gateway server.
+type WgGatewayServerSpec struct {
+	// Service exposes the gateway to the remote cluster.
+	Service ServiceTemplate `json:"service"`
+	// Deployment runs the gateway.
+	Deployment DeploymentTemplate `json:"deployment"`
+	// Metrics says whether and how the gateway's metrics are scraped.
+	Metrics *Metrics `json:"metrics,omitempty"`
+	// SecretRef names a Secret of the same namespace that holds the gateway's keys. When absent a pair of keys is
+	// generated.
+	SecretRef corev1.LocalObjectReference `json:"secretRef,omitzero"`
+}
+
+// WgGatewayServerStatus is the observed WireGuard gateway server.
+type WgGatewayServerStatus struct {
+	// Endpoint is where the remote cluster's client finds this gateway.
+	Endpoint *Endpoint `json:"endpoint,omitempty"`
+	// InternalEndpoint is where this cluster's nodes find it.
+	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
+	// SecretRef names the Secret with the gateway's keys.
+	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+}
+
+// WgGatewayServerList is a list of WgGatewayServers.
+//
+// +kubebuilder:object:root=true
+type WgGatewayServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []WgGatewayServer `json:"items"`
+}
