@@ -1,0 +1,102 @@
+package underlay
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+const (
+	// DefaultBuffer is what Config.ReadBuffer and Config.WriteBuffer ask for when
+	// zero: enough for 40 ms at 1.4 Gbit/s, which covers a garbage collection or
+	// a neighbour's time slice. The kernel caps it at net.core.rmem_max and
+	// wmem_max; Stats tells what was granted.
+	DefaultBuffer = 7 << 20
+
+	// MaxDatagram is the largest payload of one UDP datagram over IPv6. A buffer
+	// of this size never truncates.
+	MaxDatagram = 65535 - udpHeaderLen
+
+	udpHeaderLen = 8
+)
+
+// ErrWoken is what ReadBatch returns, with no datagrams, after Wake.
+var ErrWoken = errors.New("underlay: woken")
+
+// Config is what Listen needs.
+type Config struct {
+	// Addr is the local address. An unspecified or zero address takes IPv4 and
+	// IPv6 on one socket where the system has both. Port 0 is any free port.
+	Addr netip.AddrPort
+
+	// ReadBuffer and WriteBuffer are the kernel's socket buffers in bytes.
+	// Zero is DefaultBuffer. Getting less than that is not an error.
+	ReadBuffer, WriteBuffer int
+
+	// GRO lets the kernel deliver runs of equal datagrams as one message. Use it
+	// where datagrams are equal because the sender cut them so, as in the WireGuard
+	// tunnel. Leave it off where one run may be a single encapsulated packet
+	// that only looks like several, as in the Geneve tunnel: the kernel then
+	// splits and completes such packets itself.
+	GRO bool
+
+	// GSO sends runs of equal datagrams as one message.
+	GSO bool
+}
+
+// Datagram is one datagram to send: Head and Body are gathered, either may be empty.
+type Datagram struct {
+	Addr       netip.AddrPort
+	Head, Body []byte
+}
+
+// Stats are counters since Listen and the offloads now in use.
+type Stats struct {
+	// System calls, and the datagrams they brought.
+	Reads, ReadDatagrams uint64
+	// Messages that held more than one datagram.
+	ReadRuns uint64
+	// Messages that did not land where ReadBatch predicted and were copied.
+	ReadRepairs uint64
+	// Datagrams larger than the caller's buffer: delivered with size 0.
+	Truncated uint64
+	// Datagrams the kernel dropped because the read buffer was full (SO_RXQ_OVFL).
+	// The count arrives with the next datagram.
+	Overruns uint64
+
+	// System calls, and the datagrams the kernel took.
+	Writes, WriteDatagrams uint64
+	// Messages that held more than one datagram.
+	WriteRuns uint64
+	// Runs the kernel refused and that were sent again one by one.
+	WriteReplays uint64
+	// Datagrams dropped, and the last reason.
+	WriteErrors    uint64
+	LastWriteError string
+
+	// Socket buffers as granted, in the unit of Config.
+	ReadBuffer, WriteBuffer int
+	// Offloads in use. GSO is false as well after the kernel refused it for good.
+	GRO, GSO bool
+}
+
+// listenArgs is the network and address, in package net's words, of a local address.
+func listenArgs(a netip.AddrPort) (network, address string) {
+	switch {
+	case !a.Addr().IsValid() || a.Addr().IsUnspecified():
+		// No host at all: package net falls back to IPv4 where there is no IPv6.
+		return "udp", net.JoinHostPort("", strconv.Itoa(int(a.Port())))
+	case a.Addr().Unmap().Is4():
+		return "udp4", netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+	default:
+		return "udp6", a.String()
+	}
+}
+
+func bufferOrDefault(size int) int {
+	if size <= 0 {
+		return DefaultBuffer
+	}
+	return size
+}

@@ -1,0 +1,197 @@
+package underlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is a batched UDP socket.
+type Conn struct {
+	conn  *net.UDPConn
+	raw   syscall.RawConn
+	local netip.AddrPort
+
+	readBuffer, writeBuffer int // as granted
+
+	wake waker
+	// justWoken is set while the last ReadBatch returned ErrWoken; see ReadBatch.
+	justWoken bool
+
+	read  reader
+	write writer
+}
+
+// Listen opens a socket. The error wraps the system's: a port in use is
+// errors.Is(err, syscall.EADDRINUSE).
+func Listen(cfg Config) (*Conn, error) {
+	c := &Conn{}
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { c.configure(int(fd), cfg) })
+	}}
+	network, addr := listenArgs(cfg.Addr)
+	pc, err := lc.ListenPacket(context.Background(), network, addr)
+	if err != nil {
+		return nil, fmt.Errorf("open underlay socket: %w", err)
+	}
+	c.conn = pc.(*net.UDPConn)
+	if c.raw, err = c.conn.SyscallConn(); err != nil {
+		return nil, fmt.Errorf("open underlay socket: %w", errors.Join(err, pc.Close()))
+	}
+	c.local = c.conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	c.wake.conn = c.conn
+	c.read.init()
+	c.write.init()
+	return c, nil
+}
+
+// configure sets the socket's options. None of them is vital, so none fails
+// Listen: what counts was granted or not, and Stats shows it.
+func (c *Conn) configure(fd int, cfg Config) {
+	c.readBuffer = setBuffer(fd, unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, cfg.ReadBuffer)
+	c.writeBuffer = setBuffer(fd, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, cfg.WriteBuffer)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
+	// Also decides for IPv4 on a dual stack socket. See "Fragmentation" in doc.go.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	c.write.ipv4Only = err == nil && domain == unix.AF_INET
+	// A kernel without UDP_SEGMENT does not refuse the control message, it
+	// ignores it and would send a whole run as one datagram. So ask first.
+	_, err = unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+	c.write.gso.supported = err == nil
+	c.write.gso.set(cfg.GSO)
+	if cfg.GRO {
+		c.read.gro.Store(setGRO(fd, true) == nil)
+	}
+}
+
+// setBuffer asks for a socket buffer, also beyond the system's limit for whom that
+// is allowed, and returns what the kernel granted.
+func setBuffer(fd, option, force, size int) int {
+	size = bufferOrDefault(size)
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, size) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, size)
+	}
+	granted, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
+	if err != nil {
+		return 0
+	}
+	return granted / 2 // socket(7): the kernel books twice what it grants
+}
+
+func setGRO(fd int, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, value)
+}
+
+// ReadBatch reads datagrams, one per buffer: the i-th has sizes[i] bytes in bufs[i] and
+// came from addrs[i], an IPv4 address in its 4-byte form. It blocks until
+// there is at least one and then takes what is there. A datagram larger
+// than its buffer is counted and delivered with size 0; buffers of MaxDatagram
+// bytes make that impossible. sizes and addrs are at least as long as bufs.
+//
+// The error is ErrWoken after Wake and net.ErrClosed after Close; n is then 0.
+func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n int, err error) {
+	if len(bufs) == 0 {
+		return 0, nil
+	}
+	c.read.begin(bufs, sizes, addrs)
+	defer c.read.end()
+	for {
+		if c.wake.raised() {
+			// Somebody who wakes again and again must not starve the socket, so
+			// datagrams that are there come between two wakes.
+			if !c.justWoken || !c.tryRead() {
+				c.wake.clear()
+				c.justWoken = true
+				return 0, ErrWoken
+			}
+		} else {
+			err = c.raw.Read(c.read.fillFunc)
+		}
+		switch {
+		case err == nil:
+			c.justWoken = false
+			return c.read.result()
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if c.wake.clear() {
+				c.justWoken = true
+				return 0, ErrWoken
+			}
+			err = nil
+		default:
+			return 0, closedError(err)
+		}
+	}
+}
+
+// tryRead reads what is there, without waiting and without regard to the deadline
+// that a wake has set. It reports whether there was anything.
+func (c *Conn) tryRead() bool {
+	return c.raw.Control(c.read.tryFunc) == nil && c.read.tried
+}
+
+// WriteBatch sends the datagrams in order and returns how many the kernel took.
+// It waits while the send buffer is full. Datagrams that cannot be sent are
+// dropped and counted in Stats; the error is about the socket only: net.ErrClosed
+// after Close. The datagrams' bytes are not kept.
+func (c *Conn) WriteBatch(ds []Datagram) (sent int, err error) {
+	c.write.mu.Lock()
+	defer c.write.mu.Unlock()
+	c.write.begin(ds)
+	defer c.write.end()
+	if err := c.raw.Write(c.write.flushFunc); err != nil {
+		return c.write.sent, closedError(err)
+	}
+	return c.write.result()
+}
+
+// closedError strips what net wraps around net.ErrClosed, for callers that compare.
+func closedError(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return net.ErrClosed
+	}
+	return err
+}
+
+// Wake makes a blocked ReadBatch, or the next one, return ErrWoken once. Wakes
+// that no ReadBatch has seen yet count as one.
+func (c *Conn) Wake() { c.wake.raise() }
+
+// LocalAddr is the bound address.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
+
+// SetGSO switches runs when sending on or off. Switching on also forgets that the
+// kernel had refused them.
+func (c *Conn) SetGSO(on bool) { c.write.gso.set(on) }
+
+// SetGRO switches runs when receiving on or off. A run that the kernel has already
+// queued when it is switched off may arrive as one large datagram.
+func (c *Conn) SetGRO(on bool) {
+	_ = c.raw.Control(func(fd uintptr) {
+		if setGRO(int(fd), on) == nil {
+			c.read.gro.Store(on)
+		}
+	})
+}
+
+// Stats returns the counters.
+func (c *Conn) Stats() Stats {
+	s := Stats{ReadBuffer: c.readBuffer, WriteBuffer: c.writeBuffer}
+	c.read.stats(&s)
+	c.write.stats(&s)
+	return s
+}
+
+// Close ends a blocked ReadBatch and WriteBatch with net.ErrClosed.
+func (c *Conn) Close() error { return c.conn.Close() }
