@@ -1,0 +1,5 @@
+//go:build !race
+
+package neighbor
+
+const raceEnabled = false
