@@ -89,6 +89,8 @@ func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 		case <-readable:
 		case e := <-failed:
 			return 0, e
+		case <-s.in.closed:
+			return 0, net.ErrClosed
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
