@@ -15,41 +15,43 @@ import (
 func Sum(b []byte, initial uint16) uint16 {
 	// The sum does not depend on the byte order in which it is taken (RFC 1071
 	// section 2 (B)), so it is taken in the machine's usual order, eight bytes
-	// at a time with the carry going round, and swapped once at the end.
-	acc := uint64(bits.ReverseBytes16(initial))
-	var c uint64
+	// at a time, and swapped once at the end. The carries are counted apart,
+	// and two chains run side by side, so that neither waits for the other.
+	acc, carries := uint64(bits.ReverseBytes16(initial)), uint64(0)
+	var second, c, d uint64
 	for len(b) >= 64 {
 		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b), 0)
 		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[8:]), c)
 		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[16:]), c)
 		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[24:]), c)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[32:]), c)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[40:]), c)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[48:]), c)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[56:]), c)
-		acc, c = bits.Add64(acc, 0, c)
-		acc += c
+		carries += c
+		second, d = bits.Add64(second, binary.LittleEndian.Uint64(b[32:]), 0)
+		second, d = bits.Add64(second, binary.LittleEndian.Uint64(b[40:]), d)
+		second, d = bits.Add64(second, binary.LittleEndian.Uint64(b[48:]), d)
+		second, d = bits.Add64(second, binary.LittleEndian.Uint64(b[56:]), d)
+		carries += d
 		b = b[64:]
-	}
-	if len(b) >= 32 {
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b), 0)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[8:]), c)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[16:]), c)
-		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b[24:]), c)
-		acc += c
-		b = b[32:]
 	}
 	for len(b) >= 8 {
 		acc, c = bits.Add64(acc, binary.LittleEndian.Uint64(b), 0)
-		acc += c
+		carries += c
 		b = b[8:]
 	}
-	var tail uint64
-	for i := range b {
-		tail |= uint64(b[i]) << (8 * i)
+	if len(b) >= 4 {
+		carries += uint64(binary.LittleEndian.Uint32(b)) // room enough: no carry
+		b = b[4:]
 	}
-	acc, c = bits.Add64(acc, tail, 0)
-	return bits.ReverseBytes16(Fold(acc + c))
+	if len(b) >= 2 {
+		carries += uint64(binary.LittleEndian.Uint16(b))
+		b = b[2:]
+	}
+	if len(b) > 0 {
+		carries += uint64(b[0])
+	}
+	acc, c = bits.Add64(acc, second, 0)
+	carries += c
+	acc, c = bits.Add64(acc, carries, 0)
+	return bits.ReverseBytes16(Fold(acc + c)) // carries is small: no second carry
 }
 
 // Fold reduces a sum of 16-bit, 32-bit or 64-bit big-endian words to 16 bits with the

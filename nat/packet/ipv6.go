@@ -95,9 +95,9 @@ func (p *Packet) acceptable(h []byte) bool {
 	switch p.Proto {
 	case ProtoHopByHop:
 		// RFC 8200 section 4.1: directly behind the IPv6 header or nowhere.
-		return p.TransportOffset == IPv6HeaderLen && optionsAcceptable(h[2:])
+		return p.TransportOffset == IPv6HeaderLen && acceptable6(h[2:])
 	case ProtoDestination:
-		return optionsAcceptable(h[2:])
+		return acceptable6(h[2:])
 	case ProtoRouting:
 		// With segments left the packet is on its way to somewhere else than
 		// its destination field says: that deceives every check of addresses,
@@ -113,21 +113,21 @@ func (p *Packet) acceptable(h []byte) bool {
 
 // IPv6 option types (IANA "Destination Options and Hop-by-Hop Options").
 const (
-	optionPad1        = 0x00
-	optionJumbo       = 0xc2 // RFC 2675
-	optionHomeAddress = 0xc9 // RFC 6275
+	option6Pad1        = 0x00
+	option6Jumbo       = 0xc2 // RFC 2675
+	option6HomeAddress = 0xc9 // RFC 6275
 )
 
-// optionsAcceptable walks the options of a hop-by-hop or destination header.
+// acceptable6 walks the options of a hop-by-hop or destination header.
 // It refuses jumbograms, which the length field and every buffer here exclude,
 // and home addresses, which stand for the source in the pseudo-header.
-func optionsAcceptable(b []byte) bool {
+func acceptable6(b []byte) bool {
 	for len(b) > 0 {
-		if b[0] == optionPad1 {
+		if b[0] == option6Pad1 {
 			b = b[1:]
 			continue
 		}
-		if len(b) < 2 || len(b) < 2+int(b[1]) || b[0] == optionJumbo || b[0] == optionHomeAddress {
+		if len(b) < 2 || len(b) < 2+int(b[1]) || b[0] == option6Jumbo || b[0] == option6HomeAddress {
 			return false
 		}
 		b = b[2+int(b[1]):]
