@@ -1,0 +1,253 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The programs that Build can make.
+const (
+	GatewayPackage   = "github.com/sluice-net/sluice/cmd/gateway"
+	WireGuardPackage = "golang.zx2c4.com/wireguard"
+)
+
+var (
+	buildMu sync.Mutex // guards what follows
+	built   = map[string]string{}
+)
+
+// Build compiles a command of this module or of one it depends on, once per
+// test run, and returns the path of the program.
+func Build(t testing.TB, pkg string, flags ...string) string {
+	t.Helper()
+	buildMu.Lock()
+	defer buildMu.Unlock()
+	key := strings.Join(append(flags, pkg), " ")
+	if path, ok := built[key]; ok {
+		return path
+	}
+	// Not in the directory of a lab, which ends earlier than the test run. A later
+	// run sweeps it.
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s-%d-bin-", prefix, os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	built[key] = path
+	return path
+}
+
+// Gateway is a running gateway of this repository.
+type Gateway struct {
+	*Process
+	// Manifests is the directory it is configured from.
+	Manifests string
+	// Started is when the process was started.
+	Started time.Time
+
+	cluster *Cluster
+	binary  string
+	socket  string
+}
+
+// GatewayOptions are what tests vary.
+type GatewayOptions struct {
+	// Manifests configures the gateway. The zero value is made by
+	// Cluster.Manifests.
+	Manifests *Manifests
+	// Args are further arguments.
+	Args []string
+	// Env is added to the environment.
+	Env []string
+}
+
+// StartGateway writes the cluster's manifests and starts a gateway in its
+// gateway host. binary is the gateway, as Build returns it. It does not wait.
+func (c *Cluster) StartGateway(binary string, opts GatewayOptions) *Gateway {
+	t := c.lab.t
+	t.Helper()
+	dir, err := os.MkdirTemp(c.lab.Dir, "gateway-"+c.Name+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{
+		Manifests: filepath.Join(dir, "manifests"),
+		cluster:   c,
+		binary:    binary,
+		socket:    filepath.Join(dir, "admin.sock"),
+	}
+	if opts.Manifests == nil {
+		opts.Manifests = c.Manifests()
+	}
+	if err := os.Mkdir(g.Manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g.Write(opts.Manifests)
+	// The gateway keeps its Connection and its socket there.
+	for _, d := range []string{dir, g.Manifests} {
+		if err := os.Chown(d, UnprivilegedID, UnprivilegedID); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Started = time.Now()
+	g.Process = c.Gateway.Start(Program{
+		Name: "gateway",
+		Args: append([]string{
+			binary, "--manifests", g.Manifests, "--admin-socket", g.socket,
+			"--geneve-port", fmt.Sprint(GatewayPort), "--log-level", "info",
+		}, opts.Args...),
+		Env:          opts.Env,
+		Unprivileged: true,
+	})
+	return g
+}
+
+// Write replaces the gateway's manifests, each file atomically.
+func (g *Gateway) Write(m *Manifests) {
+	t := g.cluster.lab.t
+	t.Helper()
+	for name, text := range m.Files() {
+		g.WriteFile(name, text)
+	}
+}
+
+// WriteFile replaces one file of the manifests atomically, as an editor or a
+// configuration tool does.
+func (g *Gateway) WriteFile(name, text string) {
+	t := g.cluster.lab.t
+	t.Helper()
+	// A name without .yaml is none of the gateway's business.
+	temporary := filepath.Join(g.Manifests, "."+name+".new")
+	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temporary, filepath.Join(g.Manifests, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Connection returns the text of the Connection that the gateway keeps.
+func (g *Gateway) Connection() (string, error) {
+	b, err := os.ReadFile(filepath.Join(g.Manifests, "status", "connection.yaml"))
+	return string(b), err
+}
+
+// WaitConnected waits until the gateway's Connection says Connected.
+func (g *Gateway) WaitConnected(limit time.Duration) {
+	t := g.cluster.lab.t
+	t.Helper()
+	Eventually(t, limit, "the gateway of cluster "+g.cluster.Name+" being Connected", func() error {
+		if !g.Running() {
+			t.Fatalf("the gateway has ended:\n%s", g.Log())
+		}
+		text, err := g.Connection()
+		if err == nil && !strings.Contains(text, "value: Connected") {
+			err = fmt.Errorf("the Connection is:\n%s", text)
+		}
+		return err
+	})
+}
+
+// Ready waits until /readyz says so and returns how long that took since the
+// start.
+func (g *Gateway) Ready(limit time.Duration) time.Duration {
+	t := g.cluster.lab.t
+	t.Helper()
+	Eventually(t, limit, "/readyz", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		out, err := g.cluster.Gateway.TryContext(ctx, "curl", "-sf", "http://127.0.0.1:8083/readyz")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	return time.Since(g.Started)
+}
+
+// Metrics returns the Prometheus text of the gateway.
+func (g *Gateway) Metrics() string {
+	g.cluster.lab.t.Helper()
+	return g.cluster.Gateway.Run("curl", "-sf", "http://127.0.0.1:8082/metrics")
+}
+
+// Status is the part of `gateway status -o json` that tests look at. It is kept
+// apart from the gateway's own types: the output is an interface to users.
+type Status struct {
+	Configured bool `json:"configured"`
+	Tunnel     struct {
+		Endpoint      string
+		LastHandshake time.Time
+		RxPackets     uint64
+		TxPackets     uint64
+	} `json:"tunnel"`
+	Nodes []struct {
+		Name          string `json:"name"`
+		RxPackets     uint64 `json:"rxPackets"`
+		TxPackets     uint64 `json:"txPackets"`
+		Encapsulation any    `json:"encapsulation"`
+	} `json:"nodes"`
+	Egress  DirectionStatus `json:"egress"`
+	Ingress DirectionStatus `json:"ingress"`
+	Sockets map[string]struct {
+		ReadDatagrams uint64 `json:"readDatagrams"`
+		Overruns      uint64 `json:"overruns"`
+		WriteErrors   uint64 `json:"writeErrors"`
+		GRO           bool   `json:"gro"`
+		GSO           bool   `json:"gso"`
+	} `json:"sockets"`
+}
+
+// DirectionStatus is one direction of Status.
+type DirectionStatus struct {
+	Packets  uint64            `json:"packets"`
+	Verdicts map[string]uint64 `json:"verdicts"`
+}
+
+// Drops sums the verdicts that are drops.
+func (d DirectionStatus) Drops() (sum uint64) {
+	for name, n := range d.Verdicts {
+		if strings.HasPrefix(name, "Drop") {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Status asks the gateway what it is doing.
+func (g *Gateway) Status() Status {
+	t := g.cluster.lab.t
+	t.Helper()
+	out := g.cluster.Gateway.Run(g.binary, "status", "--admin-socket", g.socket, "-o", "json")
+	// The data plane may be the whole answer or one part of it.
+	var answer struct {
+		Status
+		DataPlane *Status `json:"dataPlane"`
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+		t.Fatalf("gateway status -o json: %v\n%s", err, out)
+	}
+	if answer.DataPlane != nil {
+		return *answer.DataPlane
+	}
+	return answer.Status
+}

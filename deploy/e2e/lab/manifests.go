@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"bytes"
+	_ "embed"
+	"net/netip"
+	"strings"
+	"text/template"
+)
+
+//go:embed manifests.yaml.tmpl
+var manifestsText string
+
+var manifestsTemplate = template.Must(template.New("manifests").
+	Funcs(template.FuncMap{"list": yamlList}).Parse(manifestsText))
+
+// Manifests are what one gateway is configured from: the same objects that a
+// cluster would hold.
+type Manifests struct {
+	// Server says which kind of gateway this is.
+	Server bool
+	// ClusterID is the own and PeerID the other cluster.
+	ClusterID, PeerID string
+	// PrivateKey is the gateway's, PeerKey the public key of the other; both in
+	// base64. Without PeerKey there is no PublicKey object.
+	PrivateKey, PeerKey string
+	// Port is where a server listens, or where a client finds the server, at
+	// Endpoint.
+	Port     int
+	Endpoint string
+	MTU      int
+
+	// Gateway is the gateway's address on the underlay, Internal the one inside
+	// the node tunnels.
+	Gateway, Internal netip.Addr
+	// Pods and External are the prefixes that both clusters use; Remapped... those
+	// by which the peer's are known here. Without RemappedPods the Configuration
+	// has no status.
+	Pods, External                 []netip.Prefix
+	RemappedPods, RemappedExternal []netip.Prefix
+	Nodes                          []NodeManifest
+}
+
+// NodeManifest is one node as the gateway knows it.
+type NodeManifest struct {
+	Name     string
+	Underlay netip.Addr
+	Internal netip.Addr
+	VNI      int
+	Pods     []netip.Prefix
+}
+
+// Files renders the manifests: file name to text.
+func (m *Manifests) Files() map[string]string {
+	var out bytes.Buffer
+	if err := manifestsTemplate.Execute(&out, m); err != nil {
+		panic(err) // the template is fixed and all fields are plain
+	}
+	files := map[string]string{}
+	for part := range strings.SplitSeq(out.String(), "#--- ") {
+		name, text, ok := strings.Cut(part, "\n")
+		if text = strings.TrimSpace(text); ok && text != "" {
+			files[strings.TrimSpace(name)] = text + "\n"
+		}
+	}
+	return files
+}
+
+// yamlList writes prefixes as a YAML flow sequence.
+func yamlList(prefixes []netip.Prefix) string {
+	texts := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		texts[i] = `"` + p.String() + `"`
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}

@@ -1,0 +1,145 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Iperf describes one measurement with iperf3 from a host to a host that runs
+// StartIperf.
+type Iperf struct {
+	To       netip.Addr
+	Duration time.Duration // zero: one second
+	Streams  int           // zero: one
+	// Reverse lets the server send.
+	Reverse bool
+	// UDPLength selects UDP datagrams with this many bytes of payload.
+	UDPLength int
+	// Bitrate limits each stream, in iperf3's notation ("50M"). For UDP the empty
+	// string means unlimited.
+	Bitrate string
+}
+
+// IperfResult is what a measurement found.
+type IperfResult struct {
+	// BitsPerSecond is what the receiver got.
+	BitsPerSecond float64
+	// PacketsPerSecond, Packets and Lost are for UDP.
+	PacketsPerSecond float64
+	Packets, Lost    int
+	// Retransmits are TCP's.
+	Retransmits int
+}
+
+// StartIperf starts an iperf3 server.
+func (h *Host) StartIperf() *Process {
+	h.lab.t.Helper()
+	p := h.Start(Program{Name: "iperf3 -s", Args: []string{"iperf3", "-s", "--forceflush"}})
+	Eventually(h.lab.t, 5*time.Second, "the iperf3 server", func() error {
+		if !strings.Contains(p.Log(), "listening") {
+			return fmt.Errorf("it said: %s", p.Log())
+		}
+		return nil
+	})
+	return p
+}
+
+// Iperf runs a measurement.
+func (h *Host) Iperf(m Iperf) (IperfResult, error) {
+	if m.Duration == 0 {
+		m.Duration = time.Second
+	}
+	args := []string{"iperf3", "-c", m.To.String(), "-t", fmt.Sprint(m.Duration.Seconds()), "-J", "--connect-timeout", "3000"}
+	if m.Streams > 1 {
+		args = append(args, "-P", strconv.Itoa(m.Streams))
+	}
+	if m.Reverse {
+		args = append(args, "-R")
+	}
+	if m.UDPLength > 0 {
+		rate := m.Bitrate
+		if rate == "" {
+			rate = "0"
+		}
+		args = append(args, "-u", "-l", strconv.Itoa(m.UDPLength), "-b", rate)
+	} else if m.Bitrate != "" {
+		args = append(args, "-b", m.Bitrate)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), m.Duration+30*time.Second)
+	defer cancel()
+	out, err := h.TryContext(ctx, args...)
+
+	var report struct {
+		Error string
+		End   struct {
+			Sum         iperfSum `json:"sum"`
+			SumReceived iperfSum `json:"sum_received"`
+			SumSent     iperfSum `json:"sum_sent"`
+		}
+	}
+	if jsonErr := json.Unmarshal([]byte(out), &report); jsonErr != nil {
+		return IperfResult{}, fmt.Errorf("%s: %w: %v: %s", strings.Join(args, " "), jsonErr, err, out)
+	}
+	if err != nil || report.Error != "" {
+		return IperfResult{}, fmt.Errorf("%s: %v: %s", strings.Join(args, " "), err, report.Error)
+	}
+	if m.UDPLength > 0 {
+		sum := report.End.Sum
+		seconds := max(sum.Seconds, 1e-9)
+		got := sum.Packets - sum.Lost
+		return IperfResult{
+			BitsPerSecond:    float64(got*m.UDPLength*8) / seconds,
+			PacketsPerSecond: float64(got) / seconds,
+			Packets:          sum.Packets,
+			Lost:             sum.Lost,
+		}, nil
+	}
+	return IperfResult{BitsPerSecond: report.End.SumReceived.Bits, Retransmits: report.End.SumSent.Retransmits}, nil
+}
+
+type iperfSum struct {
+	Seconds     float64
+	Bits        float64 `json:"bits_per_second"`
+	Packets     int
+	Lost        int `json:"lost_packets"`
+	Retransmits int
+}
+
+// PingResult is what ping found.
+type PingResult struct {
+	Sent, Received int
+	// RTTs are the round trips in the order of their answers.
+	RTTs []time.Duration
+	// Output is everything ping said.
+	Output string
+}
+
+var (
+	pingRTT     = regexp.MustCompile(`time=([0-9.]+) ms`)
+	pingSummary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
+)
+
+// Ping runs ping with arguments in one string. That answers are missing is no
+// error of Ping.
+func (h *Host) Ping(to netip.Addr, args string) PingResult {
+	h.lab.t.Helper()
+	out, err := h.Try(append(append([]string{"ping", "-n"}, strings.Fields(args)...), to.String())...)
+	r := PingResult{Output: out}
+	for _, match := range pingRTT.FindAllStringSubmatch(out, -1) {
+		ms, _ := strconv.ParseFloat(match[1], 64)
+		r.RTTs = append(r.RTTs, time.Duration(ms*float64(time.Millisecond)))
+	}
+	summary := pingSummary.FindStringSubmatch(out)
+	if summary == nil {
+		h.lab.t.Fatalf("%s: ping %s %s: %v\n%s", h.Name, args, to, err, out)
+	}
+	r.Sent, _ = strconv.Atoi(summary[1])
+	r.Received, _ = strconv.Atoi(summary[2])
+	return r
+}
