@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/tunnel"
@@ -21,26 +22,18 @@ type Status struct {
 	LocalPods  []netip.Prefix `json:"localPods"`
 	External   []netip.Prefix `json:"localExternal"`
 	// Addresses are the IP objects.
-	Addresses []AddressMapping  `json:"addresses"`
-	Routes    []Route           `json:"routes"`
-	Flows     FlowStatus        `json:"flows"`
-	Egress    DirectionStatus   `json:"egress"`
-	Ingress   DirectionStatus   `json:"ingress"`
-	Sockets   map[string]Socket `json:"sockets"` // "geneve", "wireguard"
+	Addresses []AddressMapping        `json:"addresses"`
+	Routes    []Route                 `json:"routes"`
+	Flows     FlowStatus              `json:"flows"`
+	Egress    DirectionStatus         `json:"egress"`
+	Ingress   DirectionStatus         `json:"ingress"`
+	Sockets   map[string]SocketStatus `json:"sockets"` // "geneve", "wireguard"
 }
 
-// Socket are the counters and switches of one UDP socket.
-type Socket struct {
-	LocalAddr       netip.AddrPort `json:"localAddress"`
-	Reads           uint64         `json:"reads"`
-	ReadDatagrams   uint64         `json:"readDatagrams"`
-	Writes          uint64         `json:"writes"`
-	WriteDatagrams  uint64         `json:"writeDatagrams"`
-	WriteErrors     uint64         `json:"writeErrors"`
-	Overruns        uint64         `json:"overruns"`
-	GRO             bool           `json:"gro"`
-	GSO             bool           `json:"gso"`
-	ReadBufferBytes int            `json:"readBufferBytes"`
+// SocketStatus are the address, the counters and the offloads of one UDP socket.
+type SocketStatus struct {
+	LocalAddr netip.AddrPort `json:"localAddress"`
+	underlay.Stats
 }
 
 // NodeStatus describes one node tunnel.

@@ -16,10 +16,14 @@ const (
 	DropEncapsulation
 	// DropUnknownNode: outer source and VNI belong to no node tunnel.
 	DropUnknownNode
+	// DropControl: a Geneve control packet (O bit).
+	DropControl
 	// DropFrame: not an Ethernet frame for us, or of another EtherType than IP and ARP.
 	DropFrame
 	// DropMalformed: not a well-formed IP packet.
 	DropMalformed
+	// DropMulticast: a router between clusters forwards none.
+	DropMulticast
 	// DropSpoofedSource: the source address may not come from this side.
 	DropSpoofedSource
 	// DropWrongNode: the pod lives on another node (StrictSource).
@@ -59,8 +63,10 @@ var verdictNames = [numVerdicts]string{
 	Answered:            "Answered",
 	DropEncapsulation:   "DropEncapsulation",
 	DropUnknownNode:     "DropUnknownNode",
+	DropControl:         "DropControl",
 	DropFrame:           "DropFrame",
 	DropMalformed:       "DropMalformed",
+	DropMulticast:       "DropMulticast",
 	DropSpoofedSource:   "DropSpoofedSource",
 	DropWrongNode:       "DropWrongNode",
 	DropNoMapping:       "DropNoMapping",

@@ -1,0 +1,57 @@
+# Sluice's tasks. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO    ?= go
+TOOL  := $(GO) tool -modfile=tools.mod
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
+FUZZTIME ?= 30s
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
+
+build: ## build the commands into bin/
+	$(BUILD) -o bin/ ./cmd/...
+
+demo: build ## two clusters with one pod CIDR talk to each other, on loopback; KEEP=1 leaves them running
+	$(GO) build -o bin/demo ./bench/demo
+	bin/demo -gateway bin/gateway $(if $(KEEP),-keep)
+
+test: ## everything that must hold: generated files, lint, tests, tests with real kernels (as root)
+	bash .ci/test
+
+unit: ## tests that need neither root nor a network namespace
+	$(GO) test ./...
+
+race: ## unit tests under the race detector
+	$(GO) test -race -short ./...
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	bash .ci/fuzz $(FUZZTIME)
+
+lint: ## formatting, vet, golangci-lint, govulncheck
+	bash .ci/lint
+
+generate: ## deepcopy functions and CRDs from the API types
+	$(TOOL) controller-gen object paths=./api/...
+	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=deploy/crds
+
+e2e: build ## real kernel stacks in network namespaces (root)
+	$(GO) test -count=1 -timeout 30m ./deploy/e2e/...
+
+kernel-interop: build ## the gateway against a real kernel's WireGuard and Geneve (root; builds that kernel once, cached)
+	bash deploy/e2e/uml/build.sh
+	$(GO) test -count=1 -timeout 20m -run 'Kernel' -v ./deploy/e2e/...
+
+bench: ## stage benchmarks; the comparison with what one would run instead needs root, see bench/README.md
+	$(GO) test -run '^$$' -bench . -benchtime 200ms ./geneve ./nat/... ./tunnel ./dataplane/...
+
+lab: build ## two clusters of network namespaces with real kernel stacks, left running to explore (root)
+	$(GO) run ./deploy/e2e/labctl up
+
+lab-down: ## remove what `make lab` left
+	$(GO) run ./deploy/e2e/labctl down
+
+.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench lab lab-down

@@ -1,0 +1,183 @@
+package dataplane
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/dataplane/neighbor"
+	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat/packet"
+)
+
+// Who owns which bytes:
+//
+//   - nodeReader's buffers belong to the goroutine in ReadPackets. A datagram
+//     is valid until the next read, which happens only when all of it, the
+//     rest of a super-segment included, has been handed on.
+//   - The buffers passed to ReadPackets and WritePackets belong to the tunnel.
+//     ReadPackets copies into them; WritePackets changes them in place and
+//     lends them to nodeWriter until flush, before it returns.
+//   - nodeWriter's arena belongs to the writer, from frame or space to flush.
+//     There is one writer for each goroutine that sends to nodes, so none of
+//     them needs a lock.
+
+const (
+	// maxDatagram is the largest UDP payload; a node's kernel hands over
+	// super-segments of up to 64 KiB in one datagram.
+	maxDatagram = 65535
+	// readBatch datagrams are received at most per system call. A super-segment
+	// fills a third of wireguard-go's batch of 128 by itself; more than this
+	// only costs cache.
+	readBatch = 32
+	// headLen is the room for one encapsulation header: Geneve or VXLAN, and
+	// Ethernet.
+	headLen = geneve.HeaderLen + neighbor.EthernetHeaderLen
+	// writeBatch datagrams are collected before they are sent: a batch of the
+	// tunnel and some answers.
+	writeBatch = 256
+	// arenaLen bounds what a writer builds itself between two flushes:
+	// fragments of at least two packets of the largest size.
+	arenaLen = 4 * maxDatagram
+)
+
+// nodeReader holds datagrams received from the nodes until the tunnel has room
+// for what they carry.
+type nodeReader struct {
+	bufs    [][]byte
+	sizes   []int
+	sources []netip.AddrPort
+	next, n int // datagrams next..n-1 are still to be looked at
+
+	// What is left of the datagram before next: a super-segment or a packet
+	// to fragment that did not fit.
+	cutting  cutting
+	segments packet.Segmenter
+	frags    packet.Fragmenter
+}
+
+type cutting uint8
+
+const (
+	cutNothing cutting = iota
+	cutSegments
+	cutFragments
+)
+
+func newNodeReader() *nodeReader {
+	r := &nodeReader{
+		bufs:    make([][]byte, readBatch),
+		sizes:   make([]int, readBatch),
+		sources: make([]netip.AddrPort, readBatch),
+	}
+	for i := range r.bufs {
+		r.bufs[i] = make([]byte, maxDatagram)
+	}
+	return r
+}
+
+// tunnelBatch are the tunnel's buffers that a ReadPackets call fills.
+type tunnelBatch struct {
+	bufs   [][]byte
+	sizes  []int
+	offset int // headroom that WireGuard's header needs
+	n      int
+}
+
+func (b *tunnelBatch) full() bool { return b.n == len(b.bufs) }
+
+// slot is where the next packet goes.
+func (b *tunnelBatch) slot() []byte { return b.bufs[b.n][b.offset:] }
+
+// add takes the packet of size bytes that stands in slot.
+func (b *tunnelBatch) add(size int) {
+	b.sizes[b.n] = size
+	b.n++
+}
+
+// nodeWriter collects packets for nodes and sends them together, so that runs
+// of equal size leave in one system call.
+type nodeWriter struct {
+	underlay  Underlay
+	datagrams []underlay.Datagram
+	heads     [][headLen]byte
+	arena     []byte // unused rest
+	memory    []byte // the whole arena
+}
+
+func newNodeWriter(u Underlay) *nodeWriter {
+	w := &nodeWriter{
+		underlay:  u,
+		datagrams: make([]underlay.Datagram, 0, writeBatch),
+		heads:     make([][headLen]byte, writeBatch),
+		memory:    make([]byte, arenaLen),
+	}
+	w.arena = w.memory
+	return w
+}
+
+// send adds one IP packet for the node. The bytes must stay as they are until
+// flush.
+func (w *nodeWriter) send(t *nodeTunnel, ip []byte, v6 bool) Verdict {
+	mac := t.state.mac.Load()
+	if mac == 0 && !t.resolved() {
+		return DropNoNeighbor
+	}
+	etherType := neighbor.EtherTypeIPv4
+	if v6 {
+		etherType = neighbor.EtherTypeIPv6
+	}
+	w.encapsulate(t, macOf(mac), etherType, ip)
+	return Forwarded
+}
+
+// frame adds a frame of n payload bytes, which the caller fills in.
+func (w *nodeWriter) frame(t *nodeTunnel, dst neighbor.MAC, etherType uint16, n int) []byte {
+	b := w.space(n)
+	w.encapsulate(t, dst, etherType, b)
+	return b
+}
+
+// space returns n bytes that live until flush. It flushes itself when the
+// arena is used up.
+func (w *nodeWriter) space(n int) []byte {
+	if n > len(w.arena) {
+		w.flush()
+	}
+	b := w.arena[:n:n]
+	w.arena = w.arena[n:]
+	return b
+}
+
+// encapsulate adds body behind the headers that the node understands.
+func (w *nodeWriter) encapsulate(t *nodeTunnel, dst neighbor.MAC, etherType uint16, body []byte) {
+	if len(w.datagrams) == cap(w.datagrams) {
+		w.send0()
+	}
+	head := w.heads[len(w.datagrams)][:]
+	e := geneve.Encapsulation(t.state.encapsulation.Load())
+	if e == geneve.GeneveIP {
+		geneve.PutHeader(head, e, t.vni, etherType)
+		head = head[:geneve.HeaderLen]
+	} else {
+		geneve.PutHeader(head, e, t.vni, geneve.ProtocolEthernet)
+		neighbor.PutEthernet(head[geneve.HeaderLen:], dst, t.mac, etherType)
+	}
+	w.datagrams = append(w.datagrams, underlay.Datagram{Addr: t.remote(), Head: head, Body: body})
+	t.state.txPackets.Add(1)
+	t.state.txBytes.Add(uint64(len(body)))
+}
+
+// flush sends what was collected and takes back all space.
+func (w *nodeWriter) flush() {
+	w.send0()
+	w.arena = w.memory
+}
+
+// send0 sends what was collected. What the kernel refuses is counted by the
+// socket: there is nobody to tell.
+func (w *nodeWriter) send0() {
+	if len(w.datagrams) > 0 {
+		_, _ = w.underlay.WriteBatch(w.datagrams)
+		w.datagrams = w.datagrams[:0]
+	}
+}

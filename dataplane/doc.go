@@ -1,0 +1,38 @@
+// Package dataplane joins the parts of a gateway's packet path: the node
+// tunnels, the translation of addresses and the WireGuard tunnel to the peer.
+//
+//	node --Geneve/UDP--> underlay -> decapsulate -> parse -> own address? -> source and
+//	       destination check -> hop limit -> MTU -> translate -> clamp -> tunnel --> peer
+//	node <-Geneve/UDP--- underlay <- encapsulate <- clamp <- translate <- MTU <- hop limit <-
+//	       destination and source check <- own address? <- parse <- tunnel <-- peer
+//
+// egress.go and ingress.go say the same in the same order, one direction each.
+// Everything that the path reads is one immutable snapshot, built from a Config
+// by Apply and swapped atomically.
+//
+// # Goroutines and queues
+//
+// Egress runs on the tunnel's reader: ReadPackets reads the node socket and
+// writes straight into the tunnel's buffers, so no queue of ours lies between
+// them. Ingress runs on the tunnel's receiver: WritePackets sends to the nodes
+// before it returns. The one queue holds what the gateway itself sends to the
+// peer (sendOwn). Run adds a goroutine for the gateway's own stack and one for
+// upkeep.
+//
+// # What it must not do
+//
+// Forward a packet between a node and the peer other than through the tunnel;
+// accept from a node what is not local, or from the peer what is not the
+// peer's; allocate or log per packet; know anything of Kubernetes.
+//
+// # Words
+//
+//	egress, ingress       local cluster -> peer cluster; the other way
+//	inside, outside       an address as used in this cluster; as carried in the tunnel (RFC 6296)
+//	underlay, overlay     UDP between node and gateway; the packets carried in it
+//	encapsulate, inner    Geneve's or VXLAN's wrap; the packet in it (RFC 8926)
+//	node tunnel           the pair (node's underlay address, VNI)
+//	unknown source        the shared address of local senders that are not pods
+//	verdict, drop         the outcome of one packet; an outcome that goes nowhere
+//	batch, headroom       packets per call; free bytes before a packet
+package dataplane

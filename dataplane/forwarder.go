@@ -1,0 +1,283 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/dataplane/netstack"
+	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/tunnel"
+)
+
+// Underlay is the socket towards the nodes. *underlay.Conn implements it.
+type Underlay interface {
+	tunnel.Socket
+	Stats() underlay.Stats
+}
+
+// Options are what a Forwarder is built from and cannot change later.
+type Options struct {
+	// Underlay is the socket towards the nodes. The Forwarder closes it at the
+	// end of Run.
+	Underlay Underlay
+	// NodePort is the UDP port that nodes receive on. Zero: geneve.DefaultPort.
+	NodePort uint16
+	// Tunnel opens the sockets towards the peer.
+	Tunnel tunnel.Options
+	// MaxFlows bounds the flow table. Zero: DefaultMaxFlows.
+	MaxFlows int
+	// Logger gets state changes. Nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Forwarder is the data plane of one gateway: the node tunnels, the translation
+// and the WireGuard tunnel to the peer, joined. Build it with New, give it its
+// first configuration with Apply, then let it Run; Apply is safe at any time.
+type Forwarder struct {
+	underlay Underlay
+	nodePort uint16
+	tunnel   *tunnel.Tunnel
+	stack    *netstack.Stack
+	log      *slog.Logger
+	start    time.Time
+
+	snap   atomic.Pointer[snapshot]
+	flows  *flowTable
+	closed atomic.Bool
+	own    chan []byte
+
+	// Owned by the goroutine in ReadPackets.
+	reader       *nodeReader
+	replies      *nodeWriter
+	egressErrors rateLimit
+	// Owned by the goroutine in WritePackets.
+	toNodes       *nodeWriter
+	ingressErrors rateLimit
+	// Owned by the stack's goroutine.
+	fromOwn *nodeWriter
+	// Owned by the goroutine in Run.
+	probes *nodeWriter
+
+	egressCount, ingressCount counters
+
+	mu     sync.Mutex
+	states map[string]*nodeState // by node and VNI; kept over changes
+}
+
+// counters count one direction.
+type counters struct {
+	verdicts [numVerdicts]atomic.Uint64
+
+	packets, bytes, repaired, segmented, fragmented, fallback atomic.Uint64
+}
+
+// forwarded counts packets handed to the tunnel.
+func (c *counters) forwarded(packets int, sizes []int) {
+	if packets == 0 {
+		return
+	}
+	bytes := 0
+	for _, n := range sizes {
+		bytes += n
+	}
+	c.packets.Add(uint64(packets))
+	c.bytes.Add(uint64(bytes))
+}
+
+// New builds a Forwarder that drops everything until the first Apply.
+func New(o Options) (*Forwarder, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.NodePort == 0 {
+		o.NodePort = geneve.DefaultPort
+	}
+	if o.MaxFlows == 0 {
+		o.MaxFlows = DefaultMaxFlows
+	}
+	stack, err := netstack.New(netstack.Config{MTU: DefaultMTU, Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("build stack: %w", err)
+	}
+	f := &Forwarder{
+		underlay: o.Underlay,
+		nodePort: o.NodePort,
+		stack:    stack,
+		log:      o.Logger,
+		start:    time.Now(),
+		flows:    newFlowTable(o.MaxFlows),
+		own:      make(chan []byte, ownQueueLen),
+		reader:   newNodeReader(),
+		replies:  newNodeWriter(o.Underlay),
+		toNodes:  newNodeWriter(o.Underlay),
+		fromOwn:  newNodeWriter(o.Underlay),
+		probes:   newNodeWriter(o.Underlay),
+		states:   make(map[string]*nodeState),
+
+		egressErrors: newRateLimit(), ingressErrors: newRateLimit(),
+	}
+	f.snap.Store(&snapshot{})
+	o.Tunnel.Overlay = f
+	if f.tunnel, err = tunnel.New(o.Tunnel); err != nil {
+		return nil, fmt.Errorf("build tunnel: %w", err)
+	}
+	return f, nil
+}
+
+// clock returns nanoseconds that never run backwards.
+func (f *Forwarder) clock() int64 { return int64(time.Since(f.start)) }
+
+// Apply replaces the configuration. It either takes effect as a whole or, with
+// an error, not at all. No packet is lost over it.
+func (f *Forwarder) Apply(cfg Config) error {
+	if cfg.MTU == 0 {
+		cfg.MTU = DefaultMTU
+	}
+	cfg.Tunnel.MTU = cfg.MTU
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, err := newSnapshot(cfg, f.nodePort, f.states)
+	if err != nil {
+		return err
+	}
+	if err := f.tunnel.Apply(cfg.Tunnel); err != nil {
+		return fmt.Errorf("tunnel: %w", err)
+	}
+	if err := f.stack.SetMTU(cfg.MTU); err != nil {
+		return fmt.Errorf("own stack: %w", err)
+	}
+	if err := f.stack.SetAddresses(ownAddresses(cfg)); err != nil {
+		return fmt.Errorf("own addresses: %w", err)
+	}
+	f.snap.Store(s)
+	for id, st := range f.states {
+		if !slices.ContainsFunc(s.nodes, func(t *nodeTunnel) bool { return t.state == st }) {
+			delete(f.states, id)
+		}
+	}
+	return nil
+}
+
+func ownAddresses(cfg Config) []netip.Addr {
+	own := slices.Clone(cfg.Internal)
+	if cfg.TunnelAddr.IsValid() {
+		own = append(own, cfg.TunnelAddr)
+	}
+	return own
+}
+
+// Run forwards packets until ctx ends or something breaks, and returns the
+// first cause. Everything is closed when it returns.
+func (f *Forwarder) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	run := func(what string, fn func(context.Context) error) {
+		wg.Go(func() {
+			if err := fn(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	run("stack", func(ctx context.Context) error { return f.stack.Run(ctx, f.fromStack) })
+	run("tunnel", f.tunnel.Run)
+	run("upkeep", f.upkeep)
+	<-ctx.Done()
+	f.CloseRead()
+	wg.Wait()
+	f.stack.Close()
+	closeErr := f.underlay.Close()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return closeErr
+}
+
+// CloseRead makes ReadPackets return os.ErrClosed, now and from now on.
+func (f *Forwarder) CloseRead() {
+	f.closed.Store(true)
+	f.underlay.Wake()
+}
+
+// upkeepInterval is how often expired flows are swept and nodes are probed.
+const upkeepInterval = time.Second
+
+// upkeep does what no packet triggers.
+func (f *Forwarder) upkeep(ctx context.Context) error {
+	tick := time.NewTicker(upkeepInterval)
+	defer tick.Stop()
+	for {
+		s := f.snap.Load()
+		for _, t := range s.nodes {
+			if !t.resolved() {
+				f.probes.probe(s, t)
+			}
+		}
+		f.probes.flush()
+		f.flows.sweep(f.clock(), func(node string) bool { return s.byName[node] != nil })
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// ListenUDP opens a UDP socket on one of the gateway's own addresses.
+func (f *Forwarder) ListenUDP(a netip.AddrPort) (net.PacketConn, error) { return f.stack.ListenUDP(a) }
+
+// ListenTCP opens a TCP listener on one of the gateway's own addresses.
+func (f *Forwarder) ListenTCP(a netip.AddrPort) (net.Listener, error) { return f.stack.ListenTCP(a) }
+
+// Ping sends one ICMP echo request from the gateway's own addresses and returns
+// the round-trip time.
+func (f *Forwarder) Ping(ctx context.Context, dst netip.Addr) (time.Duration, error) {
+	const size = 56 // as ping(8)
+	return f.stack.Ping(ctx, dst, size, false)
+}
+
+// Status returns what the data plane is doing now.
+func (f *Forwarder) Status() Status {
+	s := f.snap.Load()
+	st := Status{
+		Configured: s.tunnels != nil, MTU: s.cfg.MTU,
+		Tunnel:   f.tunnel.Stats(),
+		Internal: s.cfg.Internal, TunnelAddr: s.cfg.TunnelAddr,
+		Remote: s.cfg.Remote, LocalPods: s.cfg.LocalPods, External: s.cfg.LocalExternal,
+		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes,
+		Flows:  f.flows.status(),
+		Egress: f.egressCount.status(), Ingress: f.ingressCount.status(),
+		Sockets: map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},
+	}
+	for _, t := range s.nodes {
+		st.Nodes = append(st.Nodes, t.status())
+	}
+	return st
+}
+
+func (c *counters) status() DirectionStatus {
+	d := DirectionStatus{
+		Packets: c.packets.Load(), Bytes: c.bytes.Load(),
+		Verdicts: make(map[string]uint64),
+		Repaired: c.repaired.Load(), Segmented: c.segmented.Load(),
+		Fragmented: c.fragmented.Load(), Fallback: c.fallback.Load(),
+	}
+	for v := range c.verdicts {
+		if n := c.verdicts[v].Load(); n > 0 {
+			d.Verdicts[Verdict(v).String()] = n
+		}
+	}
+	return d
+}

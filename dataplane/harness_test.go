@@ -1,0 +1,281 @@
+package dataplane_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/dataplane/dataplanetest"
+	"github.com/sluice-net/sluice/dataplane/neighbor"
+	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/tunnel"
+)
+
+// The network of the harness: one gateway, two nodes, and the peer's side of
+// the tunnel in the test's hands.
+var (
+	gatewayAddr = netip.MustParseAddrPort("172.30.0.2:6091")
+	nodeAddrs   = []netip.AddrPort{netip.MustParseAddrPort("172.30.0.11:6091"), netip.MustParseAddrPort("172.30.0.12:6091")}
+	strangerUDP = netip.MustParseAddrPort("172.30.0.99:6091")
+
+	gatewayIP    = netip.MustParseAddr("10.80.0.1")
+	gatewayIP6   = netip.MustParseAddr("fd00:80::1")
+	nodeIPs      = []netip.Addr{netip.MustParseAddr("10.80.0.11"), netip.MustParseAddr("10.80.0.12")}
+	tunnelIP     = netip.MustParseAddr("169.254.18.1")
+	peerTunnelIP = netip.MustParseAddr("169.254.18.2")
+
+	localPod  = netip.MustParseAddr("10.243.1.10") // on node 0
+	localPod6 = netip.MustParseAddr("fd00:243:0:1::10")
+	unknownIP = netip.MustParseAddr("10.70.0.0")
+
+	remoteInside   = netip.MustParseAddr("10.71.2.20") // as seen here
+	remoteOutside  = netip.MustParseAddr("10.243.2.20")
+	remoteInside6  = netip.MustParseAddr("fd00:71:0:2::20")
+	remoteOutside6 = netip.MustParseAddr("fd00:243:0:2::20")
+	unknownPeer    = netip.MustParseAddr("10.73.0.0") // the peer's unknown-source address, inside
+
+	mappedHost    = netip.MustParseAddr("192.168.7.7") // behind the cluster
+	mappedHostOut = netip.MustParseAddr("10.70.0.7")
+	mappedPod     = netip.MustParseAddr("10.243.1.50")
+	mappedPodOut  = netip.MustParseAddr("10.70.0.50")
+)
+
+const offset = 16 // wireguard-go's headroom
+
+// harness drives a Forwarder by hand: no goroutine runs, so every packet's way
+// is deterministic.
+type harness struct {
+	*testing.T
+	forwarder *dataplane.Forwarder
+	config    dataplane.Config
+	network   *dataplanetest.Network
+	nodes     []*dataplanetest.Socket
+	nodeMACs  []neighbor.MAC
+	gatewayID neighbor.MAC // the gateway's MAC on node 0's tunnel
+	bufs      [][]byte
+	sizes     []int
+}
+
+func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
+	h := &harness{T: t, network: dataplanetest.NewNetwork(), config: harnessConfig()}
+	if change != nil {
+		change(&h.config)
+	}
+	var err error
+	h.forwarder, err = dataplane.New(dataplane.Options{
+		Underlay: h.network.Listen(gatewayAddr),
+		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
+			return h.network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.forwarder.Apply(h.config); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range nodeAddrs {
+		h.nodes = append(h.nodes, h.network.Listen(a))
+		h.nodeMACs = append(h.nodeMACs, neighbor.MAC{2, 0, 0, 0, 0, byte(i + 1)})
+	}
+	for range 128 {
+		h.bufs = append(h.bufs, make([]byte, 65535))
+	}
+	h.sizes = make([]int, len(h.bufs))
+	for i := range nodeAddrs {
+		h.resolve(i)
+	}
+	return h
+}
+
+func harnessConfig() dataplane.Config {
+	key := tunnel.GeneratePrivateKey()
+	return dataplane.Config{
+		MTU:            1340,
+		TunnelAddr:     tunnelIP,
+		PeerTunnelAddr: peerTunnelIP,
+		Internal:       []netip.Addr{gatewayIP, gatewayIP6},
+		Nodes: []dataplane.Node{
+			{Name: "node-0", Underlay: []netip.Addr{nodeAddrs[0].Addr()}, VNI: 7, Internal: nodeIPs[:1]},
+			{Name: "node-1", Underlay: []netip.Addr{nodeAddrs[1].Addr()}, VNI: 8, Internal: nodeIPs[1:]},
+		},
+		Routes: []dataplane.Route{
+			{Dst: netip.MustParsePrefix("10.243.1.0/24"), Node: "node-0"},
+			{Dst: netip.MustParsePrefix("10.243.2.0/24"), Node: "node-1"},
+			{Dst: netip.MustParsePrefix("10.243.2.99/32"), Node: "node-0"},
+			{Dst: netip.MustParsePrefix("fd00:243:0:1::/64"), Node: "node-0"},
+			{Dst: netip.MustParsePrefix("192.168.7.0/24"), Node: "node-1"},
+		},
+		Remote: []nat.Mapping{
+			{Inside: netip.MustParsePrefix("10.71.0.0/16"), Outside: netip.MustParsePrefix("10.243.0.0/16")},
+			{Inside: netip.MustParsePrefix("fd00:71::/48"), Outside: netip.MustParsePrefix("fd00:243::/48")},
+			{Inside: netip.MustParsePrefix("10.73.0.0/16"), Outside: netip.MustParsePrefix("10.70.0.0/16")},
+		},
+		LocalPods:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16"), netip.MustParsePrefix("fd00:243::/48")},
+		LocalExternal: []netip.Prefix{netip.MustParsePrefix("10.70.0.0/16")},
+		Addresses: []dataplane.AddressMapping{
+			{Inside: mappedHost, Outside: mappedHostOut},
+			{Inside: mappedPod, Outside: mappedPodOut},
+		},
+		Tunnel: tunnel.Config{PrivateKey: key, ListenPort: 51840},
+	}
+}
+
+// resolve lets node i ask for the gateway's MAC, which teaches the gateway the
+// node's.
+func (h *harness) resolve(i int) {
+	h.Helper()
+	h.fromNode(i, frame(neighbor.Broadcast, h.nodeMACs[i], neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+		Op: neighbor.ARPRequest, SenderMAC: h.nodeMACs[i], SenderIP: nodeIPs[i], TargetIP: gatewayIP,
+	})))
+	h.egress()
+	got := h.atNode(i)
+	if len(got) != 1 {
+		h.Fatalf("node %d got %d answers to its ARP request, want 1", i, len(got))
+	}
+	f, _ := neighbor.DecodeFrame(got[0].payload)
+	a, ok := neighbor.DecodeARP(f.Payload)
+	if !ok || a.Op != neighbor.ARPReply || a.SenderIP != gatewayIP || a.TargetMAC != h.nodeMACs[i] {
+		h.Fatalf("node %d got %+v, want an ARP reply for %s", i, a, gatewayIP)
+	}
+	if i == 0 {
+		h.gatewayID = a.SenderMAC
+	}
+}
+
+func frame(dst, src neighbor.MAC, etherType uint16, payload []byte) []byte {
+	b := make([]byte, neighbor.EthernetHeaderLen)
+	neighbor.PutEthernet(b, dst, src, etherType)
+	return append(b, payload...)
+}
+
+// fromNode sends a frame from node i in Geneve.
+func (h *harness) fromNode(i int, frame []byte) {
+	b := make([]byte, geneve.HeaderLen)
+	geneve.PutHeader(b, geneve.Geneve, geneve.VNI(7+i), geneve.ProtocolEthernet)
+	h.datagram(h.nodes[i], append(b, frame...))
+}
+
+func (h *harness) datagram(from *dataplanetest.Socket, b []byte) {
+	if _, err := from.WriteBatch([]underlay.Datagram{{Addr: gatewayAddr, Body: b}}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// ipFromNode sends an IP packet from node i.
+func (h *harness) ipFromNode(i int, ip []byte) {
+	et := neighbor.EtherTypeIPv4
+	if len(ip) > 0 && ip[0]>>4 == 6 {
+		et = neighbor.EtherTypeIPv6
+	}
+	// The gateway's MAC differs by tunnel; a node without ARP uses its own.
+	h.fromNode(i, frame(h.nodeMACs[i], h.nodeMACs[i], et, ip))
+}
+
+// egress returns what the tunnel gets of everything that was sent so far. A
+// marker behind it makes sure that ReadPackets returns.
+func (h *harness) egress() [][]byte {
+	h.Helper()
+	const markerPort = 4242
+	h.ipFromNode(0, dataplanetest.Build(dataplanetest.Packet{
+		Src: netip.AddrPortFrom(localPod, markerPort), Dst: netip.AddrPortFrom(remoteInside, markerPort),
+	}))
+	var out [][]byte
+	for {
+		n, _, err := h.forwarder.ReadPackets(h.bufs, h.sizes, offset)
+		if err != nil {
+			h.Fatal(err)
+		}
+		for i := range n {
+			b := append([]byte(nil), h.bufs[i][offset:offset+h.sizes[i]]...)
+			if p, ok := packet.Parse(b); ok && p.Proto == packet.ProtoUDP {
+				if _, dst := p.Ports(); dst == markerPort {
+					return out
+				}
+			}
+			out = append(out, b)
+		}
+	}
+}
+
+// ingress hands packets to the gateway as the tunnel would.
+func (h *harness) ingress(packets ...[]byte) {
+	var bufs [][]byte
+	for _, p := range packets {
+		bufs = append(bufs, append(make([]byte, offset), p...))
+	}
+	h.forwarder.WritePackets(bufs, offset)
+}
+
+// encapsulated is what a node received.
+type encapsulated struct {
+	header  geneve.Header
+	payload []byte // frame, or IP packet for GeneveIP
+}
+
+// ip returns the IP packet in it.
+func (e encapsulated) ip() []byte {
+	if e.header.Encapsulation == geneve.GeneveIP {
+		return e.payload
+	}
+	return e.payload[neighbor.EthernetHeaderLen:]
+}
+
+// atNode returns what arrived at node i since the last call.
+func (h *harness) atNode(i int) []encapsulated {
+	h.Helper()
+	bufs, sizes, addrs := make([][]byte, 64), make([]int, 64), make([]netip.AddrPort, 64)
+	for i := range bufs {
+		bufs[i] = make([]byte, 65535)
+	}
+	// Something to read is always there, so that ReadBatch does not block.
+	h.datagram2(h.nodes[i], h.nodes[i].LocalAddr(), []byte("end"))
+	n, err := h.nodes[i].ReadBatch(bufs, sizes, addrs)
+	if err != nil {
+		h.Fatal(err)
+	}
+	var out []encapsulated
+	for j := range n {
+		b := bufs[j][:sizes[j]]
+		if string(b) == "end" {
+			continue
+		}
+		head, payload, err := geneve.Decode(b)
+		if err != nil {
+			h.Fatalf("node %d got %x: %v", i, b, err)
+		}
+		out = append(out, encapsulated{head, payload})
+	}
+	return out
+}
+
+func (h *harness) datagram2(from *dataplanetest.Socket, to netip.AddrPort, b []byte) {
+	if _, err := from.WriteBatch([]underlay.Datagram{{Addr: to, Body: b}}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// egressVerdicts and ingressVerdicts return the counters by name, without the
+// harness's own traffic.
+func (h *harness) egressVerdicts() map[string]uint64  { return h.forwarder.Status().Egress.Verdicts }
+func (h *harness) ingressVerdicts() map[string]uint64 { return h.forwarder.Status().Ingress.Verdicts }
+
+func udp(src netip.Addr, sport uint16, dst netip.Addr, dport uint16, payload string) []byte {
+	return dataplanetest.Build(dataplanetest.Packet{
+		Src: netip.AddrPortFrom(src, sport), Dst: netip.AddrPortFrom(dst, dport), Payload: []byte(payload),
+	})
+}
+
+// describe is a packet in one line, for comparing.
+func describe(b []byte) string {
+	p, ok := packet.Parse(b)
+	if !ok {
+		return fmt.Sprintf("malformed %x", b)
+	}
+	s, d := p.Ports()
+	return fmt.Sprintf("%s:%d > %s:%d proto %d ttl %d len %d valid %v", p.Src(), s, p.Dst(), d, p.Proto, p.HopLimit(), len(p.Bytes), dataplanetest.ChecksumsValid(b))
+}

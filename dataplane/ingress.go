@@ -1,0 +1,146 @@
+package dataplane
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/nat/packet"
+)
+
+// The way of a packet from the peer to a node:
+//
+//	WritePackets  the tunnel's batch -> ingress -> socket
+//	ingress       parse -> own address? -> source check -> destination -> hop
+//	              limit -> MTU -> translate -> clamp -> encapsulate
+//	destination   pod, IP object or unknown-source flow -> node
+
+// WritePackets implements tunnel.Overlay: it carries decrypted packets to the
+// nodes. It changes them in place and keeps nothing of them.
+func (f *Forwarder) WritePackets(bufs [][]byte, offset int) {
+	s, now, w := f.snap.Load(), f.clock(), f.toNodes
+	for _, b := range bufs {
+		v := f.ingress(s, b[offset:], w, now)
+		f.ingressCount.verdicts[v].Add(1)
+		if v == Forwarded {
+			f.ingressCount.packets.Add(1)
+			f.ingressCount.bytes.Add(uint64(len(b) - offset))
+		}
+	}
+	w.flush()
+}
+
+// ingress carries one decrypted packet to the node that its destination lives
+// behind. It allocates nothing and logs nothing; every exit is a Verdict.
+func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Verdict {
+	p, ok := packet.Parse(b)
+	if !ok {
+		return DropMalformed
+	}
+	if p.Dst() == s.cfg.TunnelAddr {
+		if p.Src() != s.cfg.PeerTunnelAddr {
+			return DropSpoofedSource
+		}
+		return f.deliver(&p)
+	}
+	if !s.ingressSource(&p) {
+		return DropSpoofedSource
+	}
+	d, v := f.destination(s, &p, now)
+	if v != Forwarded {
+		return v
+	}
+	if p.HopLimit() <= 1 {
+		f.refusePeer(s, &p, timeExceeded)
+		return DropHopLimit
+	}
+	big := len(p.Bytes) > s.cfg.MTU
+	if big && p.DontFragment() {
+		f.refusePeer(s, &p, tooBig)
+		return DropTooBig
+	}
+
+	p.DecrementHopLimit()
+	d.restore(&p)
+	s.table.Ingress(&p)
+	nat.ClampMSS(&p, s.cfg.MTU)
+	if d.fallback {
+		f.ingressCount.fallback.Add(1)
+	}
+	if !big {
+		return w.send(d.node, p.Bytes, isIPv6(&p))
+	}
+	return f.fragmentTo(w, d.node, &p, s.cfg.MTU)
+}
+
+// destination is where an ingress packet goes and how its local address is
+// restored on the way.
+type destination struct {
+	node     *nodeTunnel
+	fallback bool
+	// inside replaces the local address when a flow claims the packet; the
+	// zero Addr leaves it.
+	inside netip.Addr
+}
+
+// destination finds the node for p by its destination as the peer knows it.
+func (f *Forwarder) destination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
+	dst := p.Dst()
+	switch {
+	case containsAddr(s.cfg.LocalPods, dst):
+	case dst == s.unknown[family(p.Version == 6)]:
+		return f.flowDestination(s, p, now)
+	default:
+		if in, ok := s.table.LocalInside(dst); ok {
+			dst = in
+			break
+		}
+		in, ok := s.pods.LocalInside(dst)
+		if !ok {
+			if containsAddr(s.cfg.LocalExternal, dst) {
+				return d, DropNoAddress
+			}
+			return d, DropNoMapping
+		}
+		d.inside, dst = in, in
+	}
+	if d.node, d.fallback = s.route(dst); d.node == nil {
+		return d, DropNoNode
+	}
+	if d.inside.IsValid() {
+		v = f.openPodFlow(p, d, now)
+	}
+	return d, v
+}
+
+// restore writes the local sender's own address back, in the packet and, when
+// it is an ICMP error, in what it quotes.
+func (d *destination) restore(p *packet.Packet) {
+	if !d.inside.IsValid() {
+		return
+	}
+	shared := p.Dst()
+	p.SetDst(d.inside)
+	if e, ok := p.Embedded(); ok && e.Src() == shared {
+		e.SetSrc(d.inside)
+	}
+}
+
+// fragmentTo sends a packet that is larger than the MTU of the node's link in
+// pieces. The peer's MTU is larger than ours: a misconfiguration that works.
+func (f *Forwarder) fragmentTo(w *nodeWriter, t *nodeTunnel, p *packet.Packet, mtu int) Verdict {
+	frags, ok := packet.NewFragmenter(*p, mtu)
+	if !ok {
+		return DropMalformed
+	}
+	f.ingressCount.fragmented.Add(1)
+	for {
+		b := w.space(mtu)
+		n := frags.Next(b)
+		if n == 0 {
+			return Forwarded
+		}
+		if v := w.send(t, b[:n], isIPv6(p)); v != Forwarded {
+			return v
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package dataplane
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-net/sluice/dataplane/neighbor"
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat/packet"
+)
+
+// tunnelKey is what makes a datagram belong to a node tunnel. Geneve carries no
+// authentication, so both halves must match (RFC 8926 section 6).
+type tunnelKey struct {
+	underlay netip.Addr
+	vni      geneve.VNI
+}
+
+// nodeTunnel is one node tunnel in a snapshot. Everything in it is immutable
+// except what state points to, which is shared by successive snapshots.
+type nodeTunnel struct {
+	name     string
+	vni      geneve.VNI
+	mac      neighbor.MAC // the gateway's own address on this tunnel
+	internal []netip.Addr // the node's addresses inside the tunnel
+	remotes  []netip.AddrPort
+	state    *nodeState
+}
+
+// nodeState is what the gateway learns about a node from its packets. It is
+// kept over changes of the configuration, so that none of them costs a packet.
+type nodeState struct {
+	mac           atomic.Uint64 // neighbor.MAC in the low 48 bits; zero: unknown
+	encapsulation atomic.Uint32 // geneve.Encapsulation the node speaks
+	remote        atomic.Uint32 // index into remotes: where it was last heard from
+	lastSeen      atomic.Int64  // Unix nanoseconds; zero: never
+
+	rxPackets, rxBytes, txPackets, txBytes atomic.Uint64
+}
+
+// heard notes that a datagram with a valid header came from the node. Stores
+// are made only on change: the cache lines are shared with the other direction.
+func (t *nodeTunnel) heard(src netip.Addr, e geneve.Encapsulation, bytes int, now int64) {
+	st := t.state
+	if uint32(e) != st.encapsulation.Load() {
+		st.encapsulation.Store(uint32(e))
+	}
+	if i := st.remote.Load(); int(i) >= len(t.remotes) || t.remotes[i].Addr() != src {
+		for i, r := range t.remotes {
+			if r.Addr() == src {
+				st.remote.Store(uint32(i))
+			}
+		}
+	}
+	st.lastSeen.Store(now)
+	st.rxPackets.Add(1)
+	st.rxBytes.Add(uint64(bytes))
+}
+
+// learn notes the node's link-layer address.
+func (t *nodeTunnel) learn(mac neighbor.MAC) {
+	if m := macBits(mac); m != t.state.mac.Load() {
+		t.state.mac.Store(m)
+	}
+}
+
+// remote returns where the node's packets are sent to.
+func (t *nodeTunnel) remote() netip.AddrPort {
+	if i := int(t.state.remote.Load()); i < len(t.remotes) {
+		return t.remotes[i]
+	}
+	return t.remotes[0]
+}
+
+// resolved tells whether a frame can be addressed to the node.
+func (t *nodeTunnel) resolved() bool {
+	return t.state.mac.Load() != 0 || geneve.Encapsulation(t.state.encapsulation.Load()) == geneve.GeneveIP
+}
+
+func (t *nodeTunnel) isInternal(a netip.Addr) bool {
+	for _, i := range t.internal {
+		if i == a {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *nodeTunnel) isUnderlay(a netip.Addr) bool {
+	for _, r := range t.remotes {
+		if r.Addr() == a {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *nodeTunnel) status() NodeStatus {
+	st := t.state
+	n := NodeStatus{
+		Name: t.name, VNI: t.vni, Underlay: t.remote().Addr(), Internal: t.internal,
+		Encapsulation: geneve.Encapsulation(st.encapsulation.Load()),
+		RxPackets:     st.rxPackets.Load(), RxBytes: st.rxBytes.Load(),
+		TxPackets: st.txPackets.Load(), TxBytes: st.txBytes.Load(),
+	}
+	if m := st.mac.Load(); m != 0 {
+		n.MAC = macOf(m).String()
+	}
+	if ns := st.lastSeen.Load(); ns != 0 {
+		n.LastSeen = time.Unix(0, ns)
+	}
+	return n
+}
+
+func macBits(m neighbor.MAC) uint64 {
+	return uint64(m[0])<<40 | uint64(m[1])<<32 | uint64(m[2])<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
+}
+
+func macOf(b uint64) neighbor.MAC {
+	return neighbor.MAC{byte(b >> 40), byte(b >> 32), byte(b >> 24), byte(b >> 16), byte(b >> 8), byte(b)}
+}
+
+// deframe takes the payload of a node's datagram out of its Ethernet frame. It
+// returns Forwarded with the IP packet, or the verdict on a frame that ends here.
+func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, h geneve.Header, payload []byte) ([]byte, Verdict) {
+	if h.Encapsulation == geneve.GeneveIP {
+		return payload, Forwarded
+	}
+	frame, ok := neighbor.DecodeFrame(payload)
+	if !ok {
+		return nil, DropFrame
+	}
+	if frame.EtherType == neighbor.EtherTypeARP {
+		return nil, f.arp(s, t, frame)
+	}
+	// A node that does no ARP addresses frames to its own MAC. Frames to other
+	// stations are not ours, and a router forwards no broadcast (RFC 1812
+	// section 5.3.4); multicast carries neighbor discovery.
+	multicast := frame.Dst.IsMulticast() && !frame.Dst.IsBroadcast() && frame.EtherType == neighbor.EtherTypeIPv6
+	if frame.Dst != t.mac && frame.Dst != frame.Src && !multicast || frame.Src.IsMulticast() || frame.Src == t.mac {
+		return nil, DropFrame
+	}
+	t.learn(frame.Src)
+	if frame.EtherType != neighbor.EtherTypeIPv4 && frame.EtherType != neighbor.EtherTypeIPv6 {
+		return nil, DropFrame
+	}
+	return frame.Payload, Forwarded
+}
+
+// arp answers the node's requests (RFC 826) and learns from its answers.
+func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, frame neighbor.Frame) Verdict {
+	a, ok := neighbor.DecodeARP(frame.Payload)
+	if !ok || a.SenderMAC != frame.Src || a.SenderMAC.IsMulticast() || a.SenderMAC == t.mac {
+		return DropFrame
+	}
+	if frame.Dst != t.mac && !frame.Dst.IsBroadcast() && frame.Dst != frame.Src {
+		return DropFrame
+	}
+	t.learn(a.SenderMAC)
+	if a.Op != neighbor.ARPRequest {
+		return Answered
+	}
+	if !s.answersFor(a.TargetIP) {
+		return DropFrame
+	}
+	b := f.replies.frame(t, a.SenderMAC, neighbor.EtherTypeARP, neighbor.ARPLen)
+	neighbor.AppendARP(b[:0], neighbor.ARP{
+		Op:        neighbor.ARPReply,
+		SenderMAC: t.mac, SenderIP: a.TargetIP,
+		TargetMAC: a.SenderMAC, TargetIP: a.SenderIP,
+	})
+	return Answered
+}
+
+// discover answers neighbor solicitations (RFC 4861 section 7.2). It reports
+// false for a packet that is not neighbor discovery.
+func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, p *packet.Packet) (Verdict, bool) {
+	if p.Proto != packet.ProtoICMPv6 || p.Fragment != packet.Whole {
+		return Forwarded, false
+	}
+	if ns, ok := neighbor.DecodeSolicitation(*p); ok {
+		if !s.answersFor(ns.Target) {
+			return DropFrame, true
+		}
+		mac := macOf(t.state.mac.Load())
+		dst := p.Src()
+		if dst.IsUnspecified() { // duplicate address detection: answer to all nodes
+			dst, mac = netip.IPv6LinkLocalAllNodes(), neighbor.MAC{0x33, 0x33, 0, 0, 0, 1}
+		}
+		b := f.replies.frame(t, mac, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
+		neighbor.AppendAdvertisement(b[:0], neighbor.Advertisement{
+			Src: ns.Target, Dst: dst, Target: ns.Target, TargetMAC: t.mac,
+			Router: true, Solicited: !p.Src().IsUnspecified(), Override: true,
+		})
+		return Answered, true
+	}
+	if _, ok := neighbor.DecodeAdvertisement(*p); ok {
+		return Answered, true // the frame's source was learnt already
+	}
+	return Forwarded, false
+}
+
+// probe asks the node for its link-layer address, so that the first packet for
+// one of its pods need not wait for it.
+func (w *nodeWriter) probe(s *snapshot, t *nodeTunnel) {
+	for _, target := range t.internal {
+		src := s.internal(target.Is6())
+		if !src.IsValid() {
+			continue
+		}
+		if target.Is4() {
+			b := w.frame(t, neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.ARPLen)
+			neighbor.AppendARP(b[:0], neighbor.ARP{Op: neighbor.ARPRequest, SenderMAC: t.mac, SenderIP: src, TargetIP: target})
+			continue
+		}
+		group := neighbor.SolicitedNode(target)
+		b := w.frame(t, neighbor.MulticastMAC(group), neighbor.EtherTypeIPv6, neighbor.SolicitationLen)
+		neighbor.AppendSolicitation(b[:0], neighbor.Solicitation{Src: src, Dst: group, Target: target, SourceMAC: t.mac})
+	}
+}

@@ -1,0 +1,158 @@
+package dataplane
+
+import (
+	"net/netip"
+
+	"github.com/sluice-net/sluice/nat/packet"
+)
+
+// sender says what the source of a packet from a node is.
+type sender uint8
+
+const (
+	senderPod     sender = iota // a pod, or a host that an IP object maps
+	senderUnknown               // the unknown-source address: the node translated already
+	senderNode                  // an address of the node itself
+	senderPodIP                 // a pod that an IP object maps
+)
+
+// egressSender checks that p may come from the node's tunnel. What is not
+// local does not get out: neither spoofed sources nor the addresses of others.
+func (s *snapshot) egressSender(t *nodeTunnel, p *packet.Packet) (sender, Verdict) {
+	src := p.Src()
+	switch {
+	case containsAddr(s.cfg.LocalPods, src):
+		if s.cfg.StrictSource {
+			if n, fallback := s.route(src); n != t || fallback {
+				return 0, DropWrongNode
+			}
+		}
+		if _, mapped := s.pods.LocalOutside(src); mapped {
+			return senderPodIP, Forwarded
+		}
+		return senderPod, Forwarded
+	case src == s.unknown[family(p.Version == 6)]:
+		return senderUnknown, Forwarded
+	case t.isInternal(src) || t.isUnderlay(src):
+		return senderNode, Forwarded
+	}
+	if _, mapped := s.table.LocalOutside(src); mapped {
+		return senderPod, Forwarded
+	}
+	return 0, DropSpoofedSource
+}
+
+// egressSource gives senders without an address of their own in the peer's view
+// one that the peer can answer to, and remembers the way back. remote is the
+// destination as the peer knows it.
+func (f *Forwarder) egressSource(s *snapshot, t *nodeTunnel, p *packet.Packet, from sender, remote netip.Addr, now int64) Verdict {
+	switch from {
+	case senderPod:
+		return Forwarded
+	case senderPodIP:
+		f.egressPodIP(s, p, remote, now)
+		return Forwarded
+	}
+	unknown := s.unknown[family(p.Version == 6)]
+	if !unknown.IsValid() { // no external CIDR of this family
+		return DropSpoofedSource
+	}
+	inside := p.Src()
+	if p.IsICMPError() {
+		// A router's error gets no answer, so it needs no flow. It may quote a
+		// packet to the node itself, whose address is not known outside.
+		if e, ok := p.Embedded(); ok && e.Dst() == inside {
+			e.SetDst(unknown)
+		}
+	} else if p.Fragment != packet.LaterFragment {
+		k := flowKeyOf(p, unknown, remote, false)
+		if v := f.flows.open(k, p, t.name, inside, now); v != Forwarded {
+			return v
+		}
+	}
+	if inside != unknown {
+		p.SetSrc(unknown)
+	}
+	return Forwarded
+}
+
+// egressPodIP gives the answers of a pod to what came in through its IP object
+// that object's address; everything else a pod sends leaves under its own.
+func (f *Forwarder) egressPodIP(s *snapshot, p *packet.Packet, remote netip.Addr, now int64) {
+	pod := p.Src()
+	if p.IsICMPError() {
+		e, ok := p.Embedded()
+		if !ok || e.Dst() != pod {
+			return
+		}
+		peer, peerOK := s.table.Outside(e.Src())
+		remotePort, localPort := e.Ports()
+		k := flowKey{local: pod, remote: peer, localPort: localPort, remotePort: remotePort, proto: e.Proto()}
+		if f, known := f.flows.peek(k, now); !peerOK || !known {
+			return
+		} else {
+			e.SetDst(f.inside)
+			p.SetSrc(f.inside)
+		}
+		return
+	}
+	if fl, ok := f.flows.reply(flowKeyOf(p, pod, remote, false), p, now); ok {
+		p.SetSrc(fl.inside)
+	}
+}
+
+// openPodFlow notes a connection that comes in through the IP object of a pod.
+// The flow is keyed by the pod's address, and what it restores is the object's.
+func (f *Forwarder) openPodFlow(p *packet.Packet, d destination, now int64) Verdict {
+	if p.IsICMPError() || p.Fragment == packet.LaterFragment {
+		return Forwarded
+	}
+	return f.flows.open(flowKeyOf(p, d.inside, p.Src(), true), p, d.node.name, p.Dst(), now)
+}
+
+// flowDestination finds the node whose request p answers.
+func (f *Forwarder) flowDestination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
+	shared := p.Dst()
+	var fl flow
+	var ok bool
+	if p.IsICMPError() {
+		e, quoted := p.Embedded()
+		if !quoted || e.Src() != shared {
+			return d, DropNoAddress
+		}
+		localPort, remotePort := e.Ports()
+		fl, ok = f.flows.peek(flowKey{
+			local: shared, remote: e.Dst(), localPort: localPort, remotePort: remotePort, proto: e.Proto(),
+		}, now)
+	} else {
+		fl, ok = f.flows.reply(flowKeyOf(p, shared, p.Src(), true), p, now)
+	}
+	if !ok {
+		return d, DropNoAddress
+	}
+	if d.node = s.byName[fl.node]; d.node == nil {
+		return d, DropNoNode
+	}
+	if fl.inside != shared {
+		d.inside = fl.inside
+	}
+	return d, Forwarded
+}
+
+// ingressSource checks that p comes from the peer's CIDRs. WireGuard's allowed
+// IPs say the same; this check does not depend on them.
+func (s *snapshot) ingressSource(p *packet.Packet) bool {
+	if _, ok := s.table.Inside(p.Src()); ok {
+		return true
+	}
+	// A gateway that forwards in a kernel sends its ICMP errors from its
+	// tunnel address, for which no node here has a route: give it one.
+	if p.Src() != s.cfg.PeerTunnelAddr || !p.IsICMPError() {
+		return false
+	}
+	stand, ok := s.table.Outside(s.peerUnknown[family(p.Version == 6)])
+	if ok {
+		p.SetSrc(stand)
+	}
+	return ok
+}

@@ -1,0 +1,146 @@
+package sluice_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sluice-net/sluice"
+
+// goPackage is what this test needs of `go list -json`.
+type goPackage struct {
+	ImportPath   string
+	Doc          string
+	Imports      []string
+	Deps         []string
+	GoFiles      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,Imports,Deps,GoFiles,TestImports,XTestImports", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var ps []goPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// rule says what a package, or one below it when it ends in "/...", may not
+// import. Patterns of ours are relative to the module; forbidden ones match a
+// package and everything below it.
+type rule struct {
+	pkg       string
+	forbidden []string
+	reason    string
+}
+
+// linked rules hold for everything a package links, the others for what its
+// own files import.
+var importRules = struct{ direct, linked []rule }{
+	direct: []rule{
+		{"geneve", []string{module}, "a codec depends on nothing of ours"},
+		{"nat/packet", []string{module, "net", "log", "log/slog"}, "a view over bytes does no I/O and logs nothing"},
+		{"nat", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "translation knows no transport"},
+		{"dataplane/underlay", []string{module}, "a socket knows nothing of what it carries"},
+		{"tunnel", []string{module + "/geneve", module + "/nat", module + "/dataplane/netstack", module + "/dataplane/neighbor"}, "the tunnel sees packets and sockets, not the node side"},
+		{"api/...", []string{module + "/dataplane", module + "/tunnel", module + "/nat", module + "/geneve", module + "/controlplane"}, "types are shared by everything and depend on nothing"},
+	},
+	linked: []rule{
+		{"geneve", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
+		{"nat/...", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
+		{"tunnel", []string{"k8s.io", "gvisor.dev"}, "the packet path knows no Kubernetes"},
+		{"dataplane/...", []string{"k8s.io", module + "/api", module + "/controlplane", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
+		{"cmd/gateway", []string{"sigs.k8s.io/controller-runtime"}, "the gateway stays small: informers are enough"},
+	},
+}
+
+// owners lists packages of others that exactly these packages of ours import.
+var owners = map[string][]string{
+	"golang.zx2c4.com/wireguard/device": {"tunnel"},
+	"gvisor.dev/gvisor":                 {"dataplane/netstack"},
+}
+
+func TestImportRules(t *testing.T) {
+	for _, p := range listPackages(t) {
+		rel := strings.TrimPrefix(p.ImportPath, module+"/")
+		for _, r := range importRules.direct {
+			checkRule(t, r, rel, p.Imports)
+		}
+		for _, r := range importRules.linked {
+			checkRule(t, r, rel, p.Deps)
+		}
+		for dep, by := range owners {
+			if slices.Contains(by, rel) {
+				continue
+			}
+			for _, imp := range p.Imports {
+				if below(imp, dep) {
+					t.Errorf("%s imports %s, which only %v may", rel, imp, by)
+				}
+			}
+		}
+		if !strings.HasPrefix(rel, "bench") {
+			for _, imp := range p.Imports {
+				if imp == module+"/dataplane/dataplanetest" {
+					t.Errorf("%s imports dataplanetest, which is for tests and bench only", rel)
+				}
+			}
+		}
+		if strings.HasPrefix(rel, "cmd/") {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if strings.HasPrefix(imp, module+"/cmd/") {
+				t.Errorf("%s imports %s: a command is imported by nobody", rel, imp)
+			}
+		}
+	}
+}
+
+func checkRule(t *testing.T, r rule, rel string, imports []string) {
+	t.Helper()
+	if base, all := strings.CutSuffix(r.pkg, "/..."); rel != r.pkg && (!all || !below(rel, base)) {
+		return
+	}
+	for _, imp := range imports {
+		for _, f := range r.forbidden {
+			if f == module && imp == module+"/"+rel {
+				continue
+			}
+			if f == "net" || strings.HasPrefix(f, "log") { // a prefix would catch net/netip
+				if imp == f {
+					t.Errorf("%s imports %s: %s", rel, imp, r.reason)
+				}
+				continue
+			}
+			if below(imp, f) && !(r.pkg == rel && strings.HasPrefix(imp, module+"/"+rel+"/")) {
+				t.Errorf("%s imports %s: %s", rel, imp, r.reason)
+			}
+		}
+	}
+}
+
+// below tells whether import path p is base or lies below it.
+func below(p, base string) bool { return p == base || strings.HasPrefix(p, base+"/") }
+
+// TestPackageComments demands one package comment of every package.
+func TestPackageComments(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
