@@ -7,12 +7,12 @@ import (
 
 // Address is one IPv4 or IPv6 address in its usual text form, without a zone.
 //
-// The check is a pattern: the formats of OpenAPI know either family but not both, and a CEL rule (isIP) would have to
-// be paid for each element of lists that must stay unbounded (a RouteConfiguration holds a route per pod), which an
-// API server refuses by its cost estimate.
+// The check is a pattern, the grammar of RFC 3986, section 3.2.2: the formats of OpenAPI know either family but not
+// both, and a CEL rule (isIP) has a cost that API servers estimate for each element of a list. They would refuse it in
+// lists that must stay unbounded; a RouteConfiguration holds a route for each pod of a node.
 //
 // +kubebuilder:validation:MaxLength=45
-// +kubebuilder:validation:Pattern=`^(((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])|([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|([0-9a-fA-F]{1,4}:){1,7}:|([0-9a-fA-F]{1,4}:){1,6}(:[0-9a-fA-F]{1,4}){1}|([0-9a-fA-F]{1,4}:){1,5}(:[0-9a-fA-F]{1,4}){1,2}|([0-9a-fA-F]{1,4}:){1,4}(:[0-9a-fA-F]{1,4}){1,3}|([0-9a-fA-F]{1,4}:){1,3}(:[0-9a-fA-F]{1,4}){1,4}|([0-9a-fA-F]{1,4}:){1,2}(:[0-9a-fA-F]{1,4}){1,5}|[0-9a-fA-F]{1,4}:(:[0-9a-fA-F]{1,4}){1,6}|:((:[0-9a-fA-F]{1,4}){1,7}|:))$`
+// +kubebuilder:validation:Pattern=`^(((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])|(([0-9a-fA-F]{1,4}:){6}|::([0-9a-fA-F]{1,4}:){5}|([0-9a-fA-F]{1,4})?::([0-9a-fA-F]{1,4}:){4}|(([0-9a-fA-F]{1,4}:){0,1}[0-9a-fA-F]{1,4})?::([0-9a-fA-F]{1,4}:){3}|(([0-9a-fA-F]{1,4}:){0,2}[0-9a-fA-F]{1,4})?::([0-9a-fA-F]{1,4}:){2}|(([0-9a-fA-F]{1,4}:){0,3}[0-9a-fA-F]{1,4})?::([0-9a-fA-F]{1,4}:){1}|(([0-9a-fA-F]{1,4}:){0,4}[0-9a-fA-F]{1,4})?::)([0-9a-fA-F]{1,4}:[0-9a-fA-F]{1,4}|((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]))|(([0-9a-fA-F]{1,4}:){0,5}[0-9a-fA-F]{1,4})?::[0-9a-fA-F]{1,4}|(([0-9a-fA-F]{1,4}:){0,6}[0-9a-fA-F]{1,4})?::)$`
 type Address string
 
 // Addr parses the address. It refuses what an API server's check lets through and what nothing in the data plane
