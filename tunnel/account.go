@@ -1,0 +1,265 @@
+package tunnel
+
+import (
+	"net"
+	"os"
+	"time"
+)
+
+// lent is the batch that was last handed to wireguard-go. A buffer of it that
+// is still in its place when the next batch is read was not taken: wireguard-go
+// puts a new buffer in the place of each that it takes.
+type lent struct {
+	ids [BatchSize]uintptr
+	n   int
+}
+
+func (t *lent) put(i int, id uintptr) { t.ids[i], t.n = id, i+1 }
+
+// strikeUntaken removes the buffers that were not taken from the ledger.
+// From last to first, so that the ledger's end shrinks with it.
+func (t *lent) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64) {
+	for i := min(t.n, len(bufs)) - 1; i >= 0; i-- {
+		if id := t.ids[i]; id != 0 && id == identity(bufs[i]) {
+			l.strike(id)
+			untaken++
+		}
+	}
+	t.n = 0
+	return untaken
+}
+
+// egressAccount counts the packets between tun.Device.Read and Bind.Send.
+type egressAccount struct {
+	waiter
+	ledger    ledger
+	lent      lent
+	lastSent  time.Time
+	since     time.Time
+	lastProbe time.Time
+	sending   int
+	reachable bool
+	drops     [dropReasons]uint64
+	noPeer    uint64 // not taken: no peer has the destination in its allowed IPs
+	flushed   uint64 // taken, but never sent
+	sent      uint64
+}
+
+func newEgressAccount(max int) *egressAccount {
+	return &egressAccount{waiter: newWaiter(), ledger: newLedger(max)}
+}
+
+func (a *egressAccount) factsLocked() egressFacts {
+	return egressFacts{
+		Now: time.Now(), LastSent: a.lastSent, Since: a.since, LastProbe: a.lastProbe,
+		InFlight: a.ledger.len(), Max: a.ledger.max, Sending: a.sending > 0, Reachable: a.reachable,
+	}
+}
+
+// admit waits until a batch may be read into bufs, and says what of it will be
+// admitted. os.ErrClosed after close.
+func (a *egressAccount) admit(bufs [][]byte) (grant, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.noPeer += a.lent.strikeUntaken(&a.ledger, bufs)
+	for !a.closed {
+		g := decideEgress(a.factsLocked())
+		if g.Wait == 0 {
+			return g, nil
+		}
+		a.sleepLocked(g.Wait)
+	}
+	return grant{}, os.ErrClosed
+}
+
+// take enters the packets that were read, own of them the gateway's own and
+// first. A packet that is not admitted gets size 0, which wireguard-go skips.
+func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admitted int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.factsLocked()
+	// Reading may have taken long. A session that came up in the meantime counts;
+	// one that went away does not, or the first burst after a pause would suffer.
+	if g.Credits < len(bufs) {
+		if now := decideEgress(f); now.Wait == 0 && now.Credits > g.Credits {
+			g = now
+		}
+	}
+	for i := range bufs {
+		if sizes[i] < 1 {
+			a.lent.put(i, 0)
+			continue
+		}
+		switch {
+		case g.Credits > 0:
+			g.Credits--
+		case i < own && g.Own > 0:
+			g.Own--
+			a.lastProbe = f.Now
+		case g.Probe > 0:
+			g.Probe--
+			a.lastProbe = f.Now
+		default:
+			sizes[i] = 0
+			a.lent.put(i, 0)
+			a.drops[g.Reason]++
+			continue
+		}
+		if a.ledger.len() == 0 {
+			a.since = f.Now
+		}
+		id := identity(bufs[i])
+		a.ledger.enter(id)
+		a.lent.put(i, id)
+		admitted++
+	}
+	return admitted
+}
+
+// sendStarts is called before transport messages go to the socket.
+func (a *egressAccount) sendStarts() {
+	a.mu.Lock()
+	a.sending++
+	a.mu.Unlock()
+}
+
+// sendEnds is called when they have gone: data of them carry a packet, last is
+// the last that does.
+func (a *egressAccount) sendEnds(last []byte, data int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sending--
+	a.lastSent = time.Now()
+	a.reachable = true
+	if data > 0 {
+		a.sent += uint64(data)
+		if removed := a.ledger.settle(identity(last), data); removed > data {
+			a.flushed += uint64(removed - data)
+		}
+	}
+	a.signalLocked()
+}
+
+// setReachable says that the peer has an endpoint now.
+func (a *egressAccount) setReachable() {
+	a.mu.Lock()
+	a.reachable = true
+	a.mu.Unlock()
+}
+
+// reset forgets everything about a peer that was removed.
+func (a *egressAccount) reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flushed += uint64(a.ledger.reset())
+	a.lastSent, a.lastProbe, a.reachable = time.Time{}, time.Time{}, false
+	a.signalLocked()
+}
+
+// ingressAccount counts the messages between the ReceiveFunc and
+// tun.Device.Write.
+type ingressAccount struct {
+	waiter
+	ledger     ledger
+	lent       lent
+	progress   time.Time
+	writing    bool
+	unknown    uint64 // not taken: for no session of ours, or an expired one
+	rejected   uint64 // taken, but never delivered
+	delivered  uint64
+	malformed  uint64
+	handshakes uint64
+	errors     uint64
+}
+
+func newIngressAccount(max int) *ingressAccount {
+	return &ingressAccount{waiter: newWaiter(), ledger: newLedger(max)}
+}
+
+// admit waits until a batch may be received into bufs. net.ErrClosed after close.
+func (a *ingressAccount) admit(bufs [][]byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unknown += a.lent.strikeUntaken(&a.ledger, bufs)
+	a.progress = time.Time{}
+	for !a.closed {
+		f := ingressFacts{InFlight: a.ledger.len(), Max: a.ledger.max, Want: len(bufs), Writing: a.writing}
+		if f.Max-f.InFlight < f.Want {
+			// The clock is only needed, and read, when credits have run out.
+			f.Now = time.Now()
+			if a.progress.IsZero() {
+				a.progress = f.Now
+			}
+			f.Progress = a.progress
+		}
+		wait, forget := decideIngress(f)
+		if forget {
+			a.rejected += uint64(a.ledger.reset())
+		}
+		if wait == 0 {
+			return nil
+		}
+		a.sleepLocked(wait)
+	}
+	return net.ErrClosed
+}
+
+// take enters the messages of a batch that carry packets, and gives size 0, which
+// wireguard-go skips, to what cannot be a WireGuard message.
+func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range bufs {
+		a.lent.put(i, 0)
+		switch classify(bufs[i][:sizes[i]]) {
+		case messageData:
+			id := identity(bufs[i])
+			a.ledger.enter(id)
+			a.lent.put(i, id)
+		case messageHandshake:
+			a.handshakes++
+		case messageMalformed:
+			sizes[i] = 0
+			a.malformed++
+		case messageKeepalive:
+		}
+	}
+}
+
+// writeStarts is called before decrypted packets go to the data plane.
+func (a *ingressAccount) writeStarts() {
+	a.mu.Lock()
+	a.writing = true
+	a.mu.Unlock()
+}
+
+// writeEnds is called when the data plane is done with n packets, the last of
+// which has the identity last.
+func (a *ingressAccount) writeEnds(last uintptr, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.writing = false
+	a.delivered += uint64(n)
+	if removed := a.ledger.settle(last, n); removed > n {
+		a.rejected += uint64(removed - n)
+	}
+	if !a.progress.IsZero() {
+		a.progress = time.Now()
+	}
+	a.signalLocked()
+}
+
+// failed counts an error of the socket.
+func (a *ingressAccount) failed() {
+	a.mu.Lock()
+	a.errors++
+	a.mu.Unlock()
+}
+
+// reset forgets everything about a peer that was removed.
+func (a *ingressAccount) reset() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rejected += uint64(a.ledger.reset())
+	a.signalLocked()
+}

@@ -1,0 +1,333 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.zx2c4.com/wireguard/conn"
+
+	"github.com/sluice-net/sluice/dataplane/underlay"
+)
+
+// BatchSize is how many packets move per call between this package, wireguard-go
+// and the data plane.
+const BatchSize = conn.IdealBatchSize
+
+// maxKnownSources bounds the endpoints that a receiver remembers. One peer needs
+// one or two; more are strangers, and forgetting costs an allocation.
+const maxKnownSources = 256
+
+// Pause after an error of the socket: wireguard-go would end the receiver for
+// good after ten of them, so they never reach it.
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// bind is wireguard-go's UDP socket: a conn.Bind over a Socket.
+type bind struct {
+	listen  func(port uint16) (Socket, error)
+	log     *slog.Logger
+	egress  *egressAccount
+	ingress *ingressAccount
+	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshake
+	// workers send at the same time as the sequential sender.
+	datagrams sync.Pool
+
+	mu     sync.Mutex
+	open   *openSocket // what wireguard-go uses
+	next   Socket      // what the next Open will use; nil if none was prepared
+	closed bool        // for good
+}
+
+// openSocket is a Socket in use; done is closed before the socket is.
+type openSocket struct {
+	Socket
+	done chan struct{}
+	once sync.Once
+}
+
+func (s *openSocket) shut() (err error) {
+	s.once.Do(func() {
+		close(s.done)
+		err = s.Close()
+	})
+	return err
+}
+
+func newBind(o Options, egress *egressAccount, ingress *ingressAccount) *bind {
+	return &bind{
+		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress,
+		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
+	}
+}
+
+// prepare gives the next Open its socket. Until then the open one keeps working:
+// a port that cannot be had leaves everything as it was.
+func (b *bind) prepare(s Socket) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		s.Close()
+		return net.ErrClosed
+	}
+	if b.next != nil {
+		b.next.Close()
+	}
+	b.next = s
+	return nil
+}
+
+// port returns the port in use or prepared, 0 for none.
+func (b *bind) port() uint16 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.next != nil:
+		return b.next.LocalAddr().Port()
+	case b.open != nil:
+		return b.open.LocalAddr().Port()
+	}
+	return 0
+}
+
+// shutdown closes every socket for good, so that no reader and no writer stays
+// blocked in one. wireguard-go's own Close cannot do that: it waits for writers
+// before it closes the socket that they wait for.
+func (b *bind) shutdown() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.next != nil {
+		b.next.Close()
+		b.next = nil
+	}
+	if b.open != nil {
+		b.open.shut()
+	}
+}
+
+// Open implements conn.Bind.
+func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, 0, net.ErrClosed
+	}
+	if b.open != nil {
+		return nil, 0, conn.ErrBindAlreadyOpen
+	}
+	s := b.next
+	b.next = nil
+	if s == nil {
+		var err error
+		if s, err = b.listen(port); err != nil {
+			return nil, 0, err
+		}
+	}
+	b.open = &openSocket{Socket: s, done: make(chan struct{})}
+	return []conn.ReceiveFunc{b.receiver(b.open)}, s.LocalAddr().Port(), nil
+}
+
+// Close implements conn.Bind. It closes the open socket, not the prepared one.
+func (b *bind) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == nil {
+		return nil
+	}
+	err := b.open.shut()
+	b.open = nil
+	return err
+}
+
+// SetMark implements conn.Bind. Marking packets takes a capability that the
+// gateway does not have, and nothing configures it.
+func (b *bind) SetMark(uint32) error { return nil }
+
+// BatchSize implements conn.Bind.
+func (b *bind) BatchSize() int { return BatchSize }
+
+// ParseEndpoint implements conn.Bind. Names never get here.
+func (b *bind) ParseEndpoint(s string) (conn.Endpoint, error) {
+	addr, err := netip.ParseAddrPort(s)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{addr: unmap(addr)}, nil
+}
+
+// Send implements conn.Bind: it hands a batch to the socket without copying.
+// All messages of a batch are of one kind, as wireguard-go makes them.
+func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
+	e, ok := ep.(*endpoint)
+	if !ok {
+		return conn.ErrWrongEndpointType
+	}
+	if len(bufs) == 0 || len(bufs[0]) < 4 {
+		return nil
+	}
+	switch binary.LittleEndian.Uint32(bufs[0]) {
+	case typeTransport:
+		last, data := lastWithPacket(bufs)
+		b.egress.sendStarts()
+		// Settled even when sending fails: the packets leave wireguard-go anyway.
+		defer b.egress.sendEnds(last, data)
+	case typeInitiation, typeResponse:
+		// Only a peer with an endpoint is sent a handshake. (A cookie reply goes
+		// to whoever asked.)
+		b.egress.setReachable()
+	}
+	return b.write(bufs, e.addr)
+}
+
+// lastWithPacket returns the last message that carries a packet, and how many do.
+func lastWithPacket(bufs [][]byte) (last []byte, n int) {
+	for _, m := range bufs {
+		if len(m) > keepaliveLen {
+			last = m
+			n++
+		}
+	}
+	return last, n
+}
+
+func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
+	b.mu.Lock()
+	s := b.open
+	b.mu.Unlock()
+	if s == nil {
+		return nil // between two sockets, or after the last: datagrams may get lost
+	}
+	ds := b.datagrams.Get().(*[BatchSize]underlay.Datagram)
+	defer b.datagrams.Put(ds)
+	for len(bufs) > 0 {
+		n := min(len(bufs), BatchSize)
+		for i, m := range bufs[:n] {
+			ds[i] = underlay.Datagram{Addr: to, Body: m}
+		}
+		_, err := s.WriteBatch(ds[:n])
+		clear(ds[:n]) // the pool must not keep wireguard-go's buffers alive
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("write to %v: %w", to, err)
+		}
+		bufs = bufs[n:]
+	}
+	return nil
+}
+
+// receiver returns the function with which wireguard-go's receive goroutine
+// reads s. It returns no error but net.ErrClosed.
+func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
+	var (
+		from    = make([]netip.AddrPort, BatchSize)
+		sources sourceCache
+		pause   = firstPause
+	)
+	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
+		for {
+			if err := b.ingress.admit(bufs); err != nil {
+				return 0, err
+			}
+			n, err := s.ReadBatch(bufs, sizes, from)
+			switch {
+			case err == nil:
+				pause = firstPause
+				b.ingress.take(bufs[:n], sizes[:n])
+				for i, addr := range from[:n] {
+					eps[i] = sources.endpoint(addr)
+				}
+				return n, nil
+			case errors.Is(err, net.ErrClosed):
+				return 0, net.ErrClosed
+			case errors.Is(err, underlay.ErrWoken):
+				continue
+			}
+			b.ingress.failed()
+			if pause == lastPause {
+				b.log.Warn("receiving from the WireGuard socket keeps failing", "error", err)
+			}
+			if !sleep(s.done, pause) {
+				return 0, net.ErrClosed
+			}
+			pause = min(2*pause, lastPause)
+		}
+	}
+}
+
+// sleep pauses for d, and reports false when done was closed meanwhile.
+func sleep(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// endpoint is where a peer is. It is immutable: wireguard-go keeps and shares it.
+type endpoint struct{ addr netip.AddrPort }
+
+// ClearSrc implements conn.Endpoint. No source address is kept: the kernel
+// chooses it for each datagram by its routes.
+func (e *endpoint) ClearSrc() {}
+
+// SrcToString implements conn.Endpoint.
+func (e *endpoint) SrcToString() string { return "" }
+
+// SrcIP implements conn.Endpoint.
+func (e *endpoint) SrcIP() netip.Addr { return netip.Addr{} }
+
+// DstToString implements conn.Endpoint.
+func (e *endpoint) DstToString() string { return e.addr.String() }
+
+// DstToBytes implements conn.Endpoint: address and port as they go into the MAC
+// of a cookie (WireGuard paper section 5.4.7), which only has to be the same for
+// the same source.
+func (e *endpoint) DstToBytes() []byte {
+	b, _ := e.addr.MarshalBinary() // never fails
+	return b
+}
+
+// DstIP implements conn.Endpoint.
+func (e *endpoint) DstIP() netip.Addr { return e.addr.Addr() }
+
+// sourceCache gives equal sources the same endpoint, so that a datagram from a
+// known source allocates nothing. It belongs to one receiver and has no lock.
+type sourceCache struct {
+	last  *endpoint
+	known map[netip.AddrPort]*endpoint
+}
+
+func (c *sourceCache) endpoint(addr netip.AddrPort) *endpoint {
+	if c.last != nil && c.last.addr == addr {
+		return c.last
+	}
+	e := c.known[addr]
+	if e == nil {
+		if c.known == nil || len(c.known) >= maxKnownSources {
+			c.known = make(map[netip.AddrPort]*endpoint)
+		}
+		e = &endpoint{addr: unmap(addr)}
+		c.known[addr] = e
+	}
+	c.last = e
+	return e
+}
+
+// unmap writes an IPv4 address as IPv4, so that one peer has one endpoint
+// however its datagrams arrive.
+func unmap(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}

@@ -1,0 +1,59 @@
+// Package tunnel is the WireGuard tunnel to the peer cluster's gateway: an
+// unchanged wireguard-go device between two ends that are ours.
+//
+//	          egress                                    ingress
+//	Overlay.ReadPackets                          Overlay.WritePackets
+//	        |                                             ^
+//	tun.Device.Read   (admit: at most MaxInFlight)   tun.Device.Write
+//	        |                                             |
+//	        wireguard-go: queue, encrypt        wireguard-go: decrypt, replay, allowed IPs
+//	        |                                             |
+//	conn.Bind.Send    (settle)                       conn.ReceiveFunc (admit)
+//	        |                                             ^
+//	Socket.WriteBatch                            Socket.ReadBatch
+//
+// To wireguard-go the data plane is a TUN device and the data plane's batched
+// UDP socket is its conn.Bind. Whoever uses this package sees neither: it gives
+// an Overlay and a function that opens a Socket, applies a Config, and runs.
+//
+// What it is not: it knows no Geneve, no address translation and no Kubernetes;
+// it looks at nothing inside an IP packet.
+//
+// # Order of calls
+//
+// New builds and opens nothing. Apply may come before Run: it then checks the
+// Config and opens the listening socket, so that a port in use is an error
+// before anything runs. Apply may also come during Run; until the first one the
+// running Tunnel neither listens nor sends. Run works until its context ends,
+// closes everything and leaves no goroutine. A Tunnel that was applied but will
+// never run is released with Close.
+//
+// # How it stops
+//
+// wireguard-go waits for its reader of the TUN device, and that reader sits in
+// Overlay.ReadPackets. So an Overlay that can block there also has a method
+// CloseRead(), which makes the blocked and every later ReadPackets return
+// os.ErrClosed; Run calls it when its context ends. An Overlay without CloseRead
+// must be closed by its owner, and Run returns only then.
+//
+// # Memory
+//
+// wireguard-go gives each packet a buffer of 64 KiB and does not bound its
+// queues: packets for a peer that does not answer pile up to more than 1 GiB.
+// Here every packet handed to wireguard-go is entered in a ledger and struck out
+// when it comes out at the other end; at most MaxInFlight packets per direction
+// are inside. What decides about admission are pure functions over plain values
+// (decideEgress, decideIngress). While nothing comes out, because there is no
+// session, at most 64 packets wait for the handshake that they trigger; more are
+// dropped and counted. The gateway's own packets (health ping) are exempt, so
+// that a tunnel under a flood still notices that the peer is back.
+//
+// # Endpoint
+//
+// The peer's endpoint follows the peer (roaming), as WireGuard does. A Config
+// that changes anything else leaves it alone. A configured name is looked up
+// again while there is no session, and never while there is one.
+//
+// The protocol is that of the WireGuard paper (Donenfeld, NDSS 2017); sections
+// are cited where they matter.
+package tunnel

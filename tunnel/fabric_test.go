@@ -1,0 +1,365 @@
+package tunnel
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/dataplane/underlay"
+)
+
+// memNet is a network of in-memory sockets. A datagram to nobody is lost.
+type memNet struct {
+	mu    sync.Mutex
+	socks map[netip.AddrPort]*memSocket
+	next  uint16
+	drop  func(from, to netip.AddrPort, b []byte) bool // nil: drops nothing
+}
+
+func newMemNet() *memNet {
+	return &memNet{socks: make(map[netip.AddrPort]*memSocket), next: 40000}
+}
+
+// listen returns what Options.Listen wants, for a host with one address.
+func (n *memNet) listen(host string) func(uint16) (Socket, error) {
+	addr := netip.MustParseAddr(host)
+	return func(port uint16) (Socket, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if port == 0 {
+			n.next++
+			port = n.next
+		}
+		at := netip.AddrPortFrom(addr, port)
+		if n.socks[at] != nil {
+			return nil, &net.OpError{Op: "listen", Net: "udp", Err: syscall.EADDRINUSE}
+		}
+		s := &memSocket{net: n, addr: at, in: make(chan memDatagram, 1024), done: make(chan struct{})}
+		n.socks[at] = s
+		return s, nil
+	}
+}
+
+// setDrop replaces the loss function.
+func (n *memNet) setDrop(f func(from, to netip.AddrPort, b []byte) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.drop = f
+}
+
+func (n *memNet) open() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.socks)
+}
+
+func (n *memNet) send(from, to netip.AddrPort, b []byte) {
+	n.mu.Lock()
+	s, drop := n.socks[to], n.drop
+	n.mu.Unlock()
+	if s == nil || drop != nil && drop(from, to, b) {
+		return
+	}
+	select {
+	case s.in <- memDatagram{from, b}: // waits when full: loses nothing
+	case <-s.done:
+	}
+}
+
+type memDatagram struct {
+	from netip.AddrPort
+	b    []byte
+}
+
+type memSocket struct {
+	net  *memNet
+	addr netip.AddrPort
+	in   chan memDatagram
+	done chan struct{}
+	once sync.Once
+}
+
+func (s *memSocket) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n int, err error) {
+	put := func(d memDatagram) {
+		sizes[n] = copy(bufs[n], d.b)
+		addrs[n] = d.from
+		n++
+	}
+	select {
+	case d := <-s.in:
+		put(d)
+	case <-s.done:
+		return 0, net.ErrClosed
+	}
+	for n < len(bufs) {
+		select {
+		case d := <-s.in:
+			put(d)
+		default:
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+func (s *memSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
+	for _, d := range ds {
+		select {
+		case <-s.done:
+			return 0, net.ErrClosed
+		default:
+		}
+		b := make([]byte, 0, len(d.Head)+len(d.Body))
+		s.net.send(s.addr, d.Addr, append(append(b, d.Head...), d.Body...))
+	}
+	return len(ds), nil
+}
+
+func (s *memSocket) Wake()                     {}
+func (s *memSocket) LocalAddr() netip.AddrPort { return s.addr }
+
+func (s *memSocket) Close() error {
+	s.once.Do(func() {
+		close(s.done)
+		s.net.mu.Lock()
+		delete(s.net.socks, s.addr)
+		s.net.mu.Unlock()
+	})
+	return nil
+}
+
+// memOverlay is a data plane: what the test sends comes out of ReadPackets, what
+// the tunnel delivers goes into in.
+type memOverlay struct {
+	out, own chan []byte // to the peer; own is read first
+	in       chan []byte // from the peer; WritePackets waits when it is full
+	done     chan struct{}
+	once     sync.Once
+}
+
+func newMemOverlay() *memOverlay {
+	return &memOverlay{
+		out: make(chan []byte, 1024), own: make(chan []byte, 16),
+		in: make(chan []byte, 1024), done: make(chan struct{}),
+	}
+}
+
+func (o *memOverlay) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error) {
+	put := func(p []byte) {
+		sizes[n] = copy(bufs[n][offset:], p)
+		n++
+	}
+	select {
+	case p := <-o.own:
+		put(p)
+		own++
+	case p := <-o.out:
+		put(p)
+	case <-o.done:
+		return 0, 0, os.ErrClosed
+	}
+	for own == n && n < len(bufs) && len(o.own) > 0 {
+		put(<-o.own)
+		own++
+	}
+	for n < len(bufs) {
+		select {
+		case p := <-o.out:
+			put(p)
+		default:
+			return n, own, nil
+		}
+	}
+	return n, own, nil
+}
+
+func (o *memOverlay) WritePackets(bufs [][]byte, offset int) {
+	for _, b := range bufs {
+		select {
+		case o.in <- append([]byte(nil), b[offset:]...):
+		case <-o.done:
+			return
+		}
+	}
+}
+
+func (o *memOverlay) CloseRead() { o.once.Do(func() { close(o.done) }) }
+
+// ipPacket returns an IPv4 packet with a number in its payload.
+func ipPacket(src, dst string, id uint32, size int) []byte {
+	b := make([]byte, max(size, 24))
+	b[0], b[8], b[9] = 0x45, 64, 17
+	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+	copy(b[12:], netip.MustParseAddr(src).AsSlice())
+	copy(b[16:], netip.MustParseAddr(dst).AsSlice())
+	binary.BigEndian.PutUint32(b[20:], id)
+	return b
+}
+
+func packetID(b []byte) uint32 { return binary.BigEndian.Uint32(b[20:]) }
+
+// gateway is a Tunnel with what is around it.
+type gateway struct {
+	*Tunnel
+	overlay *memOverlay
+	key     PrivateKey
+	host    string
+	inner   string // an address on this side
+	config  Config
+	cancel  context.CancelFunc
+	done    chan error
+}
+
+func newGateway(t *testing.T, host, inner string, o Options) *gateway {
+	t.Helper()
+	g := &gateway{overlay: newMemOverlay(), key: GeneratePrivateKey(), host: host, inner: inner}
+	if o.Overlay == nil {
+		o.Overlay = g.overlay
+	}
+	if o.Logger == nil {
+		o.Logger = testLogger(t)
+	}
+	tun, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Tunnel = tun
+	return g
+}
+
+// apply fails the test when the configuration is refused.
+func (g *gateway) apply(t *testing.T, change func(*Config)) {
+	t.Helper()
+	if change != nil {
+		change(&g.config)
+	}
+	if err := g.Apply(g.config); err != nil {
+		t.Fatalf("Apply: %v", err)
+	}
+}
+
+func (g *gateway) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g.cancel, g.done = cancel, make(chan error, 1)
+	go func() { g.done <- g.Run(ctx) }()
+	t.Cleanup(func() { g.stop(t) })
+}
+
+func (g *gateway) stop(t *testing.T) {
+	t.Helper()
+	if g.done == nil {
+		return
+	}
+	g.cancel()
+	if err := receive(t, g.done, "the end of Run"); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	g.done = nil
+}
+
+// connect gives both gateways their first configuration; a knows b's address.
+func connect(t *testing.T, a, b *gateway) {
+	t.Helper()
+	b.config = Config{
+		PrivateKey: b.key, PeerKey: a.key.Public(), ListenPort: 51820, MTU: 1340,
+		AllowedIPs: []netip.Prefix{netip.MustParsePrefix(a.inner + "/32")},
+	}
+	b.apply(t, nil)
+	a.config = Config{
+		PrivateKey: a.key, PeerKey: b.key.Public(), MTU: 1340,
+		AllowedIPs: []netip.Prefix{netip.MustParsePrefix(b.inner + "/32")},
+		Endpoint:   netip.AddrPortFrom(netip.MustParseAddr(b.host), 51820).String(),
+	}
+	a.apply(t, nil)
+}
+
+// newPair returns two configured gateways on a network of their own, running.
+func newPair(t *testing.T, n *memNet) (a, b *gateway) {
+	t.Helper()
+	a = newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
+	b = newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: n.listen("192.0.2.2")})
+	connect(t, a, b)
+	a.run(t)
+	b.run(t)
+	return a, b
+}
+
+// cross sends one packet and waits until it arrives.
+func cross(t *testing.T, from, to *gateway, id uint32) {
+	t.Helper()
+	from.overlay.out <- ipPacket(from.inner, to.inner, id, 100)
+	expect(t, to, id)
+}
+
+func expect(t *testing.T, g *gateway, id uint32) {
+	t.Helper()
+	if got := packetID(receive(t, g.overlay.in, "a packet")); got != id {
+		t.Fatalf("got packet %d, want %d", got, id)
+	}
+}
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+func receive[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case v := <-c:
+		return v
+	case <-timer.C:
+		t.Fatalf("no %s within %v", what, patience)
+		panic("unreachable")
+	}
+}
+
+// eventually polls a condition that no signal announces.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// noLeaks fails the test when goroutines are left at its end.
+func noLeaks(t *testing.T) {
+	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+}
+
+// testLogger logs to the test, and stops when the test ends.
+func testLogger(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(&testWriter{t: t, end: t.Context()}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+type testWriter struct {
+	t   *testing.T
+	end context.Context
+	mu  sync.Mutex
+}
+
+func (w *testWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.end.Err() == nil {
+		w.t.Logf("%s", p)
+	}
+	return len(p), nil
+}
+
+var errTest = errors.New("test")

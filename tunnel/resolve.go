@@ -1,0 +1,204 @@
+package tunnel
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// How a configured endpoint is followed while there is no session.
+const (
+	// lookupFast is the pace of lookups during the first lookupEager without a
+	// session, lookupSlow afterwards: a peer that just moved is found within a
+	// handshake attempt, one that is gone for long is no load for the DNS.
+	lookupFast  = 5 * time.Second
+	lookupSlow  = 5 * time.Minute
+	lookupEager = 10 * time.Minute
+	// lookupTimeout bounds one lookup.
+	lookupTimeout = 4 * time.Second
+	// tryFor is how long one address is tried before the next of the same name:
+	// three handshake attempts.
+	tryFor = 15 * time.Second
+	// idleCheck is when the follower looks again when it has nothing to do; Apply
+	// wakes it.
+	idleCheck = time.Hour
+)
+
+// follower keeps the peer's endpoint at the configured one while the peer does
+// not answer. Its methods are decisions; Tunnel.followEndpoint carries them out.
+type follower struct {
+	endpoint string
+	peer     PublicKey
+	applied  time.Time // when this endpoint was configured
+	lookedUp time.Time // the last lookup, zero for none
+	moved    time.Time // when the endpoint was last set
+	owed     bool      // a name was configured and has never been found
+	failing  bool      // the last lookup failed
+}
+
+// configure takes over what is configured now. An address needs no first lookup:
+// Apply has set it.
+func (f *follower) configure(c Config, now time.Time) {
+	if f.endpoint == c.Endpoint && f.peer == c.PeerKey {
+		return
+	}
+	*f = follower{endpoint: c.Endpoint, peer: c.PeerKey, applied: now, owed: true}
+	if _, ok := literalEndpoint(c.Endpoint); ok {
+		f.lookedUp, f.moved, f.owed = now, now, false
+	}
+}
+
+// idle reports whether there is nothing to follow.
+func (f *follower) idle() bool { return f.endpoint == "" || f.peer.IsZero() }
+
+// next decides when to look up again: now (0), or after how long to ask again.
+//
+//	just configured              now
+//	session alive                not before it could have ended, unless the name
+//	                             was never found: it was configured to be used
+//	no session for 10 minutes    every 5 s
+//	no session for longer        every 5 minutes
+func (f *follower) next(now, lastHandshake time.Time) time.Duration {
+	if f.lookedUp.IsZero() {
+		return 0
+	}
+	since := f.applied
+	if !lastHandshake.IsZero() {
+		ends := lastHandshake.Add(sessionLife)
+		if now.Before(ends) && !f.owed {
+			return max(ends.Sub(now), lookupFast)
+		}
+		if !f.owed && ends.After(since) {
+			since = ends
+		}
+	}
+	pace := lookupFast
+	if now.Sub(since) >= lookupEager {
+		pace = lookupSlow
+	}
+	return max(f.lookedUp.Add(pace).Sub(now), 0)
+}
+
+// choose returns the endpoint to use out of a lookup's result: the current one
+// while it is among them and has not been tried in vain for tryFor, else the one
+// after it.
+func (f *follower) choose(current netip.AddrPort, found []netip.AddrPort, now time.Time) netip.AddrPort {
+	i := slices.Index(found, current)
+	if i >= 0 && now.Sub(f.moved) < tryFor {
+		return current
+	}
+	return found[(i+1)%len(found)]
+}
+
+// followEndpoint runs until ctx ends.
+func (t *Tunnel) followEndpoint(ctx context.Context) {
+	var f follower
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.changed:
+		case <-timer.C:
+		}
+		timer.Reset(t.followStep(ctx, &f))
+	}
+}
+
+// followStep looks up and moves the endpoint if it is time to, and returns when
+// to come again.
+func (t *Tunnel) followStep(ctx context.Context, f *follower) time.Duration {
+	t.mu.Lock()
+	config := t.config
+	t.mu.Unlock()
+	f.configure(config, time.Now())
+	if f.idle() {
+		return idleCheck
+	}
+	peer, err := readPeerStats(t.dev.Load(), f.peer)
+	if err != nil {
+		t.log.Warn("reading the peer's state failed", "error", err)
+		return lookupFast
+	}
+	if wait := f.next(time.Now(), peer.LastHandshake); wait > 0 {
+		return wait
+	}
+	found, err := t.lookup(ctx, f.endpoint)
+	f.lookedUp = time.Now()
+	if ctx.Err() != nil {
+		return idleCheck
+	}
+	if err != nil || len(found) == 0 {
+		if !f.failing {
+			t.log.Warn("looking up the peer's endpoint failed", "endpoint", f.endpoint, "error", err)
+		}
+		f.failing = true
+		return f.next(time.Now(), peer.LastHandshake)
+	}
+	f.failing = false
+	t.moveEndpoint(f, found)
+	f.owed = false
+	return max(f.next(time.Now(), peer.LastHandshake), time.Millisecond)
+}
+
+// moveEndpoint sets the peer's endpoint to one of found, unless the
+// configuration or the session changed during the lookup.
+func (t *Tunnel) moveEndpoint(f *follower, found []netip.AddrPort) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != running || t.config.Endpoint != f.endpoint || t.config.PeerKey != f.peer {
+		return
+	}
+	dev := t.dev.Load()
+	peer, err := readPeerStats(dev, f.peer)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	if !f.owed && !peer.LastHandshake.IsZero() && now.Sub(peer.LastHandshake) < sessionLife {
+		return // a session came up: where the peer is now is right
+	}
+	to := f.choose(peer.Endpoint, found, now)
+	if to == peer.Endpoint {
+		return
+	}
+	if err := dev.IpcSet(uapiEndpoint(f.peer, to)); err != nil {
+		t.log.Warn("setting the peer's endpoint failed", "endpoint", to, "error", err)
+		return
+	}
+	f.moved = now
+	t.egress.setReachable()
+	t.log.Info("peer endpoint set", "endpoint", to, "name", f.endpoint)
+}
+
+// lookup returns the addresses of an endpoint.
+func (t *Tunnel) lookup(ctx context.Context, endpoint string) ([]netip.AddrPort, error) {
+	if addr, ok := literalEndpoint(endpoint); ok {
+		return []netip.AddrPort{addr}, nil
+	}
+	host, port, err := splitEndpoint(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addrs, err := t.opts.Resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]netip.AddrPort, 0, len(addrs))
+	for _, a := range addrs {
+		if a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() {
+			found = append(found, netip.AddrPortFrom(a.Unmap(), port))
+		}
+	}
+	return found, nil
+}
+
+// systemResolve is the default of Options.Resolve.
+func systemResolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}

@@ -1,0 +1,152 @@
+package tunnel
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"golang.zx2c4.com/wireguard/device"
+)
+
+// Stats is what the tunnel has done so far. Bytes count whole WireGuard messages,
+// handshakes included, and start again with each peer; packets and drops count
+// what they carried, since New.
+type Stats struct {
+	// Peer is the peer's key, zero while there is none.
+	Peer PublicKey
+	// Endpoint is where messages to the peer go: where it was last heard from, or
+	// as configured. It is not valid while no address is known.
+	Endpoint netip.AddrPort
+	// ListenPort is the UDP port in use, 0 for none.
+	ListenPort uint16
+	// LastHandshake is the time of the last completed handshake, zero for none.
+	LastHandshake    time.Time
+	RxBytes, TxBytes uint64
+	RxPackets        uint64
+	TxPackets        uint64
+	// InFlightEgress and InFlightIngress count the packets inside wireguard-go;
+	// MaxInFlight is the bound for each of them.
+	InFlightEgress, InFlightIngress, MaxInFlight int
+
+	// DropNoEndpoint counts egress packets dropped because the peer's key or
+	// address is not known yet.
+	DropNoEndpoint uint64
+	// DropNoSession counts egress packets dropped because the peer does not
+	// answer and the last session has expired.
+	DropNoSession uint64
+	// DropInFlight counts egress packets dropped because the bound was reached and
+	// nothing left, although there was a session within the last 180 s.
+	DropInFlight uint64
+	// DropNoPeer counts egress packets whose destination is in no allowed IPs.
+	DropNoPeer uint64
+	// DropFlushed counts egress packets that waited for a session in vain.
+	DropFlushed uint64
+	// DropUnknownSession counts received transport messages of no session that is
+	// known, or of an expired one.
+	DropUnknownSession uint64
+	// DropRejected counts received transport messages that failed authentication,
+	// were replays, or held no packet with an allowed source.
+	DropRejected uint64
+	// DropMalformed counts received datagrams that are no WireGuard message.
+	DropMalformed uint64
+	// RxHandshakes counts received datagrams with type and length of a handshake
+	// message, valid or not.
+	RxHandshakes uint64
+	// ReceiveErrors counts errors of the socket.
+	ReceiveErrors uint64
+}
+
+// peerStats is what wireguard-go says about the peer.
+type peerStats struct {
+	Endpoint         netip.AddrPort
+	LastHandshake    time.Time
+	RxBytes, TxBytes uint64
+}
+
+// readPeerStats asks the device about a peer. A nil device has none.
+func readPeerStats(dev *device.Device, peer PublicKey) (peerStats, error) {
+	if dev == nil || peer.IsZero() {
+		return peerStats{}, nil
+	}
+	var text bytes.Buffer
+	if err := dev.IpcGetOperation(&text); err != nil {
+		return peerStats{}, fmt.Errorf("read the device's state: %w", err)
+	}
+	defer clear(text.Bytes()) // it holds the private key
+	return parsePeerStats(text.Bytes(), peer)
+}
+
+// parsePeerStats takes one peer out of the text of the configuration protocol's
+// "get" operation. A peer that is not in it gives the zero value. The private
+// key in the text is skipped, and no error quotes a value.
+func parsePeerStats(text []byte, peer PublicKey) (peerStats, error) {
+	var (
+		s         peerStats
+		sec, nsec int64
+		current   bool // the lines are about our peer
+		want      = hex.EncodeToString(peer[:])
+	)
+	for line := range bytes.Lines(text) {
+		key, value, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("="))
+		if !ok && len(key) > 0 {
+			return peerStats{}, fmt.Errorf("a line without =")
+		}
+		if string(key) == "public_key" {
+			current = string(value) == want
+			continue
+		}
+		if !current {
+			continue
+		}
+		var err error
+		switch string(key) {
+		case "endpoint":
+			s.Endpoint, err = netip.ParseAddrPort(string(value))
+		case "last_handshake_time_sec":
+			sec, err = strconv.ParseInt(string(value), 10, 64)
+		case "last_handshake_time_nsec":
+			nsec, err = strconv.ParseInt(string(value), 10, 64)
+		case "rx_bytes":
+			s.RxBytes, err = strconv.ParseUint(string(value), 10, 64)
+		case "tx_bytes":
+			s.TxBytes, err = strconv.ParseUint(string(value), 10, 64)
+		}
+		if err != nil {
+			return peerStats{}, fmt.Errorf("bad value of %q", key)
+		}
+	}
+	if sec != 0 || nsec != 0 {
+		s.LastHandshake = time.Unix(sec, nsec)
+	}
+	return s, nil
+}
+
+// addTo puts the account's counters into s.
+func (a *egressAccount) addTo(s *Stats) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.TxPackets = a.sent
+	s.InFlightEgress = a.ledger.len()
+	s.MaxInFlight = a.ledger.max
+	s.DropNoEndpoint = a.drops[dropNoEndpoint]
+	s.DropNoSession = a.drops[dropNoSession]
+	s.DropInFlight = a.drops[dropInFlight]
+	s.DropNoPeer = a.noPeer
+	s.DropFlushed = a.flushed
+}
+
+// addTo puts the account's counters into s.
+func (a *ingressAccount) addTo(s *Stats) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.RxPackets = a.delivered
+	s.InFlightIngress = a.ledger.len()
+	s.DropUnknownSession = a.unknown
+	s.DropRejected = a.rejected
+	s.DropMalformed = a.malformed
+	s.RxHandshakes = a.handshakes
+	s.ReceiveErrors = a.errors
+}

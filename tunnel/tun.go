@@ -1,0 +1,135 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.zx2c4.com/wireguard/tun"
+)
+
+// tunDevice is wireguard-go's TUN device: a tun.Device over an Overlay.
+type tunDevice struct {
+	overlay Overlay
+	egress  *egressAccount
+	ingress *ingressAccount
+	mtu     atomic.Int32
+
+	mu      sync.Mutex
+	events  chan tun.Event // sent to by setMTU, received by wireguard-go, closed by Close; one slot
+	closed  bool
+	readErr error // why reading ended before Close
+}
+
+func newTunDevice(o Overlay, egress *egressAccount, ingress *ingressAccount) *tunDevice {
+	t := &tunDevice{overlay: o, egress: egress, ingress: ingress, events: make(chan tun.Event, 1)}
+	t.mtu.Store(DefaultMTU)
+	return t
+}
+
+// Read implements tun.Device: packets from the data plane to wireguard-go. It
+// returns when at least one was admitted, and asks for no more than there are
+// credits, so that what cannot be sent waits in the data plane's socket.
+func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
+	for {
+		g, err := t.egress.admit(bufs)
+		if err != nil {
+			return 0, err
+		}
+		room := bufs
+		if g.Credits > 0 && g.Own == 0 {
+			room = bufs[:min(len(bufs), g.Credits)]
+		}
+		n, own, err := t.overlay.ReadPackets(room, sizes, offset)
+		admitted := t.egress.take(g, bufs[:n], sizes[:n], own)
+		if err != nil {
+			return n, t.readFailed(err)
+		}
+		if admitted > 0 {
+			return n, nil
+		}
+	}
+}
+
+// readFailed keeps the reason for Run. wireguard-go closes the device.
+func (t *tunDevice) readFailed(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.readErr = fmt.Errorf("read from the overlay: %w", err)
+	}
+	if errors.Is(err, os.ErrClosed) {
+		return os.ErrClosed
+	}
+	return err
+}
+
+// failure returns why reading ended before Close, nil if it did not.
+func (t *tunDevice) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.readErr
+}
+
+// Write implements tun.Device: decrypted packets to the data plane.
+func (t *tunDevice) Write(bufs [][]byte, offset int) (int, error) {
+	if len(bufs) == 0 {
+		return 0, nil
+	}
+	last := identity(bufs[len(bufs)-1]) // the overlay may change bufs
+	t.ingress.writeStarts()
+	t.overlay.WritePackets(bufs, offset)
+	t.ingress.writeEnds(last, len(bufs))
+	return len(bufs), nil
+}
+
+// setMTU tells wireguard-go the MTU, which limits its padding.
+func (t *tunDevice) setMTU(mtu int) {
+	if t.mtu.Swap(int32(mtu)) == int32(mtu) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	select {
+	case t.events <- tun.EventMTUUpdate:
+	default: // one is waiting; its reader will see this MTU
+	}
+}
+
+// MTU implements tun.Device.
+func (t *tunDevice) MTU() (int, error) { return int(t.mtu.Load()), nil }
+
+// Name implements tun.Device.
+func (t *tunDevice) Name() (string, error) { return "sluice", nil }
+
+// File implements tun.Device: there is none.
+func (t *tunDevice) File() *os.File { return nil }
+
+// Events implements tun.Device.
+func (t *tunDevice) Events() <-chan tun.Event { return t.events }
+
+// BatchSize implements tun.Device.
+func (t *tunDevice) BatchSize() int { return BatchSize }
+
+// Close implements tun.Device. wireguard-go calls it and then waits for its
+// reader, so it ends a Read wherever that waits.
+func (t *tunDevice) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	close(t.events)
+	t.egress.close()
+	t.ingress.close()
+	if o, ok := t.overlay.(interface{ CloseRead() }); ok {
+		o.CloseRead()
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"golang.zx2c4.com/wireguard/device"
+
+	"github.com/sluice-net/sluice/dataplane/underlay"
+)
+
+// Overlay is the data plane as the tunnel sees it: the source and the sink of
+// the packets inside the tunnel. Each method is called by one goroutine at a
+// time; both may run at once.
+type Overlay interface {
+	// ReadPackets waits for packets to the peer and puts the i-th into
+	// bufs[i][offset:offset+sizes[i]]. It must not exchange the elements of bufs.
+	// The first own of the n packets come from the gateway's own addresses and are
+	// admitted even when nothing else is. A size of 0 is skipped. Any error ends
+	// the tunnel; os.ErrClosed is the one for an orderly end.
+	ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error)
+	// WritePackets takes packets from the peer, the i-th in bufs[i][offset:]. They
+	// are the caller's again when it returns; until then it may change them, and
+	// use up to offset bytes in front and whatever capacity is behind.
+	WritePackets(bufs [][]byte, offset int)
+}
+
+// Socket is a batched UDP socket; *underlay.Conn is one.
+type Socket interface {
+	ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n int, err error)
+	WriteBatch(datagrams []underlay.Datagram) (sent int, err error)
+	Wake()
+	LocalAddr() netip.AddrPort
+	Close() error
+}
+
+// DefaultMaxInFlight is the bound of packets inside wireguard-go, per direction,
+// when Options names none: with 64 KiB each, 64 MiB.
+const DefaultMaxInFlight = 1024
+
+// minInFlight leaves room for one batch inside while the next is read.
+const minInFlight = 2 * BatchSize
+
+// Options are the parts of a Tunnel that do not change.
+type Options struct {
+	// Overlay is the data plane. It must be set.
+	Overlay Overlay
+	// Listen opens the UDP socket; port 0 means any. It must be set.
+	Listen func(port uint16) (Socket, error)
+	// Logger is for changes of state and for what wireguard-go reports: its errors
+	// as warnings, the rest at debug level. Nil: silent.
+	Logger *slog.Logger
+	// MaxInFlight bounds the packets inside wireguard-go in each direction; at
+	// least 256. Zero: DefaultMaxInFlight.
+	MaxInFlight int
+	// Resolve looks up the host of an endpoint. Nil: the system's resolver.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+// state is where in its life a Tunnel is.
+type state uint8
+
+const (
+	built state = iota
+	running
+	stopped
+)
+
+// Tunnel is the WireGuard tunnel to one peer gateway.
+type Tunnel struct {
+	opts    Options
+	log     *slog.Logger
+	egress  *egressAccount
+	ingress *ingressAccount
+	bind    *bind
+	tun     *tunDevice
+	dev     atomic.Pointer[device.Device] // nil before Run
+	changed chan struct{}                 // sent to by Apply, received by followEndpoint; one slot, never closed
+
+	mu     sync.Mutex
+	state  state
+	config Config // the last that was applied; the zero value before the first
+	port   uint16 // Config.ListenPort of the socket in use or prepared
+	up     bool   // the device has a configuration and its socket
+	// unknown: wireguard-go has no configuration yet, or refused a part of one, so
+	// that the next is set from scratch.
+	unknown bool
+}
+
+// New returns a Tunnel that is not configured. It opens nothing.
+func New(o Options) (*Tunnel, error) {
+	if o.Overlay == nil || o.Listen == nil {
+		return nil, errors.New("tunnel: Overlay and Listen must be set")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.MaxInFlight < minInFlight {
+		return nil, fmt.Errorf("tunnel: MaxInFlight %d is below %d", o.MaxInFlight, minInFlight)
+	}
+	if o.Resolve == nil {
+		o.Resolve = systemResolve
+	}
+	t := &Tunnel{
+		opts:    o,
+		log:     o.Logger,
+		egress:  newEgressAccount(o.MaxInFlight),
+		ingress: newIngressAccount(o.MaxInFlight),
+		changed: make(chan struct{}, 1),
+		unknown: true,
+	}
+	t.bind = newBind(o, t.egress, t.ingress)
+	t.tun = newTunDevice(o.Overlay, t.egress, t.ingress)
+	return t, nil
+}
+
+// Apply makes the tunnel what c says, by the smallest change that does it, and
+// is safe at any time before Run returns; afterwards the error is net.ErrClosed.
+// When c is not valid, or its listen port cannot be had, nothing has changed. The
+// endpoint moves only when c.Endpoint differs from the last one applied.
+func (t *Tunnel) Apply(c Config) error {
+	next, err := c.normalize()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == stopped {
+		return fmt.Errorf("apply: %w", net.ErrClosed)
+	}
+	if err := t.relisten(next.ListenPort); err != nil {
+		return err
+	}
+	if t.state == running {
+		if err := t.configure(next); err != nil {
+			return err
+		}
+	}
+	t.config = next
+	select {
+	case t.changed <- struct{}{}:
+	default: // the follower has not seen the last change yet
+	}
+	return nil
+}
+
+// relisten opens a socket on another port than the present one and, when
+// running, exchanges them. The new one is open before the old one closes, so
+// that failing costs nothing. The caller holds mu.
+func (t *Tunnel) relisten(port uint16) error {
+	if present := t.bind.port(); present != 0 && (port == t.port || port == present) {
+		t.port = port
+		return nil
+	}
+	s, err := t.opts.Listen(port)
+	if err != nil {
+		return fmt.Errorf("listen on UDP port %d: %w", port, err)
+	}
+	actual := s.LocalAddr().Port()
+	if err := t.bind.prepare(s); err != nil {
+		return fmt.Errorf("listen on UDP port %d: %w", port, err)
+	}
+	t.port = port
+	if !t.up {
+		return nil // it opens the socket when it goes up
+	}
+	dev := t.dev.Load()
+	if err := dev.IpcSet(uapiListenPort(actual)); err != nil {
+		return fmt.Errorf("listen on UDP port %d: %w", port, err)
+	}
+	// The peer learns the new port from the next message it gets.
+	dev.SendKeepalivesToPeersWithCurrentKeypair()
+	t.log.Info("listen port changed", "port", actual)
+	return nil
+}
+
+// configure brings the device from t.config to next. The caller holds mu.
+func (t *Tunnel) configure(next Config) error {
+	old := &t.config
+	if t.unknown {
+		old = nil
+	}
+	dev := t.dev.Load()
+	t.tun.setMTU(next.MTU)
+	if text := uapiDiff(old, next); text != "" {
+		t.unknown = true
+		if err := dev.IpcSet(text); err != nil {
+			return fmt.Errorf("configure WireGuard: %w", err)
+		}
+	}
+	if old == nil || old.PeerKey != next.PeerKey {
+		t.egress.reset()
+		t.ingress.reset()
+	}
+	if _, ok := literalEndpoint(next.Endpoint); ok && !next.PeerKey.IsZero() {
+		t.egress.setReachable()
+	}
+	if err := dev.Up(); err != nil { // does nothing when it is up
+		return fmt.Errorf("start WireGuard: %w", err)
+	}
+	t.unknown, t.up = false, true
+	return nil
+}
+
+// Run works until ctx ends, and then returns nil, or until the Overlay fails. It
+// runs once. When it returns everything is closed.
+func (t *Tunnel) Run(ctx context.Context) error {
+	dev, err := t.start()
+	if dev == nil {
+		return err
+	}
+	if err == nil {
+		t.follow(ctx, dev)
+	}
+	t.bind.shutdown()
+	t.mu.Lock()
+	t.state = stopped
+	t.mu.Unlock()
+	dev.Close()
+	<-dev.Wait()
+	return errors.Join(err, t.tun.failure())
+}
+
+// start makes the device and gives it the configuration, if there is one. It
+// returns no device when there is nothing to stop.
+func (t *Tunnel) start() (*device.Device, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != built {
+		return nil, errors.New("tunnel: Run or Close was called before")
+	}
+	t.state = running
+	dev := device.NewDevice(t.tun, t.bind, newDeviceLogger(t.log))
+	t.dev.Store(dev)
+	if t.config.PrivateKey.IsZero() {
+		return dev, nil // Apply will configure it
+	}
+	return dev, t.configure(t.config)
+}
+
+// follow keeps the endpoint right until ctx ends or the device closes itself,
+// which it does when reading from the Overlay fails.
+func (t *Tunnel) follow(ctx context.Context, dev *device.Device) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { t.followEndpoint(ctx) })
+	select {
+	case <-ctx.Done():
+	case <-dev.Wait():
+	}
+	cancel()
+	// Before waiting: what is blocked in the socket may hold locks that the
+	// follower, an Apply or the device wait for.
+	t.bind.shutdown()
+	wg.Wait()
+}
+
+// Close releases a Tunnel that was applied and will not run. It does nothing to
+// one that runs: ending the context of Run is the way to end that.
+func (t *Tunnel) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == built {
+		t.state = stopped
+		t.bind.shutdown()
+	}
+	return nil
+}
+
+// Stats returns what the tunnel has done so far. It may be called at any time.
+func (t *Tunnel) Stats() Stats {
+	var s Stats
+	t.egress.addTo(&s)
+	t.ingress.addTo(&s)
+	t.mu.Lock()
+	s.Peer = t.config.PeerKey
+	t.mu.Unlock()
+	s.ListenPort = t.bind.port()
+	// The text comes from wireguard-go and a test parses what it writes, so an
+	// error here is not worth an error in the signature.
+	peer, err := readPeerStats(t.dev.Load(), s.Peer)
+	if err != nil {
+		t.log.Warn("reading the peer's state failed", "error", err)
+	}
+	s.Endpoint, s.LastHandshake = peer.Endpoint, peer.LastHandshake
+	s.RxBytes, s.TxBytes = peer.RxBytes, peer.TxBytes
+	return s
+}
