@@ -19,13 +19,13 @@ type Embedded struct {
 // Embedded returns the view over the packet that an ICMP error quotes. It is
 // false for everything but ICMP errors, and when the quotation does not hold a
 // whole IP header of the error's own version.
-func (p *Packet) Embedded() (Embedded, bool) {
+func (p *Packet) Embedded() (e Embedded, ok bool) {
 	if !p.IsICMPError() {
-		return Embedded{}, false
+		return e, false
 	}
-	icmp := p.Transport()
-	quote, ok := parseQuote(icmp[ICMPHeaderLen:], p.Version)
-	return Embedded{icmp, quote}, ok
+	e.outer = p.Transport()
+	ok = e.quote.parseQuote(e.outer[ICMPHeaderLen:], p.Version)
+	return e, ok
 }
 
 // Src returns the source address of the quoted packet.
@@ -59,41 +59,52 @@ func (e *Embedded) adjust(change uint64) {
 // parseQuote is Parse for a quotation: it may be cut anywhere behind the IP
 // header, and as its sender was a stranger's router, nothing beyond what the
 // setters need is checked.
-func parseQuote(b []byte, version uint8) (Packet, bool) {
+func (p *Packet) parseQuote(b []byte, version uint8) bool {
 	if len(b) < IPv4HeaderLen || b[0]>>4 != version {
-		return Packet{}, false
+		return false
 	}
-	p := Packet{Version: version}
+	ok := false
+	p.Version = version
 	if version == 4 {
-		header := int(b[0]&0x0f) * 4
-		if header < IPv4HeaderLen || header > len(b) {
-			return Packet{}, false
-		}
-		p.Proto, p.TransportOffset = b[9], header
-		// What lies behind the quoted packet's own end is padding or an
-		// extension of RFC 4884. Some hosts quote the length in a wrong byte
-		// order or without the header, so a senseless one is not held against
-		// the packet.
-		if total := int(binary.BigEndian.Uint16(b[2:])); total >= header && total < len(b) {
-			b = b[:total]
-		}
-		p.Bytes = b
-		if binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
-			p.Fragment = LaterFragment
-		}
+		ok = p.parseQuote4(b)
 	} else {
-		if len(b) < IPv6HeaderLen {
-			return Packet{}, false
-		}
-		if total := IPv6HeaderLen + int(binary.BigEndian.Uint16(b[4:])); total < len(b) {
-			b = b[:total]
-		}
-		p.Bytes, p.Proto, p.TransportOffset = b, b[6], IPv6HeaderLen
-		p.walk(true) // where it stops is where the setters stop
+		ok = p.parseQuote6(b)
 	}
-	if _, check := transportHeader(version, p.Proto); p.Fragment != LaterFragment &&
-		check != 0 && len(b) >= p.TransportOffset+int(check)+2 {
+	if !ok || p.Fragment == LaterFragment {
+		return ok
+	}
+	if _, check := transportHeader(version, p.Proto); check != 0 && len(p.Transport()) >= int(check)+2 {
 		p.check = check
 	}
-	return p, true
+	return true
+}
+
+func (p *Packet) parseQuote4(b []byte) bool {
+	header := int(b[0]&0x0f) * 4
+	if header < IPv4HeaderLen || header > len(b) {
+		return false
+	}
+	// What lies behind the quoted packet's own end is padding or an extension
+	// of RFC 4884. Some hosts quote the length in a wrong byte order or
+	// without the header, so a senseless one is not held against the packet.
+	if total := int(binary.BigEndian.Uint16(b[2:])); total >= header && total < len(b) {
+		b = b[:total]
+	}
+	p.Bytes, p.Proto, p.TransportOffset = b, b[9], header
+	if binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
+		p.Fragment = LaterFragment
+	}
+	return true
+}
+
+func (p *Packet) parseQuote6(b []byte) bool {
+	if len(b) < IPv6HeaderLen {
+		return false
+	}
+	if total := IPv6HeaderLen + int(binary.BigEndian.Uint16(b[4:])); total < len(b) {
+		b = b[:total]
+	}
+	p.Bytes, p.Proto, p.TransportOffset = b, b[6], IPv6HeaderLen
+	p.walk(true) // where it stops, the setters stop
+	return true
 }

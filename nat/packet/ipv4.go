@@ -3,30 +3,27 @@ package packet
 import "encoding/binary"
 
 // parse4 is Parse for version 4 (RFC 791 section 3.1).
-func parse4(b []byte) (Packet, bool) {
+func (p *Packet) parse4(b []byte) bool {
 	if len(b) < IPv4HeaderLen {
-		return Packet{}, false
+		return false
 	}
 	header := int(b[0]&0x0f) * 4
 	total := int(binary.BigEndian.Uint16(b[2:]))
 	if header < IPv4HeaderLen || total < header || total > len(b) {
-		return Packet{}, false
+		return false
 	}
-	p := Packet{Bytes: b[:total], Version: 4, Proto: b[9], TransportOffset: header}
+	p.Bytes, p.Version, p.Proto, p.TransportOffset = b[:total], 4, b[9], header
 	if header > IPv4HeaderLen && !acceptable4(b[IPv4HeaderLen:header]) {
-		return Packet{}, false
+		return false
 	}
 	if f := binary.BigEndian.Uint16(b[6:]); f&0x3fff != 0 { // more fragments, or an offset
 		var ok bool
 		p.Fragment, ok = classify(p.Proto, int(f&0x1fff)*8, total-header, f&0x2000 != 0)
 		if !ok {
-			return Packet{}, false
+			return false
 		}
 	}
-	if !p.checkTransport() {
-		return Packet{}, false
-	}
-	return p, true
+	return p.checkTransport()
 }
 
 // IPv4 source route options (RFC 791 section 3.1).

@@ -7,24 +7,19 @@ import "encoding/binary"
 const maxExtensions = 8
 
 // parse6 is Parse for version 6 (RFC 8200 section 3).
-func parse6(b []byte) (Packet, bool) {
+func (p *Packet) parse6(b []byte) bool {
 	if len(b) < IPv6HeaderLen {
-		return Packet{}, false
+		return false
 	}
 	total := IPv6HeaderLen + int(binary.BigEndian.Uint16(b[4:]))
 	if total > len(b) {
-		return Packet{}, false
+		return false
 	}
-	p := Packet{Bytes: b[:total], Version: 6, Proto: b[6], TransportOffset: IPv6HeaderLen}
-	if isExtension(p.Proto) {
-		if !p.walk(false) {
-			return Packet{}, false
-		}
+	p.Bytes, p.Version, p.Proto, p.TransportOffset = b[:total], 6, b[6], IPv6HeaderLen
+	if isExtension(p.Proto) && !p.walk(false) {
+		return false
 	}
-	if !p.checkTransport() {
-		return Packet{}, false
-	}
-	return p, true
+	return p.checkTransport()
 }
 
 // isExtension reports whether walk can step over a header. ESP hides what

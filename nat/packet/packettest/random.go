@@ -30,20 +30,26 @@ func Random(r *rand.Rand, src, dst netip.Addr) Spec {
 }
 
 // RandomError returns an ICMP error from src to dst that quotes a packet, cut
-// at random.
+// at random, but never in the middle of a transport checksum: half of one
+// cannot be repaired.
 func RandomError(r *rand.Rand, src, dst netip.Addr, quote Spec) Spec {
 	s := Spec{Src: src, Dst: dst, Quote: &quote}
 	s.extend(r)
 	typ := pick(r, 1, 2, 3, 4)
 	s.Proto = ICMPv6
-	header := 40
 	if src.Is4() {
 		typ = pick(r, 3, 4, 5, 11, 12)
 		s.Proto = ICMP
-		header = 20 + len(quote.Options)
 	}
 	s.Transport = Message(typ, uint8(r.IntN(6)), r.Uint32(), nil)
+	header := quote.headerLen()
 	s.QuoteLen = header + r.IntN(64)
+	if at, _ := quote.checksumField(); at != 0 && s.QuoteLen == header+at+1 {
+		s.QuoteLen--
+	}
+	if quote.Src.Is6() && r.IntN(8) == 0 { // within the extension headers, too
+		s.QuoteLen = 40 + r.IntN(header-39)
+	}
 	return s
 }
 

@@ -135,6 +135,21 @@ func (s Spec) ipv6(payload []byte, fragment, more bool) []byte {
 	return append(b, payload...)
 }
 
+// headerLen returns how many bytes come before the transport header.
+func (s Spec) headerLen() int {
+	if s.Src.Is4() {
+		return 20 + len(s.Options)
+	}
+	n := 40
+	for _, e := range s.Extensions {
+		n += 1 + len(e.Body)
+	}
+	if s.Part.Length != 0 {
+		n += 8
+	}
+	return n
+}
+
 // datagram returns the transport header and payload, not fragmented, with the
 // checksum filled in.
 func (s Spec) datagram() []byte {
