@@ -262,7 +262,7 @@ func (f *Forwarder) Status() Status {
 		Sockets: map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},
 	}
 	for _, t := range s.nodes {
-		st.Nodes = append(st.Nodes, t.status())
+		st.Nodes = append(st.Nodes, t.status(f.start))
 	}
 	return st
 }

@@ -34,7 +34,7 @@ type nodeState struct {
 	mac           atomic.Uint64 // neighbor.MAC in the low 48 bits; zero: unknown
 	encapsulation atomic.Uint32 // geneve.Encapsulation the node speaks
 	remote        atomic.Uint32 // index into remotes: where it was last heard from
-	lastSeen      atomic.Int64  // Unix nanoseconds; zero: never
+	lastSeen      atomic.Int64  // on the forwarder's clock; zero: never
 
 	rxPackets, rxBytes, txPackets, txBytes atomic.Uint64
 }
@@ -96,7 +96,7 @@ func (t *nodeTunnel) isUnderlay(a netip.Addr) bool {
 	return false
 }
 
-func (t *nodeTunnel) status() NodeStatus {
+func (t *nodeTunnel) status(start time.Time) NodeStatus {
 	st := t.state
 	n := NodeStatus{
 		Name: t.name, VNI: t.vni, Underlay: t.remote().Addr(), Internal: t.internal,
@@ -108,7 +108,7 @@ func (t *nodeTunnel) status() NodeStatus {
 		n.MAC = macOf(m).String()
 	}
 	if ns := st.lastSeen.Load(); ns != 0 {
-		n.LastSeen = time.Unix(0, ns)
+		n.LastSeen = start.Add(time.Duration(ns))
 	}
 	return n
 }

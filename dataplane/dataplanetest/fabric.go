@@ -242,7 +242,7 @@ func (f *Fabric) WaitReady(ctx context.Context) error {
 	}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := f.A.Gateway.Ping(attempt, f.A.Config.PeerTunnelAddr)
+		_, err := f.B.Gateway.Ping(attempt, f.B.Config.PeerTunnelAddr) // B is the client
 		cancel()
 		if err == nil {
 			return nil

@@ -123,8 +123,10 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-// Ready is closed when the gateway has answered ARP.
+// Ready is closed when the gateway has answered the node for the first time.
 func (n *Node) Ready() <-chan struct{} { return n.resolved }
+
+const echoRequest = 8 // RFC 792
 
 // resolve asks for the gateway's MAC until it is known.
 func (n *Node) resolve(ctx context.Context) {
@@ -132,12 +134,17 @@ func (n *Node) resolve(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if n.cfg.Encapsulation == geneve.GeneveIP {
-			n.once.Do(func() { close(n.resolved) })
-			return
+			// Without Ethernet there is nothing to resolve, but the gateway
+			// must hear what the node speaks.
+			n.Send(Build(Packet{
+				Proto: packet.ProtoICMP, ICMPType: echoRequest,
+				Src: netip.AddrPortFrom(n.cfg.Internal, 1), Dst: netip.AddrPortFrom(n.cfg.GatewayInternal, 0),
+			}))
+		} else {
+			n.sendFrame(neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+				Op: neighbor.ARPRequest, SenderMAC: n.mac, SenderIP: n.cfg.Internal, TargetIP: n.cfg.GatewayInternal,
+			}))
 		}
-		n.sendFrame(neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
-			Op: neighbor.ARPRequest, SenderMAC: n.mac, SenderIP: n.cfg.Internal, TargetIP: n.cfg.GatewayInternal,
-		}))
 		select {
 		case <-ctx.Done():
 			return
@@ -228,6 +235,7 @@ func (n *Node) fromGateway(b []byte) {
 		return
 	}
 	if h.Encapsulation == geneve.GeneveIP {
+		n.once.Do(func() { close(n.resolved) })
 		n.toPod(payload)
 		return
 	}

@@ -1,8 +1,14 @@
 package netstack
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"testing"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
 // FuzzInject throws bytes at a stack that has something listening on
@@ -47,10 +53,61 @@ func FuzzInject(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pkt []byte) {
 		batch = s.out.take(batch)
 		s.receive(pkt)
+		s.receive(repaired(pkt))
 		before := s.out.sent.Load()
 		s.receive(marker)
 		if s.out.sent.Load() == before {
 			t.Error("the stack no longer answers")
 		}
 	})
+}
+
+// repaired is pkt with the lengths and checksums that an attacker would get
+// right, so that mutations reach what lies behind those checks.
+func repaired(pkt []byte) []byte {
+	b := bytes.Clone(pkt)
+	var transport uint8
+	var t []byte
+	switch {
+	case header.IPVersion(b) == 4 && len(b) >= header.IPv4MinimumSize:
+		ip := header.IPv4(b)
+		ip.SetTotalLength(uint16(min(len(b), maxMTU)))
+		if ip.HeaderLength() < header.IPv4MinimumSize || int(ip.HeaderLength()) > len(b) {
+			b[0] = 0x45
+		}
+		ip.SetChecksum(0)
+		ip.SetChecksum(^ip.CalculateChecksum())
+		transport, t = ip.Protocol(), b[ip.HeaderLength():]
+	case header.IPVersion(b) == 6 && len(b) >= header.IPv6MinimumSize:
+		ip := header.IPv6(b)
+		ip.SetPayloadLength(uint16(min(len(b)-header.IPv6MinimumSize, maxMTU)))
+		transport, t = ip.NextHeader(), b[header.IPv6MinimumSize:]
+	default:
+		return b
+	}
+	at := map[uint8]int{1: 2, 6: 16, 17: 6, 58: 2}
+	offset, known := at[transport]
+	if !known || len(t) < offset+2 || len(b) > maxMTU {
+		return b
+	}
+	t[offset], t[offset+1] = 0, 0
+	pseudo := uint16(0)
+	if transport != 1 {
+		src, dst, _ := fields(b)
+		pseudo = header.PseudoHeaderChecksum(tcpip.TransportProtocolNumber(transport), toAddress(src), toAddress(dst), uint16(len(t)))
+	}
+	binary.BigEndian.PutUint16(t[offset:], ^checksum.Checksum(t, pseudo))
+	return b
+}
+
+func TestRepaired(t *testing.T) {
+	for _, good := range [][]byte{
+		echoPacket(addrB4, addrA4, 1, 100), echoPacket(addrB6, addrA6, 1, 100),
+		udpPacket(addrB4, addrA4, 100), udpPacket(addrB6, addrA6, 100),
+		synPacket(addrB4, addrA4, 1000, 80), synPacket(addrB6, addrA6, 1000, 80),
+	} {
+		if got := repaired(good); !bytes.Equal(got, good) {
+			t.Errorf("changed a good packet:\n%x\n%x", good, got)
+		}
+	}
 }

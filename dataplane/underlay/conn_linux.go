@@ -108,37 +108,37 @@ func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n 
 	c.read.begin(bufs, sizes, addrs)
 	defer c.read.end()
 	for {
-		if c.wake.raised() {
-			// Somebody who wakes again and again must not starve the socket, so
-			// datagrams that are there come between two wakes.
-			if !c.justWoken || !c.tryRead() {
-				c.wake.clear()
-				c.justWoken = true
-				return 0, ErrWoken
-			}
-		} else {
+		switch {
+		case !c.wake.raised():
 			err = c.raw.Read(c.read.fillFunc)
+		case !c.justWoken:
+			return c.woken()
+		default:
+			// Somebody who wakes again and again must not starve the socket: between two
+			// wakes comes what is there, read without regard to the deadline.
+			err = c.raw.Control(c.read.tryFunc)
+			if err == nil && !c.read.tried {
+				return c.woken()
+			}
 		}
 		switch {
 		case err == nil:
 			c.justWoken = false
 			return c.read.result()
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			if c.wake.clear() {
-				c.justWoken = true
-				return 0, ErrWoken
-			}
-			err = nil
-		default:
+		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, closedError(err)
+		case c.wake.clear():
+			c.justWoken = true
+			return 0, ErrWoken
 		}
 	}
 }
 
-// tryRead reads what is there, without waiting and without regard to the deadline
-// that a wake has set. It reports whether there was anything.
-func (c *Conn) tryRead() bool {
-	return c.raw.Control(c.read.tryFunc) == nil && c.read.tried
+// woken ends the wake that is raised.
+func (c *Conn) woken() (int, error) {
+	c.wake.clear()
+	c.justWoken = true
+	return 0, ErrWoken
 }
 
 // WriteBatch sends the datagrams in order and returns how many the kernel took.
