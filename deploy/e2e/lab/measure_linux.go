@@ -83,7 +83,9 @@ func (h *Host) Iperf(m Iperf) (IperfResult, error) {
 			SumSent     iperfSum `json:"sum_sent"`
 		}
 	}
-	if jsonErr := json.Unmarshal([]byte(out), &report); jsonErr != nil {
+	// A warning about datagrams above the MSS comes before the report.
+	text := out[max(0, strings.IndexByte(out, '{')):]
+	if jsonErr := json.Unmarshal([]byte(text), &report); jsonErr != nil {
 		return IperfResult{}, fmt.Errorf("%s: %w: %v: %s", strings.Join(args, " "), jsonErr, err, out)
 	}
 	if err != nil || report.Error != "" {

@@ -121,7 +121,9 @@ func (s *Stock) plumb() {
 		gw.IP("link set %s up", dev)
 		gw.IP("rule add iif %s lookup 100", dev)
 		gw.IP("route add %s/32 dev %s src %s", n.Internal, dev, c.Internal)
-		gw.IP("route replace %s via %s dev %s onlink table 101", n.PodNet, n.Internal, dev)
+		for _, table := range []string{"101", "main"} { // for the peer's packets; for the gateway's own
+			gw.IP("route replace %s via %s dev %s onlink table %s", n.PodNet, n.Internal, dev, table)
+		}
 	}
 	gw.Nft(fmt.Sprintf(`
 table ip stock {
