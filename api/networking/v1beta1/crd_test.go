@@ -61,6 +61,7 @@ type schema struct {
 	Default     any               `json:"default"`
 	Enum        []any             `json:"enum"`
 	Minimum     *float64          `json:"minimum"`
+	Maximum     *float64          `json:"maximum"`
 	MaxLength   *int64            `json:"maxLength"`
 	MinLength   *int64            `json:"minLength"`
 	MaxItems    *int64            `json:"maxItems"`
