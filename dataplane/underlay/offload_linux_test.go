@@ -189,10 +189,9 @@ func TestUnsendableDatagramsDoNotStopABatch(t *testing.T) {
 	ds := concat(
 		good,
 		[]Datagram{{Body: []byte("no address")}, {Body: []byte("no address")}},
-		to(nodeB, 100, 100),                                   // IPv6 on an IPv4 socket
-		to(netip.AddrPortFrom(loopback4, 0), 100, 100),        // no port
-		to(b.LocalAddr(), 65508),                              // larger than a datagram
-		to(netip.MustParseAddrPort("255.255.255.255:9"), 100), // not permitted
+		to(nodeB, 100, 100),                            // IPv6 on an IPv4 socket
+		to(netip.AddrPortFrom(loopback4, 0), 100, 100), // no port
+		to(b.LocalAddr(), 65508),                       // larger than a datagram
 		good,
 	)
 	sent, err := a.WriteBatch(ds)
@@ -203,8 +202,8 @@ func TestUnsendableDatagramsDoNotStopABatch(t *testing.T) {
 		t.Errorf("%d datagrams arrived", len(got))
 	}
 	s := a.Stats()
-	if s.WriteErrors != 8 || s.LastWriteError == "" || !s.GSO {
-		t.Errorf("%d errors (last %q), GSO %v, want 8 and still on", s.WriteErrors, s.LastWriteError, s.GSO)
+	if s.WriteErrors != 7 || s.LastWriteError == "" || !s.GSO {
+		t.Errorf("%d errors (last %q), GSO %v, want 7 and still on", s.WriteErrors, s.LastWriteError, s.GSO)
 	}
 	// Nobody listens: the ICMP error that comes back must not break the socket.
 	for range 3 {

@@ -1,0 +1,148 @@
+package underlay
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A reader with a second source of packets: whatever is put there before Wake must be
+// seen by the reader without anything else happening, for every interleaving.
+func TestNoWakeIsLost(t *testing.T) {
+	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
+	const wakers, rounds = 4, 2000
+	var put, taken atomic.Int64
+	step := make(chan struct{}, wakers*rounds)
+	var wg sync.WaitGroup
+	for range wakers {
+		wg.Go(func() {
+			for range rounds {
+				put.Add(1)
+				c.Wake()
+				<-step // until the reader took one: a lost wake stops the test here
+			}
+		})
+	}
+	watchdog := time.AfterFunc(30*time.Second, func() { _ = c.Close() })
+	defer watchdog.Stop()
+	b := newBatch(4, 100)
+	for total := int64(0); total < wakers*rounds; {
+		n, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+		if err != ErrWoken || n != 0 {
+			t.Fatalf("ReadBatch = %d, %v after %d of %d: a wake was lost", n, err, total, wakers*rounds)
+		}
+		for now := put.Load(); taken.Load() < now; {
+			taken.Add(1)
+			total++
+			step <- struct{}{}
+		}
+	}
+	wg.Wait()
+}
+
+func TestWakeWhileBlocked(t *testing.T) {
+	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
+	b := newBatch(4, 100)
+	result := make(chan error)
+	for range 100 {
+		go func() {
+			_, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+			result <- err
+		}()
+		c.Wake()
+		if err := <-result; err != ErrWoken {
+			t.Fatalf("ReadBatch = %v", err)
+		}
+	}
+}
+
+func TestWakesDoNotStarveTheSocket(t *testing.T) {
+	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
+	b := newBatch(1, 100)
+	for range 3 {
+		if _, err := c.WriteBatch([]Datagram{{Addr: c.LocalAddr(), Body: []byte("x")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var order []error
+	for range 6 {
+		c.Wake()
+		_, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+		order = append(order, err)
+	}
+	for i, err := range order {
+		if want := []error{ErrWoken, nil}[i%2]; err != want {
+			t.Fatalf("wakes and datagrams must alternate, got %v", order)
+		}
+	}
+}
+
+func TestWakesDoNotHideClose(t *testing.T) {
+	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
+	b := newBatch(1, 100)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c.Wake()
+		if _, err := c.ReadBatch(b.bufs, b.sizes, b.addrs); err == net.ErrClosed {
+			return
+		}
+	}
+	t.Error("somebody who goes on waking hides that the socket is closed")
+}
+
+// Traffic, wakes, statistics, switches and Close at once, for the race detector.
+func TestEverythingAtOnce(t *testing.T) {
+	a := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0), GSO: true})
+	b := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0), GRO: true})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	loop := func(f func()) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					f()
+				}
+			}
+		})
+	}
+	for i := range 2 {
+		ds := to(b.LocalAddr(), repeat(20+i, 500)...)
+		loop(func() {
+			if _, err := a.WriteBatch(ds); err != nil {
+				t.Errorf("WriteBatch: %v", err)
+			}
+		})
+	}
+	on := false
+	loop(func() {
+		b.Wake()
+		a.SetGSO(on)
+		b.SetGRO(on)
+		on = !on
+		_, _ = a.Stats(), b.Stats()
+	})
+	datagrams := 0
+	bufs := newBatch(64, MaxDatagram)
+	for datagrams < 20_000 {
+		n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs)
+		if err != nil && err != ErrWoken {
+			t.Fatalf("ReadBatch: %v", err)
+		}
+		for i := range n {
+			if bufs.addrs[i] != a.LocalAddr() {
+				t.Fatalf("datagram from %v", bufs.addrs[i])
+			}
+		}
+		datagrams += n
+	}
+	close(stop)
+	wg.Wait()
+}
