@@ -171,6 +171,22 @@ func TestSegmentUDPRandom(t *testing.T) {
 	}
 }
 
+// TestSegmentUDPChecksumOfZero chooses a payload whose checksum comes out as
+// zero, which would say that there is none.
+func TestSegmentUDPChecksumOfZero(t *testing.T) {
+	payload := make([]byte, 4)
+	spec := packettest.Spec{Src: pod4, Dst: service4, Proto: packet.ProtoUDP, Transport: packettest.Datagram(1, 2, payload)}
+	copy(payload, spec.Bytes()[26:28]) // adding a checksum to what it is over makes it zero
+	spec.Transport = packettest.Datagram(1, 2, payload)
+	s, ok := packet.NewUDPSegmenter(mustParse(t, spec.Bytes()), 4)
+	if !ok {
+		t.Fatal("refused")
+	}
+	if got := collect(t, &s, 32)[0][26:28]; !bytes.Equal(got, []byte{0xff, 0xff}) {
+		t.Errorf("checksum %x, want ffff", got)
+	}
+}
+
 // TestSegmentFields shows what differs from packet to packet, in a
 // super-segment of three.
 func TestSegmentFields(t *testing.T) {
