@@ -1,6 +1,7 @@
 package geneve
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,5 +67,16 @@ func TestAppendOptionPanics(t *testing.T) {
 			}()
 			AppendOption(nil, Option{Data: data})
 		})
+	}
+}
+
+func TestCriticalOptionSent(t *testing.T) {
+	b := AppendHeader(nil, Header{VNI: 1, Protocol: ProtocolEthernet, Critical: true,
+		Options: AppendOption(nil, Option{Class: 0xffff, Type: 0x80})})
+	if want := unhex(t, `01 40 65 58 00 00 01 00 ff ff 80 00`); !bytes.Equal(b, want) {
+		t.Fatalf("AppendHeader = %x, want %x", b, want)
+	}
+	if _, _, err := Decode(b); err != ErrCriticalOption {
+		t.Errorf("Decode: %v, want %v", err, ErrCriticalOption)
 	}
 }
