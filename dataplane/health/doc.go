@@ -16,7 +16,7 @@
 // # Trust
 //
 // The datagrams carry no authentication beyond the tunnel's. Anybody's PING is
-// answered, with never more bytes than it had. A PONG counts only when it comes
+// answered; to others than the peer with never more bytes than it had. A PONG counts only when it comes
 // from the peer's address, carries our cluster ID and the timestamp of a PING
 // that is still outstanding and newer than the last one answered. Everything
 // else is dropped under a name (Verdict).
