@@ -1,0 +1,274 @@
+package gatewaysync
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane"
+)
+
+// The two ends of every tunnel, known to both sides without an exchange.
+var (
+	serverTunnelAddr = netip.MustParseAddr("169.254.18.1")
+	clientTunnelAddr = netip.MustParseAddr("169.254.18.2")
+	tunnelPrefix     = netip.MustParsePrefix("169.254.18.0/30")
+)
+
+// Gateway says which gateway the objects describe.
+type Gateway struct {
+	// Type is the end of the tunnel.
+	Type networkingv1beta1.ConnectionType `json:"type"`
+	// Kind is GatewayServer or GatewayClient.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// ClusterID is the peer's.
+	ClusterID string `json:"clusterID"`
+}
+
+// Desired is what the objects ask for.
+type Desired struct {
+	Gateway   Gateway
+	DataPlane dataplane.Config
+	// Warnings are what its author should know of a state that is valid.
+	Warnings Problems
+}
+
+// Build turns objects into the configuration of the data plane. It is pure: the
+// same objects give the same result, whether they come from files or from an
+// API server. An error is of type Problems and refuses the whole state.
+//
+//	situation                                        result
+//	---------------------------------------------------------------------------
+//	not exactly one GatewayServer or GatewayClient   refused
+//	no private key, or one of a wrong length         refused
+//	no PublicKey of the peer yet                     listens, admits nobody; warning
+//	remote CIDR without a status                     used as it is, not remapped
+//	a CIDR used here overlaps another one            refused
+//	InternalNode without address or GeneveTunnel     waits; warning
+//	route via a node that waits                      waits with its node
+//	IP without an address yet                        waits; warning
+//	object of another peer                           refused
+//	two objects that contradict each other           refused
+func Build(objects Objects) (Desired, error) {
+	b := builder{objects: objects}
+	if b.gateway() {
+		b.privateKey()
+		b.peerKey()
+		b.configuration()
+		b.fabric()
+		b.nodes()
+		b.routes()
+		b.addresses()
+		b.mtu()
+		b.reach()
+	}
+	if err := b.problems.orNil(); err != nil {
+		return Desired{}, err
+	}
+	b.desired.Warnings = b.warnings
+	return b.desired, nil
+}
+
+// builder holds what the steps of Build share.
+type builder struct {
+	objects  Objects
+	desired  Desired
+	problems Problems
+	warnings Problems
+
+	gatewayRef ref
+	secretName string // from the gateway's spec; empty: find it by its label
+	used       []usedPrefix
+	byInternal map[netip.Addr]string // node, by its address towards the gateway
+	byLink     map[string]string     // node, by the name of the gateway's link to it
+	ready      map[string]bool       // nodes that can be sent to
+}
+
+func (b *builder) fail(r ref, path *field.Path, format string, args ...any) {
+	b.problems = append(b.problems, r.problem(path, format, args...))
+}
+
+func (b *builder) warn(r ref, path *field.Path, format string, args ...any) {
+	b.warnings = append(b.warnings, r.problem(path, format, args...))
+}
+
+// refTo names an object that was read.
+func refTo[T any](kind string, s Sourced[T], meta *metav1.ObjectMeta) ref {
+	return ref{kind: kind, meta: meta, source: s.Source}
+}
+
+var (
+	labelsPath   = field.NewPath("metadata", "labels")
+	endpointPath = field.NewPath("spec", "endpoint")
+	mtuPath      = field.NewPath("spec", "mtu")
+)
+
+// gateway finds the one gateway and sets the tunnel's addresses. Without one
+// nothing else can be checked.
+func (b *builder) gateway() bool {
+	servers, clients := b.objects.GatewayServers, b.objects.GatewayClients
+	switch {
+	case len(servers)+len(clients) == 0:
+		b.problems = append(b.problems, Problem{Reason: "no GatewayServer or GatewayClient: exactly one is needed"})
+		return false
+	case len(servers)+len(clients) > 1:
+		var first string
+		tooMany := func(r ref) {
+			if first == "" {
+				first = r.problem(nil, "the other one").String()
+				return
+			}
+			b.fail(r, nil, "is a second gateway (%s): a gateway process serves one peering", first)
+		}
+		for _, s := range servers {
+			tooMany(refTo("GatewayServer", s, &s.Object.ObjectMeta))
+		}
+		for _, s := range clients {
+			tooMany(refTo("GatewayClient", s, &s.Object.ObjectMeta))
+		}
+		return false
+	case len(servers) == 1:
+		b.server(servers[0])
+	default:
+		b.client(clients[0])
+	}
+	g := b.gatewayRef
+	b.desired.Gateway.Kind, b.desired.Gateway.Namespace, b.desired.Gateway.Name = g.kind, g.meta.Namespace, g.meta.Name
+	b.desired.Gateway.ClusterID = g.meta.Labels[networkingv1beta1.LabelRemoteClusterID]
+	path := labelsPath.Key(networkingv1beta1.LabelRemoteClusterID)
+	if id := b.desired.Gateway.ClusterID; id == "" {
+		b.fail(g, path, "is required: the peer's cluster ID")
+	} else if why := validation.IsValidLabelValue(id); len(why) > 0 {
+		b.fail(g, path, "%q is not a label value: %s", id, why[0])
+	}
+	return true
+}
+
+func (b *builder) server(s Sourced[networkingv1beta1.GatewayServer]) {
+	spec := &s.Object.Spec
+	b.gatewayRef = refTo("GatewayServer", s, &s.Object.ObjectMeta)
+	b.desired.Gateway.Type = networkingv1beta1.ConnectionServer
+	b.secretName = spec.SecretRef.Name
+	c := &b.desired.DataPlane
+	c.TunnelAddr, c.PeerTunnelAddr = serverTunnelAddr, clientTunnelAddr
+	c.MTU = spec.MTU
+	c.Tunnel.ListenPort = b.port(spec.Endpoint.Port, spec.Endpoint.Ports)
+}
+
+func (b *builder) client(s Sourced[networkingv1beta1.GatewayClient]) {
+	spec := &s.Object.Spec
+	b.gatewayRef = refTo("GatewayClient", s, &s.Object.ObjectMeta)
+	b.desired.Gateway.Type = networkingv1beta1.ConnectionClient
+	b.secretName = spec.SecretRef.Name
+	c := &b.desired.DataPlane
+	c.TunnelAddr, c.PeerTunnelAddr = clientTunnelAddr, serverTunnelAddr
+	c.MTU = spec.MTU
+	port := b.port(spec.Endpoint.Port, spec.Endpoint.Ports)
+	if p := spec.Endpoint.Protocol; p != "" && p != "UDP" {
+		b.fail(b.gatewayRef, endpointPath.Child("protocol"), "is %s: WireGuard runs over UDP", p)
+	}
+	path := endpointPath.Child("addresses")
+	switch addresses := spec.Endpoint.Addresses; len(addresses) {
+	case 0:
+		b.fail(b.gatewayRef, path, "is required: where the GatewayServer of the peer is reached")
+	default:
+		if len(addresses) > 1 {
+			b.warn(b.gatewayRef, path, "only the first of %d addresses is used", len(addresses))
+		}
+		if why := badHost(addresses[0]); why != "" {
+			b.fail(b.gatewayRef, path.Index(0), "%q %s", addresses[0], why)
+		}
+		c.Tunnel.Endpoint = net.JoinHostPort(addresses[0], strconv.Itoa(int(port)))
+	}
+}
+
+// badHost says why a host is neither an address nor a DNS name.
+func badHost(host string) string {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return ""
+	}
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return "must be without a port: that is spec.endpoint.port"
+	}
+	if len(validation.IsDNS1123Subdomain(host)) > 0 {
+		return "is neither an IP address nor a DNS name"
+	}
+	return ""
+}
+
+// port takes the single port, or the first of several: this gateway has one tunnel.
+func (b *builder) port(port int32, several []int32) uint16 {
+	path := endpointPath.Child("port")
+	switch {
+	case port != 0 && len(several) > 0:
+		b.fail(b.gatewayRef, path, "port and ports exclude each other")
+		return 0
+	case port != 0:
+	case len(several) > 0:
+		path, port = endpointPath.Child("ports").Index(0), several[0]
+		if len(several) > 1 {
+			b.warn(b.gatewayRef, endpointPath.Child("ports"), "only the first of %d ports is used", len(several))
+		}
+	default:
+		b.fail(b.gatewayRef, path, "is required")
+		return 0
+	}
+	if port < 1 || port > 65535 {
+		b.fail(b.gatewayRef, path, "%d is not a UDP port: 1 to 65535", port)
+		return 0
+	}
+	return uint16(port)
+}
+
+// peerLabel checks that an object belongs to the gateway's peer.
+func (b *builder) peerLabel(r ref, required bool) {
+	id, labelled := r.meta.Labels[networkingv1beta1.LabelRemoteClusterID]
+	path := labelsPath.Key(networkingv1beta1.LabelRemoteClusterID)
+	switch {
+	case !labelled && required:
+		b.fail(r, path, "is required: the peer's cluster ID")
+	case labelled && id != b.desired.Gateway.ClusterID && b.desired.Gateway.ClusterID != "":
+		b.fail(r, path, "is %q, but the peer of %s is %q", id, b.gatewayRef.problem(nil, "").Object, b.desired.Gateway.ClusterID)
+	}
+}
+
+// mtu checks the size of the tunnel once it is known whether IPv6 passes it.
+func (b *builder) mtu() {
+	c := &b.desired.DataPlane
+	if c.MTU == 0 {
+		c.MTU = dataplane.DefaultMTU
+	}
+	least, why := dataplane.MinMTU, ""
+	for _, p := range b.used {
+		if p.prefix.Addr().Is6() {
+			least, why = dataplane.MinMTUIPv6, fmt.Sprintf(" (IPv6 is in use: %s)", p.prefix)
+			break
+		}
+	}
+	if c.MTU < least || c.MTU > dataplane.MaxMTU {
+		b.fail(b.gatewayRef, mtuPath, "%d is out of range: %d to %d%s", c.MTU, least, dataplane.MaxMTU, why)
+	}
+	for _, f := range b.objects.InternalFabrics {
+		if m := f.Object.Spec.MTU; m != 0 && m != c.MTU {
+			b.warn(refTo("InternalFabric", f, &f.Object.ObjectMeta), mtuPath, "is %d, but the gateway's is %d, which is used", m, c.MTU)
+		}
+	}
+}
+
+// reach sets what the peer may send from: its real prefixes and its end of the
+// tunnel. WireGuard drops everything else.
+func (b *builder) reach() {
+	c := &b.desired.DataPlane
+	for _, m := range c.Remote {
+		c.Tunnel.AllowedIPs = append(c.Tunnel.AllowedIPs, m.Outside)
+	}
+	c.Tunnel.AllowedIPs = append(c.Tunnel.AllowedIPs, netip.PrefixFrom(c.PeerTunnelAddr, c.PeerTunnelAddr.BitLen()))
+}

@@ -1,0 +1,106 @@
+package gatewaysync
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane"
+)
+
+// routes takes what says behind which node an address lives. Rules that a kernel
+// gateway needs for other purposes - its own links, marks of the unknown source,
+// the way into the tunnel - are built into the data plane and skipped.
+func (b *builder) routes() {
+	seen := make(map[netip.Prefix]string)
+	for _, rc := range b.objects.RouteConfigurations {
+		r := refTo("RouteConfiguration", rc, &rc.Object.ObjectMeta)
+		if c := rc.Object.Labels[networkingv1beta1.LabelRouteCategory]; c != "" && c != networkingv1beta1.CategoryGateway {
+			continue // applied by the nodes
+		}
+		lost := lostRoutes{}
+		rules := field.NewPath("spec", "table", "rules")
+		for i, rule := range rc.Object.Spec.Table.Rules {
+			if rule.FwMark != nil {
+				continue
+			}
+			for j := range rule.Routes {
+				path := rules.Index(i).Child("routes").Index(j)
+				dst, node, ok := b.route(r, path, &rule.Routes[j], &lost)
+				if !ok {
+					continue
+				}
+				if other, dup := seen[dst]; dup {
+					if other != node {
+						b.warn(r, path.Child("dst"), "%s is already routed to node %s, which stays", dst, other)
+					}
+					continue
+				}
+				seen[dst] = node
+				b.desired.DataPlane.Routes = append(b.desired.DataPlane.Routes, dataplane.Route{Dst: dst, Node: node})
+			}
+		}
+		if lost.count > 0 {
+			b.warn(r, lost.first, "leads to no InternalNode that is known yet; %s of this object wait", plural(lost.count, "route"))
+		}
+	}
+}
+
+// lostRoutes counts the routes of one object whose node is unknown: one warning
+// for all, as a node may have hundreds of pods.
+type lostRoutes struct {
+	count int
+	first *field.Path
+}
+
+// route reads one route. It reports false for routes that have no effect.
+func (b *builder) route(r ref, path *field.Path, rt *networkingv1beta1.Route, lost *lostRoutes) (dst netip.Prefix, node string, ok bool) {
+	dst, why := parseDestination(string(rt.Dst))
+	if why != "" {
+		b.fail(r, path.Child("dst"), "%q %s", rt.Dst, why)
+		return dst, "", false
+	}
+	switch {
+	case rt.Gw != "":
+		gw, why := parseAddr(string(rt.Gw))
+		if why != "" {
+			b.fail(r, path.Child("gw"), "%q %s", rt.Gw, why)
+			return dst, "", false
+		}
+		if tunnelPrefix.Contains(gw) {
+			return dst, "", false // towards the peer: the way of every packet
+		}
+		node, path = b.byInternal[gw], path.Child("gw")
+	case rt.Dev != "":
+		node, path = b.byLink[rt.Dev], path.Child("dev")
+	default:
+		b.fail(r, path, "needs gw, the internal address of a node")
+		return dst, "", false
+	}
+	if dst.IsSingleIP() && b.byInternal[dst.Addr()] != "" {
+		return dst, "", false // the node's own address, known from its InternalNode
+	}
+	if node == "" {
+		if lost.count++; lost.first == nil {
+			lost.first = path
+		}
+		return dst, "", false
+	}
+	return dst, node, b.ready[node]
+}
+
+// parseDestination reads the destination of a route: a prefix or an address.
+func parseDestination(s string) (netip.Prefix, string) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), ""
+	}
+	p, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil:
+		return p, "is not a prefix"
+	case p.Masked() != p:
+		return p, "has bits set behind its length"
+	}
+	return p, ""
+}

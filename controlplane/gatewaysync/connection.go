@@ -1,0 +1,103 @@
+package gatewaysync
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// ConnectionFile is where the Connection of the gateway is kept, below StatusDir.
+const ConnectionFile = "connection.yaml"
+
+// connectionInterval is how long a Connection may show an old latency. A change
+// of its value is written at once.
+const connectionInterval = 10 * time.Second
+
+// connectionFile keeps the Connection in a file, for readers who know the object
+// from a cluster. It belongs to one goroutine.
+type connectionFile struct {
+	path    string
+	written networkingv1beta1.Connection // zero: nothing yet
+	at      time.Time                    // of the last write
+}
+
+// connectionOf is the Connection of a gateway, without what only the file knows.
+func connectionOf(g Gateway, status networkingv1beta1.ConnectionStatus) networkingv1beta1.Connection {
+	apiVersion := networkingv1beta1.GroupVersion.String()
+	return networkingv1beta1.Connection{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Connection"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "gw-" + g.Name, Namespace: g.Namespace,
+			Labels: map[string]string{networkingv1beta1.LabelRemoteClusterID: g.ClusterID},
+		},
+		Spec: networkingv1beta1.ConnectionSpec{
+			Type:       g.Type,
+			GatewayRef: corev1.ObjectReference{APIVersion: apiVersion, Kind: g.Kind, Name: g.Name, Namespace: g.Namespace},
+		},
+		Status: status,
+	}
+}
+
+// update writes c if it differs from the file in more than the latency, or if
+// the file is old. It reports whether it wrote.
+func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (bool, error) {
+	if c.Name == f.written.Name && c.Namespace == f.written.Namespace &&
+		c.Spec == f.written.Spec && c.Status.Value == f.written.Status.Value &&
+		c.Labels[networkingv1beta1.LabelRemoteClusterID] == f.written.Labels[networkingv1beta1.LabelRemoteClusterID] &&
+		now.Sub(f.at) < connectionInterval {
+		return false, nil
+	}
+	c.CreationTimestamp = f.created(c, now)
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return false, fmt.Errorf("encode Connection: %w", err)
+	}
+	if err := replaceFile(f.path, text); err != nil {
+		return false, fmt.Errorf("write Connection: %w", err)
+	}
+	f.written, f.at = c, now
+	return true, nil
+}
+
+// created keeps the age of the Connection over a restart. Nothing else of an old
+// file is of use: it says how things were.
+func (f *connectionFile) created(c networkingv1beta1.Connection, now time.Time) metav1.Time {
+	old := f.written
+	if f.at.IsZero() {
+		if text, err := os.ReadFile(f.path); err == nil {
+			_ = yaml.Unmarshal(text, &old) // unreadable: a new Connection
+		}
+	}
+	if old.Name == c.Name && old.Namespace == c.Namespace && !old.CreationTimestamp.IsZero() {
+		return old.CreationTimestamp
+	}
+	return metav1.NewTime(now.UTC().Truncate(time.Second))
+}
+
+// replaceFile makes readers see either the old or the new content. The name of
+// the intermediate file is fixed so that a crash leaves at most one behind.
+func replaceFile(path string, content []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
+	if err := os.WriteFile(next, content, 0o644); err != nil {
+		return errors.Join(err, removeIfThere(next))
+	}
+	return os.Rename(next, path)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package gatewaysync
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/dataplane"
+)
+
+// Forwarder is the data plane as this package needs it. *dataplane.Forwarder
+// implements it.
+type Forwarder interface {
+	// Apply replaces the configuration as a whole or not at all.
+	Apply(dataplane.Config) error
+	// ListenUDP opens a socket on one of the gateway's own addresses.
+	ListenUDP(netip.AddrPort) (net.PacketConn, error)
+}
+
+// Options are what a Runner is built from.
+type Options struct {
+	// Dir is the manifests directory.
+	Dir string
+	// StrictSource is dataplane.Config.StrictSource: no object says it.
+	StrictSource bool
+	// Logger gets changes of state and what is wrong with the manifests. Nil:
+	// slog.Default().
+	Logger *slog.Logger
+	// OnLatency gets the measured round trips to the peer. Nil: nobody asks.
+	OnLatency func(clusterID string, roundTrip time.Duration)
+}
+
+// Runner keeps a data plane equal to a directory of manifests, and the
+// Connection in that directory equal to what the tunnel does. Load checks the
+// manifests without any effect, Start applies them, Run follows their changes.
+type Runner struct {
+	options Options
+	log     *slog.Logger
+
+	// Owned by the caller of Load and Start, then by Run.
+	forwarder Forwarder
+	files     Files   // judged last, for good or for bad
+	desired   Desired // in force
+
+	mu    sync.Mutex
+	state State
+}
+
+// New builds a Runner.
+func New(o Options) *Runner {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Runner{options: o, log: o.Logger}
+}
+
+// Load reads the manifests for the first time. Its error, of type Problems, is
+// complete: every problem of every file.
+func (r *Runner) Load() (Desired, error) {
+	files, err := ReadFiles(r.options.Dir)
+	if err != nil {
+		return Desired{}, err
+	}
+	d, err := r.build(files)
+	if err != nil {
+		return Desired{}, err
+	}
+	r.files, r.desired = files, d
+	return d, nil
+}
+
+func (r *Runner) build(files Files) (Desired, error) {
+	d, err := files.Build()
+	d.DataPlane.StrictSource = r.options.StrictSource
+	return d, err
+}
+
+// Start applies what Load found.
+func (r *Runner) Start(f Forwarder) error {
+	r.forwarder = f
+	if err := f.Apply(r.desired.DataPlane); err != nil {
+		return err
+	}
+	r.inForce(r.desired)
+	return nil
+}
+
+// healthInterval is how often the tunnel's health is looked at: fast enough to
+// show a change of state within a second.
+const healthInterval = time.Second
+
+// Run follows the manifests and the tunnel until ctx ends.
+func (r *Runner) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := make(chan struct{}, 1) // full: a look is due already
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel() // before waiting
+	wg.Go(func() {
+		notify := func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+		Watch(ctx, r.options.Dir, notify, func(err error) {
+			r.log.Warn("no file events, polling instead", "error", err)
+		})
+	})
+	p := r.newProbe(ctx)
+	defer p.stop()
+	tick := time.NewTicker(healthInterval)
+	defer tick.Stop()
+	for {
+		p.step(r.desired, time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+			r.reload()
+		case <-tick.C:
+		}
+	}
+}
+
+// reload judges the files if they differ from those judged last. What is wrong
+// with them is logged and kept for State; what is in force stays in force.
+func (r *Runner) reload() {
+	files, err := ReadFiles(r.options.Dir)
+	switch {
+	case err != nil:
+		files = Files{}
+	case files.Digest == r.files.Digest && r.files.Digest != (Digest{}):
+		return
+	}
+	d := Desired{}
+	if err == nil {
+		d, err = r.build(files)
+	}
+	if err == nil {
+		if err = r.forwarder.Apply(d.DataPlane); err != nil {
+			// The cause may lie outside the files, such as a port in use, and
+			// go away: try again at the next look.
+			files = Files{}
+		}
+	}
+	r.files = files
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	r.desired = d
+	r.inForce(d)
+}
+
+// inForce records that a state was applied.
+func (r *Runner) inForce(d Desired) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range d.Warnings {
+		if !slices.Contains(r.state.Warnings, w) {
+			r.log.Warn("manifest", problemAttrs(w)...)
+		}
+	}
+	r.state.Gateway, r.state.Warnings = d.Gateway, d.Warnings
+	r.state.Refused, r.state.RefusedAt = nil, time.Time{}
+	r.state.Generation++
+	r.state.AppliedAt = time.Now()
+	r.log.Info("configuration applied", "generation", r.state.Generation,
+		"gateway", d.Gateway.Kind+" "+d.Gateway.Name, "peer", d.Gateway.ClusterID,
+		"nodes", len(d.DataPlane.Nodes), "routes", len(d.DataPlane.Routes), "mtu", d.DataPlane.MTU)
+}
+
+// refuse records why a state was not applied. The same reasons again are not
+// worth a second line.
+func (r *Runner) refuse(err error) {
+	problems := problemsOf(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Equal(problems, r.state.Refused) {
+		return
+	}
+	r.state.Refused, r.state.RefusedAt = problems, time.Now()
+	r.state.ReloadErrors++
+	for _, p := range problems {
+		r.log.Error("manifest", problemAttrs(p)...)
+	}
+	r.log.Error("configuration refused, the old one stays in force", "problems", len(problems), "generation", r.state.Generation)
+}
+
+// problemsOf turns any error into problems.
+func problemsOf(err error) Problems {
+	if ps, ok := err.(Problems); ok {
+		return ps
+	}
+	return Problems{{Reason: err.Error()}}
+}
+
+func problemAttrs(p Problem) (attrs []any) {
+	if p.File != "" {
+		attrs = append(attrs, "file", p.File, "line", p.Line)
+	}
+	if p.Object != "" {
+		attrs = append(attrs, "object", p.Object)
+	}
+	if p.Field != "" {
+		attrs = append(attrs, "field", p.Field)
+	}
+	return append(attrs, "reason", p.Reason)
+}
+
+func (r *Runner) connectionPath() string {
+	return filepath.Join(r.options.Dir, StatusDir, ConnectionFile)
+}

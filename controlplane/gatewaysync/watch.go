@@ -1,0 +1,103 @@
+package gatewaysync
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// quiet is how long the directory must rest before it is read: an editor or
+	// a copy of several files makes a burst of events.
+	quiet = 100 * time.Millisecond
+	// patience bounds the wait when the events do not stop, so that a change is
+	// applied within a second even then.
+	patience = 500 * time.Millisecond
+	// rescan finds what no event tells: network file systems, targets of links
+	// that point elsewhere, a directory that was replaced by another.
+	rescan = 5 * time.Second
+	// poll replaces events where the system gives none.
+	poll = 500 * time.Millisecond
+)
+
+// Watch calls changed after the files of dir may have changed. Spurious calls
+// are normal: the caller compares what it reads. It returns when ctx ends.
+// Without events from the system, which degraded is told, it polls.
+func Watch(ctx context.Context, dir string, changed func(), degraded func(error)) {
+	period := rescan
+	w, err := newWatcher(dir)
+	if err != nil {
+		degraded(err)
+		period, w = poll, &fsnotify.Watcher{} // its channels are nil: no events
+	} else {
+		defer w.Close()
+	}
+	d := debounce{quiet: time.NewTimer(0)}
+	defer d.quiet.Stop()
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-w.Events:
+			if relevant(e) {
+				d.event(time.Now())
+			}
+		case <-w.Errors:
+			d.event(time.Now()) // an overflow: events were lost, so look at everything
+		case <-d.quiet.C: // also once at the start, for what changed before the watch
+			d.first = time.Time{}
+			changed()
+		case <-tick.C:
+			if err == nil {
+				// Watching twice is no error and renews the watch of a directory
+				// that was replaced. One that is missing is tried again.
+				_ = w.Add(dir)
+			}
+			changed()
+		}
+	}
+}
+
+func newWatcher(dir string) (*fsnotify.Watcher, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+// relevant tells whether an event can change what ReadFiles returns. The kubelet
+// swaps the link ..data, so its names count; the gateway's own status does not.
+func relevant(e fsnotify.Event) bool {
+	name := filepath.Base(e.Name)
+	return isManifest(name) || strings.HasPrefix(name, "..") || name != StatusDir && isLink(e.Name)
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
+}
+
+// debounce turns a burst of events into one expiry of quiet.
+type debounce struct {
+	quiet *time.Timer
+	first time.Time // of the burst; zero between bursts
+}
+
+func (d *debounce) event(now time.Time) {
+	if d.first.IsZero() {
+		d.first = now
+	}
+	d.quiet.Reset(max(0, min(quiet, d.first.Add(patience).Sub(now))))
+}
