@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sluice-net/sluice/dataplane/dataplanetest"
+	"github.com/sluice-net/sluice/dataplane/netstack"
+	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/geneve"
+)
+
+// demo is two clusters on loopback.
+type demo struct {
+	dir, gateway string
+	clusters     [2]*cluster
+
+	cancel context.CancelFunc // stops the nodes
+	wg     sync.WaitGroup
+}
+
+// cluster is one side: a gateway process and its simulated nodes.
+type cluster struct {
+	name        string
+	gatewayAddr netip.Addr
+	remapped    netip.Prefix // how this cluster sees the other's pods
+	manifests   lab.Manifests
+	nodes       []*dataplanetest.Node
+	speaks      []geneve.Encapsulation
+	pods        []*netstack.Stack
+	podAddrs    []netip.Addr
+
+	process *exec.Cmd
+	exited  chan error
+}
+
+const (
+	genevePort = 6091
+	mtu        = 1340
+)
+
+var internalGateway = netip.MustParseAddr("10.80.0.1")
+
+// newDemo writes the manifests of both sides. Side i lives on 127.0.(i+1).0/24.
+func newDemo(dir, gateway string) (*demo, error) {
+	d := &demo{dir: dir, gateway: gateway}
+	keys := [2]lab.KeyPair{lab.NewKeyPair(), lab.NewKeyPair()}
+	remapped := [2]netip.Prefix{dataplanetest.RemappedB, dataplanetest.RemappedA}
+	external := [2]netip.Prefix{dataplanetest.ExternalB, dataplanetest.ExternalA}
+	for i := range d.clusters {
+		c := &cluster{
+			name: string(rune('a' + i)), gatewayAddr: loopback(i, 2), remapped: remapped[i],
+			speaks: []geneve.Encapsulation{geneve.Geneve, geneve.VXLAN}, exited: make(chan error, 1),
+		}
+		c.manifests = lab.Manifests{
+			Server: i == 0, ClusterID: "cluster-" + c.name, PeerID: "cluster-" + string(rune('b'-i)),
+			PrivateKey: keys[i].Private(), PeerKey: keys[1-i].Public(),
+			Port: 51840, Endpoint: loopback(0, 2).String(), MTU: mtu,
+			Gateway: c.gatewayAddr, Internal: internalGateway,
+			Pods: []netip.Prefix{dataplanetest.PodCIDR}, External: []netip.Prefix{dataplanetest.ExternalCIDR},
+			RemappedPods: []netip.Prefix{c.remapped}, RemappedExternal: []netip.Prefix{external[i]},
+		}
+		for n := range c.speaks {
+			c.manifests.Nodes = append(c.manifests.Nodes, lab.NodeManifest{
+				Name: c.nodeName(n), Underlay: loopback(i, 11+n), Internal: nodeInternal(n), VNI: 100*(i+1) + n,
+				Pods: []netip.Prefix{netip.PrefixFrom(dataplanetest.PodAddr(n, 0), 24).Masked()},
+			})
+		}
+		for file, text := range c.manifests.Files() {
+			path := filepath.Join(d.manifestsDir(c), file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return nil, err
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				return nil, err
+			}
+		}
+		d.clusters[i] = c
+	}
+	return d, nil
+}
+
+func loopback(side, host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, 0, byte(side + 1), byte(host)})
+}
+
+func nodeInternal(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 80, 0, byte(11 + n)}) }
+
+func (c *cluster) nodeName(n int) string { return fmt.Sprintf("node-%s%d", c.name, n+1) }
+
+func (d *demo) manifestsDir(c *cluster) string { return filepath.Join(d.dir, c.name) }
+func (d *demo) logFile(c *cluster) string      { return filepath.Join(d.dir, c.name+".log") }
+func (d *demo) socket(c *cluster) string       { return filepath.Join(d.dir, c.name+".sock") }
+func (c *cluster) metrics() string             { return c.gatewayAddr.String() + ":8082" }
+
+func (d *demo) startGateways(ctx context.Context) (string, error) {
+	for _, c := range d.clusters {
+		log, err := os.Create(d.logFile(c))
+		if err != nil {
+			return "", err
+		}
+		c.process = exec.Command(d.gateway,
+			"--manifests", d.manifestsDir(c), "--bind-address", c.gatewayAddr.String(),
+			"--admin-socket", d.socket(c), "--metrics-address", c.metrics(),
+			"--health-probe-address", c.gatewayAddr.String()+":8083")
+		c.process.Stdout, c.process.Stderr = log, log
+		// Ctrl-C reaches the demo, which then stops the gateways in order.
+		c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := c.process.Start(); err != nil {
+			return "", fmt.Errorf("start %s: %w (run `make build` first)", d.gateway, err)
+		}
+		go func() { c.exited <- c.process.Wait(); log.Close() }()
+	}
+	for _, c := range d.clusters {
+		if err := poll(ctx, func() error { return d.running(c, httpOK("http://"+c.gatewayAddr.String()+":8083/readyz")) }); err != nil {
+			return "", fmt.Errorf("gateway of cluster %s: %w", c.name, err)
+		}
+	}
+	return "", nil
+}
+
+// running returns err unless the gateway of c has ended, which says more.
+func (d *demo) running(c *cluster, err error) error {
+	select {
+	case end := <-c.exited:
+		c.exited <- end
+		return errFinal{fmt.Errorf("it ended: %v", end)}
+	default:
+		return err
+	}
+}
+
+func (d *demo) connectNodes(ctx context.Context) (string, error) {
+	nodesCtx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	for i, c := range d.clusters {
+		for n, speaks := range c.speaks {
+			node, err := d.startNode(nodesCtx, i, n, speaks)
+			if err != nil {
+				return "", err
+			}
+			c.nodes = append(c.nodes, node)
+			addr := dataplanetest.PodAddr(n, 0)
+			pod, err := node.AddPod(addr)
+			if err != nil {
+				return "", err
+			}
+			c.pods, c.podAddrs = append(c.pods, pod), append(c.podAddrs, addr)
+		}
+	}
+	for _, c := range d.clusters {
+		for n, node := range c.nodes {
+			select {
+			case <-node.Ready():
+			case <-ctx.Done():
+				return "", fmt.Errorf("%s gets no answer to its ARP requests", c.nodeName(n))
+			}
+		}
+	}
+	return "", nil
+}
+
+func (d *demo) startNode(ctx context.Context, side, n int, speaks geneve.Encapsulation) (*dataplanetest.Node, error) {
+	c := d.clusters[side]
+	socket, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(loopback(side, 11+n), genevePort), GSO: true})
+	if err != nil {
+		return nil, fmt.Errorf("socket of %s: %w", c.nodeName(n), err)
+	}
+	node := dataplanetest.NewNode(dataplanetest.NodeConfig{
+		Name: c.nodeName(n), Socket: socket, Gateway: netip.AddrPortFrom(c.gatewayAddr, genevePort),
+		VNI: geneve.VNI(100*(side+1) + n), Encapsulation: speaks,
+		Internal: nodeInternal(n), GatewayInternal: internalGateway, MTU: mtu,
+	})
+	d.wg.Go(func() {
+		if err := node.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+		}
+	})
+	return node, nil
+}
+
+func (d *demo) waitConnected(ctx context.Context) (string, error) {
+	for _, c := range d.clusters {
+		path := filepath.Join(d.manifestsDir(c), "status", "connection.yaml")
+		err := poll(ctx, func() error {
+			b, err := os.ReadFile(path)
+			if err == nil && !strings.Contains(string(b), "value: Connected") {
+				err = errors.New("not Connected yet")
+			}
+			return d.running(c, err)
+		})
+		if err != nil {
+			return "", fmt.Errorf("cluster %s: %w", c.name, err)
+		}
+	}
+	return "", nil
+}
+
+// errFinal is not worth polling on.
+type errFinal struct{ error }
+
+// poll calls f until it succeeds, and returns its last error when ctx ends.
+func poll(ctx context.Context, f func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		var final errFinal
+		if err == nil || errors.As(err, &final) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// close ends what was started and removes the files, unless they are needed to
+// understand what went wrong.
+func (d *demo) close(keep bool) {
+	for _, c := range d.clusters {
+		if c.process != nil && c.process.Process != nil {
+			_ = c.process.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	for _, c := range d.clusters {
+		if c.process == nil || c.process.Process == nil {
+			continue
+		}
+		select {
+		case <-c.exited:
+		case <-time.After(3 * time.Second):
+			_ = c.process.Process.Kill()
+			<-c.exited
+		}
+	}
+	if d.cancel != nil {
+		d.cancel()
+	}
+	d.wg.Wait()
+	os.RemoveAll(d.dir)
+}
