@@ -14,7 +14,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
-	a, b := wire(t, Config{MTU: 1500}, Config{MTU: 1340})
+	a, _ := wire(t, Config{MTU: 1500}, Config{MTU: 1340})
 	tests := []struct {
 		name         string
 		dst          netip.Addr
@@ -54,7 +54,6 @@ func TestPing(t *testing.T) {
 	if _, err := a.Ping(lost, netip.MustParseAddr("10.9.9.9"), 1, false); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody there: %v", err)
 	}
-	_ = b
 }
 
 func TestPingManyAtOnce(t *testing.T) {

@@ -35,7 +35,7 @@ func (s *Stack) ListenTCP(addr netip.AddrPort) (net.Listener, error) {
 		ep.Close()
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: net.TCPAddrFromAddrPort(addr), Err: toError(err)}
 	}
-	return &listener{TCPListener: gonet.NewTCPListener(s.stack, &wq, ep)}, nil
+	return &listener{TCPListener: gonet.NewTCPListener(s.stack, &wq, ep), stack: s}, nil
 }
 
 // ListenUDP opens a UDP socket. Addresses are as in ListenTCP.
@@ -46,7 +46,7 @@ func (s *Stack) ListenUDP(addr netip.AddrPort) (net.PacketConn, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "udp", Addr: net.UDPAddrFromAddrPort(addr), Err: err}
 	}
-	return &packetConn{UDPConn: gonet.NewUDPConn(&wq, ep), is4: addr.Addr().Is4()}, nil
+	return &packetConn{UDPConn: gonet.NewUDPConn(&wq, ep), stack: s, is4: addr.Addr().Is4()}, nil
 }
 
 // DialTCP connects from laddr to raddr. A zero laddr lets the stack choose; one
@@ -151,13 +151,14 @@ func (s *Stack) connect(ctx context.Context, t tcpip.TransportProtocolNumber, la
 // listener is gVisor's with the errors of the net package.
 type listener struct {
 	*gonet.TCPListener
+	stack  *Stack
 	closed atomic.Bool
 }
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.TCPListener.Accept()
-	if err != nil && l.closed.Load() {
+	if err != nil && (l.closed.Load() || l.stack.isClosed()) {
 		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.Addr(), Err: net.ErrClosed}
 	}
 	return c, err
@@ -176,6 +177,7 @@ func (l *listener) Close() error {
 // package.
 type packetConn struct {
 	*gonet.UDPConn
+	stack  *Stack
 	is4    bool
 	closed atomic.Bool
 }
@@ -183,7 +185,7 @@ type packetConn struct {
 // ReadFrom implements net.PacketConn. A datagram longer than b is cut.
 func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	n, addr, err := c.UDPConn.ReadFrom(b)
-	if err != nil && c.closed.Load() {
+	if err != nil && (c.closed.Load() || c.stack.isClosed()) {
 		return 0, nil, &net.OpError{Op: "read", Net: "udp", Source: c.LocalAddr(), Err: net.ErrClosed}
 	}
 	return n, addr, err
@@ -191,7 +193,7 @@ func (c *packetConn) ReadFrom(b []byte) (int, net.Addr, error) {
 
 // WriteTo implements net.PacketConn.
 func (c *packetConn) WriteTo(b []byte, addr net.Addr) (int, error) {
-	if c.closed.Load() {
+	if c.closed.Load() || c.stack.isClosed() {
 		return 0, &net.OpError{Op: "write", Net: "udp", Addr: addr, Err: net.ErrClosed}
 	}
 	ua, ok := addr.(*net.UDPAddr)

@@ -278,6 +278,15 @@ func (s *Stack) Close() {
 	})
 }
 
+func (s *Stack) isClosed() bool {
+	select {
+	case <-s.in.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 func protocolAddress(a netip.Addr) tcpip.ProtocolAddress {
 	return tcpip.ProtocolAddress{
 		Protocol: networkProtocol(a),
