@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // maxLinear is up to how many prefixes a scan is used: below about this many it
@@ -39,7 +40,6 @@ type prefix struct {
 	// flip is base XOR the other side's base: XOR with it exchanges the
 	// network bits and keeps the host bits.
 	flip address
-	is4  bool
 }
 
 func newPrefix(from, to netip.Prefix) prefix {
@@ -48,7 +48,6 @@ func newPrefix(from, to netip.Prefix) prefix {
 		base: base,
 		mask: mask(from.Bits(), from.Addr().BitLen()),
 		flip: address{base.hi ^ other.hi, base.lo ^ other.lo},
-		is4:  from.Addr().Is4(),
 	}
 }
 
@@ -63,54 +62,99 @@ func mask(bits, family int) address {
 	return m
 }
 
-func (p prefix) contains(a address) bool {
-	return a.hi&p.mask.hi == p.base.hi && a.lo&p.mask.lo == p.base.lo
-}
+// prefixes is a set of prefixes of which no two overlap. Sorted by base, and
+// one list per family, because the numbers alone do not tell the family.
+type prefixes struct{ v4, v6 []prefix }
 
-// compare orders prefixes that do not overlap by address, IPv4 first.
-func (p prefix) compare(q prefix) int {
-	if p.is4 != q.is4 {
-		if p.is4 {
-			return -1
+func newPrefixes(mappings []Mapping, toOutside bool) (s prefixes) {
+	for _, m := range mappings {
+		p := newPrefix(m.Outside, m.Inside)
+		if toOutside {
+			p = newPrefix(m.Inside, m.Outside)
 		}
-		return 1
+		if m.Inside.Addr().Is4() {
+			s.v4 = append(s.v4, p)
+		} else {
+			s.v6 = append(s.v6, p)
+		}
 	}
-	return cmp.Or(cmp.Compare(p.base.hi, q.base.hi), cmp.Compare(p.base.lo, q.base.lo))
+	byBase := func(p, q prefix) int {
+		return cmp.Or(cmp.Compare(p.base.hi, q.base.hi), cmp.Compare(p.base.lo, q.base.lo))
+	}
+	slices.SortFunc(s.v4, byBase)
+	slices.SortFunc(s.v6, byBase)
+	return s
 }
-
-// prefixes is a set of prefixes that do not overlap, sorted by compare.
-type prefixes []prefix
 
 // translate maps an address from the side it is looked up on to the other one,
 // and reports whether a prefix contains it.
-func (s prefixes) translate(a netip.Addr) (netip.Addr, bool) {
-	is4, n := a.Is4(), newAddress(a)
-	if len(s) > maxLinear {
-		s = s.narrow(is4, n)
+func (s *prefixes) translate(a netip.Addr) (netip.Addr, bool) {
+	is4, list := a.Is4(), s.v6
+	if is4 {
+		list = s.v4
 	}
-	for i := range s {
-		if p := &s[i]; p.is4 == is4 && p.contains(n) {
+	if len(list) == 0 { // among others for the zero Addr, which has no family
+		return netip.Addr{}, false
+	}
+	n := newAddress(a)
+	if len(list) > maxLinear {
+		list = narrow(list, n)
+	}
+	for i := range list {
+		p := &list[i]
+		if n.hi&p.mask.hi == p.base.hi && n.lo&p.mask.lo == p.base.lo {
 			return address{n.hi ^ p.flip.hi, n.lo ^ p.flip.lo}.netip(is4), true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// narrow returns the one prefix that can contain the address: as none overlap,
-// it is the last one that does not start behind it.
-func (s prefixes) narrow(is4 bool, n address) prefixes {
-	lo, hi := 0, len(s)
-	key := prefix{base: n, is4: is4}
+// narrow returns the one prefix of the list that can contain the address: as
+// none overlap, it is the last one that does not start behind it. It returns
+// none if all do.
+func narrow(list []prefix, n address) []prefix {
+	lo, hi := 0, len(list)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		if s[mid].compare(key) <= 0 {
+		if base := &list[mid].base; base.hi < n.hi || base.hi == n.hi && base.lo <= n.lo {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	if lo == 0 {
-		return nil
+	return list[max(lo-1, 0):lo]
+}
+
+// hosts maps single addresses. The keys are numbers rather than netip.Addr, as
+// they hash in a fraction of the time.
+type hosts struct {
+	v4 map[uint32]netip.Addr
+	v6 map[[16]byte]netip.Addr
+}
+
+func newHosts(mappings []Mapping, toOutside bool) hosts {
+	h := hosts{v4: make(map[uint32]netip.Addr), v6: make(map[[16]byte]netip.Addr)}
+	for _, m := range mappings {
+		from, to := m.Outside.Addr(), m.Inside.Addr()
+		if toOutside {
+			from, to = to, from
+		}
+		if from.Is4() {
+			h.v4[uint32(newAddress(from).lo)] = to
+		} else {
+			h.v6[from.As16()] = to
+		}
 	}
-	return s[lo-1 : lo]
+	return h
+}
+
+// translate maps an address from the side it is looked up on to the other one.
+func (h *hosts) translate(a netip.Addr) (to netip.Addr, ok bool) {
+	switch {
+	case a.Is4():
+		to, ok = h.v4[uint32(newAddress(a).lo)]
+	case a.Is6():
+		to, ok = h.v6[a.As16()]
+	}
+	return to, ok
 }

@@ -2,7 +2,6 @@ package nat
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/sluice-net/sluice/nat/packet"
 )
@@ -10,8 +9,8 @@ import (
 // Table translates packets as one Config says. It is immutable. A nil or zero
 // Table translates nothing and matches nothing.
 type Table struct {
-	toOutside, toInside           prefixes                  // Remote, by the address that is looked up
-	localToOutside, localToInside map[netip.Addr]netip.Addr // Local, likewise
+	toOutside, toInside           prefixes // Remote, by what a lookup gives
+	localToOutside, localToInside hosts    // Local, likewise
 }
 
 // NewTable checks the configuration and builds its table. An error names both
@@ -20,22 +19,12 @@ func NewTable(c Config) (*Table, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	t := &Table{}
-	for _, m := range c.Remote {
-		t.toOutside = append(t.toOutside, newPrefix(m.Inside, m.Outside))
-		t.toInside = append(t.toInside, newPrefix(m.Outside, m.Inside))
-	}
-	slices.SortFunc(t.toOutside, prefix.compare)
-	slices.SortFunc(t.toInside, prefix.compare)
-	if len(c.Local) > 0 {
-		t.localToOutside = make(map[netip.Addr]netip.Addr, len(c.Local))
-		t.localToInside = make(map[netip.Addr]netip.Addr, len(c.Local))
-	}
-	for _, m := range c.Local {
-		t.localToOutside[m.Inside.Addr()] = m.Outside.Addr()
-		t.localToInside[m.Outside.Addr()] = m.Inside.Addr()
-	}
-	return t, nil
+	return &Table{
+		toOutside:      newPrefixes(c.Remote, true),
+		toInside:       newPrefixes(c.Remote, false),
+		localToOutside: newHosts(c.Local, true),
+		localToInside:  newHosts(c.Local, false),
+	}, nil
 }
 
 // Egress translates a packet on its way from this cluster to the peer: the
@@ -53,10 +42,8 @@ func (t *Table) Egress(p *packet.Packet) bool {
 	if ok {
 		p.SetDst(dst)
 	}
-	if len(t.localToOutside) > 0 {
-		if src, ok := t.localToOutside[p.Src()]; ok {
-			p.SetSrc(src)
-		}
+	if src, ok := t.localToOutside.translate(p.Src()); ok {
+		p.SetSrc(src)
 	}
 	if p.IsICMPError() {
 		t.egressEmbedded(p)
@@ -76,10 +63,8 @@ func (t *Table) Ingress(p *packet.Packet) bool {
 	if ok {
 		p.SetSrc(src)
 	}
-	if len(t.localToInside) > 0 {
-		if dst, ok := t.localToInside[p.Dst()]; ok {
-			p.SetDst(dst)
-		}
+	if dst, ok := t.localToInside.translate(p.Dst()); ok {
+		p.SetDst(dst)
 	}
 	if p.IsICMPError() {
 		t.ingressEmbedded(p)
@@ -98,7 +83,7 @@ func (t *Table) egressEmbedded(p *packet.Packet) {
 	if src, ok := t.toOutside.translate(e.Src()); ok {
 		e.SetSrc(src)
 	}
-	if dst, ok := t.localToOutside[e.Dst()]; ok {
+	if dst, ok := t.localToOutside.translate(e.Dst()); ok {
 		e.SetDst(dst)
 	}
 }
@@ -113,7 +98,7 @@ func (t *Table) ingressEmbedded(p *packet.Packet) {
 	if dst, ok := t.toInside.translate(e.Dst()); ok {
 		e.SetDst(dst)
 	}
-	if src, ok := t.localToInside[e.Src()]; ok {
+	if src, ok := t.localToInside.translate(e.Src()); ok {
 		e.SetSrc(src)
 	}
 }
@@ -142,8 +127,7 @@ func (t *Table) LocalOutside(a netip.Addr) (netip.Addr, bool) {
 	if t == nil {
 		return netip.Addr{}, false
 	}
-	o, ok := t.localToOutside[a]
-	return o, ok
+	return t.localToOutside.translate(a)
 }
 
 // LocalInside returns the host of this cluster that the peer reaches under the
@@ -152,6 +136,5 @@ func (t *Table) LocalInside(a netip.Addr) (netip.Addr, bool) {
 	if t == nil {
 		return netip.Addr{}, false
 	}
-	i, ok := t.localToInside[a]
-	return i, ok
+	return t.localToInside.translate(a)
 }
