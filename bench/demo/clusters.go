@@ -103,30 +103,37 @@ func (d *demo) logFile(c *cluster) string      { return filepath.Join(d.dir, c.n
 func (d *demo) socket(c *cluster) string       { return filepath.Join(d.dir, c.name+".sock") }
 func (c *cluster) metrics() string             { return c.gatewayAddr.String() + ":8082" }
 
+// startGateways starts the server first: WireGuard repeats a first message that
+// nobody received only after five seconds.
 func (d *demo) startGateways(ctx context.Context) (string, error) {
 	for _, c := range d.clusters {
-		log, err := os.Create(d.logFile(c))
-		if err != nil {
+		if err := d.startGateway(c); err != nil {
 			return "", err
 		}
-		c.process = exec.Command(d.gateway,
-			"--manifests", d.manifestsDir(c), "--bind-address", c.gatewayAddr.String(),
-			"--admin-socket", d.socket(c), "--metrics-address", c.metrics(),
-			"--health-probe-address", c.gatewayAddr.String()+":8083")
-		c.process.Stdout, c.process.Stderr = log, log
-		// Ctrl-C reaches the demo, which then stops the gateways in order.
-		c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := c.process.Start(); err != nil {
-			return "", fmt.Errorf("start %s: %w (run `make build` first)", d.gateway, err)
-		}
-		go func() { c.exited <- c.process.Wait(); log.Close() }()
-	}
-	for _, c := range d.clusters {
 		if err := poll(ctx, func() error { return d.running(c, httpOK("http://"+c.gatewayAddr.String()+":8083/readyz")) }); err != nil {
 			return "", fmt.Errorf("gateway of cluster %s: %w", c.name, err)
 		}
 	}
 	return "", nil
+}
+
+func (d *demo) startGateway(c *cluster) error {
+	log, err := os.Create(d.logFile(c))
+	if err != nil {
+		return err
+	}
+	c.process = exec.Command(d.gateway,
+		"--manifests", d.manifestsDir(c), "--bind-address", c.gatewayAddr.String(),
+		"--admin-socket", d.socket(c), "--metrics-address", c.metrics(),
+		"--health-probe-address", c.gatewayAddr.String()+":8083")
+	c.process.Stdout, c.process.Stderr = log, log
+	// Ctrl-C reaches the demo, which then stops the gateways in order.
+	c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.process.Start(); err != nil {
+		return fmt.Errorf("start %s: %w (`make build` makes it)", d.gateway, err)
+	}
+	go func() { c.exited <- c.process.Wait(); log.Close() }()
+	return nil
 }
 
 // running returns err unless the gateway of c has ended, which says more.

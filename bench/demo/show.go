@@ -25,23 +25,17 @@ func (d *demo) topology() {
 	a, b := d.clusters[0], d.clusters[1]
 	fmt.Printf(`Sluice: two clusters that use the same pod CIDR talk pod to pod.
 
-    cluster a, pods %-15s                       cluster b, pods %s
-    ┌───────────────────────────┐                      ┌───────────────────────────┐
-    │ node-a1 %-12s Geneve ├──┐                ┌──┤ node-b1 %-12s Geneve │
-    └───────────────────────────┘  ├─ gateway a     │  └───────────────────────────┘
-    ┌───────────────────────────┐  │  %-10s    │  ┌───────────────────────────┐
-    │ node-a2 %-12s VXLAN  ├──┘      ║         ├──┤ node-b2 %-12s VXLAN  │
-    └───────────────────────────┘     WireGuard     │  └───────────────────────────┘
-                                         ║         │
-                                     gateway b  ───┘
-                                     %s
+  cluster a: pods %-15v                                            cluster b: pods %v
+  node-a1 %-11v══ Geneve ══╗                                         ╔══ Geneve ══ node-b1 %v
+                                 ╠══ gateway a ── WireGuard ── gateway b ══╣
+  node-a2 %-11v══ VXLAN ═══╝   %-15v     %15v   ╚══ VXLAN ═══ node-b2 %v
 
-    a pod of b is %s to cluster a, a pod of a is %s to cluster b
-    files, logs: %s
+  In cluster a the pods of b are %v; in cluster b the pods of a are %v.
+  Files and logs: %s
 
 `,
 		dataplanetest.PodCIDR, dataplanetest.PodCIDR,
-		loopback(0, 11), loopback(1, 11), a.gatewayAddr, loopback(0, 12), loopback(1, 12), b.gatewayAddr,
+		loopback(0, 11), loopback(1, 11), loopback(0, 12), a.gatewayAddr, b.gatewayAddr, loopback(1, 12),
 		a.remapped, b.remapped, d.dir)
 }
 
