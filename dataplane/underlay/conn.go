@@ -57,7 +57,8 @@ type Stats struct {
 	Reads, ReadDatagrams uint64
 	// Messages that held more than one datagram.
 	ReadRuns uint64
-	// Messages that did not land where ReadBatch predicted and were copied.
+	// Messages that did not land where they belong and were copied: runs that
+	// ReadBatch did not predict, or of datagrams so small that copying is cheaper.
 	ReadRepairs uint64
 	// Datagrams larger than the caller's buffer: delivered with size 0.
 	Truncated uint64

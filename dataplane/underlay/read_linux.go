@@ -18,6 +18,13 @@ const (
 	// are seen, and with it the spare buffers that a sudden run in each of them needs.
 	singleMessages = 16
 
+	// minWindow is how many messages a system call asks for when little arrives.
+	minWindow = 8
+
+	// minScatter is the smallest segment worth a piece of its own: below, the kernel's
+	// work per piece exceeds that of copying the run afterwards.
+	minScatter = 256
+
 	// singlesToLeave is how many messages without a run end the expectation of
 	// runs, and runsToShrink how many shorter runs in a row lower the expected segment. A
 	// single or a short run costs little where a long run was expected, but
@@ -54,9 +61,11 @@ type reader struct {
 	// Datagrams in spares that the caller has not got yet, in order.
 	pending       [maxMessages]run
 	head, queued  int
+	laid          int // messages that are laid out and not received yet
+	window        int // messages to lay out while no runs are expected
 	segment       int // expected segment size of runs; 0 = no runs expected
 	lastRun       int // datagrams in the last run
-	singles       int // messages in a row that were no run
+	singles       int // messages in a row that were no run worth scattering
 	smallerRuns   int // runs in a row with a smaller segment
 	lastOverruns  uint32
 	bufs          [][]byte // the arguments of ReadBatch
@@ -86,6 +95,7 @@ type run struct {
 func (r *reader) init() {
 	r.recvmmsg = recvmmsg
 	r.fillFunc = r.fill
+	r.window = minWindow
 	r.tryFunc = func(fd uintptr) { r.tried = r.fill(fd) }
 	for i := range r.msgs {
 		h := &r.msgs[i].hdr
@@ -96,7 +106,7 @@ func (r *reader) init() {
 
 func (r *reader) begin(bufs [][]byte, sizes []int, addrs []netip.AddrPort) {
 	r.bufs, r.sizes, r.addrs = bufs, sizes, addrs
-	r.n, r.errno = 0, 0
+	r.n, r.errno, r.laid = 0, 0, 0
 }
 
 // end forgets the caller's buffers, which else could not be freed before the next batch.
@@ -119,8 +129,10 @@ func (r *reader) result() (int, error) {
 func (r *reader) fill(fd uintptr) bool {
 	r.drain()
 	for r.n < len(r.bufs) {
-		m := r.layout()
-		got, errno := r.recvmmsg(fd, r.msgs[:m])
+		if r.laid == 0 {
+			r.laid = r.layout()
+		}
+		got, errno := r.recvmmsg(fd, r.msgs[:r.laid])
 		switch errno {
 		case 0:
 		case unix.EINTR:
@@ -131,16 +143,30 @@ func (r *reader) fill(fd uintptr) bool {
 			r.errno = errno
 			return true
 		}
+		full := got == r.laid
+		r.laid = 0
 		r.reads.Add(1)
 		for i := range r.msgs[:got] {
 			r.take(i)
 		}
 		r.drain()
-		if !r.more(got == m) {
+		r.resize(got, full)
+		if !r.more(full) {
 			break
 		}
 	}
 	return true
+}
+
+// resize fits the window to what arrives: laying out messages for nothing costs more
+// than the rare second call.
+func (r *reader) resize(got int, full bool) {
+	switch {
+	case full:
+		r.window = min(2*r.window, maxMessages)
+	case got < r.window/4:
+		r.window = max(r.window/2, minWindow)
+	}
 }
 
 // more reports whether another receive in the same batch is likely to pay.
@@ -170,7 +196,7 @@ func (r *reader) layout() int {
 		r.prepare(0, slot{r.n, pieces, r.segment}, true)
 		return 1
 	}
-	m := min(free, maxMessages)
+	m := min(free, r.window)
 	if gro {
 		m = min(m, singleMessages)
 	}
@@ -267,20 +293,23 @@ func (r *reader) take(i int) {
 
 // predict learns from a message what to expect of the next.
 func (r *reader) predict(segment, total int) {
-	if segment == total {
+	if segment < total {
+		r.runs.Add(1)
+	}
+	if segment == total || segment < minScatter {
 		if r.singles++; r.singles >= singlesToLeave {
 			r.segment = 0
 		}
 		return
 	}
-	r.runs.Add(1)
 	r.singles = 0
 	r.lastRun = (total + segment - 1) / segment
-	if segment >= r.segment {
-		r.segment, r.smallerRuns = segment, 0
-	} else if r.smallerRuns++; r.smallerRuns >= runsToShrink {
-		r.segment, r.smallerRuns = segment, 0
+	if segment < r.segment {
+		if r.smallerRuns++; r.smallerRuns < runsToShrink {
+			return
+		}
 	}
+	r.segment, r.smallerRuns = segment, 0
 }
 
 func (r *reader) push(p run) {

@@ -280,8 +280,8 @@ func TestReaderPredicts(t *testing.T) {
 	if _, repairs := read(runOf(0, 1000, 100), runOf(0, 45*1452, 1452), runOf(0, 1000, 100), runOf(0, 45*1452, 1452)); repairs != 2 {
 		t.Errorf("two short runs between long ones needed %d repairs, want one each for the short", repairs)
 	}
-	read(many(runsToShrink, runOf(0, 1000, 100))...)
-	if _, repairs := read(runOf(0, 1000, 100)); repairs != 0 {
+	read(many(runsToShrink, runOf(0, 5000, 500))...)
+	if _, repairs := read(runOf(0, 5000, 500)); repairs != 0 {
 		t.Errorf("a run of the new, smaller segment needed %d repairs", repairs)
 	}
 	read(many(singlesToLeave, single(0, 100))...)
@@ -290,14 +290,26 @@ func TestReaderPredicts(t *testing.T) {
 	}
 }
 
-func TestReaderWithoutGROFillsTheBatchInOneCall(t *testing.T) {
+func TestReaderAsksForAsMuchAsArrives(t *testing.T) {
 	k := &fakeReceiver{}
-	for i := range 128 {
-		k.queue = append(k.queue, single(i, 100))
-	}
 	r := newReader(k, false)
-	if got := readAll(t, r, newBatch(128, 2048)); len(got) != 128 || k.calls != 2 {
-		t.Errorf("%d datagrams in %d calls, want 128 in 2", len(got), k.calls)
+	b := newBatch(128, 2048)
+	var flood []message
+	for i := range 128 {
+		flood = append(flood, single(i, 100))
+	}
+	k.queue = flood
+	readAll(t, r, b)
+	k.queue, k.calls = flood, 0
+	if got := readAll(t, r, b); len(got) != 128 || k.calls != 2 {
+		t.Errorf("%d datagrams in %d calls, want 128 in one, and one that finds no more", len(got), k.calls)
+	}
+	for range 10 {
+		k.queue = flood[:1]
+		readAll(t, r, b)
+	}
+	if r.window != minWindow {
+		t.Errorf("asks for %d messages when one comes at a time, want %d", r.window, minWindow)
 	}
 	if r.spares[0] != nil {
 		t.Error("spare memory was made that nothing needs without GRO")
