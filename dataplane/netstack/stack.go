@@ -59,7 +59,8 @@ type Config struct {
 	// tunnel device delivers from a local sender: a simulated pod behind such
 	// a device sets it. Unset for everything that must be valid on the wire.
 	SuperSegments bool
-	// Logger receives set-up failures that have no caller; nil discards.
+	// Logger is told, at debug level, of addresses that come and go; nil
+	// discards.
 	Logger *slog.Logger
 }
 
@@ -188,6 +189,7 @@ func (s *Stack) SetAddresses(addrs []netip.Addr) error {
 			return fmt.Errorf("add address %v: %w", a, toError(err))
 		}
 		s.addresses = append(s.addresses, a)
+		s.log.Debug("own address added", "address", a)
 	}
 	for _, a := range slices.Clone(s.addresses) {
 		if slices.Contains(want, a) {
@@ -197,6 +199,7 @@ func (s *Stack) SetAddresses(addrs []netip.Addr) error {
 			return fmt.Errorf("remove address %v: %w", a, toError(err))
 		}
 		s.addresses = slices.DeleteFunc(s.addresses, func(b netip.Addr) bool { return a == b })
+		s.log.Debug("own address removed", "address", a)
 	}
 	return nil
 }
