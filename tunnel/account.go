@@ -140,6 +140,13 @@ func (a *egressAccount) sendEnds(last []byte, data int) {
 	a.signalLocked()
 }
 
+// packetsSent returns how many packets have been sent.
+func (a *egressAccount) packetsSent() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sent
+}
+
 // setReachable says that the peer has an endpoint now.
 func (a *egressAccount) setReachable() {
 	a.mu.Lock()

@@ -177,6 +177,7 @@ func (l *ledger) len() int { return int(l.tail - l.head) }
 func (l *ledger) enter(id uintptr) {
 	if l.len() >= l.max {
 		l.head++
+		l.trim()
 	}
 	*l.slot(l.tail) = id
 	l.tail++
@@ -205,7 +206,19 @@ func (l *ledger) removeTo(at uint64) (removed int) {
 			removed++
 		}
 	}
+	l.trim()
 	return removed
+}
+
+// trim drops struck out slots from both ends; those in the middle go when their
+// elders do.
+func (l *ledger) trim() {
+	for l.tail > l.head && *l.slot(l.tail - 1) == 0 {
+		l.tail--
+	}
+	for l.tail > l.head && *l.slot(l.head) == 0 {
+		l.head++
+	}
 }
 
 // strike removes one buffer that was never taken.
@@ -215,11 +228,7 @@ func (l *ledger) strike(id uintptr) {
 			continue
 		}
 		*l.slot(at - 1) = 0
-		// Untaken buffers are mostly the newest; struck out slots in the middle
-		// go when their elders do.
-		for l.tail > l.head && *l.slot(l.tail - 1) == 0 {
-			l.tail--
-		}
+		l.trim()
 		return
 	}
 }

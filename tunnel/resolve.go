@@ -21,6 +21,10 @@ const (
 	// tryFor is how long one address is tried before the next of the same name:
 	// three handshake attempts.
 	tryFor = 15 * time.Second
+	// silence is how long a peer may leave messages unanswered before its session
+	// counts as over. WireGuard answers within 10 s, if only by a keepalive, and
+	// itself tries a new handshake after 15 s (paper section 6.5).
+	silence = 20 * time.Second
 	// idleCheck is when the follower looks again when it has nothing to do; Apply
 	// wakes it.
 	idleCheck = time.Hour
@@ -36,6 +40,10 @@ type follower struct {
 	moved    time.Time // when the endpoint was last set
 	owed     bool      // a name was configured and has never been found
 	failing  bool      // the last lookup failed
+
+	rx, sent   uint64    // bytes received at the last answer, and packets sent until then
+	unanswered time.Time // since when there are packets without an answer; zero for not at all
+	ended      time.Time // when the session was over, zero while there is one or never was
 }
 
 // configure takes over what is configured now. An address needs no first lookup:
@@ -53,26 +61,43 @@ func (f *follower) configure(c Config, now time.Time) {
 // idle reports whether there is nothing to follow.
 func (f *follower) idle() bool { return f.endpoint == "" || f.peer.IsZero() }
 
+// observe takes over what is known about the peer now; sent are the packets sent
+// to it so far. Bytes would not do: keepalives are bytes and need no answer.
+func (f *follower) observe(p peerStats, sent uint64, now time.Time) {
+	switch {
+	case p.RxBytes != f.rx:
+		f.rx, f.sent, f.unanswered = p.RxBytes, sent, time.Time{}
+	case sent != f.sent && f.unanswered.IsZero():
+		f.unanswered = now
+	}
+	silent := !f.unanswered.IsZero() && now.Sub(f.unanswered) >= silence
+	switch alive := now.Sub(p.LastHandshake) < sessionLife && !silent; {
+	case alive:
+		f.ended = time.Time{}
+	case f.ended.IsZero():
+		f.ended = now
+	}
+}
+
+// alive reports whether there is a session.
+func (f *follower) alive() bool { return f.ended.IsZero() }
+
 // next decides when to look up again: now (0), or after how long to ask again.
 //
 //	just configured              now
-//	session alive                not before it could have ended, unless the name
-//	                             was never found: it was configured to be used
+//	session alive                not, unless the name was never found: it was
+//	                             configured to be used
 //	no session for 10 minutes    every 5 s
 //	no session for longer        every 5 minutes
-func (f *follower) next(now, lastHandshake time.Time) time.Duration {
-	if f.lookedUp.IsZero() {
+func (f *follower) next(now time.Time) time.Duration {
+	since := f.ended
+	switch {
+	case f.lookedUp.IsZero():
 		return 0
-	}
-	since := f.applied
-	if !lastHandshake.IsZero() {
-		ends := lastHandshake.Add(sessionLife)
-		if now.Before(ends) && !f.owed {
-			return max(ends.Sub(now), lookupFast)
-		}
-		if !f.owed && ends.After(since) {
-			since = ends
-		}
+	case f.owed:
+		since = f.applied
+	case f.alive():
+		return lookupFast
 	}
 	pace := lookupFast
 	if now.Sub(since) >= lookupEager {
@@ -123,8 +148,9 @@ func (t *Tunnel) followStep(ctx context.Context, f *follower) time.Duration {
 		t.log.Warn("reading the peer's state failed", "error", err)
 		return lookupFast
 	}
-	if wait := f.next(time.Now(), peer.LastHandshake); wait > 0 {
-		return wait
+	f.observe(peer, t.egress.packetsSent(), time.Now())
+	if wait := f.next(time.Now()); wait > 0 {
+		return min(wait, lookupFast) // soon enough to see a session begin or end
 	}
 	found, err := t.lookup(ctx, f.endpoint)
 	f.lookedUp = time.Now()
@@ -136,12 +162,12 @@ func (t *Tunnel) followStep(ctx context.Context, f *follower) time.Duration {
 			t.log.Warn("looking up the peer's endpoint failed", "endpoint", f.endpoint, "error", err)
 		}
 		f.failing = true
-		return f.next(time.Now(), peer.LastHandshake)
+		return lookupFast
 	}
 	f.failing = false
 	t.moveEndpoint(f, found)
 	f.owed = false
-	return max(f.next(time.Now(), peer.LastHandshake), time.Millisecond)
+	return lookupFast
 }
 
 // moveEndpoint sets the peer's endpoint to one of found, unless the
@@ -158,7 +184,8 @@ func (t *Tunnel) moveEndpoint(f *follower, found []netip.AddrPort) {
 		return
 	}
 	now := time.Now()
-	if !f.owed && !peer.LastHandshake.IsZero() && now.Sub(peer.LastHandshake) < sessionLife {
+	f.observe(peer, t.egress.packetsSent(), now)
+	if f.alive() && !f.owed {
 		return // a session came up: where the peer is now is right
 	}
 	to := f.choose(peer.Endpoint, found, now)
