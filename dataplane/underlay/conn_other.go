@@ -20,8 +20,8 @@ type Conn struct {
 	local netip.AddrPort
 	wake  waker
 
-	reads, writes, writeErrors, truncated atomic.Uint64
-	lastErr                               atomic.Pointer[string]
+	reads, writes, writeErrors atomic.Uint64
+	lastErr                    atomic.Pointer[string]
 
 	mu      sync.Mutex // guards scratch, which joins Head and Body
 	scratch []byte
@@ -44,7 +44,8 @@ func Listen(cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-// ReadBatch reads one datagram into bufs[0].
+// ReadBatch reads one datagram into bufs[0], cut off where the buffer is too small. Errors
+// are as on Linux: ErrWoken after Wake and net.ErrClosed after Close.
 func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
 	if len(bufs) == 0 {
 		return 0, nil
@@ -106,7 +107,7 @@ func (c *Conn) SetGRO(bool) {}
 // Stats returns the counters.
 func (c *Conn) Stats() Stats {
 	s := Stats{
-		Reads: c.reads.Load(), ReadDatagrams: c.reads.Load(), Truncated: c.truncated.Load(),
+		Reads: c.reads.Load(), ReadDatagrams: c.reads.Load(),
 		Writes: c.writes.Load(), WriteDatagrams: c.writes.Load(), WriteErrors: c.writeErrors.Load(),
 	}
 	if text := c.lastErr.Load(); text != nil {

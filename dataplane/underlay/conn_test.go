@@ -45,6 +45,15 @@ func newBatch(n, size int) batch {
 	return b
 }
 
+// cut is n buffers of the given size out of b, so that tests need not clear memory again and again.
+func (b batch) cut(n, size int) batch {
+	c := batch{make([][]byte, n), b.sizes[:n], b.addrs[:n]}
+	for i := range c.bufs {
+		c.bufs[i] = b.bufs[i][:size:size]
+	}
+	return c
+}
+
 // received is one datagram as read.
 type received struct {
 	addr netip.AddrPort

@@ -167,6 +167,7 @@ func TestReaderReturnsEveryDatagramInOrder(t *testing.T) {
 		{"segment larger than the message", []message{runOf(0, 100, 1452)}},
 		{"segment equal to the message", []message{runOf(0, 100, 100)}},
 	}
+	pool := newBatch(128, 65536)
 	for _, tt := range tests {
 		for _, size := range []int{65536, 65535, 10000} {
 			for _, n := range []int{1, 3, 128} {
@@ -182,7 +183,7 @@ func TestReaderReturnsEveryDatagramInOrder(t *testing.T) {
 							want = append(want, d)
 						}
 					}
-					if d := diff(readAll(t, r, newBatch(n, size)), want); d != "" {
+					if d := diff(readAll(t, r, pool.cut(n, size)), want); d != "" {
 						t.Errorf("datagrams (-want +got):\n%s", d)
 					}
 				})
@@ -192,6 +193,7 @@ func TestReaderReturnsEveryDatagramInOrder(t *testing.T) {
 }
 
 func TestReaderAgainstTheObvious(t *testing.T) {
+	pool := newBatch(200, 65536)
 	rapid.Check(t, func(t *rapid.T) {
 		gro := rapid.Bool().Draw(t, "gro")
 		k := &fakeReceiver{}
@@ -211,7 +213,7 @@ func TestReaderAgainstTheObvious(t *testing.T) {
 			}
 		}
 		r := newReader(k, gro)
-		got := readAll(t, r, newBatch(rapid.IntRange(1, 200).Draw(t, "buffers"), size))
+		got := readAll(t, r, pool.cut(rapid.IntRange(1, 200).Draw(t, "buffers"), size))
 		if d := diff(got, want); d != "" {
 			t.Fatalf("datagrams (-want +got):\n%s", d)
 		}
@@ -221,6 +223,7 @@ func TestReaderAgainstTheObvious(t *testing.T) {
 // FuzzReader reads its input as a script: two bytes per message, length and segment
 // in coarse steps.
 func FuzzReader(f *testing.F) {
+	pool := newBatch(255, 65535)
 	f.Add([]byte{100, 10, 100, 10, 1, 0, 255, 3}, uint8(128), uint16(65535))
 	f.Add([]byte{1, 0, 255, 1, 1, 0}, uint8(3), uint16(1500))
 	f.Add([]byte{0, 0, 0, 255}, uint8(1), uint16(0))
@@ -240,7 +243,7 @@ func FuzzReader(f *testing.F) {
 				want = append(want, d)
 			}
 		}
-		if d := diff(readAll(t, newReader(k, true), newBatch(int(n), int(size))), want); d != "" {
+		if d := diff(readAll(t, newReader(k, true), pool.cut(int(n), int(size))), want); d != "" {
 			t.Fatalf("datagrams (-want +got):\n%s", d)
 		}
 	})

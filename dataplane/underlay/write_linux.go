@@ -99,6 +99,8 @@ func (w *writer) flush(fd uintptr) bool {
 			w.errno = errno // about the socket or us, not about a datagram
 			return true
 		default:
+			// ENOBUFS belongs here too: it does not promise that the socket becomes
+			// writable later, so waiting for that could last forever.
 			w.refused(errno)
 		}
 	}

@@ -3,6 +3,7 @@ package underlay
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -414,5 +415,29 @@ func TestWriterForgetsTheCallersBytes(t *testing.T) {
 		if v.Base != nil {
 			t.Fatalf("iovec %d still points to the caller's bytes", i)
 		}
+	}
+}
+
+func TestCloseEndsWriteBatch(t *testing.T) {
+	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
+	called := make(chan struct{}, 1)
+	c.write.sendmmsg = func(uintptr, []mmsghdr) (int, syscall.Errno) {
+		select {
+		case called <- struct{}{}:
+		default:
+		}
+		return 0, unix.EAGAIN // the send buffer never has room
+	}
+	done := make(chan error)
+	go func() {
+		_, err := c.WriteBatch(to(nodeA, 100))
+		done <- err
+	}()
+	<-called
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != net.ErrClosed {
+		t.Errorf("WriteBatch = %v, want net.ErrClosed itself", err)
 	}
 }
