@@ -93,6 +93,10 @@ func (c *counters) forwarded(packets int, sizes []int) {
 	c.bytes.Add(uint64(bytes))
 }
 
+// ownStackBytes bounds the queues of the gateway's own stack, which carries pings
+// and diagnostics: a flood of them must not grow the process.
+const ownStackBytes = 256 << 10
+
 // New builds a Forwarder that drops everything until the first Apply.
 func New(o Options) (*Forwarder, error) {
 	if o.Logger == nil {
@@ -104,7 +108,7 @@ func New(o Options) (*Forwarder, error) {
 	if o.MaxFlows == 0 {
 		o.MaxFlows = DefaultMaxFlows
 	}
-	stack, err := netstack.New(netstack.Config{MTU: DefaultMTU, Logger: o.Logger})
+	stack, err := netstack.New(netstack.Config{MTU: DefaultMTU, QueueBytes: ownStackBytes, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("build stack: %w", err)
 	}

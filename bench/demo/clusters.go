@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ import (
 // demo is two clusters on loopback.
 type demo struct {
 	dir, gateway string
+	net          byte // of loopback, 127.net.0.0/16
 	clusters     [2]*cluster
 
 	cancel context.CancelFunc // stops the nodes
@@ -51,28 +53,32 @@ const (
 
 var internalGateway = netip.MustParseAddr("10.80.0.1")
 
-// newDemo writes the manifests of both sides. Side i lives on 127.0.(i+1).0/24.
+// newDemo writes the manifests of both sides.
 func newDemo(dir, gateway string) (*demo, error) {
 	d := &demo{dir: dir, gateway: gateway}
+	var err error
+	if d.net, err = freeNet(); err != nil {
+		return nil, err
+	}
 	keys := [2]lab.KeyPair{lab.NewKeyPair(), lab.NewKeyPair()}
 	remapped := [2]netip.Prefix{dataplanetest.RemappedB, dataplanetest.RemappedA}
 	external := [2]netip.Prefix{dataplanetest.ExternalB, dataplanetest.ExternalA}
 	for i := range d.clusters {
 		c := &cluster{
-			name: string(rune('a' + i)), gatewayAddr: loopback(i, 2), remapped: remapped[i],
+			name: string(rune('a' + i)), gatewayAddr: d.loopback(i, 2), remapped: remapped[i],
 			speaks: []geneve.Encapsulation{geneve.Geneve, geneve.VXLAN}, exited: make(chan error, 1),
 		}
 		c.manifests = lab.Manifests{
 			Server: i == 0, ClusterID: "cluster-" + c.name, PeerID: "cluster-" + string(rune('b'-i)),
 			PrivateKey: keys[i].Private(), PeerKey: keys[1-i].Public(),
-			Port: 51840, Endpoint: loopback(0, 2).String(), MTU: mtu,
+			Port: 51840, Endpoint: d.loopback(0, 2).String(), MTU: mtu,
 			Gateway: c.gatewayAddr, Internal: internalGateway,
 			Pods: []netip.Prefix{dataplanetest.PodCIDR}, External: []netip.Prefix{dataplanetest.ExternalCIDR},
 			RemappedPods: []netip.Prefix{c.remapped}, RemappedExternal: []netip.Prefix{external[i]},
 		}
 		for n := range c.speaks {
 			c.manifests.Nodes = append(c.manifests.Nodes, lab.NodeManifest{
-				Name: c.nodeName(n), Underlay: loopback(i, 11+n), Internal: nodeInternal(n), VNI: 100*(i+1) + n,
+				Name: c.nodeName(n), Underlay: d.loopback(i, 11+n), Internal: nodeInternal(n), VNI: 100*(i+1) + n,
 				Pods: []netip.Prefix{netip.PrefixFrom(dataplanetest.PodAddr(n, 0), 24).Masked()},
 			})
 		}
@@ -90,8 +96,23 @@ func newDemo(dir, gateway string) (*demo, error) {
 	return d, nil
 }
 
-func loopback(side, host int) netip.Addr {
-	return netip.AddrFrom4([4]byte{127, 0, byte(side + 1), byte(host)})
+// loopback returns an address of one side, 127.NET.(side+1).host.
+func (d *demo) loopback(side, host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, d.net, byte(side + 1), byte(host)})
+}
+
+// freeNet returns the first NET on which no other demo runs.
+func freeNet() (byte, error) {
+	for n := range byte(250) {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.%d.1.2:8082", n))
+		if err == nil {
+			return n, l.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return 0, fmt.Errorf("loopback addresses beyond 127.0.0.1 are needed: %w", err)
+		}
+	}
+	return 0, errors.New("port 8082 is in use on every loopback network")
 }
 
 func nodeInternal(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 80, 0, byte(11 + n)}) }
@@ -128,7 +149,7 @@ func (d *demo) startGateway(c *cluster) error {
 		"--health-probe-address", c.gatewayAddr.String()+":8083")
 	c.process.Stdout, c.process.Stderr = log, log
 	// Ctrl-C reaches the demo, which then stops the gateways in order.
-	c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := c.process.Start(); err != nil {
 		return fmt.Errorf("start %s: %w (`make build` makes it)", d.gateway, err)
 	}
@@ -179,14 +200,14 @@ func (d *demo) connectNodes(ctx context.Context) (string, error) {
 
 func (d *demo) startNode(ctx context.Context, side, n int, speaks geneve.Encapsulation) (*dataplanetest.Node, error) {
 	c := d.clusters[side]
-	socket, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(loopback(side, 11+n), genevePort), GSO: true})
+	socket, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(d.loopback(side, 11+n), genevePort), GSO: true})
 	if err != nil {
 		return nil, fmt.Errorf("socket of %s: %w", c.nodeName(n), err)
 	}
 	node := dataplanetest.NewNode(dataplanetest.NodeConfig{
 		Name: c.nodeName(n), Socket: socket, Gateway: netip.AddrPortFrom(c.gatewayAddr, genevePort),
 		VNI: geneve.VNI(100*(side+1) + n), Encapsulation: speaks,
-		Internal: nodeInternal(n), GatewayInternal: internalGateway, MTU: mtu,
+		Internal: nodeInternal(n), GatewayInternal: internalGateway, MTU: mtu, SuperSegments: true,
 	})
 	d.wg.Go(func() {
 		if err := node.Run(ctx); err != nil {

@@ -12,11 +12,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 )
 
 func main() {
+	// The gateways are to end with the demo however it ends (Pdeathsig), and the
+	// kernel takes the end of the thread that started them for it.
+	runtime.LockOSThread()
 	gateway := flag.String("gateway", "bin/gateway", "`path` of the gateway command")
 	keep := flag.Bool("keep", false, "leave everything running at the end")
 	megabytes := flag.Int("megabytes", 100, "size of the transfer, in `MB`")

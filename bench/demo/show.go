@@ -35,7 +35,7 @@ func (d *demo) topology() {
 
 `,
 		dataplanetest.PodCIDR, dataplanetest.PodCIDR,
-		loopback(0, 11), loopback(1, 11), loopback(0, 12), a.gatewayAddr, b.gatewayAddr, loopback(1, 12),
+		d.loopback(0, 11), d.loopback(1, 11), d.loopback(0, 12), a.gatewayAddr, b.gatewayAddr, d.loopback(1, 12),
 		a.remapped, b.remapped, d.dir)
 }
 

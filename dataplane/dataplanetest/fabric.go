@@ -37,6 +37,7 @@ type Options struct {
 	// NodesA and NodesB are what the nodes of each cluster speak.
 	NodesA, NodesB []geneve.Encapsulation
 	MTU            int
+	SuperSegments  bool // see NodeConfig
 	Logger         *slog.Logger
 }
 
@@ -124,7 +125,7 @@ func (f *Fabric) newCluster(index int, o Options, speaks []geneve.Encapsulation,
 		Config:      clusterConfig(index, o.MTU, key, peer),
 	}
 	for i, e := range speaks {
-		c.addNode(f.Network, i, e, o.MTU)
+		c.addNode(f.Network, i, e, o)
 	}
 	var err error
 	c.Gateway, err = dataplane.New(dataplane.Options{
@@ -171,14 +172,14 @@ func clusterConfig(index, mtu int, key tunnel.PrivateKey, peer tunnel.PublicKey)
 	return cfg
 }
 
-func (c *Cluster) addNode(network *Network, i int, e geneve.Encapsulation, mtu int) {
+func (c *Cluster) addNode(network *Network, i int, e geneve.Encapsulation, o Options) {
 	name := fmt.Sprintf("node-%c%d", 'a'+rune(c.index), i+1)
 	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 30, byte(c.index), byte(11 + i)}), geneve.DefaultPort)
 	internal := netip.AddrFrom4([4]byte{10, 80, 0, byte(11 + i)})
 	vni := geneve.VNI(0x100*(c.index+1) + i)
 	c.Nodes = append(c.Nodes, NewNode(NodeConfig{
 		Name: name, Socket: network.Listen(addr), Gateway: c.GatewayAddr, VNI: vni, Encapsulation: e,
-		Internal: internal, GatewayInternal: GatewayAddress, MTU: mtu,
+		Internal: internal, GatewayInternal: GatewayAddress, MTU: o.MTU, SuperSegments: o.SuperSegments,
 	}))
 	c.NodeAddrs = append(c.NodeAddrs, addr)
 	c.Config.Nodes = append(c.Config.Nodes, dataplane.Node{

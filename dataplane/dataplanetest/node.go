@@ -32,6 +32,9 @@ type NodeConfig struct {
 	// Internal and GatewayInternal are the two ends inside the tunnel.
 	Internal, GatewayInternal netip.Addr
 	MTU                       int
+	// SuperSegments lets pods hand over TCP in packets of up to 64 KiB with
+	// unfinished checksums, as a kernel does on a virtual link.
+	SuperSegments bool
 }
 
 // Node is a Kubernetes node in miniature: it routes between its pods, which are
@@ -64,7 +67,7 @@ func NewNode(cfg NodeConfig) *Node {
 
 // AddPod starts a pod with these addresses. It may be called before Run.
 func (n *Node) AddPod(addrs ...netip.Addr) (*netstack.Stack, error) {
-	pod, err := netstack.New(netstack.Config{MTU: n.cfg.MTU})
+	pod, err := netstack.New(netstack.Config{MTU: n.cfg.MTU, SuperSegments: n.cfg.SuperSegments})
 	if err != nil {
 		return nil, err
 	}

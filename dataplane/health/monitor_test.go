@@ -403,3 +403,31 @@ func TestMonitorOverBadNetwork(t *testing.T) {
 		t.Errorf("only %d PONGs counted", len(counted))
 	}
 }
+
+func TestPingFromThePeerHastensOurs(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	peer := netip.MustParseAddrPort("169.254.18.2:12345")
+	m, err := NewMonitor(Config{ClusterID: "b", Peer: peer}, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ping, _ := m.Tick(start); ping == nil {
+		t.Fatal("no first PING")
+	}
+	question, err := Encode(Message{ClusterID: "a", Type: Ping, Timestamp: start})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		want  bool
+	}{{100 * time.Millisecond, false}, {300 * time.Millisecond, true}, {350 * time.Millisecond, false}} {
+		now := start.Add(tt.after)
+		if _, v := m.Receive(now, peer.Addr(), question); v != Answered {
+			t.Fatalf("after %v the peer's PING is %v", tt.after, v)
+		}
+		if ping, _ := m.Tick(now); (ping != nil) != tt.want {
+			t.Errorf("after %v PING %t, want %t", tt.after, ping != nil, tt.want)
+		}
+	}
+}
