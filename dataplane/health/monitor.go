@@ -291,8 +291,15 @@ func (m *Monitor) Receive(now time.Time, from netip.Addr, b []byte) (reply []byt
 // wait for its turn. A tenth of the interval always lies between two PINGs, so
 // that two Monitors do not drive each other on.
 func (m *Monitor) hasten(now time.Time) {
-	if m.status.Value != Connected && now.After(m.nextPing.Add(-m.config.Interval*9/10)) {
-		m.nextPing = now
+	if m.status.Value == Connected {
+		return
+	}
+	soonest := m.nextPing.Add(-m.config.Interval * 9 / 10)
+	if soonest.Before(now) {
+		soonest = now
+	}
+	if soonest.Before(m.nextPing) {
+		m.nextPing = soonest
 	}
 }
 

@@ -421,7 +421,12 @@ func TestPingFromThePeerHastensOurs(t *testing.T) {
 	for _, tt := range []struct {
 		after time.Duration
 		want  bool
-	}{{100 * time.Millisecond, false}, {300 * time.Millisecond, true}, {350 * time.Millisecond, false}} {
+	}{
+		{100 * time.Millisecond, false}, // a tenth of 2 s must lie between two PINGs
+		{200 * time.Millisecond, true},
+		{350 * time.Millisecond, false},
+		{500 * time.Millisecond, true},
+	} {
 		now := start.Add(tt.after)
 		if _, v := m.Receive(now, peer.Addr(), question); v != Answered {
 			t.Fatalf("after %v the peer's PING is %v", tt.after, v)
