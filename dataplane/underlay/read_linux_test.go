@@ -2,6 +2,7 @@ package underlay
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -120,14 +121,24 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
+// diff is "" when got and want are equal, in every byte.
 func diff(got, want []received) string {
-	return cmp.Diff(summary(want), summary(got))
+	for i := range min(len(got), len(want)) {
+		if got[i].addr != want[i].addr || !bytes.Equal(got[i].data, want[i].data) {
+			from, to := max(0, i-1), min(i+4, len(got), len(want))
+			return fmt.Sprintf("from datagram %d on\n%s", i, cmp.Diff(summary(want[from:to]), summary(got[from:to])))
+		}
+	}
+	if len(got) != len(want) {
+		return fmt.Sprintf("-%d datagrams\n+%d datagrams", len(want), len(got))
+	}
+	return ""
 }
 
 // summary makes datagrams short enough to print.
 func summary(ds []received) (s []string) {
 	for _, d := range ds {
-		s = append(s, fmt.Sprintf("%v %d bytes %.8x", d.addr, len(d.data), d.data))
+		s = append(s, fmt.Sprintf("%v %d bytes %x %.8x", d.addr, len(d.data), sha256.Sum256(d.data), d.data))
 	}
 	return s
 }
@@ -163,7 +174,7 @@ func TestReaderReturnsEveryDatagramInOrder(t *testing.T) {
 		{"smaller segments than the last", []message{runOf(0, 10*1452, 1452), runOf(1, 1000, 100), runOf(2, 6400, 100)}},
 		{"singles between runs", []message{runOf(0, 10*1452, 1452), single(1, 32), single(2, 1452), single(3, 9000), runOf(4, 200, 100), single(5, 0)}},
 		{"runs among singles not expected", []message{single(0, 10), single(1, 10), runOf(2, 60000, 1000), single(3, 10), runOf(4, 4000, 8), single(5, 10)}},
-		{"largest message", []message{runOf(0, 65507, 1452), single(1, MaxDatagram), runOf(2, MaxDatagram, 1)}},
+		{"largest message", []message{runOf(0, 65507, 1452), single(1, MaxDatagram), runOf(2, MaxDatagram, 50), runOf(3, 3000, 1)}},
 		{"segment larger than the message", []message{runOf(0, 100, 1452)}},
 		{"segment equal to the message", []message{runOf(0, 100, 100)}},
 	}
