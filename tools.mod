@@ -1,3 +1,6 @@
+// The tools of this repository, pinned apart from its own dependencies. Run one with
+// `go tool -modfile=tools.mod <name>`; add or change one with `go get -modfile=tools.mod -tool <path>@<version>`
+// (never `go mod tidy`: it would look for the repository's packages in this module).
 module github.com/sluice-net/sluice/tools
 
 go 1.26.3
@@ -265,4 +268,5 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// govulncheck v1.9.0 asks for a telemetry of the day after, which the module mirror does not serve.
 replace golang.org/x/telemetry => golang.org/x/telemetry v0.0.0-20261009151841-97e8ea77aa2a

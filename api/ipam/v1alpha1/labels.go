@@ -4,15 +4,15 @@ package v1alpha1
 const (
 	// LabelNetworkType says which Network of the installation it is.
 	LabelNetworkType = "ipam.liqo.io/network-type"
-	// NetworkTypePodCIDR: the pod CIDR of this cluster.
+	// NetworkTypePodCIDR is the pod CIDR of this cluster.
 	NetworkTypePodCIDR = "pod-cidr"
-	// NetworkTypeServiceCIDR: the Service CIDR of this cluster.
+	// NetworkTypeServiceCIDR is the Service CIDR of this cluster.
 	NetworkTypeServiceCIDR = "service-cidr"
-	// NetworkTypeExternalCIDR: the external CIDR of this cluster.
+	// NetworkTypeExternalCIDR is the external CIDR of this cluster.
 	NetworkTypeExternalCIDR = "external-cidr"
-	// NetworkTypeInternalCIDR: the prefix of the internal network of this cluster.
+	// NetworkTypeInternalCIDR is the prefix of the internal network of this cluster.
 	NetworkTypeInternalCIDR = "internal-cidr"
-	// NetworkTypeReserved: a prefix that must never be handed out.
+	// NetworkTypeReserved is a prefix that must never be handed out.
 	NetworkTypeReserved = "reserved"
 
 	// LabelNetworkNotRemapped, "true", asks for exactly this prefix or none.
@@ -30,9 +30,9 @@ const (
 
 	// LabelIPType says which IP of the installation it is.
 	LabelIPType = "ipam.liqo.io/ip-type"
-	// IPTypeAPIServer: the cluster address of the Kubernetes API server.
+	// IPTypeAPIServer is the cluster address of the Kubernetes API server.
 	IPTypeAPIServer = "api-server"
-	// IPTypeAPIServerProxy: the proxy before the Kubernetes API server.
+	// IPTypeAPIServerProxy is the proxy before the Kubernetes API server.
 	IPTypeAPIServerProxy = "api-server-proxy"
 
 	// LabelEndpointSlice marks the IPs and EndpointSlices by which a remote cluster reaches the API server when that

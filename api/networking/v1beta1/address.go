@@ -43,7 +43,7 @@ func (c CIDR) Prefix() (netip.Prefix, error) {
 	case err != nil:
 		return netip.Prefix{}, fmt.Errorf("CIDR %q: not an IPv4 or IPv6 prefix", string(c))
 	case p.Addr().Is4In6():
-		return netip.Prefix{}, fmt.Errorf("CIDR %q: write the IPv4 prefix without ::ffff:", string(c))
+		return netip.Prefix{}, fmt.Errorf("CIDR %q: write the IPv4 prefix in IPv4 form", string(c))
 	}
 	return p, nil
 }

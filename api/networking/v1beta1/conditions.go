@@ -19,9 +19,10 @@ const (
 	//   - WaitingForNetworks
 	ConditionNetworkCIDRsConfigured ConditionType = "NetworkCIDRsConfigured"
 
-	// ReasonNetworkCIDRsConfigured: every CIDR of the remote cluster has the CIDR by which it is reached from here.
+	// ReasonNetworkCIDRsConfigured means that every CIDR of the remote cluster has the one by which it is reached from
+	// here.
 	ReasonNetworkCIDRsConfigured ConditionReason = "NetworkCIDRsConfigured"
-	// ReasonWaitingForNetworks: the IPAM has not answered for every CIDR yet.
+	// ReasonWaitingForNetworks means that the IPAM has not answered for every CIDR yet.
 	ReasonWaitingForNetworks ConditionReason = "WaitingForNetworks"
 )
 

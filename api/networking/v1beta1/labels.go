@@ -67,22 +67,22 @@ const (
 
 // Values of the category and subcategory labels of RouteConfigurations and FirewallConfigurations.
 const (
-	// CategoryGateway: gateways apply it.
+	// CategoryGateway means that gateways apply it.
 	CategoryGateway = "gateway"
-	// CategoryFabric: nodes apply it.
+	// CategoryFabric means that nodes apply it.
 	CategoryFabric = "fabric"
 
-	// SubcategoryFabric: every gateway applies it.
+	// SubcategoryFabric means that every gateway applies it.
 	SubcategoryFabric = "fabric"
-	// SubcategoryFabricNode: the gateways that run on the node of the unique label apply it.
+	// SubcategoryFabricNode means that the gateways that run on the node of the unique label apply it.
 	SubcategoryFabricNode = "fabric-node"
-	// SubcategoryAllGateways: every gateway applies it.
+	// SubcategoryAllGateways means that every gateway applies it.
 	SubcategoryAllGateways = "all-gateways"
-	// SubcategoryAllNodes: every node applies it.
+	// SubcategoryAllNodes means that every node applies it.
 	SubcategoryAllNodes = "all-nodes"
-	// SubcategorySingleNode: the node of the unique label applies it.
+	// SubcategorySingleNode means that the node of the unique label applies it.
 	SubcategorySingleNode = "single-node"
-	// SubcategoryIPMapping: it serves one IP object.
+	// SubcategoryIPMapping means that it serves one IP object.
 	SubcategoryIPMapping = "ip-mapping"
 )
 
