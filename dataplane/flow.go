@@ -44,8 +44,8 @@ type flow struct {
 	// inside is the sender's own address, which replies are restored to.
 	inside  netip.Addr
 	expires int64 // nanoseconds on the forwarder's clock
-	// established: packets were seen in both directions; such a flow is not
-	// evicted for a new one.
+	// established: packets were seen in both directions; until it is closing,
+	// such a flow is not evicted for a new one.
 	established, closing bool
 }
 
@@ -111,7 +111,7 @@ func (t *flowTable) open(k flowKey, p *packet.Packet, node string, inside netip.
 	defer s.mu.Unlock()
 	f, known := s.flows[k]
 	switch {
-	case known && f.expires > now && (f.node != node || f.inside != inside) && !f.yieldsTo(p):
+	case known && f.expires > now && (f.node != node || f.inside != inside) && !f.yieldsTo(k, p):
 		return DropFlowConflict
 	case !known && len(s.flows) >= t.limit && !s.evict(now):
 		return DropFlowTableFull
@@ -133,7 +133,7 @@ func (t *flowTable) reply(k flowKey, p *packet.Packet, now int64) (flow, bool) {
 		s.mu.Unlock()
 		return flow{}, false
 	}
-	f.established = true
+	f.established = !k.fragment // a datagram is not a connection
 	f.touch(k, p, now)
 	s.flows[k] = f
 	s.mu.Unlock()
@@ -155,8 +155,11 @@ func (t *flowTable) peek(k flowKey, now int64) (flow, bool) {
 	return f, ok && f.expires > now
 }
 
-// yieldsTo tells whether a new connection may take the place of f.
-func (f *flow) yieldsTo(p *packet.Packet) bool { return f.closing && p.IsTCPSYN() }
+// yieldsTo tells whether a new connection may take the place of f, or a new
+// datagram that of an older one with the same identification.
+func (f *flow) yieldsTo(k flowKey, p *packet.Packet) bool {
+	return k.fragment || f.closing && p.IsTCPSYN()
+}
 
 // touch renews the time-out after packet p.
 func (f *flow) touch(k flowKey, p *packet.Packet, now int64) {
@@ -185,8 +188,8 @@ func (f *flow) touch(k flowKey, p *packet.Packet, now int64) {
 
 // evict makes room for one flow. It looks at a handful of flows, which Go's map
 // iteration picks at random, and removes an expired one or else the one that
-// would expire first and was never answered: a scan does not push out
-// connections that work.
+// would expire first and was never answered or is closing: a scan does not push
+// out connections that work, and short connections do not keep out new ones.
 func (s *flowShard) evict(now int64) bool {
 	var victim flowKey
 	found, looked := false, 0
@@ -196,7 +199,7 @@ func (s *flowShard) evict(now int64) bool {
 			delete(s.flows, k)
 			return true
 		}
-		if !f.established && (!found || f.expires < first) {
+		if (!f.established || f.closing) && (!found || f.expires < first) {
 			victim, first, found = k, f.expires, true
 		}
 		if looked++; looked == 16 {
