@@ -11,6 +11,8 @@ import (
 
 var rekey = flag.Bool("e2e.rekey", false, "also test traffic over a rekey, which takes 130 s")
 
+func TestMain(m *testing.M) { lab.Main(m) }
+
 // tools are the programs that the tests here run, beyond what a lab needs.
 var tools = []string{"iperf3", "traceroute", "curl"}
 
@@ -40,12 +42,25 @@ func (w *world) startGateways(t *testing.T) {
 	binary := lab.Build(t, lab.GatewayPackage)
 	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{})
 	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
+	start := time.Now()
 	w.gatewayA.WaitConnected(20 * time.Second)
 	w.gatewayB.WaitConnected(20 * time.Second)
+	t.Logf("connected after %v", time.Since(start).Round(time.Millisecond))
 	for _, n := range []*lab.Node{w.A1, w.A2, w.B1} {
 		if err := n.RouteIPv6(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// report logs what the gateways say when t has failed.
+func (w *world) report(t *testing.T) {
+	t.Helper()
+	if !t.Failed() || w.gatewayA == nil {
+		return
+	}
+	for _, g := range []*lab.Gateway{w.gatewayA, w.gatewayB} {
+		t.Logf("the gateway says:\n%s", g.StatusText())
 	}
 }
 
@@ -68,7 +83,10 @@ func runChecks(t *testing.T, w *world, checks []check, stock bool) {
 		if stock && !c.stock {
 			continue
 		}
-		t.Run(c.name, func(t *testing.T) { c.run(t, w) })
+		t.Run(c.name, func(t *testing.T) {
+			defer w.report(t)
+			c.run(t, w)
+		})
 	}
 }
 

@@ -34,8 +34,7 @@ func Build(t testing.TB, pkg string, flags ...string) string {
 	if path, ok := built[key]; ok {
 		return path
 	}
-	// Not in the directory of a lab, which ends earlier than the test run. A later
-	// run sweeps it.
+	// Not in the directory of a lab, which ends earlier than the test run.
 	dir, err := os.MkdirTemp("", fmt.Sprintf("%s-%d-bin-", prefix, os.Getpid()))
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +50,18 @@ func Build(t testing.TB, pkg string, flags ...string) string {
 	}
 	built[key] = path
 	return path
+}
+
+// Main runs the tests of a package that uses Build and removes what was built.
+// A package without it leaves that to the next run.
+func Main(m *testing.M) {
+	code := m.Run()
+	buildMu.Lock()
+	for _, path := range built {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	buildMu.Unlock()
+	os.Exit(code)
 }
 
 // Gateway is a running gateway of this repository.
@@ -137,7 +148,10 @@ func (g *Gateway) WriteFile(name, text string) {
 	t.Helper()
 	// A name without .yaml is none of the gateway's business.
 	temporary := filepath.Join(g.Manifests, "."+name+".new")
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil { // a Secret among them
+		t.Fatal(err)
+	}
+	if err := os.Chown(temporary, UnprivilegedID, UnprivilegedID); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(temporary, filepath.Join(g.Manifests, name)); err != nil {
@@ -193,19 +207,17 @@ func (g *Gateway) Metrics() string {
 // Status is the part of `gateway status -o json` that tests look at. It is kept
 // apart from the gateway's own types: the output is an interface to users.
 type Status struct {
-	Configured bool `json:"configured"`
-	Tunnel     struct {
-		Endpoint      string
-		LastHandshake time.Time
-		RxPackets     uint64
-		TxPackets     uint64
-	} `json:"tunnel"`
-	Nodes []struct {
-		Name          string `json:"name"`
-		RxPackets     uint64 `json:"rxPackets"`
-		TxPackets     uint64 `json:"txPackets"`
-		Encapsulation any    `json:"encapsulation"`
-	} `json:"nodes"`
+	DataPlane DataPlaneStatus `json:"dataPlane"`
+	Memory    struct {
+		Heap     uint64 `json:"heapBytes"`
+		Resident uint64 `json:"residentBytes"`
+	} `json:"memory"`
+}
+
+// DataPlaneStatus is what the data plane of a Status says.
+type DataPlaneStatus struct {
+	// Tunnel holds the counters of the tunnel, by the names they have there.
+	Tunnel  map[string]any  `json:"tunnel"`
 	Egress  DirectionStatus `json:"egress"`
 	Ingress DirectionStatus `json:"ingress"`
 	Sockets map[string]struct {
@@ -215,6 +227,27 @@ type Status struct {
 		GRO           bool   `json:"gro"`
 		GSO           bool   `json:"gso"`
 	} `json:"sockets"`
+}
+
+// TunnelCounter returns one counter of the tunnel, whatever the case of its
+// name.
+func (s DataPlaneStatus) TunnelCounter(name string) uint64 {
+	for key, value := range s.Tunnel {
+		if n, ok := value.(float64); ok && strings.EqualFold(key, name) {
+			return uint64(n)
+		}
+	}
+	return 0
+}
+
+// TunnelText is TunnelCounter for fields that are no numbers.
+func (s DataPlaneStatus) TunnelText(name string) string {
+	for key, value := range s.Tunnel {
+		if text, ok := value.(string); ok && strings.EqualFold(key, name) {
+			return text
+		}
+	}
+	return ""
 }
 
 // DirectionStatus is one direction of Status.
@@ -238,16 +271,27 @@ func (g *Gateway) Status() Status {
 	t := g.cluster.lab.t
 	t.Helper()
 	out := g.cluster.Gateway.Run(g.binary, "status", "--admin-socket", g.socket, "-o", "json")
-	// The data plane may be the whole answer or one part of it.
-	var answer struct {
-		Status
-		DataPlane *Status `json:"dataPlane"`
-	}
-	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+	var status Status
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		t.Fatalf("gateway status -o json: %v\n%s", err, out)
 	}
-	if answer.DataPlane != nil {
-		return *answer.DataPlane
+	return status
+}
+
+// StatusText returns what `gateway status` shows, or why it does not.
+func (g *Gateway) StatusText() string {
+	out, err := g.cluster.Gateway.Try(g.binary, "status", "--admin-socket", g.socket)
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
 	}
-	return answer.Status
+	return out
+}
+
+// Remove removes one file of the manifests.
+func (g *Gateway) Remove(name string) {
+	t := g.cluster.lab.t
+	t.Helper()
+	if err := os.Remove(filepath.Join(g.Manifests, name)); err != nil {
+		t.Fatal(err)
+	}
 }
