@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -36,7 +37,6 @@ var (
 	remoteOutside  = netip.MustParseAddr("10.243.2.20")
 	remoteInside6  = netip.MustParseAddr("fd00:71:0:2::20")
 	remoteOutside6 = netip.MustParseAddr("fd00:243:0:2::20")
-	unknownPeer    = netip.MustParseAddr("10.73.0.0") // the peer's unknown-source address, inside
 
 	mappedHost    = netip.MustParseAddr("192.168.7.7") // behind the cluster
 	mappedHostOut = netip.MustParseAddr("10.70.0.7")
@@ -75,6 +75,7 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(h.close)
 	if err := h.forwarder.Apply(h.config); err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +91,15 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 		h.resolve(i)
 	}
 	return h
+}
+
+// close releases what the Forwarder holds: a Run that ends at once.
+func (h *harness) close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.forwarder.Run(ctx); err != nil {
+		h.Error(err)
+	}
 }
 
 func harnessConfig() dataplane.Config {
