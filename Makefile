@@ -35,8 +35,9 @@ lint: ## formatting, vet, golangci-lint, govulncheck
 	bash .ci/lint
 
 generate: ## deepcopy functions and CRDs from the API types
-	$(TOOL) controller-gen object paths=./api/...
-	$(TOOL) controller-gen crd paths=./api/... output:crd:dir=deploy/crds
+	@# Embedded metadata, or an API server prunes the labels of the gateways' Deployments; short
+	@# descriptions, or the largest CRDs do not fit into kubectl's annotation.
+	$(TOOL) controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
 
 e2e: build ## real kernel stacks in network namespaces (root)
 	$(GO) test -count=1 -timeout 30m ./deploy/e2e/...

@@ -58,6 +58,7 @@ type harness struct {
 	gatewayID neighbor.MAC // the gateway's MAC on node 0's tunnel
 	bufs      [][]byte
 	sizes     []int
+	ran       bool // its Run owns ReadPackets
 }
 
 func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
@@ -93,13 +94,49 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 	return h
 }
 
-// close releases what the Forwarder holds: a Run that ends at once.
-func (h *harness) close() {
+// run starts the Forwarder and returns what stops it and waits. Afterwards it
+// cannot be used any more.
+func (h *harness) run() (stop func()) {
+	h.ran = true
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := h.forwarder.Run(ctx); err != nil {
-		h.Error(err)
+	done := make(chan error, 1)
+	go func() { done <- h.forwarder.Run(ctx) }()
+	return func() {
+		h.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			h.Errorf("Run: %v", err)
+		}
 	}
+}
+
+// close releases what a Forwarder holds that never ran: by a Run that ends at
+// once.
+func (h *harness) close() {
+	if !h.ran {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := h.forwarder.Run(ctx); err != nil {
+			h.Errorf("Run: %v", err)
+		}
+	}
+}
+
+// read waits for n datagrams at a node's socket.
+func (h *harness) read(s *dataplanetest.Socket, n int) (out []encapsulated) {
+	h.Helper()
+	for len(out) < n {
+		bufs, sizes, addrs := [][]byte{make([]byte, 65535)}, make([]int, 1), make([]netip.AddrPort, 1)
+		if _, err := s.ReadBatch(bufs, sizes, addrs); err != nil {
+			h.Fatal(err)
+		}
+		head, payload, err := geneve.Decode(bufs[0][:sizes[0]])
+		if err != nil {
+			h.Fatalf("got %x: %v", bufs[0][:sizes[0]], err)
+		}
+		out = append(out, encapsulated{head, payload})
+	}
+	return out
 }
 
 func harnessConfig() dataplane.Config {

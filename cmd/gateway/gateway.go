@@ -30,6 +30,7 @@ type gateway struct {
 	sync      *gatewaysync.Runner
 	forwarder *dataplane.Forwarder
 	latency   *prometheus.HistogramVec
+	toPeer    atomic.Pointer[underlay.Conn] // the socket opened last
 	ready     atomic.Bool
 	servers   []server
 }
@@ -59,15 +60,15 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	if p := desired.DataPlane.Tunnel.ListenPort; p == o.genevePort {
 		return fmt.Errorf("UDP port %d is asked for twice: by --geneve-port and by the endpoint of the %s", p, desired.Gateway.Kind)
 	}
-	if err := g.open(); err != nil {
+	if err := errors.Join(g.openServers(), g.openDataPlane()); err != nil {
 		g.close()
 		return err
 	}
 	return g.run(ctx)
 }
 
-// open opens all sockets.
-func (g *gateway) open() error {
+// openDataPlane opens the sockets towards nodes and peer.
+func (g *gateway) openDataPlane() error {
 	o := g.options
 	geneve, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, o.genevePort), GSO: o.udpGSO})
 	if err != nil {
@@ -82,10 +83,7 @@ func (g *gateway) open() error {
 	if err != nil {
 		return errors.Join(err, geneve.Close())
 	}
-	if err := g.sync.Start(g.forwarder); err != nil {
-		return errors.Join(err, geneve.Close())
-	}
-	return g.openServers()
+	return g.sync.Start(g.forwarder)
 }
 
 // listenTunnel opens the socket towards the peer.
@@ -95,6 +93,7 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	if err != nil {
 		return nil, socketError("UDP", o.bind, port, "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err)
 	}
+	g.toPeer.Store(c)
 	return c, nil
 }
 
@@ -126,10 +125,15 @@ func (g *gateway) openServers() error {
 	return nil
 }
 
-// close closes what open opened and run did not take over.
+// close releases what a gateway has opened that does not run.
 func (g *gateway) close() {
 	for _, s := range g.servers {
 		s.listener.Close()
+	}
+	if g.forwarder != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		g.forwarder.Run(ended) // its end is what closes it
 	}
 }
 
@@ -172,9 +176,13 @@ func (s server) run(ctx context.Context) error {
 
 // report gathers what is shown.
 func (g *gateway) report() report {
+	s := g.forwarder.Status()
+	if c := g.toPeer.Load(); c != nil {
+		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Stats: c.Stats()}
+	}
 	return report{
 		Version: version(), Time: time.Now(), Started: g.started,
-		Sync: g.sync.State(), DataPlane: g.forwarder.Status(), Memory: readMemory(),
+		Sync: g.sync.State(), DataPlane: s, Memory: readMemory(),
 	}
 }
 

@@ -74,13 +74,13 @@ func (w statusWriter) summary(r report) {
 	w.row("MTU", mtuText(r))
 	w.row("Configuration", fmt.Sprintf("generation %d, applied %s", s.Generation, w.ago(s.AppliedAt)))
 	if len(s.Refused) > 0 {
-		w.row("  REFUSED", fmt.Sprintf("the newest files, %s; what was in force stays", w.ago(s.RefusedAt)))
+		fmt.Fprintf(w.tab, "  REFUSED: the newest files, %s; what was in force stays\n", w.ago(s.RefusedAt))
 	}
 	for _, p := range s.Refused {
-		w.row("", "  "+p.String())
+		fmt.Fprintln(w.tab, "    "+p.String())
 	}
 	for _, p := range s.Warnings {
-		w.row("  warning", p)
+		fmt.Fprintln(w.tab, "  warning: "+p.String())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -193,12 +194,16 @@ func (b *builder) client(s Sourced[networkingv1beta1.GatewayClient]) {
 // badHost says why a host is neither an address nor a DNS name.
 func badHost(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
-		return ""
+		_, why := parseAddr(host)
+		return why
 	}
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return "must be without a port: that is spec.endpoint.port"
 	}
-	if len(validation.IsDNS1123Subdomain(host)) > 0 {
+	// Real zones have capitals and underscores. A name without a letter is a
+	// mistyped address.
+	name := strings.ReplaceAll(strings.ToLower(host), "_", "-")
+	if len(validation.IsDNS1123Subdomain(name)) > 0 || !strings.ContainsAny(name, "abcdefghijklmnopqrstuvwxyz") {
 		return "is neither an IP address nor a DNS name"
 	}
 	return ""

@@ -19,9 +19,8 @@ import (
 const (
 	// maxDepth stops an alias that contains itself. No API type is a tenth as deep.
 	maxDepth = 100
-	// maxNodes bounds the work on one file: aliases can multiply a small file
-	// into billions of nodes. A RouteConfiguration needs about ten per pod.
-	maxNodes = 1 << 21
+	// maxProblems is more than anybody reads at once.
+	maxProblems = 100
 )
 
 // placeholder matches what manuals write where the reader must fill in.
@@ -31,13 +30,25 @@ var placeholder = regexp.MustCompile(`^<[A-Z][A-Z0-9_ -]*>$`)
 type decoder struct {
 	file     string
 	object   string // of the document being read
-	nodes    int
+	budget   int    // of nodes to look at; see newDecoder
 	problems Problems
 	warnings Problems
 	fields   map[reflect.Type]map[string][]int
 }
 
+// newDecoder returns a decoder of one file. Aliases can multiply a small file
+// into billions of nodes, so the work is bounded by the length of the text: a
+// node takes at least two bytes of it and is looked at twice at most, unless
+// aliases repeat it.
+func newDecoder(f file) *decoder {
+	return &decoder{file: f.name, budget: 2*len(f.data) + 1000}
+}
+
 func (d *decoder) fail(n *yaml.Node, path *field.Path, format string, args ...any) {
+	if len(d.problems) == maxProblems {
+		d.budget = 0
+		return
+	}
 	d.problems = append(d.problems, d.problem(n, path, format, args...))
 }
 
@@ -57,17 +68,16 @@ func (d *decoder) problem(n *yaml.Node, path *field.Path, format string, args ..
 }
 
 // enter resolves an alias and counts the node. It reports false for what must
-// not be looked at: the problem is recorded.
+// not be looked at any more: the problem is recorded.
 func (d *decoder) enter(n *yaml.Node, path *field.Path, depth int) (*yaml.Node, bool) {
-	d.nodes++
-	if d.nodes == maxNodes+1 {
-		d.fail(n, path, "the file is too complex: more than %d values", maxNodes)
-	}
-	if d.nodes > maxNodes {
+	if d.budget--; d.budget <= 0 {
+		if d.budget == 0 {
+			d.fail(n, nil, "too complex: aliases repeat too much")
+		}
 		return n, false
 	}
 	if depth > maxDepth {
-		d.fail(n, path, "nested deeper than %d levels", maxDepth)
+		d.fail(n, nil, "nested deeper than %d levels", maxDepth) // the path would fill the screen
 		return n, false
 	}
 	if n.Kind == yaml.AliasNode {

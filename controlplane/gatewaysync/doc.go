@@ -1,3 +1,33 @@
 // Package gatewaysync turns the objects of a peering into the configuration of
-// the data plane, and keeps the two equal.
+// a gateway's data plane and keeps the two equal. It is the control loop inside
+// the gateway process.
+//
+//	DIR/*.yaml -> ReadFiles -> Decode -> Objects -> Build -> dataplane.Config -> Forwarder.Apply
+//	DIR/status/connection.yaml <- Connection <- health ping through the tunnel
+//
+// The objects are those that a cluster holds, so that Build, which is pure,
+// serves a gateway in a cluster as well as one outside. What it is not: it
+// allocates no address, remaps no prefix and makes no key. In a cluster the
+// controllers do, and write the result into the same fields that a person
+// writes by hand here.
+//
+// # All or nothing
+//
+// A state of the directory is applied as a whole or refused as a whole, with
+// every reason at once, each with its file, line and field. What was in force
+// stays in force until a state comes that can be applied.
+//
+// # Waiting is no mistake
+//
+// Objects may come in any order. What refers to an object that is not there yet
+// - a node's tunnel, its address, the peer's key - waits, and a warning says
+// so. Objects that contradict each other are a mistake.
+//
+// # The address of a node
+//
+// An InternalNode tells two addresses: "local", from which its packets come to
+// a gateway on the same node, and "remote", towards all others. Outside a
+// cluster nobody knows on which node the gateway is, so packets from either are
+// accepted and the answers follow what was heard last; until then they go to
+// "remote". Give only the one that applies where that matters.
 package gatewaysync

@@ -95,13 +95,14 @@ func (f Files) Decode() (objects Objects, warnings Problems, err error) {
 	var problems Problems
 	r := reader{objects: &objects, seen: make(map[string]Problem)}
 	for _, f := range f.files {
-		d := &decoder{file: f.name}
+		d := newDecoder(f)
 		if f.err != nil {
 			d.fail(nil, nil, "%s", reason(f.err))
 		}
 		r.secret = nil
 		r.file(d, f.data)
 		if r.secret != nil && f.public {
+			d.object = headerOf(r.secret).String()
 			d.warn(r.secret, nil, "holds a private key and is readable by every user: chmod 600 %s", f.name)
 		}
 		problems = append(problems, d.problems...)
@@ -238,7 +239,7 @@ type header struct {
 
 func (h header) String() string {
 	switch {
-	case h.Name == "":
+	case h.Name == "" || h.Kind == "":
 		return h.Kind
 	case h.Namespace == "":
 		return h.Kind + " " + h.Name
@@ -277,13 +278,17 @@ func (r *reader) document(d *decoder, n *yaml.Node, depth int) {
 
 func headerOf(n *yaml.Node) (h header) {
 	text := func(n *yaml.Node, key string) string {
-		if _, v := child(n, key); v != nil && v.Kind == yaml.ScalarNode && v.ShortTag() == "!!str" {
-			return v.Value
+		_, v := child(n, key)
+		if v != nil && v.Kind == yaml.AliasNode {
+			v = v.Alias
 		}
-		return ""
+		if v == nil || v.Kind != yaml.ScalarNode || v.ShortTag() != "!!str" {
+			return ""
+		}
+		return v.Value
 	}
 	h.APIVersion, h.Kind = text(n, "apiVersion"), text(n, "kind")
-	if _, meta := child(n, "metadata"); meta != nil {
+	if _, meta := child(n, "metadata"); meta != nil { // an alias is too rare to name the object by
 		h.Namespace, h.Name = text(meta, "namespace"), text(meta, "name")
 	}
 	return h

@@ -21,6 +21,10 @@ type target struct {
 	mtu         int
 }
 
+func (t target) config() health.Config {
+	return health.Config{ClusterID: t.clusterID, Peer: netip.AddrPortFrom(t.peer, health.Port), MTU: t.mtu}
+}
+
 // probe runs the health ping of the peering in force and keeps the Connection.
 // It belongs to the goroutine in Run.
 type probe struct {
@@ -49,8 +53,13 @@ func (p *probe) step(d Desired, now time.Time) {
 func (p *probe) follow(d Desired) error {
 	c := &d.DataPlane
 	t := target{d.Gateway.ClusterID, c.TunnelAddr, c.PeerTunnelAddr, c.MTU}
-	if t == p.target && p.prober != nil {
+	switch {
+	case p.prober != nil && t == p.target:
 		return nil
+	case p.prober != nil && t.local == p.target.local:
+		// On the same address the ping goes on, and the Connection with it.
+		p.target = t
+		return p.prober.Apply(t.config())
 	}
 	p.stop()
 	if err := p.start(t); err != nil {
@@ -60,9 +69,7 @@ func (p *probe) follow(d Desired) error {
 }
 
 func (p *probe) start(t target) error {
-	prober, err := health.New(
-		health.Config{ClusterID: t.clusterID, Peer: netip.AddrPortFrom(t.peer, health.Port), MTU: t.mtu},
-		health.Options{Logger: p.runner.log.With("peer", t.clusterID)})
+	prober, err := health.New(t.config(), health.Options{Logger: p.runner.log})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,10 @@ const (
 // are normal: the caller compares what it reads. It returns when ctx ends.
 // Without events from the system, which degraded is told, it polls.
 func Watch(ctx context.Context, dir string, changed func(), degraded func(error)) {
-	period := rescan
+	watch(ctx, dir, rescan, changed, degraded)
+}
+
+func watch(ctx context.Context, dir string, period time.Duration, changed func(), degraded func(error)) {
 	w, err := newWatcher(dir)
 	if err != nil {
 		degraded(err)

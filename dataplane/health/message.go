@@ -17,6 +17,7 @@ const Port = 12345
 // MessageType says who speaks first.
 type MessageType string
 
+// The two messages of the protocol.
 const (
 	Ping MessageType = "PING" // a question
 	Pong MessageType = "PONG" // the same message sent back

@@ -81,6 +81,7 @@ func (c Config) withDefaults() (Config, error) {
 // Value is the state of the connection, in the words of the Connection kind.
 type Value string
 
+// The states of a connection.
 const (
 	Connecting Value = "Connecting" // no PONG yet
 	Connected  Value = "Connected"  // the last PONG is recent
@@ -104,6 +105,7 @@ type Status struct {
 // Verdict is what became of a received datagram.
 type Verdict uint8
 
+// What becomes of a datagram.
 const (
 	Answered           Verdict = iota // a PING, sent back
 	Measured                          // a PONG that counted

@@ -91,7 +91,7 @@ func isICMP(pkt []byte) bool {
 	case header.IPv4Version:
 		return len(pkt) >= header.IPv4MinimumSize && header.IPv4(pkt).TransportProtocol() == header.ICMPv4ProtocolNumber
 	case header.IPv6Version:
-		return len(pkt) >= header.IPv6MinimumSize && header.IPv6(pkt).TransportProtocol() == header.ICMPv6ProtocolNumber
+		return len(pkt) >= header.IPv6MinimumSize && header.IPv6(pkt).NextHeader() == uint8(header.ICMPv6ProtocolNumber)
 	}
 	return false
 }
@@ -155,7 +155,7 @@ func parseICMPv4Error(pkt []byte) (e ICMPError, q quote, ok bool) {
 
 func parseICMPv6Error(pkt []byte) (e ICMPError, q quote, ok bool) {
 	ip := header.IPv6(pkt)
-	if !ip.IsValid(len(pkt)) || ip.TransportProtocol() != header.ICMPv6ProtocolNumber {
+	if !ip.IsValid(len(pkt)) || ip.NextHeader() != uint8(header.ICMPv6ProtocolNumber) {
 		return e, q, false
 	}
 	icmp := header.ICMPv6(pkt[header.IPv6MinimumSize:][:ip.PayloadLength()])
@@ -174,7 +174,7 @@ func parseICMPv6Error(pkt []byte) (e ICMPError, q quote, ok bool) {
 	if len(inner) < header.IPv6MinimumSize || header.IPVersion(inner) != header.IPv6Version {
 		return e, q, false
 	}
-	transport, rest := inner.TransportProtocol(), inner[header.IPv6MinimumSize:]
+	transport, rest := tcpip.TransportProtocolNumber(inner.NextHeader()), inner[header.IPv6MinimumSize:]
 	if transport == header.IPv6FragmentHeader && len(rest) >= header.IPv6FragmentHeaderSize {
 		// A fragmented echo request is quoted with its fragment header.
 		if binary.BigEndian.Uint16(rest[2:])&^7 != 0 {

@@ -149,9 +149,9 @@ func (w *writer) plan() {
 	var last *mmsghdr
 	var lastAddr netip.AddrPort
 	for i := 0; i < len(ds); {
-		n, total := 1, ds[i].size()
-		if i >= w.plain && total > 0 && total <= maxSegment {
-			n, total = runLength(ds[i:])
+		n := 1
+		if size := ds[i].size(); i >= w.plain && size > 0 && size <= maxSegment {
+			n = runLength(ds[i:])
 		}
 		m := &w.msgs[w.planned]
 		m.hdr.Iov = &w.iovs[w.usedIovs]
@@ -186,11 +186,10 @@ func (w *writer) plan() {
 	w.dirtyIovs = max(w.dirtyIovs, w.usedIovs)
 }
 
-// runLength returns how many of ds, of which the first is not empty, make one run,
-// and their bytes.
-func runLength(ds []Datagram) (n, total int) {
+// runLength returns how many of ds, of which the first is not empty, make one run.
+func runLength(ds []Datagram) int {
 	segment := ds[0].size()
-	n, total = 1, segment
+	n, total := 1, segment
 	for n < min(len(ds), maxRun) {
 		size := ds[n].size()
 		if size == 0 || size > segment || total+size > maxRunLen || ds[n].Addr != ds[0].Addr {
@@ -201,7 +200,7 @@ func runLength(ds []Datagram) (n, total int) {
 			break
 		}
 	}
-	return n, total
+	return n
 }
 
 func (w *writer) addIovec(b []byte) {

@@ -39,6 +39,7 @@ const (
 // of ICMP have.
 type Unreachable uint8
 
+// Reasons, with the meaning that both versions of ICMP give them.
 const (
 	NoRoute            Unreachable = iota // nothing is known about the destination's network
 	AddressUnreachable                    // the network is known, the address does not answer

@@ -37,6 +37,7 @@ const (
 // Fragment says which part of a datagram a packet carries.
 type Fragment uint8
 
+// The parts of a datagram.
 const (
 	Whole         Fragment = iota // not fragmented
 	FirstFragment                 // offset 0, more to come: carries the transport header
