@@ -3,20 +3,20 @@ module github.com/sluice-net/sluice
 go 1.26.3
 
 require (
-	github.com/fsnotify/fsnotify v1.10.1
-	github.com/gaissmai/bart v0.30.0
-	github.com/google/go-cmp v0.7.0
-	github.com/prometheus/client_golang v1.25.0
-	github.com/spf13/pflag v1.0.10
-	go.uber.org/goleak v1.3.0
-	go.yaml.in/yaml/v3 v3.0.5
-	golang.org/x/sys v0.49.0
-	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446
-	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
-	k8s.io/api v0.37.2
-	k8s.io/apimachinery v0.37.2
-	pgregory.net/rapid v1.3.0
-	sigs.k8s.io/yaml v1.6.0
+	github.com/fsnotify/fsnotify v1.10.1 // the gateway follows its manifests
+	github.com/gaissmai/bart v0.30.0 // longest prefix over 100 000 pod routes, lock-free to read
+	github.com/google/go-cmp v0.7.0 // differences in test failures
+	github.com/prometheus/client_golang v1.25.0 // metrics, in cmd only
+	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
+	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
+	go.yaml.in/yaml/v3 v3.0.5 // line numbers in messages about manifests
+	golang.org/x/sys v0.49.0 // recvmmsg, sendmmsg, socket options
+	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446 // the tunnel, embedded unchanged
+	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237 // TCP/IP for the gateway's own addresses, and for pods in tests
+	k8s.io/api v0.37.2 // Secret, and the types embedded in our kinds
+	k8s.io/apimachinery v0.37.2 // what a Kubernetes type is made of
+	pgregory.net/rapid v1.3.0 // property tests
+	sigs.k8s.io/yaml v1.6.0 // YAML as an API server reads it
 )
 
 require (
