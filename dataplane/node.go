@@ -33,8 +33,10 @@ type nodeTunnel struct {
 type nodeState struct {
 	mac           atomic.Uint64 // neighbor.MAC in the low 48 bits; zero: unknown
 	encapsulation atomic.Uint32 // geneve.Encapsulation the node speaks
-	remote        atomic.Uint32 // index into remotes: where it was last heard from
-	lastSeen      atomic.Int64  // on the forwarder's clock; zero: never
+	// remote is where the node was last heard from; nil: never. Not an index
+	// into remotes: the next configuration may order them differently.
+	remote   atomic.Pointer[netip.AddrPort]
+	lastSeen atomic.Int64 // on the forwarder's clock; zero: never
 
 	rxPackets, rxBytes, txPackets, txBytes atomic.Uint64
 }
@@ -46,10 +48,10 @@ func (t *nodeTunnel) heard(src netip.Addr, e geneve.Encapsulation, bytes int, no
 	if uint32(e) != st.encapsulation.Load() {
 		st.encapsulation.Store(uint32(e))
 	}
-	if i := st.remote.Load(); int(i) >= len(t.remotes) || t.remotes[i].Addr() != src {
-		for i, r := range t.remotes {
-			if r.Addr() == src {
-				st.remote.Store(uint32(i))
+	if r := st.remote.Load(); r == nil || r.Addr() != src {
+		for i := range t.remotes {
+			if t.remotes[i].Addr() == src {
+				st.remote.Store(&t.remotes[i])
 			}
 		}
 	}
@@ -67,8 +69,8 @@ func (t *nodeTunnel) learn(mac neighbor.MAC) {
 
 // remote returns where the node's packets are sent to.
 func (t *nodeTunnel) remote() netip.AddrPort {
-	if i := int(t.state.remote.Load()); i < len(t.remotes) {
-		return t.remotes[i]
+	if r := t.state.remote.Load(); r != nil && t.isUnderlay(r.Addr()) {
+		return *r
 	}
 	return t.remotes[0]
 }
