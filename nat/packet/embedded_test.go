@@ -150,6 +150,16 @@ func TestEmbeddedKeepsItsDistance(t *testing.T) {
 	if !bytes.Equal(b[52:], bytes.Repeat([]byte{0xaa}, 104)) {
 		t.Errorf("changed behind the quoted packet: %x", b[52:])
 	}
+	// The same in IPv6.
+	b = unreachable(spec6(packet.ProtoUDP, udp[:4]), 44).Bytes()
+	b = append(b, bytes.Repeat([]byte{0xaa}, 104)...)
+	b = with(b, 4, 0, byte(len(b)-40))
+	p, _ = packet.Parse(b)
+	e, _ = p.Embedded()
+	e.SetSrc(b6)
+	if e.Src() != b6 || !bytes.Equal(b[92:], bytes.Repeat([]byte{0xaa}, 104)) {
+		t.Errorf("changed behind the quoted packet: %x", b[92:])
+	}
 	// The quoted length in host byte order, as old systems send it.
 	b = unreachable(spec4(packet.ProtoUDP, udp), 28).Bytes()
 	b = with(b, 30, b[31], b[30])
