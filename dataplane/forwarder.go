@@ -223,20 +223,25 @@ func (f *Forwarder) upkeep(ctx context.Context) error {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
 	for {
-		s := f.snap.Load()
-		for _, t := range s.nodes {
-			if !t.resolved() {
-				f.probes.probe(s, t)
-			}
-		}
-		f.probes.flush()
-		f.flows.sweep(f.clock(), func(node string) bool { return s.byName[node] != nil })
+		f.tend(f.clock())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
 	}
+}
+
+// tend is one round of upkeep.
+func (f *Forwarder) tend(now int64) {
+	s := f.snap.Load()
+	for _, t := range s.nodes {
+		if t.wantsProbe(now) {
+			f.probes.probe(s, t)
+		}
+	}
+	f.probes.flush()
+	f.flows.sweep(now, func(node string) bool { return s.byName[node] != nil })
 }
 
 // ListenUDP opens a UDP socket on one of the gateway's own addresses.

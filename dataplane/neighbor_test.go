@@ -321,3 +321,44 @@ func TestUnresolvedNodesAreProbed(t *testing.T) {
 		t.Errorf("learnt %s, want %s", got, h.nodeMACs[0])
 	}
 }
+
+// A node whose tunnel device was made anew has another MAC. If it only
+// receives, nothing but a question brings that to light.
+func TestSilentNodesAreProbedAgain(t *testing.T) {
+	h := newHarness(t, nil)
+	h.forwarder.Tend(29 * time.Second)
+	if got := append(h.atNode(0), h.atNode(1)...); len(got) != 0 {
+		t.Fatalf("%d probes for nodes that were heard from", len(got))
+	}
+	h.forwarder.Tend(time.Minute)
+	got := h.atNode(0)
+	if len(got) != 1 {
+		t.Fatalf("%d probes for a silent node, want 1", len(got))
+	}
+	f, _ := neighbor.DecodeFrame(got[0].payload)
+	if a, ok := neighbor.DecodeARP(f.Payload); !ok || f.Dst != neighbor.Broadcast || a.TargetIP != nodeIPs[0] {
+		t.Errorf("probe is %+v to %s, want an ARP request for %s to all", a, f.Dst, nodeIPs[0])
+	}
+	anew := neighbor.MAC{2, 0, 0, 0, 0, 99}
+	h.fromNode(0, frame(h.gatewayID, anew, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+		Op: neighbor.ARPReply, SenderMAC: anew, SenderIP: nodeIPs[0], TargetMAC: h.gatewayID, TargetIP: gatewayIP,
+	})))
+	h.nodeMACs[0] = anew
+	h.egress()
+	if got := h.frameTo(0); got != anew {
+		t.Errorf("frames go to %s, want %s", got, anew)
+	}
+}
+
+// A node without Ethernet has no MAC to ask for.
+func TestNodesWithoutEthernetAreNotProbed(t *testing.T) {
+	h := newHarness(t, nil)
+	b := make([]byte, geneve.HeaderLen)
+	geneve.PutHeader(b, geneve.GeneveIP, 8, neighbor.EtherTypeIPv4)
+	h.datagram(h.nodes[1], append(b, udp(localPod, 1000, remoteInside, 53, "")...))
+	h.egress()
+	h.forwarder.Tend(time.Hour)
+	if got := h.atNode(1); len(got) != 0 {
+		t.Errorf("%d probes", len(got))
+	}
+}

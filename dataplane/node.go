@@ -80,6 +80,19 @@ func (t *nodeTunnel) resolved() bool {
 	return t.state.mac.Load() != 0 || geneve.Encapsulation(t.state.encapsulation.Load()) == geneve.GeneveIP
 }
 
+// reprobeAfter is how long a silent node's link-layer address is believed: the
+// tunnel device of a node that was restarted has another one, and a node that
+// only receives would never tell (RFC 1122 section 2.3.2.1).
+const reprobeAfter = 30 * time.Second
+
+// wantsProbe tells whether the node is to be asked for its link-layer address.
+func (t *nodeTunnel) wantsProbe(now int64) bool {
+	if geneve.Encapsulation(t.state.encapsulation.Load()) == geneve.GeneveIP {
+		return false // it has none
+	}
+	return t.state.mac.Load() == 0 || now-t.state.lastSeen.Load() >= int64(reprobeAfter)
+}
+
 func (t *nodeTunnel) isInternal(a netip.Addr) bool {
 	for _, i := range t.internal {
 		if i == a {
