@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -140,7 +141,7 @@ func newFlagSet(name string) *pflag.FlagSet {
 // parse reads args and answers --help.
 func parse(fs *pflag.FlagSet, args []string, stdout io.Writer, head, tail string) error {
 	switch err := fs.Parse(args); {
-	case err == pflag.ErrHelp:
+	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprint(stdout, head, fs.FlagUsagesWrapped(100), tail)
 		return err
 	case err != nil:

@@ -1,6 +1,7 @@
 package gatewaysync
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -253,7 +254,8 @@ func FuzzDecode(f *testing.F) {
 		lines := strings.Count(string(data), "\n") + 1
 		files := Files{files: []file{{name: "f.yaml", data: data}}}
 		objects, warnings, err := files.Decode()
-		problems, _ := err.(Problems)
+		var problems Problems
+		errors.As(err, &problems)
 		for _, p := range append(problems, warnings...) {
 			// A carriage return ends a line for YAML as well, so the count is a lower bound then.
 			if p.File != "f.yaml" || p.Reason == "" || p.Line > lines && !strings.ContainsAny(string(data), "\r\u0085\u2028\u2029") {

@@ -2,6 +2,7 @@ package gatewaysync
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -196,7 +197,8 @@ func (r *Runner) refuse(err error) {
 
 // problemsOf turns any error into problems.
 func problemsOf(err error) Problems {
-	if ps, ok := err.(Problems); ok {
+	var ps Problems
+	if errors.As(err, &ps) {
 		return ps
 	}
 	return Problems{{Reason: err.Error()}}
