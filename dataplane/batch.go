@@ -126,14 +126,14 @@ func (w *nodeWriter) send(t *nodeTunnel, ip []byte, v6 bool) Verdict {
 	if v6 {
 		etherType = neighbor.EtherTypeIPv6
 	}
-	w.encapsulate(t, macOf(mac), etherType, ip)
+	w.encapsulate(t, t.encapsulation(), macOf(mac), etherType, ip)
 	return Forwarded
 }
 
 // frame adds a frame of n payload bytes, which the caller fills in.
-func (w *nodeWriter) frame(t *nodeTunnel, dst neighbor.MAC, etherType uint16, n int) []byte {
+func (w *nodeWriter) frame(t *nodeTunnel, e geneve.Encapsulation, dst neighbor.MAC, etherType uint16, n int) []byte {
 	b := w.space(n)
-	w.encapsulate(t, dst, etherType, b)
+	w.encapsulate(t, e, dst, etherType, b)
 	return b
 }
 
@@ -148,13 +148,12 @@ func (w *nodeWriter) space(n int) []byte {
 	return b
 }
 
-// encapsulate adds body behind the headers that the node understands.
-func (w *nodeWriter) encapsulate(t *nodeTunnel, dst neighbor.MAC, etherType uint16, body []byte) {
+// encapsulate adds body behind the headers of e.
+func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neighbor.MAC, etherType uint16, body []byte) {
 	if len(w.datagrams) == cap(w.datagrams) {
 		w.send0()
 	}
 	head := w.heads[len(w.datagrams)][:]
-	e := geneve.Encapsulation(t.state.encapsulation.Load())
 	if e == geneve.GeneveIP {
 		geneve.PutHeader(head, e, t.vni, etherType)
 		head = head[:geneve.HeaderLen]

@@ -236,8 +236,8 @@ func (f *Forwarder) upkeep(ctx context.Context) error {
 func (f *Forwarder) tend(now int64) {
 	s := f.snap.Load()
 	for _, t := range s.nodes {
-		if t.wantsProbe(now) {
-			f.probes.probe(s, t)
+		for _, e := range t.probes(now) {
+			f.probes.probe(s, t, e)
 		}
 	}
 	f.probes.flush()

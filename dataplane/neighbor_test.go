@@ -332,8 +332,8 @@ func TestSilentNodesAreProbedAgain(t *testing.T) {
 	}
 	h.forwarder.Tend(time.Minute)
 	got := h.atNode(0)
-	if len(got) != 1 {
-		t.Fatalf("%d probes for a silent node, want 1", len(got))
+	if len(got) != 2 || got[0].header.Encapsulation != geneve.Geneve || got[1].header.Encapsulation != geneve.VXLAN {
+		t.Fatalf("probes for a silent node: %+v, want one in each encapsulation", got)
 	}
 	f, _ := neighbor.DecodeFrame(got[0].payload)
 	if a, ok := neighbor.DecodeARP(f.Payload); !ok || f.Dst != neighbor.Broadcast || a.TargetIP != nodeIPs[0] {
@@ -350,14 +350,29 @@ func TestSilentNodesAreProbedAgain(t *testing.T) {
 	}
 }
 
-// A node without Ethernet has no MAC to ask for.
+// A node that speaks VXLAN and has nothing to send can only be found by asking in
+// VXLAN.
+func TestUnheardNodesAreProbedInBothEncapsulations(t *testing.T) {
+	h := newHarness(t, nil)
+	h.config.Nodes[0].VNI = 70 // a new tunnel
+	if err := h.forwarder.Apply(h.config); err != nil {
+		t.Fatal(err)
+	}
+	h.forwarder.Tend(0)
+	got := h.atNode(0)
+	if len(got) != 2 || got[0].header.Encapsulation != geneve.Geneve || got[1].header.Encapsulation != geneve.VXLAN {
+		t.Errorf("probes: %+v, want one in each encapsulation", got)
+	}
+}
+
+// A node without Ethernet that is there has no MAC to ask for.
 func TestNodesWithoutEthernetAreNotProbed(t *testing.T) {
 	h := newHarness(t, nil)
 	b := make([]byte, geneve.HeaderLen)
 	geneve.PutHeader(b, geneve.GeneveIP, 8, neighbor.EtherTypeIPv4)
 	h.datagram(h.nodes[1], append(b, udp(localPod, 1000, remoteInside, 53, "")...))
 	h.egress()
-	h.forwarder.Tend(time.Hour)
+	h.forwarder.Tend(29 * time.Second)
 	if got := h.atNode(1); len(got) != 0 {
 		t.Errorf("%d probes", len(got))
 	}

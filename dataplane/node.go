@@ -75,22 +75,14 @@ func (t *nodeTunnel) remote() netip.AddrPort {
 	return t.remotes[0]
 }
 
-// resolved tells whether a frame can be addressed to the node.
-func (t *nodeTunnel) resolved() bool {
-	return t.state.mac.Load() != 0 || geneve.Encapsulation(t.state.encapsulation.Load()) == geneve.GeneveIP
+// encapsulation is what the node speaks; Geneve until it was heard.
+func (t *nodeTunnel) encapsulation() geneve.Encapsulation {
+	return geneve.Encapsulation(t.state.encapsulation.Load())
 }
 
-// reprobeAfter is how long a silent node's link-layer address is believed: the
-// tunnel device of a node that was restarted has another one, and a node that
-// only receives would never tell (RFC 1122 section 2.3.2.1).
-const reprobeAfter = 30 * time.Second
-
-// wantsProbe tells whether the node is to be asked for its link-layer address.
-func (t *nodeTunnel) wantsProbe(now int64) bool {
-	if geneve.Encapsulation(t.state.encapsulation.Load()) == geneve.GeneveIP {
-		return false // it has none
-	}
-	return t.state.mac.Load() == 0 || now-t.state.lastSeen.Load() >= int64(reprobeAfter)
+// resolved tells whether a frame can be addressed to the node.
+func (t *nodeTunnel) resolved() bool {
+	return t.state.mac.Load() != 0 || t.encapsulation() == geneve.GeneveIP
 }
 
 func (t *nodeTunnel) isInternal(a netip.Addr) bool {
@@ -115,7 +107,7 @@ func (t *nodeTunnel) status(start time.Time) NodeStatus {
 	st := t.state
 	n := NodeStatus{
 		Name: t.name, VNI: t.vni, Underlay: t.remote().Addr(), Internal: t.internal,
-		Encapsulation: geneve.Encapsulation(st.encapsulation.Load()),
+		Encapsulation: t.encapsulation(),
 		RxPackets:     st.rxPackets.Load(), RxBytes: st.rxBytes.Load(),
 		TxPackets: st.txPackets.Load(), TxBytes: st.txBytes.Load(),
 	}
@@ -179,7 +171,7 @@ func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, frame neighbor.Frame) Verdic
 	if !s.answersFor(a.TargetIP) {
 		return DropFrame
 	}
-	b := f.replies.frame(t, a.SenderMAC, neighbor.EtherTypeARP, neighbor.ARPLen)
+	b := f.replies.frame(t, t.encapsulation(), a.SenderMAC, neighbor.EtherTypeARP, neighbor.ARPLen)
 	neighbor.AppendARP(b[:0], neighbor.ARP{
 		Op:        neighbor.ARPReply,
 		SenderMAC: t.mac, SenderIP: a.TargetIP,
@@ -203,7 +195,7 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, p *packet.Packet) (Verd
 		if dst.IsUnspecified() { // duplicate address detection: answer to all nodes
 			dst, mac = netip.IPv6LinkLocalAllNodes(), neighbor.MAC{0x33, 0x33, 0, 0, 0, 1}
 		}
-		b := f.replies.frame(t, mac, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
+		b := f.replies.frame(t, t.encapsulation(), mac, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
 		neighbor.AppendAdvertisement(b[:0], neighbor.Advertisement{
 			Src: ns.Target, Dst: dst, Target: ns.Target, TargetMAC: t.mac,
 			Router: true, Solicited: !p.Src().IsUnspecified(), Override: true,
@@ -216,21 +208,45 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, p *packet.Packet) (Verd
 	return Forwarded, false
 }
 
-// probe asks the node for its link-layer address, so that the first packet for
-// one of its pods need not wait for it.
-func (w *nodeWriter) probe(s *snapshot, t *nodeTunnel) {
+// reprobeAfter is how long what was learned about a silent node is believed: the
+// tunnel device of a node that was restarted has another address and may be of
+// another kind, and a node that only receives would never tell (RFC 1122
+// section 2.3.2.1).
+const reprobeAfter = 30 * time.Second
+
+// withEthernet are the encapsulations in which a node can be asked for its
+// address. What it does not speak, its kernel drops.
+var withEthernet = []geneve.Encapsulation{geneve.Geneve, geneve.VXLAN}
+
+// probes returns the encapsulations in which the node is asked for its
+// link-layer address now, so that no packet for its pods need wait for it.
+func (t *nodeTunnel) probes(now int64) []geneve.Encapsulation {
+	seen, e := t.state.lastSeen.Load(), t.encapsulation()
+	switch {
+	case seen == 0 || now-seen >= int64(reprobeAfter):
+		return withEthernet
+	case t.resolved():
+		return nil
+	case e == geneve.VXLAN:
+		return withEthernet[1:]
+	}
+	return withEthernet[:1]
+}
+
+// probe asks for the node's link-layer address in one encapsulation.
+func (w *nodeWriter) probe(s *snapshot, t *nodeTunnel, e geneve.Encapsulation) {
 	for _, target := range t.internal {
 		src := s.internal(target.Is6())
 		if !src.IsValid() {
 			continue
 		}
 		if target.Is4() {
-			b := w.frame(t, neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.ARPLen)
+			b := w.frame(t, e, neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.ARPLen)
 			neighbor.AppendARP(b[:0], neighbor.ARP{Op: neighbor.ARPRequest, SenderMAC: t.mac, SenderIP: src, TargetIP: target})
 			continue
 		}
 		group := neighbor.SolicitedNode(target)
-		b := w.frame(t, neighbor.MulticastMAC(group), neighbor.EtherTypeIPv6, neighbor.SolicitationLen)
+		b := w.frame(t, e, neighbor.MulticastMAC(group), neighbor.EtherTypeIPv6, neighbor.SolicitationLen)
 		neighbor.AppendSolicitation(b[:0], neighbor.Solicitation{Src: src, Dst: group, Target: target, SourceMAC: t.mac})
 	}
 }
