@@ -32,11 +32,11 @@ func TestMalformed(t *testing.T) {
 		to   netip.AddrPort
 		make func(r *rand.Rand, b []byte) []byte
 	}{
-		{"node tunnels", w.A1.Host, netip.AddrPortFrom(w.A.Underlay, lab.GatewayPort), malformedGeneve(uint32(w.A1.VNI))},
+		{"node tunnels", w.A2.Host, netip.AddrPortFrom(w.A.Underlay, lab.GatewayPort), malformedGeneve(t, w.A2)},
 		{"WireGuard", w.B.Gateway, netip.AddrPortFrom(w.A.WAN, lab.WireGuardPort), malformedWireGuard},
 	} {
 		pings := make(chan lab.PingResult, 1)
-		go func() { pings <- w.A1.Pod.Ping(to, "-i0.1 -c50 -W2") }()
+		go func() { pings <- w.A2.Pod.Ping(to, "-i0.1 -c50 -W2") }()
 		start := time.Now()
 		if err := sendFlood(flood.from, flood.to, *malformedCount, rand.New(rand.NewPCG(seed, 0)), flood.make); err != nil {
 			t.Fatalf("%s: %v", flood.name, err)
@@ -47,7 +47,9 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%s: %d of %d pings answered during the flood", flood.name, r.Received, r.Sent)
 		}
 	}
-	wantAnswers(t, w.A1.Pod, to, "-c3 -i0.1 -W2")
+	for _, n := range []*lab.Node{w.A1, w.A2} {
+		wantAnswers(t, n.Pod, to, "-c3 -i0.1 -W2")
+	}
 
 	after := w.gatewayA.Status().DataPlane
 	wantCounted(t, before, after)
@@ -111,15 +113,21 @@ func sendFlood(from *lab.Host, to netip.AddrPort, n int, r *rand.Rand, next func
 	return nil
 }
 
-// malformedGeneve makes datagrams for the node tunnel with this VNI. Each is
-// wrong in one of the ways below, so none may be forwarded.
-func malformedGeneve(vni uint32) func(*rand.Rand, []byte) []byte {
+// malformedGeneve makes datagrams that a Geneve node sends through its tunnel.
+// Each is wrong in one of the ways below, so none may be forwarded.
+func malformedGeneve(t *testing.T, n *lab.Node) func(*rand.Rand, []byte) []byte {
+	t.Helper()
+	gateway, node, err := n.LinkAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vni := uint32(n.VNI)
 	header := func(b []byte, vni uint32) []byte { // RFC 8926 section 3.4
 		b = append(b[:0], 0, 0, 0x65, 0x58)
 		return binary.BigEndian.AppendUint32(b, vni<<8)
 	}
 	frame := func(b []byte, etherType uint16) []byte {
-		b = append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9)
+		b = append(append(b, gateway...), node...)
 		return binary.BigEndian.AppendUint16(b, etherType)
 	}
 	return func(r *rand.Rand, b []byte) []byte {

@@ -101,12 +101,8 @@ func TestRefusedChange(t *testing.T) {
 func TestStop(t *testing.T) {
 	w := newWorld(t)
 	w.startGateways(t)
-	server := w.B1.Pod.StartIperf()
-	defer server.Stop(2 * time.Second)
 	var traffic sync.WaitGroup
-	traffic.Go(func() {
-		_, _ = w.A1.Pod.Iperf(lab.Iperf{To: w.fromA(w.B1.PodAddr), UDPLength: 1200, Bitrate: "50M", Duration: 3 * time.Second})
-	})
+	traffic.Go(func() { w.A1.Pod.Ping(w.fromA(w.B1.PodAddr), "-q -s 1200 -i0.002 -w3") })
 	time.Sleep(time.Second) // let the traffic flow
 	for name, g := range map[string]*lab.Gateway{"a": w.gatewayA, "b": w.gatewayB} {
 		took, err := g.Stop(2 * time.Second)
@@ -115,6 +111,22 @@ func TestStop(t *testing.T) {
 			t.Errorf("gateway %s: %v", name, err)
 		}
 	}
-	server.Stop(time.Second)
 	traffic.Wait()
+}
+
+// TestSilentNode sends to pods whose nodes have not sent anything yet. The
+// gateway has to find out the node's MAC address and its encapsulation; the
+// first packets may be lost meanwhile, but not more than a second of them.
+func TestSilentNode(t *testing.T) {
+	w := newWorld(t)
+	binary := lab.Build(t, lab.GatewayPackage)
+	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{})
+	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
+	w.gatewayA.WaitConnected(20 * time.Second)
+	defer w.report(t)
+	for _, n := range []*lab.Node{w.A1, w.A2} {
+		if r := w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c20 -i0.1 -W2"); r.Received < 10 {
+			t.Errorf("%s, %s: %d of %d answered", n.Host.Name, n.Spec.Encapsulation, r.Received, r.Sent)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -184,19 +185,19 @@ func (l *Lab) Link(a *Host, nameA string, b *Host, nameB string) {
 }
 
 // neighbor returns the link-layer address that the host knows for addr.
-func (h *Host) neighbor(addr netip.Addr, dev string) (string, error) {
+func (h *Host) neighbor(addr netip.Addr, dev string) (net.HardwareAddr, error) {
 	out, err := h.Try("ip", "-json", "neigh", "show", "to", addr.String(), "dev", dev)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var entries []struct {
 		Lladdr string `json:"lladdr"`
 	}
 	if err := json.Unmarshal([]byte(out), &entries); err != nil {
-		return "", fmt.Errorf("neighbors of %s: %w: %s", h.Name, err, out)
+		return nil, fmt.Errorf("neighbors of %s: %w: %s", h.Name, err, out)
 	}
 	if len(entries) == 0 || entries[0].Lladdr == "" {
-		return "", fmt.Errorf("%s knows no neighbor %s on %s", h.Name, addr, dev)
+		return nil, fmt.Errorf("%s knows no neighbor %s on %s", h.Name, addr, dev)
 	}
-	return entries[0].Lladdr, nil
+	return net.ParseMAC(entries[0].Lladdr)
 }

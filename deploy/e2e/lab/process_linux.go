@@ -116,6 +116,13 @@ func (p *Process) Stop(limit time.Duration) (time.Duration, error) {
 	}
 }
 
+// Kill ends the process at once, as a crash would.
+func (p *Process) Kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.done
+	return err
+}
+
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

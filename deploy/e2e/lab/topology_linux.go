@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 )
 
@@ -264,23 +265,43 @@ table inet unknown-source {
 		c.RemotePod6, c.RemoteExternal6, PodCIDR6, netip.MustParsePrefix(ExternalCIDR6).Addr()))
 }
 
+// LinkAddresses returns the MAC addresses of the gateway's and the node's end of
+// the tunnel.
+func (n *Node) LinkAddresses() (gateway, node net.HardwareAddr, err error) {
+	to := n.cluster.Internal
+	if _, err := n.Host.Try("ping", "-c1", "-W2", to.String()); err != nil {
+		return nil, nil, fmt.Errorf("%s: the gateway's internal address does not answer: %w", n.Host.Name, err)
+	}
+	if gateway, err = n.Host.neighbor(to, device); err != nil {
+		return nil, nil, err
+	}
+	err = n.Host.Do(func() error {
+		link, err := net.InterfaceByName(device)
+		if err == nil {
+			node = link.HardwareAddr
+		}
+		return err
+	})
+	return gateway, node, err
+}
+
 // RouteIPv6 leads the node's IPv6 traffic for the peer to the gateway. A route
 // needs the gateway's MAC address; there is no IPv6 address in the manifests to
 // ask it for, so it is taken from the neighbor entry of the IPv4 address.
 func (n *Node) RouteIPv6() error {
-	c := n.cluster
-	if _, err := n.Host.Try("ping", "-c1", "-W2", c.Internal.String()); err != nil {
-		return fmt.Errorf("%s: the gateway's internal address does not answer: %w", n.Host.Name, err)
-	}
-	mac, err := n.Host.neighbor(c.Internal, device)
+	mac, _, err := n.LinkAddresses()
 	if err != nil {
 		return err
 	}
 	n.Host.IP("-6 neigh replace fe80::5 lladdr %s dev %s nud permanent", mac, device)
-	for _, p := range c.remotePrefixes() {
+	for _, p := range n.cluster.remotePrefixes() {
 		if p.Addr().Is6() {
 			n.Host.IP("-6 route replace %s via fe80::5 dev %s", p, device)
 		}
 	}
 	return nil
 }
+
+// LAN is the host whose bridge br0 joins the nodes and the gateway of a cluster
+// with several nodes.
+func (c *Cluster) LAN() *Host { return c.lan }

@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+// The promises about memory and start-up.
+const (
+	maxIdleRSS   = 40 << 20
+	maxFloodHeap = 128 << 20
+	maxFloodRSS  = 200 << 20
+	maxReady     = time.Second
+)
+
+// TestIdle starts two gateways and looks at them when nothing happens.
+func TestIdle(t *testing.T) {
+	node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
+	topo := lab.New(t, "curl").NewTopology(node, node)
+	binary := lab.Build(t, lab.GatewayPackage)
+	gateways := []*lab.Gateway{
+		topo.A.StartGateway(binary, lab.GatewayOptions{}),
+		topo.B.StartGateway(binary, lab.GatewayOptions{}),
+	}
+	for _, g := range gateways {
+		ready := g.Ready(10 * time.Second)
+		t.Logf("ready after %v", ready.Round(time.Millisecond))
+		if ready > maxReady {
+			t.Errorf("ready after %v, want less than %v", ready, maxReady)
+		}
+	}
+	for _, g := range gateways {
+		g.WaitConnected(20 * time.Second)
+		rss, err := g.RSS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("idle: %d MiB resident", rss>>20)
+		if rss > maxIdleRSS {
+			t.Errorf("%d MiB resident, want less than %d", rss>>20, maxIdleRSS>>20)
+		}
+	}
+}
+
+// TestFlood floods a gateway whose peer is dead: one that never answered, and
+// one that dies while the flood is on.
+func TestFlood(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		dies bool
+	}{{"the peer never answers", false}, {"the peer dies", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
+			topo := lab.New(t).NewTopology(node, node)
+			binary := lab.Build(t, lab.GatewayPackage)
+			var peer *lab.Gateway
+			if test.dies {
+				peer = topo.A.StartGateway(binary, lab.GatewayOptions{})
+			}
+			// The client knows where its peer should be.
+			g := topo.B.StartGateway(binary, lab.GatewayOptions{})
+			if test.dies {
+				g.WaitConnected(20 * time.Second)
+			}
+			stop := flood(t, topo.B.Nodes[0].Pod, topo.B.Remote(topo.A.Nodes[0].PodAddr))
+			if test.dies {
+				time.Sleep(time.Second) // the flood passes
+				if err := peer.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			watchMemory(t, g, 12*time.Second)
+			t.Logf("%d datagrams were sent", stop())
+			if !g.Running() {
+				t.Errorf("the gateway has ended:\n%s", g.Log())
+			}
+		})
+	}
+}
+
+// watchMemory samples a gateway for a while and holds it to its promises.
+func watchMemory(t *testing.T, g *lab.Gateway, duration time.Duration) {
+	t.Helper()
+	var heap, resident uint64
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(duration); time.Now().Before(end); <-tick.C {
+		memory := g.Status().Memory
+		heap, resident = max(heap, memory.Heap), max(resident, memory.Resident)
+	}
+	t.Logf("at most %d MiB heap, %d MiB resident", heap>>20, resident>>20)
+	if heap > maxFloodHeap || resident > maxFloodRSS {
+		t.Errorf("%d MiB heap, %d MiB resident; want less than %d and %d", heap>>20, resident>>20, maxFloodHeap>>20, maxFloodRSS>>20)
+	}
+	if heap == 0 || resident == 0 {
+		t.Error("the gateway reports no memory")
+	}
+}
+
+// flood sends datagrams as fast as two senders can until the returned function
+// is called, which returns how many.
+func flood(t *testing.T, from *lab.Host, to netip.Addr) (stop func() uint64) {
+	t.Helper()
+	var sent atomic.Uint64
+	var senders sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		var conn *net.UDPConn
+		err := from.Do(func() (err error) {
+			conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		senders.Go(func() {
+			defer conn.Close()
+			payload := make([]byte, 1200)
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := conn.Write(payload); err == nil { // errors: ICMP of the far side
+					sent.Add(1)
+				}
+			}
+		})
+	}
+	return func() uint64 {
+		close(done)
+		senders.Wait()
+		return sent.Load()
+	}
+}
