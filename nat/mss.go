@@ -17,9 +17,9 @@ const (
 // ClampMSS lowers the maximum segment size that a SYN or SYN-ACK announces to
 // what fits into mtu bytes with an IP and a TCP header without options (RFC
 // 6691), and reports whether it changed the packet. It never raises the value,
-// and adds none where there is none: the default of RFC 9293 section 3.7.1 is
-// below every MTU that carries IP. An mtu with no room for
-// data changes nothing.
+// and adds none where there is none: the peer then keeps to the defaults of RFC
+// 9293 section 3.7.1 (536 and 1220), which every sensible MTU has room for. An
+// mtu with no room for data changes nothing.
 func ClampMSS(p *packet.Packet, mtu int) bool {
 	if !p.IsTCPSYN() {
 		return false

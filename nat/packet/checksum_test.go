@@ -65,6 +65,7 @@ func TestSumEveryLength(t *testing.T) {
 		for at := range 9 { // every alignment
 			checkSum(t, random[at:at+n], uint16(r.Uint32()))
 			checkSum(t, ones[at:at+n], 0xffff)
+			checkSum(t, ones[at:at+n], 0) // carries out of the last addition
 		}
 	}
 }

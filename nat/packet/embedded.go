@@ -8,9 +8,9 @@ import (
 // Embedded is a view over the packet that an ICMP error quotes: the one that
 // could not be delivered. The quotation may end anywhere behind the addresses
 // (RFC 792 promises eight bytes of transport header, RFC 4443 as much as
-// fits). Setters change the quotation and repair every checksum
-// that lies over a changed byte: the quoted IPv4 header's, the quoted
-// transport's if it is quoted, and the ICMP error's own.
+// fits). Setters change the quotation and repair every checksum that lies over
+// a changed byte: the quoted IPv4 header's, the quoted transport's if the
+// quotation reaches that far, and the ICMP error's own.
 type Embedded struct {
 	outer []byte // the ICMP message
 	quote Packet

@@ -204,6 +204,22 @@ func TestCompleteChecksum(t *testing.T) {
 			t.Error("completed")
 		}
 	})
+	t.Run("UDP that computes to zero", func(t *testing.T) {
+		for i := range 1 << 16 {
+			s := spec4(packet.ProtoUDP, packettest.Datagram(uint16(i), 53, []byte("four")))
+			b := s.Bytes()
+			if binary.BigEndian.Uint16(b[26:]) != 0xffff {
+				continue
+			}
+			pseudo := packet.PseudoHeader(a4, b4, packet.ProtoUDP, len(s.Transport))
+			p, _ := packet.Parse(with(b, 26, byte(pseudo>>8), byte(pseudo)))
+			if !p.CompleteChecksum() || !bytes.Equal(p.Bytes, b) {
+				t.Errorf("completed %x, want %x", p.Bytes, b)
+			}
+			return
+		}
+		t.Error("no port gives a zero checksum")
+	})
 	t.Run("fragment", func(t *testing.T) {
 		s := spec4(packet.ProtoUDP, long)
 		s.Part = packettest.Part{Offset: 0, Length: 48}
