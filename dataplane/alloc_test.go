@@ -106,11 +106,7 @@ func TestIngressAllocatesNothing(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newReplay(t, func(c *dataplane.Config) {
-				for i := range c.Routes { // the other node's MAC is not known
-					c.Routes[i].Node = "node-0"
-				}
-			})
+			r := newReplay(t, firstNodeHasAll)         // the other's MAC is not known
 			r.load(udpOf(unknownIP, remoteInside, 64)) // opens a flow
 			r.egress()
 			write := r.ingressBatch(tt.ips...)

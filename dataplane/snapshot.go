@@ -194,6 +194,14 @@ func (s *snapshot) icmpSource(v6, towardsPeer bool) netip.Addr {
 	if towardsPeer && s.cfg.TunnelAddr.Is6() == v6 {
 		return s.cfg.TunnelAddr
 	}
+	// IPv6 often has pod CIDRs only. Their first address is no pod (RFC 4291
+	// section 2.6.1 gives it to routers), and without any source a packet that
+	// is too big would vanish without a word.
+	for _, p := range s.cfg.LocalPods {
+		if p.Addr().Is6() == v6 {
+			return p.Masked().Addr()
+		}
+	}
 	return netip.Addr{}
 }
 
