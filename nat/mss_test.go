@@ -132,7 +132,7 @@ func TestClampMSSFragment(t *testing.T) {
 
 func TestClampMSSOnlyTCP(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
-	for range 20_000 {
+	for range packettest.Rounds(20_000) {
 		s := packettest.Random(r, randomAddr(r, true), randomAddr(r, true))
 		b := s.Bytes()
 		p, ok := packet.Parse(b)

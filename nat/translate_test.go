@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/nat/packet/packettest"
 )
 
-var packets = flag.Int("nat.packets", 100_000, "how many random packets the differential test translates")
+var packets = flag.Int("nat.packets", packettest.Rounds(100_000), "how many random packets the differential test translates")
 
 // slowTranslate maps an address from one side to the other, bit by bit.
 func slowTranslate(mappings []nat.Mapping, a netip.Addr, toOutside bool) (netip.Addr, bool) {

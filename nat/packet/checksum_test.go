@@ -139,7 +139,7 @@ func TestUpdate(t *testing.T) {
 		}
 		return uint16(r.Uint32())
 	}
-	for range 100_000 {
+	for range packettest.Rounds(100_000) {
 		w := []uint16{1 + word()&0xff, word(), word()}
 		bytes := func() (b []byte) {
 			for _, v := range w {

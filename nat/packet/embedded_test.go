@@ -178,7 +178,7 @@ func TestEmbeddedKeepsItsDistance(t *testing.T) {
 // order, and compares with the error that is made with them from the start.
 func TestEmbeddedRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
-	for i := range 50_000 {
+	for i := range packettest.Rounds(50_000) {
 		is4 := i%2 == 0
 		quote := packettest.Random(r, randomAddr(r, is4), randomAddr(r, is4))
 		s := packettest.RandomError(r, randomAddr(r, is4), randomAddr(r, is4), quote)

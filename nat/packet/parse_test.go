@@ -311,7 +311,7 @@ func TestHopLimit(t *testing.T) {
 // or one flipped byte makes of it.
 func TestParseRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for i := range 20_000 {
+	for i := range packettest.Rounds(20_000) {
 		src, dst := a4, b4
 		if i%2 == 0 {
 			src, dst = a6, b6

@@ -37,7 +37,7 @@ func randomAddr(r *rand.Rand, is4 bool) netip.Addr {
 // packet that is made with these addresses from the start.
 func TestSetAddress(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	for i := range 50_000 {
+	for i := range packettest.Rounds(50_000) {
 		is4 := i%2 == 0
 		s := packettest.Random(r, randomAddr(r, is4), randomAddr(r, is4))
 		b := s.Bytes()
@@ -235,8 +235,8 @@ func TestCompleteChecksum(t *testing.T) {
 // unfinished; completing them changes nothing.
 func TestCompleteChecksumByChance(t *testing.T) {
 	chances := 0
-	for i := range 1 << 17 {
-		s := spec4(packet.ProtoUDP, packettest.Datagram(uint16(i), 53, []byte{byte(i >> 16), 1, 2}))
+	for i := range 1 << 16 {
+		s := spec4(packet.ProtoUDP, packettest.Datagram(uint16(i), 53, []byte{1, 2, 3}))
 		p, _ := packet.Parse(s.Bytes())
 		if p.CompleteChecksum() {
 			chances++

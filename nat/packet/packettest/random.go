@@ -129,3 +129,13 @@ func transport(r *rand.Rand, is4 bool) (proto uint8, b []byte) {
 }
 
 func pick(r *rand.Rand, values ...uint8) uint8 { return values[r.IntN(len(values))] }
+
+// Rounds returns how often a test over random packets goes round: n times, or a
+// tenth of that under the race detector, which slows such tests down tenfold and has
+// nothing to find in them.
+func Rounds(n int) int {
+	if Race {
+		return n / 10
+	}
+	return n
+}
