@@ -49,7 +49,7 @@ var peerFamilies = []family{
 		}, "driver", "cluster_id"),
 	gauge("liqo_peer_is_connected", "1 while the peer answers the health ping.",
 		func(r report, emit func(float64, ...string)) {
-			emit(flag(r.Sync.Peer.Value == networkingv1beta1.Connected), driver, r.Sync.Gateway.ClusterID)
+			emit(boolean(r.Sync.Peer.Value == networkingv1beta1.Connected), driver, r.Sync.Gateway.ClusterID)
 		}, "driver", "cluster_id"),
 	gauge("liqo_wireguard_implementation", "1 for the implementation of WireGuard in use.",
 		func(_ report, emit func(float64, ...string)) { emit(1, driver, "userspace") }, "driver", "implementation"),
@@ -99,8 +99,8 @@ var ownFamilies = []family{
 	gauge("sluice_socket_offload", "1 while the offload is in use.",
 		func(r report, emit func(float64, ...string)) {
 			for name, s := range r.DataPlane.Sockets {
-				emit(flag(s.GRO), name, "gro")
-				emit(flag(s.GSO), name, "gso")
+				emit(boolean(s.GRO), name, "gro")
+				emit(boolean(s.GSO), name, "gso")
 			}
 		}, "socket", "offload"),
 	gauge("sluice_flows", "Flows of senders that share an address.",
@@ -108,13 +108,13 @@ var ownFamilies = []family{
 	gauge("sluice_flows_limit", "Bound of sluice_flows.",
 		func(r report, emit func(float64, ...string)) { emit(float64(r.DataPlane.Flows.Capacity)) }),
 	gauge("sluice_mtu_mismatch", "1 while the peer tells another MTU than ours.",
-		func(r report, emit func(float64, ...string)) { emit(flag(r.Sync.Peer.MTUMismatch != "")) }),
+		func(r report, emit func(float64, ...string)) { emit(boolean(r.Sync.Peer.MTUMismatch != "")) }),
 	gauge("sluice_config_generation", "Number of the state of the manifests that is in force.",
 		func(r report, emit func(float64, ...string)) { emit(float64(r.Sync.Generation)) }),
 	counter("sluice_config_reload_errors_total", "States of the manifests that were refused.",
 		func(r report, emit func(float64, ...string)) { emit(float64(r.Sync.ReloadErrors)) }),
 	gauge("sluice_config_refused", "1 while the newest state of the manifests is refused.",
-		func(r report, emit func(float64, ...string)) { emit(flag(len(r.Sync.Refused) > 0)) }),
+		func(r report, emit func(float64, ...string)) { emit(boolean(len(r.Sync.Refused) > 0)) }),
 	gauge("sluice_start_time_seconds", "When the gateway started, in seconds since 1970.",
 		func(r report, emit func(float64, ...string)) { emit(float64(r.Started.UnixMilli()) / 1000) }),
 }
@@ -203,7 +203,7 @@ func tunnelDrops(t tunnel.Stats) []tunnelDrop {
 	}
 }
 
-func flag(on bool) float64 {
+func boolean(on bool) float64 {
 	if on {
 		return 1
 	}

@@ -155,7 +155,7 @@ func (w statusWriter) routes(routes []dataplane.Route, all bool) {
 		w.row(r.Dst, r.Node)
 	}
 	if hidden := len(routes) - len(shown); hidden > 0 {
-		w.row(fmt.Sprintf("... %d more, shown by -a", hidden), " ")
+		fmt.Fprintf(w.tab, "... %d more, shown by -a\n", hidden)
 	}
 }
 
@@ -231,7 +231,7 @@ func (w statusWriter) ago(t time.Time) string {
 func age(from, to time.Time) string {
 	d := max(0, to.Sub(from))
 	switch {
-	case d < time.Minute:
+	case d < time.Hour:
 		return d.Truncate(time.Second).String()
 	case d < 48*time.Hour:
 		return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// golden compares got with testdata/<name>.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
+	}
+}
+
+func TestParseFlags(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "/run/user/1")
+	defaults := options{
+		manifests: "d", genevePort: 6091, udpGSO: true, udpGRO: true, adminSocket: "/run/user/1/sluice/gateway.sock",
+		metrics: netip.MustParseAddrPort("127.0.0.1:8082"), health: netip.MustParseAddrPort("127.0.0.1:8083"),
+	}
+	tests := []struct {
+		name   string
+		args   []string
+		change func(*options)
+	}{
+		{"defaults", nil, func(*options) {}},
+		{"everything", []string{
+			"--geneve-port=7000", "--bind-address=::1", "--metrics-address=[::1]:1", "--health-probe-address=:2", "--admin-socket=s",
+			"--log-level=debug", "--log-format=json", "--strict-source", "--udp-gso=false", "--udp-gro=false", "--pprof-address=127.0.0.1:3",
+		}, func(o *options) {
+			*o = options{
+				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), adminSocket: "s", logLevel: slog.LevelDebug, logJSON: true, strictSource: true,
+				metrics: netip.MustParseAddrPort("[::1]:1"), health: netip.MustParseAddrPort("[::]:2"), pprof: netip.MustParseAddrPort("127.0.0.1:3"),
+			}
+		}},
+		{"off", []string{"--metrics-address=0", "--health-probe-address=off"}, func(o *options) {
+			o.metrics, o.health = netip.AddrPort{}, netip.AddrPort{}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseFlags(append([]string{"--manifests=d"}, tt.args...), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults
+			tt.change(&want)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseFlagsRefuses(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{nil, "--manifests is required: the directory with the objects of the peering"},
+		{[]string{"--manifest=d"}, "unknown flag: --manifest"},
+		{[]string{"--manifests=d", "extra"}, `unexpected argument "extra"`},
+		{[]string{"--manifests=d", "--geneve-port=65536"}, `invalid argument "65536" for "--geneve-port" flag: strconv.ParseUint: parsing "65536": value out of range`},
+		{[]string{"--manifests=d", "--geneve-port=0"}, "--geneve-port: 0 is not a UDP port"},
+		{[]string{"--manifests=d", "--bind-address=localhost"}, `--bind-address: "localhost" is not an IP address`},
+		{[]string{"--manifests=d", "--metrics-address=8082"}, `--metrics-address: "8082" is not IP:port, such as 127.0.0.1:8082`},
+		{[]string{"--manifests=d", "--health-probe-address=a:1"}, `--health-probe-address: "a:1" is not IP:port, such as 127.0.0.1:8082`},
+		{[]string{"--manifests=d", "--pprof-address=:x"}, `--pprof-address: "[::]:x" is not IP:port, such as 127.0.0.1:8082`},
+		{[]string{"--manifests=d", "--log-level=loud"}, `--log-level: "loud" is not debug, info, warn or error`},
+		{[]string{"--manifests=d", "--log-format=xml"}, `--log-format: "xml" is neither text nor json`},
+	}
+	for _, tt := range tests {
+		_, err := parseFlags(tt.args, nil)
+		if !errors.As(err, new(usageError)) || err.Error() != tt.want {
+			t.Errorf("%q: got %v, want %s", tt.args, err, tt.want)
+		}
+	}
+	if _, err := parseStatusFlags([]string{"-o", "yaml"}, nil); !errors.As(err, new(usageError)) {
+		t.Errorf("status -o yaml: %v", err)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := parseFlags([]string{"--help"}, &out); !errors.Is(err, pflag.ErrHelp) {
+		t.Error(err)
+	}
+	golden(t, "help.txt", out.String())
+	out.Reset()
+	if _, err := parseStatusFlags([]string{"-h"}, &out); !errors.Is(err, pflag.ErrHelp) {
+		t.Error(err)
+	}
+	golden(t, "help-status.txt", out.String())
+}

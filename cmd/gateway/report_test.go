@@ -1,0 +1,85 @@
+package main
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/tunnel"
+)
+
+// busyReport has something to show in every place.
+func busyReport() report {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	r := report{
+		Version: "v0.1.0", Time: now, Started: now.Add(-90 * time.Minute),
+		Sync: gatewaysync.State{
+			Gateway:    gatewaysync.Gateway{Type: "Server", Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
+			Generation: 3, AppliedAt: now.Add(-time.Hour), RefusedAt: now.Add(-5 * time.Second), ReloadErrors: 1,
+			Refused: gatewaysync.Problems{
+				{File: "peer.yaml", Line: 12, Object: "PublicKey tenant/milan", Field: "spec.publicKey", Reason: "decodes to 5 bytes, but a WireGuard key has 32"},
+				{File: "peer.yaml", Line: 20, Object: "GeneveTunnel tenant/a", Field: "spec.id", Reason: "-1 is not a VNI: 0 to 16777215"},
+			},
+			Warnings: gatewaysync.Problems{{Object: "InternalNode worker-3", Field: "status.nodeIP", Reason: "is not known yet: the node waits"}},
+			Peer: gatewaysync.Peer{
+				Value: "Connected", Latency: 12345 * time.Microsecond, LatencyText: "12ms", Timestamp: now.Add(-time.Second),
+				MTU: 1400, MTUMismatch: "the peer's MTU is 1400, ours 1340",
+			},
+		},
+		DataPlane: dataplane.Status{
+			Configured: true, MTU: 1340,
+			Tunnel: tunnel.Stats{
+				Peer: tunnel.PublicKey{1, 2, 3}, Endpoint: netip.MustParseAddrPort("203.0.113.7:51840"), ListenPort: 51840,
+				LastHandshake: now.Add(-100 * time.Second), RxBytes: 5 << 30, TxBytes: 1023, RxPackets: 4_000_000, TxPackets: 7,
+				InFlightEgress: 12, InFlightIngress: 3, MaxInFlight: 1024, DropNoSession: 9,
+			},
+			Internal: []netip.Addr{addr("10.80.0.1")}, TunnelAddr: addr("169.254.18.1"),
+			Nodes: []dataplane.NodeStatus{
+				{
+					Name: "worker-1", VNI: 7, Underlay: addr("172.18.0.2"), Internal: []netip.Addr{addr("10.80.0.2")}, MAC: "0a:00:00:00:00:01",
+					Encapsulation: geneve.VXLAN, LastSeen: now.Add(-2 * time.Second), RxPackets: 100, RxBytes: 150000, TxPackets: 50, TxBytes: 2500,
+				},
+				{Name: "worker-2", VNI: 8, Underlay: addr("172.18.0.3"), Internal: []netip.Addr{addr("10.80.0.3")}},
+			},
+			Remote: []nat.Mapping{
+				{Inside: prefix("10.61.0.0/16"), Outside: prefix("10.243.0.0/16")},
+				{Inside: prefix("10.71.0.0/16"), Outside: prefix("10.71.0.0/16")},
+			},
+			LocalPods: []netip.Prefix{prefix("10.243.0.0/16"), prefix("fd00:243::/64")},
+			External:  []netip.Prefix{prefix("10.70.0.0/16"), prefix("10.72.0.0/16")},
+			Addresses: []dataplane.AddressMapping{{Inside: addr("192.168.1.10"), Outside: addr("10.70.0.5")}},
+			Flows:     dataplane.FlowStatus{Entries: 2, Capacity: 65536},
+			Egress:    dataplane.DirectionStatus{Packets: 90, Bytes: 100000, Repaired: 5, Segmented: 2, Verdicts: map[string]uint64{"Forwarded": 90, "DropNoMapping": 4, "DropSpoofedSource": 1}},
+			Ingress:   dataplane.DirectionStatus{Packets: 50, Bytes: 2500, Fragmented: 1, Fallback: 6, Verdicts: map[string]uint64{"Forwarded": 50, "DropNoNode": 2}},
+			Sockets: map[string]dataplane.SocketStatus{
+				"geneve":    {LocalAddr: netip.MustParseAddrPort("[::]:6091"), Stats: underlay.Stats{Reads: 10, ReadDatagrams: 100, Writes: 5, WriteDatagrams: 50, GSO: true, ReadBuffer: 4 << 20}},
+				"wireguard": {LocalAddr: netip.MustParseAddrPort("[::]:51840"), Stats: underlay.Stats{Overruns: 3, WriteErrors: 1, GRO: true, ReadBuffer: 212992}},
+			},
+		},
+		Memory: memory{Heap: 20 << 20, Resident: 30 << 20, Limit: 100 << 20, Goroutines: 36},
+	}
+	for i := range 12 {
+		pod := netip.AddrFrom4([4]byte{10, 243, 1, byte(i)})
+		r.DataPlane.Routes = append(r.DataPlane.Routes, dataplane.Route{Dst: netip.PrefixFrom(pod, 32), Node: "worker-1"})
+	}
+	return r
+}
+
+// idleReport is that of a gateway that has just started.
+func idleReport() report {
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	return report{
+		Version: "devel", Time: now, Started: now,
+		Sync: gatewaysync.State{
+			Gateway:    gatewaysync.Gateway{Type: "Client", Kind: "GatewayClient", Name: "client", ClusterID: "rome"},
+			Generation: 1, AppliedAt: now, Peer: gatewaysync.Peer{Value: "Connecting", LatencyText: "N/A"},
+		},
+		DataPlane: dataplane.Status{MTU: 1340, TunnelAddr: netip.MustParseAddr("169.254.18.2"), Tunnel: tunnel.Stats{MaxInFlight: 1024}},
+		Memory:    memory{Heap: 5 << 20, Goroutines: 20},
+	}
+}
