@@ -88,7 +88,7 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 		return v
 	}
 	p, ok := packet.Parse(ip)
-	if !ok {
+	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
 	}
 	if v, ok := f.discover(s, t, &p); ok {

@@ -264,6 +264,11 @@ func TestDropsFromNodes(t *testing.T) {
 			want: dataplane.DropMalformed,
 		},
 		{
+			name: "damaged IPv4 header",
+			send: func(h *harness) { h.ipFromNode(0, damaged(dataplanetest.Build(good))) },
+			want: dataplane.DropMalformed,
+		},
+		{
 			name: "multicast",
 			send: func(h *harness) {
 				h.ipFromNode(0, with(func(p *dataplanetest.Packet) { p.Dst = port(netip.MustParseAddr("224.0.0.251"), 5353) }))
@@ -362,6 +367,13 @@ func TestDropsFromNodes(t *testing.T) {
 	}
 }
 
+// damaged changes the type of service of an IPv4 packet, which only its header
+// checksum tells.
+func damaged(b []byte) []byte {
+	b[1] ^= 4
+	return b
+}
+
 func TestDropsFromPeer(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -370,6 +382,7 @@ func TestDropsFromPeer(t *testing.T) {
 		want   dataplane.Verdict
 	}{
 		{name: "not an IP packet", in: []byte{0x12, 0x34}, want: dataplane.DropMalformed},
+		{name: "damaged IPv4 header", in: damaged(udp(remoteOutside, 53, localPod, 1000, "")), want: dataplane.DropMalformed},
 		{name: "a source that is not the peer's", in: udp(netip.MustParseAddr("8.8.8.8"), 53, localPod, 1000, ""), want: dataplane.DropSpoofedSource},
 		{name: "the tunnel address as source", in: udp(peerTunnelIP, 53, localPod, 1000, ""), want: dataplane.DropSpoofedSource},
 		{name: "our tunnel address, from a pod of the peer", in: udp(remoteOutside, 53, tunnelIP, 12345, ""), want: dataplane.DropSpoofedSource},

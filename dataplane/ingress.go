@@ -33,7 +33,7 @@ func (f *Forwarder) WritePackets(bufs [][]byte, offset int) {
 // behind. It allocates nothing and logs nothing; every exit is a Verdict.
 func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Verdict {
 	p, ok := packet.Parse(b)
-	if !ok {
+	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
 	}
 	if p.Dst() == s.cfg.TunnelAddr {
