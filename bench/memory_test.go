@@ -57,7 +57,7 @@ func TestFlood(t *testing.T) {
 	}{{"the peer never answers", false}, {"the peer dies", true}} {
 		t.Run(test.name, func(t *testing.T) {
 			node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
-			topo := lab.New(t).NewTopology(node, node)
+			topo := lab.New(t, "curl").NewTopology(node, node)
 			binary := lab.Build(t, lab.GatewayPackage)
 			var peer *lab.Gateway
 			if test.dies {
@@ -65,6 +65,7 @@ func TestFlood(t *testing.T) {
 			}
 			// The client knows where its peer should be.
 			g := topo.B.StartGateway(binary, lab.GatewayOptions{})
+			g.Ready(10 * time.Second)
 			if test.dies {
 				g.WaitConnected(20 * time.Second)
 			}

@@ -90,7 +90,8 @@ func wantCounted(t *testing.T, before, after lab.DataPlaneStatus) {
 func sendFlood(from *lab.Host, to netip.AddrPort, n int, r *rand.Rand, next func(*rand.Rand, []byte) []byte) error {
 	var conn *net.UDPConn
 	err := from.Do(func() (err error) {
-		conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
+		// A low port keeps the lab's hands off the headers; see Node's speakGeneve.
+		conn, err = net.DialUDP("udp4", &net.UDPAddr{Port: 1000}, net.UDPAddrFromAddrPort(to))
 		return err
 	})
 	if err != nil {
@@ -162,7 +163,14 @@ func malformedGeneve(t *testing.T, n *lab.Node) func(*rand.Rand, []byte) []byte 
 			b = append(b, make([]byte, 32)...)
 			return append(b, make([]byte, 80)...) // ten hop-by-hop headers, each followed by one
 		default: // well-formed, but from an address that is not of this cluster
-			b = append(frame(good, 0x0800), 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 198, 51, 100, byte(r.IntN(256)), 10, 71, 1, 10)
+			b = frame(good, 0x0800)
+			ip := len(b)
+			b = append(b, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 198, 51, 100, byte(r.IntN(256)), 10, 71, 1, 10)
+			sum := uint32(0)
+			for i := ip; i < len(b); i += 2 {
+				sum += uint32(binary.BigEndian.Uint16(b[i:]))
+			}
+			binary.BigEndian.PutUint16(b[ip+10:], ^uint16(sum+sum>>16)) // RFC 791 section 3.1
 			return append(b, 0, 1, 0, 1, 0, 8, 0, 0)
 		}
 	}
@@ -179,7 +187,8 @@ func malformedWireGuard(r *rand.Rand, b []byte) []byte {
 	case 2:
 		return noise(r, append(b, 2, 0, 0, 0), 88) // response: 92 bytes
 	case 3:
-		return noise(r, append(b, 4, 0, 0, 0), 28+16*r.IntN(80)) // transport data
+		// Transport data. 32 bytes would be a keepalive, which is not counted.
+		return noise(r, append(b, 4, 0, 0, 0), 28+16*(1+r.IntN(80)))
 	default:
 		return noise(r, append(b, byte(1+r.IntN(4)), 0, 0, 0), r.IntN(24)) // too short for any
 	}

@@ -78,8 +78,8 @@ func testRoaming(t *testing.T, w *world, gateway *lab.Gateway, stock *lab.Stock)
 	}
 	wantEndpoint(netip.AddrPortFrom(w.B.WAN, 40001).String())
 
-	w.B.Gateway.IP("addr add 192.0.2.77/24 dev wan0")
 	w.B.Gateway.IP("addr del %s/24 dev wan0", w.B.WAN)
+	w.B.Gateway.IP("addr add 192.0.2.77/24 dev wan0")
 	wantEndpoint("192.0.2.77:40001")
 }
 
