@@ -35,10 +35,12 @@ type egressAccount struct {
 	ledger    ledger
 	lent      lent
 	lastSent  time.Time
+	lastHeard time.Time
 	since     time.Time
 	lastProbe time.Time
 	sending   int
 	reachable bool
+	held      bool
 	drops     [dropReasons]uint64
 	noPeer    uint64 // not taken: no peer has the destination in its allowed IPs
 	flushed   uint64 // taken, but never sent
@@ -51,8 +53,8 @@ func newEgressAccount(max int) *egressAccount {
 
 func (a *egressAccount) factsLocked() egressFacts {
 	return egressFacts{
-		Now: time.Now(), LastSent: a.lastSent, Since: a.since, LastProbe: a.lastProbe,
-		InFlight: a.ledger.len(), Max: a.ledger.max, Sending: a.sending > 0, Reachable: a.reachable,
+		Now: time.Now(), LastSent: a.lastSent, LastHeard: a.lastHeard, Since: a.since, LastProbe: a.lastProbe,
+		InFlight: a.ledger.len(), Max: a.ledger.max, Sending: a.sending > 0, Reachable: a.reachable, Held: a.held,
 	}
 }
 
@@ -140,11 +142,28 @@ func (a *egressAccount) sendEnds(last []byte, data int) {
 	a.signalLocked()
 }
 
+// heard is called when packets of the peer have been decrypted: it has a session
+// with us, which may be all that is known about a session it began.
+func (a *egressAccount) heard() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lastHeard = time.Now()
+	a.reachable = true
+}
+
 // packetsSent returns how many packets have been sent.
 func (a *egressAccount) packetsSent() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sent
+}
+
+// hold keeps packets where they are, and lets them through again.
+func (a *egressAccount) hold(on bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held = on
+	a.signalLocked()
 }
 
 // setReachable says that the peer has an endpoint now.
@@ -159,7 +178,7 @@ func (a *egressAccount) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.flushed += uint64(a.ledger.reset())
-	a.lastSent, a.lastProbe, a.reachable = time.Time{}, time.Time{}, false
+	a.lastSent, a.lastHeard, a.lastProbe, a.reachable = time.Time{}, time.Time{}, time.Time{}, false
 	a.signalLocked()
 }
 
@@ -173,6 +192,7 @@ type ingressAccount struct {
 	writing    bool
 	unknown    uint64 // not taken: for no session of ours, or an expired one
 	rejected   uint64 // taken, but never delivered
+	forgotten  uint64 // struck out as rejected, but perhaps only late
 	delivered  uint64
 	malformed  uint64
 	handshakes uint64
@@ -201,7 +221,8 @@ func (a *ingressAccount) admit(bufs [][]byte) error {
 		}
 		wait, forget := decideIngress(f)
 		if forget {
-			a.rejected += uint64(a.ledger.reset())
+			a.rejected += a.forgotten
+			a.forgotten = uint64(a.ledger.reset())
 		}
 		if wait == 0 {
 			return nil
@@ -247,8 +268,12 @@ func (a *ingressAccount) writeEnds(last uintptr, n int) {
 	defer a.mu.Unlock()
 	a.writing = false
 	a.delivered += uint64(n)
-	if removed := a.ledger.settle(last, n); removed > n {
-		a.rejected += uint64(removed - n)
+	if removed := a.ledger.settle(last, n); removed >= n {
+		// What is older than these packets will not come any more.
+		a.rejected += uint64(removed-n) + a.forgotten
+		a.forgotten = 0
+	} else {
+		a.forgotten -= min(uint64(n-removed), a.forgotten)
 	}
 	if !a.progress.IsZero() {
 		a.progress = time.Now()

@@ -9,19 +9,21 @@ import (
 // How packets are admitted when nothing proves that a session exists.
 const (
 	// unprovenLimit is how many packets may be inside wireguard-go while no
-	// transport message has gone out for provenFor. They trigger the handshake
+	// transport message has gone out or come in for provenFor. They trigger the handshake
 	// and are sent when it completes. It is half of wireguard-go's staged queue
 	// (128 batches), so that in a single outage they are not pushed out of it.
 	unprovenLimit = 64
-	// provenFor is how long a transport message that went out proves that the
-	// next ones will go out too. It is also how long a reader waits, when all
-	// credits are taken, for packets to move: they leave within microseconds
-	// while a session is usable, so a second without any means that there is
-	// none. Being wrong costs a few dropped packets, not the session.
+	// provenFor is how long a transport message proves that the next packets will
+	// be sent too. It is also how long a reader waits, when all credits are taken,
+	// for packets to move: they leave within microseconds while a session is
+	// usable, so a second without any means that there is none. Being wrong costs
+	// a few dropped packets, not the session.
 	provenFor = time.Second
 	// grace is how long the first packets after a pause may take to come out
-	// before others are dropped. A session in use answers in microseconds.
-	grace = 50 * time.Millisecond
+	// before others are dropped: enough for a handshake over most networks and
+	// for a busy machine. The reader, and the nodes behind it, waits for so long
+	// once per outage.
+	grace = 250 * time.Millisecond
 	// ownBurst is how many of the gateway's own packets per batch are admitted
 	// beyond every limit: one ping per family and a spare. wireguard-go's staged
 	// queue holds 128 batches, so what they can pile up is bounded too.
@@ -36,8 +38,11 @@ const (
 	sessionLife = 180 * time.Second
 	// ingressPatience is how long a receiver waits for messages to come out of
 	// decryption before it takes them for messages that failed authentication,
-	// of which the TUN side never hears.
-	ingressPatience = 5 * time.Millisecond
+	// of which the TUN side never hears. Decryption takes about a millisecond for
+	// all that may be inside; a busy machine may need more. Only a flood of nothing
+	// but forgeries for a live session, from someone who reads the traffic, is
+	// slowed down by it: any authentic packet among them ends the wait.
+	ingressPatience = 50 * time.Millisecond
 	// busyPoll bounds a wait whose end is signalled; it is a safety net.
 	busyPoll = time.Second
 )
@@ -60,12 +65,14 @@ const (
 type egressFacts struct {
 	Now       time.Time
 	LastSent  time.Time // when the last transport message went to the socket
+	LastHeard time.Time // when the last packets of the peer were delivered
 	Since     time.Time // when the first packet entered the empty ledger
 	LastProbe time.Time // when a packet was last admitted beyond the limit
 	InFlight  int
 	Max       int
 	Sending   bool // a Send is under way: the socket is slow, not the session
 	Reachable bool // the peer has an endpoint
+	Held      bool // the device is being configured
 }
 
 // grant is the answer: read and admit so many packets, or wait.
@@ -80,13 +87,17 @@ type grant struct {
 // decideEgress decides about the next batch.
 //
 //	situation                                  credits            rest
+//	the device is being configured             none               waits
 //	no endpoint known                          none               dropped
-//	a message went out within provenFor        up to Max          waits
-//	nothing went out, fewer than 64 inside     up to 64           waits for grace, then dropped
+//	a message passed within provenFor          up to Max          waits
+//	none did, fewer than 64 inside             up to 64           waits for grace, then dropped
 //	all taken, socket busy                     none               waits
 //	all taken, nothing moves                   own, a probe       dropped
 func decideEgress(f egressFacts) grant {
-	proven := f.Sending || !f.LastSent.IsZero() && f.Now.Sub(f.LastSent) < provenFor
+	if f.Held {
+		return grant{Wait: busyPoll}
+	}
+	proven := f.Sending || f.Now.Sub(f.LastSent) < provenFor || f.Now.Sub(f.LastHeard) < provenFor
 	if !f.Reachable && !proven {
 		return grant{Reason: dropNoEndpoint}
 	}
@@ -101,15 +112,14 @@ func decideEgress(f egressFacts) grant {
 	if f.Sending {
 		return grant{Wait: busyPoll}
 	}
-	until := f.Since.Add(grace)
-	if proven {
-		until = f.LastSent.Add(provenFor)
-	}
-	if f.Now.Before(until) {
-		return grant{Wait: until.Sub(f.Now)}
+	// What was heard does not count here: should credits ever be lost, hearing the
+	// peer must not keep us waiting for them.
+	wait := max(f.Since.Add(grace).Sub(f.Now), f.LastSent.Add(provenFor).Sub(f.Now))
+	if wait > 0 {
+		return grant{Wait: wait}
 	}
 	g := grant{Credits: free, Own: ownBurst, Reason: dropInFlight}
-	if f.LastSent.IsZero() || f.Now.Sub(f.LastSent) >= sessionLife {
+	if f.Now.Sub(f.LastSent) >= sessionLife {
 		g.Reason = dropNoSession
 	}
 	if f.Now.Sub(f.LastProbe) >= probeEvery {

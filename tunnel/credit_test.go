@@ -18,12 +18,15 @@ func TestDecideEgress(t *testing.T) {
 		facts egressFacts
 		want  grant
 	}{
+		{"being configured", egressFacts{Held: true, Reachable: true, LastSent: now}, grant{Wait: busyPoll}},
 		{"no endpoint", egressFacts{}, grant{Reason: dropNoEndpoint}},
 		{"no endpoint, but a message was just sent", egressFacts{LastSent: ago(time.Millisecond)}, grant{Credits: 1024, Reason: dropInFlight}},
 		{"nothing sent yet", egressFacts{Reachable: true}, grant{Credits: 64, Reason: dropInFlight}},
 		{"nothing sent yet, some inside", egressFacts{Reachable: true, InFlight: 40, Since: ago(time.Hour)}, grant{Credits: 24, Reason: dropInFlight}},
-		{"first burst, no answer yet", egressFacts{Reachable: true, InFlight: 64, Since: ago(10 * time.Millisecond)}, grant{Wait: 40 * time.Millisecond}},
-		{"first burst, nearly full", egressFacts{Reachable: true, InFlight: 57, Since: ago(10 * time.Millisecond)}, grant{Wait: 40 * time.Millisecond}},
+		{"first burst, no answer yet", egressFacts{Reachable: true, InFlight: 64, Since: ago(grace / 2)}, grant{Wait: grace / 2}},
+		{"first burst, nearly full", egressFacts{Reachable: true, InFlight: 57, Since: ago(grace / 2)}, grant{Wait: grace / 2}},
+		{"first burst, the peer was heard", egressFacts{Reachable: true, InFlight: 64, Since: ago(time.Hour), LastHeard: ago(time.Millisecond)}, grant{Credits: 960, Reason: dropInFlight}},
+		{"the peer is heard, but nothing leaves", egressFacts{Reachable: true, InFlight: 1024, Since: ago(time.Hour), LastSent: ago(time.Minute), LastHeard: ago(time.Millisecond), LastProbe: now}, grant{Own: ownBurst, Reason: dropInFlight}},
 		{"first burst without an answer", egressFacts{Reachable: true, InFlight: 64, Since: ago(grace)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
 		{"without an answer, after a probe", egressFacts{Reachable: true, InFlight: 65, Since: ago(time.Minute), LastProbe: ago(4 * time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
 		{"without an answer, a probe is due", egressFacts{Reachable: true, InFlight: 65, Since: ago(time.Minute), LastProbe: ago(5 * time.Second)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
@@ -81,8 +84,8 @@ func TestDecideIngress(t *testing.T) {
 	}{
 		{"room", ingressFacts{InFlight: 896}, 0, false},
 		{"no room, just now", ingressFacts{InFlight: 897, Progress: now}, ingressPatience, false},
-		{"no room for a while", ingressFacts{InFlight: 1024, Progress: now.Add(-3 * time.Millisecond)}, 2 * time.Millisecond, false},
-		{"no room for too long", ingressFacts{InFlight: 1024, Progress: now.Add(-5 * time.Millisecond)}, 0, true},
+		{"no room for a while", ingressFacts{InFlight: 1024, Progress: now.Add(-ingressPatience / 4)}, ingressPatience * 3 / 4, false},
+		{"no room for too long", ingressFacts{InFlight: 1024, Progress: now.Add(-ingressPatience)}, 0, true},
 		{"no room, the data plane is busy", ingressFacts{InFlight: 1024, Progress: now.Add(-time.Hour), Writing: true}, busyPoll, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

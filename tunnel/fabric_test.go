@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -63,16 +64,17 @@ func (n *memNet) open() int {
 	return len(n.socks)
 }
 
-func (n *memNet) send(from, to netip.AddrPort, b []byte) {
+func (n *memNet) send(from *memSocket, to netip.AddrPort, b []byte) {
 	n.mu.Lock()
 	s, drop := n.socks[to], n.drop
 	n.mu.Unlock()
-	if s == nil || drop != nil && drop(from, to, b) {
+	if s == nil || drop != nil && drop(from.addr, to, b) {
 		return
 	}
 	select {
-	case s.in <- memDatagram{from, b}: // waits when full: loses nothing
+	case s.in <- memDatagram{from.addr, b}: // waits when full: loses nothing
 	case <-s.done:
+	case <-from.done:
 	}
 }
 
@@ -120,7 +122,7 @@ func (s *memSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
 		default:
 		}
 		b := make([]byte, 0, len(d.Head)+len(d.Body))
-		s.net.send(s.addr, d.Addr, append(append(b, d.Head...), d.Body...))
+		s.net.send(s, d.Addr, append(append(b, d.Head...), d.Body...))
 	}
 	return len(ds), nil
 }
@@ -363,3 +365,21 @@ func (w *testWriter) Write(p []byte) (int, error) {
 }
 
 var errTest = errors.New("test")
+
+// heap returns the bytes of live and not yet collected heap objects.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// freePort returns a UDP port that was free a moment ago.
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+}

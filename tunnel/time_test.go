@@ -3,7 +3,6 @@ package tunnel
 import (
 	"context"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,9 +97,7 @@ func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 			if i%100 == 0 {
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				peak = max(peak, m.HeapAlloc)
+				peak = max(peak, heap())
 			}
 			if got := a.Stats().InFlightEgress; got > DefaultMaxInFlight {
 				t.Fatalf("%d packets in flight", got)

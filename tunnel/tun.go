@@ -79,6 +79,7 @@ func (t *tunDevice) Write(bufs [][]byte, offset int) (int, error) {
 		return 0, nil
 	}
 	last := identity(bufs[len(bufs)-1]) // the overlay may change bufs
+	t.egress.heard()
 	t.ingress.writeStarts()
 	t.overlay.WritePackets(bufs, offset)
 	t.ingress.writeEnds(last, len(bufs))

@@ -297,6 +297,36 @@ func TestIngressCreditsComeBack(t *testing.T) {
 	}
 }
 
+// What was given up and then is delivered after all was not rejected.
+func TestLateIngressIsNotRejected(t *testing.T) {
+	d := newTestTun(t, fullBatches(0))
+	a := d.ingress
+	var inside [][][]byte
+	for range DefaultMaxInFlight/BatchSize + 1 {
+		bufs, sizes := batchBuffers(), make([]int, BatchSize)
+		for i := range bufs {
+			sizes[i] = copy(bufs[i], message(typeTransport, 100))
+		}
+		if err := a.admit(bufs); err != nil { // the last time it gives the others up
+			t.Fatal(err)
+		}
+		a.take(bufs, sizes)
+		inside = append(inside, bufs)
+	}
+	for i, bufs := range inside {
+		if i == 2 {
+			continue // this batch is rejected
+		}
+		if _, err := d.Write(bufs, 16); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var s Stats
+	if a.addTo(&s); s.DropRejected != BatchSize || s.InFlightIngress != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestTunAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
