@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,8 +27,6 @@ type workspace struct {
 	metrics, health   string
 	stdout, stderr    bytes.Buffer
 	args              []string
-	finished          chan int
-	wg                sync.WaitGroup
 }
 
 func newWorkspace(t *testing.T) *workspace {

@@ -95,6 +95,14 @@ func (p *probe) stop() {
 	p.prober = nil
 }
 
+// end stops the ping and says so: a Connection that a gateway left as Connected
+// would tell a lie for as long as no other gateway comes.
+func (p *probe) end() {
+	p.stop()
+	now := time.Now()
+	p.note(p.write(Peer{Value: networkingv1beta1.ConnectionError, LatencyText: health.FormatLatency(0), Timestamp: now}, now))
+}
+
 // report brings state and Connection up to date.
 func (p *probe) report(now time.Time) error {
 	peer := Peer{Value: networkingv1beta1.Connecting, LatencyText: health.FormatLatency(0)}
@@ -106,6 +114,11 @@ func (p *probe) report(now time.Time) error {
 			f(p.target.clusterID, s.Latency)
 		}
 	}
+	return p.write(peer, now)
+}
+
+// write puts the peer's health where others read it.
+func (p *probe) write(peer Peer, now time.Time) error {
 	gateway := p.runner.record(peer)
 	status := networkingv1beta1.ConnectionStatus{
 		Value:   peer.Value,

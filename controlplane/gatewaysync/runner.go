@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		})
 	})
 	p := r.newProbe(ctx)
-	defer p.stop()
+	defer p.end()
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {

@@ -125,6 +125,7 @@ type running struct {
 	dir       string
 	forwarder *fakeForwarder
 	log       *lockedBuffer
+	stop      func()
 }
 
 type lockedBuffer struct {
@@ -166,9 +167,12 @@ func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	t.Cleanup(func() {
+	r.stop = func() {
 		cancel()
 		wg.Wait()
+	}
+	t.Cleanup(func() {
+		r.stop()
 		if t.Failed() {
 			t.Log(r.log.String())
 		}
@@ -324,6 +328,13 @@ func TestRunnersConnect(t *testing.T) {
 		eventually(t, "equal MTU", func() bool { return server.State().Peer.MTUMismatch == "" && server.State().Generation == 2 })
 		if v := server.State().Peer.Value; v != networkingv1beta1.Connected {
 			t.Errorf("the peer is %s after a change of the MTU", v)
+		}
+
+		// A gateway that has ended is not connected.
+		server.stop()
+		text, err := os.ReadFile(filepath.Join(server.dir, StatusDir, ConnectionFile))
+		if err != nil || !strings.Contains(string(text), "value: Error\n") {
+			t.Errorf("Connection after the end (%v):\n%s", err, text)
 		}
 	})
 }
