@@ -123,6 +123,7 @@ func (c *Cluster) StartGateway(binary string, opts GatewayOptions) *Gateway {
 			t.Fatal(err)
 		}
 	}
+	c.forgetGateway()
 	g.Started = time.Now()
 	g.Process = c.Gateway.Start(Program{
 		Name: "gateway",

@@ -59,6 +59,7 @@ func (c *Cluster) StartStock(binary string) *Stock {
 	})
 	s.Configure(c.Peer.Keys.Public(), netip.AddrPortFrom(c.Peer.WAN, WireGuardPort), WireGuardPort)
 	s.plumb()
+	c.forgetGateway()
 	s.answerHealth()
 	return s
 }

@@ -305,6 +305,15 @@ func (n *Node) RouteIPv6() error {
 	return nil
 }
 
+// forgetGateway makes the nodes ask for the gateway's MAC address again: the
+// next gateway has another one.
+func (c *Cluster) forgetGateway() {
+	c.lab.t.Helper()
+	for _, n := range c.Nodes {
+		n.Host.IP("neigh flush dev %s", device)
+	}
+}
+
 // LAN is the host whose bridge br0 joins the nodes and the gateway of a cluster
 // with several nodes.
 func (c *Cluster) LAN() *Host { return c.lan }
