@@ -89,6 +89,14 @@ func ReadFiles(dir string) (Files, error) {
 	return out, nil
 }
 
+// size is the length of all files together.
+func (f Files) size() (n int) {
+	for _, one := range f.files {
+		n += len(one.data)
+	}
+	return n
+}
+
 // Decode decodes all documents of all files. With an error, which is of type
 // Problems, the objects are incomplete and must not be used.
 func (f Files) Decode() (objects Objects, warnings Problems, err error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ type Runner struct {
 
 	// Owned by the caller of Load and Start, then by Run.
 	forwarder Forwarder
-	files     Files   // judged last, for good or for bad
+	judged    Digest  // of the files judged last, for good or for bad; zero: judge again
 	desired   Desired // in force
 
 	mu    sync.Mutex
@@ -71,13 +72,21 @@ func (r *Runner) Load() (Desired, error) {
 	if err != nil {
 		return Desired{}, err
 	}
-	r.files, r.desired = files, d
+	r.judged, r.desired = files.Digest, d
 	return d, nil
 }
+
+// muchText is what leaves enough garbage behind to be worth a collection: YAML
+// takes some thirty times its length while it is decoded, and the next cycle of
+// an idle gateway may be minutes away.
+const muchText = 256 << 10
 
 func (r *Runner) build(files Files) (Desired, error) {
 	d, err := files.Build()
 	d.DataPlane.StrictSource = r.options.StrictSource
+	if files.size() > muchText {
+		debug.FreeOSMemory()
+	}
 	return d, err
 }
 
@@ -134,25 +143,24 @@ func (r *Runner) Run(ctx context.Context) error {
 // with them is logged and kept for State; what is in force stays in force.
 func (r *Runner) reload() {
 	files, err := ReadFiles(r.options.Dir)
-	switch {
-	case err != nil:
-		files = Files{}
-	case files.Digest == r.files.Digest && r.files.Digest != (Digest{}):
+	if err != nil {
+		r.judged = Digest{}
+		r.refuse(err)
 		return
 	}
-	d := Desired{}
-	if err == nil {
-		d, err = r.build(files)
+	if files.Digest == r.judged {
+		return
 	}
-	if err == nil {
-		if err = r.forwarder.Apply(d.DataPlane); err != nil {
-			// The cause may lie outside the files, such as a port in use, and
-			// go away: try again at the next look.
-			files = Files{}
-		}
-	}
-	r.files = files
+	r.judged = files.Digest
+	d, err := r.build(files)
 	if err != nil {
+		r.refuse(err)
+		return
+	}
+	if err := r.forwarder.Apply(d.DataPlane); err != nil {
+		// The cause may lie outside the files, such as a port in use, and go
+		// away: try again at the next look.
+		r.judged = Digest{}
 		r.refuse(err)
 		return
 	}
