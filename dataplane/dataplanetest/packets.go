@@ -121,8 +121,8 @@ func ChecksumsValid(b []byte) bool {
 	case packet.ProtoICMP:
 		return packet.Sum(t, 0) == 0xffff
 	case packet.ProtoUDP:
-		if p.Version == 4 && binary.BigEndian.Uint16(t[6:]) == 0 {
-			return true
+		if binary.BigEndian.Uint16(t[6:]) == 0 {
+			return p.Version == 4 // none; in IPv6 that is an error (RFC 8200 section 8.1)
 		}
 	case packet.ProtoTCP, packet.ProtoICMPv6:
 	default:
