@@ -19,7 +19,7 @@ var (
 	results = flag.String("results", "", "directory that -compare writes its result to")
 )
 
-func TestMain(m *testing.M) { lab.Main(m) }
+func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 // variant is one way to join two clusters.
 type variant struct {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 var rekey = flag.Bool("e2e.rekey", false, "also test traffic over a rekey, which takes 130 s")
 
-func TestMain(m *testing.M) { lab.Main(m) }
+func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
 
 // tools are the programs that the tests here run, beyond what a lab needs.
 var tools = []string{"iperf3", "traceroute", "curl"}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -27,7 +26,7 @@ var (
 // Build compiles a command of this module or of one it depends on, once per
 // test run, and returns the path of the program. The gateway is not built when
 // SLUICE_GATEWAY names one: a released program, or an earlier one to compare with.
-func Build(t testing.TB, pkg string, flags ...string) string {
+func Build(t T, pkg string, flags ...string) string {
 	t.Helper()
 	if path := os.Getenv("SLUICE_GATEWAY"); path != "" && pkg == GatewayPackage {
 		return path
@@ -56,16 +55,22 @@ func Build(t testing.TB, pkg string, flags ...string) string {
 	return path
 }
 
-// Main runs the tests of a package that uses Build and removes what was built.
-// A package without it leaves that to the next run.
-func Main(m *testing.M) {
+// Main is m.Run followed by the removal of what was built. It returns the exit
+// code. A package without it leaves the removal to the next run.
+func Main(m interface{ Run() int }) int {
 	code := m.Run()
+	RemoveBuilt()
+	return code
+}
+
+// RemoveBuilt removes what Build has built.
+func RemoveBuilt() {
 	buildMu.Lock()
+	defer buildMu.Unlock()
 	for _, path := range built {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
-	buildMu.Unlock()
-	os.Exit(code)
+	clear(built)
 }
 
 // Gateway is a running gateway of this repository.
@@ -76,9 +81,11 @@ type Gateway struct {
 	// Started is when the process was started.
 	Started time.Time
 
+	// AdminSocket is where `gateway status` asks it.
+	AdminSocket string
+
 	cluster *Cluster
 	binary  string
-	socket  string
 }
 
 // GatewayOptions are what tests vary.
@@ -102,10 +109,10 @@ func (c *Cluster) StartGateway(binary string, opts GatewayOptions) *Gateway {
 		t.Fatal(err)
 	}
 	g := &Gateway{
-		Manifests: filepath.Join(dir, "manifests"),
-		cluster:   c,
-		binary:    binary,
-		socket:    filepath.Join(dir, "admin.sock"),
+		Manifests:   filepath.Join(dir, "manifests"),
+		AdminSocket: filepath.Join(dir, "admin.sock"),
+		cluster:     c,
+		binary:      binary,
 	}
 	if opts.Manifests == nil {
 		opts.Manifests = c.Manifests()
@@ -128,7 +135,7 @@ func (c *Cluster) StartGateway(binary string, opts GatewayOptions) *Gateway {
 	g.Process = c.Gateway.Start(Program{
 		Name: "gateway",
 		Args: append([]string{
-			binary, "--manifests", g.Manifests, "--admin-socket", g.socket,
+			binary, "--manifests", g.Manifests, "--admin-socket", g.AdminSocket,
 			"--geneve-port", fmt.Sprint(GatewayPort), "--log-level", "info",
 		}, opts.Args...),
 		Env:          opts.Env,
@@ -275,7 +282,7 @@ func (d DirectionStatus) Drops() (sum uint64) {
 func (g *Gateway) Status() Status {
 	t := g.cluster.lab.t
 	t.Helper()
-	out := g.cluster.Gateway.Run(g.binary, "status", "--admin-socket", g.socket, "-o", "json")
+	out := g.cluster.Gateway.Run(g.binary, "status", "--admin-socket", g.AdminSocket, "-o", "json")
 	var status Status
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		t.Fatalf("gateway status -o json: %v\n%s", err, out)
@@ -285,7 +292,7 @@ func (g *Gateway) Status() Status {
 
 // StatusText returns what `gateway status` shows, or why it does not.
 func (g *Gateway) StatusText() string {
-	out, err := g.cluster.Gateway.Try(g.binary, "status", "--admin-socket", g.socket)
+	out, err := g.cluster.Gateway.Try(g.binary, "status", "--admin-socket", g.AdminSocket)
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, out)
 	}

@@ -63,6 +63,9 @@ func (l *Lab) Host(name string) *Host {
 	return h
 }
 
+// Namespace is the host's name for `ip netns exec`.
+func (h *Host) Namespace() string { return h.ns }
+
 // thread runs the host's jobs. It never unlocks its thread: with the goroutine
 // ends the thread, and nothing else of the process ever runs in the namespace.
 func (h *Host) thread(entered chan<- error) {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"testing"
 )
 
 // prefix begins the name of every namespace and directory of a lab. The process
@@ -28,7 +27,7 @@ type Lab struct {
 	// as an unprivileged user.
 	Dir string
 
-	t    testing.TB
+	t    T
 	name string
 
 	mu     sync.Mutex // guards what follows: a signal cleans up as well
@@ -47,7 +46,7 @@ var (
 
 // New returns an empty lab. The test is skipped when the machine lacks root or
 // one of Tools or of the further programs that the caller names.
-func New(t testing.TB, tools ...string) *Lab {
+func New(t T, tools ...string) *Lab {
 	t.Helper()
 	Require(t, tools...)
 	watchSignals()
@@ -71,7 +70,7 @@ func New(t testing.TB, tools ...string) *Lab {
 }
 
 // Require skips the test, loudly, unless a lab with these tools can be built.
-func Require(t testing.TB, tools ...string) {
+func Require(t T, tools ...string) {
 	t.Helper()
 	var missing []string
 	if os.Geteuid() != 0 {
@@ -135,7 +134,7 @@ func cleanUpOnSignal() {
 
 // sweep removes namespaces and directories of runs whose process is gone. The
 // processes of such a run are gone already: they die with their parent.
-func sweep(t testing.TB) {
+func sweep(t T) {
 	t.Helper()
 	namespaces, _ := filepath.Glob("/run/netns/" + prefix + "-*")
 	for _, path := range namespaces {
@@ -164,6 +163,3 @@ func ownerIsDead(name string) bool {
 	}
 	return syscall.Kill(pid, 0) == syscall.ESRCH
 }
-
-// T is the test that the lab belongs to.
-func (l *Lab) T() testing.TB { return l.t }

@@ -1,14 +1,23 @@
 package lab
 
-import (
-	"testing"
-	"time"
-)
+import "time"
+
+// T is the part of *testing.T that a lab needs. It is an interface of its own so
+// that a lab can also be built without a test, to look around in.
+type T interface {
+	Helper()
+	Logf(format string, args ...any)
+	Skipf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Failed() bool
+	Cleanup(func())
+}
 
 // Eventually calls try until it returns nil, and fails the test with its last
 // error when that has not happened within the limit. What is waited for here
 // lies in other processes and gives no signal, so it is polled.
-func Eventually(t testing.TB, limit time.Duration, what string, try func() error) {
+func Eventually(t T, limit time.Duration, what string, try func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
