@@ -4,6 +4,7 @@ import (
 	"flag"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,8 +92,8 @@ func runChecks(t *testing.T, w *world, checks []check, stock bool) {
 	}
 }
 
-// allChecks is every check of the path and the traffic.
-var allChecks = append(append([]check{}, pathChecks...), trafficChecks...)
+// allChecks is every check of a running world.
+var allChecks = slices.Concat(pathChecks, addressChecks, trafficChecks)
 
 // TestTwoClusters carries traffic between two clusters with the same pod CIDR.
 func TestTwoClusters(t *testing.T) {

@@ -21,9 +21,6 @@ var pathChecks = []check{
 	{"traffic of nodes", testUnknownSource, false},
 }
 
-// Bytes of IPv4 and ICMP header in a ping, RFC 791 and RFC 792.
-const pingOverhead = 28
-
 // wantAnswers fails unless every ping was answered.
 func wantAnswers(t *testing.T, from *lab.Host, to netip.Addr, args string) {
 	t.Helper()
@@ -42,7 +39,7 @@ func testPing(t *testing.T, w *world) {
 func testPingDF(t *testing.T, w *world) {
 	for _, n := range []*lab.Node{w.A1, w.A2} {
 		to := w.fromA(w.B1.PodAddr)
-		wantAnswers(t, n.Pod, to, "-c2 -i0.1 -W2 -M do -s 1312") // 1312 + 28 = 1340
+		wantAnswers(t, n.Pod, to, "-c2 -i0.1 -W2 -M do -s 1312") // 20 + 8 + 1312 = 1340
 		n.Pod.IP("route flush cache")
 		r := n.Pod.Ping(to, "-c2 -i0.1 -W2 -M do -s 1313")
 		// The first packet is refused by the router, the second by the sender itself,

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -86,10 +87,13 @@ func (h *Host) Iperf(m Iperf) (IperfResult, error) {
 	// A warning about datagrams above the MSS comes before the report.
 	text := out[max(0, strings.IndexByte(out, '{')):]
 	if jsonErr := json.Unmarshal([]byte(text), &report); jsonErr != nil {
-		return IperfResult{}, fmt.Errorf("%s: %w: %v: %s", strings.Join(args, " "), jsonErr, err, out)
+		return IperfResult{}, fmt.Errorf("%s: %w: %s", strings.Join(args, " "), errors.Join(jsonErr, err), out)
 	}
-	if err != nil || report.Error != "" {
-		return IperfResult{}, fmt.Errorf("%s: %v: %s", strings.Join(args, " "), err, report.Error)
+	if report.Error != "" {
+		err = errors.Join(err, errors.New(report.Error))
+	}
+	if err != nil {
+		return IperfResult{}, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
 	if m.UDPLength > 0 {
 		sum := report.End.Sum

@@ -128,7 +128,7 @@ func (l *Lab) newCluster(name string, id int, specs []NodeSpec) *Cluster {
 		c.lan = l.Host(name + "-lan")
 		c.lan.IP("link add br0 type bridge")
 		c.lan.IP("link set br0 up")
-		c.joinLAN(c.Gateway, "eth0")
+		c.Join(c.Gateway, "eth0")
 	}
 	for i, spec := range specs {
 		if spec.MTU == 0 {
@@ -153,8 +153,9 @@ func (l *Lab) newCluster(name string, id int, specs []NodeSpec) *Cluster {
 	return c
 }
 
-// joinLAN connects a host to the cluster's bridge.
-func (c *Cluster) joinLAN(h *Host, name string) {
+// Join connects a host to the bridge of a cluster with several nodes. The host's
+// name begins with the cluster's.
+func (c *Cluster) Join(h *Host, name string) {
 	port := "p-" + h.Name[len(c.Name)+1:]
 	c.lab.Link(h, name, c.lan, port)
 	c.lan.IP("link set %s master br0", port)
@@ -193,7 +194,7 @@ func (c *Cluster) buildNode(i int) {
 	n.Pod.IP("route add default via %s", router6)
 
 	if c.lan != nil {
-		c.joinLAN(n.Host, "lan0")
+		c.Join(n.Host, "lan0")
 	} else {
 		c.lab.Link(n.Host, "lan0", c.Gateway, "eth0")
 	}

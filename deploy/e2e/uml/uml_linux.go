@@ -28,7 +28,7 @@ func Kernel() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	out, err := exec.Command(filepath.Join(filepath.Dir(file), "build.sh"), "--path").Output()
 	if err != nil {
-		return "", fmt.Errorf("%w (%v)", ErrNotBuilt, err)
+		return "", fmt.Errorf("%w: %w", ErrNotBuilt, err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
