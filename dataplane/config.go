@@ -18,6 +18,8 @@ const (
 	MaxMTU     = 65455 // 65535 less outer IPv6, UDP and WireGuard's 32 bytes
 )
 
+const maxVNI = 1<<24 - 1 // RFC 8926 section 3.4
+
 // Config is everything the data plane acts on. It is a plain value: the caller
 // builds a new one for every change and hands it to Apply.
 type Config struct {
@@ -108,6 +110,9 @@ func (c *Config) validate() error {
 		fail("mtu %d: IPv6 needs at least %d", c.MTU, MinMTUIPv6)
 	}
 	for _, p := range c.prefixes() {
+		if !p.IsValid() {
+			fail("prefix %s: not a prefix", p)
+		}
 		for _, u := range unroutable {
 			if p.Overlaps(u) {
 				fail("prefix %s: overlaps %s, which cannot be routed between clusters", p, u)
@@ -121,13 +126,54 @@ func (c *Config) validate() error {
 			}
 		}
 	}
-	errs = append(errs, c.validateNodes()...)
-	for _, a := range c.Addresses {
-		if !containsAddr(c.LocalExternal, a.Outside) {
-			fail("address mapping %s: %s is in no local external CIDR", a.Inside, a.Outside)
+	for _, p := range c.LocalPods {
+		for _, e := range c.LocalExternal {
+			if p.Overlaps(e) {
+				fail("pod prefix %s: overlaps the external prefix %s", p, e)
+			}
 		}
 	}
+	errs = append(errs, c.validateOwn()...)
+	errs = append(errs, c.validateAddresses()...)
+	errs = append(errs, c.validateNodes()...)
 	return errors.Join(errs...)
+}
+
+// validateOwn checks the gateway's own addresses.
+func (c *Config) validateOwn() (errs []error) {
+	var seen [2]netip.Addr
+	for _, a := range c.Internal {
+		if !isStation(a) || a.IsLoopback() {
+			errs = append(errs, fmt.Errorf("internal address %s: cannot be the gateway's", a))
+		}
+		s := &seen[family(a.Is6())]
+		if s.IsValid() {
+			errs = append(errs, fmt.Errorf("internal addresses %s and %s: only one of each family", *s, a))
+		}
+		*s = a
+	}
+	if a := c.TunnelAddr; a.IsValid() && (!isStation(a) || a.IsLoopback()) {
+		errs = append(errs, fmt.Errorf("tunnel address %s: cannot be the gateway's", a))
+	}
+	return errs
+}
+
+// validateAddresses checks the address mappings.
+func (c *Config) validateAddresses() (errs []error) {
+	unknown := unknownSources(c.LocalExternal)
+	seen := make(map[netip.Addr]netip.Addr, len(c.Addresses))
+	for _, a := range c.Addresses {
+		switch other, dup := seen[a.Outside]; {
+		case dup:
+			errs = append(errs, fmt.Errorf("address mappings %s and %s: both are %s", other, a.Inside, a.Outside))
+		case !containsAddr(c.LocalExternal, a.Outside):
+			errs = append(errs, fmt.Errorf("address mapping %s: %s is in no local external CIDR", a.Inside, a.Outside))
+		case a.Outside == unknown[family(a.Outside.Is6())]:
+			errs = append(errs, fmt.Errorf("address mapping %s: %s stands for senders that are not pods", a.Inside, a.Outside))
+		}
+		seen[a.Outside] = a.Inside
+	}
+	return errs
 }
 
 // validateNodes checks that every datagram belongs to at most one node and
@@ -143,7 +189,13 @@ func (c *Config) validateNodes() (errs []error) {
 		if len(n.Underlay) == 0 {
 			errs = append(errs, fmt.Errorf("node %q: no underlay address", n.Name))
 		}
+		if n.VNI > maxVNI {
+			errs = append(errs, fmt.Errorf("node %q: VNI %d has more than 24 bits", n.Name, n.VNI))
+		}
 		for _, a := range n.Underlay {
+			if !isStation(a) {
+				errs = append(errs, fmt.Errorf("node %q: underlay address %s cannot be a node's", n.Name, a))
+			}
 			k := tunnelKey{a.Unmap(), n.VNI}
 			if other, dup := seen[k]; dup {
 				errs = append(errs, fmt.Errorf("nodes %q and %q: same underlay address %s and VNI %d", other, n.Name, a, n.VNI))
@@ -152,6 +204,9 @@ func (c *Config) validateNodes() (errs []error) {
 		}
 	}
 	for _, r := range c.Routes {
+		if !r.Dst.IsValid() {
+			errs = append(errs, fmt.Errorf("route to node %q: not a prefix", r.Node))
+		}
 		if !names[r.Node] {
 			errs = append(errs, fmt.Errorf("route %s: no node %q", r.Dst, r.Node))
 		}
@@ -175,6 +230,22 @@ func (c *Config) prefixes() []netip.Prefix {
 		ps = append(ps, m.Inside, m.Outside)
 	}
 	return ps
+}
+
+// unknownSources returns the unknown-source address of each family, the zero
+// Addr where there is none.
+func unknownSources(external []netip.Prefix) (unknown [2]netip.Addr) {
+	for _, p := range external {
+		if u := &unknown[family(p.Addr().Is6())]; !u.IsValid() {
+			*u = p.Masked().Addr()
+		}
+	}
+	return unknown
+}
+
+// isStation tells whether a can be the address of one host.
+func isStation(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a.Zone() == ""
 }
 
 func containsAddr(ps []netip.Prefix, a netip.Addr) bool {

@@ -77,7 +77,7 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	}
 	t := s.tunnels[tunnelKey{src, h.VNI}]
 	if t == nil {
-		return DropUnknownNode
+		return s.notFound(DropUnknownNode)
 	}
 	if h.OAM { // RFC 8926 section 3.4: a control packet is not for forwarding
 		return DropControl

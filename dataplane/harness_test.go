@@ -66,16 +66,7 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 	if change != nil {
 		change(&h.config)
 	}
-	var err error
-	h.forwarder, err = dataplane.New(dataplane.Options{
-		Underlay: h.network.Listen(gatewayAddr),
-		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
-			return h.network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.forwarder = newForwarder(t, h.network, gatewayAddr)
 	t.Cleanup(h.close)
 	if err := h.forwarder.Apply(h.config); err != nil {
 		t.Fatal(err)
@@ -137,6 +128,21 @@ func (h *harness) read(s *dataplanetest.Socket, n int) (out []encapsulated) {
 		out = append(out, encapsulated{head, payload})
 	}
 	return out
+}
+
+// newForwarder builds a Forwarder that is not configured.
+func newForwarder(t *testing.T, network *dataplanetest.Network, addr netip.AddrPort) *dataplane.Forwarder {
+	t.Helper()
+	f, err := dataplane.New(dataplane.Options{
+		Underlay: network.Listen(addr),
+		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
+			return network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func harnessConfig() dataplane.Config {

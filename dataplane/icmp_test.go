@@ -11,6 +11,14 @@ import (
 	"github.com/sluice-net/sluice/nat/packet"
 )
 
+func echoRequest(src, dst netip.Addr) []byte {
+	proto, kind := uint8(packet.ProtoICMP), uint8(8)
+	if src.Is6() {
+		proto, kind = packet.ProtoICMPv6, 128
+	}
+	return dataplanetest.Build(dataplanetest.Packet{Proto: proto, ICMPType: kind, Src: port(src, 77), Dst: port(dst, 0), Payload: []byte("ping")})
+}
+
 // icmpError builds an ICMP error from src to the source of the offending
 // packet, as a router on the way would.
 func icmpError(t *testing.T, kind string, src netip.Addr, offending []byte) []byte {
@@ -64,13 +72,6 @@ func TestICMPErrorsAreTranslated(t *testing.T) {
 	farRouter6, farRouterInside6 := netip.MustParseAddr("fd00:243:0:2::1"), netip.MustParseAddr("fd00:71:0:2::1")
 	// The unknown-source address of the peer, outside and as this cluster sees it.
 	peerExternal, unknownPeer := netip.MustParseAddr("10.70.0.0"), netip.MustParseAddr("10.73.0.0")
-	echo := func(src, dst netip.Addr) []byte {
-		proto, kind := uint8(packet.ProtoICMP), uint8(8)
-		if src.Is6() {
-			proto, kind = packet.ProtoICMPv6, 128
-		}
-		return dataplanetest.Build(dataplanetest.Packet{Proto: proto, ICMPType: kind, Src: port(src, 77), Dst: port(dst, 0), Payload: []byte("ping")})
-	}
 	tests := []struct {
 		name string
 		// before are packets that open flows: from node 0, then from the peer.
@@ -93,7 +94,7 @@ func TestICMPErrorsAreTranslated(t *testing.T) {
 		},
 		{
 			name: "egress, about an echo request", egress: true, router: podRouter,
-			offending: echo(remoteInside, localPod),
+			offending: echoRequest(remoteInside, localPod),
 			src:       podRouter, dst: remoteOutside, quotedSrc: remoteOutside, quotedDst: localPod,
 		},
 		{
@@ -103,7 +104,7 @@ func TestICMPErrorsAreTranslated(t *testing.T) {
 		},
 		{
 			name: "egress, IPv6 echo", egress: true, router: podRouter6,
-			offending: echo(remoteInside6, localPod6),
+			offending: echoRequest(remoteInside6, localPod6),
 			src:       podRouter6, dst: remoteOutside6, quotedSrc: remoteOutside6, quotedDst: localPod6,
 		},
 		{
@@ -144,7 +145,7 @@ func TestICMPErrorsAreTranslated(t *testing.T) {
 		},
 		{
 			name: "ingress, about an echo request", router: farRouter,
-			offending: echo(localPod, remoteOutside),
+			offending: echoRequest(localPod, remoteOutside),
 			src:       farRouterInside, dst: localPod, quotedSrc: localPod, quotedDst: remoteInside,
 		},
 		{
@@ -154,7 +155,7 @@ func TestICMPErrorsAreTranslated(t *testing.T) {
 		},
 		{
 			name: "ingress, IPv6 echo", router: farRouter6,
-			offending: echo(localPod6, remoteOutside6),
+			offending: echoRequest(localPod6, remoteOutside6),
 			src:       farRouterInside6, dst: localPod6, quotedSrc: localPod6, quotedDst: remoteInside6,
 		},
 		{
@@ -175,8 +176,8 @@ func TestICMPErrorsAreTranslated(t *testing.T) {
 		},
 		{
 			name: "ingress, to the unknown source, echo request", router: farRouter,
-			before:    echo(unknownIP, remoteInside),
-			offending: echo(unknownIP, remoteOutside),
+			before:    echoRequest(unknownIP, remoteInside),
+			offending: echoRequest(unknownIP, remoteOutside),
 			src:       farRouterInside, dst: unknownIP, quotedSrc: unknownIP, quotedDst: remoteInside,
 		},
 		{

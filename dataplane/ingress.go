@@ -43,7 +43,7 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Ver
 		return f.deliver(&p)
 	}
 	if !s.ingressSource(&p) {
-		return DropSpoofedSource
+		return s.notFound(DropSpoofedSource)
 	}
 	d, v := f.destination(s, &p, now)
 	if v != Forwarded {

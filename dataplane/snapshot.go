@@ -82,11 +82,7 @@ func newSnapshot(cfg Config, port uint16, states map[string]*nodeState) (*snapsh
 		return nil, fmt.Errorf("address mappings: %w", err)
 	}
 
-	for _, p := range cfg.LocalExternal {
-		if u := &s.unknown[family(p.Addr().Is6())]; !u.IsValid() {
-			*u = p.Masked().Addr()
-		}
-	}
+	s.unknown = unknownSources(cfg.LocalExternal)
 	for _, m := range cfg.Remote {
 		// The last remote mapping of a family is its external CIDR by
 		// convention of the caller; any inside address serves.
@@ -126,6 +122,15 @@ func (s *snapshot) macSeed(vni geneve.VNI) []byte {
 		seed = append(seed, a.AsSlice()...)
 	}
 	return binary.BigEndian.AppendUint32(seed, uint32(vni))
+}
+
+// notFound returns v, the verdict on what is in none of the tables, unless there
+// are no tables yet.
+func (s *snapshot) notFound(v Verdict) Verdict {
+	if s.tunnels == nil {
+		return DropNoConfiguration
+	}
+	return v
 }
 
 // internal returns the gateway's address towards the nodes, or the zero Addr.

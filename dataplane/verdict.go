@@ -49,8 +49,6 @@ const (
 	// DropOwnAddress: for the gateway itself, whose stack has no room or which
 	// does not accept it from this side.
 	DropOwnAddress
-	// DropUnderlay: the kernel refused the encapsulated packet.
-	DropUnderlay
 	// DropNoConfiguration: nothing is configured yet.
 	DropNoConfiguration
 
@@ -78,7 +76,6 @@ var verdictNames = [numVerdicts]string{
 	DropNoNode:          "DropNoNode",
 	DropNoNeighbor:      "DropNoNeighbor",
 	DropOwnAddress:      "DropOwnAddress",
-	DropUnderlay:        "DropUnderlay",
 	DropNoConfiguration: "DropNoConfiguration",
 }
 
