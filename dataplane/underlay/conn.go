@@ -62,8 +62,8 @@ type Stats struct {
 	ReadRepairs uint64
 	// Datagrams larger than the caller's buffer: delivered with size 0.
 	Truncated uint64
-	// Datagrams the kernel dropped because the read buffer was full (SO_RXQ_OVFL).
-	// The count arrives with the next datagram.
+	// Datagrams the kernel dropped because the read buffer was full. The
+	// kernel counts with 32 bits.
 	Overruns uint64
 
 	// System calls, and the datagrams the kernel took.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,7 +57,6 @@ func Listen(cfg Config) (*Conn, error) {
 func (c *Conn) configure(fd int, cfg Config) {
 	c.readBuffer = setBuffer(fd, unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, cfg.ReadBuffer)
 	c.writeBuffer = setBuffer(fd, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, cfg.WriteBuffer)
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
 	// Also decides for IPv4 on a dual stack socket. See "Fragmentation" in doc.go.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
 
@@ -187,10 +187,31 @@ func (c *Conn) SetGRO(on bool) {
 
 // Stats returns the counters.
 func (c *Conn) Stats() Stats {
-	s := Stats{ReadBuffer: c.readBuffer, WriteBuffer: c.writeBuffer}
+	s := Stats{ReadBuffer: c.readBuffer, WriteBuffer: c.writeBuffer, Overruns: c.overruns()}
 	c.read.stats(&s)
 	c.write.stats(&s)
 	return s
+}
+
+// overruns asks the kernel how many datagrams it dropped, 0 when it does not say.
+//
+// SO_RXQ_OVFL would tell with each datagram, but it is deadly: where the datagram
+// is a clone of a TCP segment, as from a tunnel device on the same machine, a
+// kernel with CONFIG_HARDENED_USERCOPY finds that the number lies in memory that
+// may not be copied to a user, and kills the thread in the middle of the system call
+// (put_cmsg, mm/usercopy.c; seen on 6.18).
+func (c *Conn) overruns() uint64 {
+	const drops = 8 // SK_MEMINFO_DROPS, include/uapi/linux/sock_diag.h
+	var info [drops + 1]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_ = c.raw.Control(func(fd uintptr) {
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno != 0 {
+			info[drops] = 0
+		}
+	})
+	return uint64(info[drops])
 }
 
 // Close ends a blocked ReadBatch and WriteBatch with net.ErrClosed.

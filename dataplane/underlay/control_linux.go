@@ -15,36 +15,28 @@ const (
 	cmsgHeaderLen = (unix.SizeofCmsghdr + cmsgWord - 1) &^ (cmsgWord - 1)
 )
 
-// control is what the kernel tells about a message besides its bytes.
-type control struct {
-	segment  int    // UDP_GRO: the size of each datagram in it but the last; 0 = it is one datagram
-	overruns uint32 // SO_RXQ_OVFL: datagrams dropped since the socket was made, if counted
-	counted  bool
-}
-
-// parseControl reads the control messages in b. What it does not know it skips, and
-// where b makes no sense it stops: b is the kernel's work, but a wrong length
-// must still not become a wrong slice.
-func parseControl(b []byte) (c control) {
+// segmentSize reads the control messages in b and returns what UDP_GRO says in
+// them: the size of each datagram of a run but the last, 0 when the message is
+// one datagram. What it does not know it skips, and where b makes no sense it
+// stops: b is the kernel's work, but a wrong length must still not become a
+// wrong slice.
+func segmentSize(b []byte) (segment int) {
 	for len(b) >= cmsgHeaderLen {
 		length := cmsgLength(b)
 		if length < uint64(cmsgHeaderLen) || length > uint64(len(b)) {
-			return c
+			return segment
 		}
 		level := int32(binary.NativeEndian.Uint32(b[cmsgWord:]))
 		kind := int32(binary.NativeEndian.Uint32(b[cmsgWord+4:]))
 		data := b[cmsgHeaderLen:length]
-		switch {
-		case level == unix.SOL_UDP && kind == unix.UDP_GRO && len(data) >= 4:
+		if level == unix.SOL_UDP && kind == unix.UDP_GRO && len(data) >= 4 {
 			if size := int32(binary.NativeEndian.Uint32(data)); size > 0 {
-				c.segment = int(size)
+				segment = int(size)
 			}
-		case level == unix.SOL_SOCKET && kind == unix.SO_RXQ_OVFL && len(data) >= 4:
-			c.overruns, c.counted = binary.NativeEndian.Uint32(data), true
 		}
 		b = b[min(len(b), (int(length)+cmsgWord-1)&^(cmsgWord-1)):]
 	}
-	return c
+	return segment
 }
 
 // putSegmentControl writes the UDP_SEGMENT control message into b and returns its

@@ -170,11 +170,6 @@ func TestOverrunsAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The count rides on datagrams, and those read so far were queued before the first was dropped.
-	if _, err := a.WriteBatch(to(b.LocalAddr(), 1000)); err != nil {
-		t.Fatal(err)
-	}
-	readN(t, b, bufs, 1)
 	if s := b.Stats(); s.Overruns != uint64(100-n) || s.ReadBuffer > DefaultBuffer {
 		t.Errorf("read %d of 100 datagrams, %d overruns reported, read buffer %d", n, s.Overruns, s.ReadBuffer)
 	}

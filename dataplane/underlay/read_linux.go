@@ -61,13 +61,12 @@ type reader struct {
 	// Datagrams in spares that the caller has not got yet, in order.
 	pending       [maxMessages]run
 	head, queued  int
-	laid          int // messages that are laid out and not received yet
-	window        int // messages to lay out while no runs are expected
-	segment       int // expected segment size of runs; 0 = no runs expected
-	lastRun       int // datagrams in the last run
-	singles       int // messages in a row that were no run worth scattering
-	smallerRuns   int // runs in a row with a smaller segment
-	lastOverruns  uint32
+	laid          int      // messages that are laid out and not received yet
+	window        int      // messages to lay out while no runs are expected
+	segment       int      // expected segment size of runs; 0 = no runs expected
+	lastRun       int      // datagrams in the last run
+	singles       int      // messages in a row that were no run worth scattering
+	smallerRuns   int      // runs in a row with a smaller segment
 	bufs          [][]byte // the arguments of ReadBatch
 	sizes         []int
 	addrs         []netip.AddrPort
@@ -77,7 +76,6 @@ type reader struct {
 	reads, dgrams atomic.Uint64
 	runs, repairs atomic.Uint64
 	truncated     atomic.Uint64
-	overruns      atomic.Uint64
 }
 
 // slot is where a message lies: pieces buffers from bufs[first] on, cut bytes in each,
@@ -250,18 +248,12 @@ func (r *reader) spare(i int) []byte {
 // predicted and nothing before it is still pending, by way of its spare otherwise.
 func (r *reader) take(i int) {
 	m, s := &r.msgs[i], r.slots[i]
-	c := parseControl(r.controls[i][:min(m.hdr.Controllen, controlLen)])
-	if c.counted {
-		// The kernel's counter is 32 bits wide and wraps.
-		r.overruns.Add(uint64(c.overruns - r.lastOverruns))
-		r.lastOverruns = c.overruns
-	}
 	total := int(m.len)
 	if m.hdr.Flags&unix.MSG_TRUNC != 0 {
 		r.truncated.Add(1)
 		total = 0
 	}
-	segment := c.segment
+	segment := segmentSize(r.controls[i][:min(m.hdr.Controllen, controlLen)])
 	if segment == 0 || segment > total {
 		segment = total
 	}
@@ -342,6 +334,6 @@ func (r *reader) drain() {
 func (r *reader) stats(s *Stats) {
 	s.Reads, s.ReadDatagrams = r.reads.Load(), r.dgrams.Load()
 	s.ReadRuns, s.ReadRepairs = r.runs.Load(), r.repairs.Load()
-	s.Truncated, s.Overruns = r.truncated.Load(), r.overruns.Load()
+	s.Truncated = r.truncated.Load()
 	s.GRO = r.gro.Load()
 }

@@ -358,24 +358,6 @@ func TestReaderAcceptsRunsWithGROOff(t *testing.T) {
 	}
 }
 
-func TestReaderCountsOverruns(t *testing.T) {
-	k := &fakeReceiver{}
-	r := newReader(k, false)
-	b := newBatch(8, 100)
-	for _, step := range []struct {
-		kernel uint32
-		want   uint64
-	}{{0, 0}, {3, 3}, {3, 3}, {1 << 31, 1 << 31}, {1<<32 - 1, 1<<32 - 1}, {4, 1<<32 + 4}} {
-		m := single(0, 10)
-		m.control = overrunsControl(step.kernel)
-		k.queue = []message{m}
-		readAll(t, r, b)
-		if got := r.overruns.Load(); got != step.want {
-			t.Errorf("after the kernel said %d: %d overruns, want %d", step.kernel, got, step.want)
-		}
-	}
-}
-
 func TestReaderErrors(t *testing.T) {
 	k := &fakeReceiver{queue: []message{single(0, 10)}, errnos: []syscall.Errno{unix.EINTR, unix.EINTR}}
 	r := newReader(k, false)
