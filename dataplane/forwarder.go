@@ -54,6 +54,9 @@ type Forwarder struct {
 	flows  *flowTable
 	closed atomic.Bool
 	own    chan []byte
+	// applied wakes upkeep, so that new nodes are probed at once. One slot:
+	// sent to by Apply, received by upkeep, never closed.
+	applied chan struct{}
 
 	// Owned by the goroutine in ReadPackets.
 	reader       *nodeReader
@@ -120,6 +123,7 @@ func New(o Options) (*Forwarder, error) {
 		start:    time.Now(),
 		flows:    newFlowTable(o.MaxFlows),
 		own:      make(chan []byte, ownQueueLen),
+		applied:  make(chan struct{}, 1),
 		reader:   newNodeReader(),
 		replies:  newNodeWriter(o.Underlay),
 		toNodes:  newNodeWriter(o.Underlay),
@@ -132,6 +136,7 @@ func New(o Options) (*Forwarder, error) {
 	f.snap.Store(&snapshot{})
 	o.Tunnel.Overlay = f
 	if f.tunnel, err = tunnel.New(o.Tunnel); err != nil {
+		stack.Close()
 		return nil, fmt.Errorf("build tunnel: %w", err)
 	}
 	return f, nil
@@ -166,6 +171,10 @@ func (f *Forwarder) Apply(cfg Config) error {
 		return fmt.Errorf("own addresses: %w", err)
 	}
 	f.snap.Store(s)
+	select {
+	case f.applied <- struct{}{}:
+	default: // it has not looked since the last time
+	}
 	for id, st := range f.states {
 		if !slices.ContainsFunc(s.nodes, func(t *nodeTunnel) bool { return t.state == st }) {
 			delete(f.states, id)
@@ -228,6 +237,7 @@ func (f *Forwarder) upkeep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-f.applied:
 		}
 	}
 }

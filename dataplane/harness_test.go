@@ -88,10 +88,8 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 // run starts the Forwarder and returns what stops it and waits. Afterwards it
 // cannot be used any more.
 func (h *harness) run() (stop func()) {
-	h.ran = true
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- h.forwarder.Run(ctx) }()
+	done := h.running(ctx)
 	return func() {
 		h.Helper()
 		cancel()
@@ -133,8 +131,13 @@ func (h *harness) read(s *dataplanetest.Socket, n int) (out []encapsulated) {
 // newForwarder builds a Forwarder that is not configured.
 func newForwarder(t *testing.T, network *dataplanetest.Network, addr netip.AddrPort) *dataplane.Forwarder {
 	t.Helper()
+	return newForwarderOn(t, network, network.Listen(addr))
+}
+
+func newForwarderOn(t *testing.T, network *dataplanetest.Network, u dataplane.Underlay) *dataplane.Forwarder {
+	t.Helper()
 	f, err := dataplane.New(dataplane.Options{
-		Underlay: network.Listen(addr),
+		Underlay: u,
 		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
 			return network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
 		}},
