@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -98,8 +99,9 @@ var unroutable = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// validate reports everything that is wrong with c, joined.
-func (c *Config) validate() error {
+// Validate reports everything that is wrong with c, joined. Apply does so too.
+func (c Config) Validate() error {
+	c.MTU = cmp.Or(c.MTU, DefaultMTU)
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 

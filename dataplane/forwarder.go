@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,13 +149,11 @@ func (f *Forwarder) clock() int64 { return int64(time.Since(f.start)) }
 // Apply replaces the configuration. It either takes effect as a whole or, with
 // an error, not at all. No packet is lost over it.
 func (f *Forwarder) Apply(cfg Config) error {
-	if cfg.MTU == 0 {
-		cfg.MTU = DefaultMTU
-	}
-	cfg.Tunnel.MTU = cfg.MTU
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	cfg.MTU = cmp.Or(cfg.MTU, DefaultMTU)
+	cfg.Tunnel.MTU = cfg.MTU
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, err := newSnapshot(cfg, f.nodePort, f.states)

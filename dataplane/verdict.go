@@ -84,3 +84,12 @@ func (v Verdict) String() string { return verdictNames[v] }
 
 // Dropped tells whether the packet went nowhere.
 func (v Verdict) Dropped() bool { return v >= DropEncapsulation }
+
+// Drops returns every verdict that is a drop.
+func Drops() []Verdict {
+	var vs []Verdict
+	for v := DropEncapsulation; v < numVerdicts; v++ {
+		vs = append(vs, v)
+	}
+	return vs
+}

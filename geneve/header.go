@@ -3,6 +3,7 @@ package geneve
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 // HeaderLen is the length of either header without options, in bytes.
@@ -66,6 +67,20 @@ func (e Encapsulation) String() string {
 		return "vxlan"
 	}
 	return "unknown"
+}
+
+// MarshalText returns the name, for JSON.
+func (e Encapsulation) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (e *Encapsulation) UnmarshalText(b []byte) error {
+	for _, known := range []Encapsulation{Geneve, GeneveIP, VXLAN} {
+		if string(b) == known.String() {
+			*e = known
+			return nil
+		}
+	}
+	return fmt.Errorf("geneve: unknown encapsulation %q", b)
 }
 
 // VNI is a Virtual Network Identifier of 24 bits; it tells the tunnels of one

@@ -269,3 +269,20 @@ func TestZeroAllocations(t *testing.T) {
 		t.Errorf("%v allocations per packet, want 0", n)
 	}
 }
+
+func TestEncapsulationText(t *testing.T) {
+	for _, e := range []Encapsulation{Geneve, GeneveIP, VXLAN} {
+		b, err := e.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Encapsulation
+		if err := got.UnmarshalText(b); err != nil || got != e {
+			t.Errorf("%q is read as %v, %v", b, got, err)
+		}
+	}
+	var e Encapsulation
+	if err := e.UnmarshalText([]byte("gre")); err == nil {
+		t.Errorf("gre is read as %v", e)
+	}
+}

@@ -16,47 +16,50 @@ import (
 // what they carried, since New.
 type Stats struct {
 	// Peer is the peer's key, zero while there is none.
-	Peer PublicKey
+	Peer PublicKey `json:"peer"`
 	// Endpoint is where messages to the peer go: where it was last heard from, or
 	// as configured. It is not valid while no address is known.
-	Endpoint netip.AddrPort
+	Endpoint netip.AddrPort `json:"endpoint"`
 	// ListenPort is the UDP port in use, 0 for none.
-	ListenPort uint16
+	ListenPort uint16 `json:"listenPort"`
 	// LastHandshake is the time of the last completed handshake, zero for none.
-	LastHandshake    time.Time
-	RxBytes, TxBytes uint64
-	RxPackets        uint64
-	TxPackets        uint64
+	LastHandshake time.Time `json:"lastHandshake"`
+	RxBytes       uint64    `json:"rxBytes"`
+	TxBytes       uint64    `json:"txBytes"`
+	RxPackets     uint64    `json:"rxPackets"`
+	TxPackets     uint64    `json:"txPackets"`
 	// InFlightEgress and InFlightIngress count the packets inside wireguard-go;
 	// MaxInFlight is the bound for each of them.
-	InFlightEgress, InFlightIngress, MaxInFlight int
+	InFlightEgress  int `json:"inFlightEgress"`
+	InFlightIngress int `json:"inFlightIngress"`
+	MaxInFlight     int `json:"maxInFlight"`
 
 	// DropNoEndpoint counts egress packets dropped because the peer's key or
 	// address is not known yet.
-	DropNoEndpoint uint64
+	DropNoEndpoint uint64 `json:"dropNoEndpoint"`
 	// DropNoSession counts egress packets dropped because the peer does not
 	// answer and the last session has expired.
-	DropNoSession uint64
+	DropNoSession uint64 `json:"dropNoSession"`
 	// DropInFlight counts egress packets dropped because the bound was reached and
 	// nothing left, although there was a session within the last 180 s.
-	DropInFlight uint64
+	DropInFlight uint64 `json:"dropInFlight"`
 	// DropNoPeer counts egress packets whose destination is in no allowed IPs.
-	DropNoPeer uint64
+	DropNoPeer uint64 `json:"dropNoPeer"`
 	// DropFlushed counts egress packets that waited for a session in vain.
-	DropFlushed uint64
+	DropFlushed uint64 `json:"dropFlushed"`
 	// DropUnknownSession counts received transport messages of no session that is
 	// known, or of an expired one.
-	DropUnknownSession uint64
+	DropUnknownSession uint64 `json:"dropUnknownSession"`
 	// DropRejected counts received transport messages that failed authentication,
 	// were replays, or held no packet with an allowed source.
-	DropRejected uint64
+	DropRejected uint64 `json:"dropRejected"`
 	// DropMalformed counts received datagrams that are no WireGuard message.
-	DropMalformed uint64
+	DropMalformed uint64 `json:"dropMalformed"`
 	// RxHandshakes counts received datagrams with type and length of a handshake
 	// message, valid or not.
-	RxHandshakes uint64
+	RxHandshakes uint64 `json:"rxHandshakes"`
 	// ReceiveErrors counts errors of the socket.
-	ReceiveErrors uint64
+	ReceiveErrors uint64 `json:"receiveErrors"`
 }
 
 // peerStats is what wireguard-go says about the peer.

@@ -170,7 +170,7 @@ func emitBatchSize(r report, emit func(float64, ...string)) {
 // that appears with its first drop misses that drop.
 func emitDrops(r report, emit func(float64, ...string)) {
 	for _, d := range directions(r.DataPlane) {
-		for v := dataplane.DropEncapsulation; v <= lastDrop; v++ {
+		for _, v := range dataplane.Drops() {
 			emit(float64(d.Verdicts[v.String()]), d.name, v.String())
 		}
 	}
@@ -178,9 +178,6 @@ func emitDrops(r report, emit func(float64, ...string)) {
 		emit(float64(d.count), d.direction, d.reason)
 	}
 }
-
-// lastDrop is the last of the data plane's verdicts.
-const lastDrop = dataplane.DropNoConfiguration
 
 // tunnelDrop is a reason for which the tunnel drops packets.
 type tunnelDrop struct {

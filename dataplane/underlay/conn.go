@@ -54,32 +54,36 @@ type Datagram struct {
 // Stats are counters since Listen and the offloads now in use.
 type Stats struct {
 	// System calls, and the datagrams they brought.
-	Reads, ReadDatagrams uint64
+	Reads         uint64 `json:"reads"`
+	ReadDatagrams uint64 `json:"readDatagrams"`
 	// Messages that held more than one datagram.
-	ReadRuns uint64
+	ReadRuns uint64 `json:"readRuns"`
 	// Messages that did not land where they belong and were copied: runs that
 	// ReadBatch did not predict, or of datagrams so small that copying is cheaper.
-	ReadRepairs uint64
+	ReadRepairs uint64 `json:"readRepairs"`
 	// Datagrams larger than the caller's buffer: delivered with size 0.
-	Truncated uint64
+	Truncated uint64 `json:"truncated"`
 	// Datagrams the kernel dropped because the read buffer was full. The
 	// kernel counts with 32 bits.
-	Overruns uint64
+	Overruns uint64 `json:"overruns"`
 
 	// System calls, and the datagrams the kernel took.
-	Writes, WriteDatagrams uint64
+	Writes         uint64 `json:"writes"`
+	WriteDatagrams uint64 `json:"writeDatagrams"`
 	// Messages that held more than one datagram.
-	WriteRuns uint64
+	WriteRuns uint64 `json:"writeRuns"`
 	// Runs the kernel refused and that were sent again one by one.
-	WriteReplays uint64
+	WriteReplays uint64 `json:"writeReplays"`
 	// Datagrams dropped, and the last reason.
-	WriteErrors    uint64
-	LastWriteError string
+	WriteErrors    uint64 `json:"writeErrors"`
+	LastWriteError string `json:"lastWriteError"`
 
 	// Socket buffers as granted, in the unit of Config.
-	ReadBuffer, WriteBuffer int
+	ReadBuffer  int `json:"readBuffer"`
+	WriteBuffer int `json:"writeBuffer"`
 	// Offloads in use. GSO is false as well after the kernel refused it for good.
-	GRO, GSO bool
+	GRO bool `json:"gro"`
+	GSO bool `json:"gso"`
 }
 
 // listenArgs is the network and address, in package net's words, of a local address.
