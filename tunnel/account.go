@@ -36,8 +36,8 @@ type egressAccount struct {
 	lent      lent
 	lastSent  time.Time
 	lastHeard time.Time
-	since     time.Time
 	lastProbe time.Time
+	waited    time.Duration
 	sending   int
 	reachable bool
 	held      bool
@@ -53,7 +53,7 @@ func newEgressAccount(max int) *egressAccount {
 
 func (a *egressAccount) factsLocked() egressFacts {
 	return egressFacts{
-		Now: time.Now(), LastSent: a.lastSent, LastHeard: a.lastHeard, Since: a.since, LastProbe: a.lastProbe,
+		Now: time.Now(), LastSent: a.lastSent, LastHeard: a.lastHeard, LastProbe: a.lastProbe, Waited: a.waited,
 		InFlight: a.ledger.len(), Max: a.ledger.max, Sending: a.sending > 0, Reachable: a.reachable, Held: a.held,
 	}
 }
@@ -70,6 +70,7 @@ func (a *egressAccount) admit(bufs [][]byte) (grant, error) {
 			return g, nil
 		}
 		a.sleepLocked(g.Wait)
+		a.waited += g.Wait
 	}
 	return grant{}, os.ErrClosed
 }
@@ -107,9 +108,6 @@ func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admi
 			a.drops[g.Reason]++
 			continue
 		}
-		if a.ledger.len() == 0 {
-			a.since = f.Now
-		}
 		id := identity(bufs[i])
 		a.ledger.enter(id)
 		a.lent.put(i, id)
@@ -131,7 +129,7 @@ func (a *egressAccount) sendEnds(last []byte, data int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sending--
-	a.lastSent = time.Now()
+	a.lastSent, a.waited = time.Now(), 0
 	a.reachable = true
 	if data > 0 {
 		a.sent += uint64(data)
@@ -162,7 +160,7 @@ func (a *egressAccount) packetsSent() uint64 {
 func (a *egressAccount) hold(on bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.held = on
+	a.held, a.waited = on, 0
 	a.signalLocked()
 }
 
@@ -178,7 +176,8 @@ func (a *egressAccount) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.flushed += uint64(a.ledger.reset())
-	a.lastSent, a.lastHeard, a.lastProbe, a.reachable = time.Time{}, time.Time{}, time.Time{}, false
+	a.lastSent, a.lastHeard, a.lastProbe = time.Time{}, time.Time{}, time.Time{}
+	a.waited, a.reachable = 0, false
 	a.signalLocked()
 }
 
@@ -188,7 +187,7 @@ type ingressAccount struct {
 	waiter
 	ledger     ledger
 	lent       lent
-	progress   time.Time
+	waited     time.Duration
 	writing    bool
 	unknown    uint64 // not taken: for no session of ours, or an expired one
 	rejected   uint64 // taken, but never delivered
@@ -208,26 +207,20 @@ func (a *ingressAccount) admit(bufs [][]byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unknown += a.lent.strikeUntaken(&a.ledger, bufs)
-	a.progress = time.Time{}
 	for !a.closed {
-		f := ingressFacts{InFlight: a.ledger.len(), Max: a.ledger.max, Want: len(bufs), Writing: a.writing}
-		if f.Max-f.InFlight < f.Want {
-			// The clock is only needed, and read, when credits have run out.
-			f.Now = time.Now()
-			if a.progress.IsZero() {
-				a.progress = f.Now
-			}
-			f.Progress = a.progress
-		}
-		wait, forget := decideIngress(f)
+		wait, forget := decideIngress(ingressFacts{
+			Waited: a.waited, InFlight: a.ledger.len(), Max: a.ledger.max, Want: len(bufs), Writing: a.writing,
+		})
 		if forget {
 			a.rejected += a.forgotten
 			a.forgotten = uint64(a.ledger.reset())
 		}
 		if wait == 0 {
+			a.waited = 0
 			return nil
 		}
 		a.sleepLocked(wait)
+		a.waited += wait
 	}
 	return net.ErrClosed
 }
@@ -275,9 +268,7 @@ func (a *ingressAccount) writeEnds(last uintptr, n int) {
 	} else {
 		a.forgotten -= min(uint64(n-removed), a.forgotten)
 	}
-	if !a.progress.IsZero() {
-		a.progress = time.Now()
-	}
+	a.waited = 0
 	a.signalLocked()
 }
 

@@ -14,16 +14,20 @@ const (
 	// (128 batches), so that in a single outage they are not pushed out of it.
 	unprovenLimit = 64
 	// provenFor is how long a transport message proves that the next packets will
-	// be sent too. It is also how long a reader waits, when all credits are taken,
-	// for packets to move: they leave within microseconds while a session is
-	// usable, so a second without any means that there is none. Being wrong costs
-	// a few dropped packets, not the session.
+	// be sent too.
 	provenFor = time.Second
-	// grace is how long the first packets after a pause may take to come out
-	// before others are dropped: enough for a handshake over most networks and
-	// for a busy machine. The reader, and the nodes behind it, waits for so long
-	// once per outage.
-	grace = 250 * time.Millisecond
+	// egressPatience is how long a reader waits, when all credits are taken, for
+	// packets to move. They leave within microseconds while a session is usable, so
+	// half a second without any means that there is none; it is enough for a
+	// handshake over most networks too. The reader, and the nodes behind it, waits
+	// for so long once per outage. Being wrong costs a few dropped packets.
+	egressPatience = 500 * time.Millisecond
+	// egressNap and ingressNap are what the waits are made of. A process that was
+	// stopped for a while (a paused machine, a starved one) must not find its
+	// patience gone when it wakes, with everything it waited for ready to run; so
+	// naps are counted, not the clock.
+	egressNap  = 25 * time.Millisecond
+	ingressNap = 5 * time.Millisecond
 	// ownBurst is how many of the gateway's own packets per batch are admitted
 	// beyond every limit: one ping per family and a spare. wireguard-go's staged
 	// queue holds 128 batches, so what they can pile up is bounded too.
@@ -43,8 +47,6 @@ const (
 	// but forgeries for a live session, from someone who reads the traffic, is
 	// slowed down by it: any authentic packet among them ends the wait.
 	ingressPatience = 50 * time.Millisecond
-	// busyPoll bounds a wait whose end is signalled; it is a safety net.
-	busyPoll = time.Second
 )
 
 // creditShare is the part of a limit that must be free before a reader goes on:
@@ -64,10 +66,10 @@ const (
 // egressFacts is everything the admission of egress packets depends on.
 type egressFacts struct {
 	Now       time.Time
-	LastSent  time.Time // when the last transport message went to the socket
-	LastHeard time.Time // when the last packets of the peer were delivered
-	Since     time.Time // when the first packet entered the empty ledger
-	LastProbe time.Time // when a packet was last admitted beyond the limit
+	LastSent  time.Time     // when the last transport message went to the socket
+	LastHeard time.Time     // when the last packets of the peer were delivered
+	LastProbe time.Time     // when a packet was last admitted beyond the limit
+	Waited    time.Duration // for credits, since a message was last sent
 	InFlight  int
 	Max       int
 	Sending   bool // a Send is under way: the socket is slow, not the session
@@ -90,12 +92,12 @@ type grant struct {
 //	the device is being configured             none               waits
 //	no endpoint known                          none               dropped
 //	a message passed within provenFor          up to Max          waits
-//	none did, fewer than 64 inside             up to 64           waits for grace, then dropped
+//	none did                                   up to 64           waits
 //	all taken, socket busy                     none               waits
-//	all taken, nothing moves                   own, a probe       dropped
+//	all taken, nothing moves for a while       own, a probe       dropped
 func decideEgress(f egressFacts) grant {
 	if f.Held {
-		return grant{Wait: busyPoll}
+		return grant{Wait: egressNap}
 	}
 	proven := f.Sending || f.Now.Sub(f.LastSent) < provenFor || f.Now.Sub(f.LastHeard) < provenFor
 	if !f.Reachable && !proven {
@@ -109,14 +111,8 @@ func decideEgress(f egressFacts) grant {
 	if free >= max(limit/creditShare, 1) {
 		return grant{Credits: free, Reason: dropInFlight}
 	}
-	if f.Sending {
-		return grant{Wait: busyPoll}
-	}
-	// What was heard does not count here: should credits ever be lost, hearing the
-	// peer must not keep us waiting for them.
-	wait := max(f.Since.Add(grace).Sub(f.Now), f.LastSent.Add(provenFor).Sub(f.Now))
-	if wait > 0 {
-		return grant{Wait: wait}
+	if f.Sending || f.Waited < egressPatience {
+		return grant{Wait: egressNap}
 	}
 	g := grant{Credits: free, Own: ownBurst, Reason: dropInFlight}
 	if f.Now.Sub(f.LastSent) >= sessionLife {
@@ -130,8 +126,7 @@ func decideEgress(f egressFacts) grant {
 
 // ingressFacts is everything the admission of ingress messages depends on.
 type ingressFacts struct {
-	Now      time.Time
-	Progress time.Time // when credits ran out, or the last Write after that
+	Waited   time.Duration // for credits, since packets were last delivered
 	InFlight int
 	Max      int
 	Want     int  // messages that the next batch may hold
@@ -142,14 +137,11 @@ type ingressFacts struct {
 // flight and read. Forgetting is right when nothing comes out although nothing
 // holds it up: then it failed authentication or was a replay.
 func decideIngress(f ingressFacts) (wait time.Duration, forget bool) {
-	if f.Max-f.InFlight >= min(f.Want, f.Max) {
+	switch {
+	case f.Max-f.InFlight >= min(f.Want, f.Max):
 		return 0, false
-	}
-	if f.Writing {
-		return busyPoll, false
-	}
-	if wait = f.Progress.Add(ingressPatience).Sub(f.Now); wait > 0 {
-		return wait, false
+	case f.Writing || f.Waited < ingressPatience:
+		return ingressNap, false
 	}
 	return 0, true
 }

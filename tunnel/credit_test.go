@@ -12,32 +12,32 @@ import (
 func TestDecideEgress(t *testing.T) {
 	now := time.Unix(1000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	var never time.Time
 	for _, tt := range []struct {
 		name  string
 		facts egressFacts
 		want  grant
 	}{
-		{"being configured", egressFacts{Held: true, Reachable: true, LastSent: now}, grant{Wait: busyPoll}},
+		{"being configured", egressFacts{Held: true, Reachable: true, LastSent: now}, grant{Wait: egressNap}},
 		{"no endpoint", egressFacts{}, grant{Reason: dropNoEndpoint}},
 		{"no endpoint, but a message was just sent", egressFacts{LastSent: ago(time.Millisecond)}, grant{Credits: 1024, Reason: dropInFlight}},
 		{"nothing sent yet", egressFacts{Reachable: true}, grant{Credits: 64, Reason: dropInFlight}},
-		{"nothing sent yet, some inside", egressFacts{Reachable: true, InFlight: 40, Since: ago(time.Hour)}, grant{Credits: 24, Reason: dropInFlight}},
-		{"first burst, no answer yet", egressFacts{Reachable: true, InFlight: 64, Since: ago(grace / 2)}, grant{Wait: grace / 2}},
-		{"first burst, nearly full", egressFacts{Reachable: true, InFlight: 57, Since: ago(grace / 2)}, grant{Wait: grace / 2}},
-		{"first burst, the peer was heard", egressFacts{Reachable: true, InFlight: 64, Since: ago(time.Hour), LastHeard: ago(time.Millisecond)}, grant{Credits: 960, Reason: dropInFlight}},
-		{"the peer is heard, but nothing leaves", egressFacts{Reachable: true, InFlight: 1024, Since: ago(time.Hour), LastSent: ago(time.Minute), LastHeard: ago(time.Millisecond), LastProbe: now}, grant{Own: ownBurst, Reason: dropInFlight}},
-		{"first burst without an answer", egressFacts{Reachable: true, InFlight: 64, Since: ago(grace)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
-		{"without an answer, after a probe", egressFacts{Reachable: true, InFlight: 65, Since: ago(time.Minute), LastProbe: ago(4 * time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
-		{"without an answer, a probe is due", egressFacts{Reachable: true, InFlight: 65, Since: ago(time.Minute), LastProbe: ago(5 * time.Second)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
-		{"without an answer, nearly full", egressFacts{Reachable: true, InFlight: 60, Since: ago(time.Minute), LastProbe: ago(time.Second)}, grant{Credits: 4, Own: ownBurst, Reason: dropNoSession}},
+		{"nothing sent yet, some inside", egressFacts{Reachable: true, InFlight: 40, Waited: time.Hour}, grant{Credits: 24, Reason: dropInFlight}},
+		{"first burst, no answer yet", egressFacts{Reachable: true, InFlight: 64}, grant{Wait: egressNap}},
+		{"first burst, nearly full", egressFacts{Reachable: true, InFlight: 57, Waited: egressPatience - 1}, grant{Wait: egressNap}},
+		{"first burst, the peer was heard", egressFacts{Reachable: true, InFlight: 64, LastHeard: ago(time.Millisecond)}, grant{Credits: 960, Reason: dropInFlight}},
+		{"first burst without an answer", egressFacts{Reachable: true, InFlight: 64, Waited: egressPatience}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
+		{"without an answer, after a probe", egressFacts{Reachable: true, InFlight: 65, Waited: egressPatience, LastProbe: ago(4 * time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
+		{"without an answer, a probe is due", egressFacts{Reachable: true, InFlight: 65, Waited: egressPatience, LastProbe: ago(5 * time.Second)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
+		{"without an answer, nearly full", egressFacts{Reachable: true, InFlight: 60, Waited: egressPatience, LastProbe: ago(time.Second)}, grant{Credits: 4, Own: ownBurst, Reason: dropNoSession}},
 		{"in use", egressFacts{Reachable: true, InFlight: 500, LastSent: ago(time.Millisecond)}, grant{Credits: 524, Reason: dropInFlight}},
 		{"in use, an eighth free", egressFacts{Reachable: true, InFlight: 896, LastSent: ago(time.Millisecond)}, grant{Credits: 128, Reason: dropInFlight}},
-		{"in use, full", egressFacts{Reachable: true, InFlight: 897, LastSent: ago(400 * time.Millisecond)}, grant{Wait: 600 * time.Millisecond}},
-		{"socket busy, full", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Sending: true}, grant{Wait: busyPoll}},
-		{"socket busy, not full", egressFacts{Reachable: true, InFlight: 100, LastSent: never, Sending: true}, grant{Credits: 924, Reason: dropInFlight}},
-		{"session died under load", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Second), Since: ago(time.Minute), LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropInFlight}},
-		{"session died long ago", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(180 * time.Second), Since: ago(time.Hour), LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
+		{"in use, full", egressFacts{Reachable: true, InFlight: 897, LastSent: ago(400 * time.Millisecond)}, grant{Wait: egressNap}},
+		{"in use, full, then the process was stopped", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Waited: egressNap}, grant{Wait: egressNap}},
+		{"socket busy, full", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Waited: time.Hour, Sending: true}, grant{Wait: egressNap}},
+		{"socket busy, not full", egressFacts{Reachable: true, InFlight: 100, Sending: true}, grant{Credits: 924, Reason: dropInFlight}},
+		{"session died under load", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Second), Waited: egressPatience, LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropInFlight}},
+		{"session died long ago", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(180 * time.Second), Waited: egressPatience, LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
+		{"the peer is heard, but nothing leaves", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Minute), LastHeard: ago(time.Millisecond), Waited: egressPatience, LastProbe: now}, grant{Own: ownBurst, Reason: dropInFlight}},
 		{"idle for an hour", egressFacts{Reachable: true, LastSent: ago(time.Hour)}, grant{Credits: 64, Reason: dropInFlight}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +57,8 @@ func TestDecideEgressInvariants(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		f := egressFacts{
-			Now: now, LastSent: past.Draw(t, "sent"), Since: past.Draw(t, "since"), LastProbe: past.Draw(t, "probe"),
+			Now: now, LastSent: past.Draw(t, "sent"), LastHeard: past.Draw(t, "heard"), LastProbe: past.Draw(t, "probe"),
+			Waited:   time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "waited")),
 			InFlight: rapid.IntRange(0, 1200).Draw(t, "in flight"), Max: rapid.IntRange(256, 1024).Draw(t, "max"),
 			Sending: rapid.Bool().Draw(t, "sending"), Reachable: rapid.Bool().Draw(t, "reachable"),
 		}
@@ -65,7 +66,7 @@ func TestDecideEgressInvariants(t *testing.T) {
 		if g.Credits > 0 && f.InFlight+g.Credits > f.Max {
 			t.Fatalf("%+v: %d credits", f, g.Credits)
 		}
-		if g.Wait < 0 || g.Wait > max(busyPoll, provenFor) || g.Wait > 0 && g.Credits+g.Own+g.Probe > 0 {
+		if g.Wait < 0 || g.Wait > egressNap || g.Wait > 0 && g.Credits+g.Own+g.Probe > 0 {
 			t.Fatalf("%+v: %+v", f, g)
 		}
 		if g.Own > ownBurst || g.Probe > 1 {
@@ -75,21 +76,20 @@ func TestDecideEgressInvariants(t *testing.T) {
 }
 
 func TestDecideIngress(t *testing.T) {
-	now := time.Unix(1000, 0)
 	for _, tt := range []struct {
 		name   string
 		facts  ingressFacts
 		wait   time.Duration
 		forget bool
 	}{
-		{"room", ingressFacts{InFlight: 896}, 0, false},
-		{"no room, just now", ingressFacts{InFlight: 897, Progress: now}, ingressPatience, false},
-		{"no room for a while", ingressFacts{InFlight: 1024, Progress: now.Add(-ingressPatience / 4)}, ingressPatience * 3 / 4, false},
-		{"no room for too long", ingressFacts{InFlight: 1024, Progress: now.Add(-ingressPatience)}, 0, true},
-		{"no room, the data plane is busy", ingressFacts{InFlight: 1024, Progress: now.Add(-time.Hour), Writing: true}, busyPoll, false},
+		{"room", ingressFacts{InFlight: 896, Waited: time.Hour}, 0, false},
+		{"no room, just now", ingressFacts{InFlight: 897}, ingressNap, false},
+		{"no room for a while", ingressFacts{InFlight: 1024, Waited: ingressPatience - 1}, ingressNap, false},
+		{"no room for too long", ingressFacts{InFlight: 1024, Waited: ingressPatience}, 0, true},
+		{"no room, the data plane is busy", ingressFacts{InFlight: 1024, Waited: time.Hour, Writing: true}, ingressNap, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.facts.Now, tt.facts.Max, tt.facts.Want = now, 1024, 128
+			tt.facts.Max, tt.facts.Want = 1024, 128
 			wait, forget := decideIngress(tt.facts)
 			if wait != tt.wait || forget != tt.forget {
 				t.Errorf("wait %v, forget %v, want %v, %v", wait, forget, tt.wait, tt.forget)

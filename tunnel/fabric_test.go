@@ -312,7 +312,7 @@ func expect(t *testing.T, g *gateway, id uint32) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func receive[T any](t *testing.T, c <-chan T, what string) T {
 	t.Helper()

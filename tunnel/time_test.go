@@ -317,3 +317,50 @@ func TestRoamedEndpointIsKept(t *testing.T) {
 		}
 	})
 }
+
+func TestKeysChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, newMemNet())
+		cross(t, a, b, 1)
+		keepPeers(a, b)
+		// Responders take one handshake per 20 ms.
+		settle := func() { time.Sleep(time.Second) }
+
+		settle() // A wrong peer key: nothing passes.
+		a.apply(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
+		keepPeers(a)
+		a.overlay.out <- ipPacket(a.inner, b.inner, 2, 100)
+		synctest.Wait()
+		if s := a.Stats(); !s.LastHandshake.IsZero() || s.InFlightEgress != 1 || b.Stats().RxHandshakes != 2 {
+			t.Errorf("%+v", s)
+		}
+
+		settle() // The right one again.
+		a.apply(t, func(c *Config) { c.PeerKey = b.key.Public() })
+		keepPeers(a)
+		cross(t, a, b, 3)
+		synctest.Wait()
+		if s := a.Stats(); s.DropFlushed != 1 || s.InFlightEgress != 0 {
+			t.Errorf("%+v", s)
+		}
+
+		settle() // A new private key: b must learn the public one.
+		fresh := GeneratePrivateKey()
+		b.apply(t, func(c *Config) { c.PeerKey = fresh.Public() })
+		keepPeers(b)
+		a.apply(t, func(c *Config) { c.PrivateKey = fresh })
+		cross(t, a, b, 4)
+		cross(t, b, a, 5)
+
+		// The peer goes away and nothing is sent to it. The reader was waiting with
+		// credits from before, so the first drop has another reason than the second.
+		a.apply(t, func(c *Config) { c.PeerKey = PublicKey{} })
+		for id := range uint32(2) {
+			a.overlay.out <- ipPacket(a.inner, b.inner, 6+id, 100)
+			synctest.Wait()
+		}
+		if s := a.Stats(); s.DropNoPeer != 1 || s.DropNoEndpoint != 1 || !s.Peer.IsZero() || s.Endpoint.IsValid() {
+			t.Errorf("%+v", s)
+		}
+	})
+}

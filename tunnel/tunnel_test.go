@@ -1,12 +1,7 @@
 package tunnel
 
 import (
-	"bytes"
-	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -107,19 +102,40 @@ func receiveMany(t *testing.T, g *gateway, n uint32) {
 	}
 }
 
+// receiveAll checks that packets 0 to n-1 arrive, each once. wireguard-go may
+// exchange two batches when it is configured at the moment that they are sent.
+func receiveAll(t *testing.T, g *gateway, n uint32) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	seen := make([]bool, n)
+	for got := range n {
+		select {
+		case p := <-g.overlay.in:
+			if id := packetID(p); id >= n || seen[id] {
+				t.Errorf("packet %d twice", id)
+			} else {
+				seen[id] = true
+			}
+		case <-timer.C:
+			t.Errorf("%d of %d packets arrived; stats %+v", got, n, g.Stats())
+			return
+		}
+	}
+}
+
 func TestApplyWhileTrafficFlowsLosesNothing(t *testing.T) {
 	noLeaks(t)
 	a, b := newPair(t, newMemNet())
 	cross(t, a, b, 1)
 	endpoint := b.Stats().Endpoint
-	const count = 50000
+	const count = 20000
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { sendMany(a, b, count) })
 	wg.Go(func() { sendMany(b, a, count) })
-	wg.Go(func() { receiveMany(t, a, count) })
+	wg.Go(func() { receiveAll(t, a, count) })
 	go func() {
-		receiveMany(t, b, count)
+		receiveAll(t, b, count)
 		wg.Wait()
 		close(done)
 	}()
@@ -326,43 +342,6 @@ func TestConfigurationMayComeDuringRun(t *testing.T) {
 	cross(t, b, a, 2)
 }
 
-func TestKeysChange(t *testing.T) {
-	noLeaks(t)
-	a, b := newPair(t, newMemNet())
-	cross(t, a, b, 1)
-
-	// A wrong peer key: nothing passes.
-	a.apply(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
-	a.overlay.out <- ipPacket(a.inner, b.inner, 2, 100)
-	eventually(t, "a handshake arrived", func() bool { return b.Stats().RxHandshakes > 1 })
-	if s := a.Stats(); !s.LastHandshake.IsZero() || s.InFlightEgress != 1 {
-		t.Errorf("%+v", s)
-	}
-	// The right one again.
-	a.apply(t, func(c *Config) { c.PeerKey = b.key.Public() })
-	cross(t, a, b, 3)
-	if s := a.Stats(); s.DropFlushed != 1 || s.InFlightEgress != 0 {
-		t.Errorf("%+v", s)
-	}
-
-	// A new private key: b must learn the public one.
-	fresh := GeneratePrivateKey()
-	b.apply(t, func(c *Config) { c.PeerKey = fresh.Public() })
-	a.apply(t, func(c *Config) { c.PrivateKey = fresh })
-	cross(t, a, b, 4)
-	cross(t, b, a, 5)
-
-	// The peer goes away and nothing is sent to it.
-	a.apply(t, func(c *Config) { c.PeerKey = PublicKey{} })
-	// The reader may have been waiting with credits from before.
-	a.overlay.out <- ipPacket(a.inner, b.inner, 6, 100)
-	a.overlay.out <- ipPacket(a.inner, b.inner, 7, 100)
-	eventually(t, "both dropped", func() bool { s := a.Stats(); return s.DropNoEndpoint+s.DropNoPeer == 2 })
-	if s := a.Stats(); !s.Peer.IsZero() || s.Endpoint.IsValid() {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestAllowedIPsAreEnforced(t *testing.T) {
 	noLeaks(t)
 	a, b := newPair(t, newMemNet())
@@ -400,141 +379,3 @@ func TestGarbageIsCountedAndHarmless(t *testing.T) {
 	})
 	cross(t, b, a, 3)
 }
-
-func TestRunEndsWhenTheOverlayFails(t *testing.T) {
-	noLeaks(t)
-	o := &funcOverlay{read: func([][]byte, []int, int) (int, int, error) { return 0, 0, errTest }}
-	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Overlay: o, Listen: newMemNet().listen("192.0.2.1")})
-	a.apply(t, func(c *Config) { c.PrivateKey = a.key })
-	if err := a.Run(t.Context()); !errors.Is(err, errTest) {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestRunEndsWithAStuckSocket(t *testing.T) {
-	noLeaks(t)
-	stuck, closed := make(chan struct{}), make(chan struct{})
-	var once, closing sync.Once
-	s := &stuckSocket{
-		funcSocket: funcSocket{
-			read: func([][]byte, []int, []netip.AddrPort) (int, error) { <-closed; return 0, net.ErrClosed },
-			write: func([]underlay.Datagram) (int, error) {
-				once.Do(func() { close(stuck) })
-				<-closed
-				return 0, net.ErrClosed
-			},
-		},
-		shut: func() { closing.Do(func() { close(closed) }) },
-	}
-	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: func(uint16) (Socket, error) { return s, nil }})
-	b := newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: newMemNet().listen("192.0.2.2")})
-	connect(t, a, b)
-	defer b.Close()
-	a.run(t)
-	a.overlay.out <- ipPacket(a.inner, b.inner, 1, 100)
-	receive(t, stuck, "write")
-	// An Apply that waits for the writer must not keep Run from ending.
-	applied := make(chan error, 1)
-	go func() { applied <- a.Apply(Config{PrivateKey: a.key, ListenPort: 9}) }()
-	began := time.Now()
-	a.stop(t)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("Run took %v to end", took)
-	}
-	receive(t, applied, "end of Apply")
-}
-
-type stuckSocket struct {
-	funcSocket
-	shut func()
-}
-
-func (s *stuckSocket) Close() error { s.shut(); return s.funcSocket.Close() }
-
-func TestLifeOfATunnel(t *testing.T) {
-	noLeaks(t)
-	n := newMemNet()
-	if _, err := New(Options{}); err == nil {
-		t.Error("New without an Overlay")
-	}
-	if _, err := New(Options{Overlay: newMemOverlay(), Listen: n.listen("192.0.2.1"), MaxInFlight: 100}); err == nil {
-		t.Error("New with too small a bound")
-	}
-	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
-	if s := a.Stats(); s != (Stats{MaxInFlight: DefaultMaxInFlight}) {
-		t.Errorf("before anything: %+v", s)
-	}
-	if err := a.Apply(Config{}); err == nil {
-		t.Error("Apply of nothing")
-	}
-	a.apply(t, func(c *Config) { c.PrivateKey = a.key; c.ListenPort = 1 })
-	a.apply(t, func(c *Config) { c.ListenPort = 2 })
-	if n.open() != 1 || a.Stats().ListenPort != 2 {
-		t.Errorf("%d sockets, %+v", n.open(), a.Stats())
-	}
-	if err := errors.Join(a.Close(), a.Close()); err != nil || n.open() != 0 {
-		t.Errorf("Close: %v, %d sockets left", err, n.open())
-	}
-	if err := a.Run(t.Context()); err == nil {
-		t.Error("Run after Close")
-	}
-	if err := a.Apply(a.config); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Apply after Close: %v", err)
-	}
-
-	b := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
-	b.apply(t, func(c *Config) { c.PrivateKey = b.key })
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.Run(ctx); err != nil || n.open() != 0 {
-		t.Errorf("Run with a context that is over: %v, %d sockets left", err, n.open())
-	}
-	if err := b.Run(t.Context()); err == nil {
-		t.Error("Run ran twice")
-	}
-	if err := errors.Join(b.Close()); err != nil {
-		t.Error(err)
-	}
-	if s := b.Stats(); s.ListenPort != 0 {
-		t.Errorf("after Run: %+v", s)
-	}
-}
-
-func TestLogHoldsNoKeys(t *testing.T) {
-	noLeaks(t)
-	var mu sync.Mutex
-	var out bytes.Buffer
-	log := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return out.Write(p)
-	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	n := newMemNet()
-	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1"), Logger: log})
-	b := newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: n.listen("192.0.2.2"), Logger: log})
-	connect(t, a, b)
-	a.run(t)
-	b.run(t)
-	cross(t, a, b, 1)
-	a.apply(t, func(c *Config) { c.ListenPort = 5 })
-	fresh := GeneratePrivateKey()
-	a.apply(t, func(c *Config) { c.PrivateKey = fresh })
-	a.stop(t)
-	b.stop(t)
-	mu.Lock()
-	defer mu.Unlock()
-	if !strings.Contains(out.String(), "handshake") {
-		t.Errorf("no debug output:\n%s", out.String())
-	}
-	for _, k := range []PrivateKey{a.key, b.key, fresh} {
-		for _, secret := range []string{hex.EncodeToString(k[:4]), base64.StdEncoding.EncodeToString(k[:])[:8]} {
-			if strings.Contains(out.String(), secret) {
-				t.Errorf("the log holds a private key:\n%s", out.String())
-			}
-		}
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
