@@ -127,7 +127,11 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	}
 	s.table.Egress(&p)
 	nat.ClampMSS(&p, s.cfg.MTU)
-	return f.emit(&p, s.cfg.MTU, super, out)
+	mtu := s.cfg.MTU
+	if super {
+		mtu = f.pathMTUs.limit(remote, mtu, now)
+	}
+	return f.emit(&p, mtu, super, out)
 }
 
 // isSuperSegment tells a TCP super-segment, which the node's kernel would have

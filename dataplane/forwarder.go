@@ -51,10 +51,11 @@ type Forwarder struct {
 	log      *slog.Logger
 	start    time.Time
 
-	snap   atomic.Pointer[snapshot]
-	flows  *flowTable
-	closed atomic.Bool
-	own    chan []byte
+	snap     atomic.Pointer[snapshot]
+	flows    *flowTable
+	pathMTUs pathMTUs
+	closed   atomic.Bool
+	own      chan []byte
 	// applied wakes upkeep, so that new nodes are probed at once. One slot:
 	// sent to by Apply, received by upkeep, never closed.
 	applied chan struct{}
@@ -250,6 +251,7 @@ func (f *Forwarder) tend(now int64) {
 		}
 	}
 	f.probes.flush()
+	f.pathMTUs.sweep(now)
 	f.flows.sweep(now, func(node string) bool { return s.byName[node] != nil })
 }
 
