@@ -210,6 +210,9 @@ func ipPacket(src, dst string, id uint32, size int) []byte {
 
 func packetID(b []byte) uint32 { return binary.BigEndian.Uint32(b[20:]) }
 
+// testInFlight is what tests take for Options.MaxInFlight, whatever the machine.
+const testInFlight = 512
+
 // gateway is a Tunnel with what is around it.
 type gateway struct {
 	*Tunnel
@@ -231,6 +234,7 @@ func newGateway(t *testing.T, host, inner string, o Options) *gateway {
 	if o.Logger == nil {
 		o.Logger = testLogger(t)
 	}
+	o.MaxInFlight = testInFlight
 	tun, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -371,6 +375,13 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// collectGarbage frees what other tests left; twice, because pools keep what they
+// hold for one collection.
+func collectGarbage() {
+	runtime.GC()
+	runtime.GC()
 }
 
 // freePort returns a UDP port that was free a moment ago.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,24 @@ func TestRunEndsWhenTheOverlayFails(t *testing.T) {
 	a.apply(t, func(c *Config) { c.PrivateKey = a.key })
 	if err := a.Run(t.Context()); !errors.Is(err, errTest) {
 		t.Errorf("Run: %v", err)
+	}
+}
+
+// The owner of the overlay may close it before Run does.
+func TestRunEndsWhenTheOverlayIsClosed(t *testing.T) {
+	noLeaks(t)
+	for _, orderly := range []bool{true, false} {
+		a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: newMemNet().listen("192.0.2.1")})
+		a.apply(t, func(c *Config) { c.PrivateKey = a.key })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if orderly {
+			cancel()
+		}
+		a.overlay.CloseRead()
+		if err := a.Run(ctx); orderly != (err == nil) || !orderly && !errors.Is(err, os.ErrClosed) {
+			t.Errorf("context over: %v, Run: %v", orderly, err)
+		}
 	}
 }
 
@@ -76,8 +95,13 @@ func TestLifeOfATunnel(t *testing.T) {
 	if _, err := New(Options{Overlay: newMemOverlay(), Listen: n.listen("192.0.2.1"), MaxInFlight: 100}); err == nil {
 		t.Error("New with too small a bound")
 	}
+	for processors, want := range map[int]int{1: 256, 2: 256, 4: 512, 64: 1024} {
+		if got := defaultMaxInFlight(processors); got != want {
+			t.Errorf("%d packets for %d processors, want %d", got, processors, want)
+		}
+	}
 	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
-	if s := a.Stats(); s != (Stats{MaxInFlight: DefaultMaxInFlight}) {
+	if s := a.Stats(); s != (Stats{MaxInFlight: testInFlight}) {
 		t.Errorf("before anything: %+v", s)
 	}
 	if err := a.Apply(Config{}); err == nil {

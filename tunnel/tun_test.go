@@ -36,7 +36,7 @@ func fullBatches(own int) *funcOverlay {
 
 func newTestTun(t testing.TB, o Overlay) *tunDevice {
 	t.Helper()
-	tun, err := New(Options{Overlay: o, Listen: newMemNet().listen("192.0.2.1")})
+	tun, err := New(Options{Overlay: o, Listen: newMemNet().listen("192.0.2.1"), MaxInFlight: testInFlight})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestReadWaitsForCredits(t *testing.T) {
 	d.egress.sendEnds(nil, 0) // a keepalive: there is a session
 	bufs, sizes := batchBuffers(), make([]int, BatchSize)
 	var inside [][]byte
-	for len(inside) < DefaultMaxInFlight {
+	for len(inside) < testInFlight {
 		n, err := d.Read(bufs, sizes, 16)
 		if err != nil || n == 0 {
 			t.Fatal(n, err)
@@ -142,7 +142,7 @@ func TestReadWaitsForCredits(t *testing.T) {
 	}
 	var s Stats
 	d.egress.addTo(&s)
-	if s.InFlightEgress != DefaultMaxInFlight || s.DropInFlight != 0 {
+	if s.InFlightEgress != testInFlight || s.DropInFlight != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -302,7 +302,7 @@ func TestLateIngressIsNotRejected(t *testing.T) {
 	d := newTestTun(t, fullBatches(0))
 	a := d.ingress
 	var inside [][][]byte
-	for range DefaultMaxInFlight/BatchSize + 1 {
+	for range testInFlight/BatchSize + 1 {
 		bufs, sizes := batchBuffers(), make([]int, BatchSize)
 		for i := range bufs {
 			sizes[i] = copy(bufs[i], message(typeTransport, 100))

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -40,11 +42,6 @@ type Socket interface {
 	Close() error
 }
 
-// DefaultMaxInFlight is the bound of packets inside wireguard-go, per direction,
-// when Options names none: with 64 KiB each, 32 MiB. Four batches keep four cores
-// encrypting; more was not faster and only makes more memory cold.
-const DefaultMaxInFlight = 512
-
 // minInFlight leaves room for one batch inside while the next is read.
 const minInFlight = 2 * BatchSize
 
@@ -57,8 +54,8 @@ type Options struct {
 	// Logger is for changes of state and for what wireguard-go reports: its errors
 	// as warnings, the rest at debug level. Nil: silent.
 	Logger *slog.Logger
-	// MaxInFlight bounds the packets inside wireguard-go in each direction; at
-	// least 256. Zero: DefaultMaxInFlight.
+	// MaxInFlight bounds the packets inside wireguard-go in each direction, 64 KiB
+	// each; at least 256. Zero: 128 for each processor, between 256 and 1024.
 	MaxInFlight int
 	// Resolve looks up the host of an endpoint. Nil: the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -103,7 +100,7 @@ func New(o Options) (*Tunnel, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.MaxInFlight == 0 {
-		o.MaxInFlight = DefaultMaxInFlight
+		o.MaxInFlight = defaultMaxInFlight(runtime.GOMAXPROCS(0))
 	}
 	if o.MaxInFlight < minInFlight {
 		return nil, fmt.Errorf("tunnel: MaxInFlight %d is below %d", o.MaxInFlight, minInFlight)
@@ -122,6 +119,12 @@ func New(o Options) (*Tunnel, error) {
 	t.bind = newBind(o, t.egress, t.ingress)
 	t.tun = newTunDevice(o.Overlay, t.egress, t.ingress)
 	return t, nil
+}
+
+// defaultMaxInFlight is one batch for each processor that may be encrypting. More
+// is slower, because what waits falls out of the caches.
+func defaultMaxInFlight(processors int) int {
+	return BatchSize * min(max(processors, minInFlight/BatchSize), 8)
 }
 
 // Apply makes the tunnel what c says, by the smallest change that does it, and
@@ -228,7 +231,11 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	t.mu.Unlock()
 	dev.Close()
 	<-dev.Wait()
-	return errors.Join(err, t.tun.failure())
+	failure := t.tun.failure()
+	if ctx.Err() != nil && errors.Is(failure, os.ErrClosed) {
+		failure = nil // its owner closed the overlay for the same reason that ends us
+	}
+	return errors.Join(err, failure)
 }
 
 // start makes the device and gives it the configuration, if there is one. It
