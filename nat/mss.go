@@ -29,31 +29,56 @@ func ClampMSS(p *packet.Packet, mtu int) bool {
 		limit = mtu - packet.TCPHeaderLen - packet.IPv6HeaderLen
 	}
 	t := p.Transport()
+	changed := false
+	for at, ok := nextMSS(t, packet.TCPHeaderLen); ok; at, ok = nextMSS(t, at+2) {
+		// Not only the first: a receiver may take the last of several.
+		changed = lowerMSS(t, at, limit) || changed
+	}
+	return changed
+}
+
+// MSS returns the lowest maximum segment size that a SYN or SYN-ACK announces,
+// and false if p is neither or announces none.
+func MSS(p *packet.Packet) (mss int, found bool) {
+	if !p.IsTCPSYN() {
+		return 0, false
+	}
+	t := p.Transport()
+	for at, ok := nextMSS(t, packet.TCPHeaderLen); ok; at, ok = nextMSS(t, at+2) {
+		if v := int(binary.BigEndian.Uint16(t[at:])); !found || v < mss {
+			mss, found = v, true
+		}
+	}
+	return mss, found
+}
+
+// nextMSS walks the options of the TCP header t from offset at, where one
+// starts, and returns the offset of the value of the next MSS option. Another
+// option starts, or the options end, two bytes behind it.
+func nextMSS(t []byte, at int) (value int, ok bool) {
 	// The options of a first fragment can be cut off by its end.
 	end := min(int(t[12]>>4)*4, len(t))
-	changed := false
-	for at := packet.TCPHeaderLen; at < end; {
+	for at < end {
 		switch t[at] {
 		case optionEnd:
-			return changed
+			return 0, false
 		case optionNop:
 			at++
 			continue
 		}
 		if at+2 > end {
-			return changed
+			return 0, false
 		}
 		length := int(t[at+1])
 		if length < 2 || at+length > end {
-			return changed // what follows cannot be found
+			return 0, false // what follows cannot be found
 		}
 		if t[at] == optionMSS && length == 4 {
-			// Not only the first: a receiver may take the last of several.
-			changed = lowerMSS(t, at+2, limit) || changed
+			return at + 2, true
 		}
 		at += length
 	}
-	return changed
+	return 0, false
 }
 
 // lowerMSS lowers the value at offset at of the TCP header t to limit, if it is

@@ -144,3 +144,25 @@ func TestClampMSSOnlyTCP(t *testing.T) {
 		}
 	}
 }
+
+func TestMSS(t *testing.T) {
+	a4 := netip.MustParseAddr("10.71.0.1")
+	want := map[string]int{
+		"alone": 1460, "as Linux sends": 1460, "at an odd place": 1460, "at the end": 1460, "twice": 1460,
+		"high, then low": 256, // a receiver may take either
+	}
+	for name, options := range mssOptions {
+		for flags, announces := range map[uint8]bool{
+			packet.TCPSyn: true, packet.TCPSyn | packet.TCPAck: true, packet.TCPAck: false,
+		} {
+			p, ok := packet.Parse(synPacket(a4, flags, options).Bytes())
+			if !ok {
+				t.Fatalf("%s: not a packet", name)
+			}
+			mss, found := nat.MSS(&p)
+			if wantMSS := want[name]; found != (announces && wantMSS > 0) || found && mss != wantMSS {
+				t.Errorf("%s, flags %#x: got %d, %v, want %d", name, flags, mss, found, wantMSS)
+			}
+		}
+	}
+}
