@@ -45,14 +45,15 @@
 // are inside. What decides about admission are pure functions over plain values
 // (decideEgress, decideIngress). While nothing comes out, because there is no
 // session, at most 64 packets wait for the handshake that they trigger; more are
-// dropped and counted. The gateway's own packets (health ping) are exempt, so
-// that a tunnel under a flood still notices that the peer is back.
+// dropped and counted. Of the gateway's own packets (health ping) a few per batch
+// are exempt, so that a tunnel under a flood still notices that the peer is back.
 //
 // # Endpoint
 //
 // The peer's endpoint follows the peer (roaming), as WireGuard does. A Config
 // that changes anything else leaves it alone. A configured name is looked up
-// again while there is no session, and never while there is one.
+// again while there is no session, or while the peer leaves packets unanswered
+// for 20 s; a live session keeps the endpoint that the peer has.
 //
 // The protocol is that of the WireGuard paper (Donenfeld, NDSS 2017); sections
 // are cited where they matter.
