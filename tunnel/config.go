@@ -39,6 +39,12 @@ type Config struct {
 	MTU int
 }
 
+// Validate reports what is wrong with c, as Apply would before it opens anything.
+func (c Config) Validate() error {
+	_, err := c.normalize()
+	return err
+}
+
 // normalize returns c with its defaults filled in and its allowed IPs masked,
 // sorted and without repetition, or what is wrong with it.
 func (c Config) normalize() (Config, error) {

@@ -55,7 +55,7 @@ func TestConfigNormalize(t *testing.T) {
 				AllowedIPs: prefixes("10.0.0.0/8"),
 			}
 			tt.change(&c)
-			_, err := c.normalize()
+			err := c.Validate()
 			checkError(t, err, tt.err)
 		})
 	}
