@@ -112,8 +112,8 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 		f.refuse(s, t, &p, timeExceeded)
 		return DropHopLimit
 	}
-	super := isSuperSegment(&p, s.cfg.MTU)
-	if len(p.Bytes) > s.cfg.MTU && !super && p.DontFragment() {
+	mtu, super := f.sizing(s, &p, remote, now)
+	if len(p.Bytes) > mtu && !super && p.DontFragment() {
 		f.refuse(s, t, &p, tooBig)
 		return DropTooBig
 	}
@@ -127,11 +127,20 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	}
 	s.table.Egress(&p)
 	nat.ClampMSS(&p, s.cfg.MTU)
-	mtu := s.cfg.MTU
-	if super {
-		mtu = f.pathMTUs.limit(remote, mtu, now)
-	}
 	return f.emit(&p, mtu, super, out)
+}
+
+// sizing returns the largest packet that p may leave as, and whether p is a
+// super-segment: only those must fit the whole path, because their sender knows
+// it and its kernel does not tell. Everything else fits the tunnel.
+func (f *Forwarder) sizing(s *snapshot, p *packet.Packet, remote netip.Addr, now int64) (mtu int, super bool) {
+	if p.Proto != packet.ProtoTCP {
+		return s.cfg.MTU, false
+	}
+	if mtu := f.pathMTUs.limit(remote, s.cfg.MTU, now); isSuperSegment(p, mtu) {
+		return mtu, true
+	}
+	return s.cfg.MTU, false
 }
 
 // isSuperSegment tells a TCP super-segment, which the node's kernel would have

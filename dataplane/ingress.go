@@ -60,9 +60,7 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Ver
 	}
 
 	p.DecrementHopLimit()
-	if p.IsICMPError() {
-		f.pathMTUs.learn(&p, now)
-	}
+	f.pathMTUs.learn(&p, s.cfg.MTU, now)
 	d.restore(&p)
 	s.table.Ingress(&p)
 	nat.ClampMSS(&p, s.cfg.MTU)
