@@ -2,7 +2,6 @@ package dataplane_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"testing"
 
@@ -123,7 +122,7 @@ func TestIngressAllocatesNothing(t *testing.T) {
 func checkAllocations(t *testing.T, allocations float64) {
 	t.Helper()
 	if raceEnabled {
-		t.Skip(fmt.Sprintf("NOT CHECKED: %v allocations per run, but the race detector allocates itself", allocations))
+		t.Skipf("NOT CHECKED: %v allocations per run, but the race detector allocates itself", allocations)
 	}
 	if allocations != 0 {
 		t.Errorf("%v allocations per run, want none", allocations)
