@@ -82,8 +82,9 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	if h.OAM { // RFC 8926 section 3.4: a control packet is not for forwarding
 		return DropControl
 	}
-	t.heard(src, h.Encapsulation, len(datagram), now)
-	ip, v := f.deframe(s, t, h, payload)
+	t.count(len(datagram))
+	from := origin{underlay: src, encapsulation: h.Encapsulation}
+	ip, v := f.deframe(s, t, &from, payload, now)
 	if v != Forwarded {
 		return v
 	}
@@ -91,7 +92,7 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
 	}
-	if v, ok := f.discover(s, t, &p); ok {
+	if v, ok := f.discover(s, t, from, &p, now); ok {
 		return v
 	}
 	if p.Dst().IsMulticast() { // what a node's own stack announces on every link
@@ -101,6 +102,7 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	if v != Forwarded {
 		return v
 	}
+	t.believe(from, now)
 	if s.isOwn(p.Dst()) {
 		return f.deliver(&p)
 	}

@@ -3,7 +3,6 @@ package dataplane
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -191,10 +190,10 @@ func ownAddresses(cfg Config) []netip.Addr {
 	return own
 }
 
-// Run forwards packets until ctx ends or something breaks, and returns the
+// Run forwards packets until parent ends or something breaks, and returns the
 // first cause. Everything is closed when it returns.
-func (f *Forwarder) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (f *Forwarder) Run(parent context.Context) error {
+	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	run := func(what string, fn func(context.Context) error) {
@@ -212,8 +211,8 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	wg.Wait()
 	f.stack.Close()
 	closeErr := f.underlay.Close()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	if parent.Err() == nil {
+		return context.Cause(ctx)
 	}
 	return closeErr
 }

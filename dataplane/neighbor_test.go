@@ -377,3 +377,37 @@ func TestNodesWithoutEthernetAreNotProbed(t *testing.T) {
 		t.Errorf("%d probes", len(got))
 	}
 }
+
+// Whoever can forge the node's datagrams must not be able to cut it off by
+// datagrams that are not even accepted.
+func TestDroppedFramesTeachNothing(t *testing.T) {
+	h := newHarness(t, nil)
+	before := h.forwarder.Status().Nodes[0]
+	forged := neighbor.MAC{2, 6, 6, 6, 6, 6}
+	b := make([]byte, geneve.HeaderLen)
+	geneve.PutHeader(b, geneve.VXLAN, 7, geneve.ProtocolEthernet)
+	for _, f := range [][]byte{
+		frame(forged, forged, neighbor.EtherTypeIPv4, []byte("not an IP packet")),
+		frame(forged, forged, neighbor.EtherTypeIPv4, udp(remoteInside, 1, remoteInside, 1, "spoofed")),
+		frame(neighbor.Broadcast, forged, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+			Op: neighbor.ARPRequest, SenderMAC: forged, SenderIP: nodeIPs[0], TargetIP: nodeIPs[1],
+		})),
+		frame(neighbor.Broadcast, forged, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+			Op: neighbor.ARPReply, SenderMAC: forged, SenderIP: gatewayIP, TargetIP: gatewayIP,
+		})),
+	} {
+		h.datagram(h.nodes[0], append(b[:geneve.HeaderLen:geneve.HeaderLen], f...))
+	}
+	// Not egress, whose marker comes from node 0 and would teach the truth again.
+	h.ipFromNode(1, udp(localPod, 1, remoteInside, 1, "marker"))
+	if n, _, err := h.forwarder.ReadPackets(h.bufs, h.sizes, offset); n != 1 || err != nil {
+		t.Fatalf("tunnel got %d packets, %v", n, err)
+	}
+	after := h.forwarder.Status().Nodes[0]
+	if after.MAC != before.MAC || after.Encapsulation != before.Encapsulation {
+		t.Errorf("node is reached at %s by %s, was at %s by %s", after.MAC, after.Encapsulation, before.MAC, before.Encapsulation)
+	}
+	if got := after.RxPackets - before.RxPackets; got != 4 {
+		t.Errorf("%d datagrams arrived, want 4", got)
+	}
+}

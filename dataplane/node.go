@@ -38,33 +38,47 @@ type nodeState struct {
 	remote   atomic.Pointer[netip.AddrPort]
 	lastSeen atomic.Int64 // on the forwarder's clock; zero: never
 
+	// When and how far apart a silent node is asked; owned by upkeep.
+	nextProbe int64
+	probeGap  time.Duration
+
 	rxPackets, rxBytes, txPackets, txBytes atomic.Uint64
 }
 
-// heard notes that a datagram with a valid header came from the node. Stores
-// are made only on change: the cache lines are shared with the other direction.
-func (t *nodeTunnel) heard(src netip.Addr, e geneve.Encapsulation, bytes int, now int64) {
+// count notes a datagram that belongs to the tunnel.
+func (t *nodeTunnel) count(bytes int) {
+	t.state.rxPackets.Add(1)
+	t.state.rxBytes.Add(uint64(bytes))
+}
+
+// believe notes how the node is reached: where from, in what encapsulation and
+// with what link-layer address (none in GeneveIP) it sent something that was
+// accepted. What is dropped teaches nothing, or anybody who can forge a
+// datagram could cut the node off. Stores are made only on change: the cache
+// lines are shared with the other direction.
+func (t *nodeTunnel) believe(from origin, now int64) {
 	st := t.state
-	if uint32(e) != st.encapsulation.Load() {
-		st.encapsulation.Store(uint32(e))
+	if uint32(from.encapsulation) != st.encapsulation.Load() {
+		st.encapsulation.Store(uint32(from.encapsulation))
 	}
-	if r := st.remote.Load(); r == nil || r.Addr() != src {
+	if r := st.remote.Load(); r == nil || r.Addr() != from.underlay {
 		for i := range t.remotes {
-			if t.remotes[i].Addr() == src {
+			if t.remotes[i].Addr() == from.underlay {
 				st.remote.Store(&t.remotes[i])
 			}
 		}
 	}
+	if m := macBits(from.mac); m != 0 && m != st.mac.Load() {
+		st.mac.Store(m)
+	}
 	st.lastSeen.Store(now)
-	st.rxPackets.Add(1)
-	st.rxBytes.Add(uint64(bytes))
 }
 
-// learn notes the node's link-layer address.
-func (t *nodeTunnel) learn(mac neighbor.MAC) {
-	if m := macBits(mac); m != t.state.mac.Load() {
-		t.state.mac.Store(m)
-	}
+// origin is how a datagram came.
+type origin struct {
+	underlay      netip.Addr
+	encapsulation geneve.Encapsulation
+	mac           neighbor.MAC
 }
 
 // remote returns where the node's packets are sent to.
@@ -128,18 +142,20 @@ func macOf(b uint64) neighbor.MAC {
 	return neighbor.MAC{byte(b >> 40), byte(b >> 32), byte(b >> 24), byte(b >> 16), byte(b >> 8), byte(b)}
 }
 
-// deframe takes the payload of a node's datagram out of its Ethernet frame. It
-// returns Forwarded with the IP packet, or the verdict on a frame that ends here.
-func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, h geneve.Header, payload []byte) ([]byte, Verdict) {
-	if h.Encapsulation == geneve.GeneveIP {
+// deframe takes the payload of a node's datagram out of its Ethernet frame and
+// notes the frame's source in from. It returns Forwarded with the IP packet, or
+// the verdict on a frame that ends here.
+func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, from *origin, payload []byte, now int64) ([]byte, Verdict) {
+	if from.encapsulation == geneve.GeneveIP {
 		return payload, Forwarded
 	}
 	frame, ok := neighbor.DecodeFrame(payload)
 	if !ok {
 		return nil, DropFrame
 	}
+	from.mac = frame.Src
 	if frame.EtherType == neighbor.EtherTypeARP {
-		return nil, f.arp(s, t, frame)
+		return nil, f.arp(s, t, *from, frame, now)
 	}
 	// A node that does no ARP addresses frames to its own MAC. Frames to other
 	// stations are not ours, and a router forwards no broadcast (RFC 1812
@@ -148,7 +164,6 @@ func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, h geneve.Header, payload
 	if frame.Dst != t.mac && frame.Dst != frame.Src && !multicast || frame.Src.IsMulticast() || frame.Src == t.mac {
 		return nil, DropFrame
 	}
-	t.learn(frame.Src)
 	if frame.EtherType != neighbor.EtherTypeIPv4 && frame.EtherType != neighbor.EtherTypeIPv6 {
 		return nil, DropFrame
 	}
@@ -156,7 +171,7 @@ func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, h geneve.Header, payload
 }
 
 // arp answers the node's requests (RFC 826) and learns from its answers.
-func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, frame neighbor.Frame) Verdict {
+func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, from origin, frame neighbor.Frame, now int64) Verdict {
 	a, ok := neighbor.DecodeARP(frame.Payload)
 	if !ok || a.SenderMAC != frame.Src || a.SenderMAC.IsMulticast() || a.SenderMAC == t.mac {
 		return DropFrame
@@ -164,12 +179,13 @@ func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, frame neighbor.Frame) Verdic
 	if frame.Dst != t.mac && !frame.Dst.IsBroadcast() && frame.Dst != frame.Src {
 		return DropFrame
 	}
-	t.learn(a.SenderMAC)
-	if a.Op != neighbor.ARPRequest {
-		return Answered
-	}
-	if !s.answersFor(a.TargetIP) {
+	request := a.Op == neighbor.ARPRequest
+	if request && !s.answersFor(a.TargetIP) || !request && !t.isInternal(a.SenderIP) {
 		return DropFrame
+	}
+	t.believe(from, now)
+	if !request {
+		return Answered
 	}
 	b := f.replies.frame(t, t.encapsulation(), a.SenderMAC, neighbor.EtherTypeARP, neighbor.ARPLen)
 	neighbor.AppendARP(b[:0], neighbor.ARP{
@@ -182,7 +198,7 @@ func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, frame neighbor.Frame) Verdic
 
 // discover answers neighbor solicitations (RFC 4861 section 7.2). It reports
 // false for a packet that is not neighbor discovery.
-func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, p *packet.Packet) (Verdict, bool) {
+func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.Packet, now int64) (Verdict, bool) {
 	if p.Proto != packet.ProtoICMPv6 || p.Fragment != packet.Whole {
 		return Forwarded, false
 	}
@@ -190,8 +206,8 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, p *packet.Packet) (Verd
 		if !s.answersFor(ns.Target) {
 			return DropFrame, true
 		}
-		mac := macOf(t.state.mac.Load())
-		dst := p.Src()
+		t.believe(from, now)
+		dst, mac := p.Src(), from.mac
 		if dst.IsUnspecified() { // duplicate address detection: answer to all nodes
 			dst, mac = netip.IPv6LinkLocalAllNodes(), neighbor.MAC{0x33, 0x33, 0, 0, 0, 1}
 		}
@@ -202,8 +218,12 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, p *packet.Packet) (Verd
 		})
 		return Answered, true
 	}
-	if _, ok := neighbor.DecodeAdvertisement(*p); ok {
-		return Answered, true // the frame's source was learnt already
+	if na, ok := neighbor.DecodeAdvertisement(*p); ok {
+		if !t.isInternal(na.Target) {
+			return DropFrame, true
+		}
+		t.believe(from, now)
+		return Answered, true
 	}
 	return Forwarded, false
 }
@@ -218,15 +238,29 @@ const reprobeAfter = 30 * time.Second
 // address. What it does not speak, its kernel drops.
 var withEthernet = []geneve.Encapsulation{geneve.Geneve, geneve.VXLAN}
 
+// maxProbeGap is how far apart the questions to a node that does not answer get,
+// starting with one at every upkeep: thousands of nodes may be down.
+const maxProbeGap = 32 * time.Second
+
 // probes returns the encapsulations in which the node is asked for its
-// link-layer address now, so that no packet for its pods need wait for it.
+// link-layer address now, so that no packet for its pods need wait for it. Only
+// upkeep calls it.
 func (t *nodeTunnel) probes(now int64) []geneve.Encapsulation {
-	seen, e := t.state.lastSeen.Load(), t.encapsulation()
-	switch {
-	case seen == 0 || now-seen >= int64(reprobeAfter):
-		return withEthernet
-	case t.resolved():
+	st := t.state
+	seen, e := st.lastSeen.Load(), t.encapsulation()
+	silent := seen == 0 || now-seen >= int64(reprobeAfter)
+	if !silent && t.resolved() {
+		st.probeGap, st.nextProbe = 0, 0
 		return nil
+	}
+	if now < st.nextProbe {
+		return nil
+	}
+	st.probeGap = min(max(2*st.probeGap, upkeepInterval), maxProbeGap)
+	st.nextProbe = now + int64(st.probeGap)
+	switch {
+	case silent:
+		return withEthernet
 	case e == geneve.VXLAN:
 		return withEthernet[1:]
 	}
