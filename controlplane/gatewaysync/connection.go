@@ -3,6 +3,7 @@ package gatewaysync
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -85,7 +86,13 @@ func (f *connectionFile) created(c networkingv1beta1.Connection, now time.Time) 
 // replaceFile makes readers see either the old or the new content. The name of
 // the intermediate file is fixed so that a crash leaves at most one behind.
 func replaceFile(path string, content []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	// Not MkdirAll: a manifests directory that was removed must not come back
+	// empty.
+	err = os.Mkdir(filepath.Dir(path), 0o755)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the manifests directory %s is gone", filepath.Dir(filepath.Dir(path)))
+	case err != nil && !errors.Is(err, fs.ErrExist):
 		return err
 	}
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")

@@ -3,6 +3,7 @@ package gatewaysync
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,5 +138,18 @@ func TestConnectionFileTriesAgain(t *testing.T) {
 	}
 	if wrote, err := f.update(c, now.Add(time.Second)); !wrote || err != nil {
 		t.Errorf("got %v, %v, want it written at the next step", wrote, err)
+	}
+}
+
+// A manifests directory that was removed does not come back empty.
+func TestConnectionFileMakesNoManifestsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	f := connectionFile{path: filepath.Join(dir, StatusDir, ConnectionFile)}
+	_, err := f.update(connectionOf(Gateway{Name: "server"}, networkingv1beta1.ConnectionStatus{}), time.Now())
+	if err == nil || !strings.Contains(err.Error(), "the manifests directory "+dir+" is gone") {
+		t.Errorf("error: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory was made")
 	}
 }

@@ -64,7 +64,7 @@ func (d *decoder) problem(n *yaml.Node, path *field.Path, format string, args ..
 	if path != nil {
 		p.Field = path.String()
 	}
-	return p
+	return p.masked()
 }
 
 // enter resolves an alias and counts the node. It reports false for what must
@@ -226,7 +226,8 @@ func (d *decoder) plain(n *yaml.Node, path *field.Path, depth int) any {
 	case "!!null", "!!bool", "!!int", "!!float":
 		var x any
 		if err := n.Decode(&x); err != nil {
-			d.fail(n, path, "%v", err)
+			// The error quotes the value, which may be a key.
+			d.fail(n, path, "is not what its tag %s says", n.Tag)
 		}
 		return x
 	}

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -148,7 +150,7 @@ func manifestNames(dir string) (names []string, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if isManifest(e.Name()) && !e.IsDir() {
+		if isManifest(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -160,10 +162,18 @@ func isManifest(name string) bool {
 	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
 }
 
+var errNotRegular = errors.New("is not a regular file")
+
 // readFile returns the content and whether users other than the owner and its
 // group may read it.
 func readFile(path string) (data []byte, public bool, err error) {
-	f, err := os.Open(path)
+	// To open a pipe waits for its other end, and to open a device may do
+	// something: look first. O_NONBLOCK is for what is replaced in between.
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, false, errNotRegular
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, linkErr := os.Lstat(path); linkErr != nil {
 			return nil, false, nil // removed since the directory was listed
@@ -174,12 +184,11 @@ func readFile(path string) (data []byte, public bool, err error) {
 		return nil, false, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	if info, err = f.Stat(); err != nil {
 		return nil, false, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, false, errors.New("is not a regular file")
+		return nil, false, errNotRegular
 	}
 	data, err = io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	if err == nil && len(data) > maxFileSize {
@@ -224,6 +233,8 @@ func (r *reader) file(d *decoder, data []byte) {
 	}
 }
 
+var anchorName = regexp.MustCompile(`unknown anchor '.*?'`)
+
 // syntaxProblem takes the line out of the text of err: the YAML module has no
 // other way to tell it. Without one the text stays as it is.
 func syntaxProblem(file string, err error) Problem {
@@ -234,7 +245,9 @@ func syntaxProblem(file string, err error) Problem {
 		}
 	}
 	p.Reason = "not valid YAML: " + strings.TrimPrefix(p.Reason, "yaml: ")
-	return p
+	// The name of an anchor is what stands behind an asterisk, whatever that is.
+	p.Reason = anchorName.ReplaceAllString(p.Reason, "unknown anchor")
+	return p.masked()
 }
 
 // header is what tells one kind from another.
@@ -426,5 +439,5 @@ func (r ref) problem(path *field.Path, format string, args ...any) Problem {
 	if path != nil {
 		p.Field = path.String()
 	}
-	return p
+	return p.masked()
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,8 +184,19 @@ func TestReadFilesReportsWhatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	big.Close()
+	// To open a pipe that nobody writes to would wait for ever.
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "zero.yaml")); err != nil {
+		t.Fatal(err)
+	}
 	_, err = Load(dir)
-	want := "big.yaml: is larger than 16 MiB\nlink.yaml: is a link that leads nowhere\nroot.yaml: is not a regular file"
+	want := "big.yaml: is larger than 16 MiB\nfolder.yaml: is not a regular file\nlink.yaml: is a link that leads nowhere\n" +
+		"pipe.yaml: is not a regular file\nroot.yaml: is not a regular file\nzero.yaml: is not a regular file"
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
@@ -228,6 +240,25 @@ func TestProblemsHoldNoKeys(t *testing.T) {
 			} else if strings.Contains(err.Error(), secret) && !strings.Contains(data, "{"+secret) {
 				t.Errorf("%s: %s: the message shows the key: %v", field, data, err)
 			}
+		}
+	}
+}
+
+// A key in the wrong place is hidden as well.
+func TestProblemsHoldNoMisplacedKeys(t *testing.T) {
+	const entry = "privateKey: fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0="
+	const key = "fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0="
+	for _, instead := range []string{
+		"privateKey: !!int " + key, "privateKey: !!float " + key, "privateKey: !!bool " + key, "privateKey: !" + key + " x",
+		key + ": privateKey", key + ":\n    " + key + ": x", key + ": x\n  " + key + ": y", "privateKey: {" + key + ": x}",
+		"x: y\n" + key + ": x", "x: y\nmetadata:\n  " + key + ": x", "privateKey: *" + key, "privateKey: *fk0HmUu2yPXTNihex5N2",
+		"x: y\n---\napiVersion: networking.liqo.io/v1beta1\nkind: " + key, "x: y\n---\napiVersion: networking.liqo.io/" + key + "\nkind: PublicKey\nmetadata: {name: " + key + "}",
+	} {
+		_, err := decode(t, "gateway.yaml: "+entry+" => "+instead)
+		if err == nil {
+			t.Errorf("%s: accepted", instead)
+		} else if strings.Contains(err.Error(), key[:8]) {
+			t.Errorf("%s: the message shows the key: %v", instead, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gatewaysync
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -42,6 +43,19 @@ func (p Problem) String() string {
 		}
 	}
 	return strings.Join(parts, ": ")
+}
+
+// keyShaped matches what may be key material: base64 or hex text of 30 bytes or
+// more. No name that we know is that long without a hyphen or a dot.
+var keyShaped = regexp.MustCompile(`[A-Za-z0-9+/]{40,}={0,2}`)
+
+// masked hides key material. A key that stands where a name belongs, on the
+// wrong side of a colon or too far left, is part of a path or of a message.
+func (p Problem) masked() Problem {
+	for _, text := range []*string{&p.Object, &p.Field, &p.Reason} {
+		*text = keyShaped.ReplaceAllLiteralString(*text, "(hidden: may be a key)")
+	}
+	return p
 }
 
 // Problems is everything that is wrong with one state. It is an error so that

@@ -209,12 +209,15 @@ func problemsOf(err error) Problems {
 	if errors.As(err, &ps) {
 		return ps
 	}
-	return Problems{{Reason: err.Error()}}
+	return Problems{Problem{Reason: err.Error()}.masked()}
 }
 
 func problemAttrs(p Problem) (attrs []any) {
 	if p.File != "" {
-		attrs = append(attrs, "file", p.File, "line", p.Line)
+		attrs = append(attrs, "file", p.File)
+	}
+	if p.Line > 0 {
+		attrs = append(attrs, "line", p.Line)
 	}
 	if p.Object != "" {
 		attrs = append(attrs, "object", p.Object)

@@ -19,9 +19,10 @@ const (
 	// applied within a second even then.
 	patience = 500 * time.Millisecond
 	// rescan finds what no event tells: network file systems, targets of links
-	// that point elsewhere, a directory that was replaced by another.
+	// that point elsewhere.
 	rescan = 5 * time.Second
-	// poll replaces events where the system gives none.
+	// poll replaces events where the system gives none: for the files, or for
+	// the directory itself, which a rename or the swap of a link may replace.
 	poll = 500 * time.Millisecond
 )
 
@@ -44,6 +45,9 @@ func watch(ctx context.Context, dir string, period time.Duration, changed func()
 	defer d.quiet.Stop()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
+	look := time.NewTicker(poll)
+	defer look.Stop()
+	was, _ := os.Stat(dir)
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,12 +62,17 @@ func watch(ctx context.Context, dir string, period time.Duration, changed func()
 			d.first = time.Time{}
 			changed()
 		case <-tick.C:
-			if err == nil {
-				// Watching twice is no error and renews the watch of a directory
-				// that was replaced. One that is missing is tried again.
-				_ = w.Add(dir)
-			}
 			changed()
+		case <-look.C:
+			is, _ := os.Stat(dir) // nil: missing
+			if err != nil || os.SameFile(was, is) || was == is {
+				continue
+			}
+			was = is
+			// Drop the watch of the other directory. Neither needs to be there.
+			_ = w.Remove(dir)
+			_ = w.Add(dir)
+			d.event(time.Now())
 		}
 	}
 }

@@ -130,7 +130,7 @@ func TestWatchFindsAReplacedDirectory(t *testing.T) {
 		}
 		write(t, filepath.Join(d, "a.yaml"), "# "+d)
 	}
-	wait := watched(t, dir, 50*time.Millisecond)
+	wait := watched(t, dir, time.Hour)
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +140,31 @@ func TestWatchFindsAReplacedDirectory(t *testing.T) {
 	wait("the other directory", digest(t, dir))
 	write(t, filepath.Join(dir, "b.yaml"), "# later")
 	wait("a change in it", digest(t, dir))
+}
+
+func TestWatchFindsASwappedLinkToTheDirectory(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	link := filepath.Join(top, "current")
+	for _, name := range []string{"1", "2"} {
+		if err := os.Mkdir(filepath.Join(top, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(top, name, "a.yaml"), "# "+name)
+		if err := os.Symlink(name, filepath.Join(top, "next."+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(filepath.Join(top, "next.1"), link); err != nil {
+		t.Fatal(err)
+	}
+	wait := watched(t, link, time.Hour)
+	if err := os.Rename(filepath.Join(top, "next.2"), link); err != nil {
+		t.Fatal(err)
+	}
+	wait("the other directory", digest(t, link))
+	write(t, filepath.Join(link, "b.yaml"), "# later")
+	wait("a change in it", digest(t, link))
 }
 
 func TestWatchWithoutEvents(t *testing.T) {
