@@ -73,6 +73,9 @@ Examples:
   gateway --manifests b --bind-address 127.0.0.2 --admin-socket b.sock \
       --metrics-address 127.0.0.2:8082 --health-probe-address 127.0.0.2:8083
 
+Environment: GOMAXPROCS sets how many processors the gateway computes on; by
+default half of those it may use, as the kernel needs the others.
+
 Signals: SIGTERM and SIGINT end the gateway within two seconds.
 Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
 `

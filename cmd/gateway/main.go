@@ -62,5 +62,6 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintln(stdout, versionLine())
 		return nil
 	}
+	useProcessors()
 	return serve(ctx, o, newLogger(stderr, o))
 }

@@ -1,0 +1,11 @@
+package main
+
+import "testing"
+
+func TestProcessors(t *testing.T) {
+	for available, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 16: 8} {
+		if got := processors(available); got != want {
+			t.Errorf("of %d processors %d are used, want %d", available, got, want)
+		}
+	}
+}
