@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane/health"
 )
 
 // ConnectionFile is where the Connection of the gateway is kept, below StatusDir.
@@ -21,6 +22,8 @@ const ConnectionFile = "connection.yaml"
 // connectionInterval is how long a Connection may show an old latency. A change
 // of its value is written at once.
 const connectionInterval = 10 * time.Second
+
+var noLatency = health.FormatLatency(0)
 
 // connectionFile keeps the Connection in a file, for readers who know the object
 // from a cluster. It belongs to one goroutine.
@@ -47,11 +50,12 @@ func connectionOf(g Gateway, status networkingv1beta1.ConnectionStatus) networki
 	}
 }
 
-// update writes c if it differs from the file in more than the latency, or if
-// the file is old. It reports whether it wrote.
+// update writes c if it differs from the file in more than the latency, if there
+// is a first latency, or if the file is old. It reports whether it wrote.
 func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (bool, error) {
 	if c.Name == f.written.Name && c.Namespace == f.written.Namespace &&
 		c.Spec == f.written.Spec && c.Status.Value == f.written.Status.Value &&
+		(c.Status.Latency.Value == noLatency) == (f.written.Status.Latency.Value == noLatency) &&
 		c.Labels[networkingv1beta1.LabelRemoteClusterID] == f.written.Labels[networkingv1beta1.LabelRemoteClusterID] &&
 		now.Sub(f.at) < connectionInterval {
 		return false, nil

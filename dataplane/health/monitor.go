@@ -91,8 +91,9 @@ const (
 // Status is what is known about the peer.
 type Status struct {
 	Value Value
-	// Latency is the round trip of the last PONG, 0 when there is none or when
-	// it is too long ago (FormatLatency writes that as "N/A").
+	// Latency is the last round trip that was measured, 0 when there is none or
+	// when it is too long ago (FormatLatency writes that as "N/A"). The PONG
+	// that connects may measure nothing: see sentPing.
 	Latency time.Duration
 	// Timestamp is when Latency was measured, or when Value changed if that
 	// was later.
@@ -138,6 +139,11 @@ func (v Verdict) String() string {
 type sentPing struct {
 	stamp int64 // Unix nanoseconds
 	at    time.Time
+	// blind: sent while not Connected. It may have waited for the handshake of
+	// the tunnel, so its PONG connects, but is no measure of the way if it took
+	// longer than an interval or if a later PING is on the way: of those that
+	// waited together only the last tells something.
+	blind bool
 }
 
 // Monitor is the state machine of one peer: told the time and what arrived, it
@@ -237,7 +243,7 @@ func (m *Monitor) ping(now time.Time) []byte {
 	if len(m.sent) == maxOutstanding {
 		m.sent = append(m.sent[:0], m.sent[1:]...)
 	}
-	m.sent = append(m.sent, sentPing{stamp: m.lastStamp, at: now})
+	m.sent = append(m.sent, sentPing{stamp: m.lastStamp, at: now, blind: m.status.Value != Connected})
 	b, err := Encode(Message{
 		ClusterID: m.config.ClusterID,
 		Type:      Ping,
@@ -316,7 +322,11 @@ func (m *Monitor) pong(now time.Time, stamp int64) Verdict {
 		}
 		m.answered, m.lastHeard = stamp, now
 		m.status.Value, m.status.Timestamp = Connected, now
-		m.status.Latency = max(now.Sub(p.at), 1) // 0 would read as none
+		roundTrip := max(now.Sub(p.at), 1) // 0 would read as none
+		if overtaken := i+1 < len(m.sent); p.blind && (overtaken || roundTrip > m.config.Interval) {
+			roundTrip = 0
+		}
+		m.status.Latency = roundTrip
 		m.sent = append(m.sent[:0], m.sent[i+1:]...)
 		return Measured
 	}

@@ -122,6 +122,38 @@ func TestMonitorLoss(t *testing.T) {
 	m.want(Status{Value: Error, Timestamp: m.now})
 }
 
+// PINGs that wait for the handshake of the tunnel are answered all at once: how
+// long they waited is no latency.
+func TestMonitorMeasuresNoHandshake(t *testing.T) {
+	m := newClocked(t, testConfig())
+	m.until(12*time.Second + 5*time.Millisecond) // seven PINGs are out, the first for 12 s
+	last := len(m.pings) - 1
+	for i := range last {
+		if _, v := m.Receive(m.now, peerAddr, []byte(m.answer(i))); v != Measured {
+			t.Fatalf("PONG %d: %v", i, v)
+		}
+		m.want(Status{Value: Connected, Timestamp: m.now})
+	}
+	m.Receive(m.now, peerAddr, []byte(m.answer(last)))
+	m.want(Status{Value: Connected, Latency: 5 * time.Millisecond, Timestamp: m.now})
+
+	// Alone on the way, but too long for the interval at which PINGs are sent.
+	m = newClocked(t, testConfig())
+	m.until(0)
+	m.now = m.now.Add(3 * time.Second) // the process was stopped
+	m.Receive(m.now, peerAddr, []byte(m.answer(0)))
+	m.want(Status{Value: Connected, Timestamp: m.now})
+
+	// While connected a long way is a long way.
+	m.until(4 * time.Second)
+	last = len(m.pings) - 1
+	m.now = m.now.Add(3 * time.Second)
+	m.Receive(m.now, peerAddr, []byte(m.answer(last)))
+	if s := m.Status(); s.Latency < 3*time.Second {
+		t.Errorf("latency %v of a PING sent while connected", s.Latency)
+	}
+}
+
 func TestMonitorVerdicts(t *testing.T) {
 	ping := func(cluster, extra string) string {
 		return `{"clusterID":"` + cluster + `","msgType":"PING","timeStamp":"2026-01-02T15:04:05Z"` + extra + `}`
