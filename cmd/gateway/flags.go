@@ -182,11 +182,18 @@ func newLogger(w io.Writer, o options) *slog.Logger {
 
 // versionLine names the program and what it was built from.
 func versionLine() string {
-	return fmt.Sprintf("sluice gateway %s (%s, %s/%s)", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("sluice gateway %s (%s, %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is the module's version, or the commit of a build from a work tree.
-func version() string {
+// version is set by the linker: see the Makefile.
+var version string
+
+// versionText is the version of the build, else that of the module, else the
+// commit of a build from a work tree.
+func versionText() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

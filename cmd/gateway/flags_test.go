@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,6 +101,17 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 	if _, err := parseStatusFlags([]string{"-o", "yaml"}, nil); !errors.As(err, new(usageError)) {
 		t.Errorf("status -o yaml: %v", err)
+	}
+}
+
+func TestVersionOfTheBuild(t *testing.T) {
+	if versionText() == "" {
+		t.Error("a build without a version has none")
+	}
+	version = "v1.2.3-4-gabc"
+	defer func() { version = "" }()
+	if got := versionLine(); !strings.HasPrefix(got, "sluice gateway v1.2.3-4-gabc (go") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -48,19 +48,25 @@ type server struct {
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	g := &gateway{options: o, log: log, started: time.Now(), latency: newLatencyHistogram()}
 	g.sync = gatewaysync.New(gatewaysync.Options{
-		Dir: o.manifests, StrictSource: o.strictSource, Logger: log,
+		Dir: o.manifests, NodePort: o.genevePort, StrictSource: o.strictSource, Logger: log,
 		OnLatency: func(clusterID string, d time.Duration) {
 			g.latency.WithLabelValues(driver, clusterID).Observe(float64(d.Microseconds()))
 		},
 	})
-	desired, err := g.sync.Load()
+	loaded, err := g.sync.Load()
 	if err != nil {
+		for _, w := range loaded.Warnings {
+			err = fmt.Errorf("%w\nwarning: %s", err, w)
+		}
 		return fmt.Errorf("the manifests in %s are refused:\n%w", o.manifests, err)
 	}
-	if p := desired.DataPlane.Tunnel.ListenPort; p == o.genevePort {
-		return fmt.Errorf("UDP port %d is asked for twice: by --geneve-port and by the endpoint of the %s", p, desired.Gateway.Kind)
+	// What is in the way of the servers must not wait for the data plane, nor
+	// the other way round; but the data plane starts only if all is well.
+	err = errors.Join(g.openServers(), g.openDataPlane())
+	if err == nil {
+		err = g.sync.Start(g.forwarder)
 	}
-	if err := errors.Join(g.openServers(), g.openDataPlane()); err != nil {
+	if err != nil {
 		g.close()
 		return err
 	}
@@ -83,7 +89,7 @@ func (g *gateway) openDataPlane() error {
 	if err != nil {
 		return errors.Join(err, geneve.Close())
 	}
-	return g.sync.Start(g.forwarder)
+	return nil
 }
 
 // listenTunnel opens the socket towards the peer.
@@ -155,7 +161,7 @@ func (g *gateway) run(ctx context.Context) error {
 		part(s.name, s.run)
 	}
 	g.ready.Store(true)
-	g.log.Info("gateway runs", "version", version(), "manifests", g.options.manifests,
+	g.log.Info("gateway runs", "version", versionText(), "manifests", g.options.manifests,
 		"admin-socket", g.options.adminSocket, "geneve-port", g.options.genevePort)
 	<-ctx.Done()
 	g.ready.Store(false)
@@ -181,7 +187,7 @@ func (g *gateway) report() report {
 		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Stats: c.Stats()}
 	}
 	return report{
-		Version: version(), Time: time.Now(), Started: g.started,
+		Version: versionText(), Time: time.Now(), Started: g.started,
 		Sync: g.sync.State(), DataPlane: s, Memory: readMemory(),
 	}
 }

@@ -185,6 +185,7 @@ func TestServeRefuses(t *testing.T) {
 		{"unequal prefixes", "network.yaml", "[10.61.0.0/16,", "[10.61.0.0/17,", "network.yaml:20: Configuration tenant/milan: status.remote.cidr.pod[0]: 10.61.0.0/17 cannot stand for 10.243.0.0/16"},
 		{"MTU out of range", "gateway.yaml", "mtu: 1340", "mtu: 100", "gateway.yaml:11: GatewayServer tenant/server: spec.mtu: 100 is out of range"},
 		{"unknown field", "gateway.yaml", "mtu: 1340", "mtuu: 100", "gateway.yaml:11: GatewayServer tenant/server: spec.mtuu: unknown field"},
+		{"typo in the group", "gateway.yaml", "networking.liqo.io/v1beta1", "networking.liqo.com/v1beta1", "warning: gateway.yaml:2: GatewayServer tenant/server: networking.liqo.com/v1beta1 GatewayServer is not used by the gateway and ignored; did you mean"},
 		{"two gateways", "network.yaml", "---\n", "---\napiVersion: networking.liqo.io/v1beta1\nkind: GatewayClient\nmetadata: {name: x}\n---\n", "network.yaml:23: GatewayClient x: is a second gateway"},
 	}
 	for _, tt := range tests {

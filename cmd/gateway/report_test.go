@@ -25,7 +25,8 @@ func busyReport() report {
 				{File: "peer.yaml", Line: 12, Object: "PublicKey tenant/milan", Field: "spec.publicKey", Reason: "decodes to 5 bytes, but a WireGuard key has 32"},
 				{File: "peer.yaml", Line: 20, Object: "GeneveTunnel tenant/a", Field: "spec.id", Reason: "-1 is not a VNI: 0 to 16777215"},
 			},
-			Warnings: gatewaysync.Problems{{Object: "InternalNode worker-3", Field: "status.nodeIP", Reason: "is not known yet: the node waits"}},
+			RefusedWarnings: gatewaysync.Problems{{File: "peer.yaml", Line: 30, Object: "secret a", Reason: "v1 secret is not used by the gateway and ignored"}},
+			Warnings:        gatewaysync.Problems{{Object: "InternalNode worker-3", Field: "status.nodeIP", Reason: "is not known yet: the node waits"}},
 			Peer: gatewaysync.Peer{
 				Value: "Connected", Latency: 12345 * time.Microsecond, LatencyText: "12ms", Timestamp: now.Add(-time.Second),
 				MTU: 1400, MTUMismatch: "the peer's MTU is 1400, ours 1340",
@@ -77,6 +78,7 @@ func idleReport() report {
 		Version: "devel", Time: now, Started: now,
 		Sync: gatewaysync.State{
 			Gateway:    gatewaysync.Gateway{Type: "Client", Kind: "GatewayClient", Name: "client", ClusterID: "rome"},
+			Endpoint:   "gw.example.com:51840",
 			Generation: 1, AppliedAt: now, Peer: gatewaysync.Peer{Value: "Connecting", LatencyText: "N/A"},
 		},
 		DataPlane: dataplane.Status{MTU: 1340, TunnelAddr: netip.MustParseAddr("169.254.18.2"), Tunnel: tunnel.Stats{MaxInFlight: 1024}},

@@ -24,7 +24,7 @@ func writeStatus(out io.Writer, r report, all bool) error {
 	buffered := bufio.NewWriter(out)
 	w := statusWriter{tab: tabwriter.NewWriter(buffered, 0, 8, 2, ' ', 0), now: r.Time}
 	w.summary(r)
-	w.peer(r.DataPlane)
+	w.peer(r)
 	w.nodes(r.DataPlane.Nodes)
 	w.translations(r.DataPlane)
 	w.routes(r.DataPlane.Routes, all)
@@ -79,6 +79,11 @@ func (w statusWriter) summary(r report) {
 	for _, p := range s.Refused {
 		fmt.Fprintln(w.tab, "    "+p.String())
 	}
+	for _, p := range s.RefusedWarnings {
+		if !slices.Contains(s.Warnings, p) { // or it is shown below
+			fmt.Fprintln(w.tab, "    warning: "+p.String())
+		}
+	}
 	for _, p := range s.Warnings {
 		fmt.Fprintln(w.tab, "  warning: "+p.String())
 	}
@@ -94,7 +99,8 @@ func mtuText(r report) string {
 	return fmt.Sprint(r.DataPlane.MTU)
 }
 
-func (w statusWriter) peer(s dataplane.Status) {
+func (w statusWriter) peer(r report) {
+	s := r.DataPlane
 	t := s.Tunnel
 	w.title("WIREGUARD")
 	key := "not known yet"
@@ -102,12 +108,24 @@ func (w statusWriter) peer(s dataplane.Status) {
 		key = t.Peer.String()
 	}
 	w.row("Peer key", key)
-	w.row("Endpoint", addrPort(t.Endpoint))
+	w.row("Endpoint", endpointText(t.Endpoint, r.Sync.Endpoint))
 	w.row("Last handshake", w.ago(t.LastHandshake))
 	w.row("Received", fmt.Sprintf("%s, %d packets", size(t.RxBytes), t.RxPackets))
 	w.row("Sent", fmt.Sprintf("%s, %d packets", size(t.TxBytes), t.TxPackets))
 	w.row("In flight", fmt.Sprintf("%d egress, %d ingress, of %d each", t.InFlightEgress, t.InFlightIngress, t.MaxInFlight))
 	w.row("Own addresses", join(append(slices.Clone(s.Internal), s.TunnelAddr)))
+}
+
+// endpointText is the peer's address in use, with what a client was configured
+// with where that is something else.
+func endpointText(used netip.AddrPort, configured string) string {
+	switch {
+	case configured == "" || configured == used.String():
+		return addrPort(used)
+	case !used.IsValid():
+		return "none, configured is " + configured + " (a failed lookup is in the log)"
+	}
+	return used.String() + ", configured is " + configured
 }
 
 func (w statusWriter) nodes(nodes []dataplane.NodeStatus) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,7 +45,8 @@ type Desired struct {
 
 // Build turns objects into the configuration of the data plane. It is pure: the
 // same objects give the same result, whether they come from files or from an
-// API server. An error is of type Problems and refuses the whole state.
+// API server. An error is of type Problems and refuses the whole state; the
+// warnings are there all the same, as they may tell what is behind it.
 //
 //	situation                                        result
 //	---------------------------------------------------------------------------
@@ -66,13 +68,13 @@ func Build(objects Objects) (Desired, error) {
 		b.configuration()
 		b.fabric()
 		b.nodes()
-		b.routes()
 		b.addresses()
+		b.routes()
 		b.mtu()
 		b.reach()
 	}
 	if err := b.problems.orNil(); err != nil {
-		return Desired{}, err
+		return Desired{Warnings: b.warnings}, err
 	}
 	b.desired.Warnings = b.warnings
 	return b.desired, nil
@@ -91,6 +93,7 @@ type builder struct {
 	byInternal map[netip.Addr]string // node, by its address towards the gateway
 	byLink     map[string]string     // node, by the name of the gateway's link to it
 	ready      map[string]bool       // nodes that can be sent to
+	nodeRefs   map[string]ref        // InternalNodes, by name
 }
 
 func (b *builder) fail(r ref, path *field.Path, format string, args ...any) {
@@ -162,6 +165,10 @@ func (b *builder) server(s Sourced[networkingv1beta1.GatewayServer]) {
 	c.TunnelAddr, c.PeerTunnelAddr = serverTunnelAddr, clientTunnelAddr
 	c.MTU = spec.MTU
 	c.Tunnel.ListenPort = b.port(spec.Endpoint.Port, spec.Endpoint.Ports)
+	if p := b.objects.NodePort; p != 0 && p == c.Tunnel.ListenPort {
+		b.fail(b.gatewayRef, endpointPath.Child("port"), "UDP port %d is asked for twice: by --geneve-port and by the endpoint of the GatewayServer", p)
+	}
+	b.oneOf(endpointPath.Child("serviceType"), string(spec.Endpoint.ServiceType), "ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
 }
 
 func (b *builder) client(s Sourced[networkingv1beta1.GatewayClient]) {
@@ -173,8 +180,8 @@ func (b *builder) client(s Sourced[networkingv1beta1.GatewayClient]) {
 	c.TunnelAddr, c.PeerTunnelAddr = clientTunnelAddr, serverTunnelAddr
 	c.MTU = spec.MTU
 	port := b.port(spec.Endpoint.Port, spec.Endpoint.Ports)
-	if p := spec.Endpoint.Protocol; p != "" && p != "UDP" {
-		b.fail(b.gatewayRef, endpointPath.Child("protocol"), "is %s: WireGuard runs over UDP", p)
+	if b.oneOf(endpointPath.Child("protocol"), string(spec.Endpoint.Protocol), "TCP", "UDP"); spec.Endpoint.Protocol == "TCP" {
+		b.fail(b.gatewayRef, endpointPath.Child("protocol"), "is TCP: WireGuard runs over UDP")
 	}
 	path := endpointPath.Child("addresses")
 	switch addresses := spec.Endpoint.Addresses; len(addresses) {
@@ -188,6 +195,14 @@ func (b *builder) client(s Sourced[networkingv1beta1.GatewayClient]) {
 			b.fail(b.gatewayRef, path.Index(0), "%q %s", addresses[0], why)
 		}
 		c.Tunnel.Endpoint = net.JoinHostPort(addresses[0], strconv.Itoa(int(port)))
+	}
+}
+
+// oneOf checks a field of the gateway that takes one of a few words, as an API
+// server does. Empty is the default.
+func (b *builder) oneOf(path *field.Path, value string, words ...string) {
+	if value != "" && !slices.Contains(words, value) {
+		b.fail(b.gatewayRef, path, "%q is none of %s", value, strings.Join(words, ", "))
 	}
 }
 
@@ -219,6 +234,11 @@ func (b *builder) port(port int32, several []int32) uint16 {
 	case port != 0:
 	case len(several) > 0:
 		path, port = endpointPath.Child("ports").Index(0), several[0]
+		for i, p := range several {
+			if first := slices.Index(several, p); first < i {
+				b.fail(b.gatewayRef, endpointPath.Child("ports").Index(i), "%d stands there twice", p)
+			}
+		}
 		if len(several) > 1 {
 			b.warn(b.gatewayRef, endpointPath.Child("ports"), "only the first of %d ports is used", len(several))
 		}
@@ -231,6 +251,14 @@ func (b *builder) port(port int32, several []int32) uint16 {
 		return 0
 	}
 	return uint16(port)
+}
+
+// sameNamespace checks that a key is the gateway's: another namespace is another
+// tenant.
+func (b *builder) sameNamespace(r ref) {
+	if own, other := b.gatewayRef.meta.Namespace, r.meta.Namespace; own != "" && other != "" && own != other {
+		b.fail(r, field.NewPath("metadata", "namespace"), "is %q, but that of %s is %q", other, b.gatewayRef.problem(nil, "").Object, own)
+	}
 }
 
 // peerLabel checks that an object belongs to the gateway's peer.

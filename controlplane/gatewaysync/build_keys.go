@@ -28,6 +28,7 @@ func (b *builder) privateKey() {
 	}
 	r := refTo("Secret", s, &s.Object.ObjectMeta)
 	b.peerLabel(r, b.secretName == "")
+	b.sameNamespace(r)
 	path := field.NewPath("data").Key(privateKeyEntry)
 	raw := s.Object.Data[privateKeyEntry]
 	if why := badKey(raw); why != "" {
@@ -83,6 +84,7 @@ func (b *builder) peerKey() {
 	}
 	first := refTo("PublicKey", keys[0], &keys[0].Object.ObjectMeta)
 	b.peerLabel(first, true)
+	b.sameNamespace(first)
 	for _, k := range keys[1:] {
 		b.fail(refTo("PublicKey", k, &k.Object.ObjectMeta), nil, "is a second PublicKey (%s): the peer has one",
 			first.problem(nil, "the other one"))

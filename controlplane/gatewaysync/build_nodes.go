@@ -62,10 +62,12 @@ func (b *builder) internalAddr(r ref, path *field.Path, s string) (netip.Addr, b
 // nodes joins InternalNodes with their GeneveTunnels. Either may come first.
 func (b *builder) nodes() {
 	b.byInternal, b.byLink, b.ready = make(map[netip.Addr]string), make(map[string]string), make(map[string]bool)
+	b.nodeRefs = make(map[string]ref)
 	tunnels := b.tunnels()
 	for _, n := range b.objects.InternalNodes {
 		r := refTo("InternalNode", n, &n.Object.ObjectMeta)
 		node := dataplane.Node{Name: n.Object.Name}
+		b.nodeRefs[node.Name] = r
 		path := field.NewPath("spec", "interface", "node", "ip")
 		if a, ok := b.internalAddr(r, path, string(n.Object.Spec.Interface.Node.IP)); ok {
 			if other, dup := b.byInternal[a]; dup {
@@ -114,10 +116,8 @@ func (b *builder) distinctTunnels() {
 		for _, a := range n.Underlay {
 			k := key{a, n.VNI}
 			if other, dup := seen[k]; dup {
-				b.problems = append(b.problems, Problem{
-					Object: "InternalNode " + n.Name, Field: "status.nodeIP",
-					Reason: a.String() + " with the same VNI is used by node " + other + " as well: their packets could not be told apart",
-				})
+				b.fail(b.nodeRefs[n.Name], field.NewPath("status", "nodeIP"),
+					"%s with the same VNI is used by node %s as well: their packets could not be told apart", a, other)
 			}
 			seen[k] = n.Name
 		}
@@ -130,6 +130,9 @@ func (b *builder) tunnels() map[string]Sourced[networkingv1beta1.GeneveTunnel] {
 	for _, t := range b.objects.GeneveTunnels {
 		r := refTo("GeneveTunnel", t, &t.Object.ObjectMeta)
 		fabric, node := t.Object.Spec.InternalFabricRef.Name, t.Object.Spec.InternalNodeRef.Name
+		if !t.Source.has(field.NewPath("spec", "id")) {
+			b.fail(r, field.NewPath("spec", "id"), "is required: the VNI, 0 to %d", maxVNI)
+		}
 		if id := t.Object.Spec.ID; id < 0 || id > maxVNI {
 			b.fail(r, field.NewPath("spec", "id"), "%d is not a VNI: 0 to %d", id, maxVNI)
 		}

@@ -2,6 +2,7 @@ package gatewaysync
 
 import (
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -19,7 +20,7 @@ func (b *builder) routes() {
 		if c := rc.Object.Labels[networkingv1beta1.LabelRouteCategory]; c != "" && c != networkingv1beta1.CategoryGateway {
 			continue // applied by the nodes
 		}
-		lost := lostRoutes{}
+		lost, foreign := lostRoutes{}, lostRoutes{}
 		rules := field.NewPath("spec", "table", "rules")
 		for i, rule := range rc.Object.Spec.Table.Rules {
 			if rule.FwMark != nil {
@@ -38,20 +39,39 @@ func (b *builder) routes() {
 					continue
 				}
 				seen[dst] = node
+				if !b.isLocal(dst) {
+					foreign.add(path.Child("dst"))
+				}
 				b.desired.DataPlane.Routes = append(b.desired.DataPlane.Routes, dataplane.Route{Dst: dst, Node: node})
 			}
 		}
 		if lost.count > 0 {
 			b.warn(r, lost.first, "leads to no InternalNode that is known yet; %s of this object wait", plural(lost.count, "route"))
 		}
+		if foreign.count > 0 {
+			b.warn(r, foreign.first, "lies in no local CIDR and is the address of no IP object: %s of this object without effect", plural(foreign.count, "route"))
+		}
 	}
 }
 
-// lostRoutes counts the routes of one object whose node is unknown: one warning
-// for all, as a node may have hundreds of pods.
+// isLocal tells whether the peer can send to an address behind a route.
+func (b *builder) isLocal(dst netip.Prefix) bool {
+	c := &b.desired.DataPlane
+	return slices.ContainsFunc(slices.Concat(c.LocalPods, c.LocalExternal), dst.Overlaps) ||
+		slices.ContainsFunc(c.Addresses, func(a dataplane.AddressMapping) bool { return dst.Contains(a.Inside) })
+}
+
+// lostRoutes counts the routes of one object that have no effect for one reason:
+// one warning for all, as a node may have hundreds of pods.
 type lostRoutes struct {
 	count int
 	first *field.Path
+}
+
+func (l *lostRoutes) add(path *field.Path) {
+	if l.count++; l.first == nil {
+		l.first = path
+	}
 }
 
 // route reads one route. It reports false for routes that have no effect.
@@ -82,9 +102,7 @@ func (b *builder) route(r ref, path *field.Path, rt *networkingv1beta1.Route, lo
 		return dst, "", false // the node's own address, known from its InternalNode
 	}
 	if node == "" {
-		if lost.count++; lost.first == nil {
-			lost.first = path
-		}
+		lost.add(path)
 		return dst, "", false
 	}
 	return dst, node, b.ready[node]

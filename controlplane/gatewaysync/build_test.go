@@ -173,6 +173,13 @@ metadata: {name: other, namespace: tenant, labels: {liqo.io/remote-cluster-id: m
 			"gateway.yaml:12: GatewayServer tenant/server: spec.endpoint.port: is required"},
 		{"port and ports", []string{"gateway.yaml: port: 51840 => port: 51840\n    ports: [1, 2]"},
 			"gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.port: port and ports exclude each other"},
+		{"port that stands there twice", []string{"gateway.yaml: port: 51840 => ports: [1, 2, 1]"},
+			"gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.ports[2]: 1 stands there twice"},
+		{"service type that is none", []string{"gateway.yaml: serviceType: NodePort => serviceType: nodeport"},
+			`gateway.yaml:14: GatewayServer tenant/server: spec.endpoint.serviceType: "nodeport" is none of ClusterIP, NodePort, LoadBalancer, ExternalName`},
+		{"keys of another tenant", []string{"gateway.yaml: namespace: tenant => namespace: other"},
+			`gateway.yaml:22: Secret tenant/keys: metadata.namespace: is "tenant", but that of GatewayServer other/server is "other"
+gateway.yaml:35: PublicKey tenant/milan: metadata.namespace: is "tenant", but that of GatewayServer other/server is "other"`},
 		{"gateway without its peer's ID", []string{"gateway.yaml: liqo.io/remote-cluster-id: milan => app: x"},
 			"gateway.yaml:8: GatewayServer tenant/server: metadata.labels[liqo.io/remote-cluster-id]: is required: the peer's cluster ID"},
 		{"peer's ID that is no label value", []string{"gateway.yaml: cluster-id: milan => cluster-id: not a label"},
@@ -246,12 +253,14 @@ network.yaml:11: Configuration tenant/milan: spec.local.cidr.pod: is required ou
 			`nodes.yml:46: InternalNode worker-1: status.nodeIP.local: "worker-1.example" is not an IP address`},
 		{"VNI out of range", []string{"nodes.yml: id: 7 => id: 16777216"},
 			"nodes.yml:53: GeneveTunnel tenant/milan-worker-1: spec.id: 16777216 is not a VNI: 0 to 16777215"},
+		{"no VNI", []string{"nodes.yml: id: 7\n    internalFabricRef => internalFabricRef"},
+			"nodes.yml:52: GeneveTunnel tenant/milan-worker-1: spec.id: is required: the VNI, 0 to 16777215"},
 		{"tunnel of another fabric", []string{"nodes.yml: internalFabricRef:\n      name: milan => internalFabricRef:\n      name: rome"},
 			`nodes.yml:55: GeneveTunnel tenant/milan-worker-1: spec.internalFabricRef.name: is "rome", but the InternalFabric here is "milan"`},
 		{"two tunnels of one node", []string{"nodes.yml: name: worker-2\n- => name: worker-1\n-"},
 			`nodes.yml:68: GeneveTunnel tenant/milan-worker-2: spec.internalNodeRef.name: node "worker-1" has a GeneveTunnel already: milan-worker-1`},
 		{"nodes that cannot be told apart", []string{"nodes.yml: id: 8 => id: 7", "nodes.yml: local: 172.18.0.2 => local: 172.18.0.3"},
-			"InternalNode worker-2: status.nodeIP: 172.18.0.3 with the same VNI is used by node worker-1 as well: their packets could not be told apart"},
+			"nodes.yml:31: InternalNode worker-2: status.nodeIP: 172.18.0.3 with the same VNI is used by node worker-1 as well: their packets could not be told apart"},
 		{"route to nowhere", []string{"nodes.yml: dst: 10.243.1.6/32\n          gw: 10.80.0.2 => dst: 10.243.1.6/32"},
 			"nodes.yml:90: RouteConfiguration liqo/worker-1-gw-node: spec.table.rules[1].routes[1]: needs gw, the internal address of a node"},
 		{"route without a prefix", []string{"nodes.yml: dst: 10.243.1.6/32 => dst: pod"},
@@ -286,6 +295,34 @@ gateway.yaml:11: GatewayServer tenant/server: spec.mtu: 1 is out of range: 1280 
 	}
 }
 
+// The port of the node tunnels comes from the command line.
+func TestBuildRefusesOnePortForTwo(t *testing.T) {
+	files, err := ReadFiles("testdata/server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = files.build(51840)
+	want := "gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.port: UDP port 51840 is asked for twice: by --geneve-port and by the endpoint of the GatewayServer"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A warning may tell what is behind an error.
+func TestBuildWarnsOfWhatItRefuses(t *testing.T) {
+	for _, tt := range []struct{ name, edit, want string }{
+		{"typo in the group", "gateway.yaml: networking.liqo.io/v1beta1 => networking.liqo.com/v1beta1",
+			"gateway.yaml:2: GatewayServer tenant/server: networking.liqo.com/v1beta1 GatewayServer is not used by the gateway and ignored; did you mean networking.liqo.io/v1beta1 GatewayServer?"},
+		{"other letters in the kind", "gateway.yaml: kind: Secret => kind: secret",
+			"gateway.yaml:18: secret tenant/keys: v1 secret is not used by the gateway and ignored; did you mean v1 Secret?"},
+	} {
+		d, err := decode(t, tt.edit)
+		if err == nil || !strings.Contains(d.Warnings.Error(), tt.want) {
+			t.Errorf("%s: error %v, warnings:\n%s", tt.name, err, d.Warnings.Error())
+		}
+	}
+}
+
 func TestBuildClient(t *testing.T) {
 	client := func(endpoint string) string {
 		return "gateway.yaml: kind: GatewayServer => kind: GatewayClient\n#" +
@@ -302,6 +339,7 @@ func TestBuildClient(t *testing.T) {
 		{"first of several", "addresses: [a.example, b.example]\n    ports: [1, 2]", "a.example:1", ""},
 		{"no address", "port: 51840", "", "spec.endpoint.addresses: is required: where the GatewayServer of the peer is reached"},
 		{"TCP", "addresses: [a.example]\n    port: 1\n    protocol: TCP", "", "spec.endpoint.protocol: is TCP: WireGuard runs over UDP"},
+		{"unknown protocol", "addresses: [a.example]\n    port: 1\n    protocol: SCTP", "", `spec.endpoint.protocol: "SCTP" is none of TCP, UDP`},
 		{"address with a port", "addresses: ['a.example:51840']\n    port: 1", "", `spec.endpoint.addresses[0]: "a.example:51840" must be without a port: that is spec.endpoint.port`},
 		{"not a name", "addresses: ['a b']\n    port: 1", "", `spec.endpoint.addresses[0]: "a b" is neither an IP address nor a DNS name`},
 		{"address of no host", "addresses: ['0.0.0.0']\n    port: 1", "", `spec.endpoint.addresses[0]: "0.0.0.0" is not the address of a host`},
@@ -365,6 +403,9 @@ func TestBuildWaits(t *testing.T) {
 		{"and says which route lost", []string{"nodes.yml: dst: 10.243.2.0/24 => dst: 10.243.1.5/32"},
 			"nodes.yml:106: RouteConfiguration liqo/worker-2-gw-node: spec.table.rules[0].routes[0].dst: 10.243.1.5/32 is already routed to node worker-1, which stays",
 			func(c dataplane.Config) bool { return len(c.Routes) == 2 }},
+		{"and warns of routes that the peer cannot use", []string{"nodes.yml: dst: 10.243.1.5/32 => dst: 192.168.1.10/32", "nodes.yml: dst: 10.243.1.6/32 => dst: 192.168.1.11/32"},
+			"nodes.yml:90: RouteConfiguration liqo/worker-1-gw-node: spec.table.rules[1].routes[1].dst: lies in no local CIDR and is the address of no IP object: 1 route of this object without effect",
+			func(c dataplane.Config) bool { return len(c.Routes) == 3 }},
 		{"and warns of another MTU", []string{"nodes.yml: mtu: 1340 => mtu: 1400"},
 			"nodes.yml:12: InternalFabric tenant/milan: spec.mtu: is 1400, but the gateway's is 1340, which is used",
 			func(c dataplane.Config) bool { return c.MTU == 1340 }},

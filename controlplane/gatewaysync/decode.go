@@ -166,7 +166,7 @@ func (d *decoder) pairs(n *yaml.Node, path *field.Path, do func(key, value *yaml
 		case key.ShortTag() == "!!merge":
 			d.fail(key, path, "merge keys (<<) are not supported: write the fields out")
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-			d.fail(key, path, "a key must be a string, not %s: quote it", describe(key))
+			d.fail(key, path, "a key must be text, not %s: quote it", describe(key))
 		case seen[key.Value] > 0:
 			d.fail(key, below(path, key.Value), "duplicate field, first on line %d", seen[key.Value])
 		default:
@@ -300,19 +300,22 @@ func describe(n *yaml.Node) string {
 	case "!!bool":
 		return "a boolean"
 	case "!!int":
-		return "an integer"
-	case "!!float":
 		return "a number"
+	case "!!float":
+		return "a fraction"
 	case "!!null":
 		return "null"
 	}
-	return "a string"
+	return "text"
 }
 
 // mismatch says why n does not fit a field of type t.
 func mismatch(t reflect.Type, n *yaml.Node) string {
 	if n.ShortTag() == "!!int" && t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 {
-		return "is out of range for " + want(t)
+		return fmt.Sprintf("is out of range for %d bits", t.Bits())
+	}
+	if n.ShortTag() == "!!float" {
+		return "must be " + want(t) + " without a fraction"
 	}
 	return fmt.Sprintf("must be %s, not %s", want(t), describe(n))
 }
@@ -321,15 +324,15 @@ func mismatch(t reflect.Type, n *yaml.Node) string {
 func want(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
-		return "a string (in quotes)"
+		return "text (in quotes)"
 	case reflect.Bool:
 		return "a boolean"
 	case reflect.Slice, reflect.Array:
 		return "base64 text"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return fmt.Sprintf("an integer of %d bits", t.Bits())
+		return "a number"
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return fmt.Sprintf("a positive integer of %d bits", t.Bits())
+		return "a positive number"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	}

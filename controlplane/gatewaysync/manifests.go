@@ -40,6 +40,10 @@ type Sourced[T any] struct {
 // Objects is one state of everything that the data plane is built from. The
 // order within a list is that of the files and of the documents in them.
 type Objects struct {
+	// NodePort is the UDP port of the node tunnels, which no gateway may ask
+	// for; zero when it is not known. It comes from the command line.
+	NodePort uint16
+
 	GatewayServers      []Sourced[networkingv1beta1.GatewayServer]
 	GatewayClients      []Sourced[networkingv1beta1.GatewayClient]
 	Secrets             []Sourced[corev1.Secret]
@@ -132,11 +136,16 @@ func Load(dir string) (Desired, error) {
 
 // Build decodes the files and builds what they ask for. When there are errors
 // of form, the meaning is not judged: its errors would only follow from them.
-func (f Files) Build() (Desired, error) {
+// Of a refused state only the warnings are there.
+func (f Files) Build() (Desired, error) { return f.build(0) }
+
+// build is Build for a gateway whose node tunnels use nodePort.
+func (f Files) build(nodePort uint16) (Desired, error) {
 	objects, warnings, err := f.Decode()
 	if err != nil {
-		return Desired{}, err
+		return Desired{Warnings: warnings}, err
 	}
+	objects.NodePort = nodePort
 	d, err := Build(objects)
 	d.Warnings = append(warnings, d.Warnings...)
 	return d, err
@@ -224,7 +233,7 @@ func (r *reader) file(d *decoder, data []byte) {
 		}
 		d.object = ""
 		if err != nil {
-			d.problems = append(d.problems, syntaxProblem(d.file, err))
+			d.problems = append(d.problems, syntaxProblem(d.file, data, err))
 			return
 		}
 		if len(doc.Content) == 1 && doc.Content[0].ShortTag() != "!!null" {
@@ -237,7 +246,7 @@ var anchorName = regexp.MustCompile(`unknown anchor '.*?'`)
 
 // syntaxProblem takes the line out of the text of err: the YAML module has no
 // other way to tell it. Without one the text stays as it is.
-func syntaxProblem(file string, err error) Problem {
+func syntaxProblem(file string, data []byte, err error) Problem {
 	p := Problem{File: file, Reason: err.Error()}
 	if rest, ok := strings.CutPrefix(p.Reason, "yaml: line "); ok {
 		if _, scanErr := fmt.Sscanf(rest, "%d: ", &p.Line); scanErr == nil {
@@ -245,6 +254,16 @@ func syntaxProblem(file string, err error) Problem {
 		}
 	}
 	p.Reason = "not valid YAML: " + strings.TrimPrefix(p.Reason, "yaml: ")
+	// The module seldom names the character, and counts a line too few.
+	if strings.Contains(p.Reason, "cannot start any token") || strings.Contains(p.Reason, "tab character") {
+		lines := bytes.Split(data, []byte("\n"))
+		for i := max(0, p.Line-1); i < min(len(lines), p.Line+1); i++ {
+			if indented := bytes.TrimLeft(lines[i], " "); bytes.HasPrefix(indented, []byte("\t")) {
+				p.Line, p.Reason = i+1, "not valid YAML: a tab in the indentation: use spaces"
+				break
+			}
+		}
+	}
 	// The name of an anchor is what stands behind an asterisk, whatever that is.
 	p.Reason = anchorName.ReplaceAllString(p.Reason, "unknown anchor")
 	return p.masked()
@@ -326,7 +345,7 @@ func (r *reader) dispatch(d *decoder, n *yaml.Node, h header) {
 		d.fail(n, field.NewPath("kind"), "%s has no kind %q", group, h.Kind)
 		return
 	case !known:
-		d.warn(n, nil, "%s %s is not used by the gateway and ignored", h.APIVersion, h.Kind)
+		d.warn(n, nil, "%s %s is not used by the gateway and ignored%s", h.APIVersion, h.Kind, similarKind(group, h.Kind))
 		return
 	case ours && version == "v1alpha1" && served == "v1beta1":
 		// The first edition of the API differs in nothing that stands in these kinds.
@@ -347,6 +366,21 @@ func (r *reader) dispatch(d *decoder, n *yaml.Node, h header) {
 	if !k.used {
 		d.warn(n, nil, "the gateway does not use objects of kind %s", h.Kind)
 	}
+}
+
+// similarKind guesses what was meant by a kind that we do not know: other letters
+// of one that we do, or another spelling of its group.
+func similarKind(group, name string) string {
+	for k := range kinds {
+		if strings.EqualFold(k.kind, name) && (k.group == group || strings.Contains(group, "liqo")) {
+			apiVersion := k.group
+			if v := servedVersions[k.group]; v != "" {
+				apiVersion += "/" + v
+			}
+			return fmt.Sprintf("; did you mean %s %s?", apiVersion, k.kind)
+		}
+	}
+	return ""
 }
 
 // kindKey is a kind in its group; the core group goes by its only version.

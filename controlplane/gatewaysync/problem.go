@@ -107,6 +107,25 @@ func (s Source) Line(path *field.Path) int {
 	return line
 }
 
+// has tells whether the field is written down. Without a file it is taken to be:
+// an API server has checked what is required.
+func (s Source) has(path *field.Path) bool {
+	n := s.node
+	if n == nil {
+		return true
+	}
+	for _, step := range steps(path) {
+		_, value := child(n, step)
+		if value == nil || value.ShortTag() == "!!null" {
+			return false
+		}
+		if n = value; n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+	}
+	return true
+}
+
 // steps splits a path into keys and indexes: field.Path does not reveal its
 // elements, only its text, where a key in brackets may hold dots.
 func steps(path *field.Path) (out []string) {

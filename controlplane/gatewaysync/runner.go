@@ -28,6 +28,9 @@ type Forwarder interface {
 type Options struct {
 	// Dir is the manifests directory.
 	Dir string
+	// NodePort is the UDP port of the node tunnels, which the manifests must not
+	// ask for; zero: not known.
+	NodePort uint16
 	// StrictSource is dataplane.Config.StrictSource: no object says it.
 	StrictSource bool
 	// Logger gets changes of state and what is wrong with the manifests. Nil:
@@ -62,7 +65,8 @@ func New(o Options) *Runner {
 }
 
 // Load reads the manifests for the first time. Its error, of type Problems, is
-// complete: every problem of every file.
+// complete: every problem of every file. Of a refused state only the warnings
+// are returned.
 func (r *Runner) Load() (Desired, error) {
 	files, err := ReadFiles(r.options.Dir)
 	if err != nil {
@@ -70,7 +74,7 @@ func (r *Runner) Load() (Desired, error) {
 	}
 	d, err := r.build(files)
 	if err != nil {
-		return Desired{}, err
+		return d, err
 	}
 	r.judged, r.desired = files.Digest, d
 	return d, nil
@@ -82,7 +86,7 @@ func (r *Runner) Load() (Desired, error) {
 const muchText = 256 << 10
 
 func (r *Runner) build(files Files) (Desired, error) {
-	d, err := files.Build()
+	d, err := files.build(r.options.NodePort)
 	d.DataPlane.StrictSource = r.options.StrictSource
 	if files.size() > muchText {
 		debug.FreeOSMemory()
@@ -145,7 +149,7 @@ func (r *Runner) reload() {
 	files, err := ReadFiles(r.options.Dir)
 	if err != nil {
 		r.judged = Digest{}
-		r.refuse(err)
+		r.refuse(err, nil)
 		return
 	}
 	if files.Digest == r.judged {
@@ -154,14 +158,14 @@ func (r *Runner) reload() {
 	r.judged = files.Digest
 	d, err := r.build(files)
 	if err != nil {
-		r.refuse(err)
+		r.refuse(err, d.Warnings)
 		return
 	}
 	if err := r.forwarder.Apply(d.DataPlane); err != nil {
 		// The cause may lie outside the files, such as a port in use, and go
 		// away: try again at the next look.
 		r.judged = Digest{}
-		r.refuse(err)
+		r.refuse(err, d.Warnings)
 		return
 	}
 	r.desired = d
@@ -172,13 +176,9 @@ func (r *Runner) reload() {
 func (r *Runner) inForce(d Desired) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, w := range d.Warnings {
-		if !slices.Contains(r.state.Warnings, w) {
-			r.log.Warn("manifest", problemAttrs(w)...)
-		}
-	}
-	r.state.Gateway, r.state.Warnings = d.Gateway, d.Warnings
-	r.state.Refused, r.state.RefusedAt = nil, time.Time{}
+	r.warn(d.Warnings)
+	r.state.Gateway, r.state.Warnings, r.state.Endpoint = d.Gateway, d.Warnings, d.DataPlane.Tunnel.Endpoint
+	r.state.Refused, r.state.RefusedWarnings, r.state.RefusedAt = nil, nil, time.Time{}
 	r.state.Generation++
 	r.state.AppliedAt = time.Now()
 	r.log.Info("configuration applied", "generation", r.state.Generation,
@@ -186,12 +186,23 @@ func (r *Runner) inForce(d Desired) {
 		"nodes", len(d.DataPlane.Nodes), "routes", len(d.DataPlane.Routes), "mtu", d.DataPlane.MTU)
 }
 
+// warn logs the warnings that are new. The caller holds the lock.
+func (r *Runner) warn(warnings Problems) {
+	for _, w := range warnings {
+		if !slices.Contains(r.state.Warnings, w) && !slices.Contains(r.state.RefusedWarnings, w) {
+			r.log.Warn("manifest", problemAttrs(w)...)
+		}
+	}
+}
+
 // refuse records why a state was not applied. The same reasons again are not
 // worth a second line.
-func (r *Runner) refuse(err error) {
+func (r *Runner) refuse(err error, warnings Problems) {
 	problems := problemsOf(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.warn(warnings)
+	r.state.RefusedWarnings = warnings
 	if slices.Equal(problems, r.state.Refused) {
 		return
 	}

@@ -217,6 +217,7 @@ func TestRunnerRefusesBadFilesAsAWhole(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	t.Run("", func(t *testing.T) {
 		r := start(t, &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}})
+		write(t, filepath.Join(r.dir, "other.yaml"), "{apiVersion: v1, kind: secret, metadata: {name: x}}")
 		good, err := os.ReadFile(filepath.Join(r.dir, "network.yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -227,10 +228,13 @@ func TestRunnerRefusesBadFilesAsAWhole(t *testing.T) {
 		if p := s.Refused[0]; p.File != "network.yaml" || p.Line != 21 || p.Field != "status.remote.cidr.external[0]" || !strings.Contains(p.Reason, "overlaps") {
 			t.Errorf("problem: %+v", p)
 		}
+		if len(s.RefusedWarnings) != 1 || !strings.Contains(s.RefusedWarnings[0].Reason, "did you mean v1 Secret?") {
+			t.Errorf("warnings: %v", s.RefusedWarnings)
+		}
 		if s.Generation != 1 || s.ReloadErrors != 1 || s.RefusedAt.IsZero() {
 			t.Errorf("state: %+v", s)
 		}
-		for _, want := range []string{"file=network.yaml", "line=21", `field=status.remote.cidr.external[0]`, "overlaps", "refused"} {
+		for _, want := range []string{"file=network.yaml", "line=21", `field=status.remote.cidr.external[0]`, "overlaps", "refused", "did you mean v1 Secret?"} {
 			if !strings.Contains(r.log.String(), want) {
 				t.Errorf("the log does not say %q", want)
 			}
@@ -241,6 +245,9 @@ func TestRunnerRefusesBadFilesAsAWhole(t *testing.T) {
 		default:
 		}
 
+		if err := os.Remove(filepath.Join(r.dir, "other.yaml")); err != nil {
+			t.Fatal(err)
+		}
 		// The good file again ends the refusal, although nothing is new.
 		write(t, filepath.Join(r.dir, "network.yaml"), string(good))
 		eventually(t, "end of the refusal", func() bool { return len(r.State().Refused) == 0 })

@@ -15,10 +15,15 @@ type State struct {
 	AppliedAt  time.Time `json:"appliedAt"`
 	Warnings   Problems  `json:"warnings,omitempty"`
 	// Refused says why the newest files are not in force; empty when they are.
-	Refused      Problems  `json:"refused,omitempty"`
-	RefusedAt    time.Time `json:"refusedAt,omitzero"`
-	ReloadErrors uint64    `json:"reloadErrors"`
-	Peer         Peer      `json:"peer"`
+	Refused Problems `json:"refused,omitempty"`
+	// RefusedWarnings are the warnings about those files.
+	RefusedWarnings Problems  `json:"refusedWarnings,omitempty"`
+	RefusedAt       time.Time `json:"refusedAt,omitzero"`
+	ReloadErrors    uint64    `json:"reloadErrors"`
+	// Endpoint is where a client was told to find the peer: "host:port". The
+	// data plane knows the address that was found.
+	Endpoint string `json:"endpoint,omitempty"`
+	Peer     Peer   `json:"peer"`
 }
 
 // Peer is the peer's health as the ping sees it.
@@ -39,6 +44,6 @@ func (r *Runner) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.state
-	s.Warnings, s.Refused = slices.Clone(s.Warnings), slices.Clone(s.Refused)
+	s.Warnings, s.Refused, s.RefusedWarnings = slices.Clone(s.Warnings), slices.Clone(s.Refused), slices.Clone(s.RefusedWarnings)
 	return s
 }
