@@ -113,12 +113,18 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 			return o, usagef("--bind-address: %q is not an IP address", *bind)
 		}
 	}
-	for _, a := range []struct {
+	addresses := []struct {
 		flag, text string
 		to         *netip.AddrPort
-	}{{"metrics-address", *metrics, &o.metrics}, {"health-probe-address", *health, &o.health}, {"pprof-address", *pprof, &o.pprof}} {
+	}{{"metrics-address", *metrics, &o.metrics}, {"health-probe-address", *health, &o.health}, {"pprof-address", *pprof, &o.pprof}}
+	for i, a := range addresses {
 		if *a.to, err = parseListenAddress(a.text); err != nil {
 			return o, usagef("--%s: %w", a.flag, err)
+		}
+		for _, b := range addresses[:i] {
+			if overlap(*a.to, *b.to) {
+				return o, usagef("--%s and --%s ask for the same TCP port %d", b.flag, a.flag, a.to.Port())
+			}
 		}
 	}
 	if err := o.logLevel.UnmarshalText([]byte(*level)); err != nil {
@@ -148,11 +154,33 @@ func parse(fs *pflag.FlagSet, args []string, stdout io.Writer, head, tail string
 		fmt.Fprint(stdout, head, fs.FlagUsagesWrapped(100), tail)
 		return err
 	case err != nil:
-		return usageError{err}
+		return usageError{plainFlagError(err)}
 	case fs.NArg() > 0:
 		return usagef("unexpected argument %q", fs.Arg(0))
 	}
 	return nil
+}
+
+// plainFlagError says what a flag takes instead of how parsing failed.
+func plainFlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	name, value := invalid.GetFlag().Name, invalid.GetValue()
+	switch invalid.GetFlag().Value.Type() {
+	case "uint16":
+		return fmt.Errorf("--%s: %q is not a port: 1 to 65535", name, value)
+	case "bool":
+		return fmt.Errorf("--%s: %q is neither true nor false", name, value)
+	}
+	return err
+}
+
+// overlap tells whether two servers cannot listen both.
+func overlap(a, b netip.AddrPort) bool {
+	return a.IsValid() && b.IsValid() && a.Port() == b.Port() && a.Port() != 0 &&
+		(a.Addr() == b.Addr() || a.Addr().IsUnspecified() || b.Addr().IsUnspecified())
 }
 
 // parseListenAddress reads "IP:port", ":port" for all addresses, or one of the
@@ -213,9 +241,10 @@ func versionText() string {
 const defaultSocketText = "$XDG_RUNTIME_DIR/sluice/gateway.sock, else /run/sluice/gateway.sock, else in the temporary directory"
 
 // defaultAdminSocket is the same for a gateway and for a status command of the
-// same user. Several gateways of one user need --admin-socket.
+// same user. Several gateways of one user need --admin-socket. A runtime
+// directory that cannot be used, as after su, is passed over.
 func defaultAdminSocket() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && writable(dir) {
 		return dir + "/sluice/gateway.sock"
 	}
 	if os.Getuid() == 0 || writable("/run/sluice") {

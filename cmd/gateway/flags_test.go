@@ -37,9 +37,10 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestParseFlags(t *testing.T) {
-	t.Setenv("XDG_RUNTIME_DIR", "/run/user/1")
+	runtimeDir := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", runtimeDir)
 	defaults := options{
-		manifests: "d", genevePort: 6091, udpGSO: true, udpGRO: true, adminSocket: "/run/user/1/sluice/gateway.sock",
+		manifests: "d", genevePort: 6091, udpGSO: true, udpGRO: true, adminSocket: runtimeDir + "/sluice/gateway.sock",
 		metrics: netip.MustParseAddrPort("127.0.0.1:8082"), health: netip.MustParseAddrPort("127.0.0.1:8083"),
 	}
 	tests := []struct {
@@ -84,7 +85,9 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{nil, "--manifests is required: the directory with the objects of the peering"},
 		{[]string{"--manifest=d"}, "unknown flag: --manifest"},
 		{[]string{"--manifests=d", "extra"}, `unexpected argument "extra"`},
-		{[]string{"--manifests=d", "--geneve-port=65536"}, `invalid argument "65536" for "--geneve-port" flag: strconv.ParseUint: parsing "65536": value out of range`},
+		{[]string{"--manifests=d", "--geneve-port=65536"}, `--geneve-port: "65536" is not a port: 1 to 65535`},
+		{[]string{"--manifests=d", "--udp-gso=maybe"}, `--udp-gso: "maybe" is neither true nor false`},
+		{[]string{"--manifests=d", "--metrics-address=:9", "--health-probe-address=127.0.0.1:9"}, "--metrics-address and --health-probe-address ask for the same TCP port 9"},
 		{[]string{"--manifests=d", "--geneve-port=0"}, "--geneve-port: 0 is not a UDP port"},
 		{[]string{"--manifests=d", "--bind-address=localhost"}, `--bind-address: "localhost" is not an IP address`},
 		{[]string{"--manifests=d", "--metrics-address=8082"}, `--metrics-address: "8082" is not IP:port, such as 127.0.0.1:8082`},
@@ -101,6 +104,13 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 	if _, err := parseStatusFlags([]string{"-o", "yaml"}, nil); !errors.As(err, new(usageError)) {
 		t.Errorf("status -o yaml: %v", err)
+	}
+}
+
+func TestDefaultAdminSocketPassesOverAMissingDirectory(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(t.TempDir(), "missing"))
+	if got := defaultAdminSocket(); strings.Contains(got, "missing") {
+		t.Errorf("got %s", got)
 	}
 }
 

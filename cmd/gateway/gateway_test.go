@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -253,6 +255,38 @@ func TestServeRefusesPorts(t *testing.T) {
 	}
 }
 
+// TestMain lets tests start the gateway as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("TEST_RUN_GATEWAY") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A second signal does not skip what is written last.
+func TestSecondSignal(t *testing.T) {
+	w := newWorkspace(t)
+	cmd := exec.Command(os.Args[0], w.args...)
+	cmd.Env = append(os.Environ(), "TEST_RUN_GATEWAY=1")
+	cmd.Stderr = &w.stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	get(t, "http://"+w.health+"/readyz")
+	for range 2 {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, &w.stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(w.dir, "status", "connection.yaml"))
+	if err != nil || !strings.Contains(string(text), "value: Error\n") {
+		t.Errorf("Connection after the end (%v):\n%s", err, text)
+	}
+}
+
 func TestRunExplainsMistakes(t *testing.T) {
 	for _, tt := range []struct {
 		args       []string
@@ -260,7 +294,9 @@ func TestRunExplainsMistakes(t *testing.T) {
 		out, error string
 	}{
 		{[]string{"--version"}, 0, "sluice gateway ", ""},
+		{[]string{"version"}, 0, "sluice gateway ", ""},
 		{[]string{"--help"}, 0, "Usage:", ""},
+		{[]string{"help"}, 0, "Usage:", ""},
 		{[]string{"status", "--help"}, 0, "Usage:", ""},
 		{[]string{"--oops"}, 1, "", "gateway: unknown flag: --oops\nTry 'gateway --help'.\n"},
 		{[]string{"--manifests", "/missing"}, 1, "", "gateway: the manifests in /missing are refused:\n/missing: cannot read the manifests: no such file or directory\n"},

@@ -19,10 +19,10 @@ import (
 const stopWithin = 1800 * time.Millisecond
 
 func main() {
-	// A second signal ends the process at once: the first one restores the default.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	// A second signal has no effect: the end is near, and the status that is
+	// written last must not be skipped.
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, func() {
-		stop()
 		time.AfterFunc(stopWithin, func() {
 			fmt.Fprintln(os.Stderr, "gateway: did not stop in time, ending now")
 			os.Exit(1)
@@ -47,12 +47,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // dispatch runs the command that the arguments name.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "status" {
-		o, err := parseStatusFlags(args[1:], stdout)
-		if err != nil {
-			return err
+	if len(args) > 0 {
+		switch args[0] {
+		case "status":
+			o, err := parseStatusFlags(args[1:], stdout)
+			if err != nil {
+				return err
+			}
+			return showStatus(ctx, o, stdout)
+		case "help", "version": // as words, which many programs take
+			args = append([]string{"--" + args[0]}, args[1:]...)
 		}
-		return showStatus(ctx, o, stdout)
 	}
 	o, err := parseFlags(args, stdout)
 	if err != nil {

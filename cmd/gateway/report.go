@@ -26,7 +26,7 @@ type report struct {
 
 // memory is what the process uses, in bytes.
 type memory struct {
-	Heap       uint64 `json:"heapBytes"`     // live and not yet collected objects
+	Heap       uint64 `json:"heapBytes"`     // objects; may exceed Resident, as buffers count before they are touched
 	Resident   uint64 `json:"residentBytes"` // zero where the system does not tell
 	Limit      int64  `json:"limitBytes"`    // soft limit of the runtime; zero: none
 	Goroutines int    `json:"goroutines"`

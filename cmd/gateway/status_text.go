@@ -208,6 +208,9 @@ func (w statusWriter) drops(s dataplane.Status) {
 	}
 	for _, d := range tunnelDrops(s.Tunnel) {
 		if d.count > 0 {
+			if s.Tunnel.Peer.IsZero() {
+				d.reason += " (the peer's key is not known yet)"
+			}
 			w.row(d.direction, d.reason, d.count)
 			none = false
 		}
@@ -234,8 +237,8 @@ func (w statusWriter) memory(r report) {
 	}
 	// 64 KiB each is what wireguard-go holds for a packet.
 	inFlight := size(2 * uint64(r.DataPlane.Tunnel.MaxInFlight) * 64 << 10)
-	w.title("MEMORY", fmt.Sprintf("heap %s (%s), resident %s, packets in flight at most %s, %d goroutines",
-		size(r.Memory.Heap), limit, size(r.Memory.Resident), inFlight, r.Memory.Goroutines))
+	w.title("MEMORY", fmt.Sprintf("resident %s, heap %s with buffers not touched yet (%s), packets in flight at most %s, %d goroutines",
+		size(r.Memory.Resident), size(r.Memory.Heap), limit, inFlight, r.Memory.Goroutines))
 }
 
 // ago says how long before the report t was.

@@ -97,7 +97,7 @@ func decode(t *testing.T, edits ...string) (Desired, error) {
 
 func copyFiles(t testing.TB, from, to string) {
 	t.Helper()
-	names, err := manifestNames(from)
+	names, _, err := manifestNames(from)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func TestConnectionFile(t *testing.T) {
 	}{
 		{"the first state", 0, testGateway, networkingv1beta1.Connecting, "N/A", true},
 		{"nothing new", time.Second, testGateway, networkingv1beta1.Connecting, "N/A", false},
-		{"another value, at once", 2 * time.Second, testGateway, networkingv1beta1.Connected, "12ms", true},
+		{"another value, at once", 1100 * time.Millisecond, testGateway, networkingv1beta1.Connected, "N/A", true},
+		{"the first latency, at once", 2 * time.Second, testGateway, networkingv1beta1.Connected, "12ms", true},
 		{"another latency, not yet", 3 * time.Second, testGateway, networkingv1beta1.Connected, "13ms", false},
 		{"still not", 12*time.Second - 1, testGateway, networkingv1beta1.Connected, "14ms", false},
 		{"ten seconds later", 12 * time.Second, testGateway, networkingv1beta1.Connected, "15ms", true},

@@ -63,27 +63,29 @@ type Digest [sha256.Size]byte
 
 // Files is the content of a manifests directory at one time.
 type Files struct {
-	Digest Digest
-	files  []file
+	Digest  Digest
+	files   []file
+	ignored []string // look like manifests, but for the name
 }
 
 // file is one manifest, read or not.
 type file struct {
 	name   string
 	data   []byte
-	public bool  // readable by everybody
+	public bool  // readable by everybody, which we could change
 	err    error // why data is missing
 }
 
 // ReadFiles reads every *.yaml and *.yml file of dir. A file that cannot be read
 // is reported by Decode, together with everything else that is wrong.
 func ReadFiles(dir string) (Files, error) {
-	names, err := manifestNames(dir)
+	names, ignored, err := manifestNames(dir)
 	if err != nil {
 		return Files{}, Problems{{File: dir, Reason: "cannot read the manifests: " + reason(err)}}
 	}
-	var out Files
+	out := Files{ignored: ignored}
 	sum := sha256.New()
+	fmt.Fprintf(sum, "%q\n", ignored)
 	for _, name := range names {
 		f := file{name: name}
 		f.data, f.public, f.err = readFile(filepath.Join(dir, name))
@@ -122,6 +124,9 @@ func (f Files) Decode() (objects Objects, warnings Problems, err error) {
 		problems = append(problems, d.problems...)
 		warnings = append(warnings, d.warnings...)
 	}
+	for _, name := range f.ignored {
+		warnings = append(warnings, Problem{File: name, Reason: "is ignored: only names that end in .yaml or .yml are read"})
+	}
 	return objects, warnings, problems.orNil()
 }
 
@@ -151,19 +156,23 @@ func (f Files) build(nodePort uint16) (Desired, error) {
 	return d, err
 }
 
-// manifestNames lists the files to read. Names with a leading dot belong to
-// editors and to the kubelet (..data).
-func manifestNames(dir string) (names []string, err error) {
+// manifestNames lists the files to read, and those whose authors may think that
+// they are read. Names with a leading dot belong to editors and to the kubelet
+// (..data).
+func manifestNames(dir string) (names, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, e := range entries {
-		if isManifest(e.Name()) {
+		switch {
+		case isManifest(e.Name()):
 			names = append(names, e.Name())
+		case resemblesManifest(e.Name()):
+			ignored = append(ignored, e.Name())
 		}
 	}
-	return names, nil
+	return names, ignored, nil
 }
 
 func isManifest(name string) bool {
@@ -171,10 +180,16 @@ func isManifest(name string) bool {
 	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
 }
 
+func resemblesManifest(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return (ext == ".yaml" || ext == ".yml" || ext == ".json") && !strings.HasPrefix(name, ".")
+}
+
 var errNotRegular = errors.New("is not a regular file")
 
 // readFile returns the content and whether users other than the owner and its
-// group may read it.
+// group may read it, though we could forbid it: not in the file of another user
+// or on a mount that is read-only, as that of a Secret.
 func readFile(path string) (data []byte, public bool, err error) {
 	// To open a pipe waits for its other end, and to open a device may do
 	// something: look first. O_NONBLOCK is for what is replaced in between.
@@ -203,7 +218,14 @@ func readFile(path string) (data []byte, public bool, err error) {
 	if err == nil && len(data) > maxFileSize {
 		return nil, false, fmt.Errorf("is larger than %d MiB", maxFileSize>>20)
 	}
-	return data, info.Mode().Perm()&0o004 != 0, err
+	return data, info.Mode().Perm()&0o004 != 0 && changeable(path, info), err
+}
+
+// changeable tells whether the mode of a file is ours to change.
+func changeable(path string, info fs.FileInfo) bool {
+	const write = 2 // W_OK
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid() && !errors.Is(syscall.Access(path, write), syscall.EROFS)
 }
 
 // reason drops the operation and the path, which the problem names already.

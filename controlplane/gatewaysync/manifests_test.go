@@ -142,6 +142,23 @@ func TestDecodeWarns(t *testing.T) {
 	}
 }
 
+func TestReadFilesWarnsOfIgnoredNames(t *testing.T) {
+	dir := t.TempDir()
+	before := digest(t, dir)
+	for _, name := range []string{"A.YAML", "b.Yml", "c.json", ".d.json", "e.txt", "f.yaml.bak"} {
+		write(t, filepath.Join(dir, name), "[")
+	}
+	files, err := ReadFiles(dir)
+	if err != nil || files.Digest == before {
+		t.Fatalf("digest unchanged, or %v", err)
+	}
+	_, warnings, err := files.Decode()
+	const why = ": is ignored: only names that end in .yaml or .yml are read"
+	if want := "A.YAML" + why + "\nb.Yml" + why + "\nc.json" + why; err != nil || warnings.Error() != want {
+		t.Errorf("got %v and\n%s\nwant\n%s", err, warnings.Error(), want)
+	}
+}
+
 func TestReadFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), "# a")

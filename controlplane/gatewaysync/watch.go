@@ -93,7 +93,7 @@ func newWatcher(dir string) (*fsnotify.Watcher, error) {
 // swaps the link ..data, so its names count; the gateway's own status does not.
 func relevant(e fsnotify.Event) bool {
 	name := filepath.Base(e.Name)
-	return isManifest(name) || strings.HasPrefix(name, "..") || name != StatusDir && isLink(e.Name)
+	return resemblesManifest(name) || strings.HasPrefix(name, "..") || name != StatusDir && isLink(e.Name)
 }
 
 func isLink(path string) bool {
