@@ -83,6 +83,31 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// What the README shows must work as it is.
+func TestLoadReadme(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(readme), "\n```yaml\n")
+	block, _, ended := strings.Cut(block, "\n```\n")
+	if !ok || !ended {
+		t.Fatal("no YAML block in the README")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "server.yaml"), block)
+	d, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := d.DataPlane; len(c.Nodes) != 1 || len(c.Routes) != 1 || len(c.Remote) != 2 || c.Tunnel.PeerKey.IsZero() {
+		t.Errorf("incomplete: %+v", c)
+	}
+	if len(d.Warnings) > 0 {
+		t.Errorf("warnings:\n%s", d.Warnings.Error())
+	}
+}
+
 // decode builds a state from the files of testdata/server after edits of the
 // form "file: old => new"; a new file is "file: => content".
 func decode(t *testing.T, edits ...string) (Desired, error) {
