@@ -97,7 +97,9 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	o := g.options
 	c, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, port), GSO: o.udpGSO, GRO: o.udpGRO})
 	if err != nil {
-		return nil, socketError("UDP", o.bind, port, "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err)
+		return nil, gatewaysync.EndpointError{
+			Cause: socketError("UDP", o.bind, port, "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err),
+		}
 	}
 	g.toPeer.Store(c)
 	return c, nil

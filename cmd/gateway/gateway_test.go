@@ -234,7 +234,7 @@ func TestServeRefusesPorts(t *testing.T) {
 		{"WireGuard", func(w *workspace) []string {
 			w.edit(t, "gateway.yaml", fmt.Sprintf("port: %d", w.wireguard), fmt.Sprintf("port: %d", peerPort))
 			return nil
-		}, fmt.Sprintf("UDP port %d of 127.0.0.1, for WireGuard, is in use by another process: end that one, or choose another by spec.endpoint.port of the GatewayServer, or --bind-address", peerPort)},
+		}, fmt.Sprintf("gateway: gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.port: UDP port %d of 127.0.0.1, for WireGuard, is in use by another process: end that one, or choose another by spec.endpoint.port of the GatewayServer, or --bind-address", peerPort)},
 		{"one port for two", func(w *workspace) []string { return []string{"--geneve-port", fmt.Sprint(w.wireguard)} },
 			"is asked for twice: by --geneve-port and by the endpoint of the GatewayServer"},
 		{"foreign address", func(*workspace) []string { return []string{"--bind-address", "192.0.2.1"} },

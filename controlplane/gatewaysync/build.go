@@ -39,6 +39,9 @@ type Gateway struct {
 type Desired struct {
 	Gateway   Gateway
 	DataPlane dataplane.Config
+	// Endpoint is where the port of the tunnel is written down: a Problem
+	// without a reason, for an EndpointError.
+	Endpoint Problem
 	// Warnings are what its author should know of a state that is valid.
 	Warnings Problems
 }
@@ -227,6 +230,7 @@ func badHost(host string) string {
 // port takes the single port, or the first of several: this gateway has one tunnel.
 func (b *builder) port(port int32, several []int32) uint16 {
 	path := endpointPath.Child("port")
+	defer func() { b.desired.Endpoint = b.gatewayRef.problem(path, "") }()
 	switch {
 	case port != 0 && len(several) > 0:
 		b.fail(b.gatewayRef, path, "port and ports exclude each other")

@@ -49,7 +49,8 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Desired{
-		Gateway: Gateway{Type: networkingv1beta1.ConnectionServer, Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
+		Gateway:  Gateway{Type: networkingv1beta1.ConnectionServer, Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
+		Endpoint: Problem{File: "gateway.yaml", Line: 13, Object: "GatewayServer tenant/server", Field: "spec.endpoint.port"},
 		DataPlane: dataplane.Config{
 			MTU: 1340,
 			Tunnel: tunnel.Config{

@@ -40,6 +40,16 @@ type Options struct {
 	OnLatency func(clusterID string, roundTrip time.Duration)
 }
 
+// EndpointError is why the socket towards the peer cannot be opened, in words.
+// From a Forwarder's Apply it is reported with the place of the port.
+type EndpointError struct{ Cause error }
+
+// Error is the cause.
+func (e EndpointError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e EndpointError) Unwrap() error { return e.Cause }
+
 // Runner keeps a data plane equal to a directory of manifests, and the
 // Connection in that directory equal to what the tunnel does. Load checks the
 // manifests without any effect, Start applies them, Run follows their changes.
@@ -97,11 +107,23 @@ func (r *Runner) build(files Files) (Desired, error) {
 // Start applies what Load found.
 func (r *Runner) Start(f Forwarder) error {
 	r.forwarder = f
-	if err := f.Apply(r.desired.DataPlane); err != nil {
+	if err := r.apply(r.desired); err != nil {
 		return err
 	}
 	r.inForce(r.desired)
 	return nil
+}
+
+// apply hands d to the data plane.
+func (r *Runner) apply(d Desired) error {
+	err := r.forwarder.Apply(d.DataPlane)
+	var endpoint EndpointError
+	if errors.As(err, &endpoint) {
+		p := d.Endpoint
+		p.Reason = endpoint.Error()
+		return Problems{p.masked()}
+	}
+	return err
 }
 
 // healthInterval is how often the tunnel's health is looked at: fast enough to
@@ -161,7 +183,7 @@ func (r *Runner) reload() {
 		r.refuse(err, d.Warnings)
 		return
 	}
-	if err := r.forwarder.Apply(d.DataPlane); err != nil {
+	if err := r.apply(d); err != nil {
 		// The cause may lie outside the files, such as a port in use, and go
 		// away: try again at the next look.
 		r.judged = Digest{}
