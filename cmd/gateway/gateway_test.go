@@ -210,6 +210,22 @@ func TestServeRefuses(t *testing.T) {
 	}
 }
 
+// Nothing that the gateway prints holds a key, wherever the manifests have it.
+func TestServePrintsNoKey(t *testing.T) {
+	const key = "fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0="
+	for _, instead := range []string{"  privateKey: !!int " + key, "  " + key + ": privateKey", key + ": x"} {
+		w := newWorkspace(t)
+		w.edit(t, "gateway.yaml", "  privateKey: "+key, instead)
+		w.args = append(w.args, "--log-level=debug")
+		if code := run(context.Background(), w.args, &w.stdout, &w.stderr); code != 1 {
+			t.Errorf("%s: exit code %d", instead, code)
+		}
+		if out := w.stdout.String() + w.stderr.String(); strings.Contains(out, key[:8]) {
+			t.Errorf("%s: the key is shown:\n%s", instead, out)
+		}
+	}
+}
+
 func TestServeRefusesPorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

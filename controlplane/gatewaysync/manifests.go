@@ -303,7 +303,7 @@ var kinds = map[kindKey]kind{
 	{ipamGroup, "IP"}:                       keep(func(o *Objects) *[]Sourced[ipamv1alpha1.IP] { return &o.IPs }),
 	{ipamGroup, "Network"}:                  keep(func(o *Objects) *[]Sourced[ipamv1alpha1.Network] { return &o.Networks }),
 
-	{networkingGroup, "Connection"}:              drop[networkingv1beta1.Connection](),
+	{networkingGroup, "Connection"}:              {decode: checkConnection},
 	{networkingGroup, "FirewallConfiguration"}:   drop[networkingv1beta1.FirewallConfiguration](),
 	{networkingGroup, "WgGatewayServer"}:         drop[networkingv1beta1.WgGatewayServer](),
 	{networkingGroup, "WgGatewayClient"}:         drop[networkingv1beta1.WgGatewayClient](),
@@ -324,6 +324,20 @@ func drop[T any]() kind {
 	return kind{decode: func(_ *reader, d *decoder, n *yaml.Node) {
 		d.value(n, reflect.ValueOf(new(T)).Elem(), nil, 0)
 	}}
+}
+
+// checkConnection is drop for the one unused kind that people write by hand: its
+// type is one of two words.
+func checkConnection(_ *reader, d *decoder, n *yaml.Node) {
+	var c networkingv1beta1.Connection
+	d.value(n, reflect.ValueOf(&c).Elem(), nil, 0)
+	switch t := c.Spec.Type; t {
+	case "", networkingv1beta1.ConnectionServer, networkingv1beta1.ConnectionClient:
+	default:
+		path := field.NewPath("spec", "type")
+		at := yaml.Node{Line: Source{node: n}.Line(path)}
+		d.fail(&at, path, "%q is none of Server, Client", t)
+	}
 }
 
 // add decodes n and appends it to list.

@@ -74,6 +74,8 @@ func TestDecodeRefuses(t *testing.T) {
 			"4: Configuration a: spec.remote.cidr.pod: must be a CIDR or a list of CIDRs"},
 		{"mistakes in a kind that is not used", "apiVersion: networking.liqo.io/v1beta1\nkind: FirewallConfiguration\nmetadata: {name: a}\nspec: {tabel: {}}\n",
 			"4: FirewallConfiguration a: spec.tabel: unknown field"},
+		{"type of a Connection that is none", "apiVersion: networking.liqo.io/v1beta1\nkind: Connection\nmetadata: {name: a}\nspec:\n  type: Peer\n",
+			`5: Connection a: spec.type: "Peer" is none of Server, Client`},
 		{"merge key", "x: &x {a: b}\nkind: Secret\napiVersion: v1\nmetadata: {name: a}\ndata:\n  <<: *x\n",
 			"1: Secret a: x: unknown field\n6: Secret a: data: merge keys (<<) are not supported: write the fields out"},
 		{"tag", route + "spec: {table: {name: !env NAME}}\n",
