@@ -162,7 +162,10 @@ func (d *demo) running(c *cluster, err error) error {
 	select {
 	case end := <-c.exited:
 		c.exited <- end
-		return errFinal{fmt.Errorf("it ended: %v", end)}
+		if end == nil {
+			end = errors.New("exit status 0")
+		}
+		return errFinal{fmt.Errorf("it ended: %w", end)}
 	default:
 		return err
 	}
