@@ -51,8 +51,25 @@ func (h *Host) StartIperf() *Process {
 	return p
 }
 
-// Iperf runs a measurement.
-func (h *Host) Iperf(m Iperf) (IperfResult, error) {
+// refusedPause and refusedTries bridge the moment in which an iperf3 server does
+// not listen: it opens its socket anew after each measurement.
+const (
+	refusedPause = 300 * time.Millisecond
+	refusedTries = 10
+)
+
+// Iperf runs a measurement. It tries again while nobody listens.
+func (h *Host) Iperf(m Iperf) (r IperfResult, err error) {
+	for range refusedTries {
+		if r, err = h.iperf(m); err == nil || !strings.Contains(err.Error(), "Connection refused") {
+			break
+		}
+		time.Sleep(refusedPause)
+	}
+	return r, err
+}
+
+func (h *Host) iperf(m Iperf) (IperfResult, error) {
 	if m.Duration == 0 {
 		m.Duration = time.Second
 	}
