@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -62,7 +63,9 @@ func (w *workspace) edit(t *testing.T, name, before, after string) {
 	if !strings.Contains(string(data), before) {
 		t.Fatalf("%s does not contain %q", name, before)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(data), before, after, 1)), 0o600); err != nil {
+	// In place at once: a gateway that runs must not see half of it.
+	whole := path + ".new"
+	if err := errors.Join(os.WriteFile(whole, []byte(strings.Replace(string(data), before, after, 1)), 0o600), os.Rename(whole, path)); err != nil {
 		t.Fatal(err)
 	}
 }

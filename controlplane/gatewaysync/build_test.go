@@ -136,10 +136,15 @@ func copyFiles(t testing.TB, from, to string) {
 	}
 }
 
-// write creates a file that only its owner can read, as a Secret should be.
+// write puts a file that only its owner can read, as a Secret should be, in place
+// at once: a Runner that watches must not see half of it.
 func write(t testing.TB, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	whole := path + ".new"
+	if err := os.WriteFile(whole, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		t.Fatal(err)
 	}
 }
