@@ -151,7 +151,7 @@ func (w *nodeWriter) space(n int) []byte {
 // encapsulate adds body behind the headers of e.
 func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neighbor.MAC, etherType uint16, body []byte) {
 	if len(w.datagrams) == cap(w.datagrams) {
-		w.send0()
+		w.transmit()
 	}
 	head := w.heads[len(w.datagrams)][:]
 	if e == geneve.GeneveIP {
@@ -168,13 +168,13 @@ func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neig
 
 // flush sends what was collected and takes back all space.
 func (w *nodeWriter) flush() {
-	w.send0()
+	w.transmit()
 	w.arena = w.memory
 }
 
-// send0 sends what was collected. What the kernel refuses is counted by the
+// transmit sends what was collected. What the kernel refuses is counted by the
 // socket: there is nobody to tell.
-func (w *nodeWriter) send0() {
+func (w *nodeWriter) transmit() {
 	if len(w.datagrams) > 0 {
 		_, _ = w.underlay.WriteBatch(w.datagrams)
 		w.datagrams = w.datagrams[:0]

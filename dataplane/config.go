@@ -43,7 +43,9 @@ type Config struct {
 	Routes []Route
 
 	// Remote maps the peer's pod and external CIDRs: Inside as this cluster
-	// addresses them, Outside as the peer does.
+	// addresses them, Outside as the peer does. Of each family the external
+	// CIDRs come last: the last one stands for the peer's gateway where its own
+	// address cannot be routed.
 	Remote []nat.Mapping
 	// LocalPods are the pod CIDRs of this cluster.
 	LocalPods []netip.Prefix

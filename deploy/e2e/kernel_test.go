@@ -53,10 +53,14 @@ func inGuest(t *testing.T, g *uml.Guest, format string, args ...any) string {
 	return out
 }
 
+// iperfEnds is the guest's file of the exit statuses of its iperf3 servers.
+const iperfEnds = "/tmp/iperf-ends"
+
 // serveIperf returns the command that keeps an iperf3 server running in the guest:
-// under user-mode Linux it sometimes ends in the middle of a measurement.
+// under user-mode Linux it sometimes ends in the middle of a measurement. Each end
+// is noted with its exit status, so that nothing else passes for one.
 func serveIperf(prefix string) string {
-	return "setsid sh -c 'while :; do " + prefix + " iperf3 -s; done' </dev/null >/dev/null 2>&1 &"
+	return "setsid sh -c 'while :; do " + prefix + " iperf3 -s; echo $? >>" + iperfEnds + "; done' </dev/null >/dev/null 2>&1 &"
 }
 
 // impairments are applied to both directions of the guest's wire.
@@ -98,7 +102,7 @@ func wantTCPImpaired(t *testing.T, g *uml.Guest, from *lab.Host, to netip.Addr) 
 		t.Run("TCP, "+imp.name, func(t *testing.T) {
 			impair(t, g, imp.netem)
 			for _, reverse := range []bool{false, true} {
-				r, err := iperfAgain(t, from, lab.Iperf{To: to, Reverse: reverse, Duration: 2 * time.Second})
+				r, err := iperfAgain(t, g, from, lab.Iperf{To: to, Reverse: reverse, Duration: 2 * time.Second})
 				t.Logf("reverse %-5v: %.0f Mbit/s, %d retransmits", reverse, r.BitsPerSecond/1e6, r.Retransmits)
 				if err != nil || r.BitsPerSecond < 2e6 {
 					t.Errorf("reverse %v: %.0f bit/s, %v", reverse, r.BitsPerSecond, err)
@@ -108,14 +112,20 @@ func wantTCPImpaired(t *testing.T, g *uml.Guest, from *lab.Host, to netip.Addr) 
 	}
 }
 
-// iperfAgain repeats a measurement whose server ended (see serveIperf). A slow one
-// counts.
-func iperfAgain(t *testing.T, from *lab.Host, m lab.Iperf) (r lab.IperfResult, err error) {
+// iperfAgain repeats a measurement during which the guest's server ended, and no
+// other: a connection that breaks while the server lives is a failure.
+func iperfAgain(t *testing.T, g *uml.Guest, from *lab.Host, m lab.Iperf) (r lab.IperfResult, err error) {
+	ends := func() string { return inGuest(t, g, "touch %[1]s; cat %[1]s", iperfEnds) }
 	for range 3 {
+		before := ends()
 		if r, err = from.Iperf(m); err == nil {
 			return r, nil
 		}
-		t.Logf("not measured: %v", err)
+		after := ends()
+		if after == before {
+			return r, err
+		}
+		t.Logf("not measured, the guest's iperf3 ended (exit statuses so far: %q): %v", after, err)
 	}
 	return r, err
 }
