@@ -34,10 +34,14 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 lint: ## formatting, vet, golangci-lint, govulncheck
 	bash .ci/lint
 
-generate: ## deepcopy functions and CRDs from the API types
+generate: ## deepcopy functions, CRDs and roles from the code
 	@# Embedded metadata, or an API server prunes the labels of the gateways' Deployments; short
 	@# descriptions, or the largest CRDs do not fit into kubectl's annotation.
 	$(TOOL) controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
+	$(TOOL) controller-gen rbac:roleName=liqo-controller paths=./controlplane/... output:rbac:dir=deploy/manifests
+
+kube: ## build the Kubernetes control plane that the tests run (once, cached)
+	@bash deploy/e2e/kubetools/build.sh
 
 e2e: build ## real kernel stacks in network namespaces (root)
 	$(GO) test -count=1 -timeout 30m ./deploy/e2e/...
@@ -55,4 +59,4 @@ lab: build ## two clusters of network namespaces with real kernel stacks, left r
 lab-down: ## remove what `make lab` left
 	$(GO) run ./deploy/e2e/labctl down
 
-.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench lab lab-down
+.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench lab lab-down kube

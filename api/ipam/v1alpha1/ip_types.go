@@ -56,6 +56,11 @@ type IPStatus struct {
 	//
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cidr cannot be changed once set"
 	CIDR CIDR `json:"cidr,omitempty"`
+	// Conditions holds the condition Allocated.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // IPList is a list of IPs.

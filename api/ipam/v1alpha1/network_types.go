@@ -36,6 +36,11 @@ type NetworkSpec struct {
 type NetworkStatus struct {
 	// CIDR is the prefix given.
 	CIDR CIDR `json:"cidr,omitempty"`
+	// Conditions holds the condition Allocated.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NetworkList is a list of Networks.

@@ -2,21 +2,26 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionType is the type of a condition in the status of a [Configuration].
+// ConditionType is the type of a condition of this group. Every condition has observedGeneration set: read the two
+// together, an older one speaks of an older spec. Messages say what to do.
 type ConditionType string
 
 // ConditionReason is the reason of such a condition.
 type ConditionReason string
 
+// The condition of a [Configuration].
 const (
-	// ConditionNetworkCIDRsConfigured says whether status.remote of a Configuration is complete. Read it together
-	// with its observedGeneration: an older one speaks of an older spec.
+	// ConditionNetworkCIDRsConfigured says whether status.remote of a Configuration is complete.
 	//
 	// Possible reasons for it to be True:
 	//   - NetworkCIDRsConfigured
 	//
 	// Possible reasons for it to be False:
 	//   - WaitingForNetworks
+	//   - WaitingForLocalNetworks
+	//   - NetworkRefused
+	//   - InvalidConfiguration
+	//   - DuplicateConfiguration
 	ConditionNetworkCIDRsConfigured ConditionType = "NetworkCIDRsConfigured"
 
 	// ReasonNetworkCIDRsConfigured means that every CIDR of the remote cluster has the one by which it is reached from
@@ -24,6 +29,193 @@ const (
 	ReasonNetworkCIDRsConfigured ConditionReason = "NetworkCIDRsConfigured"
 	// ReasonWaitingForNetworks means that the IPAM has not answered for every CIDR yet.
 	ReasonWaitingForNetworks ConditionReason = "WaitingForNetworks"
+	// ReasonWaitingForLocalNetworks means that the CIDRs of this cluster are not known yet.
+	ReasonWaitingForLocalNetworks ConditionReason = "WaitingForLocalNetworks"
+	// ReasonNetworkRefused means that the IPAM cannot grant one of the CIDRs. The message is the Network's.
+	ReasonNetworkRefused ConditionReason = "NetworkRefused"
+	// ReasonInvalidConfiguration means that a CIDR or the label with the remote cluster's ID is missing or wrong.
+	ReasonInvalidConfiguration ConditionReason = "InvalidConfiguration"
+	// ReasonDuplicateConfiguration means that another Configuration of the namespace is for the same remote cluster.
+	ReasonDuplicateConfiguration ConditionReason = "DuplicateConfiguration"
+)
+
+// Conditions of [GatewayServer] and [GatewayClient].
+const (
+	// ConditionTemplateRendered says whether the object of the template's kind is as the template says.
+	//
+	// Possible reasons for it to be True:
+	//   - TemplateRendered
+	//
+	// Possible reasons for it to be False:
+	//   - RemoteClusterIDMissing
+	//   - TemplateNotFound
+	//   - TemplateKindUnknown
+	//   - TemplateInvalid
+	//   - ObjectRefused
+	ConditionTemplateRendered ConditionType = "TemplateRendered"
+
+	// ReasonTemplateRendered means that the object exists as rendered.
+	ReasonTemplateRendered ConditionReason = "TemplateRendered"
+	// ReasonRemoteClusterIDMissing means that the label liqo.io/remote-cluster-id is missing or no DNS-1123 label.
+	ReasonRemoteClusterIDMissing ConditionReason = "RemoteClusterIDMissing"
+	// ReasonTemplateNotFound means that the object named by the template reference does not exist.
+	ReasonTemplateNotFound ConditionReason = "TemplateNotFound"
+	// ReasonTemplateKindUnknown means that the cluster has no such kind, or that its CRD is not labelled as one of
+	// gateway templates.
+	ReasonTemplateKindUnknown ConditionReason = "TemplateKindUnknown"
+	// ReasonTemplateInvalid means that the template cannot be rendered. The message names template, field and error.
+	ReasonTemplateInvalid ConditionReason = "TemplateInvalid"
+	// ReasonObjectRefused means that the API server refused an object that the controller made. The message is its.
+	ReasonObjectRefused ConditionReason = "ObjectRefused"
+
+	// ConditionAllPortsServed is there where an endpoint has several ports.
+	//
+	// Possible reasons for it to be False:
+	//   - FirstPortOnly
+	ConditionAllPortsServed ConditionType = "AllPortsServed"
+
+	// ReasonFirstPortOnly means that the gateway has one tunnel, on the first of the ports.
+	ReasonFirstPortOnly ConditionReason = "FirstPortOnly"
+
+	// ConditionInternalNetworkReady says whether the nodes of this cluster know the gateway.
+	//
+	// Possible reasons for it to be True:
+	//   - InternalFabricReady
+	//
+	// Possible reasons for it to be False:
+	//   - WaitingForGatewayPod
+	//   - WaitingForConfiguration
+	//   - WaitingForInternalCIDR
+	//   - InternalCIDRExhausted
+	//   - DuplicateGateway
+	ConditionInternalNetworkReady ConditionType = "InternalNetworkReady"
+
+	// ReasonInternalFabricReady means that the InternalFabric and its GeneveTunnels exist.
+	ReasonInternalFabricReady ConditionReason = "InternalFabricReady"
+	// ReasonWaitingForGatewayPod means that there is no active gateway pod.
+	ReasonWaitingForGatewayPod ConditionReason = "WaitingForGatewayPod"
+	// ReasonWaitingForConfiguration means that the Configuration of the remote cluster is missing or not ready.
+	ReasonWaitingForConfiguration ConditionReason = "WaitingForConfiguration"
+	// ReasonWaitingForInternalCIDR means that the Network internal-cidr is missing or not granted yet.
+	ReasonWaitingForInternalCIDR ConditionReason = "WaitingForInternalCIDR"
+	// ReasonInternalCIDRExhausted means that the internal CIDR has no free address.
+	ReasonInternalCIDRExhausted ConditionReason = "InternalCIDRExhausted"
+	// ReasonDuplicateGateway means that another gateway of the namespace is for the same remote cluster.
+	ReasonDuplicateGateway ConditionReason = "DuplicateGateway"
+)
+
+// Conditions of [WgGatewayServer] and [WgGatewayClient]. Those of their gateway include them.
+const (
+	// ConditionKeysReady says whether there is a Secret with a usable pair of keys.
+	//
+	// Possible reasons for it to be True:
+	//   - KeysGenerated
+	//   - KeysProvided
+	//
+	// Possible reasons for it to be False:
+	//   - SecretNotFound
+	//   - SecretInvalid
+	//   - SecretAmbiguous
+	ConditionKeysReady ConditionType = "KeysReady"
+
+	// ReasonKeysGenerated means that the controller made the keys.
+	ReasonKeysGenerated ConditionReason = "KeysGenerated"
+	// ReasonKeysProvided means that the Secret of spec.secretRef holds them.
+	ReasonKeysProvided ConditionReason = "KeysProvided"
+	// ReasonSecretNotFound means that the Secret of spec.secretRef does not exist.
+	ReasonSecretNotFound ConditionReason = "SecretNotFound"
+	// ReasonSecretInvalid means that the Secret has no private key of 32 bytes, or a public key that is not its.
+	ReasonSecretInvalid ConditionReason = "SecretInvalid"
+	// ReasonSecretAmbiguous means that several Secrets are labelled as the gateway's keys.
+	ReasonSecretAmbiguous ConditionReason = "SecretAmbiguous"
+
+	// ConditionPeerKeyReady says whether the peer's public key is known.
+	//
+	// Possible reasons for it to be True:
+	//   - PeerKeyAccepted
+	//
+	// Possible reasons for it to be False:
+	//   - PeerKeyMissing
+	//   - PeerKeyInvalid
+	//   - PeerKeyAmbiguous
+	ConditionPeerKeyReady ConditionType = "PeerKeyReady"
+
+	// ReasonPeerKeyAccepted means that there is one PublicKey of the peer, of 32 bytes.
+	ReasonPeerKeyAccepted ConditionReason = "PeerKeyAccepted"
+	// ReasonPeerKeyMissing means that there is none yet.
+	ReasonPeerKeyMissing ConditionReason = "PeerKeyMissing"
+	// ReasonPeerKeyInvalid means that it is not 32 bytes long, all zeros, or this gateway's own.
+	ReasonPeerKeyInvalid ConditionReason = "PeerKeyInvalid"
+	// ReasonPeerKeyAmbiguous means that there are several.
+	ReasonPeerKeyAmbiguous ConditionReason = "PeerKeyAmbiguous"
+
+	// ConditionDeployed says whether ServiceAccount, roles, Deployment and Service are as described, and a pod is ready.
+	//
+	// Possible reasons for it to be True:
+	//   - DeploymentReady
+	//
+	// Possible reasons for it to be False:
+	//   - DeploymentNotReady
+	//   - ObjectRefused
+	ConditionDeployed ConditionType = "Deployed"
+
+	// ReasonDeploymentReady means that at least one pod is ready.
+	ReasonDeploymentReady ConditionReason = "DeploymentReady"
+	// ReasonDeploymentNotReady means that no pod is ready. The message is the Deployment's.
+	ReasonDeploymentNotReady ConditionReason = "DeploymentNotReady"
+
+	// ConditionEndpointReady says whether the gateway can be reached: by the nodes of this cluster and, if it is a
+	// server, by the peer.
+	//
+	// Possible reasons for it to be True:
+	//   - EndpointReady
+	//
+	// Possible reasons for it to be False:
+	//   - WaitingForGatewayPod
+	//   - WaitingForLoadBalancer
+	//   - NodeNotReady
+	//   - ServiceTypeUnsupported
+	ConditionEndpointReady ConditionType = "EndpointReady"
+
+	// ReasonEndpointReady means that the endpoints in the status are complete.
+	ReasonEndpointReady ConditionReason = "EndpointReady"
+	// ReasonWaitingForLoadBalancer means that the cloud has not given an address to the Service yet.
+	ReasonWaitingForLoadBalancer ConditionReason = "WaitingForLoadBalancer"
+	// ReasonNodeNotReady means that the node of the active pod is not Ready or has no address.
+	ReasonNodeNotReady ConditionReason = "NodeNotReady"
+	// ReasonServiceTypeUnsupported means that a gateway cannot be exposed by this type of Service.
+	ReasonServiceTypeUnsupported ConditionReason = "ServiceTypeUnsupported"
+)
+
+// Conditions of a [Connection]. The gateway writes them.
+const (
+	// ConditionConfigurationApplied says whether the gateway works by the newest objects.
+	//
+	// Possible reasons for it to be True:
+	//   - Applied
+	//
+	// Possible reasons for it to be False:
+	//   - Refused
+	ConditionConfigurationApplied ConditionType = "ConfigurationApplied"
+
+	// ReasonApplied means that the newest state of the objects is in force.
+	ReasonApplied ConditionReason = "Applied"
+	// ReasonRefused means that it cannot be, and that the one before stays in force. The message says why.
+	ReasonRefused ConditionReason = "Refused"
+
+	// ConditionMTUMatches says whether both gateways have the same MTU. Absent while the peer's is not known.
+	//
+	// Possible reasons for it to be True:
+	//   - MTUMatches
+	//
+	// Possible reasons for it to be False:
+	//   - MTUMismatch
+	ConditionMTUMatches ConditionType = "MTUMatches"
+
+	// ReasonMTUMatches means that they are equal.
+	ReasonMTUMatches ConditionReason = "MTUMatches"
+	// ReasonMTUMismatch means that large packets get lost in one direction.
+	ReasonMTUMismatch ConditionReason = "MTUMismatch"
 )
 
 // HostConditionType is the type of a condition that one host reports.
@@ -44,6 +236,12 @@ type HostCondition struct {
 	Type HostConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
+	// ObservedGeneration is the generation of the spec that the host speaks of.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Reason is one word for the cause.
+	Reason string `json:"reason,omitempty"`
+	// Message says what the host does not apply, and what to write instead.
+	Message string `json:"message,omitempty"`
 	// LastTransitionTime is when the status changed last.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
 }

@@ -37,6 +37,9 @@ type ConfigurationStatus struct {
 	// spec.remote; an entry that equals its counterpart is not remapped.
 	Remote *ClusterConfig `json:"remote,omitempty"`
 	// Conditions holds the condition NetworkCIDRsConfigured.
+	//
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

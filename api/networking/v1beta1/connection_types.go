@@ -49,6 +49,11 @@ type ConnectionStatus struct {
 	Value ConnectionValue `json:"value,omitempty"`
 	// Latency is the last measured round trip through the tunnel.
 	Latency ConnectionLatency `json:"latency,omitzero"`
+	// Conditions say what the gateway made of the objects of its peering, and what to do about it.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ConnectionValue is the state of a tunnel. The schema takes any string: a peer of another version may know more.

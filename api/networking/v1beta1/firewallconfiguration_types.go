@@ -295,6 +295,10 @@ const (
 // FirewallConfigurationStatus is what the hosts report that apply the table.
 type FirewallConfigurationStatus struct {
 	// Conditions holds one condition for each host.
+	//
+	// +listType=map
+	// +listMapKey=host
+	// +listMapKey=type
 	Conditions []HostCondition `json:"conditions,omitempty"`
 }
 

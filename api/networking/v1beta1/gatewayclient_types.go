@@ -48,6 +48,11 @@ type GatewayClientStatus struct {
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
 	// ClientRef names the object rendered from the template.
 	ClientRef *corev1.ObjectReference `json:"clientRef,omitempty"`
+	// Conditions say how far the gateway has come, and what to do where it cannot go on.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // GatewayClientList is a list of GatewayClients.

@@ -84,6 +84,11 @@ type GatewayServerStatus struct {
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
 	// ServerRef names the object rendered from the template.
 	ServerRef *corev1.ObjectReference `json:"serverRef,omitempty"`
+	// Conditions say how far the gateway has come, and what to do where it cannot go on.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // GatewayServerList is a list of GatewayServers.

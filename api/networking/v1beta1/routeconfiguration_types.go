@@ -94,6 +94,10 @@ const (
 // RouteConfigurationStatus is what the hosts report that apply the table.
 type RouteConfigurationStatus struct {
 	// Conditions holds one condition for each host.
+	//
+	// +listType=map
+	// +listMapKey=host
+	// +listMapKey=type
 	Conditions []HostCondition `json:"conditions,omitempty"`
 }
 

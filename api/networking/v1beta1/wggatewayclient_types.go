@@ -36,6 +36,11 @@ type WgGatewayClientStatus struct {
 	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
 	// SecretRef names the Secret with the gateway's keys.
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// Conditions say how far the gateway has come, and what to do where it cannot go on.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // WgGatewayClientList is a list of WgGatewayClients.

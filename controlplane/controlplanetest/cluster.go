@@ -1,0 +1,347 @@
+package controlplanetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/controlplane/view"
+)
+
+// LiqoNamespace is where the installation lives.
+const LiqoNamespace = "liqo"
+
+const (
+	adminToken   = "admin-of-this-test"
+	startTimeout = 60 * time.Second
+	stopTimeout  = 15 * time.Second
+)
+
+// Cluster is one control plane without nodes.
+type Cluster struct {
+	// Dir holds its data, certificates and logs.
+	Dir string
+	// Config is an administrator's.
+	Config *rest.Config
+	// Kubeconfig is a file with the same.
+	Kubeconfig string
+	// Client is an administrator's, uncached.
+	Client client.Client
+	// Clientset is the same for what Client lacks: tokens, logs.
+	Clientset *kubernetes.Clientset
+
+	tb        testing.TB
+	bin       string
+	etcdPort  int
+	apiPort   int
+	etcd      *process
+	apiserver *process
+	manager   *process
+}
+
+// Start starts a cluster with the project's CRDs and roles and the namespace
+// LiqoNamespace. It ends with the test.
+func Start(tb testing.TB) *Cluster {
+	tb.Helper()
+	c := StartBare(tb)
+	if err := c.Install(filepath.Join(Root(), "deploy", "crds"), filepath.Join(Root(), "deploy", "manifests")); err != nil {
+		tb.Fatalf("install: %v", err)
+	}
+	return c
+}
+
+// StartBare starts a cluster with nothing of the project in it.
+func StartBare(tb testing.TB) *Cluster {
+	tb.Helper()
+	c := &Cluster{Dir: tb.TempDir(), tb: tb, bin: binaries(tb), etcdPort: freePort(tb), apiPort: freePort(tb)}
+	tb.Cleanup(c.stop)
+	if err := c.start(); err != nil {
+		tb.Fatalf("start a control plane: %v", err)
+	}
+	return c
+}
+
+// Root is the folder of the module.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// binaries returns the folder of the programs.
+func binaries(tb testing.TB) string {
+	out, err := exec.Command("bash", filepath.Join(Root(), "deploy/e2e/kubetools/build.sh"), "--path").Output()
+	if err != nil {
+		tb.Fatalf("kube-apiserver and etcd are not built (%v): run `make kube` once; it takes some minutes", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func freePort(tb testing.TB) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (c *Cluster) start() (err error) {
+	peer := freePort(c.tb)
+	c.etcd, err = c.run("etcd", "--data-dir="+c.path("etcd"), "--unsafe-no-fsync", "--log-level=error",
+		fmt.Sprintf("--listen-client-urls=http://127.0.0.1:%d", c.etcdPort), fmt.Sprintf("--advertise-client-urls=http://127.0.0.1:%d", c.etcdPort),
+		fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", peer), fmt.Sprintf("--initial-advertise-peer-urls=http://127.0.0.1:%d", peer),
+		fmt.Sprintf("--initial-cluster=default=http://127.0.0.1:%d", peer))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path("tokens.csv"), []byte(adminToken+",admin,admin,system:masters\n"), 0o600); err != nil {
+		return err
+	}
+	if err := c.serviceAccountKey(); err != nil {
+		return err
+	}
+	if err := c.StartAPIServer(); err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	c.manager, err = c.run("kube-controller-manager", "--kubeconfig="+c.Kubeconfig, "--leader-elect=false",
+		"--use-service-account-credentials=false", "--service-account-private-key-file="+c.path("sa.key"), "--root-ca-file="+c.path("pki/apiserver.crt"),
+		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller",
+		fmt.Sprintf("--secure-port=%d", freePort(c.tb)), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
+		"--kube-api-qps=200", "--kube-api-burst=400")
+	return err
+}
+
+// StartAPIServer starts the kube-apiserver, or starts it again after
+// StopAPIServer with the same data, address and certificates.
+func (c *Cluster) StartAPIServer() (err error) {
+	c.apiserver, err = c.run("kube-apiserver", fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", c.etcdPort),
+		fmt.Sprintf("--secure-port=%d", c.apiPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--cert-dir="+c.path("pki"),
+		"--token-auth-file="+c.path("tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file="+c.path("sa.key"),
+		"--service-account-key-file="+c.path("sa.key"), "--allow-privileged=true", "--endpoint-reconciler-type=none",
+		"--max-requests-inflight=1000", "--max-mutating-requests-inflight=500", "--watch-cache=true")
+	if err != nil {
+		return err
+	}
+	h := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer h.CloseIdleConnections()
+	deadline := time.Now().Add(startTimeout)
+	for time.Now().Before(deadline) {
+		r, err := h.Get(fmt.Sprintf("https://127.0.0.1:%d/readyz", c.apiPort))
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-c.apiserver.done:
+			return fmt.Errorf("kube-apiserver ended: %s", c.apiserver.tail())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("kube-apiserver is not ready: %s", c.apiserver.tail())
+}
+
+// StopAPIServer kills the kube-apiserver.
+func (c *Cluster) StopAPIServer() { c.apiserver.kill() }
+
+func (c *Cluster) serviceAccountKey() error {
+	out, err := exec.Command("openssl", "genrsa", "-out", c.path("sa.key"), "2048").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("make a key: %w: %s", err, out)
+	}
+	return nil
+}
+
+func (c *Cluster) connect() (err error) {
+	ca, err := os.ReadFile(c.path("pki/apiserver.crt"))
+	if err != nil {
+		return err
+	}
+	c.Config = &rest.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", c.apiPort), BearerToken: adminToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1,
+	}
+	if c.Kubeconfig, err = c.WriteKubeconfig("admin", c.Config); err != nil {
+		return err
+	}
+	if c.Clientset, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return err
+	}
+	c.Client, err = client.New(c.Config, client.Options{Scheme: view.Scheme()})
+	return err
+}
+
+// WriteKubeconfig writes a kubeconfig file for cfg and returns its path.
+func (c *Cluster) WriteKubeconfig(name string, cfg *rest.Config) (string, error) {
+	k := clientcmdapi.NewConfig()
+	k.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
+	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	k.CurrentContext = "x"
+	path := c.path(name + ".kubeconfig")
+	return path, clientcmd.WriteToFile(*k, path)
+}
+
+// ServiceAccount returns a configuration with a token of a service account, so
+// that a program is held to the roles bound to it.
+func (c *Cluster) ServiceAccount(namespace, name string) *rest.Config {
+	c.tb.Helper()
+	seconds := int64(24 * 3600)
+	t, err := c.Clientset.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		c.tb.Fatalf("token of %s/%s: %v", namespace, name, err)
+	}
+	cfg := rest.CopyConfig(c.Config)
+	cfg.BearerToken = t.Status.Token
+	return cfg
+}
+
+// Install applies every manifest of the folders, in the order of their names,
+// and waits until the CRDs among them are served.
+func (c *Cluster) Install(dirs ...string) error {
+	for _, d := range dirs {
+		if _, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-f", d); err != nil {
+			return err
+		}
+	}
+	if _, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"); err != nil {
+		return err
+	}
+	return c.CreateNamespace(LiqoNamespace, nil)
+}
+
+// CreateNamespace makes a namespace, if it is not there, and waits for its
+// default service account, without which no pod is admitted.
+func (c *Cluster) CreateNamespace(name string, labels map[string]string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	err := c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	for {
+		_, err := c.Clientset.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Kubectl runs kubectl as administrator. The error holds what it said.
+func (c *Cluster) Kubectl(args ...string) (stdout string, err error) {
+	return c.KubectlInput("", args...)
+}
+
+// KubectlInput is Kubectl with text on its standard input.
+func (c *Cluster) KubectlInput(stdin string, args ...string) (stdout string, err error) {
+	cmd := exec.Command(filepath.Join(c.bin, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.String(), nil
+}
+
+// KubectlPath is the kubectl in use.
+func (c *Cluster) KubectlPath() string { return filepath.Join(c.bin, "kubectl") }
+
+// Apply applies manifests, as kubectl apply -f does.
+func (c *Cluster) Apply(manifests string) {
+	c.tb.Helper()
+	if _, err := c.KubectlInput(manifests, "apply", "-f", "-"); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.Dir, name) }
+
+func (c *Cluster) stop() {
+	for _, p := range []*process{c.manager, c.apiserver, c.etcd} { // an apiserver without etcd takes long to end
+		if p != nil {
+			p.kill()
+		}
+	}
+}
+
+// process is one program of the control plane.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+}
+
+// run starts a program with its output in a file. It ends with this process,
+// however that ends.
+func (c *Cluster) run(name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(filepath.Join(c.bin, name), args...), log: c.path(name + ".log"), done: make(chan struct{})}
+	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = f, f, c.Dir
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		// The kernel takes the end of the thread that started it for the end of
+		// the parent, so this thread stays until the program ends.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // killed, at the latest by kill
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+func (p *process) kill() {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return
+	}
+	select {
+	case <-p.done:
+	case <-time.After(stopTimeout):
+	}
+}
+
+// tail is the end of the program's log.
+func (p *process) tail() string {
+	b, _ := os.ReadFile(p.log) // for a message only
+	return string(b[max(0, len(b)-2000):])
+}
