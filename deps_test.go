@@ -57,6 +57,9 @@ var importRules = struct{ direct, linked []rule }{
 		{"dataplane/underlay", []string{module}, "a socket knows nothing of what it carries"},
 		{"tunnel", []string{module + "/geneve", module + "/nat", module + "/dataplane/netstack", module + "/dataplane/neighbor"}, "the tunnel sees packets and sockets, not the node side"},
 		{"api/...", []string{module + "/dataplane", module + "/tunnel", module + "/nat", module + "/geneve", module + "/controlplane"}, "types are shared by everything and depend on nothing"},
+		{"controlplane/cidr", []string{module, "k8s.io", "sigs.k8s.io"}, "the allocator is arithmetic: usable without a cluster"},
+		{"controlplane/template", []string{module, "sigs.k8s.io/controller-runtime"}, "rendering reads nothing"},
+		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
 	},
 	linked: []rule{
 		{"geneve", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
@@ -64,6 +67,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"tunnel", []string{"k8s.io", "gvisor.dev"}, "the packet path knows no Kubernetes"},
 		{"dataplane/...", []string{"k8s.io", module + "/api", module + "/controlplane", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
 		{"cmd/gateway", []string{"sigs.k8s.io/controller-runtime"}, "the gateway stays small: informers are enough"},
+		{"cmd/controller", []string{module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the controllers do not link the data plane"},
 	},
 }
 
@@ -72,6 +76,16 @@ var owners = map[string][]string{
 	"golang.zx2c4.com/wireguard/device": {"tunnel"},
 	"gvisor.dev/gvisor":                 {"dataplane/netstack"},
 }
+
+// reconcilers are independent: what one leaves to another goes through an API
+// server. Only controlplane/controllers knows them all.
+var reconcilers = []string{
+	"controlplane/configuration", "controlplane/gateway", "controlplane/install", "controlplane/internalnetwork", "controlplane/ip",
+	"controlplane/network", "controlplane/wggateway",
+}
+
+// testSupport is imported by tests, by bench and by the end-to-end tests only.
+var testSupport = []string{"dataplane/dataplanetest", "controlplane/controlplanetest"}
 
 func TestImportRules(t *testing.T) {
 	for _, p := range listPackages(t) {
@@ -92,11 +106,13 @@ func TestImportRules(t *testing.T) {
 				}
 			}
 		}
-		if !strings.HasPrefix(rel, "bench") {
-			for _, imp := range p.Imports {
-				if imp == module+"/dataplane/dataplanetest" {
-					t.Errorf("%s imports dataplanetest, which is for tests and bench only", rel)
-				}
+		for _, imp := range p.Imports {
+			imp := strings.TrimPrefix(imp, module+"/")
+			if slices.Contains(testSupport, imp) && !below(rel, "bench") && !below(rel, "deploy/e2e") && !slices.Contains(testSupport, rel) {
+				t.Errorf("%s imports %s, which is for tests and bench only", rel, imp)
+			}
+			if slices.Contains(reconcilers, imp) && slices.Contains(reconcilers, rel) {
+				t.Errorf("%s imports %s: reconcilers are independent", rel, imp)
 			}
 		}
 		if strings.HasPrefix(rel, "cmd/") {
