@@ -267,6 +267,10 @@ func (f *Forwarder) Ping(ctx context.Context, dst netip.Addr) (time.Duration, er
 	return f.stack.Ping(ctx, dst, size, false)
 }
 
+// Handshake asks the peer for a new session now, if its address is known: see
+// tunnel.Tunnel.Handshake.
+func (f *Forwarder) Handshake() bool { return f.tunnel.Handshake() }
+
 // Status returns what the data plane is doing now.
 func (f *Forwarder) Status() Status {
 	s := f.snap.Load()
