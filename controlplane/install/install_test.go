@@ -1,0 +1,123 @@
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/install"
+)
+
+func options() install.Options {
+	return install.Options{
+		LiqoNamespace: controlplanetest.LiqoNamespace,
+		ClusterID:     "rome",
+		PodCIDRs:      []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
+		ExternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+		InternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+		ReservedCIDRs: []netip.Prefix{netip.MustParsePrefix("192.168.7.0/24")},
+	}
+}
+
+func TestInstall(t *testing.T) {
+	c := controlplanetest.Start(t)
+	ctx := context.Background()
+
+	o := options()
+	o.ClusterID, o.PodCIDRs = "", nil
+	err := install.Check(ctx, c.Client, o)
+	for _, want := range []string{"set --cluster-id", "set --pod-cidr"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("an incomplete installation: got %v, want %q in it", err, want)
+		}
+	}
+	if err := install.Check(ctx, c.Client, options()); err != nil {
+		t.Errorf("a complete one: %v", err)
+	}
+
+	c.RunManager(t, func(mgr ctrl.Manager) error { return install.SetupWithManager(mgr, options()) })
+	// The first one is what the API server was started with, and tells.
+	want := map[string]string{
+		"service-cidr": "10.96.0.0/16", "pod-cidr": "10.243.0.0/16", "external-cidr": "10.70.0.0/16",
+		"internal-cidr": "10.80.0.0/16", "reserved-192-168-7-0-24": "192.168.7.0/24",
+	}
+	complete := func(ctx context.Context) error {
+		var m corev1.ConfigMap
+		if err := c.Get(ctx, "liqo", install.ClusterIDConfigMap, &m); err != nil {
+			return err
+		}
+		if m.Data["CLUSTER_ID"] != "rome" {
+			return fmt.Errorf("CLUSTER_ID %q", m.Data["CLUSTER_ID"])
+		}
+		for name, cidr := range want {
+			var n ipamv1alpha1.Network
+			if err := c.Get(ctx, "liqo", name, &n); err != nil {
+				return err
+			}
+			if string(n.Spec.CIDR) != cidr {
+				return fmt.Errorf("%s is %s, want %s", name, n.Spec.CIDR, cidr)
+			}
+		}
+		return nil
+	}
+	controlplanetest.Eventually(t, "everything is made", complete)
+
+	t.Run("what kubectl shows is what the documents say", func(t *testing.T) {
+		for want, args := range map[string][]string{
+			"rome":                      {"get", "configmaps", "-n", "liqo", "liqo-clusterid-configmap", "--template", "{{.data.CLUSTER_ID}}"},
+			"configmap/liqo-clusterid-": {"get", "configmaps", "-n", "liqo", "-l", "app.kubernetes.io/name=clusterid-configmap", "-o", "name"},
+			"10.70.0.0/16":              {"get", "networks.ipam.liqo.io", "-n", "liqo", "-l", "ipam.liqo.io/network-type=external-cidr", "-o=jsonpath={.items[*].spec.cidr}"},
+		} {
+			got, err := c.Kubectl(args...)
+			if err != nil || !strings.HasPrefix(got, want) {
+				t.Errorf("kubectl %q: %q, %v; want %q", args, got, err, want)
+			}
+		}
+	})
+	t.Run("what is deleted comes back", func(t *testing.T) {
+		for _, o := range []client.Object{
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: install.ClusterIDConfigMap, Namespace: "liqo"}},
+			&ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "pod-cidr", Namespace: "liqo"}},
+			&ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "service-cidr", Namespace: "liqo"}},
+		} {
+			if err := c.Client.Delete(ctx, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		controlplanetest.Eventually(t, "it is back", complete)
+	})
+	t.Run("what is edited stays", func(t *testing.T) {
+		edit := func(name string, args ...string) metav1.ObjectMeta {
+			if _, err := c.Kubectl(append([]string{"-n", "liqo"}, args...)...); err != nil {
+				t.Fatal(err)
+			}
+			var n ipamv1alpha1.Network
+			if err := c.Get(ctx, "liqo", name, &n); err != nil {
+				t.Fatal(err)
+			}
+			return n.ObjectMeta
+		}
+		edited := edit("external-cidr", "label", "network", "external-cidr", "theirs=1")
+		// Something that wakes the reconciler, and shows when it was awake.
+		if _, err := c.Kubectl("-n", "liqo", "delete", "network", "internal-cidr"); err != nil {
+			t.Fatal(err)
+		}
+		controlplanetest.Eventually(t, "it is back", complete)
+		var n ipamv1alpha1.Network
+		if err := c.Get(ctx, "liqo", "external-cidr", &n); err != nil {
+			t.Fatal(err)
+		}
+		if n.ResourceVersion != edited.ResourceVersion {
+			t.Errorf("written again: %v", n.ObjectMeta)
+		}
+	})
+}
