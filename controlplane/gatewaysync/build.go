@@ -44,25 +44,36 @@ type Desired struct {
 	Endpoint Problem
 	// Warnings are what its author should know of a state that is valid.
 	Warnings Problems
+	// Ignored are objects of a cluster that cannot be used and were left out.
+	Ignored Problems
 }
 
 // Build turns objects into the configuration of the data plane. It is pure: the
 // same objects give the same result, whether they come from files or from an
 // API server. An error is of type Problems and refuses the whole state; the
-// warnings are there all the same, as they may tell what is behind it.
+// warnings are there all the same, as they may tell what is behind it. In a
+// cluster the error may be Waiting.
 //
-//	situation                                        result
-//	---------------------------------------------------------------------------
-//	not exactly one GatewayServer or GatewayClient   refused
-//	no private key, or one of a wrong length         refused
-//	no PublicKey of the peer yet                     listens, admits nobody; warning
-//	remote CIDR without a status                     used as it is, not remapped
-//	a CIDR used here overlaps another one            refused
-//	InternalNode without address or GeneveTunnel     waits; warning
-//	route via a node that waits                      waits with its node
-//	IP without an address yet                        waits; warning
-//	object of another peer                           refused
-//	two objects that contradict each other           refused
+//	situation                                        from files                from a cluster
+//	------------------------------------------------------------------------------------------------------
+//	no GatewayServer or GatewayClient                refused                   waits
+//	several of them                                  refused                   cannot be: it has a name
+//	no private key                                   refused                   waits
+//	one of a wrong length                            refused                   refused
+//	no PublicKey of the peer yet                     admits nobody; warning    the same
+//	one of a wrong length                            refused                   left out: admits nobody
+//	several                                          refused                   left out: the key in force stays
+//	no Configuration                                 refused                   forwards nothing; warning
+//	Configuration without a status, or an old one    used as it is: not        the CIDRs in force stay; warning
+//	                                                 remapped
+//	a CIDR used here overlaps another one            refused                   refused
+//	InternalNode without address or GeneveTunnel     waits; warning            the same
+//	route via a node that waits                      waits with its node       the same
+//	IP without an address yet                        waits; warning            the same
+//	IP outside of the external CIDRs                 refused                   warning: it is for others
+//	object of another peer                           refused                   not asked for
+//	two objects that contradict each other           refused                   the newer one is left out
+//	object that is being deleted                     cannot be                 counts as gone
 func Build(objects Objects) (Desired, error) {
 	b := builder{objects: objects}
 	if b.gateway() {
@@ -76,8 +87,12 @@ func Build(objects Objects) (Desired, error) {
 		b.mtu()
 		b.reach()
 	}
+	b.warnings = condense(b.warnings)
 	if err := b.problems.orNil(); err != nil {
 		return Desired{Warnings: b.warnings}, err
+	}
+	if len(b.waiting) > 0 {
+		return Desired{Gateway: b.desired.Gateway, Warnings: b.warnings}, Waiting(b.waiting)
 	}
 	b.desired.Warnings = b.warnings
 	return b.desired, nil
@@ -89,6 +104,7 @@ type builder struct {
 	desired  Desired
 	problems Problems
 	warnings Problems
+	waiting  Problems
 
 	gatewayRef ref
 	secretName string // from the gateway's spec; empty: find it by its label
@@ -123,6 +139,9 @@ var (
 func (b *builder) gateway() bool {
 	servers, clients := b.objects.GatewayServers, b.objects.GatewayClients
 	switch {
+	case len(servers)+len(clients) == 0 && b.inCluster():
+		b.wait(Problem{Reason: "the GatewayServer or GatewayClient of this gateway does not exist"})
+		return false
 	case len(servers)+len(clients) == 0:
 		b.problems = append(b.problems, Problem{Reason: "no GatewayServer or GatewayClient: exactly one is needed"})
 		return false
@@ -155,6 +174,9 @@ func (b *builder) gateway() bool {
 		b.fail(g, path, "is required: the peer's cluster ID")
 	} else if why := validation.IsValidLabelValue(id); len(why) > 0 {
 		b.fail(g, path, "%q is not a label value: %s", id, why[0])
+	} else if b.inCluster() && id != b.objects.Cluster.ClusterID {
+		b.fail(g, path, "is %q, but this gateway was started for %q: delete its pod once its Deployment says --remote-cluster-id=%s",
+			id, b.objects.Cluster.ClusterID, id)
 	}
 	return true
 }

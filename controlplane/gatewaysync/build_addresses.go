@@ -12,6 +12,9 @@ import (
 
 // addresses takes the hosts that IP objects make reachable for the peer.
 func (b *builder) addresses() {
+	if b.inCluster() && len(b.desired.DataPlane.LocalExternal) == 0 {
+		return // they wait with the Configuration
+	}
 	outside, inside := make(map[netip.Addr]string), make(map[netip.Addr]string)
 	for _, ip := range b.objects.IPs {
 		r := refTo("IP", ip, &ip.Object.ObjectMeta)
@@ -27,11 +30,11 @@ func (b *builder) addresses() {
 			continue
 		}
 		if other, dup := outside[m.Outside]; dup {
-			b.fail(r, field.NewPath("status", "ip"), "%s is the address of IP %s as well", m.Outside, other)
+			b.exclude(r.problem(field.NewPath("status", "ip"), "%s is the address of IP %s as well", m.Outside, other))
 			continue
 		}
 		if other, dup := inside[m.Inside]; dup {
-			b.fail(r, field.NewPath("spec", "ip"), "%s is mapped by IP %s already", m.Inside, other)
+			b.exclude(r.problem(field.NewPath("spec", "ip"), "%s is mapped by IP %s already", m.Inside, other))
 			continue
 		}
 		outside[m.Outside], inside[m.Inside] = ip.Object.Name, ip.Object.Name
@@ -44,16 +47,16 @@ func (b *builder) addresses() {
 func (b *builder) address(r ref, spec, status string) (m dataplane.AddressMapping, ok bool) {
 	var why string
 	if m.Inside, why = parseAddr(spec); why != "" {
-		b.fail(r, field.NewPath("spec", "ip"), "%q %s", spec, why)
+		b.exclude(r.problem(field.NewPath("spec", "ip"), "%q %s", spec, why))
 		return m, false
 	}
 	path := field.NewPath("status", "ip")
 	if m.Outside, why = parseAddr(status); why != "" {
-		b.fail(r, path, "%q %s", status, why)
+		b.exclude(r.problem(path, "%q %s", status, why))
 		return m, false
 	}
 	if m.Inside.Is4() != m.Outside.Is4() {
-		b.fail(r, path, "%s cannot stand for %s: the families differ", m.Outside, m.Inside)
+		b.exclude(r.problem(path, "%s cannot stand for %s: the families differ", m.Outside, m.Inside))
 		return m, false
 	}
 	for _, remote := range b.desired.DataPlane.Remote {
@@ -64,12 +67,21 @@ func (b *builder) address(r ref, spec, status string) (m dataplane.AddressMappin
 	external := b.desired.DataPlane.LocalExternal
 	family := slices.DeleteFunc(slices.Clone(external), func(p netip.Prefix) bool { return p.Addr().Is4() != m.Outside.Is4() })
 	switch {
-	case !slices.ContainsFunc(external, func(p netip.Prefix) bool { return p.Contains(m.Outside) }):
+	case b.inCluster() && !within(external, m.Outside):
+		// Of a Network that is not the external CIDR: not meant for peers.
+		b.warn(r, path, "%s lies in no local external CIDR: the peer cannot reach it", m.Outside)
+		return m, false
+	case !within(external, m.Outside):
 		b.fail(r, path, "%s lies in no local external CIDR: the peer cannot reach it", m.Outside)
 		return m, false
 	case family[0].Addr() == m.Outside:
-		b.fail(r, path, "%s is the first address of %s, which stands for nodes and hostNetwork pods", m.Outside, family[0])
+		b.exclude(r.problem(path, "%s is the first address of %s, which stands for nodes and hostNetwork pods", m.Outside, family[0]))
 		return m, false
 	}
 	return m, true
+}
+
+// within tells whether one of the prefixes contains a.
+func within(ps []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
 }

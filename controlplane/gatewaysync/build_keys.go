@@ -27,8 +27,10 @@ func (b *builder) privateKey() {
 		return
 	}
 	r := refTo("Secret", s, &s.Object.ObjectMeta)
-	b.peerLabel(r, b.secretName == "")
-	b.sameNamespace(r)
+	if !b.inCluster() { // there the controller has chosen it
+		b.peerLabel(r, b.secretName == "")
+		b.sameNamespace(r)
+	}
 	path := field.NewPath("data").Key(privateKeyEntry)
 	raw := s.Object.Data[privateKeyEntry]
 	if why := badKey(raw); why != "" {
@@ -50,6 +52,13 @@ func (b *builder) privateKey() {
 // secret finds the Secret by the gateway's secretRef, or the only one that
 // holds a private key.
 func (b *builder) secret() (found Sourced[corev1.Secret], ok bool) {
+	if b.inCluster() {
+		if len(b.objects.Secrets) == 0 {
+			b.wait(Problem{Reason: "there are no keys of this gateway yet: the Secret that the controller makes or that spec.secretRef names must be mounted"})
+			return found, false
+		}
+		return b.objects.Secrets[0], true
+	}
 	path := field.NewPath("spec", "secretRef", "name")
 	for _, s := range b.objects.Secrets {
 		switch _, holdsKey := s.Object.Data[privateKeyEntry]; {
@@ -77,6 +86,10 @@ func (b *builder) secret() (found Sourced[corev1.Secret], ok bool) {
 // peerKey takes the peer's public key. It may be missing: the keys are
 // exchanged after both gateways run.
 func (b *builder) peerKey() {
+	if b.inCluster() {
+		b.clusterPeerKey()
+		return
+	}
 	keys := b.objects.PublicKeys
 	if len(keys) == 0 {
 		b.warn(b.gatewayRef, nil, "there is no PublicKey of the peer yet: no tunnel until it comes")
@@ -89,18 +102,25 @@ func (b *builder) peerKey() {
 		b.fail(refTo("PublicKey", k, &k.Object.ObjectMeta), nil, "is a second PublicKey (%s): the peer has one",
 			first.problem(nil, "the other one"))
 	}
-	path := field.NewPath("spec", "publicKey")
 	raw := keys[0].Object.Spec.PublicKey
+	if why := b.badPeerKey(raw); why != "" {
+		b.fail(first, publicKeyPath, "%s", why)
+		return
+	}
+	b.desired.DataPlane.Tunnel.PeerKey = tunnel.PublicKey(raw)
+}
+
+var publicKeyPath = field.NewPath("spec", "publicKey")
+
+// badPeerKey says why raw cannot be the peer's key.
+func (b *builder) badPeerKey(raw []byte) string {
 	if why := badKey(raw); why != "" {
-		b.fail(first, path, "%s", why)
-		return
+		return why
 	}
-	key := tunnel.PublicKey(raw)
-	if own := b.desired.DataPlane.Tunnel.PrivateKey; own != (tunnel.PrivateKey{}) && own.Public() == key {
-		b.fail(first, path, "is this gateway's own public key: put the peer's there")
-		return
+	if own := b.desired.DataPlane.Tunnel.PrivateKey; own != (tunnel.PrivateKey{}) && own.Public() == tunnel.PublicKey(raw) {
+		return "is this gateway's own public key: put the peer's there"
 	}
-	b.desired.DataPlane.Tunnel.PeerKey = key
+	return ""
 }
 
 // badKey says why raw is not a key.

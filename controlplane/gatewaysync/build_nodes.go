@@ -25,8 +25,8 @@ func (b *builder) fabric() {
 	r := refTo("InternalFabric", fs[0], &fs[0].Object.ObjectMeta)
 	b.peerLabel(r, false)
 	for _, f := range fs[1:] {
-		b.fail(refTo("InternalFabric", f, &f.Object.ObjectMeta), nil, "is a second InternalFabric (%s): a gateway has one",
-			r.problem(nil, "the other one"))
+		b.exclude(refTo("InternalFabric", f, &f.Object.ObjectMeta).problem(nil, "is a second InternalFabric (%s): a gateway has one",
+			r.problem(nil, "the other one")))
 	}
 	path := field.NewPath("spec", "interface", "gateway", "ip")
 	if a, ok := b.internalAddr(r, path, string(fs[0].Object.Spec.Interface.Gateway.IP)); ok {
@@ -37,22 +37,26 @@ func (b *builder) fabric() {
 // internalAddr reads an address of the internal network, which must mean
 // nothing else here.
 func (b *builder) internalAddr(r ref, path *field.Path, s string) (netip.Addr, bool) {
+	if s == "" && b.inCluster() {
+		b.warn(r, path, "is not given yet: it waits")
+		return netip.Addr{}, false
+	}
 	if s == "" {
 		b.fail(r, path, "is required")
 		return netip.Addr{}, false
 	}
 	a, why := parseAddr(s)
 	if why != "" {
-		b.fail(r, path, "%q %s", s, why)
+		b.exclude(r.problem(path, "%q %s", s, why))
 		return a, false
 	}
 	if tunnelPrefix.Contains(a) {
-		b.fail(r, path, "%s belongs to the tunnel (%s)", a, tunnelPrefix)
+		b.exclude(r.problem(path, "%s belongs to the tunnel (%s)", a, tunnelPrefix))
 		return a, false
 	}
 	for _, p := range b.used {
 		if p.prefix.Contains(a) {
-			b.fail(r, path, "%s lies in the %s %s", a, p.what, p.prefix)
+			b.exclude(r.problem(path, "%s lies in the %s %s", a, p.what, p.prefix))
 			return a, false
 		}
 	}
@@ -68,16 +72,10 @@ func (b *builder) nodes() {
 		r := refTo("InternalNode", n, &n.Object.ObjectMeta)
 		node := dataplane.Node{Name: n.Object.Name}
 		b.nodeRefs[node.Name] = r
-		path := field.NewPath("spec", "interface", "node", "ip")
-		if a, ok := b.internalAddr(r, path, string(n.Object.Spec.Interface.Node.IP)); ok {
-			if other, dup := b.byInternal[a]; dup {
-				b.fail(r, path, "%s is the address of node %s as well", a, other)
-			}
-			if slices.Contains(b.desired.DataPlane.Internal, a) {
-				b.fail(r, path, "%s is the gateway's own address (InternalFabric)", a)
-			}
-			b.byInternal[a] = node.Name
-			node.Internal = []netip.Addr{a}
+		internal, ok := b.nodeInternal(r, string(n.Object.Spec.Interface.Node.IP))
+		if ok {
+			b.byInternal[internal] = node.Name
+			node.Internal = []netip.Addr{internal}
 		}
 		if link := n.Object.Spec.Interface.Gateway.Name; link != "" {
 			b.byLink[link] = node.Name
@@ -86,6 +84,7 @@ func (b *builder) nodes() {
 		t, hasTunnel := tunnels[node.Name]
 		delete(tunnels, node.Name)
 		switch {
+		case !ok: // said already
 		case len(node.Underlay) == 0:
 			b.warn(r, field.NewPath("status", "nodeIP"), "is not known yet: the node waits")
 		case !hasTunnel:
@@ -104,6 +103,24 @@ func (b *builder) nodes() {
 	b.distinctTunnels()
 }
 
+// nodeInternal reads the address of a node inside its tunnel.
+func (b *builder) nodeInternal(r ref, s string) (netip.Addr, bool) {
+	path := field.NewPath("spec", "interface", "node", "ip")
+	a, ok := b.internalAddr(r, path, s)
+	if !ok {
+		return a, false
+	}
+	if other, dup := b.byInternal[a]; dup {
+		b.exclude(r.problem(path, "%s is the address of node %s as well", a, other))
+		return a, false
+	}
+	if slices.Contains(b.desired.DataPlane.Internal, a) {
+		b.exclude(r.problem(path, "%s is the gateway's own address (InternalFabric)", a))
+		return a, false
+	}
+	return a, true
+}
+
 // distinctTunnels checks that a datagram belongs to one node: the nodes are told
 // apart by underlay address and VNI.
 func (b *builder) distinctTunnels() {
@@ -112,16 +129,20 @@ func (b *builder) distinctTunnels() {
 		vni  geneve.VNI
 	}
 	seen := make(map[key]string)
-	for _, n := range b.desired.DataPlane.Nodes {
+	b.desired.DataPlane.Nodes = slices.DeleteFunc(b.desired.DataPlane.Nodes, func(n dataplane.Node) bool {
 		for _, a := range n.Underlay {
-			k := key{a, n.VNI}
-			if other, dup := seen[k]; dup {
-				b.fail(b.nodeRefs[n.Name], field.NewPath("status", "nodeIP"),
-					"%s with the same VNI is used by node %s as well: their packets could not be told apart", a, other)
+			if other, dup := seen[key{a, n.VNI}]; dup {
+				b.exclude(b.nodeRefs[n.Name].problem(field.NewPath("status", "nodeIP"),
+					"%s with the same VNI is used by node %s as well: their packets could not be told apart", a, other))
+				b.ready[n.Name] = false
+				return true
 			}
-			seen[k] = n.Name
 		}
-	}
+		for _, a := range n.Underlay {
+			seen[key{a, n.VNI}] = n.Name
+		}
+		return false
+	})
 }
 
 // tunnels returns the GeneveTunnels of this gateway by node.
@@ -134,17 +155,19 @@ func (b *builder) tunnels() map[string]Sourced[networkingv1beta1.GeneveTunnel] {
 			b.fail(r, field.NewPath("spec", "id"), "is required: the VNI, 0 to %d", maxVNI)
 		}
 		if id := t.Object.Spec.ID; id < 0 || id > maxVNI {
-			b.fail(r, field.NewPath("spec", "id"), "%d is not a VNI: 0 to %d", id, maxVNI)
+			b.exclude(r.problem(field.NewPath("spec", "id"), "%d is not a VNI: 0 to %d", id, maxVNI))
+			continue
 		}
 		if node == "" {
-			b.fail(r, field.NewPath("spec", "internalNodeRef", "name"), "is required")
+			b.exclude(r.problem(field.NewPath("spec", "internalNodeRef", "name"), "is required"))
 			continue
 		}
 		if fs := b.objects.InternalFabrics; len(fs) == 1 && fabric != fs[0].Object.Name {
-			b.fail(r, field.NewPath("spec", "internalFabricRef", "name"), "is %q, but the InternalFabric here is %q", fabric, fs[0].Object.Name)
+			b.exclude(r.problem(field.NewPath("spec", "internalFabricRef", "name"), "is %q, but the InternalFabric here is %q", fabric, fs[0].Object.Name))
+			continue
 		}
 		if other, dup := out[node]; dup {
-			b.fail(r, field.NewPath("spec", "internalNodeRef", "name"), "node %q has a GeneveTunnel already: %s", node, other.Object.Name)
+			b.exclude(r.problem(field.NewPath("spec", "internalNodeRef", "name"), "node %q has a GeneveTunnel already: %s", node, other.Object.Name))
 			continue
 		}
 		out[node] = t
@@ -154,17 +177,22 @@ func (b *builder) tunnels() map[string]Sourced[networkingv1beta1.GeneveTunnel] {
 
 // nodeIPs returns the addresses that the node's packets may come from. A node
 // uses "local" towards gateways that run on itself and "remote" towards others.
-// Which one applies is not known here, so both are accepted; until the node has
-// been heard, packets go to the one for others.
+// Both are accepted; until the node has been heard, packets go to the one that
+// applies, where it is known on which node the gateway is, and else to the one
+// for others.
 func (b *builder) nodeIPs(r ref, ips networkingv1beta1.NodeIP) (out []netip.Addr) {
 	path := field.NewPath("status", "nodeIP")
-	for _, f := range []struct{ name, value string }{{"remote", string(ips.Remote)}, {"local", string(ips.Local)}} {
+	both := []struct{ name, value string }{{"remote", string(ips.Remote)}, {"local", string(ips.Local)}}
+	if b.inCluster() && r.meta.Name == b.objects.Cluster.NodeName {
+		slices.Reverse(both)
+	}
+	for _, f := range both {
 		if f.value == "" {
 			continue
 		}
 		a, why := parseAddr(f.value)
 		if why != "" {
-			b.fail(r, path.Child(f.name), "%q %s", f.value, why)
+			b.exclude(r.problem(path.Child(f.name), "%q %s", f.value, why))
 			continue
 		}
 		if !slices.Contains(out, a) {

@@ -28,18 +28,11 @@ var (
 
 // configuration takes the CIDRs of both clusters.
 func (b *builder) configuration() {
-	cs := b.objects.Configurations
-	if len(cs) == 0 {
-		b.fail(b.gatewayRef, nil, "there is no Configuration: the CIDRs of both clusters must be known")
+	c, ok := b.theConfiguration()
+	if !ok {
 		return
 	}
-	c := cs[0]
 	r := refTo("Configuration", c, &c.Object.ObjectMeta)
-	b.peerLabel(r, true)
-	for _, other := range cs[1:] {
-		b.fail(refTo("Configuration", other, &other.Object.ObjectMeta), nil, "is a second Configuration (%s): the peer has one",
-			r.problem(nil, "the other one"))
-	}
 	b.local(r, c.Object)
 	spec := c.Object.Spec.Remote.CIDR
 	var status networkingv1beta1.ClusterCIDR
@@ -51,6 +44,25 @@ func (b *builder) configuration() {
 	}
 	b.remote(r, "pod", spec.Pod.List, status.Pod.List)
 	b.remote(r, "external", spec.External.List, status.External.List)
+}
+
+// theConfiguration finds the one of the peer.
+func (b *builder) theConfiguration() (c Sourced[networkingv1beta1.Configuration], ok bool) {
+	if b.inCluster() {
+		return b.clusterConfiguration()
+	}
+	cs := b.objects.Configurations
+	if len(cs) == 0 {
+		b.fail(b.gatewayRef, nil, "there is no Configuration: the CIDRs of both clusters must be known")
+		return c, false
+	}
+	r := refTo("Configuration", cs[0], &cs[0].Object.ObjectMeta)
+	b.peerLabel(r, true)
+	for _, other := range cs[1:] {
+		b.fail(refTo("Configuration", other, &other.Object.ObjectMeta), nil, "is a second Configuration (%s): the peer has one",
+			r.problem(nil, "the other one"))
+	}
+	return cs[0], true
 }
 
 // local takes the CIDRs of this cluster. They may be left out where the Network
@@ -96,10 +108,10 @@ func (b *builder) localNetworks() {
 }
 
 // remote pairs the prefixes that the peer uses (spec) with those that stand for
-// them here (status). Without a status nothing is remapped.
+// them here (status). Without a status nothing is remapped, in a directory.
 func (b *builder) remote(r ref, kind string, spec, status []networkingv1beta1.CIDR) {
 	specPath, statusPath := remoteSpecPath.Child(kind), remoteStatusPath.Child(kind)
-	if len(status) != 0 && len(status) != len(spec) {
+	if (len(status) != 0 || b.inCluster()) && len(status) != len(spec) {
 		b.fail(r, statusPath, "has %s for %d in %s: they belong together one by one", plural(len(status), "prefix"), len(spec), specPath)
 		return
 	}

@@ -39,7 +39,7 @@ func (b *builder) routes() {
 					continue
 				}
 				seen[dst] = node
-				if !b.isLocal(dst) {
+				if !b.isLocal(dst) && len(b.desired.DataPlane.LocalPods) > 0 { // or it waits with the Configuration
 					foreign.add(path.Child("dst"))
 				}
 				b.desired.DataPlane.Routes = append(b.desired.DataPlane.Routes, dataplane.Route{Dst: dst, Node: node})
@@ -78,14 +78,14 @@ func (l *lostRoutes) add(path *field.Path) {
 func (b *builder) route(r ref, path *field.Path, rt *networkingv1beta1.Route, lost *lostRoutes) (dst netip.Prefix, node string, ok bool) {
 	dst, why := parseDestination(string(rt.Dst))
 	if why != "" {
-		b.fail(r, path.Child("dst"), "%q %s", rt.Dst, why)
+		b.exclude(r.problem(path.Child("dst"), "%q %s", rt.Dst, why))
 		return dst, "", false
 	}
 	switch {
 	case rt.Gw != "":
 		gw, why := parseAddr(string(rt.Gw))
 		if why != "" {
-			b.fail(r, path.Child("gw"), "%q %s", rt.Gw, why)
+			b.exclude(r.problem(path.Child("gw"), "%q %s", rt.Gw, why))
 			return dst, "", false
 		}
 		if tunnelPrefix.Contains(gw) {
@@ -95,7 +95,7 @@ func (b *builder) route(r ref, path *field.Path, rt *networkingv1beta1.Route, lo
 	case rt.Dev != "":
 		node, path = b.byLink[rt.Dev], path.Child("dev")
 	default:
-		b.fail(r, path, "needs gw, the internal address of a node")
+		b.exclude(r.problem(path, "needs gw, the internal address of a node"))
 		return dst, "", false
 	}
 	if dst.IsSingleIP() && b.byInternal[dst.Addr()] != "" {

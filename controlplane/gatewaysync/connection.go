@@ -1,6 +1,7 @@
 package gatewaysync
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,9 +29,10 @@ var noLatency = health.FormatLatency(0)
 // connectionFile keeps the Connection in a file, for readers who know the object
 // from a cluster. It belongs to one goroutine.
 type connectionFile struct {
-	path    string
-	written networkingv1beta1.Connection // zero: nothing yet
-	at      time.Time                    // of the last write
+	path     string
+	interval time.Duration                // how long it may show an old latency; zero: connectionInterval
+	written  networkingv1beta1.Connection // zero: nothing yet
+	at       time.Time                    // of the last write
 }
 
 // connectionOf is the Connection of a gateway, without what only the file knows.
@@ -50,6 +52,15 @@ func connectionOf(g Gateway, status networkingv1beta1.ConnectionStatus) networki
 	}
 }
 
+// Report implements Reporter.
+func (f *connectionFile) Report(r Report) error {
+	_, err := f.update(connectionOf(r.Gateway, r.ConnectionStatus()), r.Time)
+	return err
+}
+
+// Close implements Reporter: Report has written everything.
+func (f *connectionFile) Close() {}
+
 // update writes c if it differs from the file in more than the latency, if there
 // is a first latency, or if the file is old. It reports whether it wrote.
 func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (bool, error) {
@@ -57,7 +68,7 @@ func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (
 		c.Spec == f.written.Spec && c.Status.Value == f.written.Status.Value &&
 		(c.Status.Latency.Value == noLatency) == (f.written.Status.Latency.Value == noLatency) &&
 		c.Labels[networkingv1beta1.LabelRemoteClusterID] == f.written.Labels[networkingv1beta1.LabelRemoteClusterID] &&
-		now.Sub(f.at) < connectionInterval {
+		now.Sub(f.at) < cmp.Or(f.interval, connectionInterval) {
 		return false, nil
 	}
 	c.CreationTimestamp = f.created(c, now)

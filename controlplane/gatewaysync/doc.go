@@ -29,5 +29,6 @@
 // a gateway on the same node, and "remote", towards all others. Outside a
 // cluster nobody knows on which node the gateway is, so packets from either are
 // accepted and the answers follow what was heard last; until then they go to
-// "remote". Give only the one that applies where that matters.
+// "remote", or to "local" where --node-name tells that it applies. Give only the
+// one that applies where that matters.
 package gatewaysync

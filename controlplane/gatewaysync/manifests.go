@@ -34,6 +34,8 @@ type Objects struct {
 	// NodePort is the UDP port of the node tunnels, which no gateway may ask
 	// for; zero when it is not known. It comes from the command line.
 	NodePort uint16
+	// Cluster is set where the objects come from an API server; nil: from files.
+	Cluster *Cluster
 
 	GatewayServers      []Sourced[networkingv1beta1.GatewayServer]
 	GatewayClients      []Sourced[networkingv1beta1.GatewayClient]
@@ -46,6 +48,8 @@ type Objects struct {
 	RouteConfigurations []Sourced[networkingv1beta1.RouteConfiguration]
 	IPs                 []Sourced[ipamv1alpha1.IP]
 	Networks            []Sourced[ipamv1alpha1.Network]
+	// FirewallConfigurations are those that gateways apply.
+	FirewallConfigurations []Sourced[networkingv1beta1.FirewallConfiguration]
 }
 
 // Decode decodes all documents of all files. With an error, which is of type

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,22 +21,39 @@ type Forwarder interface {
 	Apply(dataplane.Config) error
 	// ListenUDP opens a socket on one of the gateway's own addresses.
 	ListenUDP(netip.AddrPort) (net.PacketConn, error)
+	// Handshake asks the peer for a new session, if its address is known.
+	Handshake() bool
 }
 
 // Options are what a Runner is built from.
 type Options struct {
-	// Dir is the manifests directory.
+	// Dir is the manifests directory, unless there are Feed and Reporter.
 	Dir string
-	// NodePort is the UDP port of the node tunnels, which the manifests must not
+	// Feed and Reporter take the place of a directory.
+	Feed     Feed
+	Reporter Reporter
+	// StandBy makes the Runner start without the lead: see SetLeading.
+	StandBy bool
+	// NodePort is the UDP port of the node tunnels, which the objects must not
 	// ask for; zero: not known.
 	NodePort uint16
 	// StrictSource is dataplane.Config.StrictSource: no object says it.
 	StrictSource bool
-	// Logger gets changes of state and what is wrong with the manifests. Nil:
+	// Ping is how the peer is watched.
+	Ping Ping
+	// Logger gets changes of state and what is wrong with the objects. Nil:
 	// slog.Default().
 	Logger *slog.Logger
 	// OnLatency gets the measured round trips to the peer. Nil: nobody asks.
 	OnLatency func(clusterID string, roundTrip time.Duration)
+}
+
+// Ping are the settings of the health ping. Zero means the default of
+// health.Config.
+type Ping struct {
+	Interval       time.Duration
+	LossThreshold  int
+	UpdateInterval time.Duration
 }
 
 // EndpointError is why the socket towards the peer cannot be opened, in words.
@@ -50,20 +66,27 @@ func (e EndpointError) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e EndpointError) Unwrap() error { return e.Cause }
 
-// Runner keeps a data plane equal to a directory of manifests, and the
-// Connection in that directory equal to what the tunnel does. Load checks the
-// manifests without any effect, Start applies them, Run follows their changes.
+// Runner keeps a data plane equal to the objects of a feed, and the Connection
+// equal to what the tunnel does. Load checks the objects without any effect,
+// Start applies them, Run follows their changes. Without Load, Run applies the
+// first state that can be applied.
 type Runner struct {
-	options Options
-	log     *slog.Logger
+	options  Options
+	feed     Feed
+	reporter Reporter
+	log      *slog.Logger
+	roles    chan struct{} // one slot: the role has changed
 
 	// Owned by the caller of Load and Start, then by Run.
 	forwarder Forwarder
-	judged    Digest  // of the files judged last, for good or for bad; zero: judge again
-	desired   Desired // in force
+	judged    Digest  // of the state judged last, for good or for bad; zero: judge again
+	desired   Desired // in force, whatever the role; without a Gateway: nothing yet
+	readAt    time.Time
+	rest      time.Time // no change is looked at before
 
-	mu    sync.Mutex
-	state State
+	mu      sync.Mutex
+	standBy bool
+	state   State
 }
 
 // New builds a Runner.
@@ -71,34 +94,41 @@ func New(o Options) *Runner {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Runner{options: o, log: o.Logger}
+	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), standBy: o.StandBy}
+	if r.feed == nil {
+		r.feed = directory{o.Dir, func(err error) { r.log.Warn("no file events, polling instead", "error", err) }}
+		r.reporter = &connectionFile{path: filepath.Join(o.Dir, StatusDir, ConnectionFile), interval: o.Ping.UpdateInterval}
+	}
+	return r
 }
 
-// Load reads the manifests for the first time. Its error, of type Problems, is
+// Load reads the objects for the first time. Its error, of type Problems, is
 // complete: every problem of every file. Of a refused state only the warnings
 // are returned.
 func (r *Runner) Load() (Desired, error) {
-	files, err := ReadFiles(r.options.Dir)
+	reading, err := r.feed.Read(Digest{})
 	if err != nil {
-		return Desired{}, err
+		return Desired{Warnings: reading.Warnings}, err
 	}
-	d, err := r.build(files)
+	d, err := r.build(reading)
 	if err != nil {
 		return d, err
 	}
-	r.judged, r.desired = files.Digest, d
+	r.judged, r.desired = reading.Digest, d
 	return d, nil
 }
 
-// muchText is what leaves enough garbage behind to be worth a collection: YAML
-// takes some thirty times its length while it is decoded, and the next cycle of
-// an idle gateway may be minutes away.
-const muchText = 256 << 10
-
-func (r *Runner) build(files Files) (Desired, error) {
-	d, err := files.build(r.options.NodePort)
+// build turns what was read into what is desired.
+func (r *Runner) build(reading Reading) (Desired, error) {
+	reading.Objects.NodePort = r.options.NodePort
+	if c := reading.Objects.Cluster; c != nil {
+		c.InForce = r.desired.DataPlane
+	}
+	d, err := Build(reading.Objects)
+	d.Warnings = append(reading.Warnings, d.Warnings...)
 	d.DataPlane.StrictSource = r.options.StrictSource
-	if files.size() > muchText {
+	if reading.Heavy {
+		reading.Objects = Objects{}
 		debug.FreeOSMemory()
 	}
 	return d, err
@@ -110,13 +140,44 @@ func (r *Runner) Start(f Forwarder) error {
 	if err := r.apply(r.desired); err != nil {
 		return err
 	}
-	r.inForce(r.desired)
+	r.inForce(r.desired, true)
 	return nil
+}
+
+// Attach says which data plane Run works on, where there was no Start.
+func (r *Runner) Attach(f Forwarder) { r.forwarder = f }
+
+// SetLeading tells the Runner whether its gateway carries the traffic or stands
+// by for another one that does. Standing by it follows the objects all the
+// same, but its data plane forwards nothing, has no peer, and is not reported.
+// It may be called at any time.
+func (r *Runner) SetLeading(lead bool) {
+	r.mu.Lock()
+	changed := r.standBy == lead
+	r.standBy = !lead
+	r.mu.Unlock()
+	if !changed {
+		return
+	}
+	select {
+	case r.roles <- struct{}{}:
+	default: // it has not looked since the last time
+	}
+}
+
+func (r *Runner) standsBy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.standBy
 }
 
 // apply hands d to the data plane.
 func (r *Runner) apply(d Desired) error {
-	err := r.forwarder.Apply(d.DataPlane)
+	c := d.DataPlane
+	if r.standsBy() {
+		c = passive(c)
+	}
+	err := r.forwarder.Apply(c)
 	var endpoint EndpointError
 	if errors.As(err, &endpoint) {
 		p := d.Endpoint
@@ -126,11 +187,19 @@ func (r *Runner) apply(d Desired) error {
 	return err
 }
 
+// passive is what a gateway does that stands by: nothing, but with its key, so
+// that it can be told apart from one that has none.
+func passive(c dataplane.Config) dataplane.Config {
+	standing := dataplane.Config{MTU: c.MTU}
+	standing.Tunnel.PrivateKey = c.Tunnel.PrivateKey
+	return standing
+}
+
 // healthInterval is how often the tunnel's health is looked at: fast enough to
 // show a change of state within a second.
-const healthInterval = time.Second
+const healthInterval = 500 * time.Millisecond
 
-// Run follows the manifests and the tunnel until ctx ends.
+// Run follows the objects and the tunnel until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -139,128 +208,97 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel() // before waiting
 	wg.Go(func() {
-		notify := func() {
+		r.feed.Watch(ctx, func() {
 			select {
 			case changed <- struct{}{}:
 			default:
 			}
-		}
-		Watch(ctx, r.options.Dir, notify, func(err error) {
-			r.log.Warn("no file events, polling instead", "error", err)
 		})
 	})
 	p := r.newProbe(ctx)
 	defer p.end()
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
+	rested := time.NewTimer(0) // once at the start, for a feed that was never read
+	defer rested.Stop()
 	for {
 		p.step(r.desired, time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+			rested.Reset(time.Until(r.rest))
+		case <-rested.C:
 			r.reload()
+		case <-r.roles:
+			r.takeRole()
 		case <-tick.C:
+			if r.judged == (Digest{}) && time.Since(r.readAt) >= retryAfter {
+				r.reload()
+			}
 		}
 	}
 }
 
-// reload judges the files if they differ from those judged last. What is wrong
+const (
+	// retryAfter is when a state is judged again whose refusal may have a cause
+	// outside of the objects, such as a port in use.
+	retryAfter = 5 * time.Second
+	// restFactor bounds what following the objects costs, as a part of one
+	// processor: after a change that took 200 ms to apply, with a hundred
+	// thousand routes, the next waits for 800 ms.
+	restFactor = 4
+)
+
+// reload judges the objects if they differ from those judged last. What is wrong
 // with them is logged and kept for State; what is in force stays in force.
 func (r *Runner) reload() {
-	files, err := ReadFiles(r.options.Dir)
-	if err != nil {
+	r.readAt = time.Now()
+	defer func() { r.rest = time.Now().Add(restFactor * time.Since(r.readAt)) }()
+	reading, err := r.feed.Read(r.judged)
+	if err == nil && reading.Digest == r.judged && r.judged != (Digest{}) {
+		return
+	}
+	r.judged = reading.Digest
+	d := Desired{Warnings: reading.Warnings}
+	if err == nil {
+		d, err = r.build(reading)
+	}
+	if err == nil && reading.Objects.Cluster != nil && r.isInForce(d) {
+		r.desired = d
+		r.confirm(d)
+		return
+	}
+	if err == nil {
+		if err = r.apply(d); err != nil {
+			r.judged = Digest{} // the cause may lie outside of the objects
+		}
+	}
+	var waiting Waiting
+	switch {
+	case errors.As(err, &waiting):
+		r.wait(waiting, d.Warnings)
+	case err != nil:
+		r.refuse(err, d.Warnings)
+	default:
+		// Pods come and go; everything else is worth a line.
+		loud := reading.Objects.Cluster == nil || !sameButRoutes(d.DataPlane, r.desired.DataPlane)
+		r.desired = d
+		r.inForce(d, loud)
+	}
+}
+
+// takeRole makes the data plane what the role asks for. Nothing else waits for
+// it, so an error may wait for the next look.
+func (r *Runner) takeRole() {
+	if r.desired.Gateway.Kind == "" {
+		return // what comes first will be applied in this role
+	}
+	if err := r.apply(r.desired); err != nil {
 		r.judged = Digest{}
 		r.refuse(err, nil)
 		return
 	}
-	if files.Digest == r.judged {
-		return
-	}
-	r.judged = files.Digest
-	d, err := r.build(files)
-	if err != nil {
-		r.refuse(err, d.Warnings)
-		return
-	}
-	if err := r.apply(d); err != nil {
-		// The cause may lie outside the files, such as a port in use, and go
-		// away: try again at the next look.
-		r.judged = Digest{}
-		r.refuse(err, d.Warnings)
-		return
-	}
-	r.desired = d
-	r.inForce(d)
-}
-
-// inForce records that a state was applied.
-func (r *Runner) inForce(d Desired) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.warn(d.Warnings)
-	r.state.Gateway, r.state.Warnings, r.state.Endpoint = d.Gateway, d.Warnings, d.DataPlane.Tunnel.Endpoint
-	r.state.Refused, r.state.RefusedWarnings, r.state.RefusedAt = nil, nil, time.Time{}
-	r.state.Generation++
-	r.state.AppliedAt = time.Now()
-	r.log.Info("configuration applied", "generation", r.state.Generation,
-		"gateway", d.Gateway.Kind+" "+d.Gateway.Name, "peer", d.Gateway.ClusterID,
-		"nodes", len(d.DataPlane.Nodes), "routes", len(d.DataPlane.Routes), "mtu", d.DataPlane.MTU)
-}
-
-// warn logs the warnings that are new. The caller holds the lock.
-func (r *Runner) warn(warnings Problems) {
-	for _, w := range warnings {
-		if !slices.Contains(r.state.Warnings, w) && !slices.Contains(r.state.RefusedWarnings, w) {
-			r.log.Warn("manifest", problemAttrs(w)...)
-		}
-	}
-}
-
-// refuse records why a state was not applied. The same reasons again are not
-// worth a second line.
-func (r *Runner) refuse(err error, warnings Problems) {
-	problems := problemsOf(err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.warn(warnings)
-	r.state.RefusedWarnings = warnings
-	if slices.Equal(problems, r.state.Refused) {
-		return
-	}
-	r.state.Refused, r.state.RefusedAt = problems, time.Now()
-	r.state.ReloadErrors++
-	for _, p := range problems {
-		r.log.Error("manifest", problemAttrs(p)...)
-	}
-	r.log.Error("configuration refused, the old one stays in force", "problems", len(problems), "generation", r.state.Generation)
-}
-
-// problemsOf turns any error into problems.
-func problemsOf(err error) Problems {
-	var ps Problems
-	if errors.As(err, &ps) {
-		return ps
-	}
-	return Problems{Problem{Reason: err.Error()}.masked()}
-}
-
-func problemAttrs(p Problem) (attrs []any) {
-	if p.File != "" {
-		attrs = append(attrs, "file", p.File)
-	}
-	if p.Line > 0 {
-		attrs = append(attrs, "line", p.Line)
-	}
-	if p.Object != "" {
-		attrs = append(attrs, "object", p.Object)
-	}
-	if p.Field != "" {
-		attrs = append(attrs, "field", p.Field)
-	}
-	return append(attrs, "reason", p.Reason)
-}
-
-func (r *Runner) connectionPath() string {
-	return filepath.Join(r.options.Dir, StatusDir, ConnectionFile)
+	r.log.Info("role taken", "role", r.State().Role)
+	r.forwarder.Handshake() // the peer still has the session of the one before
 }

@@ -101,8 +101,9 @@ type fakeForwarder struct {
 	hub     *tunnelSwitch
 	applied chan dataplane.Config
 
-	mu     sync.Mutex
-	refuse error
+	mu         sync.Mutex
+	refuse     error
+	handshakes int
 }
 
 func (f *fakeForwarder) Apply(c dataplane.Config) error {
@@ -113,6 +114,13 @@ func (f *fakeForwarder) Apply(c dataplane.Config) error {
 	}
 	f.applied <- c
 	return nil
+}
+
+func (f *fakeForwarder) Handshake() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handshakes++
+	return true
 }
 
 func (f *fakeForwarder) ListenUDP(a netip.AddrPort) (net.PacketConn, error) {

@@ -1,0 +1,128 @@
+package gatewaysync
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluice-net/sluice/dataplane"
+)
+
+// inForce records that a state was applied.
+func (r *Runner) inForce(d Desired, loud bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acceptLocked(d)
+	r.state.Generation++
+	r.state.AppliedAt = time.Now()
+	if !loud {
+		return
+	}
+	r.log.Info("configuration applied", "generation", r.state.Generation,
+		"gateway", d.Gateway.Kind+" "+d.Gateway.Name, "peer", d.Gateway.ClusterID,
+		"nodes", len(d.DataPlane.Nodes), "routes", len(d.DataPlane.Routes), "mtu", d.DataPlane.MTU)
+}
+
+// confirm records that the newest objects ask for what is in force already.
+func (r *Runner) confirm(d Desired) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acceptLocked(d)
+}
+
+// acceptLocked records what goes with a state that is in force. The caller holds
+// the lock.
+func (r *Runner) acceptLocked(d Desired) {
+	r.logNew("object ignored", d.Ignored, r.state.Ignored)
+	r.warn(d.Warnings)
+	s := &r.state
+	s.Gateway, s.Warnings, s.Ignored, s.Endpoint = d.Gateway, d.Warnings, d.Ignored, d.DataPlane.Tunnel.Endpoint
+	s.Refused, s.RefusedWarnings, s.RefusedAt = nil, nil, time.Time{}
+	s.Waiting = nil
+}
+
+// warn logs the warnings that are new. The caller holds the lock.
+func (r *Runner) warn(warnings Problems) {
+	r.logNew("manifest", warnings, append(slices.Clone(r.state.Warnings), r.state.RefusedWarnings...))
+}
+
+// logNew logs the problems that are not among the known.
+func (r *Runner) logNew(message string, problems, known Problems) {
+	for _, p := range problems {
+		if !slices.Contains(known, p) {
+			r.log.Warn(message, problemAttrs(p)...)
+		}
+	}
+}
+
+// wait records that there is nothing to apply yet.
+func (r *Runner) wait(w Waiting, warnings Problems) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warn(warnings)
+	for _, p := range w {
+		if !slices.Contains(r.state.Waiting, p) {
+			r.log.Info("waiting", problemAttrs(p)...)
+		}
+	}
+	r.state.Waiting = Problems(w)
+}
+
+// refuse records why a state was not applied. The same reasons again are not
+// worth a second line.
+func (r *Runner) refuse(err error, warnings Problems) {
+	problems := problemsOf(err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.warn(warnings)
+	r.state.Waiting = nil
+	r.state.RefusedWarnings = warnings
+	if slices.Equal(problems, r.state.Refused) {
+		return
+	}
+	r.state.Refused, r.state.RefusedAt = problems, time.Now()
+	r.state.ReloadErrors++
+	for _, p := range problems {
+		r.log.Error("manifest", problemAttrs(p)...)
+	}
+	r.log.Error("configuration refused, the old one stays in force", "problems", len(problems), "generation", r.state.Generation)
+}
+
+// problemsOf turns any error into problems.
+func problemsOf(err error) Problems {
+	var ps Problems
+	if errors.As(err, &ps) {
+		return ps
+	}
+	return Problems{Problem{Reason: err.Error()}.masked()}
+}
+
+func problemAttrs(p Problem) (attrs []any) {
+	if p.File != "" {
+		attrs = append(attrs, "file", p.File)
+	}
+	if p.Line > 0 {
+		attrs = append(attrs, "line", p.Line)
+	}
+	if p.Object != "" {
+		attrs = append(attrs, "object", p.Object)
+	}
+	if p.Field != "" {
+		attrs = append(attrs, "field", p.Field)
+	}
+	return append(attrs, "reason", p.Reason)
+}
+
+// isInForce tells whether d asks for what is in force.
+func (r *Runner) isInForce(d Desired) bool {
+	return r.desired.Gateway == d.Gateway && slices.Equal(r.desired.DataPlane.Routes, d.DataPlane.Routes) &&
+		sameButRoutes(r.desired.DataPlane, d.DataPlane)
+}
+
+// sameButRoutes compares everything but the routes, of which there may be a
+// hundred thousand, too many for reflection.
+func sameButRoutes(a, b dataplane.Config) bool {
+	a.Routes, b.Routes = nil, nil
+	return reflect.DeepEqual(a, b)
+}
