@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -213,15 +211,22 @@ func (c *Cluster) WriteKubeconfig(name string, cfg *rest.Config) (string, error)
 // that a program is held to the roles bound to it.
 func (c *Cluster) ServiceAccount(namespace, name string) *rest.Config {
 	c.tb.Helper()
-	seconds := int64(24 * 3600)
-	t, err := c.Clientset.CoreV1().ServiceAccounts(namespace).CreateToken(context.Background(), name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	cfg, err := c.serviceAccount(context.Background(), namespace, name)
 	if err != nil {
-		c.tb.Fatalf("token of %s/%s: %v", namespace, name, err)
+		c.tb.Fatal(err)
+	}
+	return cfg
+}
+
+func (c *Cluster) serviceAccount(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	t, err := c.Clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(24 * 3600))}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("token of %s/%s: %w", namespace, name, err)
 	}
 	cfg := rest.CopyConfig(c.Config)
 	cfg.BearerToken = t.Status.Token
-	return cfg
+	return cfg, nil
 }
 
 // Install applies every manifest of the folders, in the order of their names,
@@ -294,54 +299,8 @@ func (c *Cluster) stop() {
 	}
 }
 
-// process is one program of the control plane.
-type process struct {
-	cmd  *exec.Cmd
-	log  string
-	done chan struct{}
-}
-
-// run starts a program with its output in a file. It ends with this process,
-// however that ends.
+// run starts a program of the control plane with its output in a file of its
+// name.
 func (c *Cluster) run(name string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(filepath.Join(c.bin, name), args...), log: c.path(name + ".log"), done: make(chan struct{})}
-	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = f, f, c.Dir
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		// The kernel takes the end of the thread that started it for the end of
-		// the parent, so this thread stays until the program ends.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // killed, at the latest by kill
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	return p, nil
-}
-
-func (p *process) kill() {
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return
-	}
-	select {
-	case <-p.done:
-	case <-time.After(stopTimeout):
-	}
-}
-
-// tail is the end of the program's log.
-func (p *process) tail() string {
-	b, _ := os.ReadFile(p.log) // for a message only
-	return string(b[max(0, len(b)-2000):])
+	return command{program: filepath.Join(c.bin, name), args: args, env: os.Environ(), dir: c.Dir, log: c.path(name + ".log")}.start()
 }

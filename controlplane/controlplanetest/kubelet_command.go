@@ -1,0 +1,168 @@
+package controlplanetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// command is what a container runs, with its arguments made fit for a process
+// that has no file system and no network of its own.
+func (w *podWorker) command(ctx context.Context, pod *corev1.Pod, c *container) (command, error) {
+	loopback := w.k.Loopback.Pod(w.address()).String()
+	vars, env, err := w.environment(pod, c.spec)
+	if err != nil {
+		return command{}, err
+	}
+	vars["LOOPBACK"] = loopback
+	credential := credential(pod, c.spec)
+	if vars["KUBECONFIG"], err = w.kubeconfig(ctx, pod, credential); err != nil {
+		return command{}, err
+	}
+	cmd := command{program: c.image.Program, env: append(env, "PATH="+os.Getenv("PATH")), dir: w.dir, log: c.log, credential: credential}
+	words := append([]string(nil), c.image.Args...)
+	if len(c.spec.Command) > 1 {
+		words = append(words, c.spec.Command[1:]...)
+	}
+	for _, a := range append(words, c.spec.Args...) {
+		a = expand(a, vars)
+		for _, m := range c.spec.VolumeMounts {
+			a = replacePath(a, m.MountPath, w.volumes.path(m.Name))
+		}
+		cmd.args = append(cmd.args, listenOn(a, loopback))
+	}
+	return cmd, nil
+}
+
+// environment returns the variables of a container, for its arguments and for
+// its process.
+func (w *podWorker) environment(pod *corev1.Pod, spec *corev1.Container) (vars map[string]string, env []string, err error) {
+	vars = make(map[string]string)
+	for _, e := range spec.Env {
+		value := expand(e.Value, vars)
+		if e.ValueFrom != nil {
+			if e.ValueFrom.FieldRef == nil {
+				return nil, nil, fmt.Errorf("variable %s: only values and fieldRefs are known", e.Name)
+			}
+			if value, err = w.field(pod, e.ValueFrom.FieldRef.FieldPath); err != nil {
+				return nil, nil, fmt.Errorf("variable %s: %w", e.Name, err)
+			}
+		}
+		vars[e.Name] = value
+		env = append(env, e.Name+"="+value)
+	}
+	return vars, env, nil
+}
+
+var metadataKey = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.*)'\]$`)
+
+// field is the downward API.
+func (w *podWorker) field(pod *corev1.Pod, path string) (string, error) {
+	switch path {
+	case "metadata.name":
+		return pod.Name, nil
+	case "metadata.namespace":
+		return pod.Namespace, nil
+	case "metadata.uid":
+		return string(pod.UID), nil
+	case "spec.nodeName":
+		return w.node(), nil
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.podIP", "status.podIPs":
+		return w.address().String(), nil
+	case "status.hostIP", "status.hostIPs":
+		return w.k.node(w.node()).IP.String(), nil
+	}
+	if m := metadataKey.FindStringSubmatch(path); m != nil {
+		if m[1] == "labels" {
+			return pod.Labels[m[2]], nil
+		}
+		return pod.Annotations[m[2]], nil
+	}
+	return "", fmt.Errorf("field %s is not known", path)
+}
+
+var variable = regexp.MustCompile(`\$(\$|\([A-Za-z_][A-Za-z0-9_.-]*\))`)
+
+// expand replaces $(NAME) where the variable is known, and $$ by $.
+func expand(s string, vars map[string]string) string {
+	return variable.ReplaceAllStringFunc(s, func(m string) string {
+		if m == "$$" {
+			return "$"
+		}
+		if v, ok := vars[m[2:len(m)-1]]; ok {
+			return v
+		}
+		return m
+	})
+}
+
+// replacePath replaces a mount's path, and what is below it, by its folder.
+func replacePath(arg, mount, dir string) string {
+	head, rest, found := strings.Cut(arg, mount)
+	if !found || strings.HasSuffix(head, "/") || rest != "" && rest[0] != '/' {
+		return arg
+	}
+	return head + dir + rest
+}
+
+var anyAddress = regexp.MustCompile(`^(|-[^=]*=):([0-9]+)$`)
+
+// listenOn puts an address in front of a port that is to be opened on all.
+func listenOn(arg, address string) string {
+	return anyAddress.ReplaceAllString(arg, "${1}"+address+":$2")
+}
+
+// credential is the user of a container, which only root can take on.
+func credential(pod *corev1.Pod, spec *corev1.Container) *syscall.Credential {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	c := &syscall.Credential{}
+	if s := pod.Spec.SecurityContext; s != nil {
+		c.Uid, c.Gid = id(s.RunAsUser, c.Uid), id(s.RunAsGroup, c.Gid)
+		if s.FSGroup != nil {
+			c.Groups = append(c.Groups, uint32(*s.FSGroup))
+		}
+	}
+	if s := spec.SecurityContext; s != nil {
+		c.Uid, c.Gid = id(s.RunAsUser, c.Uid), id(s.RunAsGroup, c.Gid)
+	}
+	return c
+}
+
+func id(set *int64, otherwise uint32) uint32 {
+	if set == nil {
+		return otherwise
+	}
+	return uint32(*set)
+}
+
+// kubeconfig writes the file with the rights of the pod's service account.
+func (w *podWorker) kubeconfig(ctx context.Context, pod *corev1.Pod, user *syscall.Credential) (string, error) {
+	if a := pod.Spec.AutomountServiceAccountToken; a != nil && !*a {
+		return "", nil
+	}
+	cfg, err := w.k.cluster.serviceAccount(ctx, pod.Namespace, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return "", err
+	}
+	path, err := w.k.cluster.WriteKubeconfig("pods/"+string(pod.UID), cfg)
+	if err != nil {
+		return "", err
+	}
+	moved := w.dir + "/kubeconfig"
+	if err := os.Rename(path, moved); err != nil {
+		return "", err
+	}
+	if user != nil {
+		return moved, os.Chown(moved, int(user.Uid), int(user.Gid))
+	}
+	return moved, nil
+}
