@@ -1,0 +1,55 @@
+// Package wggateway turns a WgGatewayServer or WgGatewayClient into a running
+// gateway and says in its status what became of it.
+//
+//	WgGatewayServer a in namespace t
+//	  ├─ Secret gw-a                              keys, made once, or the Secret of spec.secretRef
+//	  ├─ ServiceAccount a, Role and RoleBinding gw-a   what the gateway may do in t
+//	  ├─ RoleBinding liqo-gateway-t-a             in the Liqo namespace
+//	  ├─ ClusterRoleBinding liqo-gateway-t-a      what is not in a namespace
+//	  ├─ Lease a.t.server.connections.liqo.io     which replica leads
+//	  ├─ Deployment gw-a                          spec.deployment
+//	  ├─ Service gw-a                             spec.service; a client has none
+//	  ├─ Service, ServiceMonitor gw-a-metrics     spec.metrics
+//	  └─ Connection gw-a                          its status is the gateway's
+//
+// One reconciler serves both kinds. It reads (gather), decides (Build, which is
+// pure: plan.go and the files named by what they decide) and writes (reconcile.go,
+// status.go). What it is not: it renders no template and programs no packet path.
+//
+// # Ownership
+//
+// Owner references delete what is in the gateway's namespace. Keys and Connection
+// belong to the GatewayServer or GatewayClient, so that they outlive a new
+// rendering. Bindings elsewhere carry the gateway's name and namespace as labels;
+// those whose gateway is gone are deleted when their event, or the gateway's, comes
+// by, which for orphans is when the controller starts. There are no finalizers.
+//
+// # Keys
+//
+// A key pair is generated when the Secret gw-<name> does not exist, and by a create
+// that fails if somebody else was faster: no key is ever overwritten. A Secret of
+// the user is checked and labelled, and otherwise left alone. Nothing in the pods
+// depends on what a Secret holds, so that a replaced key restarts nothing. No
+// message repeats any of it.
+//
+// # Service account
+//
+// Roles are bound to the account that spec.deployment names. Where that is none, or
+// "default", which every pod of the namespace has unless it asks for another, the
+// account is named as the gateway. A service account that somebody else made is
+// used and not changed.
+//
+// # Which pod leads
+//
+// Several replicas elect by the Lease, and the pod that holds it carries the label
+// networking.liqo.io/active, which the Service selects by. A single replica needs
+// no election; while an old and a new one overlap the old one leads until it ends.
+// The Lease of a pod that is gone is released here, so that nobody waits for it to
+// expire.
+//
+// # What stays while a pod restarts
+//
+// The endpoints in the status. A peer that reads an endpoint which comes and goes is
+// worse off than one that reads the last one; the condition EndpointReady says when
+// it is that.
+package wggateway

@@ -1,0 +1,88 @@
+package wggateway
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// conditionTypes are the conditions that are this package's.
+var conditionTypes = []networkingv1beta1.ConditionType{
+	networkingv1beta1.ConditionKeysReady, networkingv1beta1.ConditionPeerKeyReady,
+	networkingv1beta1.ConditionDeployed, networkingv1beta1.ConditionEndpointReady,
+}
+
+// complaints are the reasons that only the user can cure; the others pass by themselves.
+var complaints = []networkingv1beta1.ConditionReason{
+	networkingv1beta1.ReasonSecretNotFound, networkingv1beta1.ReasonSecretInvalid, networkingv1beta1.ReasonSecretAmbiguous,
+	networkingv1beta1.ReasonPeerKeyInvalid, networkingv1beta1.ReasonPeerKeyAmbiguous,
+	networkingv1beta1.ReasonObjectRefused, networkingv1beta1.ReasonDuplicateGateway,
+	networkingv1beta1.ReasonNodeNotReady, networkingv1beta1.ReasonServiceTypeUnsupported,
+}
+
+// maxNote is the longest text that an event may have.
+const maxNote = 1024
+
+// setStatus writes the status, and tells of complaints that come and go by an event.
+func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals []refusal) error {
+	p.deployed(g, refusals)
+	before := slices.Clone(*g.conditions)
+	wrote, err := apply.Status(ctx, r, g.Object, func() {
+		if g.endpoint != nil {
+			*g.endpoint = p.Endpoint
+		}
+		*g.internalEndpoint, *g.keys = p.InternalEndpoint, p.Keys
+		for _, t := range conditionTypes {
+			if c := meta.FindStatusCondition(p.Conditions, string(t)); c != nil {
+				meta.SetStatusCondition(g.conditions, *c)
+			} else {
+				meta.RemoveStatusCondition(g.conditions, string(t))
+			}
+		}
+	})
+	if err != nil || !wrote {
+		return err
+	}
+	for _, c := range p.Conditions {
+		if kind := eventType(meta.FindStatusCondition(before, c.Type), c); kind != "" {
+			r.events.Eventf(g.Object, nil, kind, c.Reason, "Reconcile", "%s", c.Message[:min(len(c.Message), maxNote)])
+		}
+	}
+	return nil
+}
+
+// deployed adds to the condition Deployed what the API server refused, and notes.
+func (p *Plan) deployed(g *gateway, refusals []refusal) {
+	c := meta.FindStatusCondition(p.Conditions, string(networkingv1beta1.ConditionDeployed))
+	if c == nil {
+		return
+	}
+	if len(refusals) > 0 {
+		*c = g.condition(networkingv1beta1.ConditionDeployed, false, networkingv1beta1.ReasonObjectRefused, join(refusals))
+	}
+	c.Message = strings.Join(append([]string{c.Message}, p.Notes...), "; ")
+}
+
+// eventType is that of the event about a condition, "" for none: a warning when a
+// complaint begins, and once more when it is cured.
+func eventType(before *metav1.Condition, now metav1.Condition) string {
+	complained := before != nil && isComplaint(before.Reason)
+	switch {
+	case isComplaint(now.Reason) && (before == nil || before.Reason != now.Reason):
+		return corev1.EventTypeWarning
+	case complained && now.Status == metav1.ConditionTrue:
+		return corev1.EventTypeNormal
+	}
+	return ""
+}
+
+func isComplaint(reason string) bool {
+	return slices.Contains(complaints, networkingv1beta1.ConditionReason(reason))
+}
