@@ -230,15 +230,16 @@ func (c *Cluster) serviceAccount(ctx context.Context, namespace, name string) (*
 }
 
 // Install applies every manifest of the folders, in the order of their names,
-// and waits until the CRDs among them are served.
+// and waits after each folder until the CRDs that there are are served: the next
+// may hold objects of their kinds.
 func (c *Cluster) Install(dirs ...string) error {
 	for _, d := range dirs {
 		if _, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-f", d); err != nil {
 			return err
 		}
-	}
-	if _, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"); err != nil {
-		return err
+		if _, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"); err != nil {
+			return err
+		}
 	}
 	return c.CreateNamespace(LiqoNamespace, nil)
 }
