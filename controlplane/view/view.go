@@ -39,15 +39,16 @@ func Scheme() *runtime.Scheme {
 // Cache limits the kinds that others use too. Of those that the controllers
 // make, only objects with the label liqo.io/managed are seen, so everything that
 // they make must carry it. Of Secrets, those labelled as keys of gateways: read
-// others past the cache.
+// others past the cache. Of CRDs, those of gateway templates.
 func Cache() cache.Options {
 	managed := cache.ByObject{Label: selector(networkingv1beta1.LabelManaged)}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                {Transform: Pod},
-			&corev1.Node{}:               {Transform: Node},
-			&corev1.Secret{}:             {Label: selector(networkingv1beta1.LabelGatewayResource)},
+			&corev1.Pod{}:    {Transform: Pod},
+			&corev1.Node{}:   {Transform: Node},
+			&corev1.Secret{}: {Label: selector(networkingv1beta1.LabelGatewayResource)},
+			&apiextensionsv1.CustomResourceDefinition{}: {Label: selector(networkingv1beta1.LabelGatewayTemplate)},
 			&corev1.Service{}:            managed,
 			&corev1.ServiceAccount{}:     managed,
 			&appsv1.Deployment{}:         managed,

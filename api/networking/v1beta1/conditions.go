@@ -50,6 +50,7 @@ const (
 	//   - RemoteClusterIDMissing
 	//   - TemplateNotFound
 	//   - TemplateKindUnknown
+	//   - TemplateForbidden
 	//   - TemplateInvalid
 	//   - ObjectRefused
 	ConditionTemplateRendered ConditionType = "TemplateRendered"
@@ -63,6 +64,9 @@ const (
 	// ReasonTemplateKindUnknown means that the cluster has no such kind, or that its CRD is not labelled as one of
 	// gateway templates.
 	ReasonTemplateKindUnknown ConditionReason = "TemplateKindUnknown"
+	// ReasonTemplateForbidden means that the controllers may not read objects of the template's kind. The message names
+	// the rights that they need.
+	ReasonTemplateForbidden ConditionReason = "TemplateForbidden"
 	// ReasonTemplateInvalid means that the template cannot be rendered. The message names template, field and error.
 	ReasonTemplateInvalid ConditionReason = "TemplateInvalid"
 	// ReasonObjectRefused means that the API server refused an object that the controller made. The message is its.
