@@ -37,7 +37,7 @@ type cluster struct {
 	gatewayAddr netip.Addr
 	remapped    netip.Prefix // how this cluster sees the other's pods
 	manifests   lab.Manifests
-	nodes       []*dataplanetest.Node
+	links       []*dataplanetest.Link
 	speaks      []geneve.Encapsulation
 	pods        []*netstack.Stack
 	podAddrs    []netip.Addr
@@ -176,11 +176,11 @@ func (d *demo) connectNodes(ctx context.Context) (string, error) {
 	d.cancel = cancel
 	for i, c := range d.clusters {
 		for n, speaks := range c.speaks {
-			node, err := d.startNode(nodesCtx, i, n, speaks)
+			node, link, err := d.startNode(nodesCtx, i, n, speaks)
 			if err != nil {
 				return "", err
 			}
-			c.nodes = append(c.nodes, node)
+			c.links = append(c.links, link)
 			addr := dataplanetest.PodAddr(n, 0)
 			pod, err := node.AddPod(addr)
 			if err != nil {
@@ -190,9 +190,9 @@ func (d *demo) connectNodes(ctx context.Context) (string, error) {
 		}
 	}
 	for _, c := range d.clusters {
-		for n, node := range c.nodes {
+		for n, link := range c.links {
 			select {
-			case <-node.Ready():
+			case <-link.Ready():
 			case <-ctx.Done():
 				return "", fmt.Errorf("%s gets no answer to its ARP requests", c.nodeName(n))
 			}
@@ -201,23 +201,23 @@ func (d *demo) connectNodes(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-func (d *demo) startNode(ctx context.Context, side, n int, speaks geneve.Encapsulation) (*dataplanetest.Node, error) {
+func (d *demo) startNode(ctx context.Context, side, n int, speaks geneve.Encapsulation) (*dataplanetest.Node, *dataplanetest.Link, error) {
 	c := d.clusters[side]
 	socket, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(d.loopback(side, 11+n), genevePort), GSO: true})
 	if err != nil {
-		return nil, fmt.Errorf("socket of %s: %w", c.nodeName(n), err)
+		return nil, nil, fmt.Errorf("socket of %s: %w", c.nodeName(n), err)
 	}
-	node := dataplanetest.NewNode(dataplanetest.NodeConfig{
-		Name: c.nodeName(n), Socket: socket, Gateway: netip.AddrPortFrom(c.gatewayAddr, genevePort),
-		VNI: geneve.VNI(100*(side+1) + n), Encapsulation: speaks,
-		Internal: nodeInternal(n), GatewayInternal: internalGateway, MTU: mtu, SuperSegments: true,
+	node := dataplanetest.NewNode(dataplanetest.NodeConfig{Name: c.nodeName(n), Socket: socket, MTU: mtu, SuperSegments: true})
+	link := node.Connect(dataplanetest.LinkConfig{
+		Gateway: netip.AddrPortFrom(c.gatewayAddr, genevePort), VNI: geneve.VNI(100*(side+1) + n), Encapsulation: speaks,
+		Internal: nodeInternal(n), GatewayInternal: internalGateway,
 	})
 	d.wg.Go(func() {
 		if err := node.Run(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "demo:", err)
 		}
 	})
-	return node, nil
+	return node, link, nil
 }
 
 func (d *demo) waitConnected(ctx context.Context) (string, error) {

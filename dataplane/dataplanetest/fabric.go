@@ -63,7 +63,8 @@ type Cluster struct {
 	NodeAddrs   []netip.AddrPort
 	GatewayAddr netip.AddrPort
 
-	index int // 0: A, 1: B
+	index int     // 0: A, 1: B
+	links []*Link // of Nodes
 }
 
 // NewFabric builds and starts a fabric. Close ends it.
@@ -177,10 +178,11 @@ func (c *Cluster) addNode(network *Network, i int, e geneve.Encapsulation, o Opt
 	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{172, 30, byte(c.index), byte(11 + i)}), geneve.DefaultPort)
 	internal := netip.AddrFrom4([4]byte{10, 80, 0, byte(11 + i)})
 	vni := geneve.VNI(0x100*(c.index+1) + i)
-	c.Nodes = append(c.Nodes, NewNode(NodeConfig{
-		Name: name, Socket: network.Listen(addr), Gateway: c.GatewayAddr, VNI: vni, Encapsulation: e,
-		Internal: internal, GatewayInternal: GatewayAddress, MTU: o.MTU, SuperSegments: o.SuperSegments,
+	node := NewNode(NodeConfig{Name: name, Socket: network.Listen(addr), MTU: o.MTU, SuperSegments: o.SuperSegments})
+	c.links = append(c.links, node.Connect(LinkConfig{
+		Gateway: c.GatewayAddr, VNI: vni, Encapsulation: e, Internal: internal, GatewayInternal: GatewayAddress,
 	}))
+	c.Nodes = append(c.Nodes, node)
 	c.NodeAddrs = append(c.NodeAddrs, addr)
 	c.Config.Nodes = append(c.Config.Nodes, dataplane.Node{
 		Name: name, Underlay: []netip.Addr{addr.Addr()}, VNI: vni, Internal: []netip.Addr{internal},
@@ -233,11 +235,11 @@ func (c *Cluster) AddPod(node, pod int) (*netstack.Stack, error) {
 // found each other: a ping of the far gateway is answered.
 func (f *Fabric) WaitReady(ctx context.Context) error {
 	for _, c := range []*Cluster{f.A, f.B} {
-		for _, n := range c.Nodes {
+		for _, l := range c.links {
 			select {
-			case <-n.Ready():
+			case <-l.Ready():
 			case <-ctx.Done():
-				return fmt.Errorf("node %s has not found its gateway: %w", n.cfg.Name, ctx.Err())
+				return fmt.Errorf("node %s has not found its gateway: %w", l.node.cfg.Name, ctx.Err())
 			}
 		}
 	}

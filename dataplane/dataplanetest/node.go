@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/dataplane/netstack"
@@ -21,47 +21,39 @@ import (
 // NodeConfig describes one simulated node of a cluster.
 type NodeConfig struct {
 	Name string
-	// Socket is where the node's tunnel ends, in memory or real. The node
+	// Socket is where the node's tunnels end, in memory or real. The node
 	// closes it.
 	Socket tunnel.Socket
-	// Gateway is where the gateway receives encapsulated packets.
-	Gateway netip.AddrPort
-	VNI     geneve.VNI
-	// Encapsulation is what the node speaks.
-	Encapsulation geneve.Encapsulation
-	// Internal and GatewayInternal are the two ends inside the tunnel.
-	Internal, GatewayInternal netip.Addr
-	MTU                       int
+	MTU    int
 	// SuperSegments lets pods hand over TCP in packets of up to 64 KiB with
 	// unfinished checksums, as a kernel does on a virtual link.
 	SuperSegments bool
+	// CNI takes packets to addresses that are neither of a pod of this node nor
+	// behind a gateway. They are its own. Nil drops them.
+	CNI func(ip []byte)
 }
 
 // Node is a Kubernetes node in miniature: it routes between its pods, which are
-// TCP/IP stacks in memory, and the gateway, to which it speaks the real
+// TCP/IP stacks in memory, and gateways, to which it speaks the real
 // encapsulation.
 type Node struct {
 	cfg NodeConfig
 	mac neighbor.MAC
 
-	mu         sync.Mutex
-	gatewayMAC neighbor.MAC
-	pods       map[netip.Addr]*netstack.Stack
-	stacks     []*netstack.Stack
-	ctx        context.Context
-	wg         sync.WaitGroup
-	observe    func(ip []byte)
-
-	resolved chan struct{}
-	once     sync.Once
+	mu      sync.Mutex
+	pods    map[netip.Addr]*netstack.Stack
+	stacks  map[*netstack.Stack]context.CancelFunc // nil: not started yet
+	links   []*Link
+	ctx     context.Context // of Run; nil before
+	wg      sync.WaitGroup
+	observe func(ip []byte)
 }
 
-// NewNode builds a node without pods. Run connects it.
+// NewNode builds a node without pods and without gateways. Run connects it.
 func NewNode(cfg NodeConfig) *Node {
 	return &Node{
 		cfg: cfg, mac: neighbor.StableMAC([]byte("node " + cfg.Name)),
-		pods:     make(map[netip.Addr]*netstack.Stack),
-		resolved: make(chan struct{}),
+		pods: make(map[netip.Addr]*netstack.Stack), stacks: make(map[*netstack.Stack]context.CancelFunc),
 	}
 }
 
@@ -72,6 +64,7 @@ func (n *Node) AddPod(addrs ...netip.Addr) (*netstack.Stack, error) {
 		return nil, err
 	}
 	if err := pod.SetAddresses(addrs); err != nil {
+		pod.Close()
 		return nil, err
 	}
 	n.mu.Lock()
@@ -79,44 +72,64 @@ func (n *Node) AddPod(addrs ...netip.Addr) (*netstack.Stack, error) {
 	for _, a := range addrs {
 		n.pods[a] = pod
 	}
-	n.stacks = append(n.stacks, pod)
+	n.stacks[pod] = nil
 	if n.ctx != nil {
 		n.startPodLocked(pod)
 	}
 	return pod, nil
 }
 
+// RemovePod ends a pod.
+func (n *Node) RemovePod(pod *netstack.Stack) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for a, p := range n.pods {
+		if p == pod {
+			delete(n.pods, a)
+		}
+	}
+	if cancel := n.stacks[pod]; cancel != nil {
+		cancel()
+	} else {
+		pod.Close()
+	}
+	delete(n.stacks, pod)
+}
+
 func (n *Node) startPodLocked(pod *netstack.Stack) {
-	ctx := n.ctx
+	ctx, cancel := context.WithCancel(n.ctx)
+	n.stacks[pod] = cancel
 	n.wg.Go(func() {
 		_ = pod.Run(ctx, n.FromPod)
 		pod.Close()
 	})
 }
 
-// Observe calls f with every IP packet that arrives from the gateway, before
-// it is delivered.
+// Observe calls f with every IP packet that arrives from a gateway, before it is
+// delivered.
 func (n *Node) Observe(f func(ip []byte)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.observe = f
 }
 
-// Run connects the node to the gateway until ctx ends.
+// Run connects the node to its gateways until ctx ends.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n.mu.Lock()
 	n.ctx = ctx
-	for _, pod := range n.stacks {
+	for pod := range n.stacks {
 		n.startPodLocked(pod)
+	}
+	for _, l := range n.links {
+		n.startLinkLocked(l)
 	}
 	n.mu.Unlock()
 	n.wg.Go(func() {
 		<-ctx.Done()
 		n.cfg.Socket.Close()
 	})
-	n.wg.Go(func() { n.resolve(ctx) })
 	err := n.receive()
 	cancel()
 	n.wg.Wait()
@@ -126,90 +139,63 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
-// Ready is closed when the gateway has answered the node for the first time.
-func (n *Node) Ready() <-chan struct{} { return n.resolved }
-
-const echoRequest = 8 // RFC 792
-
-// resolve asks for the gateway's MAC until it is known.
-func (n *Node) resolve(ctx context.Context) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if n.cfg.Encapsulation == geneve.GeneveIP {
-			// Without Ethernet there is nothing to resolve, but the gateway
-			// must hear what the node speaks.
-			n.Send(Build(Packet{
-				Proto: packet.ProtoICMP, ICMPType: echoRequest,
-				Src: netip.AddrPortFrom(n.cfg.Internal, 1), Dst: netip.AddrPortFrom(n.cfg.GatewayInternal, 0),
-			}))
-		} else {
-			n.sendFrame(neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
-				Op: neighbor.ARPRequest, SenderMAC: n.mac, SenderIP: n.cfg.Internal, TargetIP: n.cfg.GatewayInternal,
-			}))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.resolved:
-			return
-		case <-tick.C:
-		}
+// Connect adds the tunnel to a gateway. It may be called before Run.
+func (n *Node) Connect(cfg LinkConfig) *Link {
+	l := &Link{cfg: cfg, node: n, resolved: make(chan struct{}), closed: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.links = append(n.links, l)
+	if n.ctx != nil {
+		n.startLinkLocked(l)
 	}
+	return l
+}
+
+func (n *Node) startLinkLocked(l *Link) {
+	ctx := n.ctx
+	n.wg.Go(func() { l.resolve(ctx) })
 }
 
 // FromPod routes a packet that a pod on this node sends.
 func (n *Node) FromPod(b []byte) {
-	b = append([]byte(nil), b...) // the stack wants its bytes back
+	b = slices.Clone(b) // the stack wants its bytes back
 	p, ok := packet.Parse(b)
 	if !ok {
 		return
 	}
+	n.mu.Lock()
+	pod, link := n.pods[p.Dst()], n.linkLocked(p.Dst())
+	n.mu.Unlock()
 	if p.HopLimit() <= 1 {
 		reply := make([]byte, 1280)
-		if l := packet.TimeExceeded(reply, n.cfg.Internal, p); l > 0 {
-			n.toPod(reply[:l])
+		if link != nil {
+			if l := packet.TimeExceeded(reply, link.cfg.Internal, p); l > 0 {
+				n.Deliver(reply[:l])
+			}
 		}
 		return
 	}
 	p.DecrementHopLimit()
-	n.mu.Lock()
-	pod := n.pods[p.Dst()]
-	n.mu.Unlock()
-	if pod != nil {
+	switch {
+	case pod != nil:
 		pod.Inject(b)
-		return
+	case link != nil:
+		link.Send(b)
+	case n.cfg.CNI != nil:
+		n.cfg.CNI(b)
 	}
-	n.Send(b)
 }
 
-// Send encapsulates an IP packet of any origin and sends it to the gateway.
-func (n *Node) Send(ip []byte) {
-	etherType := neighbor.EtherTypeIPv4
-	if len(ip) > 0 && ip[0]>>4 == 6 {
-		etherType = neighbor.EtherTypeIPv6
+// linkLocked returns the gateway behind which an address is, by the longest
+// prefix, or nil.
+func (n *Node) linkLocked(dst netip.Addr) (link *Link) {
+	longest := -1
+	for _, l := range n.links {
+		if bits := l.covers(dst); bits > longest {
+			link, longest = l, bits
+		}
 	}
-	n.mu.Lock()
-	mac := n.gatewayMAC
-	n.mu.Unlock()
-	n.sendFrame(mac, etherType, ip)
-}
-
-func (n *Node) sendFrame(dst neighbor.MAC, etherType uint16, payload []byte) {
-	head := make([]byte, geneve.HeaderLen+neighbor.EthernetHeaderLen)
-	if n.cfg.Encapsulation == geneve.GeneveIP {
-		geneve.PutHeader(head, geneve.GeneveIP, n.cfg.VNI, etherType)
-		head = head[:geneve.HeaderLen]
-	} else {
-		geneve.PutHeader(head, n.cfg.Encapsulation, n.cfg.VNI, geneve.ProtocolEthernet)
-		neighbor.PutEthernet(head[geneve.HeaderLen:], dst, n.mac, etherType)
-	}
-	n.SendDatagram(append(head, payload...))
-}
-
-// SendDatagram sends raw UDP payload to the gateway.
-func (n *Node) SendDatagram(b []byte) {
-	_, _ = n.cfg.Socket.WriteBatch([]underlay.Datagram{{Addr: n.cfg.Gateway, Body: b}})
+	return link
 }
 
 func (n *Node) receive() error {
@@ -227,64 +213,61 @@ func (n *Node) receive() error {
 			return fmt.Errorf("node %s: %w", n.cfg.Name, err)
 		}
 		for i := range c {
-			n.fromGateway(bufs[i][:sizes[i]])
+			n.fromGateway(addrs[i].Addr(), bufs[i][:sizes[i]])
 		}
 	}
 }
 
-func (n *Node) fromGateway(b []byte) {
+// fromGateway takes a datagram of a tunnel: as the kernel, only from the tunnel's
+// other end.
+func (n *Node) fromGateway(from netip.Addr, b []byte) {
 	h, payload, err := geneve.Decode(b)
-	if err != nil || h.VNI != n.cfg.VNI || h.Encapsulation != n.cfg.Encapsulation {
+	if err != nil {
 		return
 	}
-	if h.Encapsulation == geneve.GeneveIP {
-		n.once.Do(func() { close(n.resolved) })
-		n.toPod(payload)
-		return
+	n.mu.Lock()
+	i := slices.IndexFunc(n.links, func(l *Link) bool {
+		return h.VNI == l.cfg.VNI && h.Encapsulation == l.cfg.Encapsulation && from == l.cfg.Gateway.Addr()
+	})
+	var l *Link
+	if i >= 0 {
+		l = n.links[i]
 	}
-	f, ok := neighbor.DecodeFrame(payload)
-	if !ok {
-		return
-	}
-	if f.EtherType == neighbor.EtherTypeARP {
-		n.arp(f)
-		return
-	}
-	if f.Dst == n.mac { // as the kernel: only what is addressed to us
-		n.toPod(f.Payload)
+	n.mu.Unlock()
+	if l != nil {
+		l.receive(payload)
 	}
 }
 
-func (n *Node) arp(f neighbor.Frame) {
-	a, ok := neighbor.DecodeARP(f.Payload)
+// Deliver gives a packet to the pod of this node that it is for, and reports
+// whether there is one.
+func (n *Node) Deliver(ip []byte) bool {
+	p, ok := packet.Parse(ip)
 	if !ok {
-		return
+		return false
 	}
-	switch {
-	case a.Op == neighbor.ARPReply && a.SenderIP == n.cfg.GatewayInternal:
-		n.mu.Lock()
-		n.gatewayMAC = a.SenderMAC
-		n.mu.Unlock()
-		n.once.Do(func() { close(n.resolved) })
-	case a.Op == neighbor.ARPRequest && a.TargetIP == n.cfg.Internal:
-		n.sendFrame(a.SenderMAC, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
-			Op: neighbor.ARPReply, SenderMAC: n.mac, SenderIP: n.cfg.Internal, TargetMAC: a.SenderMAC, TargetIP: a.SenderIP,
-		}))
+	n.mu.Lock()
+	pod := n.pods[p.Dst()]
+	n.mu.Unlock()
+	if pod != nil {
+		pod.Inject(p.Bytes)
 	}
+	return pod != nil
 }
 
-func (n *Node) toPod(ip []byte) {
+// arrived takes an IP packet from a gateway.
+func (n *Node) arrived(ip []byte) {
 	p, ok := packet.Parse(ip)
 	if !ok {
 		return
 	}
 	n.mu.Lock()
-	pod, observe := n.pods[p.Dst()], n.observe
+	observe := n.observe
 	n.mu.Unlock()
 	if observe != nil {
 		observe(p.Bytes)
 	}
-	if pod != nil {
-		pod.Inject(p.Bytes)
+	if !n.Deliver(p.Bytes) && n.cfg.CNI != nil {
+		n.cfg.CNI(slices.Clone(p.Bytes))
 	}
 }
