@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -52,14 +53,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		logger.Info("an option is not used", "reason", n)
 	}
 	for _, o := range plan.Create {
+		kind, err := apiutil.GVKForObject(o, r.Scheme())
+		if err != nil {
+			return ctrl.Result{}, err
+		}
 		switch err := r.Create(ctx, o); {
 		case apierrors.IsAlreadyExists(err): // the cache is behind
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return ctrl.Result{}, nil // it is being removed
 		case err != nil:
-			return ctrl.Result{}, fmt.Errorf("create %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+			return ctrl.Result{}, fmt.Errorf("create %s %s: %w", kind.Kind, client.ObjectKeyFromObject(o), err)
 		default:
-			logger.Info("made an object of the installation", "object", fmt.Sprintf("%T %s", o, client.ObjectKeyFromObject(o)))
+			logger.Info("made an object of the installation", "kind", kind.Kind, "object", client.ObjectKeyFromObject(o))
 		}
 	}
 	for _, p := range plan.Problems {

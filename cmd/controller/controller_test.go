@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/controlplane/controllers"
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/install"
+)
+
+// asController, in the environment, makes this test binary the controller.
+const asController = "SLUICE_TEST_AS_CONTROLLER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asController) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// process is a controller that runs.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// start starts a controller. The end of the test kills it.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), asController+"=1", "POD_NAMESPACE=", "KUBECONFIG=")
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // ProcessState tells
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // or it has ended
+		<-p.done
+		if t.Failed() {
+			t.Logf("controller %q:\n%s", args, p.output())
+		}
+	})
+	return p
+}
+
+// end sends a signal and returns how long the end took.
+func (p *process) end(t *testing.T, s os.Signal) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
+	}
+	return time.Since(began)
+}
+
+func TestController(t *testing.T) {
+	c := controlplanetest.StartBare(t)
+	admin := []string{"--kubeconfig", c.Kubeconfig, "--metrics-address=0", "--health-probe-address=0"}
+	refused := func(args ...string) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), append(admin[:len(admin):len(admin)], args...), &stdout, &stderr); code != 1 {
+			t.Errorf("exit status %d", code)
+		}
+		return stderr.String()
+	}
+	says := func(t *testing.T, got string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("got %s, want %q in it", got, w)
+			}
+		}
+	}
+	kubeconfig := func(t *testing.T, name string, cfg *rest.Config) string {
+		t.Helper()
+		path, err := c.WriteKubeconfig(name, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "--kubeconfig=" + path
+	}
+
+	t.Run("says that the CRDs are missing", func(t *testing.T) {
+		says(t, refused(), "controller: the cluster does not know IP (ipam.liqo.io/v1alpha1), ", "Configuration (networking.liqo.io/v1beta1)",
+			"Install the CRDs of this version: kubectl apply --server-side -f deploy/crds")
+	})
+	root := filepath.Join(controlplanetest.Root(), "deploy")
+	if err := c.Install(filepath.Join(root, "crds"), filepath.Join(root, "manifests")); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("says what the installation lacks", func(t *testing.T) {
+		says(t, refused(), "the installation is incomplete", "set --cluster-id", "set --pod-cidr")
+	})
+	t.Run("says that the namespace is missing", func(t *testing.T) {
+		says(t, refused("--liqo-namespace=elsewhere"), "there is no namespace elsewhere", "set --liqo-namespace")
+	})
+	t.Run("says that the API server is out of reach", func(t *testing.T) {
+		cfg := rest.CopyConfig(c.Config)
+		cfg.Host = "https://127.0.0.1:1"
+		says(t, refused(kubeconfig(t, "closed", cfg)), "the API server https://127.0.0.1:1 cannot be reached", "connection refused", "Check that its address")
+	})
+	t.Run("says that nobody answers", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		cfg := rest.CopyConfig(c.Config)
+		cfg.Host = "https://" + l.Addr().String()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		err = controllers.Preflight(ctx, cfg, controllers.Options{})
+		says(t, fmt.Sprint(err), "does not answer", "no firewall or network policy")
+	})
+	t.Run("says that the credentials are wrong", func(t *testing.T) {
+		cfg := rest.CopyConfig(c.Config)
+		cfg.BearerToken = "wrong"
+		says(t, refused(kubeconfig(t, "wrong", cfg)), "does not know who this is", "Check the token or certificate")
+	})
+	t.Run("says which rights are missing", func(t *testing.T) {
+		nobody := kubeconfig(t, "nobody", c.ServiceAccount("default", "default"))
+		says(t, refused(nobody), "the cluster denies these rights", "list configurations.networking.liqo.io", "watch nodes",
+			"update leases.coordination.k8s.io in namespace liqo", "Install the roles of this version")
+		ours := kubeconfig(t, "elsewhere", c.ServiceAccount("liqo", "liqo-controller"))
+		says(t, refused(ours, "--liqo-namespace=elsewhere"), "create configmaps in namespace elsewhere", "check --liqo-namespace")
+	})
+
+	flags := []string{kubeconfig(t, "controller", c.ServiceAccount("liqo", "liqo-controller")), "--cluster-id=rome", "--pod-cidr=10.243.0.0/16",
+		"--leader-election-lease-duration=5s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=200ms"}
+	holder := func(ctx context.Context) (string, error) {
+		var l coordinationv1.Lease
+		if err := c.Get(ctx, "liqo", controllers.Lease, &l); err != nil || l.Spec.HolderIdentity == nil {
+			return "", err
+		}
+		return *l.Spec.HolderIdentity, nil
+	}
+	leads := func(t *testing.T, other string) (id string) {
+		t.Helper()
+		controlplanetest.Eventually(t, "a controller leads", func(ctx context.Context) (err error) {
+			if id, err = holder(ctx); err == nil && (id == "" || id == other) {
+				err = errors.New("nobody does")
+			}
+			return err
+		})
+		return id
+	}
+	t.Run("works under the shipped roles, and ends within two seconds", func(t *testing.T) {
+		p := start(t, append(flags, "--metrics-address=127.0.0.1:0", "--health-probe-address=127.0.0.1:0", "--log-format=json")...)
+		controlplanetest.Eventually(t, "the installation is made", func(ctx context.Context) error {
+			return c.Get(ctx, "liqo", "internal-cidr", new(ipamv1alpha1.Network)) // the last one
+		})
+		if took := p.end(t, syscall.SIGTERM); took > 2*time.Second || !p.cmd.ProcessState.Success() {
+			t.Errorf("ended after %v: %v", took, p.cmd.ProcessState)
+		}
+		if id, err := holder(t.Context()); id != "" || err != nil {
+			t.Errorf("the lease is held by %q, %v", id, err)
+		}
+		for line := range strings.Lines(p.output()) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("not JSON: %s", line)
+			}
+			if strings.Contains(line, `"level":"ERROR"`) {
+				t.Errorf("%s", line)
+			}
+		}
+	})
+	t.Run("hands over", func(t *testing.T) {
+		quiet := append(flags, "--metrics-address=0", "--health-probe-address=0")
+		one := start(t, quiet...)
+		first := leads(t, "")
+		two := start(t, quiet...)
+		controlplanetest.Eventually(t, "the second one waits", func(context.Context) error {
+			if !strings.Contains(two.output(), "Attempting to acquire leader lease") {
+				return errors.New(two.output())
+			}
+			return nil
+		})
+		began := time.Now()
+		one.end(t, syscall.SIGTERM)
+		second := leads(t, first)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("it took %v although the lease was given back", took)
+		}
+		if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: install.ClusterIDConfigMap, Namespace: "liqo"}}); err != nil {
+			t.Fatal(err)
+		}
+		controlplanetest.Eventually(t, "the second one works", func(ctx context.Context) error {
+			return c.Get(ctx, "liqo", install.ClusterIDConfigMap, new(corev1.ConfigMap))
+		})
+		three := start(t, quiet...)
+		two.end(t, syscall.SIGKILL)
+		leads(t, second)
+		three.end(t, syscall.SIGTERM)
+	})
+	t.Run("serves metrics and probes", func(t *testing.T) {
+		metrics, health := freeAddress(t), freeAddress(t)
+		start(t, append(flags, "--metrics-address="+metrics, "--health-probe-address="+health, "--leader-election=false")...)
+		for url, want := range map[string]string{
+			"http://" + health + "/healthz":  "ok",
+			"http://" + health + "/readyz":   "ok",
+			"http://" + metrics + "/metrics": `controller_runtime_reconcile_total{controller="install",result="success"}`,
+		} {
+			controlplanetest.Eventually(t, url, func(ctx context.Context) error { return get(ctx, url, want) })
+		}
+		taken := start(t, append(flags, "--metrics-address="+metrics, "--health-probe-address=0")...)
+		<-taken.done
+		says(t, taken.output(), "address already in use", "Choose another port with --metrics-address or --health-probe-address")
+	})
+	t.Run("ends in time when the API server is gone", func(t *testing.T) {
+		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address=0")...)
+		leads(t, "")
+		c.StopAPIServer()
+		if took := p.end(t, syscall.SIGTERM); took > 2*time.Second {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// get wants a page with text in it.
+func get(ctx context.Context, url, text string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || !strings.Contains(string(b), text)) {
+		err = fmt.Errorf("%s: %.300s", resp.Status, b)
+	}
+	return err
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/controlplane/cidr"
+	"github.com/sluice-net/sluice/controlplane/controllers"
+	"github.com/sluice-net/sluice/controlplane/install"
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// options are the flags of the controller, checked.
+type options struct {
+	controllers.Options
+	kubeconfig string
+	qps        float32
+	burst      int
+	logLevel   slog.Level
+	logJSON    bool
+	version    bool
+}
+
+const usageHead = `controller is the control plane of the network between clusters. One runs in
+each cluster and serves all of its peerings: it remaps prefixes that two
+clusters both use, starts a gateway for each GatewayServer and GatewayClient,
+and connects the gateways with the nodes. It carries no traffic: while it is
+away, connections stay up and changes wait.
+
+Usage:
+  controller --cluster-id ID --pod-cidr CIDR [flags]
+
+At its first start it makes what an installation begins with, in the Liqo
+namespace: ConfigMap liqo-clusterid-configmap and the Networks pod-cidr,
+service-cidr, external-cidr and internal-cidr. What is there already, from a
+chart or an earlier start, is left as it is, and its flag may be omitted then.
+
+Flags:
+`
+
+const usageTail = `
+A flag that takes several CIDRs takes them separated by commas, or is repeated.
+
+Examples:
+  # In a cluster (deploy/manifests holds the Deployment and the roles).
+  controller --cluster-id rome --pod-cidr 10.244.0.0/16
+
+  # From a terminal, for a cluster that is set up already: waits until no
+  # replica in the cluster leads.
+  controller --kubeconfig rome.yaml --log-level debug \
+      --metrics-address 127.0.0.1:8080 --health-probe-address 0
+
+Environment: POD_NAMESPACE is the default of --liqo-namespace. KUBECONFIG names
+the kubeconfig files where --kubeconfig is not set; without both the service
+account of the pod is used.
+
+Signals: SIGTERM and SIGINT end the controller within two seconds; another
+replica leads at once.
+Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
+`
+
+// parseFlags reads the command line. After --help, which it answers on stdout,
+// the error is pflag.ErrHelp.
+func parseFlags(args []string, stdout io.Writer) (options, error) {
+	var o options
+	pools := cidr.DefaultPools()
+	external, internal := netip.MustParsePrefix("10.70.0.0/16"), netip.MustParsePrefix("10.80.0.0/16")
+	election := new(controllers.LeaderElection)
+
+	fs := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.SetOutput(io.Discard) // messages are ours
+	fs.Usage = func() {}
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with the address of the API server and the credentials")
+	fs.StringVar(&o.LiqoNamespace, "liqo-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "liqo"), "`NAME` of the namespace of the installation")
+	fs.StringVar(&o.Install.ClusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (required unless its ConfigMap exists)")
+	fs.Var(&prefixesFlag{to: &o.Install.PodCIDRs}, "pod-cidr", "`CIDR` of the pods of this cluster, or several (required unless its Network exists)")
+	fs.Var(&prefixesFlag{to: &o.Install.ServiceCIDRs}, "service-cidr", "`CIDR` of the Services, or several (default: what the API server says, from Kubernetes 1.33 on)")
+	fs.Var(prefixFlag{&external}, "external-cidr", "`CIDR` under which peers reach what is no pod; moved if it is in use, unless it is set here")
+	fs.Var(prefixFlag{&internal}, "internal-cidr", "`CIDR` between nodes and gateways; moved if it is in use, unless it is set here")
+	fs.Var(&prefixesFlag{to: &o.Install.ReservedCIDRs}, "reserved-cidr", "`CIDR` that must never stand for a peer's, or several: networks around the cluster")
+	fs.Var(&prefixesFlag{to: &pools}, "ipam-pools", "`CIDRs` from which those are taken that stand for a peer's, in this order")
+	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+controllers.Lease)
+	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` after which a leader that is gone is replaced")
+	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up")
+	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between two tries to renew or to get the Lease")
+	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
+	fs.StringVar(&o.HealthProbeAddress, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; 0 is off")
+	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1 is no limit but the server's own")
+	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` that may come at once")
+	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are worked on at the same time")
+	level := fs.String("log-level", "info", "`level` of the log: debug, info, warn or error")
+	format := fs.String("log-format", "text", "`format` of the log: text or json")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+
+	switch err := fs.Parse(args); {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, usageHead, fs.FlagUsagesWrapped(100), usageTail)
+		return o, err
+	case err != nil:
+		return o, usageError{plainFlagError(err)}
+	case fs.NArg() > 0:
+		return o, usagef("unexpected argument %q", fs.Arg(0))
+	case o.version:
+		return o, nil
+	}
+	o.Install.ExternalCIDR = install.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
+	o.Install.InternalCIDR = install.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
+	o.Pools = pools
+	if *leaderElection {
+		o.LeaderElection = election
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	if err := o.logLevel.UnmarshalText([]byte(*level)); err != nil {
+		return o, usagef("--log-level: %q is not debug, info, warn or error", *level)
+	}
+	if o.logJSON = *format == "json"; !o.logJSON && *format != "text" {
+		return o, usagef("--log-format: %q is neither text nor json", *format)
+	}
+	return o, nil
+}
+
+// dnsLabel is what a namespace may be called.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// check judges what no single flag can.
+func (o *options) check() error {
+	if !dnsLabel.MatchString(o.LiqoNamespace) {
+		return usagef("--liqo-namespace: %q is not the name of a namespace", o.LiqoNamespace)
+	}
+	if err := o.Install.Validate(); err != nil {
+		return usageError{err}
+	}
+	if e := o.LeaderElection; e != nil {
+		switch {
+		case e.RetryPeriod <= 0:
+			return usagef("--leader-election-retry-period must be more than zero")
+		case e.RenewDeadline <= e.RetryPeriod*6/5: // client-go spreads the period by that
+			return usagef("--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period")
+		case e.LeaseDuration <= e.RenewDeadline:
+			return usagef("--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead")
+		}
+	}
+	switch {
+	case o.Concurrency < 1:
+		return usagef("--concurrency: %d objects at the same time is none", o.Concurrency)
+	case o.qps == 0:
+		return usagef("--kube-api-qps: 0 is no request at all; -1 is no limit")
+	case o.qps > 0 && o.burst < 1:
+		return usagef("--kube-api-burst must be at least 1")
+	}
+	return o.checkAddresses()
+}
+
+func newLogger(w io.Writer, o options) *slog.Logger {
+	h := &slog.HandlerOptions{Level: o.logLevel}
+	if o.logJSON {
+		return slog.New(slog.NewJSONHandler(w, h))
+	}
+	return slog.New(slog.NewTextHandler(w, h))
+}
+
+// versionLine names the program and what it was built from.
+func versionLine() string {
+	return fmt.Sprintf("sluice controller %s (%s, %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// version is set by the linker: see the Makefile.
+var version string
+
+// versionText is the version of the build, else that of the module, else the
+// commit of a build from a work tree.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}

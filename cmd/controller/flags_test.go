@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/controlplane/cidr"
+	"github.com/sluice-net/sluice/controlplane/controllers"
+	"github.com/sluice-net/sluice/controlplane/install"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+func prefixes(text ...string) []netip.Prefix {
+	var ps []netip.Prefix
+	for _, t := range text {
+		ps = append(ps, netip.MustParsePrefix(t))
+	}
+	return ps
+}
+
+func TestParseFlags(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	defaults := func() options {
+		return options{
+			qps: 200, burst: 400,
+			Options: controllers.Options{
+				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
+				LeaderElection: &controllers.LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+				Install: install.Options{
+					ExternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+					InternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+				},
+			},
+		}
+	}
+	tests := []struct {
+		name   string
+		args   []string
+		env    string
+		change func(*options)
+	}{
+		{"defaults", nil, "", func(*options) {}},
+		{"the pod's namespace", nil, "liqo-system", func(o *options) { o.LiqoNamespace = "liqo-system" }},
+		{"a flag wins over the environment", []string{"--liqo-namespace=a"}, "b", func(o *options) { o.LiqoNamespace = "a" }},
+		{"everything", []string{
+			"--kubeconfig=k", "--liqo-namespace=n", "--cluster-id=rome", "--pod-cidr=10.1.0.0/16,fd00:1::/56", "--pod-cidr=10.2.0.0/16", "--service-cidr=10.3.0.0/16",
+			"--external-cidr=10.4.0.0/16", "--internal-cidr=10.5.0.0/16", "--reserved-cidr=10.6.0.0/16", "--reserved-cidr=10.7.0.0/16", "--ipam-pools=10.64.0.0/10",
+			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms",
+			"--metrics-address=[::1]:1", "--health-probe-address=127.0.0.1:2", "--kube-api-qps=10.5", "--kube-api-burst=20", "--concurrency=8",
+			"--log-level=debug", "--log-format=json",
+		}, "", func(o *options) {
+			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.logLevel, o.logJSON = "k", "n", 10.5, 20, slog.LevelDebug, true
+			o.MetricsAddress, o.HealthProbeAddress, o.Concurrency, o.Pools = "[::1]:1", "127.0.0.1:2", 8, prefixes("10.64.0.0/10")
+			o.LeaderElection = &controllers.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}
+			o.Install = install.Options{
+				ClusterID: "rome", PodCIDRs: prefixes("10.1.0.0/16", "fd00:1::/56", "10.2.0.0/16"), ServiceCIDRs: prefixes("10.3.0.0/16"),
+				ExternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.4.0.0/16"), Fixed: true},
+				InternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.5.0.0/16"), Fixed: true},
+				ReservedCIDRs: prefixes("10.6.0.0/16", "10.7.0.0/16"),
+			}
+		}},
+		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Install.ExternalCIDR.Fixed = true }},
+		{"off", []string{"--metrics-address=0", "--health-probe-address=off", "--leader-election=false", "--kube-api-qps=-1"}, "", func(o *options) {
+			o.MetricsAddress, o.HealthProbeAddress, o.LeaderElection, o.qps = "", "", nil, -1
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("POD_NAMESPACE", tt.env)
+			got, err := parseFlags(tt.args, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults()
+			tt.change(&want)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreTypes(logr.Logger{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseFlagsRefuses(t *testing.T) {
+	tests := []struct {
+		args string
+		want string
+	}{
+		{"--cluster", "unknown flag: --cluster"},
+		{"extra", `unexpected argument "extra"`},
+		{"--liqo-namespace=Liqo", `--liqo-namespace: "Liqo" is not the name of a namespace`},
+		{"--cluster-id=Rome", `--cluster-id: "Rome" must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends`},
+		{"--pod-cidr=10.0.0.0", `--pod-cidr: "10.0.0.0" is not a CIDR, such as 10.244.0.0/16 or fd00:10:244::/56`},
+		{"--pod-cidr=10.1.0.0/16,", `--pod-cidr: "" is not a CIDR, such as 10.244.0.0/16 or fd00:10:244::/56`},
+		{"--pod-cidr=10.1.2.3/16", "--pod-cidr: 10.1.2.3/16 has bits set behind its length: write 10.1.0.0/16"},
+		{"--reserved-cidr=127.0.0.0/8", "--reserved-cidr: 127.0.0.0/8 overlaps 127.0.0.0/8, which cannot be routed between clusters"},
+		{"--external-cidr=x", `--external-cidr: "x" is not a CIDR, such as 10.244.0.0/16 or fd00:10:244::/56`},
+		{"--pod-cidr=10.1.0.0/16 --service-cidr=10.1.0.0/24", "--service-cidr 10.1.0.0/24 overlaps --pod-cidr 10.1.0.0/16: an address must belong to one of them"},
+		{"--leader-election=perhaps", `--leader-election: "perhaps" is neither true nor false`},
+		{"--leader-election-retry-period=2", `--leader-election-retry-period: "2" is not a time, such as 15s or 1m`},
+		{"--leader-election-retry-period=0s", "--leader-election-retry-period must be more than zero"},
+		{"--leader-election-renew-deadline=2s", "--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period"},
+		{"--leader-election-lease-duration=10s", "--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead"},
+		{"--metrics-address=8080", `--metrics-address: "8080" is not IP:port, such as 127.0.0.1:8080`},
+		{"--health-probe-address=localhost:1", `--health-probe-address: "localhost:1" is not IP:port, such as 127.0.0.1:8080`},
+		{"--metrics-address=:9 --health-probe-address=127.0.0.1:9", "--metrics-address and --health-probe-address ask for the same TCP port 9"},
+		{"--kube-api-qps=many", `--kube-api-qps: "many" is not a number`},
+		{"--kube-api-qps=0", "--kube-api-qps: 0 is no request at all; -1 is no limit"},
+		{"--kube-api-burst=0", "--kube-api-burst must be at least 1"},
+		{"--concurrency=0", "--concurrency: 0 objects at the same time is none"},
+		{"--log-level=loud", `--log-level: "loud" is not debug, info, warn or error`},
+		{"--log-format=xml", `--log-format: "xml" is neither text nor json`},
+	}
+	for _, tt := range tests {
+		_, err := parseFlags(strings.Fields(tt.args), nil)
+		if !errors.As(err, new(usageError)) || err.Error() != tt.want {
+			t.Errorf("%s: got %v, want %s", tt.args, err, tt.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	var out bytes.Buffer
+	if _, err := parseFlags([]string{"--help"}, &out); !errors.Is(err, pflag.ErrHelp) {
+		t.Error(err)
+	}
+	path := filepath.Join("testdata", "help.txt")
+	if *update {
+		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	tests := []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{[]string{"--version"}, 0, "sluice controller ", ""},
+		{[]string{"version"}, 0, "sluice controller ", ""},
+		{[]string{"help"}, 0, "controller is the control plane", ""},
+		{[]string{"--concurency=1"}, 1, "", "controller: unknown flag: --concurency\nTry 'controller --help'.\n"},
+		{nil, 1, "", "controller: no cluster: this is not a pod, and neither --kubeconfig nor KUBECONFIG is set\nTry 'controller --help'.\n"},
+		{[]string{"--kubeconfig=missing"}, 1, "", "controller: the kubeconfig cannot be used: stat missing: no such file or directory\n"},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), tt.args, &stdout, &stderr); code != tt.code {
+				t.Errorf("exit status %d, want %d", code, tt.code)
+			}
+			if !strings.HasPrefix(stdout.String(), tt.stdout) || tt.stdout == "" && stdout.Len() > 0 {
+				t.Errorf("stdout: got %q, want %q", stdout.String(), tt.stdout)
+			}
+			if stderr.String() != tt.stderr {
+				t.Errorf("stderr: got %q, want %q", stderr.String(), tt.stderr)
+			}
+		})
+	}
+}

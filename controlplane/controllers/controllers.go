@@ -1,0 +1,125 @@
+package controllers
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-net/sluice/controlplane/install"
+	"github.com/sluice-net/sluice/controlplane/view"
+)
+
+// Lease is the name of the Lease that the leader holds.
+const Lease = "liqo-controller"
+
+// stopWithin bounds the end of the reconcilers, so that the lease is given back
+// within the two seconds that are promised.
+const stopWithin = 1200 * time.Millisecond
+
+// off is controller-runtime's word for a server that is not wanted.
+const off = "0"
+
+// Options say how the controllers work.
+type Options struct {
+	// LiqoNamespace is where the installation lives.
+	LiqoNamespace string
+	// Install says what the administrator told about the cluster. Its namespace is
+	// that above.
+	Install install.Options
+	// Pools are where prefixes come from that stand for others.
+	Pools []netip.Prefix
+	// LeaderElection is nil where nothing else runs these controllers.
+	LeaderElection *LeaderElection
+	// MetricsAddress is the address of the metrics; empty: none.
+	MetricsAddress string
+	// HealthProbeAddress is the address of /healthz and /readyz; empty: none.
+	HealthProbeAddress string
+	// Concurrency is how many objects of one kind are looked at at the same time;
+	// zero: one.
+	Concurrency int
+	// Logger is where the controllers write.
+	Logger logr.Logger
+}
+
+// LeaderElection holds the times of the Lease by which one of several replicas
+// is chosen.
+type LeaderElection struct {
+	// LeaseDuration is how long the others wait after they saw the last sign of
+	// the leader.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long the leader tries to give such a sign before it
+	// gives up.
+	RenewDeadline time.Duration
+	// RetryPeriod is how often all of them try.
+	RetryPeriod time.Duration
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create,namespace=liqo
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=liqo-controller,verbs=get;update,namespace=liqo
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch,namespace=liqo
+
+// New returns a manager with all controllers. It holds open the socket of the
+// health probes, and nothing else, until it is started.
+func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
+	options := ctrl.Options{
+		Scheme: view.Scheme(), Cache: view.Cache(), Logger: o.Logger,
+		Metrics:                 metricsserver.Options{BindAddress: cmp.Or(o.MetricsAddress, off)},
+		HealthProbeBindAddress:  cmp.Or(o.HealthProbeAddress, off),
+		GracefulShutdownTimeout: new(stopWithin),
+		Controller:              config.Controller{MaxConcurrentReconciles: o.Concurrency},
+	}
+	if e := o.LeaderElection; e != nil {
+		options.LeaderElection = true
+		options.LeaderElectionID = Lease
+		options.LeaderElectionNamespace = o.LiqoNamespace
+		options.LeaderElectionReleaseOnCancel = true // the process ends after the manager
+		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &e.LeaseDuration, &e.RenewDeadline, &e.RetryPeriod
+	}
+	mgr, err := ctrl.NewManager(cfg, options)
+	if err != nil {
+		return nil, fmt.Errorf("new manager: %w", err)
+	}
+	if err := setup(mgr, o); err != nil {
+		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return mgr, mgr.AddReadyzCheck("caches", cachesSynced(mgr))
+}
+
+// setup adds the controllers, in the order in which data flows.
+func setup(mgr ctrl.Manager, o Options) error {
+	o.Install.LiqoNamespace = o.LiqoNamespace
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{"install", install.SetupWithManager(mgr, o.Install)},
+	} {
+		if c.err != nil {
+			return fmt.Errorf("set up %s: %w", c.name, c.err)
+		}
+	}
+	return nil
+}
+
+// cachesSynced is ready when the manager has seen all objects once. A replica
+// that waits to lead watches nothing and is ready to.
+func cachesSynced(mgr ctrl.Manager) healthz.Checker {
+	return func(r *http.Request) error {
+		if !mgr.GetCache().WaitForCacheSync(r.Context()) {
+			return fmt.Errorf("the objects of the cluster have not all been read yet")
+		}
+		return nil
+	}
+}
