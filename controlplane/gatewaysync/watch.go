@@ -33,7 +33,16 @@ func Watch(ctx context.Context, dir string, changed func(), degraded func(error)
 	watch(ctx, dir, rescan, changed, degraded)
 }
 
+// WatchAll is Watch for a folder in which every name counts.
+func WatchAll(ctx context.Context, dir string, changed func(), degraded func(error)) {
+	watchNames(ctx, dir, rescan, func(fsnotify.Event) bool { return true }, changed, degraded)
+}
+
 func watch(ctx context.Context, dir string, period time.Duration, changed func(), degraded func(error)) {
+	watchNames(ctx, dir, period, relevant, changed, degraded)
+}
+
+func watchNames(ctx context.Context, dir string, period time.Duration, relevant func(fsnotify.Event) bool, changed func(), degraded func(error)) {
 	w, err := newWatcher(dir)
 	if err != nil {
 		degraded(err)

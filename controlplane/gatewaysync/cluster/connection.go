@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/dataplane/health"
+)
+
+const (
+	// writeTimeout bounds one write.
+	writeTimeout = 5 * time.Second
+	// lastTimeout bounds the write at the end, which the process waits for.
+	lastTimeout = 700 * time.Millisecond
+	// writeSpacing lies between two writes, whoever edits the status meanwhile.
+	writeSpacing = time.Second
+	// maxPause lies between two attempts while the API server is away.
+	maxPause = 10 * time.Second
+)
+
+// reporter writes what a gateway tells of itself. A write waits for the network,
+// so it happens in a goroutine of its own, always with the newest report.
+type reporter struct {
+	link        *Link
+	connections *store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
+	kick        chan struct{} // one slot
+
+	mu     sync.Mutex
+	newest *gatewaysync.Report // nil: none yet
+	err    error               // of the last write
+
+	writing sync.Mutex // held while a write is under way
+	written time.Time  // when the Connection was written last
+}
+
+// connectionName is the Connection of a gateway.
+func connectionName(gateway string) string { return "gw-" + gateway }
+
+func newReporter(l *Link) *reporter {
+	r := &reporter{link: l, kick: make(chan struct{}, 1)}
+	r.connections = newStore[networkingv1beta1.Connection](r.wake)
+	w := watched{
+		client: l.clients.networking, resource: "connections", namespace: l.options.Namespace,
+		fields: fields.OneTermEqualSelector("metadata.name", connectionName(l.options.Name)).String(),
+	}
+	l.watches = append(l.watches, func(ctx context.Context) { follow(ctx, w, r.connections, l.contact) })
+	return r
+}
+
+func (r *reporter) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Report implements gatewaysync.Reporter.
+func (l *Link) Report(report gatewaysync.Report) error {
+	r := l.reporter
+	r.mu.Lock()
+	r.newest = &report
+	err := r.err
+	r.mu.Unlock()
+	r.wake()
+	return err
+}
+
+// Close implements gatewaysync.Reporter: it writes the last report.
+func (l *Link) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
+	defer cancel()
+	l.reporter.write(ctx, true)
+	l.clients.http.CloseIdleConnections()
+}
+
+// run writes until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	pause := writeSpacing
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.kick:
+		}
+		wrote, err := r.write(ctx, false)
+		switch {
+		case err == nil && !wrote:
+			continue
+		case err == nil, errors.Is(err, errNoConnection):
+			pause = writeSpacing
+		default:
+			pause = min(2*pause, maxPause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// errNoConnection: a gateway may not create it.
+var errNoConnection = errors.New("there is no Connection yet: the controller makes it")
+
+// write writes the newest report where it differs from what the API server has.
+func (r *reporter) write(ctx context.Context, last bool) (wrote bool, err error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.mu.Lock()
+	report := r.newest
+	r.mu.Unlock()
+	if report == nil {
+		return false, nil // this gateway has nothing to tell: it stands by
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	wrote, err = r.writeConnection(ctx, *report, last)
+	tables, tablesErr := r.writeFirewalls(ctx, *report)
+	wrote, err = wrote || tables, errors.Join(err, tablesErr)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	return wrote, err
+}
+
+func (r *reporter) writeConnection(ctx context.Context, report gatewaysync.Report, last bool) (wrote bool, err error) {
+	live := r.connections.only()
+	if live == nil {
+		return false, errNoConnection
+	}
+	want := statusOf(report, live)
+	if !last && !due(live.Status, want, report.Time.Sub(r.written), r.link.options.UpdateInterval) {
+		return false, nil
+	}
+	patch, err := json.Marshal(map[string]any{"status": want})
+	if err != nil {
+		return false, fmt.Errorf("encode Connection: %w", err)
+	}
+	var after networkingv1beta1.Connection
+	err = r.link.clients.networking.Patch(types.MergePatchType).Namespace(live.Namespace).Resource("connections").Name(live.Name).
+		SubResource("status").Body(patch).Do(ctx).Into(&after)
+	if err != nil {
+		return false, fmt.Errorf("write Connection: %s", plainError(err))
+	}
+	r.written = time.Now()
+	return true, r.connections.Update(&after) // the watch tells later
+}
+
+// statusOf is what the Connection should say.
+func statusOf(report gatewaysync.Report, live *networkingv1beta1.Connection) networkingv1beta1.ConnectionStatus {
+	want := report.ConnectionStatus()
+	want.Conditions = slices.Clone(live.Status.Conditions)
+	set := func(t networkingv1beta1.ConditionType, ok bool, yes, no networkingv1beta1.ConditionReason, message string) {
+		c := metav1.Condition{Type: string(t), Status: metav1.ConditionTrue, Reason: string(yes), Message: message,
+			ObservedGeneration: live.Generation, LastTransitionTime: metav1.NewTime(report.Time.UTC().Truncate(time.Second))}
+		if !ok {
+			c.Status, c.Reason = metav1.ConditionFalse, string(no)
+		}
+		meta.SetStatusCondition(&want.Conditions, c)
+	}
+	applied, message := appliedOf(report)
+	set(networkingv1beta1.ConditionConfigurationApplied, applied, networkingv1beta1.ReasonApplied, networkingv1beta1.ReasonRefused, message)
+	switch peer := report.Peer; {
+	case peer.MTU == 0:
+		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionMTUMatches))
+	case peer.MTUMismatch != "":
+		set(networkingv1beta1.ConditionMTUMatches, false, "", networkingv1beta1.ReasonMTUMismatch, peer.MTUMismatch)
+	default:
+		set(networkingv1beta1.ConditionMTUMatches, true, networkingv1beta1.ReasonMTUMatches, "", fmt.Sprintf("both gateways have an MTU of %d", peer.MTU))
+	}
+	return want
+}
+
+// maxMessage keeps a condition readable; a schema allows 32768 bytes.
+const maxMessage = 2000
+
+// appliedOf says whether the newest objects are in force, all of them.
+func appliedOf(report gatewaysync.Report) (ok bool, message string) {
+	switch {
+	case len(report.Refused) > 0 && report.Generation == 0:
+		message = "nothing is in force: " + report.Refused.Error()
+	case len(report.Refused) > 0:
+		message = "what was in force stays: " + report.Refused.Error()
+	case len(report.Ignored) > 0:
+		message = "in force but for: " + report.Ignored.Error()
+	case report.Generation == 0:
+		return false, "waiting for the objects of the peering"
+	default:
+		return true, "the newest objects are in force"
+	}
+	if len(message) > maxMessage {
+		message = message[:maxMessage] + "..."
+	}
+	return false, message
+}
+
+// due tells whether want should be written over what is there: at once what a
+// person acts on, every interval the latency.
+func due(live, want networkingv1beta1.ConnectionStatus, since, interval time.Duration) bool {
+	none := health.FormatLatency(0)
+	switch {
+	case live.Value != want.Value, (live.Latency.Value == none) != (want.Latency.Value == none), live.Latency.Value == "":
+		return true
+	case !sameConditions(live.Conditions, want.Conditions):
+		return true
+	}
+	return since >= interval && live.Latency != want.Latency
+}
+
+// sameConditions compares but for the times, which follow the rest.
+func sameConditions(a, b []metav1.Condition) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, x := range a {
+		y := meta.FindStatusCondition(b, x.Type)
+		if y == nil || y.Status != x.Status || y.Reason != x.Reason || y.Message != x.Message || y.ObservedGeneration != x.ObservedGeneration {
+			return false
+		}
+	}
+	return true
+}

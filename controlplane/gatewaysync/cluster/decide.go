@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// facts are what a replica decides by.
+type facts struct {
+	lease   *coordinationv1.Lease // nil: it does not exist, or is not known yet
+	seen    time.Time             // when the lease was first seen as it is now, by our own clock
+	self    string
+	leading bool
+	written time.Time // when this replica wrote the lease last
+	now     time.Time
+
+	duration time.Duration // how long a holder may be silent
+	retry    time.Duration // between two renewals
+}
+
+// action is what to do now.
+type action uint8
+
+const (
+	standBy action = iota // not leading
+	lead                  // leading, nothing to write
+	renew                 // leading, and the lease must say so again
+	acquire               // write the lease; leading only when that has worked, or if already
+)
+
+var actionNames = [...]string{"stand by", "lead", "renew", "acquire"}
+
+func (a action) String() string { return actionNames[a] }
+
+// decide says what a replica does.
+//
+//	holder                   leading            not leading
+//	---------------------------------------------------------------------
+//	lease not there          lead               stand by
+//	self                     lead; renew when   the same: the process was
+//	                         it is time         started again
+//	nobody                   acquire            acquire
+//	other, renewed lately    stand by           stand by
+//	other, silent too long   stand by           acquire
+//
+// How long a holder has been silent is counted from when we saw its last
+// renewal, so that the clocks of two machines need not agree.
+//
+// There is no row for "the API server does not answer", and this is where it
+// differs from the election of client-go, whose leaders give up when they cannot
+// renew. While the API server is away nobody can take the lease, so there is
+// nobody to give up for, and traffic must not stop because of it. The price: a
+// leader that is cut off from an API server which the others do reach goes on
+// leading beside the one that takes over, for as long as it is cut off. The
+// nodes follow the InternalFabric to the new one, so cluster traffic is carried
+// once; but both hold the peer's key, and each handshake of one takes the session
+// from the other. Until the cut ends, or the kubelet of the cut node, which is
+// cut off as well, is declared dead and its pod replaced, the connection flaps.
+func decide(f facts) action {
+	if f.lease == nil {
+		return leadIf(f.leading)
+	}
+	switch holder := holderOf(f.lease); {
+	case holder == f.self && f.now.Sub(f.written) >= f.retry:
+		return renew
+	case holder == f.self:
+		return lead
+	case holder == "":
+		return acquire
+	case f.leading:
+		return standBy // first of all
+	case f.now.Sub(f.seen) >= f.silence():
+		return acquire
+	}
+	return standBy
+}
+
+func leadIf(leading bool) action {
+	if leading {
+		return lead
+	}
+	return standBy
+}
+
+// silence is how long the holder may be silent: what it said itself, as it may
+// run with other settings.
+func (f facts) silence() time.Duration {
+	if s := f.lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
+		return time.Duration(*s) * time.Second
+	}
+	return f.duration
+}
+
+// next is when to decide again at the latest.
+func (f facts) next() time.Duration {
+	if f.lease != nil && !f.leading && holderOf(f.lease) != "" {
+		if wait := f.seen.Add(f.silence()).Sub(f.now); wait > 0 {
+			return min(wait, f.retry)
+		}
+	}
+	return f.retry
+}
+
+func holderOf(l *coordinationv1.Lease) string {
+	if l == nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}

@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+)
+
+// object is a pointer to a T that has metadata.
+type object[T any] interface {
+	*T
+	metav1.Object
+}
+
+// store holds the objects of one watch. What is in it is never changed, only
+// replaced. It implements what a reflector writes to.
+type store[T any, P object[T]] struct {
+	// trim empties what nobody reads; nil: metadata alone is trimmed.
+	trim func(P)
+	// keep tells which objects matter; nil: all.
+	keep func(P) bool
+	// changed is called after a change that may matter.
+	changed func()
+
+	mu      sync.Mutex
+	objects map[types.NamespacedName]P
+	synced  bool
+}
+
+func newStore[T any, P object[T]](changed func()) *store[T, P] {
+	return &store[T, P]{changed: changed, objects: make(map[types.NamespacedName]P)}
+}
+
+// Transformer lets a reflector trim objects before it holds all of them.
+func (s *store[T, P]) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) {
+		if p, ok := o.(P); ok {
+			s.strip(p)
+		}
+		return o, nil
+	}
+}
+
+// strip empties what nobody reads.
+func (s *store[T, P]) strip(p P) {
+	p.SetManagedFields(nil)
+	p.SetAnnotations(nil)
+	p.SetOwnerReferences(nil)
+	p.SetFinalizers(nil)
+	if s.trim != nil {
+		s.trim(p)
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (s *store[T, P]) Add(o any) error { return s.Update(o) }
+
+// Update implements cache.ReflectorStore.
+func (s *store[T, P]) Update(o any) error {
+	p, ok := o.(P)
+	if !ok {
+		return fmt.Errorf("%T instead of %T", o, p)
+	}
+	s.strip(p)
+	key := types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}
+	s.mu.Lock()
+	before := s.objects[key]
+	if s.matters(p) {
+		s.objects[key] = p
+	} else {
+		delete(s.objects, key)
+		p = nil
+	}
+	s.mu.Unlock()
+	if !same[T](before, p) {
+		s.changed()
+	}
+	return nil
+}
+
+// matters tells whether p counts. An object that is being deleted is gone for
+// us: what waits for its end is not the gateway.
+func (s *store[T, P]) matters(p P) bool {
+	return p.GetDeletionTimestamp() == nil && (s.keep == nil || s.keep(p))
+}
+
+// same tells whether two versions of an object differ in nothing that is read.
+func same[T any, P object[T]](a, b P) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	was := *a // others read it
+	P(&was).SetResourceVersion(b.GetResourceVersion())
+	return reflect.DeepEqual(P(&was), b)
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *store[T, P]) Delete(o any) error {
+	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = t.Obj
+	}
+	p, ok := o.(P)
+	if !ok {
+		return fmt.Errorf("%T instead of %T", o, p)
+	}
+	key := types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}
+	s.mu.Lock()
+	_, had := s.objects[key]
+	delete(s.objects, key)
+	s.mu.Unlock()
+	if had {
+		s.changed()
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *store[T, P]) Replace(list []any, _ string) error {
+	objects := make(map[types.NamespacedName]P, len(list))
+	for _, o := range list {
+		p, ok := o.(P)
+		if !ok {
+			return fmt.Errorf("%T instead of %T", o, p)
+		}
+		s.strip(p)
+		if s.matters(p) {
+			objects[types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}] = p
+		}
+	}
+	s.mu.Lock()
+	s.objects, s.synced = objects, true
+	s.mu.Unlock()
+	s.changed()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. Nothing is level-triggered by time.
+func (s *store[T, P]) Resync() error { return nil }
+
+// size returns how many objects there are, and whether they are all.
+func (s *store[T, P]) size() (n int, synced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.objects), s.synced
+}
+
+// list returns the objects, the oldest first: of two that contradict each other
+// the one that was there before stays.
+func (s *store[T, P]) list() []P {
+	s.mu.Lock()
+	out := make([]P, 0, len(s.objects))
+	for _, p := range s.objects {
+		out = append(out, p)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b P) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+			cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return out
+}
+
+// only returns the one object of a watch that has at most one, or nil.
+func (s *store[T, P]) only() P {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.objects {
+		return p
+	}
+	return nil
+}
+
+// sourced returns the objects for Build.
+func sourced[T any, P object[T]](s *store[T, P]) []gatewaysync.Sourced[T] {
+	list := s.list()
+	out := make([]gatewaysync.Sourced[T], len(list))
+	for i, p := range list {
+		out[i] = gatewaysync.Sourced[T]{Object: (*T)(p)}
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watched is what one watch selects.
+type watched struct {
+	client    rest.Interface
+	resource  string
+	namespace string // empty: all, or a kind without namespaces
+	labels    string // selectors; empty: everything
+	fields    string
+}
+
+// name tells watches apart.
+func (w watched) name() string {
+	if w.namespace == "" {
+		return w.resource
+	}
+	return w.resource + " in " + w.namespace
+}
+
+// backoff is the pause between attempts to open a watch.
+var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 5, Cap: 10 * time.Second, Jitter: 0.5}
+
+// follow keeps a store equal to what w selects, until ctx ends.
+func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], c *contact) {
+	request := func(o metav1.ListOptions) *rest.Request {
+		o.LabelSelector, o.FieldSelector = w.labels, w.fields
+		return w.client.Get().NamespaceIfScoped(w.namespace, w.namespace != "").Resource(w.resource).VersionedParams(&o, metav1.ParameterCodec)
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := request(o).Do(ctx).Get()
+			c.note(w.name(), err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			events, err := request(o).Watch(ctx)
+			c.note(w.name(), err)
+			return events, err
+		},
+	}
+	// What a reflector has to say is for those who debug it: contact tells the rest.
+	quiet := logr.FromSlogHandler(debugOnly{c.log.Handler()})
+	pause := backoff
+	r := cache.NewReflectorWithOptions(lw, P(new(T)), s, cache.ReflectorOptions{Name: w.name(), Logger: &quiet, Backoff: &pause})
+	r.RunWithContext(logr.NewContext(ctx, quiet))
+}
+
+// debugOnly lowers every record to the level of debugging.
+type debugOnly struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (h debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+// Handle implements slog.Handler.
+func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h debugOnly) WithAttrs(a []slog.Attr) slog.Handler { return debugOnly{h.Handler.WithAttrs(a)} }
+
+// WithGroup implements slog.Handler.
+func (h debugOnly) WithGroup(name string) slog.Handler { return debugOnly{h.Handler.WithGroup(name)} }
