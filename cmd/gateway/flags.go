@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 )
 
 // usageError is a mistake on the command line.
@@ -21,7 +23,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // options are the flags of the gateway, checked.
 type options struct {
-	manifests    string
+	manifests    string         // empty: in a cluster
+	cluster      clusterOptions // where manifests is empty
+	ping         gatewaysync.Ping
 	genevePort   uint16
 	bind         netip.Addr
 	metrics      netip.AddrPort // not valid: off
@@ -42,9 +46,20 @@ peer's gateway through WireGuard. It needs no privilege.
 
 Usage:
   gateway --manifests DIR [flags]
+  gateway --name NAME --namespace NS --remote-cluster-id ID --mode server|client [flags]
   gateway status [--admin-socket PATH] [-o text|json]
 
-DIR holds YAML files with the objects of the peering, as a cluster holds them:
+It works by the objects of the peering, which come from one of two places.
+
+In a cluster (--name) they come from the API server. The controller runs the
+gateway so, in a pod of the Deployment gw-NAME; by hand it needs --kubeconfig and
+the rights of a gateway's service account. It waits for what is not there yet,
+and goes on by what it has while the API server is away. The state of the tunnel
+is in the Connection gw-NAME. With --leader-election several replicas share one
+peering: one carries the traffic, the others stand by to take over.
+
+Standalone (--manifests), it needs no cluster: DIR holds YAML files with the same
+objects:
   GatewayServer or GatewayClient   one; the end of the tunnel, its port and MTU
   Secret                           data.privateKey: this gateway's WireGuard key
   PublicKey                        the peer's key; may come later
@@ -58,6 +73,10 @@ DIR holds YAML files with the objects of the peering, as a cluster holds them:
 Changes are applied within a second. Files with a mistake are refused as a
 whole and reported; what was in force stays. The state of the tunnel is kept in
 DIR/status/connection.yaml.
+
+In a cluster, too, a change is applied within a second, or a few where there are
+tens of thousands of pods. There a bad object is left out and reported in the
+Connection; the rest is applied.
 
 Flags:
 `
@@ -73,6 +92,15 @@ Examples:
   gateway --manifests b --bind-address 127.0.0.2 --admin-socket b.sock \
       --metrics-address 127.0.0.2:8082 --health-probe-address 127.0.0.2:8083
 
+  # What the controller runs in a pod, as one of several replicas.
+  gateway --name milan --namespace liqo-tenant-milan --remote-cluster-id milan \
+      --mode server --leader-election --pod-name gw-milan-7d4b9 --node-name worker-1 \
+      --metrics-address :8082 --health-probe-address :8083
+
+  # The same outside of a pod, to look into a problem.
+  gateway --name milan --namespace liqo-tenant-milan --remote-cluster-id milan \
+      --mode server --kubeconfig gateway.kubeconfig --keys-dir ./keys
+
 Environment: GOMAXPROCS sets how many processors the gateway computes on; by
 default half of those it may use, as the kernel needs the others.
 
@@ -85,11 +113,15 @@ Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o := options{}
 	fs := newFlagSet("gateway")
-	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects of the peering (required)")
+	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects of the peering; for a gateway outside of clusters")
+	cluster := addClusterFlags(fs)
 	fs.Uint16Var(&o.genevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, here and on the nodes")
 	bind := fs.String("bind-address", "", "local `IP` of the node tunnels and of WireGuard (default: all addresses)")
 	metrics := fs.String("metrics-address", "127.0.0.1:8082", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
 	health := fs.String("health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; 0 is off")
+	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between two pings through the tunnel (default 2s)")
+	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of intervals without an answer after which the Connection is in Error (default 5)")
+	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` after which the Connection gets a new latency (default 10s)")
 	fs.StringVar(&o.adminSocket, "admin-socket", "", "`PATH` of the socket for 'gateway status' (default "+defaultSocketText+")")
 	level := fs.String("log-level", "info", "`level` of the log: debug, info, warn or error")
 	format := fs.String("log-format", "text", "`format` of the log: text or json")
@@ -101,8 +133,11 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	if err := parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err
 	}
-	if o.manifests == "" {
-		return o, usagef("--manifests is required: the directory with the objects of the peering")
+	if err := o.takeMode(fs, cluster); err != nil {
+		return o, err
+	}
+	if err := checkPing(o.ping); err != nil {
+		return o, err
 	}
 	if o.genevePort == 0 {
 		return o, usagef("--geneve-port: 0 is not a UDP port")
@@ -143,6 +178,12 @@ func newFlagSet(name string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.SetOutput(io.Discard) // messages are ours
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "health-probe-bind-address" { // Liqo's name
+			name = "health-probe-address"
+		}
+		return pflag.NormalizedName(name)
+	})
 	fs.Usage = func() {}
 	return fs
 }
@@ -173,6 +214,10 @@ func plainFlagError(err error) error {
 		return fmt.Errorf("--%s: %q is not a port: 1 to 65535", name, value)
 	case "bool":
 		return fmt.Errorf("--%s: %q is neither true nor false", name, value)
+	case "duration":
+		return fmt.Errorf("--%s: %q is not a time such as 2s or 500ms", name, value)
+	case "int":
+		return fmt.Errorf("--%s: %q is not a number", name, value)
 	}
 	return err
 }

@@ -10,10 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -77,13 +82,59 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
+// What the default templates pass.
+func TestParseFlagsInACluster(t *testing.T) {
+	got, err := parseFlags([]string{
+		"--name=milan", "--namespace=tenant", "--remote-cluster-id=milan", "--gateway-uid=u-1", "--mode=client", "--node-name=worker-1",
+		"--pod-name=gw-milan-a", "--leader-election", "--ping-interval=1s", "--ping-loss-threshold=3", "--ping-update-status-interval=5s",
+		"--metrics-address=:8082", "--health-probe-bind-address=:8083", "--admin-socket=/run/sluice/gateway.sock",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := options{
+		cluster: clusterOptions{
+			Options: cluster.Options{
+				Name: "milan", Namespace: "tenant", Type: networkingv1beta1.ConnectionClient, ClusterID: "milan", UID: "u-1",
+				LiqoNamespace: "liqo", NodeName: "worker-1", KeysDir: "/etc/wireguard/keys",
+			},
+			Elect: true,
+			Election: cluster.ElectionOptions{
+				Identity: "gw-milan-a", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			},
+		},
+		ping:       gatewaysync.Ping{Interval: time.Second, LossThreshold: 3, UpdateInterval: 5 * time.Second},
+		genevePort: 6091, udpGSO: true, udpGRO: true, adminSocket: "/run/sluice/gateway.sock",
+		metrics: netip.MustParseAddrPort("[::]:8082"), health: netip.MustParseAddrPort("[::]:8083"),
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
+}
+
 func TestParseFlagsRefuses(t *testing.T) {
 	tests := []struct {
 		args []string
 		want string
 	}{
-		{nil, "--manifests is required: the directory with the objects of the peering"},
+		{nil, "--manifests DIR or --name NAME is required: where the objects of the peering come from"},
 		{[]string{"--manifest=d"}, "unknown flag: --manifest"},
+		{[]string{"--manifests=d", "--name=n"}, "--manifests and --name exclude each other: the objects come from files or from an API server"},
+		{[]string{"--manifests=d", "--mode=server"}, "--mode is for a gateway in a cluster, with --name, not for --manifests"},
+		{[]string{"--name=n"}, "--mode is required with --name: server or client"},
+		{[]string{"--name=n", "--mode=both"}, `--mode: "both" is neither server nor client`},
+		{[]string{"--name=n", "--mode=server"}, "--namespace is required with --name: that of the gateway object"},
+		{[]string{"--name=n", "--mode=server", "--namespace=t"}, "--remote-cluster-id is required with --name: the ID of the peer's cluster"},
+		{[]string{"--name=n", "--mode=server", "--namespace=t", "--remote-cluster-id=p", "--leader-election"}, "--pod-name is required with --leader-election: it tells the replicas apart"},
+		{[]string{"--name=n", "--mode=server", "--namespace=t", "--remote-cluster-id=p", "--leader-election", "--pod-name=a", "--leader-election-lease-duration=5s"},
+			"--leader-election-lease-duration: 5s must be longer than --leader-election-renew-deadline, 10s"},
+		{[]string{"--name=n", "--mode=server", "--namespace=t", "--remote-cluster-id=p", "--leader-election", "--pod-name=a", "--leader-election-renew-deadline=1s"},
+			"--leader-election-renew-deadline: 1s is shorter than --leader-election-retry-period, 2s"},
+		{[]string{"--name=n", "--mode=server", "--leader-election-retry-period=2"}, `--leader-election-retry-period: "2" is not a time such as 2s or 500ms`},
+		{[]string{"--manifests=d", "--ping-interval=1ms"}, "--ping-interval: 1ms is too short: 10ms at least"},
+		{[]string{"--manifests=d", "--ping-loss-threshold=-1"}, "--ping-loss-threshold: -1 is less than 1"},
+		{[]string{"--manifests=d", "--ping-loss-threshold=many"}, `--ping-loss-threshold: "many" is not a number`},
+		{[]string{"--manifests=d", "--ping-update-status-interval=-1s"}, "--ping-update-status-interval: -1s is negative"},
 		{[]string{"--manifests=d", "extra"}, `unexpected argument "extra"`},
 		{[]string{"--manifests=d", "--geneve-port=65536"}, `--geneve-port: "65536" is not a port: 1 to 65535`},
 		{[]string{"--manifests=d", "--udp-gso=maybe"}, `--udp-gso: "maybe" is neither true nor false`},

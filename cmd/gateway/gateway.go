@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/tunnel"
@@ -28,10 +29,12 @@ type gateway struct {
 	log       *slog.Logger
 	started   time.Time
 	sync      *gatewaysync.Runner
+	link      *cluster.Link    // nil: no cluster
+	elector   *cluster.Elector // nil: the only replica
 	forwarder *dataplane.Forwarder
 	latency   *prometheus.HistogramVec
 	toPeer    atomic.Pointer[underlay.Conn] // the socket opened last
-	ready     atomic.Bool
+	running   atomic.Bool
 	servers   []server
 }
 
@@ -47,30 +50,88 @@ type server struct {
 // first packet is forwarded.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	g := &gateway{options: o, log: log, started: time.Now(), latency: newLatencyHistogram()}
-	g.sync = gatewaysync.New(gatewaysync.Options{
-		Dir: o.manifests, NodePort: o.genevePort, StrictSource: o.strictSource, Logger: log,
-		OnLatency: func(clusterID string, d time.Duration) {
-			g.latency.WithLabelValues(driver, clusterID).Observe(float64(d.Microseconds()))
-		},
-	})
-	loaded, err := g.sync.Load()
-	if err != nil {
-		for _, w := range loaded.Warnings {
-			err = fmt.Errorf("%w\nwarning: %s", err, w)
-		}
-		return fmt.Errorf("the manifests in %s are refused:\n%w", o.manifests, err)
+	prepare, start := g.openManifests, g.startManifests
+	if o.manifests == "" {
+		prepare, start = g.openCluster, g.startCluster
+	}
+	if err := prepare(); err != nil {
+		return err
 	}
 	// What is in the way of the servers must not wait for the data plane, nor
 	// the other way round; but the data plane starts only if all is well.
-	err = errors.Join(g.openServers(), g.openDataPlane())
+	err := errors.Join(g.openServers(), g.openDataPlane())
 	if err == nil {
-		err = g.sync.Start(g.forwarder)
+		err = start()
 	}
 	if err != nil {
 		g.close()
 		return err
 	}
 	return g.run(ctx)
+}
+
+// syncOptions are what both modes share.
+func (g *gateway) syncOptions() gatewaysync.Options {
+	return gatewaysync.Options{
+		NodePort: g.options.genevePort, StrictSource: g.options.strictSource, Ping: g.options.ping, Logger: g.log,
+		OnLatency: func(clusterID string, d time.Duration) {
+			g.latency.WithLabelValues(driver, clusterID).Observe(float64(d.Microseconds()))
+		},
+	}
+}
+
+// openManifests reads and judges the directory.
+func (g *gateway) openManifests() error {
+	o := g.syncOptions()
+	o.Dir = g.options.manifests
+	g.sync = gatewaysync.New(o)
+	loaded, err := g.sync.Load()
+	if err == nil {
+		return nil
+	}
+	for _, w := range loaded.Warnings {
+		err = fmt.Errorf("%w\nwarning: %s", err, w)
+	}
+	return fmt.Errorf("the manifests in %s are refused:\n%w", o.Dir, err)
+}
+
+// startManifests puts the directory in force.
+func (g *gateway) startManifests() error { return g.sync.Start(g.forwarder) }
+
+// openCluster prepares the ties to the API server, which may be away.
+func (g *gateway) openCluster() error {
+	c := g.options.cluster
+	config, err := cluster.Config(c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	c.Logger, c.UpdateInterval = g.log, g.options.ping.UpdateInterval
+	if g.link, err = cluster.New(config, c.Options); err != nil {
+		return err
+	}
+	if c.Elect {
+		g.elector = g.link.NewElector(c.Election)
+	}
+	o := g.syncOptions()
+	o.Feed, o.Reporter, o.StandBy = g.link, g.link, c.Elect
+	o.Gateway = gatewaysync.Gateway{Type: c.Type, Kind: "Gateway" + string(c.Type), Namespace: c.Namespace, Name: c.Name, ClusterID: c.ClusterID}
+	g.sync = gatewaysync.New(o)
+	return nil
+}
+
+// startCluster leaves the first configuration to the running gateway: the
+// objects may come in any order, and late.
+func (g *gateway) startCluster() error {
+	g.sync.Attach(g.forwarder)
+	return nil
+}
+
+// ready tells whether the gateway does its work, and else why not.
+func (g *gateway) ready() (bool, string) {
+	if !g.running.Load() {
+		return false, "not ready"
+	}
+	return g.sync.Ready()
 }
 
 // openDataPlane opens the sockets towards nodes and peer.
@@ -118,7 +179,7 @@ func (g *gateway) openServers() error {
 		handler    http.Handler
 	}{
 		{"metrics", "--metrics-address", g.options.metrics, metricsHandler(g.report, g.latency)},
-		{"health probes", "--health-probe-address", g.options.health, probeHandler(g.ready.Load)},
+		{"health probes", "--health-probe-address", g.options.health, probeHandler(g.ready)},
 		{"profiler", "--pprof-address", g.options.pprof, pprofHandler()},
 	} {
 		if !s.addr.IsValid() {
@@ -158,21 +219,42 @@ func (g *gateway) run(ctx context.Context) error {
 		})
 	}
 	part("data plane", g.forwarder.Run)
-	part("manifests", g.sync.Run)
+	part("objects", g.sync.Run)
 	for _, s := range g.servers {
 		part(s.name, s.run)
 	}
-	g.ready.Store(true)
-	g.log.Info("gateway runs", "version", versionText(), "manifests", g.options.manifests,
+	resign := g.elect()
+	g.running.Store(true)
+	what := slog.String("manifests", g.options.manifests)
+	if g.link != nil {
+		what = slog.String("name", g.options.cluster.Namespace+"/"+g.options.cluster.Name)
+	}
+	g.log.Info("gateway runs", "version", versionText(), what,
 		"admin-socket", g.options.adminSocket, "geneve-port", g.options.genevePort)
 	<-ctx.Done()
-	g.ready.Store(false)
+	g.running.Store(false)
 	wg.Wait()
+	resign()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	g.log.Info("gateway ends")
 	return nil
+}
+
+// elect takes part in the election. What it returns gives the lead up, after
+// everything else has ended: a lease that is free means that nobody forwards.
+func (g *gateway) elect() (resign func()) {
+	if g.elector == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { g.elector.Run(ctx, g.sync.SetLeading) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // run serves until ctx ends. Requests are short: those under way are cut off.
@@ -188,24 +270,32 @@ func (g *gateway) report() report {
 	if c := g.toPeer.Load(); c != nil {
 		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Stats: c.Stats()}
 	}
-	return report{
-		Version: versionText(), Time: time.Now(), Started: g.started,
+	r := report{
+		Version: versionText(), Time: time.Now(), Started: g.started, Manifests: g.options.manifests,
 		Sync: g.sync.State(), DataPlane: s, Memory: readMemory(),
 	}
+	if g.link != nil {
+		r.Cluster = &clusterReport{API: g.link.State()}
+	}
+	if g.elector != nil {
+		r.Cluster.Election = new(g.elector.State())
+	}
+	return r
 }
 
 // probeHandler answers the probes of a kubelet. Ready means that packets are
-// forwarded; the peer may still be unknown, as its key may only be made once
-// this gateway is ready.
-func probeHandler(ready func() bool) http.Handler {
+// forwarded, or would be if this replica led; the peer may still be unknown, as
+// its key may only be made once this gateway is ready.
+func probeHandler(ready func() (bool, string)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready() {
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		ok, why := ready()
+		if !ok {
+			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintln(w, why)
 	})
 	return mux
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/tunnel"
 )
@@ -115,6 +116,20 @@ var ownFamilies = []family{
 		func(r report, emit func(float64, ...string)) { emit(float64(r.Sync.ReloadErrors)) }),
 	gauge("sluice_config_refused", "1 while the newest state of the manifests is refused.",
 		func(r report, emit func(float64, ...string)) { emit(boolean(len(r.Sync.Refused) > 0)) }),
+	gauge("sluice_ignored_objects", "Objects of the cluster that cannot be used and were left out.",
+		func(r report, emit func(float64, ...string)) { emit(float64(len(r.Sync.Ignored))) }),
+	gauge("sluice_api_connected", "1 while the API server answers; absent outside of clusters.",
+		func(r report, emit func(float64, ...string)) {
+			if r.Cluster != nil {
+				emit(boolean(r.Cluster.API.Connected))
+			}
+		}),
+	gauge("sluice_leader", "1 while this replica carries the traffic, 0 while it stands by; absent outside of clusters.",
+		func(r report, emit func(float64, ...string)) {
+			if r.Cluster != nil {
+				emit(boolean(r.Sync.Role == gatewaysync.RoleActive))
+			}
+		}),
 	gauge("sluice_start_time_seconds", "When the gateway started, in seconds since 1970.",
 		func(r report, emit func(float64, ...string)) { emit(float64(r.Started.UnixMilli()) / 1000) }),
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -19,9 +20,17 @@ type report struct {
 	Version   string            `json:"version"`
 	Time      time.Time         `json:"time"`
 	Started   time.Time         `json:"started"`
+	Manifests string            `json:"manifests,omitempty"` // empty: in a cluster
+	Cluster   *clusterReport    `json:"cluster,omitempty"`   // nil: standalone
 	Sync      gatewaysync.State `json:"sync"`
 	DataPlane dataplane.Status  `json:"dataPlane"`
 	Memory    memory            `json:"memory"`
+}
+
+// clusterReport is what only a gateway in a cluster has to say.
+type clusterReport struct {
+	API      cluster.State          `json:"api"`
+	Election *cluster.ElectionState `json:"election,omitempty"` // nil: the only replica
 }
 
 // memory is what the process uses, in bytes.

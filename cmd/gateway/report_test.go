@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
@@ -17,7 +18,7 @@ func busyReport() report {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	r := report{
-		Version: "v0.1.0", Time: now, Started: now.Add(-90 * time.Minute),
+		Version: "v0.1.0", Time: now, Started: now.Add(-90 * time.Minute), Manifests: "/etc/sluice",
 		Sync: gatewaysync.State{
 			Gateway:    gatewaysync.Gateway{Type: "Server", Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
 			Generation: 3, AppliedAt: now.Add(-time.Hour), RefusedAt: now.Add(-5 * time.Second), ReloadErrors: 1,
@@ -67,6 +68,24 @@ func busyReport() report {
 	for i := range 12 {
 		pod := netip.AddrFrom4([4]byte{10, 243, 1, byte(i)})
 		r.DataPlane.Routes = append(r.DataPlane.Routes, dataplane.Route{Dst: netip.PrefixFrom(pod, 32), Node: "worker-1"})
+	}
+	return r
+}
+
+// standByReport is that of a replica in a cluster whose API server is away.
+func standByReport() report {
+	r := idleReport()
+	r.Sync.Role = gatewaysync.RoleStandBy
+	r.Sync.Gateway.Namespace = "tenant"
+	r.Sync.Peer = gatewaysync.Peer{LatencyText: "N/A"}
+	r.Sync.Waiting = gatewaysync.Problems{{Reason: "reading the objects of the cluster"}}
+	r.Sync.Ignored = gatewaysync.Problems{{Object: "IP default/printer", Field: "spec.ip", Reason: "192.168.1.10 is mapped by IP scanner already"}}
+	r.Cluster = &clusterReport{
+		API: cluster.State{
+			Away: r.Time.Add(-3 * time.Minute), Error: "ips: dial tcp 10.96.0.1:443: connect: connection refused",
+			Watches: []cluster.WatchState{{Name: "internalnodes", Objects: 3, Synced: true}, {Name: "ips"}},
+		},
+		Election: &cluster.ElectionState{Lease: "client.tenant.client.connections.liqo.io", Identity: "gw-client-b", Holder: "gw-client-a"},
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -66,15 +67,26 @@ func (w statusWriter) summary(r report) {
 	}
 	w.row("Gateway", fmt.Sprintf("%s %s, %s, up %s", s.Gateway.Kind, name, r.Version, age(r.Started, r.Time)))
 	w.row("Peer", s.Gateway.ClusterID)
+	w.mode(r)
 	connection := fmt.Sprintf("%s, latency %s", s.Peer.Value, s.Peer.LatencyText)
 	if !s.Peer.Timestamp.IsZero() {
 		connection += ", measured " + w.ago(s.Peer.Timestamp)
 	}
+	if s.Role == gatewaysync.RoleStandBy {
+		connection = "the active replica's"
+	}
 	w.row("Connection", connection)
 	w.row("MTU", mtuText(r))
 	w.row("Configuration", fmt.Sprintf("generation %d, applied %s", s.Generation, w.ago(s.AppliedAt)))
+	for _, p := range s.Waiting {
+		fmt.Fprintln(w.tab, "  WAITING: "+p.String())
+	}
 	if len(s.Refused) > 0 {
-		fmt.Fprintf(w.tab, "  REFUSED: the newest files, %s; what was in force stays\n", w.ago(s.RefusedAt))
+		what := "files"
+		if r.Cluster != nil {
+			what = "objects"
+		}
+		fmt.Fprintf(w.tab, "  REFUSED: the newest %s, %s; what was in force stays\n", what, w.ago(s.RefusedAt))
 	}
 	for _, p := range s.Refused {
 		fmt.Fprintln(w.tab, "    "+p.String())
@@ -84,9 +96,45 @@ func (w statusWriter) summary(r report) {
 			fmt.Fprintln(w.tab, "    warning: "+p.String())
 		}
 	}
+	for _, p := range s.Ignored {
+		fmt.Fprintln(w.tab, "  IGNORED: "+p.String())
+	}
 	for _, p := range s.Warnings {
 		fmt.Fprintln(w.tab, "  warning: "+p.String())
 	}
+}
+
+// mode says where the objects come from, and who carries the traffic.
+func (w statusWriter) mode(r report) {
+	c := r.Cluster
+	if c == nil {
+		w.row("Mode", "standalone, by the manifests in "+cmp.Or(r.Manifests, "a directory"))
+		return
+	}
+	api := "the API server answers"
+	switch {
+	case !c.API.Away.IsZero():
+		api = "the API server has been away for " + age(c.API.Away, w.now) + ": " + c.API.Error
+	case !c.API.Connected:
+		api = "reading the objects of the cluster"
+	}
+	w.row("Mode", "in a cluster; "+api)
+	if e := c.Election; e != nil {
+		role := "standing by, the leader is " + cmp.Or(e.Holder, "not elected yet")
+		if e.Leading {
+			role = "leading"
+		}
+		w.row("Role", fmt.Sprintf("%s (%s, lease %s)", role, e.Identity, e.Lease))
+	}
+	var objects []string
+	for _, watch := range c.API.Watches {
+		count := fmt.Sprintf("%d %s", watch.Objects, watch.Name)
+		if !watch.Synced {
+			count = watch.Name + " not read yet"
+		}
+		objects = append(objects, count)
+	}
+	w.row("Objects", strings.Join(objects, ", "))
 }
 
 func mtuText(r report) string {

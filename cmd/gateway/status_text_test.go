@@ -17,6 +17,7 @@ func TestWriteStatus(t *testing.T) {
 		{"status-busy.txt", busyReport(), false},
 		{"status-busy-all.txt", busyReport(), true},
 		{"status-idle.txt", idleReport(), false},
+		{"status-standby.txt", standByReport(), false},
 	} {
 		var out bytes.Buffer
 		if err := writeStatus(&out, tt.report, tt.all); err != nil {

@@ -32,6 +32,9 @@ type Options struct {
 	// Feed and Reporter take the place of a directory.
 	Feed     Feed
 	Reporter Reporter
+	// Gateway is which gateway this is, where that is known before its objects
+	// are.
+	Gateway Gateway
 	// StandBy makes the Runner start without the lead: see SetLeading.
 	StandBy bool
 	// NodePort is the UDP port of the node tunnels, which the objects must not
@@ -95,6 +98,7 @@ func New(o Options) *Runner {
 		o.Logger = slog.Default()
 	}
 	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), standBy: o.StandBy}
+	r.state.Gateway = o.Gateway
 	if r.feed == nil {
 		r.feed = directory{o.Dir, func(err error) { r.log.Warn("no file events, polling instead", "error", err) }}
 		r.reporter = &connectionFile{path: filepath.Join(o.Dir, StatusDir, ConnectionFile), interval: o.Ping.UpdateInterval}

@@ -22,6 +22,9 @@ type Options struct {
 	// Name, Namespace and Type name the GatewayServer or GatewayClient.
 	Name, Namespace string
 	Type            networkingv1beta1.ConnectionType
+	// UID is that object's; empty: whichever has the name. One that was deleted and
+	// made anew is another gateway, with another pod.
+	UID string
 	// ClusterID is the peer's.
 	ClusterID string
 	// LiqoNamespace holds what all gateways share.
@@ -35,9 +38,6 @@ type Options struct {
 	// Logger gets changes of state. Nil: slog.Default().
 	Logger *slog.Logger
 }
-
-// kind is GatewayServer or GatewayClient.
-func (o Options) kind() string { return "Gateway" + string(o.Type) }
 
 // Link is a gateway's tie to its API server: gatewaysync.Feed and
 // gatewaysync.Reporter. Build it with New, and give it to a Runner.

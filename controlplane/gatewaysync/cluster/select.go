@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -18,13 +19,17 @@ func (l *Link) selectObjects() {
 	peer := networkingv1beta1.LabelRemoteClusterID + "=" + o.ClusterID
 	named := func(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
 
+	ours := func(uid types.UID) bool { return o.UID == "" || string(uid) == o.UID }
+
 	switch o.Type {
 	case networkingv1beta1.ConnectionServer:
 		l.servers = newStore[networkingv1beta1.GatewayServer](l.bump)
+		l.servers.keep = func(g *networkingv1beta1.GatewayServer) bool { return ours(g.UID) }
 		l.servers.trim = func(g *networkingv1beta1.GatewayServer) { g.Status = networkingv1beta1.GatewayServerStatus{} }
 		add(l, watched{client: api, resource: "gatewayservers", namespace: o.Namespace, fields: named(o.Name)}, l.servers)
 	case networkingv1beta1.ConnectionClient:
 		l.gwClients = newStore[networkingv1beta1.GatewayClient](l.bump)
+		l.gwClients.keep = func(g *networkingv1beta1.GatewayClient) bool { return ours(g.UID) }
 		l.gwClients.trim = func(g *networkingv1beta1.GatewayClient) { g.Status = networkingv1beta1.GatewayClientStatus{} }
 		add(l, watched{client: api, resource: "gatewayclients", namespace: o.Namespace, fields: named(o.Name)}, l.gwClients)
 	}
