@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/dataplanetest"
+	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
 )
 
@@ -126,5 +127,30 @@ func checkAllocations(t *testing.T, allocations float64) {
 	}
 	if allocations != 0 {
 		t.Errorf("%v allocations per run, want none", allocations)
+	}
+}
+
+// A long chain allocates as little: one that nothing matches but the last rule,
+// and one behind the translation of the source.
+func TestFilterAllocatesNothing(t *testing.T) {
+	for name, change := range map[string]func(*dataplane.Config){
+		"100 rules": filtered(longChain(100)),
+		"late":      filtered(chainAt(filter.Postrouting, 100, ruleFor(filter.Accept, filter.Match{Proto: packet.ProtoUDP}))),
+		"clamp":     filtered(forwardChain(filter.Rule{Action: filter.ClampMSS, MSS: 1000, Counter: true})),
+		"drop":      filtered(forwardChain(ruleFor(filter.Drop, filter.Match{Src: only(unknownIP)}), ruleFor(filter.Drop, filter.Match{Dst: only(unknownIP)}))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplay(t, change)
+			r.load(
+				udpOf(localPod, remoteInside, 64), udpOf(localPod6, remoteInside6, 64), superSegment(20000),
+				udpOf(unknownIP, remoteInside, 64), udpOf(mappedPod, remoteInside, 64), udpOf(nodeIPs[0], remoteInside, 64),
+				tcpOf(localPod, remoteInside, packet.TCPSyn, mss(1460), 0),
+			)
+			write := r.ingressBatch(
+				udpOf(remoteOutside, localPod, 64), udpOf(remoteOutside6, localPod6, 64), udpOf(remoteOutside, mappedPodOut, 64),
+				tcpOf(remoteOutside, localPod, packet.TCPSyn, mss(1460), 0),
+			)
+			checkAllocations(t, testing.AllocsPerRun(200, func() { r.egress(); write() }))
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
 )
 
@@ -157,6 +158,58 @@ func BenchmarkApply(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// longChain is a forward chain of n counted rules of which only the last matches
+// what the benchmarks send: the others ask for the protocol, the port and one
+// address, and fail at the last.
+func longChain(n int) filter.Chain {
+	c := forwardChain()
+	for i := range n - 1 {
+		c.Rules = append(c.Rules, ruleFor(filter.Drop, filter.Match{
+			Proto: packet.ProtoUDP, DstPort: toPort53.DstPort, Src: only(netip.AddrFrom4([4]byte{10, 99, byte(i >> 8), byte(i)})),
+		}))
+	}
+	c.Rules = append(c.Rules, ruleFor(filter.Accept, filter.Match{}))
+	c.Policy = filter.Drop
+	return c
+}
+
+// BenchmarkFilter measures what a chain adds to a packet.
+func BenchmarkFilter(b *testing.B) {
+	for _, rules := range []int{0, 1, 10, 100} {
+		change := oneNode
+		if rules > 0 {
+			change = func(c *dataplane.Config) {
+				oneNode(c)
+				chain := longChain(rules)
+				chain.Table, chain.Name = "bench", "forward"
+				c.Filter.Chains = []filter.Chain{chain}
+			}
+		}
+		b.Run(fmt.Sprintf("egress/rules=%d", rules), func(b *testing.B) {
+			r := newReplay(b, change)
+			r.load(repeat(udpOf(localPod, remoteInside, 64), 32)...)
+			packets := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				packets += r.egress()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "ns/packet")
+		})
+		b.Run(fmt.Sprintf("ingress/rules=%d", rules), func(b *testing.B) {
+			r := newReplay(b, change)
+			ips := repeat(udpOf(remoteOutside, localPod, 64), 32)
+			write := r.ingressBatch(ips...)
+			rounds := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				write()
+				rounds++
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(rounds*len(ips)), "ns/packet")
 		})
 	}
 }

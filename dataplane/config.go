@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/tunnel"
@@ -55,6 +56,10 @@ type Config struct {
 	LocalExternal []netip.Prefix
 	// Addresses map single hosts into LocalExternal (IP objects).
 	Addresses []AddressMapping
+
+	// Filter holds the chains that forwarded packets are judged by. The zero
+	// value lets them pass.
+	Filter filter.Config
 
 	// StrictSource drops packets of a pod that arrive from a node other than
 	// the one its route names. Off by default: routes lag behind new pods.
@@ -140,6 +145,7 @@ func (c Config) Validate() error {
 	errs = append(errs, c.validateOwn()...)
 	errs = append(errs, c.validateAddresses()...)
 	errs = append(errs, c.validateNodes()...)
+	errs = append(errs, c.Filter.Validate())
 	return errors.Join(errs...)
 }
 

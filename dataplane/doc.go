@@ -2,9 +2,9 @@
 // tunnels, the translation of addresses and the WireGuard tunnel to the peer.
 //
 //	node --Geneve/UDP--> underlay -> decapsulate -> parse -> own address? -> source and
-//	       destination check -> hop limit -> MTU -> translate -> clamp -> tunnel --> peer
-//	node <-Geneve/UDP--- underlay <- encapsulate <- clamp <- translate <- MTU <- hop limit <-
-//	       destination and source check <- own address? <- parse <- tunnel <-- peer
+//	       destination check -> filter -> hop limit -> MTU -> translate -> clamp -> tunnel --> peer
+//	node <-Geneve/UDP--- underlay <- encapsulate <- translate <- clamp <- MTU <- hop limit <-
+//	       filter <- destination and source check <- own address? <- parse <- tunnel <-- peer
 //
 // egress.go and ingress.go say the same in the same order, one direction each.
 // Everything that the path reads is one immutable snapshot, built from a Config
@@ -33,6 +33,7 @@
 //	encapsulate, inner    Geneve's or VXLAN's wrap; the packet in it (RFC 8926)
 //	node tunnel           the pair (node's underlay address, VNI)
 //	unknown source        the shared address of local senders that are not pods
+//	filter, chain, rule   what users allow and forbid, in the words of nftables
 //	verdict, drop         the outcome of one packet; an outcome that goes nowhere
 //	batch, headroom       packets per call; free bytes before a packet
 package dataplane

@@ -15,7 +15,8 @@ import (
 //
 //	ReadPackets  socket -> datagrams -> egress, until the tunnel's batch has something
 //	egress       decapsulate -> frame -> parse -> own address? -> source and
-//	             destination check -> hop limit -> MTU -> translate -> clamp -> emit
+//	             destination check -> filter -> hop limit -> MTU -> translate ->
+//	             clamp -> emit
 //	emit         copy, or cut a super-segment, or fragment, into the tunnel's buffers
 
 // ReadPackets implements tunnel.Overlay: it fills the tunnel's buffers with
@@ -110,6 +111,12 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	if !ok {
 		return DropNoMapping
 	}
+	clamp := s.cfg.MTU
+	if s.filter != nil {
+		if clamp, v = f.filterEgress(s, t, &p, sender, remote, now); v != Forwarded {
+			return v
+		}
+	}
 	if p.HopLimit() <= 1 {
 		f.refuse(s, t, &p, timeExceeded)
 		return DropHopLimit
@@ -128,7 +135,7 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 		return v
 	}
 	s.table.Egress(&p)
-	nat.ClampMSS(&p, s.cfg.MTU)
+	nat.ClampMSS(&p, clamp)
 	return f.emit(&p, mtu, super, out)
 }
 

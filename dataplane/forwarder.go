@@ -156,7 +156,7 @@ func (f *Forwarder) Apply(cfg Config) error {
 	cfg.Tunnel.MTU = cfg.MTU
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s, err := newSnapshot(cfg, f.nodePort, f.states)
+	s, err := newSnapshot(cfg, f.nodePort, f.states, f.snap.Load().filter)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (f *Forwarder) Status() Status {
 		Tunnel:   f.tunnel.Stats(),
 		Internal: s.cfg.Internal, TunnelAddr: s.cfg.TunnelAddr,
 		Remote: s.cfg.Remote, LocalPods: s.cfg.LocalPods, External: s.cfg.LocalExternal,
-		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes,
+		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes, Filter: s.filter.Status(),
 		Flows:  f.flows.status(),
 		Egress: f.egressCount.status(), Ingress: f.ingressCount.status(),
 		Sockets: map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},

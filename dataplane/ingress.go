@@ -10,8 +10,8 @@ import (
 // The way of a packet from the peer to a node:
 //
 //	WritePackets  the tunnel's batch -> ingress -> socket
-//	ingress       parse -> own address? -> source check -> destination -> hop
-//	              limit -> MTU -> translate -> clamp -> encapsulate
+//	ingress       parse -> own address? -> source check -> destination -> filter ->
+//	              hop limit -> MTU -> clamp -> translate -> encapsulate
 //	destination   pod, IP object or unknown-source flow -> node
 
 // WritePackets implements tunnel.Overlay: it carries decrypted packets to the
@@ -49,6 +49,12 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Ver
 	if v != Forwarded {
 		return v
 	}
+	clamp := s.cfg.MTU
+	if s.filter != nil {
+		if clamp, v = f.filterIngress(s, &p, &d); v != Forwarded {
+			return v
+		}
+	}
 	if p.HopLimit() <= 1 {
 		f.refusePeer(s, &p, timeExceeded)
 		return DropHopLimit
@@ -59,11 +65,16 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Ver
 		return DropTooBig
 	}
 
+	if d.opens {
+		if v := f.openPodFlow(&p, d, now); v != Forwarded {
+			return v
+		}
+	}
 	p.DecrementHopLimit()
+	nat.ClampMSS(&p, clamp)
 	f.pathMTUs.learn(&p, s.cfg.MTU, now)
 	d.restore(&p)
 	s.table.Ingress(&p)
-	nat.ClampMSS(&p, s.cfg.MTU)
 	if d.fallback {
 		f.ingressCount.fallback.Add(1)
 	}
@@ -81,6 +92,9 @@ type destination struct {
 	// inside replaces the local address when a flow claims the packet; the
 	// zero Addr leaves it.
 	inside netip.Addr
+	// opens: the packet comes in through the IP object of a pod, whose answers
+	// will need a flow.
+	opens bool
 }
 
 // destination finds the node for p by its destination as the peer knows it.
@@ -102,15 +116,12 @@ func (f *Forwarder) destination(s *snapshot, p *packet.Packet, now int64) (d des
 			}
 			return d, DropNoMapping
 		}
-		d.inside, dst = in, in
+		d.inside, d.opens, dst = in, true, in
 	}
 	if d.node, d.fallback = s.route(dst); d.node == nil {
 		return d, DropNoNode
 	}
-	if d.inside.IsValid() {
-		v = f.openPodFlow(p, d, now)
-	}
-	return d, v
+	return d, Forwarded
 }
 
 // restore writes the local sender's own address back, in the packet and, when

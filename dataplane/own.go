@@ -75,6 +75,7 @@ type refusal uint8
 const (
 	timeExceeded refusal = iota
 	tooBig
+	rejected // what nftables' reject answers unless told otherwise
 )
 
 // maxErrorLen is the size of the largest ICMP error (RFC 4443 section 2.4 (c)).
@@ -108,10 +109,14 @@ func (f *Forwarder) refusePeer(s *snapshot, p *packet.Packet, why refusal) {
 // appendError writes the ICMP error about p into b and returns its length, zero
 // when none may be sent.
 func appendError(b []byte, src netip.Addr, p *packet.Packet, why refusal, mtu int) int {
-	if why == timeExceeded {
+	switch why {
+	case timeExceeded:
 		return packet.TimeExceeded(b, src, *p)
+	case rejected:
+		return packet.DestinationUnreachable(b, src, *p, packet.PortUnreachable)
+	default:
+		return packet.PacketTooBig(b, src, *p, mtu)
 	}
-	return packet.PacketTooBig(b, src, *p, mtu)
 }
 
 // errorRate is how many ICMP errors are sent in one second and in one burst

@@ -48,7 +48,8 @@ type pathMTU struct {
 }
 
 // learn notes what a packet from the peer says about size, if it is less than
-// mtu. It is called before the packet is translated or its MSS clamped.
+// mtu. It is called before the packet is translated, and after its MSS was clamped:
+// by a filter rule it may be less than the peer's.
 func (m *pathMTUs) learn(p *packet.Packet, mtu int, now int64) {
 	if mss, ok := nat.MSS(p); ok {
 		if n := mss + packet.TCPHeaderLen + p.TransportOffset; n < mtu && mss > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
@@ -34,6 +35,9 @@ type snapshot struct {
 	// also answers under its own remapped address.
 	pods *nat.Table
 
+	// filter is nil when there are no chains.
+	filter *filter.Filter
+
 	// unknown is the unknown-source address of each family (index by family);
 	// peerUnknown is the peer's, as this cluster sees it.
 	unknown, peerUnknown [2]netip.Addr
@@ -48,8 +52,9 @@ func family(v6 bool) int {
 }
 
 // newSnapshot builds the snapshot of a validated configuration. states holds
-// what is known about the nodes of the snapshot before, by node and VNI.
-func newSnapshot(cfg Config, port uint16, states map[string]*nodeState) (*snapshot, error) {
+// what is known about the nodes of the snapshot before, by node and VNI; counting
+// is that snapshot's filter, whose counters go on.
+func newSnapshot(cfg Config, port uint16, states map[string]*nodeState, counting *filter.Filter) (*snapshot, error) {
 	s := &snapshot{
 		cfg:       cfg,
 		tunnels:   make(map[tunnelKey]*nodeTunnel, len(cfg.Nodes)),
@@ -80,6 +85,10 @@ func newSnapshot(cfg Config, port uint16, states map[string]*nodeState) (*snapsh
 	}
 	if s.pods, err = nat.NewTable(nat.Config{Local: pods}); err != nil {
 		return nil, fmt.Errorf("address mappings: %w", err)
+	}
+
+	if s.filter, err = filter.Compile(cfg.Filter, counting); err != nil {
+		return nil, err
 	}
 
 	s.unknown = unknownSources(cfg.LocalExternal)

@@ -79,26 +79,39 @@ func (f *Forwarder) egressSource(s *snapshot, t *nodeTunnel, p *packet.Packet, f
 // egressPodIP gives the answers of a pod to what came in through its IP object
 // that object's address; everything else a pod sends leaves under its own.
 func (f *Forwarder) egressPodIP(s *snapshot, p *packet.Packet, remote netip.Addr, now int64) {
-	pod := p.Src()
-	if p.IsICMPError() {
-		e, ok := p.Embedded()
-		if !ok || e.Dst() != pod {
-			return
-		}
-		peer, peerOK := s.table.Outside(e.Src())
-		remotePort, localPort := e.Ports()
-		k := flowKey{local: pod, remote: peer, localPort: localPort, remotePort: remotePort, proto: e.Proto()}
-		if f, known := f.flows.peek(k, now); !peerOK || !known {
-			return
-		} else {
-			e.SetDst(f.inside)
-			p.SetSrc(f.inside)
+	k, ok := s.podFlowKey(p, remote)
+	if !ok {
+		return
+	}
+	if !p.IsICMPError() {
+		if fl, known := f.flows.reply(k, p, now); known {
+			p.SetSrc(fl.inside)
 		}
 		return
 	}
-	if fl, ok := f.flows.reply(flowKeyOf(p, pod, remote, false), p, now); ok {
+	if fl, known := f.flows.peek(k, now); known {
+		if e, ok := p.Embedded(); ok {
+			e.SetDst(fl.inside)
+		}
 		p.SetSrc(fl.inside)
 	}
+}
+
+// podFlowKey returns the key of the flow through a pod's IP object that p, which
+// leaves for remote, belongs to if there is one: that of the packet which an ICMP
+// error quotes.
+func (s *snapshot) podFlowKey(p *packet.Packet, remote netip.Addr) (k flowKey, ok bool) {
+	pod := p.Src()
+	if !p.IsICMPError() {
+		return flowKeyOf(p, pod, remote, false), true
+	}
+	e, ok := p.Embedded()
+	if !ok || e.Dst() != pod {
+		return k, false
+	}
+	peer, ok := s.table.Outside(e.Src())
+	remotePort, localPort := e.Ports()
+	return flowKey{local: pod, remote: peer, localPort: localPort, remotePort: remotePort, proto: e.Proto()}, ok
 }
 
 // openPodFlow notes a connection that comes in through the IP object of a pod.

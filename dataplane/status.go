@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
@@ -22,12 +23,14 @@ type Status struct {
 	LocalPods  []netip.Prefix `json:"localPods"`
 	External   []netip.Prefix `json:"localExternal"`
 	// Addresses are the IP objects.
-	Addresses []AddressMapping        `json:"addresses"`
-	Routes    []Route                 `json:"routes"`
-	Flows     FlowStatus              `json:"flows"`
-	Egress    DirectionStatus         `json:"egress"`
-	Ingress   DirectionStatus         `json:"ingress"`
-	Sockets   map[string]SocketStatus `json:"sockets"` // "geneve", "wireguard"
+	Addresses []AddressMapping `json:"addresses"`
+	Routes    []Route          `json:"routes"`
+	// Filter are the chains that packets are judged by, and what they counted.
+	Filter  []filter.ChainStatus    `json:"filter,omitempty"`
+	Flows   FlowStatus              `json:"flows"`
+	Egress  DirectionStatus         `json:"egress"`
+	Ingress DirectionStatus         `json:"ingress"`
+	Sockets map[string]SocketStatus `json:"sockets"` // "geneve", "wireguard"
 }
 
 // SocketStatus are the address, the counters and the offloads of one UDP socket.

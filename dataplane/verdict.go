@@ -33,6 +33,10 @@ const (
 	// DropNoAddress: the destination lies in the external CIDR, but no IP
 	// object and no flow claims it.
 	DropNoAddress
+	// DropFilter: a filter rule or the policy of a chain says drop.
+	DropFilter
+	// DropFilterReject: a filter rule says reject; answered by Port Unreachable.
+	DropFilterReject
 	// DropHopLimit: TTL or hop limit expired here; answered by Time Exceeded.
 	DropHopLimit
 	// DropTooBig: larger than the MTU and not to be fragmented; answered by
@@ -69,6 +73,8 @@ var verdictNames = [numVerdicts]string{
 	DropWrongNode:       "DropWrongNode",
 	DropNoMapping:       "DropNoMapping",
 	DropNoAddress:       "DropNoAddress",
+	DropFilter:          "DropFilter",
+	DropFilterReject:    "DropFilterReject",
 	DropHopLimit:        "DropHopLimit",
 	DropTooBig:          "DropTooBig",
 	DropFlowConflict:    "DropFlowConflict",
