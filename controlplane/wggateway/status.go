@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,6 +48,9 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 			}
 		}
 	})
+	if apierrors.IsConflict(err) {
+		return nil // what was read is old: the event of the newer one is on its way
+	}
 	if err != nil || !wrote {
 		return err
 	}
