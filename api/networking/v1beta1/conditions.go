@@ -104,7 +104,8 @@ const (
 	ReasonWaitingForInternalCIDR ConditionReason = "WaitingForInternalCIDR"
 	// ReasonInternalCIDRExhausted means that the internal CIDR has no free address.
 	ReasonInternalCIDRExhausted ConditionReason = "InternalCIDRExhausted"
-	// ReasonDuplicateGateway means that another gateway of the namespace is for the same remote cluster.
+	// ReasonDuplicateGateway means that another gateway of the namespace is for the same remote cluster, or has the same
+	// name.
 	ReasonDuplicateGateway ConditionReason = "DuplicateGateway"
 )
 
@@ -161,6 +162,7 @@ const (
 	// Possible reasons for it to be False:
 	//   - DeploymentNotReady
 	//   - ObjectRefused
+	//   - DuplicateGateway
 	ConditionDeployed ConditionType = "Deployed"
 
 	// ReasonDeploymentReady means that at least one pod is ready.
@@ -179,6 +181,7 @@ const (
 	//   - WaitingForLoadBalancer
 	//   - NodeNotReady
 	//   - ServiceTypeUnsupported
+	//   - ObjectRefused
 	ConditionEndpointReady ConditionType = "EndpointReady"
 
 	// ReasonEndpointReady means that the endpoints in the status are complete.
