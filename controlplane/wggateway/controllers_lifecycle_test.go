@@ -266,6 +266,60 @@ func (w *world) testDeleted(t *testing.T) {
 	}
 }
 
+// testRerendered deletes the gateway under its GatewayServer: the keys are the same
+// afterwards, and the Connection.
+func (w *world) testRerendered(t *testing.T) {
+	s := w.space(t, `
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: server, namespace: NS, labels: {liqo.io/remote-cluster-id: peer}}
+spec:
+  mtu: 1340
+  endpoint: {port: 51840, serviceType: NodePort}
+  serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}
+`)
+	ctx := context.Background()
+	parent, err := read[networkingv1beta1.GatewayServer](ctx, s, "server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := strings.Replace(serverManifest, "metadata:\n", fmt.Sprintf(
+		"metadata:\n  ownerReferences: [{apiVersion: networking.liqo.io/v1beta1, kind: GatewayServer, name: server, uid: %s, controller: true}]\n", parent.UID), 1)
+	s.apply(rendered)
+	secret := eventually(t, s, "the Secret", "gw-server", func(*corev1.Secret) error { return nil })
+	connection := eventually(t, s, "the Connection", "gw-server", func(*networkingv1beta1.Connection) error { return nil })
+	deployment := eventually(t, s, "the Deployment", "gw-server", func(*appsv1.Deployment) error { return nil })
+	if !metav1.IsControlledBy(secret, parent) || !metav1.IsControlledBy(connection, parent) {
+		t.Errorf("owners: %v, %v", secret.OwnerReferences, connection.OwnerReferences)
+	}
+	s.kubectl(t, "delete", "wggatewayserver", "server")
+	controlplanetest.Eventually(t, "the Deployment goes", func(ctx context.Context) error {
+		return gone(s.Get(ctx, s.ns, "gw-server", new(appsv1.Deployment)))
+	})
+	s.apply(rendered)
+	eventually(t, s, "another Deployment", "gw-server", func(d *appsv1.Deployment) error {
+		if d.UID == deployment.UID {
+			return errors.New("the old one")
+		}
+		return nil
+	})
+	g := s.serverSays(t, "KeysReady=True KeysGenerated")
+	if again, err := read[corev1.Secret](ctx, s, "gw-server"); err != nil || again.UID != secret.UID || again.ResourceVersion != secret.ResourceVersion {
+		t.Errorf("other keys (%v)", err)
+	}
+	eventually(t, s, "the Connection refers to the new one", "gw-server", func(c *networkingv1beta1.Connection) error {
+		if c.UID != connection.UID || c.Spec.GatewayRef.UID != g.UID {
+			return fmt.Errorf("UID %s of gateway %s", c.UID, c.Spec.GatewayRef.UID)
+		}
+		return nil
+	})
+	s.kubectl(t, "delete", "gatewayserver", "server")
+	controlplanetest.Eventually(t, "the keys go with the GatewayServer", func(ctx context.Context) error {
+		return errors.Join(gone(s.Get(ctx, s.ns, "gw-server", new(corev1.Secret))), gone(s.Get(ctx, s.ns, "gw-server", new(networkingv1beta1.Connection))))
+	})
+	s.outsideGone(t, "server")
+}
+
 func (w *world) testNamespaceDeleted(t *testing.T) {
 	s, pod := w.settled(t)
 	s.kubectl(t, "delete", "namespace", s.ns, "--wait=false")

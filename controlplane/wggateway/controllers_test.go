@@ -49,6 +49,7 @@ func TestControllers(t *testing.T) {
 		{"a service account of somebody else", (*world).testForeignAccount},
 		{"metrics", (*world).testMetrics},
 		{"two gateways with one name", (*world).testRivals},
+		{"a gateway that is rendered again", (*world).testRerendered},
 		{"a gateway that is deleted", (*world).testDeleted},
 		{"a namespace that is deleted", (*world).testNamespaceDeleted},
 		{"what was left while no controller ran", (*world).testOrphans}, // the last one: it stops the controllers

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -273,8 +274,12 @@ type object[T any] interface {
 	client.Object
 }
 
-// find reads an object. It is nil if it does not exist.
+// find reads an object. It is nil if it does not exist, as nothing does whose name, from
+// a spec, is none.
 func find[T any, P object[T]](ctx context.Context, c client.Reader, key client.ObjectKey) (P, error) {
+	if len(content.IsPathSegmentName(key.Name)) > 0 {
+		return nil, nil
+	}
 	o := P(new(T))
 	switch err := c.Get(ctx, key, o); {
 	case apierrors.IsNotFound(err):

@@ -151,12 +151,13 @@ func (r *reconciler) label(ctx context.Context, o client.Object, labels map[stri
 	return nil
 }
 
-// release takes the Lease from its holder. It fails if anybody wrote the Lease since
-// it was read.
+// release takes the Lease from its holder, unless anybody wrote the Lease since it was
+// read: then somebody lives who holds it, or it has been released.
 func (r *reconciler) release(ctx context.Context, l *coordinationv1.Lease) error {
 	before := l.DeepCopy()
 	l.Spec.HolderIdentity = nil
-	if err := r.Patch(ctx, l, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	err := r.Patch(ctx, l, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("release Lease %s: %w", l.Name, err)
 	}
 	return nil

@@ -74,6 +74,7 @@ func indexPods(mgr ctrl.Manager) error {
 
 func (r *reconciler) setup(mgr ctrl.Manager) error {
 	enqueue := func(f handler.MapFunc) handler.EventHandler { return handler.EnqueueRequestsFromMapFunc(f) }
+	// ServiceMonitors are not watched: most clusters do not know the kind.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(r.kind.name)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).

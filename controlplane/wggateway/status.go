@@ -48,8 +48,8 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 			}
 		}
 	})
-	if apierrors.IsConflict(err) {
-		return nil // what was read is old: the event of the newer one is on its way
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // what was read is old: the event of the newer one, or of its end, is on its way
 	}
 	if err != nil || !wrote {
 		return err
