@@ -278,7 +278,7 @@ func (k *Kubelet) address(node string) netip.Addr {
 }
 
 // Kill kills the processes of a pod, as the kernel does when memory runs out.
-// They are started again.
+// They are started again, after the same short pause each time.
 func (k *Kubelet) Kill(namespace, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -305,7 +305,8 @@ func (k *Kubelet) PIDs(namespace, name string) (pids []int) {
 
 // KillNode cuts the power of a node: its processes end at once and nobody
 // reports it. What the rest of a cluster then does about it is done at once: the
-// node is not ready, and with evict its pods are deleted.
+// node is not ready, and with evict its pods are deleted. The node ports on its
+// address are still served: the way in is somebody else's.
 func (k *Kubelet) KillNode(ctx context.Context, name string, evict bool) error {
 	k.mu.Lock()
 	k.dead[name] = true
@@ -324,10 +325,16 @@ func (k *Kubelet) KillNode(ctx context.Context, name string, evict bool) error {
 	return err
 }
 
-// StartNode ends the power cut: the node is ready and empty.
+// StartNode ends the power cut: the node is ready and starts the pods that are
+// still its own.
 func (k *Kubelet) StartNode(ctx context.Context, name string) error {
 	k.mu.Lock()
 	delete(k.dead, name)
+	for _, w := range k.workers {
+		if w.node() == name {
+			w.revive()
+		}
+	}
 	k.mu.Unlock()
 	return k.setReady(ctx, name, corev1.ConditionTrue)
 }

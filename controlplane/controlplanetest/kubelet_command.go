@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -30,13 +31,46 @@ func (w *podWorker) command(ctx context.Context, pod *corev1.Pod, c *container) 
 		words = append(words, c.spec.Command[1:]...)
 	}
 	for _, a := range append(words, c.spec.Args...) {
-		a = expand(a, vars)
-		for _, m := range c.spec.VolumeMounts {
-			a = replacePath(a, m.MountPath, w.volumes.path(m.Name))
-		}
-		cmd.args = append(cmd.args, listenOn(a, loopback))
+		cmd.args = append(cmd.args, listenOn(w.inHost(c.spec, expand(a, vars)), loopback))
 	}
 	return cmd, nil
+}
+
+// inHost replaces the paths of a container in an argument by real ones.
+func (w *podWorker) inHost(spec *corev1.Container, arg string) string {
+	for _, m := range spec.VolumeMounts {
+		arg = replacePath(arg, m.MountPath, volumePath(w.first, w.dir, m.Name))
+	}
+	return arg
+}
+
+// Exec runs the program of a pod's container once more, as `kubectl exec` does,
+// and returns what it prints.
+func (k *Kubelet) Exec(ctx context.Context, namespace, pod string, args ...string) (string, error) {
+	k.mu.Lock()
+	var w *podWorker
+	for _, o := range k.workers {
+		if o.namespace == namespace && o.name == pod && o.containers[0].running() != nil {
+			w = o
+		}
+	}
+	k.mu.Unlock()
+	if w == nil {
+		return "", fmt.Errorf("no pod %s/%s runs here", namespace, pod)
+	}
+	c := w.containers[0]
+	for i := range args {
+		args[i] = w.inHost(c.spec, args[i])
+	}
+	cmd := exec.CommandContext(ctx, c.image.Program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(w.first, c.spec)}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return string(out), err
 }
 
 // environment returns the variables of a container, for its arguments and for

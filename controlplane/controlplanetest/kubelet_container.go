@@ -42,6 +42,7 @@ type container struct {
 	failure  string                           // why it cannot be started
 	restarts int32
 	backoff  time.Duration
+	blamed   bool // somebody else is to blame for the end of the process
 	stopping bool
 	ready    bool
 }
@@ -60,7 +61,11 @@ func (c *container) running() *process {
 }
 
 func (c *container) kill() {
-	if p := c.running(); p != nil {
+	c.mu.Lock()
+	p := c.process
+	c.blamed = p != nil
+	c.mu.Unlock()
+	if p != nil {
 		p.kill()
 	}
 }
@@ -105,8 +110,8 @@ func (c *container) wait(p *process) {
 	c.mu.Lock()
 	state := p.cmd.ProcessState
 	c.process, c.ready, c.ended = nil, false, time.Now()
-	if c.backoff = min(max(2*c.backoff, firstBackoff), longBackoff); time.Since(c.started) > backoffForget {
-		c.backoff = firstBackoff
+	if c.backoff = min(max(2*c.backoff, firstBackoff), longBackoff); c.blamed || time.Since(c.started) > backoffForget {
+		c.backoff, c.blamed = firstBackoff, false
 	}
 	c.exit = &corev1.ContainerStateTerminated{
 		ExitCode: int32(state.ExitCode()), Reason: "Completed",

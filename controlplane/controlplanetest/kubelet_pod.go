@@ -22,7 +22,8 @@ type podWorker struct {
 	k               *Kubelet
 	namespace, name string
 	uid             types.UID
-	dir             string // of its volumes
+	first           *corev1.Pod // as it was first: containers and volumes stay so
+	dir             string      // of its volumes
 	wake            chan struct{}
 	volumes         *volumes // run only
 
@@ -42,7 +43,7 @@ const podTick = 100 * time.Millisecond
 
 func newPodWorker(k *Kubelet, p *corev1.Pod, dir string) *podWorker {
 	w := &podWorker{
-		k: k, namespace: p.Namespace, name: p.Name, uid: p.UID, dir: dir, wake: make(chan struct{}, 1),
+		k: k, namespace: p.Namespace, name: p.Name, uid: p.UID, first: p, dir: dir, wake: make(chan struct{}, 1),
 		pod: p, nodeName: p.Spec.NodeName, since: metav1.Now(),
 	}
 	for i := range p.Spec.Containers {
@@ -95,6 +96,13 @@ func (w *podWorker) die() {
 	w.dead = true
 	w.mu.Unlock()
 	w.kill()
+}
+
+// revive lets the processes start again.
+func (w *podWorker) revive() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead, w.reported = false, nil
 }
 
 // lost does to the object of a dead node's pod what the rest of a cluster does.

@@ -32,13 +32,15 @@ type volumes struct {
 const volumePeriod = 500 * time.Millisecond
 
 // path is the folder of a volume. Sockets may lie in it, so it is short.
-func (v *volumes) path(name string) string {
-	for i, vol := range v.pod.Spec.Volumes {
+func (v *volumes) path(name string) string { return volumePath(v.pod, v.dir, name) }
+
+func volumePath(pod *corev1.Pod, dir, name string) string {
+	for i, vol := range pod.Spec.Volumes {
 		if vol.Name == name {
-			return filepath.Join(v.dir, strconv.Itoa(i))
+			return filepath.Join(dir, strconv.Itoa(i))
 		}
 	}
-	return filepath.Join(v.dir, "none")
+	return filepath.Join(dir, "none")
 }
 
 // sync makes every volume hold what it should.
