@@ -1,0 +1,56 @@
+package internalnetwork
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// linkPrefix is how the name of every link of the internal network begins.
+const linkPrefix = "liqo."
+
+// hashLength is what Linux leaves of 15 characters for the rest of the name.
+const hashLength = 10
+
+// linkName names the link that leads to an object. It depends on nothing else,
+// so that it needs not be remembered: 50 bits of a hash do not meet by chance in
+// one cluster.
+func linkName(object string) string { return linkPrefix + hash(object) }
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hashLength]
+}
+
+// shorten returns name, or something like it of at most limit characters. What
+// tells two names apart that begin alike is a hash of seed.
+func shorten(name, seed string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	return withHash(name, seed, limit)
+}
+
+// withHash returns name with a hash of seed, of at most limit characters.
+func withHash(name, seed string, limit int) string {
+	cut := strings.TrimRight(name[:min(len(name), limit-hashLength-1)], "-.")
+	return cut + "-" + hash(seed)
+}
+
+// objectName is shorten for names of objects.
+func objectName(name string) string {
+	return shorten(name, name, validation.DNS1123SubdomainMaxLength)
+}
+
+// labelValue is shorten for values of labels.
+func labelValue(name string) string {
+	return shorten(name, name, validation.LabelValueMaxLength)
+}
+
+// routesName names the RouteConfiguration of a node.
+func routesName(node string) string {
+	const suffix = "-gw-node"
+	return shorten(node, node, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+}

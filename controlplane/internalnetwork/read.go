@@ -1,0 +1,120 @@
+package internalnetwork
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// networkName is the Network of the internal CIDR.
+const networkName = ipamv1alpha1.NetworkTypeInternalCIDR
+
+// Reasons and actions of events. The other reasons are those of conditions.
+const (
+	eventAddressReplaced = "AddressReplaced"
+	eventVNIReplaced     = "VNIReplaced"
+	actionAllocate       = "Allocate"
+	actionJoin           = "JoinInternalNetwork"
+)
+
+// get reads an object into *into, which becomes nil if there is none.
+func get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Reader, key client.ObjectKey, into *P) error {
+	switch err := c.Get(ctx, key, *into); {
+	case apierrors.IsNotFound(err):
+		*into = nil
+	case err != nil:
+		return fmt.Errorf("get %T %s: %w", *into, key, err)
+	}
+	return nil
+}
+
+// internalPool returns the internal CIDR, if it was given.
+func internalPool(ctx context.Context, c client.Reader, key client.ObjectKey) (pool, error) {
+	n := new(ipamv1alpha1.Network)
+	if err := get(ctx, c, key, &n); err != nil || n == nil {
+		return pool{}, err
+	}
+	p, err := n.Status.CIDR.Prefix()
+	if err != nil {
+		return pool{}, nil // not given yet
+	}
+	return pool{p.Masked(), int(n.Spec.PreAllocated)}, nil
+}
+
+// dropFinalizers removes finalizers that another implementation left: here
+// nothing would ever answer them.
+func dropFinalizers(ctx context.Context, c client.Client, o client.Object, names ...string) error {
+	before, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no client.Object", o)
+	}
+	for _, name := range names {
+		controllerutil.RemoveFinalizer(o, name)
+	}
+	if slices.Equal(before.GetFinalizers(), o.GetFinalizers()) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(c.Patch(ctx, o, patch)); err != nil {
+		return fmt.Errorf("remove finalizers of %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// applyUnlessGoing is apply.Object for a namespace that may be about to go: what
+// is in it goes too, and needs no repair.
+func applyUnlessGoing(ctx context.Context, c client.Client, o client.Object) (wrote bool, err error) {
+	wrote, err = apply.Object(ctx, c, o)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil
+	}
+	return wrote, err
+}
+
+// lastWords remembers what was said last about what, so that an event is made
+// when it changes and not whenever it is looked at.
+type lastWords struct {
+	mu sync.Mutex
+	m  map[string]string
+}
+
+// isNew tells whether what is not what was said last.
+func (l *lastWords) isNew(about, what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m[about] == what {
+		return false
+	}
+	if l.m == nil {
+		l.m = make(map[string]string)
+	}
+	if l.m[about] = what; what == "" {
+		delete(l.m, about)
+	}
+	return true
+}
+
+func (l *lastWords) forget(about string) { l.isNew(about, "") }
+
+// managedLabels returns the labels of an object that was made for a remote
+// cluster, or for none.
+func managedLabels(clusterID string) map[string]string {
+	l := map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}
+	if clusterID != "" {
+		l[networkingv1beta1.LabelRemoteClusterID] = clusterID
+	}
+	return l
+}
