@@ -235,6 +235,9 @@ func (g *gateway) run(ctx context.Context) error {
 	g.running.Store(false)
 	wg.Wait()
 	resign()
+	if g.link != nil {
+		g.link.Disconnect()
+	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}

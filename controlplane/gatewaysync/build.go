@@ -46,6 +46,8 @@ type Desired struct {
 	Warnings Problems
 	// Ignored are objects of a cluster that cannot be used and were left out.
 	Ignored Problems
+	// Firewall says what became of each FirewallConfiguration for this gateway.
+	Firewall []FirewallReport
 }
 
 // Build turns objects into the configuration of the data plane. It is pure: the
@@ -84,6 +86,7 @@ func Build(objects Objects) (Desired, error) {
 		b.nodes()
 		b.addresses()
 		b.routes()
+		b.firewall()
 		b.mtu()
 		b.reach()
 	}

@@ -304,11 +304,13 @@ var kinds = map[kindKey]kind{
 	{networkingGroup, "InternalNode"}:       keep(func(o *Objects) *[]Sourced[networkingv1beta1.InternalNode] { return &o.InternalNodes }),
 	{networkingGroup, "GeneveTunnel"}:       keep(func(o *Objects) *[]Sourced[networkingv1beta1.GeneveTunnel] { return &o.GeneveTunnels }),
 	{networkingGroup, "RouteConfiguration"}: keep(func(o *Objects) *[]Sourced[networkingv1beta1.RouteConfiguration] { return &o.RouteConfigurations }),
-	{ipamGroup, "IP"}:                       keep(func(o *Objects) *[]Sourced[ipamv1alpha1.IP] { return &o.IPs }),
-	{ipamGroup, "Network"}:                  keep(func(o *Objects) *[]Sourced[ipamv1alpha1.Network] { return &o.Networks }),
+	{networkingGroup, "FirewallConfiguration"}: keep(func(o *Objects) *[]Sourced[networkingv1beta1.FirewallConfiguration] {
+		return &o.FirewallConfigurations
+	}),
+	{ipamGroup, "IP"}:      keep(func(o *Objects) *[]Sourced[ipamv1alpha1.IP] { return &o.IPs }),
+	{ipamGroup, "Network"}: keep(func(o *Objects) *[]Sourced[ipamv1alpha1.Network] { return &o.Networks }),
 
 	{networkingGroup, "Connection"}:              {decode: checkConnection},
-	{networkingGroup, "FirewallConfiguration"}:   drop[networkingv1beta1.FirewallConfiguration](),
 	{networkingGroup, "WgGatewayServer"}:         drop[networkingv1beta1.WgGatewayServer](),
 	{networkingGroup, "WgGatewayClient"}:         drop[networkingv1beta1.WgGatewayClient](),
 	{networkingGroup, "WgGatewayServerTemplate"}: drop[networkingv1beta1.WgGatewayServerTemplate](),

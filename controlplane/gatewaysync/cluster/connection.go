@@ -82,8 +82,11 @@ func (l *Link) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
 	defer cancel()
 	l.reporter.write(ctx, true)
-	l.clients.http.CloseIdleConnections()
 }
+
+// Disconnect closes the connections to the API server, once nothing uses the
+// Link any more.
+func (l *Link) Disconnect() { l.clients.http.CloseIdleConnections() }
 
 // run writes until ctx ends.
 func (r *reporter) run(ctx context.Context) {
@@ -137,8 +140,12 @@ func (r *reporter) write(ctx context.Context, last bool) (wrote bool, err error)
 
 func (r *reporter) writeConnection(ctx context.Context, report gatewaysync.Report, last bool) (wrote bool, err error) {
 	live := r.connections.only()
-	if live == nil {
+	switch _, synced := r.connections.size(); {
+	case live != nil:
+	case synced:
 		return false, errNoConnection
+	default:
+		return false, nil // the first list will wake us
 	}
 	want := statusOf(report, live)
 	if !last && !due(live.Status, want, report.Time.Sub(r.written), r.link.options.UpdateInterval) {

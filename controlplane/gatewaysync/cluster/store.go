@@ -7,7 +7,9 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -39,14 +41,14 @@ func newStore[T any, P object[T]](changed func()) *store[T, P] {
 	return &store[T, P]{changed: changed, objects: make(map[types.NamespacedName]P)}
 }
 
-// Transformer lets a reflector trim objects before it holds all of them.
-func (s *store[T, P]) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) {
+// stripList strips every object of one page of a list.
+func (s *store[T, P]) stripList(list runtime.Object) {
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // no list: the reflector will say so
 		if p, ok := o.(P); ok {
 			s.strip(p)
 		}
-		return o, nil
-	}
+		return nil
+	})
 }
 
 // strip empties what nobody reads.

@@ -42,8 +42,14 @@ func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], 
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // zero would get all pages at once
+			}
 			list, err := request(o).Do(ctx).Get()
 			c.note(w.name(), err)
+			if err == nil {
+				s.stripList(list)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -56,16 +62,25 @@ func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], 
 	// What a reflector has to say is for those who debug it: contact tells the rest.
 	quiet := logr.FromSlogHandler(debugOnly{c.log.Handler()})
 	pause := backoff
-	r := cache.NewReflectorWithOptions(lw, P(new(T)), s, cache.ReflectorOptions{Name: w.name(), Logger: &quiet, Backoff: &pause})
+	r := cache.NewReflectorWithOptions(byPages{lw}, P(new(T)), s, cache.ReflectorOptions{Name: w.name(), Logger: &quiet, Backoff: &pause})
 	r.RunWithContext(logr.NewContext(ctx, quiet))
 }
 
-// debugOnly lowers every record to the level of debugging.
+// byPages makes a reflector read lists by pages, each of which is trimmed when it
+// comes. To have the list streamed by a watch, which is the default, needs no
+// pages, but its end may come a second late, and a gateway starts with it.
+type byPages struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is how a reflector asks.
+func (byPages) IsWatchListSemanticsUnSupported() bool { return true }
+
+// debugOnly lowers every record to the level of debugging, and drops those below
+// it: whole requests and answers.
 type debugOnly struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
-func (h debugOnly) Enabled(ctx context.Context, _ slog.Level) bool {
-	return h.Handler.Enabled(ctx, slog.LevelDebug)
+func (h debugOnly) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelDebug && h.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
 // Handle implements slog.Handler.

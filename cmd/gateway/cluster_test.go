@@ -1,0 +1,483 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+)
+
+// Gateways of a cluster run under the rights that they get, against a real API
+// server. Both ends of every peering are in the same one.
+func TestInACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	c := controlplanetest.Start(t)
+	t.Run("objects in any order", func(t *testing.T) { testAnyOrder(t, c) })
+	t.Run("together", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *controlplanetest.Cluster){
+			"connects and tells":  testConnects,
+			"changes":             testChanges,
+			"new keys":            testNewKeys,
+			"restart of the peer": testRestart,
+			"takeover":            testTakeover,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, c)
+			})
+		}
+	})
+	t.Run("API server away", func(t *testing.T) { testAPIServerAway(t, c) })
+}
+
+// started makes a peering whose gateways are connected.
+func started(t *testing.T, c *controlplanetest.Cluster, more ...string) (server, client *side, a, b *pod) {
+	t.Helper()
+	server, client = newPeering(t, c)
+	for _, s := range []*side{server, client} {
+		s.create(t, s.manifests(objectManifests)...)
+	}
+	a = server.start(t, "a", more...)
+	b = client.start(t, "b", more...)
+	untilConnected(t, server, client)
+	return server, client, a, b
+}
+
+func getBody(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func testConnects(t *testing.T, c *controlplanetest.Cluster) {
+	server, client, a, b := started(t, c)
+	for _, p := range []*pod{a, b} {
+		r, err := p.report(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := r.DataPlane
+		if len(d.Nodes) != 1 || len(d.Routes) != 1 || len(d.Addresses) == 0 || len(d.Remote) != 2 {
+			t.Errorf("%s: nodes %v, routes %v, addresses %v, remote %v", p.s.mode, d.Nodes, d.Routes, d.Addresses, d.Remote)
+		}
+		if want := fmt.Sprintf("127.7.%d.2", p.s.number); d.Nodes[0].Underlay.String() != want {
+			t.Errorf("%s: the node is reached at %s, want its local address %s", p.s.mode, d.Nodes[0].Underlay, want)
+		}
+		if code, body := getBody(t, "http://"+p.s.host+":8083/readyz"); code != http.StatusOK || body != "ok\n" {
+			t.Errorf("readyz: %d %q", code, body)
+		}
+		_, metrics := getBody(t, "http://"+p.s.host+":8082/metrics")
+		for _, want := range []string{"\nsluice_api_connected 1\n", "\nsluice_leader 1\n", `liqo_peer_is_connected{cluster_id="` + p.s.peer} {
+			if !strings.Contains(metrics, want) {
+				t.Errorf("the metrics lack %q", want)
+			}
+		}
+	}
+	for _, s := range []*side{server, client} {
+		var conn networkingv1beta1.Connection
+		controlplanetest.Eventually(t, "the MTU is compared", func(ctx context.Context) (err error) {
+			if conn, err = s.connection(ctx); err == nil && meta.FindStatusCondition(conn.Status.Conditions, string(networkingv1beta1.ConditionMTUMatches)) == nil {
+				err = fmt.Errorf("%+v", conn.Status)
+			}
+			return err
+		})
+		for _, c := range conn.Status.Conditions {
+			if c.Status != "True" || c.ObservedGeneration != conn.Generation {
+				t.Errorf("condition %+v", c)
+			}
+		}
+		if conn.Status.Latency.Value == "" || conn.Status.Latency.Timestamp.IsZero() {
+			t.Errorf("latency %+v", conn.Status.Latency)
+		}
+	}
+	// A gateway that ends says so.
+	a.cmd.Process.Signal(syscall.SIGTERM)
+	<-a.done
+	if err := server.is(t.Context(), networkingv1beta1.ConnectionError); err != nil {
+		t.Error(err)
+	}
+	if code := a.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Whatever comes first, the end is the same. The gateways start at once.
+func testAnyOrder(t *testing.T, c *controlplanetest.Cluster) {
+	before := goleak.IgnoreCurrent()
+	const orders, atOnce = 20, 10
+	turns := make(chan struct{}, atOnce)
+	t.Run("orders", func(t *testing.T) {
+		for i := range orders {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				inOrder(t, c, rand.New(rand.NewPCG(uint64(i), 0)))
+			})
+		}
+	})
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+}
+
+func inOrder(t *testing.T, c *controlplanetest.Cluster, r *rand.Rand) {
+	server, client := newPeering(t, c)
+	type step struct {
+		s   *side
+		doc string
+	}
+	var steps []step
+	for _, s := range []*side{server, client} {
+		for _, doc := range s.manifests(objectManifests) {
+			steps = append(steps, step{s, doc})
+		}
+	}
+	r.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, s := range []*side{server, client} {
+		wg.Go(func() {
+			var log bytes.Buffer
+			if code := run(ctx, s.args(t, "in", "--ping-interval=200ms"), io.Discard, &log); code != 0 || t.Failed() {
+				t.Errorf("%s, exit code %d:\n%s", s.mode, code, &log)
+			}
+			os.Remove(s.socket(t, "in"))
+		})
+	}
+	for _, step := range steps {
+		step.s.create(t, step.doc)
+		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond) // so that some are seen apart, and some together
+	}
+	untilConnected(t, server, client)
+}
+
+// edit changes an object, as administrator.
+func edit[T client.Object](t *testing.T, s *side, name string, o T, status bool, change func(T)) {
+	t.Helper()
+	ctx := context.Background()
+	if err := s.c.Get(ctx, s.namespace, name, o); err != nil {
+		t.Fatal(err)
+	}
+	change(o)
+	err := error(nil)
+	if status {
+		err = s.c.Client.Status().Update(ctx, o)
+	} else {
+		err = s.c.Client.Update(ctx, o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testChanges(t *testing.T, c *controlplanetest.Cluster) {
+	server, _, a, _ := started(t, c)
+	remote := func(ctx context.Context, want string) error {
+		r, err := a.report(ctx)
+		if err == nil && fmt.Sprintf("%+v", r.DataPlane.Remote) != want {
+			err = fmt.Errorf("remote is %v, want %s; warnings %v", r.DataPlane.Remote, want, r.Sync.Warnings)
+		}
+		return err
+	}
+	const before = "[10.61.0.0/16 (inside) = 10.243.0.0/16 (outside) 10.71.0.0/16 (inside) = 10.70.0.0/16 (outside)]"
+	if err := remote(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+
+	// The peer gets another pod CIDR. Until the controller has found what stands
+	// for it here, the old one stays, and the warning says so.
+	edit(t, server, server.peer, new(networkingv1beta1.Configuration), false, func(c *networkingv1beta1.Configuration) {
+		c.Spec.Remote.CIDR.Pod.List[0] = "10.244.0.0/16"
+	})
+	controlplanetest.Eventually(t, "the gateway waits", func(ctx context.Context) error {
+		r, err := a.report(ctx)
+		if err == nil && !strings.Contains(r.Sync.Warnings.Error(), "has changed: what was in force stays") {
+			err = fmt.Errorf("warnings %v", r.Sync.Warnings)
+		}
+		return err
+	})
+	if err := remote(t.Context(), before); err != nil {
+		t.Error(err)
+	}
+	edit(t, server, server.peer, new(networkingv1beta1.Configuration), true, func(c *networkingv1beta1.Configuration) {
+		c.Status.Conditions[0].ObservedGeneration = c.Generation
+	})
+	took := within(t, 5*time.Second, "the new CIDR", func(ctx context.Context) error {
+		return remote(ctx, strings.Replace(before, "10.243", "10.244", 1))
+	})
+	t.Logf("a change of the Configuration was applied after %v", took)
+
+	// Somebody makes an IP that cannot be: it is left out, and the Connection says so.
+	server.create(t, server.manifests(`
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: another, namespace: $NAMESPACE}
+spec: {ip: 192.168.1.$N}
+status: {ip: 10.70.1.$N, cidr: 10.70.0.0/16}`)...)
+	controlplanetest.Eventually(t, "the Connection tells", func(ctx context.Context) error {
+		conn, err := server.connection(ctx)
+		if err != nil {
+			return err
+		}
+		applied := meta.FindStatusCondition(conn.Status.Conditions, string(networkingv1beta1.ConditionConfigurationApplied))
+		if want := fmt.Sprintf("IP %s/another: spec.ip: 192.168.1.%d is mapped by IP printer already", server.namespace, server.number); !strings.Contains(applied.Message, want) || applied.Status != "False" {
+			return fmt.Errorf("%+v", applied)
+		}
+		return nil
+	})
+	ip := &ipamv1alpha1.IP{}
+	ip.Namespace, ip.Name = server.namespace, "another"
+	if err := c.Client.Delete(t.Context(), ip); err != nil {
+		t.Fatal(err)
+	}
+	untilConnected(t, server)
+}
+
+// New keys reach both gateways without a restart.
+func testNewKeys(t *testing.T, c *controlplanetest.Cluster) {
+	server, client, a, b := started(t, c, "--ping-interval=200ms")
+	server.key = newKey()
+	began := time.Now()
+	server.writeKeys(t)
+	edit(t, client, client.peer, new(networkingv1beta1.PublicKey), false, func(k *networkingv1beta1.PublicKey) {
+		public := server.key.Public()
+		k.Spec.PublicKey = public[:]
+	})
+	within(t, 15*time.Second, "a session with the new key", func(ctx context.Context) error {
+		for _, p := range []*pod{a, b} {
+			r, err := p.report(ctx)
+			switch {
+			case err != nil:
+				return err
+			case p == b && r.DataPlane.Tunnel.Peer != server.key.Public():
+				return errors.New("the client has the old key")
+			case r.Sync.Peer.Value != networkingv1beta1.Connected || r.Sync.Peer.Timestamp.Before(began) || !r.DataPlane.Tunnel.LastHandshake.After(began):
+				return fmt.Errorf("%s: %+v, handshake %v", p.s.mode, r.Sync.Peer, r.DataPlane.Tunnel.LastHandshake)
+			}
+		}
+		return nil
+	})
+	t.Logf("connected by the new key after %v", time.Since(began))
+	untilConnected(t, server, client)
+}
+
+// answered waits until the peer has answered since then.
+func answered(t *testing.T, patience time.Duration, p *pod, since time.Time) time.Duration {
+	t.Helper()
+	within(t, patience, "an answer of the peer", func(ctx context.Context) error {
+		r, err := p.report(ctx)
+		if err == nil && (r.Sync.Peer.Value != networkingv1beta1.Connected || !r.Sync.Peer.Timestamp.After(since)) {
+			err = fmt.Errorf("%+v", r.Sync.Peer)
+		}
+		return err
+	})
+	return time.Since(since)
+}
+
+// A server gateway that is killed and started again is found soon, although its
+// peer still has the session with the one before.
+func testRestart(t *testing.T, c *controlplanetest.Cluster) {
+	server, client, a, b := started(t, c)
+	time.Sleep(5 * time.Second) // WireGuard makes no two handshakes within that
+	a.kill()
+	killed := time.Now()
+	server.start(t, "a")
+	took := answered(t, 12*time.Second, b, killed)
+	t.Logf("the client has its session again %v after the server was killed", took)
+	if took > 8*time.Second {
+		t.Errorf("took %v", took)
+	}
+	untilConnected(t, server, client)
+}
+
+func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
+	server, client := newPeering(t, c)
+	for _, s := range []*side{server, client} {
+		s.create(t, s.manifests(objectManifests)...)
+	}
+	server.start(t, "s")
+	other := *client
+	other.host = fmt.Sprintf("127.7.%d.9", client.number)
+	a := client.start(t, "a", "--leader-election")
+	controlplanetest.Eventually(t, "a leads", func(ctx context.Context) error { return client.ledBy(ctx, "a") })
+	b := other.start(t, "b", "--leader-election")
+	untilConnected(t, server, client)
+	within(t, 10*time.Second, "b stands by", func(ctx context.Context) error {
+		r, err := b.report(ctx)
+		if err == nil && (r.Sync.Role != gatewaysync.RoleStandBy || r.Sync.Generation == 0 || r.Cluster.Election.Holder != "a") {
+			err = fmt.Errorf("%+v %+v", r.Sync, r.Cluster.Election)
+		}
+		if err == nil && (!r.DataPlane.Tunnel.Peer.IsZero() || len(r.DataPlane.Nodes) > 0 || r.DataPlane.Tunnel.TxBytes > 0) {
+			t.Errorf("stands by with %+v", r.DataPlane)
+		}
+		return err
+	})
+	if code, body := getBody(t, "http://"+other.host+":8083/readyz"); code != http.StatusOK || body != "standing by\n" {
+		t.Errorf("readyz: %d %q", code, body)
+	}
+
+	// An end in peace: the lease is given back.
+	a.cmd.Process.Signal(syscall.SIGTERM)
+	<-a.done
+	ended := time.Now()
+	within(t, 5*time.Second, "b leads", func(ctx context.Context) error { return client.ledBy(ctx, "b") })
+	t.Logf("led %v, and connected %v after the leader ended", time.Since(ended), answered(t, 10*time.Second, b, ended))
+
+	// A violent one: the lease expires.
+	a = client.start(t, "a2", "--leader-election")
+	within(t, 10*time.Second, "a2 stands by", func(ctx context.Context) error { return standsBy(ctx, a) })
+	b.kill()
+	ended = time.Now()
+	took := within(t, 25*time.Second, "a2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a2") })
+	t.Logf("led %v, and connected %v after the leader was killed", took, answered(t, 10*time.Second, a, ended))
+
+	// The controller sees the pod of the holder go and frees the lease.
+	b = other.start(t, "b2", "--leader-election")
+	within(t, 10*time.Second, "b2 stands by", func(ctx context.Context) error { return standsBy(ctx, b) })
+	a.kill()
+	ended = time.Now()
+	lease, err := client.lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = new("")
+	if err := c.Client.Update(t.Context(), &lease); err != nil {
+		t.Fatal(err)
+	}
+	took = within(t, 5*time.Second, "b2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "b2") })
+	if took > time.Second {
+		t.Errorf("took %v", took)
+	}
+	t.Logf("led %v, and connected %v after the lease was freed", took, answered(t, 10*time.Second, b, ended))
+
+	// A leader that sees another holder steps down.
+	lease, err = client.lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = new("somebody")
+	if err := c.Client.Update(t.Context(), &lease); err != nil {
+		t.Fatal(err)
+	}
+	took = within(t, 5*time.Second, "b2 steps down", func(ctx context.Context) error { return standsBy(ctx, b) })
+	t.Logf("stepped down after %v", took)
+}
+
+// ledBy checks who holds the lease.
+func (s *side) ledBy(ctx context.Context, who string) error {
+	l, err := s.lease(ctx)
+	if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != who) {
+		err = fmt.Errorf("lease %+v", l.Spec)
+	}
+	return err
+}
+
+func standsBy(ctx context.Context, p *pod) error {
+	r, err := p.report(ctx)
+	if err == nil && (r.Sync.Role != gatewaysync.RoleStandBy || r.Sync.Generation == 0 || !r.DataPlane.Tunnel.Peer.IsZero()) {
+		err = fmt.Errorf("role %s, generation %d", r.Sync.Role, r.Sync.Generation)
+	}
+	return err
+}
+
+// While the API server is away traffic flows, leaders lead, and nothing flaps.
+func testAPIServerAway(t *testing.T, c *controlplanetest.Cluster) {
+	server, client, a, b := started(t, c, "--leader-election")
+	lateServer, lateClient := newPeering(t, c)
+	for _, s := range []*side{lateServer, lateClient} {
+		s.create(t, s.manifests(objectManifests)...)
+	}
+	c.StopAPIServer()
+	stopped := time.Now()
+	late := []*pod{lateServer.start(t, "c"), lateClient.start(t, "d")}
+	for time.Since(stopped) < 30*time.Second {
+		time.Sleep(time.Second)
+		for _, p := range []*pod{a, b} {
+			r, err := p.report(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Sync.Peer.Value != networkingv1beta1.Connected || time.Since(r.Sync.Peer.Timestamp) > 3*time.Second ||
+				r.Sync.Role != gatewaysync.RoleActive || len(r.DataPlane.Remote) != 2 {
+				t.Fatalf("after %v: %+v", time.Since(stopped), r.Sync)
+			}
+		}
+	}
+	r, err := a.report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Cluster.API.Connected || r.Cluster.API.Error == "" {
+		t.Errorf("state of the API server: %+v", r.Cluster.API)
+	}
+	for _, p := range late {
+		code, body := getBody(t, "http://"+p.s.host+":8083/readyz")
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, "waiting: the API server does not answer yet: ") {
+			t.Errorf("readyz of a gateway that starts: %d %q", code, body)
+		}
+	}
+	if err := c.StartAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	for _, s := range []*side{server, client} {
+		controlplanetest.Eventually(t, "the status resumes", func(ctx context.Context) error {
+			conn, err := s.connection(ctx)
+			if err == nil && (conn.Status.Value != networkingv1beta1.Connected || conn.Status.Latency.Timestamp.Time.Before(back.Truncate(time.Second))) {
+				err = fmt.Errorf("%+v", conn.Status)
+			}
+			return err
+		})
+	}
+	t.Logf("the status resumed %v after the API server was back", time.Since(back))
+	untilConnected(t, lateServer, lateClient)
+	t.Logf("gateways that were started without it are connected %v after", time.Since(back))
+	for _, p := range []*pod{a, b} {
+		controlplanetest.Eventually(t, "all watches", func(ctx context.Context) error {
+			r, err := p.report(ctx)
+			if err == nil && !r.Cluster.API.Connected {
+				err = errors.New(r.Cluster.API.Error)
+			}
+			return err
+		})
+		for _, line := range []string{"API server does not answer", "API server is there again"} {
+			if n := strings.Count(p.log.String(), line); n != 1 {
+				t.Errorf("%q is logged %d times", line, n)
+			}
+		}
+		if strings.Contains(p.log.String(), "standing by") {
+			t.Error("the leader stepped down")
+		}
+	}
+}
