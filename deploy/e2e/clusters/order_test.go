@@ -1,0 +1,46 @@
+package clusters
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// orders is how many orders are tried.
+const orders = 20
+
+// testAnyOrder applies all objects of both clusters in any order. Every run is
+// another peering; those before it are gone.
+func testAnyOrder(t *testing.T, p *pair) {
+	d := readDocument(t, declarativeDocument)
+	for range orders {
+		seed := rand.Uint64()
+		ok := t.Run("", func(t *testing.T) {
+			t.Logf("seed %#x", seed)
+			pe := newPeering(t, p, "order")
+			namespaces, objects := declarative(t, d, pe, wgNodePort)
+			for _, o := range namespaces {
+				if err := o.apply(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+			start := time.Now()
+			var order []string
+			for _, o := range objects {
+				if err := o.apply(); err != nil {
+					t.Fatal(err)
+				}
+				_, kind, _ := strings.Cut(o.manifest, "kind: ")
+				kind, _, _ = strings.Cut(kind, "\n")
+				order = append(order, o.on.id+" "+kind)
+			}
+			t.Logf("order: %s", strings.Join(order, ", "))
+			pe.established(t, start)
+		})
+		if !ok {
+			return // one failure says enough, and takes a minute
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package clusters
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// gatewayStatus is what a gateway tells that is of interest here.
+type gatewayStatus struct {
+	DataPlane struct {
+		Tunnel struct {
+			Peer          string
+			LastHandshake time.Time
+		}
+		Nodes []struct{ Name string }
+	}
+}
+
+// status asks the gateway of this end, as a user does with kubectl exec.
+func (e *end) status(ctx context.Context) (s gatewayStatus, err error) {
+	pods, err := e.gatewayPods(ctx)
+	if err != nil {
+		return s, err
+	}
+	if len(pods) != 1 {
+		return s, fmt.Errorf("%s has %d gateway pods", e.id, len(pods))
+	}
+	out, err := e.kubelet.Exec(ctx, e.namespace, pods[0].Name, "status", "--admin-socket=/run/sluice/gateway.sock", "-o", "json")
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal([]byte(out), &s)
+}
+
+// usesKeys checks that the gateway of this end has the key of its peer that the
+// objects say.
+func (e *end) usesKeys(ctx context.Context) error {
+	key := new(networkingv1beta1.PublicKey)
+	if err := e.Get(ctx, e.namespace, "gw-publickey", key); err != nil {
+		return err
+	}
+	s, err := e.status(ctx)
+	if err != nil {
+		return err
+	}
+	if want := base64.StdEncoding.EncodeToString(key.Spec.PublicKey); s.DataPlane.Tunnel.Peer != want {
+		return fmt.Errorf("its peer is %s, want %s", s.DataPlane.Tunnel.Peer, want)
+	}
+	return nil
+}
