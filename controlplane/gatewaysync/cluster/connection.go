@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
@@ -86,7 +87,7 @@ func (l *Link) Close() {
 
 // Disconnect closes the connections to the API server, once nothing uses the
 // Link any more.
-func (l *Link) Disconnect() { l.clients.http.CloseIdleConnections() }
+func (l *Link) Disconnect() { utilnet.CloseIdleConnectionsFor(l.clients.http.Transport) }
 
 // run writes until ctx ends.
 func (r *reporter) run(ctx context.Context) {
