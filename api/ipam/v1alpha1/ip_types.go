@@ -27,10 +27,13 @@ type IP struct {
 type IPSpec struct {
 	// IP is the address as used in this cluster. It cannot be changed.
 	//
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="ip cannot be changed"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="ip cannot be changed: make another IP"
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="ip must be one IPv4 or IPv6 address, such as 10.0.0.1"
 	IP Address `json:"ip"`
 	// NetworkRef names the Network from which the other address is taken. When absent it is the external CIDR of this
 	// cluster.
+	//
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="networkRef needs the name of a Network"
 	NetworkRef *corev1.ObjectReference `json:"networkRef,omitempty"`
 	// ServiceTemplate, when present, makes a Service and an EndpointSlice for the address.
 	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`

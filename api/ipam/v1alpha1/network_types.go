@@ -20,15 +20,18 @@ type Network struct {
 }
 
 // NetworkSpec is the prefix asked for.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.preAllocated) ? self.preAllocated : 0) == (has(oldSelf.preAllocated) ? oldSelf.preAllocated : 0)",message="preAllocated cannot be changed: make another Network"
 type NetworkSpec struct {
 	// CIDR is the prefix asked for. It cannot be changed.
 	//
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cidr cannot be changed"
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cidr cannot be changed: make another Network"
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="cidr must be an IPv4 or IPv6 prefix with no bits set behind its length, such as 10.70.0.0/16"
 	CIDR CIDR `json:"cidr"`
 	// PreAllocated is how many addresses at the beginning of the prefix are never handed out. It cannot be changed.
 	//
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="preAllocated cannot be changed"
 	PreAllocated int32 `json:"preAllocated,omitempty"`
 }
 

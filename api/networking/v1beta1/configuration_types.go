@@ -18,6 +18,7 @@ type Configuration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   ConfigurationSpec   `json:"spec,omitzero"`
 	Status ConfigurationStatus `json:"status,omitzero"`
 }
@@ -28,6 +29,9 @@ type ConfigurationSpec struct {
 	// time.
 	Local *ClusterConfig `json:"local,omitempty"`
 	// Remote holds the CIDRs of the remote cluster as the remote cluster itself uses them.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.cidr)",message="remote.cidr is missing: the pod and external CIDRs of the remote cluster"
 	Remote ClusterConfig `json:"remote,omitzero"`
 }
 

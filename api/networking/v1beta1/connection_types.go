@@ -18,6 +18,7 @@ type Connection struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   ConnectionSpec   `json:"spec,omitzero"`
 	Status ConnectionStatus `json:"status,omitzero"`
 }

@@ -16,6 +16,7 @@ type FirewallConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   FirewallConfigurationSpec   `json:"spec,omitzero"`
 	Status FirewallConfigurationStatus `json:"status,omitzero"`
 }
@@ -27,12 +28,25 @@ type FirewallConfigurationSpec struct {
 }
 
 // FirewallTable is one packet filter table.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.chains) || self.chains.all(c, c.type != 'nat' || self.family in ['INET', 'IPV4', 'IPV6'] && c.hook in ['prerouting', 'input', 'output', 'postrouting'])",message="a chain of type nat has hook prerouting, input, output or postrouting, in a table of family INET, IPV4 or IPV6"
+// +kubebuilder:validation:XValidation:rule="!has(self.chains) || self.chains.all(c, c.type != 'route' || self.family in ['INET', 'IPV4', 'IPV6'] && c.hook == 'output')",message="a chain of type route has hook output, in a table of family INET, IPV4 or IPV6"
+// +kubebuilder:validation:XValidation:rule="!has(self.chains) || self.chains.all(c, c.hook != 'ingress' || self.family in ['INET', 'NETDEV'])",message="hook ingress belongs to tables of family INET and NETDEV"
+// +kubebuilder:validation:XValidation:rule="!has(self.chains) || self.chains.all(c, self.family != 'NETDEV' || c.hook == 'ingress')",message="a table of family NETDEV has hook ingress only"
+// +kubebuilder:validation:XValidation:rule="!has(self.chains) || self.chains.all(c, self.family != 'ARP' || c.hook in ['input', 'output'])",message="a table of family ARP has hooks input and output only"
 type FirewallTable struct {
 	// Name names the table. It cannot be changed.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the name of a table cannot be changed"
 	Name string `json:"name"`
 	// Family is the address family of the table.
 	Family FirewallFamily `json:"family"`
 	// Chains holds the chains of the table.
+	//
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.name == a.name))",message="every chain of a table needs a name of its own"
 	Chains []FirewallChain `json:"chains,omitempty"`
 }
 
@@ -52,8 +66,20 @@ const (
 )
 
 // FirewallChain is a list of rules and the point on a packet's way at which they are asked.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'filter' || !has(self.rules.filterRules) || size(self.rules.filterRules) == 0",message="filterRules belong to a chain of type filter"
+// +kubebuilder:validation:XValidation:rule="self.type == 'nat' || !has(self.rules.natRules) || size(self.rules.natRules) == 0",message="natRules belong to a chain of type nat"
+// +kubebuilder:validation:XValidation:rule="self.type == 'route' || !has(self.rules.routeRules) || size(self.rules.routeRules) == 0",message="routeRules belong to a chain of type route"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules.natRules) || self.rules.natRules.all(r, r.natType != 'snat' || self.hook in ['input', 'postrouting'])",message="snat works in a chain with hook postrouting or input"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules.natRules) || self.rules.natRules.all(r, r.natType != 'dnat' || self.hook in ['prerouting', 'output'])",message="dnat works in a chain with hook prerouting or output"
+// +kubebuilder:validation:XValidation:rule="!has(self.rules.natRules) || self.rules.natRules.all(r, r.natType != 'masquerade' || self.hook == 'postrouting')",message="masquerade works in a chain with hook postrouting"
+// +kubebuilder:validation:XValidation:rule="self.hook != 'postrouting' || !has(self.rules.filterRules) || self.rules.filterRules.all(r, r.action != 'reject')",message="reject does not work in a chain with hook postrouting, where a sender cannot be told any more: drop, or use hook forward"
+// +kubebuilder:validation:XValidation:rule="self.type != 'nat' || self.priority > -200",message="a chain of type nat needs a priority above -200, as connections are not known before"
 type FirewallChain struct {
 	// Name names the chain within its table.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// Type says which set of rules the chain holds: filterRules, natRules or routeRules.
 	Type ChainType `json:"type"`
@@ -123,22 +149,38 @@ const (
 // FirewallRules holds the rules of a chain, in order.
 type FirewallRules struct {
 	// FilterRules belong to a chain of type filter.
+	//
+	// +kubebuilder:validation:MaxItems=500
 	FilterRules []FilterRule `json:"filterRules,omitempty"`
 	// NATRules belong to a chain of type nat.
+	//
+	// +kubebuilder:validation:MaxItems=500
 	NATRules []NATRule `json:"natRules,omitempty"`
 	// RouteRules belong to a chain of type route.
+	//
+	// +kubebuilder:validation:MaxItems=500
 	RouteRules []RouteRule `json:"routeRules,omitempty"`
 }
 
 // FilterRule decides about packets or marks them.
+//
+// +kubebuilder:validation:XValidation:rule="self.action != 'tcpmssclamp' || self.match.exists(m, has(m.proto) && m.proto.value == 'tcp')",message="action tcpmssclamp needs a match of proto tcp"
+// +kubebuilder:validation:XValidation:rule="self.action != 'tcpmssclamp' || !has(self.value) || size(self.value) == 0 || self.value.matches('^[0-9]{1,5}$') && int(self.value) <= 65495",message="value of action tcpmssclamp is the segment size, or 0 for what fits the MTU"
+// +kubebuilder:validation:XValidation:rule="self.action != 'ctmark' || has(self.value) && self.value.matches('^(0|[1-9][0-9]{0,9})$') && int(self.value) <= 4294967295",message="action ctmark needs the mark in value: a number from 0 to 4294967295"
 type FilterRule struct {
-	// Name names the rule within its chain. When empty an admission webhook gives it one.
+	// Name names the rule within its chain. It may be left out.
+	//
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// Match selects the packets; all entries must match.
+	//
+	// +kubebuilder:validation:MaxItems=8
 	Match []Match `json:"match"`
 	// Action is what happens to them.
 	Action FilterAction `json:"action"`
 	// Value belongs to the actions that need one: the mark, or the segment size (0: from the route's MTU).
+	//
+	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value,omitempty"`
 	// Counter counts the packets that match.
 	//
@@ -170,14 +212,24 @@ const (
 )
 
 // NATRule rewrites addresses.
+//
+// +kubebuilder:validation:XValidation:rule="self.natType == 'masquerade' || has(self.to) && size(self.to) > 0",message="dnat and snat need the new address in to"
+// +kubebuilder:validation:XValidation:rule="self.natType != 'masquerade' || !has(self.to) || size(self.to) == 0",message="masquerade takes the address of the interface: leave out to"
 type NATRule struct {
-	// Name names the rule within its chain. When empty an admission webhook gives it one.
+	// Name names the rule within its chain. It may be left out.
+	//
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// Match selects the packets; all entries must match.
+	//
+	// +kubebuilder:validation:MaxItems=8
 	Match []Match `json:"match"`
 	// NATType says which address is rewritten.
 	NATType NATType `json:"natType"`
 	// To is the new address or prefix; of a prefix the host bits are kept. Not with masquerade.
+	//
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || isIP(self) || isCIDR(self)",message="to is an address or a prefix, such as 10.70.0.0/16"
 	To string `json:"to,omitempty"`
 	// TargetRef names the object for which the rule exists. It is informative.
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
@@ -200,7 +252,9 @@ const (
 
 // RouteRule is a rule of a chain of type route. It has no content yet.
 type RouteRule struct {
-	// Name names the rule within its chain. When empty an admission webhook gives it one.
+	// Name names the rule within its chain. It may be left out.
+	//
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
@@ -243,6 +297,9 @@ const (
 // MatchIP compares an address.
 type MatchIP struct {
 	// Value is an address, a prefix in CIDR notation, or a range of addresses a-b.
+	//
+	// +kubebuilder:validation:MaxLength=79
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || isCIDR(self) || self.contains('-') && isIP(self.substring(0, self.indexOf('-'))) && isIP(self.substring(self.indexOf('-') + 1))",message="an ip value is an address, a prefix such as 10.0.0.0/8, or a range of addresses such as 10.0.0.1-10.0.0.9"
 	Value string `json:"value"`
 	// Position says whether the source or the destination is compared.
 	Position MatchPosition `json:"position"`
@@ -251,6 +308,9 @@ type MatchIP struct {
 // MatchPort compares a port.
 type MatchPort struct {
 	// Value is a port or a range of ports a-b.
+	//
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(-[0-9]{1,5})?$') && (self.contains('-') ? int(self.substring(0, self.indexOf('-'))) <= int(self.substring(self.indexOf('-') + 1)) && int(self.substring(self.indexOf('-') + 1)) <= 65535 : int(self) <= 65535)",message="a port value is a port or a range of ports, such as 80 or 8000-8099"
 	Value string `json:"value"`
 	// Position says whether the source or the destination is compared.
 	Position MatchPosition `json:"position"`
@@ -276,6 +336,9 @@ const (
 // MatchDev compares an interface.
 type MatchDev struct {
 	// Value is the name of the interface.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
 	Value string `json:"value"`
 	// Position says whether the interface by which the packet came in or leaves is compared.
 	Position DevPosition `json:"position"`

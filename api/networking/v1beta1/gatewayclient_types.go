@@ -23,17 +23,32 @@ type GatewayClient struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   GatewayClientSpec   `json:"spec,omitzero"`
 	Status GatewayClientStatus `json:"status,omitzero"`
 }
 
 // GatewayClientSpec is the desired gateway client.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.endpoint) && has(self.endpoint.protocol) && self.endpoint.protocol == 'TCP' && has(self.clientTemplateRef.kind) && self.clientTemplateRef.kind == 'WgGatewayClientTemplate')",message="endpoint.protocol: WireGuard has only UDP"
 type GatewayClientSpec struct {
-	// ClientTemplateRef names the template from which the gateway is rendered.
+	// ClientTemplateRef names the template from which the gateway is rendered. Without a namespace it is one of the
+	// installation's.
+	//
+	// +kubebuilder:default={apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayClientTemplate, name: wireguard-client}
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="name the template, such as wireguard-client"
+	// +kubebuilder:validation:XValidation:rule="!has(self.apiVersion) || size(self.apiVersion) == 0 || has(self.kind) && size(self.kind) > 0",message="with apiVersion goes the kind of the template, such as WgGatewayClientTemplate"
 	ClientTemplateRef corev1.ObjectReference `json:"clientTemplateRef,omitzero"`
 	// MTU is the largest packet carried through the tunnel. It must be the same on both sides.
+	//
+	// +kubebuilder:default=1340
+	// +kubebuilder:validation:Minimum=576
+	// +kubebuilder:validation:Maximum=65455
 	MTU int `json:"mtu,omitempty"`
 	// Endpoint is where the remote cluster's gateway server is reached.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.addresses) && size(self.addresses) > 0",message="addresses is empty: set the address or name by which the peer's gateway server is reached (its status.endpoint)"
 	Endpoint Endpoint `json:"endpoint,omitzero"`
 	// SecretRef names a Secret of the same namespace that holds the gateway's keys. When absent a pair of keys is
 	// generated.

@@ -23,17 +23,29 @@ type GatewayServer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   GatewayServerSpec   `json:"spec,omitzero"`
 	Status GatewayServerStatus `json:"status,omitzero"`
 }
 
 // GatewayServerSpec is the desired gateway server.
 type GatewayServerSpec struct {
-	// ServerTemplateRef names the template from which the gateway is rendered.
+	// ServerTemplateRef names the template from which the gateway is rendered. Without a namespace it is one of the
+	// installation's.
+	//
+	// +kubebuilder:default={apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server}
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="name the template, such as wireguard-server"
+	// +kubebuilder:validation:XValidation:rule="!has(self.apiVersion) || size(self.apiVersion) == 0 || has(self.kind) && size(self.kind) > 0",message="with apiVersion goes the kind of the template, such as WgGatewayServerTemplate"
 	ServerTemplateRef corev1.ObjectReference `json:"serverTemplateRef,omitzero"`
 	// MTU is the largest packet carried through the tunnel. It must be the same on both sides.
+	//
+	// +kubebuilder:default=1340
+	// +kubebuilder:validation:Minimum=576
+	// +kubebuilder:validation:Maximum=65455
 	MTU int `json:"mtu,omitempty"`
 	// Endpoint says how the gateway is exposed to the remote cluster.
+	//
+	// +required
 	Endpoint ServerEndpoint `json:"endpoint,omitzero"`
 	// SecretRef names a Secret of the same namespace that holds the gateway's keys. When absent a pair of keys is
 	// generated.
@@ -51,12 +63,20 @@ type GatewayServerSpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.port) || (has(self.ports) && size(self.ports) > 0)",message="set port, or ports with at least one entry"
 // +kubebuilder:validation:XValidation:rule="!(has(self.ports)) || self.ports.all(p, self.ports.filter(q, q == p).size() == 1)",message="every entry of ports must be different"
 // +kubebuilder:validation:XValidation:rule="!(has(self.nodePorts)) || self.nodePorts.all(p, self.nodePorts.filter(q, q == p).size() == 1)",message="every entry of nodePorts must be different"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || size(self.nodePorts) <= (has(self.ports) ? size(self.ports) : 1)",message="nodePorts has more entries than there are ports"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePort) || has(self.nodePorts)) || self.serviceType in ['NodePort', 'LoadBalancer']",message="a node port needs serviceType NodePort or LoadBalancer"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancerIP) || size(self.loadBalancerIP) == 0 || self.serviceType == 'LoadBalancer'",message="loadBalancerIP needs serviceType LoadBalancer"
 type ServerEndpoint struct {
 	// Port is the Service port of the only tunnel. Excludes ports.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 	// Ports holds the Service port of each tunnel. Excludes port.
 	//
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	Ports []int32 `json:"ports,omitempty"`
 	// ServiceType is the type of the Service. ExternalName is accepted and of no use.
 	//
@@ -64,13 +84,21 @@ type ServerEndpoint struct {
 	// +kubebuilder:default=ClusterIP
 	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
 	// NodePort asks for this node port instead of any free one. Excludes nodePorts.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
 	NodePort int32 `json:"nodePort,omitempty"`
 	// NodePorts asks for a node port for each tunnel. Excludes nodePort.
 	//
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=65535
 	NodePorts []int32 `json:"nodePorts,omitempty"`
 	// LoadBalancerIP asks for this address of the load balancer. Only with service type LoadBalancer, and only with
 	// providers that can.
+	//
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || isIP(self)",message="loadBalancerIP is an IP address"
 	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
 }
 

@@ -12,18 +12,24 @@ type InternalFabric struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec InternalFabricSpec `json:"spec,omitzero"`
 }
 
 // InternalFabricSpec describes the gateway as the nodes see it.
 type InternalFabricSpec struct {
 	// MTU is the largest packet carried through the gateway.
+	//
+	// +kubebuilder:validation:Minimum=576
+	// +kubebuilder:validation:Maximum=65455
 	MTU int `json:"mtu,omitempty"`
 	// GatewayIP is the address of the active gateway pod.
 	GatewayIP Address `json:"gatewayIP"`
 	// Interface describes the interfaces of the gateway's tunnels.
 	Interface InternalFabricInterface `json:"interface"`
 	// RemoteCIDRs holds the prefixes behind this gateway, as used in this cluster.
+	//
+	// +kubebuilder:validation:MaxItems=4096
 	RemoteCIDRs []CIDR `json:"remoteCIDRs,omitempty"`
 }
 
@@ -38,6 +44,10 @@ type InternalFabricInterface struct {
 // InternalFabricNodeInterface is a node's end of the gateway's tunnel.
 type InternalFabricNodeInterface struct {
 	// Name is the name of the interface towards this gateway on every node.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:Pattern=`^[^/:\s]+$`
 	Name string `json:"name"`
 }
 

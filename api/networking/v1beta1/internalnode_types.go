@@ -15,6 +15,7 @@ type InternalNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   InternalNodeSpec   `json:"spec,omitzero"`
 	Status InternalNodeStatus `json:"status,omitzero"`
 }
@@ -36,6 +37,10 @@ type InternalNodeInterface struct {
 // InternalNodeGatewayInterface is a gateway's end of the node's tunnel.
 type InternalNodeGatewayInterface struct {
 	// Name is the name of the interface towards this node in every gateway.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:Pattern=`^[^/:\s]+$`
 	Name string `json:"name"`
 }
 

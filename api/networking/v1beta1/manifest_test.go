@@ -155,31 +155,11 @@ func TestStrictness(t *testing.T) {
 // TestSpecification decodes the manifests that stand in the specification documents themselves. They are not part of
 // this repository: SLUICE_SPEC names their folder, which may also be a neighbour of the module's.
 func TestSpecification(t *testing.T) {
-	dir := os.Getenv("SLUICE_SPEC")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "..", "shared", "spec")
-	}
-	var files []string
-	for _, pattern := range []string{"*.md", "*.txt"} {
-		fs, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, fs...)
-	}
-	if len(files) == 0 {
-		t.Skipf("THE SPECIFICATION DOCUMENTS ARE MISSING: no *.md or *.txt in %q. Set SLUICE_SPEC to their folder. "+
-			"TestManifests has checked the copies of their manifests in testdata.", dir)
-	}
 	decoder := strictDecoder(t)
 	kinds := map[string]int{}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(filepath.Base(f), func(t *testing.T) {
-			blocks := yamlBlocks(string(b), strings.HasSuffix(f, ".md"))
+	for file, text := range specification(t) {
+		t.Run(file, func(t *testing.T) {
+			blocks := yamlBlocks(text, strings.HasSuffix(file, ".md"))
 			decoded := 0
 			for _, block := range blocks {
 				doc, kind, ours := manifest(t, block)
@@ -192,7 +172,7 @@ func TestSpecification(t *testing.T) {
 			}
 			t.Logf("%d blocks, %d of them decoded", len(blocks), decoded)
 			// One edition reached us with most of its lines lost, apiVersion among them. What is left is no YAML.
-			if lost := strings.Count(string(b), "\nkind: ") - strings.Count(string(b), "\napiVersion: "); lost > 0 {
+			if lost := strings.Count(text, "\nkind: ") - strings.Count(text, "\napiVersion: "); lost > 0 {
 				t.Logf("NOT DECODED: %d manifests of which the document holds fragments only", lost)
 			}
 		})
@@ -202,6 +182,34 @@ func TestSpecification(t *testing.T) {
 			t.Errorf("no %s was found: the blocks are not recognised any more", kind)
 		}
 	}
+}
+
+// specification returns the documents, name to text. It skips the test without them.
+func specification(t *testing.T) map[string]string {
+	t.Helper()
+	dir := os.Getenv("SLUICE_SPEC")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "..", "shared", "spec")
+	}
+	documents := map[string]string{}
+	for _, pattern := range []string{"*.md", "*.txt"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents[filepath.Base(f)] = string(b)
+		}
+	}
+	if len(documents) == 0 {
+		t.Skipf("THE SPECIFICATION DOCUMENTS ARE MISSING: no *.md or *.txt in %q. Set SLUICE_SPEC to their folder. "+
+			"What is copied of them to testdata has been checked.", dir)
+	}
+	return documents
 }
 
 // yamlBlocks takes the YAML out of a document: the fenced blocks of a Markdown file (they may be indented), or the

@@ -16,6 +16,7 @@ type RouteConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   RouteConfigurationSpec   `json:"spec,omitzero"`
 	Status RouteConfigurationStatus `json:"status,omitzero"`
 }
@@ -23,12 +24,18 @@ type RouteConfiguration struct {
 // RouteConfigurationSpec holds the table.
 type RouteConfigurationSpec struct {
 	// Table is the routing table.
+	//
+	// +required
 	Table RouteTable `json:"table,omitzero"`
 }
 
 // RouteTable is one routing table.
 type RouteTable struct {
 	// Name names the table. It cannot be changed.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the name of a table cannot be changed"
 	Name string `json:"name"`
 	// Rules holds the rules that lead to the table, each with its routes.
 	//
@@ -42,16 +49,28 @@ type RouteTable struct {
 // everything.
 type RoutingRule struct {
 	// IIF is the name of the interface by which the packet came in.
+	//
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:Pattern=`^[^/:\s]*$`
 	IIF string `json:"iif,omitempty"`
 	// OIF is the name of the interface to which a local socket is bound.
+	//
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:Pattern=`^[^/:\s]*$`
 	OIF string `json:"oif,omitempty"`
 	// Dst is the prefix of the destination address.
 	Dst CIDR `json:"dst,omitempty"`
 	// Src is the prefix of the source address.
 	Src CIDR `json:"src,omitempty"`
 	// FwMark is the packet's mark.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	FwMark *int `json:"fwmark,omitempty"`
 	// Priority orders the rules of a host: the lowest comes first. When absent the host chooses.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4294967295
 	Priority *int `json:"priority,omitempty"`
 	// Routes holds the routes of the packets that match.
 	Routes []Route `json:"routes"`
@@ -68,6 +87,9 @@ type Route struct {
 	// Gw is the next hop.
 	Gw Address `json:"gw,omitempty"`
 	// Dev is the name of the interface.
+	//
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:Pattern=`^[^/:\s]*$`
 	Dev string `json:"dev,omitempty"`
 	// Onlink says that the next hop is reached directly although no route says so.
 	Onlink *bool `json:"onlink,omitempty"`

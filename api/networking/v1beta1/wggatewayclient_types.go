@@ -15,6 +15,7 @@ type WgGatewayClient struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   WgGatewayClientSpec   `json:"spec,omitzero"`
 	Status WgGatewayClientStatus `json:"status,omitzero"`
 }

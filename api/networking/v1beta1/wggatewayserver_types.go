@@ -15,6 +15,7 @@ type WgGatewayServer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec   WgGatewayServerSpec   `json:"spec,omitzero"`
 	Status WgGatewayServerStatus `json:"status,omitzero"`
 }

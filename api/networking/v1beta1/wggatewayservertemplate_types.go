@@ -15,16 +15,21 @@ type WgGatewayServerTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +required
 	Spec WgGatewayServerTemplateSpec `json:"spec,omitzero"`
 }
 
 // WgGatewayServerTemplateSpec holds the template.
 type WgGatewayServerTemplateSpec struct {
 	// ObjectKind is the kind that is made from the template.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.apiVersion) && size(self.apiVersion) > 0 && has(self.kind) && size(self.kind) > 0",message="objectKind needs apiVersion and kind of the objects that are made from the template, such as networking.liqo.io/v1beta1 and WgGatewayServer"
 	ObjectKind metav1.TypeMeta `json:"objectKind,omitzero"`
 	// Template is the metadata and the spec of the object to make. Every string in it is a Go template over the
 	// GatewayServer; a key that begins with ? is left out when its value renders empty.
 	//
+	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Template runtime.RawExtension `json:"template,omitzero"`
 }
