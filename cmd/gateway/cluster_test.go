@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +39,7 @@ func TestInACluster(t *testing.T) {
 			"connects and tells":  testConnects,
 			"changes":             testChanges,
 			"new keys":            testNewKeys,
+			"firewall":            testFirewall,
 			"restart of the peer": testRestart,
 			"takeover":            testTakeover,
 		} {
@@ -262,6 +264,61 @@ status: {ip: 10.70.1.$N, cidr: 10.70.0.0/16}`)...)
 		t.Fatal(err)
 	}
 	untilConnected(t, server)
+}
+
+// A gateway tells every FirewallConfiguration what became of it, next to what
+// others tell.
+func testFirewall(t *testing.T, c *controlplanetest.Cluster) {
+	server, _, a, _ := started(t, c)
+	server.create(t, server.manifests(`
+apiVersion: networking.liqo.io/v1beta1
+kind: FirewallConfiguration
+metadata: {name: quiet, namespace: $NAMESPACE, labels: {networking.liqo.io/firewall-category: gateway, networking.liqo.io/firewall-unique: $PEER}}
+spec:
+  table:
+    name: quiet
+    family: IPV4
+    chains:
+    - name: forward
+      type: filter
+      hook: forward
+      policy: accept
+      priority: 0
+      rules: {filterRules: [{name: printer, action: drop, counter: true, match: [{op: eq, ip: {value: 10.61.0.9, position: src}}]}]}
+status:
+  conditions: [{host: another, type: Applied, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]`)...)
+	hosts := func(want ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var f networkingv1beta1.FirewallConfiguration
+			if err := c.Get(ctx, server.namespace, "quiet", &f); err != nil {
+				return err
+			}
+			var got []string
+			for _, c := range f.Status.Conditions {
+				got = append(got, fmt.Sprintf("%s %s %s", c.Host, c.Status, c.Reason))
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				return fmt.Errorf("conditions %+v", f.Status.Conditions)
+			}
+			return nil
+		}
+	}
+	controlplanetest.Eventually(t, "the table is applied", hosts("another True ", "gw True Applied"))
+	r, err := a.report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, server, "quiet", new(networkingv1beta1.FirewallConfiguration), false, func(f *networkingv1beta1.FirewallConfiguration) {
+		f.Labels[networkingv1beta1.LabelFirewallUnique] = "elsewhere"
+	})
+	controlplanetest.Eventually(t, "the table is not ours any more", hosts("another True "))
+	controlplanetest.Eventually(t, "it is not in force", func(ctx context.Context) error {
+		now, err := a.report(ctx)
+		if err == nil && now.Sync.Generation <= r.Sync.Generation {
+			err = errors.New("nothing was applied")
+		}
+		return err
+	})
 }
 
 // New keys reach both gateways without a restart.

@@ -51,6 +51,8 @@ type Report struct {
 	Generation uint64
 	// Refused and Ignored are those of State.
 	Refused, Ignored Problems
+	// Firewall is that of what is in force.
+	Firewall []FirewallReport
 }
 
 // ConnectionStatus is the report in the words of a Connection, without

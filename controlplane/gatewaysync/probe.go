@@ -201,6 +201,6 @@ func (r *Runner) record(peer Peer) Report {
 	r.state.Peer = peer
 	return Report{
 		Gateway: r.state.Gateway, Peer: peer, Generation: r.state.Generation,
-		Refused: r.state.Refused, Ignored: r.state.Ignored,
+		Refused: r.state.Refused, Ignored: r.state.Ignored, Firewall: r.desired.Firewall,
 	}
 }

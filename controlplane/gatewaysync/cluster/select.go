@@ -59,15 +59,27 @@ func (l *Link) selectObjects() {
 	l.ips.trim = func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate, ip.Status.Conditions = nil, nil }
 	add(l, watched{client: l.clients.ipam, resource: "ips"}, l.ips)
 
-	for _, namespace := range slices.Compact([]string{o.Namespace, o.LiqoNamespace}) {
-		s := newStore[networkingv1beta1.FirewallConfiguration](l.bump)
-		s.keep = func(f *networkingv1beta1.FirewallConfiguration) bool { return firewallForUs(f, o.ClusterID) }
-		l.firewalls = append(l.firewalls, s)
-		add(l, watched{
-			client: api, resource: "firewallconfigurations", namespace: namespace,
-			labels: networkingv1beta1.LabelFirewallCategory + "=" + networkingv1beta1.CategoryGateway,
-		}, s)
+	// In its own namespace a gateway also sees the tables whose labels say too
+	// little, to tell their authors.
+	l.selectFirewalls(o.Namespace, networkingv1beta1.LabelFirewallCategory+"!="+networkingv1beta1.CategoryFabric)
+	if o.LiqoNamespace != o.Namespace {
+		l.selectFirewalls(o.LiqoNamespace, networkingv1beta1.LabelFirewallCategory+"="+networkingv1beta1.CategoryGateway)
 	}
+}
+
+func (l *Link) selectFirewalls(namespace, labels string) {
+	s := newStore[networkingv1beta1.FirewallConfiguration](l.bump)
+	s.keep = func(f *networkingv1beta1.FirewallConfiguration) bool {
+		return firewallForUs(f, l.options.ClusterID) || len(f.Status.Conditions) > 0
+	}
+	// What other gateways report is theirs, and must not wake this one.
+	s.trim = func(f *networkingv1beta1.FirewallConfiguration) {
+		f.Status.Conditions = slices.DeleteFunc(f.Status.Conditions, func(c networkingv1beta1.HostCondition) bool {
+			return c.Host != l.options.Name || c.Type != networkingv1beta1.HostConditionApplied
+		})
+	}
+	l.firewalls = append(l.firewalls, s)
+	add(l, watched{client: l.clients.networking, resource: "firewallconfigurations", namespace: namespace, labels: labels}, s)
 }
 
 // routesForUs tells whether a table of gateways is for this one. What is for the
@@ -81,21 +93,15 @@ func routesForUs(r *networkingv1beta1.RouteConfiguration, clusterID string) bool
 	return !one || unique == clusterID
 }
 
-// firewallForUs tells whether a table of gateways is for this one and made by a
-// person. Those that other controllers make for IP objects and for remapped
-// CIDRs say what this gateway takes from the objects themselves.
+// firewallForUs tells whether Build should judge a table. Those of other peers
+// are not ours. Those of IP objects, of which there may be thousands, say what
+// the IP objects say.
 func firewallForUs(f *networkingv1beta1.FirewallConfiguration, clusterID string) bool {
-	if f.Spec.Table.Name == "remap-podcidr" || f.Spec.Table.Name == "remap-externalcidr" {
+	if f.Labels[networkingv1beta1.LabelFirewallSubcategory] == networkingv1beta1.SubcategoryIPMapping {
 		return false
 	}
-	if unique, one := f.Labels[networkingv1beta1.LabelFirewallUnique]; one {
-		return unique == clusterID
-	}
-	switch f.Labels[networkingv1beta1.LabelFirewallSubcategory] {
-	case networkingv1beta1.SubcategoryAllGateways, networkingv1beta1.SubcategoryFabric:
-		return true
-	}
-	return false
+	unique, one := f.Labels[networkingv1beta1.LabelFirewallUnique]
+	return !one || unique == clusterID
 }
 
 // trimRoutes leaves of a route what leads somewhere. Of the hundreds of routes
