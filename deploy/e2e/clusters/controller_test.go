@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
 )
 
@@ -37,7 +38,8 @@ spec:
         securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 `
 
-// startController deploys the controller and waits until it works.
+// startController deploys the controller and waits until it works: everything
+// of the installation is there.
 func (s *side) startController(t *testing.T, flags ...string) {
 	t.Helper()
 	// A controller that is killed leaves its Lease to nobody for 15 s.
@@ -50,6 +52,22 @@ func (s *side) startController(t *testing.T, flags ...string) {
 		}
 		if d.Status.ObservedGeneration != d.Generation || d.Status.ReadyReplicas != 1 || d.Status.UpdatedReplicas != 1 {
 			return fmt.Errorf("%+v", d.Status)
+		}
+		return nil
+	})
+	controlplanetest.Eventually(t, "the installation of "+s.id+" is complete", func(ctx context.Context) error {
+		var networks ipamv1alpha1.NetworkList
+		if err := s.Client.List(ctx, &networks, client.InNamespace(controlplanetest.LiqoNamespace)); err != nil {
+			return err
+		}
+		granted := 0
+		for _, n := range networks.Items {
+			if n.Status.CIDR != "" {
+				granted++
+			}
+		}
+		if granted != 4 { // of pods, of Services, external and internal
+			return fmt.Errorf("%d of %d Networks have their CIDR", granted, len(networks.Items))
 		}
 		return nil
 	})

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
 )
@@ -21,6 +23,7 @@ func TestMain(m *testing.M) {
 	// out of order refuses.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
+	ctrl.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
