@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/dataplane/dataplanetest"
+	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
 )
@@ -200,6 +201,9 @@ func TestFabricApplyLosesNothing(t *testing.T) {
 			for _, c := range []*dataplanetest.Cluster{f.A, f.B} {
 				cfg := c.Config
 				cfg.StrictSource = i%2 == 0
+				if i%3 == 0 {
+					cfg.Filter = filter.Config{Chains: []filter.Chain{forwardChain(ruleFor(filter.Accept, filter.Match{}))}}
+				}
 				cfg.Tunnel.AllowedIPs = append(cfg.Tunnel.AllowedIPs[:len(cfg.Tunnel.AllowedIPs):len(cfg.Tunnel.AllowedIPs)],
 					netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32))
 				if err := c.Gateway.Apply(cfg); err != nil {

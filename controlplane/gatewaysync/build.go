@@ -73,6 +73,8 @@ type Desired struct {
 //	route via a node that waits                      waits with its node       the same
 //	IP without an address yet                        waits; warning            the same
 //	IP outside of the external CIDRs                 refused                   warning: it is for others
+//	FirewallConfiguration with what cannot be        refused                   left out as a whole; what was in
+//	done here                                                                  force of it stays
 //	object of another peer                           refused                   not asked for
 //	two objects that contradict each other           refused                   the newer one is left out
 //	object that is being deleted                     cannot be                 counts as gone
