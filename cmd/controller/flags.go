@@ -103,7 +103,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&o.HealthProbeAddress, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; 0 is off")
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1 is no limit but the server's own")
 	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` that may come at once")
-	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are worked on at the same time")
+	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are worked on at the same time, unless the kind has its own")
 	level := fs.String("log-level", "info", "`level` of the log: debug, info, warn or error")
 	format := fs.String("log-format", "text", "`format` of the log: text or json")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")

@@ -14,8 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sluice-net/sluice/controlplane/configuration"
+	"github.com/sluice-net/sluice/controlplane/gateway"
 	"github.com/sluice-net/sluice/controlplane/install"
+	"github.com/sluice-net/sluice/controlplane/internalnetwork"
+	"github.com/sluice-net/sluice/controlplane/ip"
+	"github.com/sluice-net/sluice/controlplane/network"
 	"github.com/sluice-net/sluice/controlplane/view"
+	"github.com/sluice-net/sluice/controlplane/wggateway"
 )
 
 // Lease is the name of the Lease that the leader holds.
@@ -43,8 +49,8 @@ type Options struct {
 	MetricsAddress string
 	// HealthProbeAddress is the address of /healthz and /readyz; empty: none.
 	HealthProbeAddress string
-	// Concurrency is how many objects of one kind are looked at at the same time;
-	// zero: one.
+	// Concurrency is how many objects of one kind are looked at at the same time,
+	// where the kind has no number of its own; zero: one.
 	Concurrency int
 	// Logger is where the controllers write.
 	Logger logr.Logger
@@ -105,6 +111,12 @@ func setup(mgr ctrl.Manager, o Options) error {
 		err  error
 	}{
 		{"install", install.SetupWithManager(mgr, o.Install)},
+		{"network", network.SetupWithManager(mgr, network.Options{LiqoNamespace: o.LiqoNamespace, Pools: o.Pools})},
+		{"ip", ip.SetupWithManager(mgr, ip.Options{LiqoNamespace: o.LiqoNamespace})},
+		{"configuration", configuration.SetupWithManager(mgr, configuration.Options{LiqoNamespace: o.LiqoNamespace})},
+		{"gateway", gateway.SetupWithManager(mgr, gateway.Options{LiqoNamespace: o.LiqoNamespace})},
+		{"wggateway", wggateway.SetupWithManager(mgr, wggateway.Options{LiqoNamespace: o.LiqoNamespace})},
+		{"internalnetwork", internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: o.LiqoNamespace})},
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)

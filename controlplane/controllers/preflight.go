@@ -10,7 +10,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,11 +111,7 @@ func kinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
 			}
 		}
 	}
-	watched := []client.Object{&apiextensionsv1.CustomResourceDefinition{}}
 	for o := range view.Cache().ByObject {
-		watched = append(watched, o)
-	}
-	for _, o := range watched {
 		if k, err := apiutil.GVKForObject(o, scheme); err == nil {
 			ks = append(ks, k)
 		}
