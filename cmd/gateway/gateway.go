@@ -225,11 +225,11 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	resign := g.elect()
 	g.running.Store(true)
-	what := slog.String("manifests", g.options.manifests)
+	from, where := "manifests", g.options.manifests
 	if g.link != nil {
-		what = slog.String("name", g.options.cluster.Namespace+"/"+g.options.cluster.Name)
+		from, where = "name", g.options.cluster.Namespace+"/"+g.options.cluster.Name
 	}
-	g.log.Info("gateway runs", "version", versionText(), what,
+	g.log.Info("gateway runs", "version", versionText(), from, where,
 		"admin-socket", g.options.adminSocket, "geneve-port", g.options.genevePort)
 	<-ctx.Done()
 	g.running.Store(false)

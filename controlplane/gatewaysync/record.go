@@ -34,7 +34,9 @@ func (r *Runner) confirm(d Desired) {
 // acceptLocked records what goes with a state that is in force. The caller holds
 // the lock.
 func (r *Runner) acceptLocked(d Desired) {
-	r.logNew("object ignored", d.Ignored, r.state.Ignored)
+	for _, p := range newOnes(d.Ignored, r.state.Ignored) {
+		r.log.Warn("object ignored", problemAttrs(p)...)
+	}
 	r.warn(d.Warnings)
 	s := &r.state
 	s.Gateway, s.Warnings, s.Ignored, s.Endpoint = d.Gateway, d.Warnings, d.Ignored, d.DataPlane.Tunnel.Endpoint
@@ -44,16 +46,23 @@ func (r *Runner) acceptLocked(d Desired) {
 
 // warn logs the warnings that are new. The caller holds the lock.
 func (r *Runner) warn(warnings Problems) {
-	r.logNew("manifest", warnings, append(slices.Clone(r.state.Warnings), r.state.RefusedWarnings...))
+	for _, p := range newOnes(newOnes(warnings, r.state.Warnings), r.state.RefusedWarnings) {
+		if p.File == "" {
+			r.log.Warn("object", problemAttrs(p)...)
+			continue
+		}
+		r.log.Warn("manifest", problemAttrs(p)...)
+	}
 }
 
-// logNew logs the problems that are not among the known.
-func (r *Runner) logNew(message string, problems, known Problems) {
+// newOnes returns the problems that are not among the known.
+func newOnes(problems, known Problems) (out Problems) {
 	for _, p := range problems {
 		if !slices.Contains(known, p) {
-			r.log.Warn(message, problemAttrs(p)...)
+			out = append(out, p)
 		}
 	}
+	return out
 }
 
 // wait records that there is nothing to apply yet.
@@ -61,10 +70,8 @@ func (r *Runner) wait(w Waiting, warnings Problems) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.warn(warnings)
-	for _, p := range w {
-		if !slices.Contains(r.state.Waiting, p) {
-			r.log.Info("waiting", problemAttrs(p)...)
-		}
+	for _, p := range newOnes(Problems(w), r.state.Waiting) {
+		r.log.Info("waiting", problemAttrs(p)...)
 	}
 	r.state.Waiting = Problems(w)
 }
@@ -84,6 +91,10 @@ func (r *Runner) refuse(err error, warnings Problems) {
 	r.state.Refused, r.state.RefusedAt = problems, time.Now()
 	r.state.ReloadErrors++
 	for _, p := range problems {
+		if p.File == "" {
+			r.log.Error("object", problemAttrs(p)...)
+			continue
+		}
 		r.log.Error("manifest", problemAttrs(p)...)
 	}
 	r.log.Error("configuration refused, the old one stays in force", "problems", len(problems), "generation", r.state.Generation)
