@@ -33,14 +33,15 @@ func total(t testing.TB, metric string) (sum int) {
 }
 
 // settled calls do and waits until n reconciles came of it and no more are to
-// come.
+// come. Nothing must be under way before. A queue that was stopped leaves its
+// length behind.
 func settled(t testing.TB, n int, do func()) {
 	t.Helper()
-	before := total(t, "controller_runtime_reconcile_total")
+	before, left := total(t, "controller_runtime_reconcile_total"), total(t, "workqueue_depth")
 	do()
 	controlplanetest.Eventually(t, "the controller has nothing to do", func(context.Context) error {
 		done := total(t, "controller_runtime_reconcile_total") - before
-		waiting, busy := total(t, "workqueue_depth"), total(t, "controller_runtime_active_workers")
+		waiting, busy := total(t, "workqueue_depth")-left, total(t, "controller_runtime_active_workers")
 		if done < n || waiting > 0 || busy > 0 {
 			return fmt.Errorf("%d of %d are done, %d wait, %d are at work", done, n, waiting, busy)
 		}

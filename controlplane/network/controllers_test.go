@@ -120,6 +120,7 @@ func TestControllers(t *testing.T) {
 	t.Run("edits", w.testEdits)
 	t.Run("overlapping status", w.testOverlappingStatus)
 	t.Run("many at once", w.testMany)
+	t.Run("restarts while Networks come and go", w.testChurn)
 	t.Run("restart", w.testRestart)
 }
 
@@ -276,19 +277,25 @@ func (w *world) testMany(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	controlplanetest.Eventually(t, "all are decided", func(ctx context.Context) error {
+	w.wantAll(t, "many")
+	w.checkOverlaps(t)
+}
+
+// wantAll waits until every Network of a namespace has a prefix.
+func (w *world) wantAll(t *testing.T, namespace string) {
+	t.Helper()
+	controlplanetest.Eventually(t, "all have a prefix", func(ctx context.Context) error {
 		var list ipamv1alpha1.NetworkList
-		if err := w.Client.List(ctx, &list, client.InNamespace("many")); err != nil {
+		if err := w.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
 		for _, n := range list.Items {
 			if n.Status.CIDR == "" {
-				return fmt.Errorf("%s has none", n.Name)
+				return fmt.Errorf("%s has none: %+v", n.Name, n.Status.Conditions)
 			}
 		}
 		return nil
 	})
-	w.checkOverlaps(t)
 }
 
 // checkOverlaps looks at every pair of Networks that are not shared.
@@ -333,6 +340,41 @@ func (w *world) versions(t *testing.T) map[string]string {
 	return v
 }
 
+// testChurn stops the controller in the middle of its work, over and over, while
+// Networks come and go.
+func (w *world) testChurn(t *testing.T) {
+	w.namespace(t, "churn")
+	for round := range 8 {
+		before := total(t, "controller_runtime_reconcile_total")
+		var wg sync.WaitGroup
+		for part := range 3 {
+			wg.Go(func() {
+				for i := range 20 {
+					n := newNetwork("churn", fmt.Sprintf("n%d-%d-%d", round, part, i), "10.244.0.0/20")
+					err := w.Client.Create(context.Background(), n)
+					if err == nil && i%3 == 0 {
+						err = w.Client.Delete(context.Background(), n)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		controlplanetest.Eventually(t, "it is at work", func(context.Context) error {
+			if done := total(t, "controller_runtime_reconcile_total") - before; done < 5*round {
+				return fmt.Errorf("%d reconciles", done)
+			}
+			return nil
+		})
+		w.stop()
+		w.run()
+		wg.Wait()
+	}
+	w.wantAll(t, "churn")
+	w.checkOverlaps(t)
+}
+
 // touch changes every Network in a way that means nothing, waits until all of
 // them were looked at, and returns their versions as they were before that.
 func (w *world) touch(t *testing.T) map[string]string {
@@ -355,6 +397,8 @@ func (w *world) touch(t *testing.T) map[string]string {
 // testRestart looks at all Networks again, and starts the controller anew:
 // nothing is written, and it knows all that was granted before.
 func (w *world) testRestart(t *testing.T) {
+	w.stop()
+	settled(t, len(w.versions(t)), w.run)
 	w.touch(t) // messages name those who came since
 	before := w.touch(t)
 	if diff := cmp.Diff(before, w.versions(t)); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,14 +102,14 @@ func (r *Reconciler) installed(ctx context.Context) ([]claim, error) {
 func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (*ipamv1alpha1.Network, error) {
 	n := new(ipamv1alpha1.Network)
 	err := r.Get(ctx, key, n)
-	if _, known := r.ledger.entries[key.String()]; known && client.IgnoreNotFound(err) == nil && err != nil {
+	if _, known := r.ledger.entries[key.String()]; known && apierrors.IsNotFound(err) {
 		err = r.Reader.Get(ctx, key, n)
 	}
 	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("get Network: %w", err)
-	case err != nil:
+	case apierrors.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get Network: %w", err)
 	}
 	return n, nil
 }
