@@ -18,10 +18,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/controllers"
@@ -171,6 +174,18 @@ func TestController(t *testing.T) {
 		says(t, refused(ours, "--liqo-namespace=elsewhere"), "create configmaps in namespace elsewhere", "check --liqo-namespace")
 	})
 
+	t.Run("is admitted as a pod", func(t *testing.T) {
+		if out, err := c.Kubectl("apply", "--dry-run=server", "--validate=strict", "-f", filepath.Join(root, "manifests", "controller")); err != nil {
+			t.Fatalf("%s%v", out, err)
+		}
+		// What a ReplicaSet would make of it, in a namespace that takes restricted pods only.
+		d := deployment(t)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "controller", Namespace: "liqo", Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec}
+		if err := c.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			t.Error(err)
+		}
+	})
+
 	flags := []string{kubeconfig(t, "controller", c.ServiceAccount("liqo", "liqo-controller")), "--cluster-id=rome", "--pod-cidr=10.243.0.0/16",
 		"--leader-election-lease-duration=5s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=200ms"}
 	holder := func(ctx context.Context) (string, error) {
@@ -260,6 +275,32 @@ func TestController(t *testing.T) {
 			t.Errorf("ended after %v", took)
 		}
 	})
+}
+
+// deployment is the one that the installation runs the controller by.
+func deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(controlplanetest.Root(), "deploy", "manifests", "controller", "controller.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(string(b), "\n---\n")
+	var d appsv1.Deployment
+	if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	return &d
+}
+
+func TestShippedArguments(t *testing.T) {
+	args := strings.Join(deployment(t).Spec.Template.Spec.Containers[0].Args, " ")
+	if _, err := parseFlags(strings.Fields(args), nil); err == nil {
+		t.Error("it would start with the placeholders")
+	}
+	args = strings.NewReplacer("<CLUSTER_ID>", "rome", "<POD_CIDR>", "10.243.0.0/16").Replace(args)
+	if _, err := parseFlags(strings.Fields(args), nil); err != nil {
+		t.Error(err)
+	}
 }
 
 func freeAddress(t *testing.T) string {

@@ -169,14 +169,6 @@ func (o *options) check() error {
 	return o.checkAddresses()
 }
 
-func newLogger(w io.Writer, o options) *slog.Logger {
-	h := &slog.HandlerOptions{Level: o.logLevel}
-	if o.logJSON {
-		return slog.New(slog.NewJSONHandler(w, h))
-	}
-	return slog.New(slog.NewTextHandler(w, h))
-}
-
 // versionLine names the program and what it was built from.
 func versionLine() string {
 	return fmt.Sprintf("sluice controller %s (%s, %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
