@@ -148,7 +148,7 @@ func onlyActions(t *networkingv1beta1.FirewallTable, actions ...networkingv1beta
 		return c.Type != networkingv1beta1.ChainFilter || c.Policy != networkingv1beta1.PolicyAccept ||
 			slices.ContainsFunc(c.Rules.FilterRules, func(r networkingv1beta1.FilterRule) bool {
 				return !slices.Contains(actions, r.Action) ||
-					r.Action == networkingv1beta1.ActionTCPMSSClamp && r.Value != "0"
+					r.Action == networkingv1beta1.ActionTCPMSSClamp && cmp.Or(r.Value, "0") != "0"
 			})
 	})
 }

@@ -129,7 +129,7 @@ func (t *tableBuilder) rule(path *field.Path, c *filter.Chain, r *networkingv1be
 	case networkingv1beta1.ActionTCPMSSClamp:
 		out.Action = filter.ClampMSS
 		var err error
-		if out.MSS, err = strconv.Atoi(r.Value); err != nil || out.MSS != 0 && (out.MSS < filter.MinMSS || out.MSS > filter.MaxMSS) {
+		if out.MSS, err = strconv.Atoi(cmp.Or(r.Value, "0")); err != nil || out.MSS != 0 && (out.MSS < filter.MinMSS || out.MSS > filter.MaxMSS) {
 			t.fail(path.Child("value"), "%q is no segment size: 0 for what fits the MTU, or %d to %d", r.Value, filter.MinMSS, filter.MaxMSS)
 		}
 	case networkingv1beta1.ActionCtMark, networkingv1beta1.ActionMetaMarkFromCtMark:

@@ -103,7 +103,7 @@ func TestFirewallChains(t *testing.T) {
           match:
           - {op: eq, proto: {value: udp}, port: {value: 1000-2000, position: src}, ip: {value: fd00::/32, position: src}, dev: {value: "liqo.*", position: in}}
         - {name: clamp, action: tcpmssclamp, value: "1200", match: []}
-        - {name: mtu, action: tcpmssclamp, value: "0", match: []}
+        - {name: mtu, action: tcpmssclamp, match: []}
         - {name: rest, action: reject, match: [{op: eq, ip: {value: 10.1.2.3, position: src}}]}
     - {name: late, type: filter, hook: postrouting, priority: 300, policy: accept, rules: {}}
 `)))
@@ -192,7 +192,7 @@ func TestFirewallRefuses(t *testing.T) {
 		{"notrack", "IPV4", forward(`{name: r, action: notrack, match: []}`), `"notrack": no connections are tracked here: remove the rule`},
 		{"action", "IPV4", forward(`{name: r, action: allow, match: []}`), `"allow" is none of accept, drop, reject, tcpmssclamp`},
 		{"reject at postrouting", "IPV4", chain("postrouting", "accept", `{name: r, action: reject, match: []}`), `"reject": the sender cannot be told at postrouting: write hook forward, or drop`},
-		{"no segment size", "IPV4", forward(`{name: r, action: tcpmssclamp, match: []}`), `filterRules[0].value "" is no segment size: 0 for what fits the MTU, or 48 to 65495`},
+		{"no segment size", "IPV4", forward(`{name: r, action: tcpmssclamp, value: mtu, match: []}`), `filterRules[0].value "mtu" is no segment size: 0 for what fits the MTU, or 48 to 65495`},
 		{"segment size", "IPV4", forward(`{name: r, action: tcpmssclamp, value: "40", match: []}`), `"40" is no segment size`},
 		{"op", "IPV4", forward(`{name: r, action: drop, match: [{op: lt}]}`), `match[0].op "lt" is neither eq nor neq`},
 		{"address", "IPV4", forward(one("drop", "ip: {value: 10.0.0, position: src}")), `match[0].ip.value "10.0.0" is no address, prefix or range a-b of one family`},
