@@ -14,7 +14,11 @@ import (
 // gateway needs for other purposes - its own links, marks of the unknown source,
 // the way into the tunnel - are built into the data plane and skipped.
 func (b *builder) routes() {
-	seen := make(map[netip.Prefix]string)
+	c := &b.desired.DataPlane
+	local := slices.Concat(c.LocalPods, c.LocalExternal)
+	count := b.countRoutes()
+	seen := make(map[netip.Prefix]string, count)
+	c.Routes = make([]dataplane.Route, 0, count)
 	for _, rc := range b.objects.RouteConfigurations {
 		r := refTo("RouteConfiguration", rc, &rc.Object.ObjectMeta)
 		if c := rc.Object.Labels[networkingv1beta1.LabelRouteCategory]; c != "" && c != networkingv1beta1.CategoryGateway {
@@ -27,22 +31,23 @@ func (b *builder) routes() {
 				continue
 			}
 			for j := range rule.Routes {
-				path := rules.Index(i).Child("routes").Index(j)
+				// Of a hundred thousand routes hardly one needs its path.
+				path := func() *field.Path { return rules.Index(i).Child("routes").Index(j) }
 				dst, node, ok := b.route(r, path, &rule.Routes[j], &lost)
 				if !ok {
 					continue
 				}
 				if other, dup := seen[dst]; dup {
 					if other != node {
-						b.warn(r, path.Child("dst"), "%s is already routed to node %s, which stays", dst, other)
+						b.warn(r, path().Child("dst"), "%s is already routed to node %s, which stays", dst, other)
 					}
 					continue
 				}
 				seen[dst] = node
-				if !b.isLocal(dst) && len(b.desired.DataPlane.LocalPods) > 0 { // or it waits with the Configuration
-					foreign.add(path.Child("dst"))
+				if len(c.LocalPods) > 0 && !b.isLocal(local, dst) { // without CIDRs it waits with them
+					foreign.add(path().Child("dst"))
 				}
-				b.desired.DataPlane.Routes = append(b.desired.DataPlane.Routes, dataplane.Route{Dst: dst, Node: node})
+				c.Routes = append(c.Routes, dataplane.Route{Dst: dst, Node: node})
 			}
 		}
 		if lost.count > 0 {
@@ -54,11 +59,20 @@ func (b *builder) routes() {
 	}
 }
 
+// countRoutes returns how many routes there can be.
+func (b *builder) countRoutes() (n int) {
+	for _, rc := range b.objects.RouteConfigurations {
+		for _, rule := range rc.Object.Spec.Table.Rules {
+			n += len(rule.Routes)
+		}
+	}
+	return n
+}
+
 // isLocal tells whether the peer can send to an address behind a route.
-func (b *builder) isLocal(dst netip.Prefix) bool {
-	c := &b.desired.DataPlane
-	return slices.ContainsFunc(slices.Concat(c.LocalPods, c.LocalExternal), dst.Overlaps) ||
-		slices.ContainsFunc(c.Addresses, func(a dataplane.AddressMapping) bool { return dst.Contains(a.Inside) })
+func (b *builder) isLocal(local []netip.Prefix, dst netip.Prefix) bool {
+	return slices.ContainsFunc(local, dst.Overlaps) ||
+		slices.ContainsFunc(b.desired.DataPlane.Addresses, func(a dataplane.AddressMapping) bool { return dst.Contains(a.Inside) })
 }
 
 // lostRoutes counts the routes of one object that have no effect for one reason:
@@ -75,34 +89,35 @@ func (l *lostRoutes) add(path *field.Path) {
 }
 
 // route reads one route. It reports false for routes that have no effect.
-func (b *builder) route(r ref, path *field.Path, rt *networkingv1beta1.Route, lost *lostRoutes) (dst netip.Prefix, node string, ok bool) {
+func (b *builder) route(r ref, path func() *field.Path, rt *networkingv1beta1.Route, lost *lostRoutes) (dst netip.Prefix, node string, ok bool) {
 	dst, why := parseDestination(string(rt.Dst))
 	if why != "" {
-		b.exclude(r.problem(path.Child("dst"), "%q %s", rt.Dst, why))
+		b.exclude(r.problem(path().Child("dst"), "%q %s", rt.Dst, why))
 		return dst, "", false
 	}
+	by := "gw"
 	switch {
 	case rt.Gw != "":
 		gw, why := parseAddr(string(rt.Gw))
 		if why != "" {
-			b.exclude(r.problem(path.Child("gw"), "%q %s", rt.Gw, why))
+			b.exclude(r.problem(path().Child("gw"), "%q %s", rt.Gw, why))
 			return dst, "", false
 		}
 		if tunnelPrefix.Contains(gw) {
 			return dst, "", false // towards the peer: the way of every packet
 		}
-		node, path = b.byInternal[gw], path.Child("gw")
+		node = b.byInternal[gw]
 	case rt.Dev != "":
-		node, path = b.byLink[rt.Dev], path.Child("dev")
+		node, by = b.byLink[rt.Dev], "dev"
 	default:
-		b.exclude(r.problem(path, "needs gw, the internal address of a node"))
+		b.exclude(r.problem(path(), "needs gw, the internal address of a node"))
 		return dst, "", false
 	}
 	if dst.IsSingleIP() && b.byInternal[dst.Addr()] != "" {
 		return dst, "", false // the node's own address, known from its InternalNode
 	}
 	if node == "" {
-		lost.add(path)
+		lost.add(path().Child(by))
 		return dst, "", false
 	}
 	return dst, node, b.ready[node]
