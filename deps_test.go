@@ -54,6 +54,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"geneve", []string{module}, "a codec depends on nothing of ours"},
 		{"nat/packet", []string{module, "net", "log", "log/slog"}, "a view over bytes does no I/O and logs nothing"},
 		{"nat", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "translation knows no transport"},
+		{"dataplane/filter", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "a filter judges packets and knows nothing else"},
 		{"dataplane/underlay", []string{module}, "a socket knows nothing of what it carries"},
 		{"tunnel", []string{module + "/geneve", module + "/nat", module + "/dataplane/netstack", module + "/dataplane/neighbor"}, "the tunnel sees packets and sockets, not the node side"},
 		{"api/...", []string{module + "/dataplane", module + "/tunnel", module + "/nat", module + "/geneve", module + "/controlplane"}, "types are shared by everything and depend on nothing"},
