@@ -265,6 +265,8 @@ func template() *ipamv1alpha1.ServiceTemplate {
 	}
 }
 
+// testService follows the Service of an IP. That it goes with the IP is the work
+// of the garbage collector of Kubernetes, which needs the owner reference.
 func (w *world) testService(t *testing.T) {
 	w.namespace(t, "service")
 	o := newIP("service", "db", "192.168.1.5", "")
@@ -322,14 +324,6 @@ func (w *world) testService(t *testing.T) {
 		w.wantGone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
 		w.wantGone(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
 		w.wantService(t, "service", "db", "")
-	})
-	t.Run("the IP goes", func(t *testing.T) {
-		o := newIP("service", "web", "192.168.1.6", "")
-		o.Spec.ServiceTemplate = template()
-		w.create(t, o)
-		w.wantService(t, "service", "web", ipamv1alpha1.ReasonServiceApplied)
-		w.delete(t, o)
-		w.wantGone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "web"}})
 	})
 }
 
