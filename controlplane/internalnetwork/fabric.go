@@ -2,7 +2,6 @@ package internalnetwork
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,6 +29,9 @@ const (
 // what refused it, an admission webhook for example, wakes nobody when it changes.
 const refusedRetry = 2 * time.Minute
 
+// conflictRetry is for the cache to catch up.
+const conflictRetry = 100 * time.Millisecond
+
 // fabricReconciler keeps one InternalFabric for each remote cluster that has a
 // gateway. A request names the InternalFabric: its namespace is the gateway's,
 // its name the ID of the remote cluster.
@@ -38,6 +40,10 @@ type fabricReconciler struct {
 	live      client.Reader // past the cache
 	addresses *addressBook
 	events    events.EventRecorder
+	// written has the version of each gateway to which a condition was added last.
+	// A cache that still shows that version is behind: another write would fail,
+	// and the update that comes wakes us.
+	written lastWords
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients;configurations,verbs=get;list;watch
@@ -66,14 +72,21 @@ func (r *fabricReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	plan := planFabric(facts)
 	r.tell(facts)
 	applyErr := r.apply(ctx, facts, plan)
-	if refused(applyErr) {
+	again := plan.recheck()
+	switch {
+	case refused(applyErr):
 		plan.refuse(facts, applyErr)
-		return ctrl.Result{RequeueAfter: refusedRetry}, r.setConditions(ctx, plan, objects)
-	}
-	if applyErr != nil {
+		again = refusedRetry
+	case applyErr != nil:
 		return ctrl.Result{}, applyErr
 	}
-	return ctrl.Result{RequeueAfter: plan.recheck()}, r.setConditions(ctx, plan, objects)
+	err = r.setConditions(ctx, plan, objects)
+	if apierrors.IsConflict(err) {
+		// Others write to the status of a gateway at the same time, above all when
+		// it is new. That is no failure.
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 func (r *fabricReconciler) gather(ctx context.Context, key types.NamespacedName) (fabricFacts, gatewayObjects, error) {
@@ -159,16 +172,21 @@ func (r *fabricReconciler) tell(f fabricFacts) {
 }
 
 func (r *fabricReconciler) setConditions(ctx context.Context, plan fabricPlan, objects gatewayObjects) error {
-	var errs []error
 	for _, c := range plan.Conditions {
-		errs = append(errs, r.setCondition(ctx, c, objects[c.Gateway.UID]))
+		if err := r.setCondition(ctx, c, objects[c.Gateway.UID]); err != nil {
+			return err // the others have their turn when this one is retried
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (r *fabricReconciler) setCondition(ctx context.Context, c gatewayCondition, o gatewayObject) error {
 	old := meta.FindStatusCondition(*o.conditions, string(networkingv1beta1.ConditionInternalNetworkReady))
 	changed := old == nil || old.Reason != string(c.Reason)
+	uid, version := string(o.GetUID()), o.GetResourceVersion()
+	if r.written.last(uid) == version {
+		return nil
+	}
 	wrote, err := apply.Status(ctx, r.Client, o.Object, func() {
 		meta.SetStatusCondition(o.conditions, metav1.Condition{
 			Type: string(networkingv1beta1.ConditionInternalNetworkReady), Status: c.status(), Reason: string(c.Reason), Message: c.Message,
@@ -176,10 +194,14 @@ func (r *fabricReconciler) setCondition(ctx context.Context, c gatewayCondition,
 		})
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // it is being deleted, and so is what was made for it
+		r.written.forget(uid)
+		return nil // it was deleted, and so is what was made for it
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Gateway, err)
+	}
+	if wrote {
+		r.written.isNew(uid, version)
 	}
 	if wrote && changed {
 		r.events.Eventf(o.Object, nil, eventType(c.Reason), string(c.Reason), actionJoin, "%s", c.Message)

@@ -84,8 +84,8 @@ func applyUnlessGoing(ctx context.Context, c client.Client, o client.Object) (wr
 	return wrote, err
 }
 
-// lastWords remembers what was said last about what, so that an event is made
-// when it changes and not whenever it is looked at.
+// lastWords remembers what was said last about what, so that it is said when it
+// changes and not whenever it is looked at.
 type lastWords struct {
 	mu sync.Mutex
 	m  map[string]string
@@ -105,6 +105,13 @@ func (l *lastWords) isNew(about, what string) bool {
 		delete(l.m, about)
 	}
 	return true
+}
+
+// last returns what was said last.
+func (l *lastWords) last(about string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.m[about]
 }
 
 func (l *lastWords) forget(about string) { l.isNew(about, "") }

@@ -1,0 +1,284 @@
+package scale
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/internalnetwork"
+	"github.com/sluice-net/sluice/controlplane/view"
+)
+
+// kubeconfigEnv makes this binary the controllers, so that what is measured of
+// their memory is theirs and not that of the measurement.
+const kubeconfigEnv = "SLUICE_SCALE_KUBECONFIG"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(kubeconfigEnv); path != "" {
+		if err := runControllers(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// figures are what the controllers tell about themselves.
+type figures struct {
+	// Writes counts requests that change something, by verb and resource.
+	Writes map[string]int `json:"writes"`
+	// Reads counts the others, watches included.
+	Reads map[string]int `json:"reads"`
+	// HeapMiB is what the heap holds after a collection.
+	HeapMiB float64 `json:"heap"`
+	// RSSMiB is what is resident now, PeakMiB the most that ever was.
+	RSSMiB  float64 `json:"rss"`
+	PeakMiB float64 `json:"peak"`
+	// CPU is the time spent.
+	CPU time.Duration `json:"cpu"`
+}
+
+// writes sums up writes, without events unless wanted.
+func (f figures) writes() (n int) {
+	for what, count := range f.Writes {
+		if !strings.HasSuffix(what, " events") {
+			n += count
+		}
+	}
+	return n
+}
+
+// since returns what happened after an earlier look.
+func (f figures) since(earlier figures) figures {
+	minus := func(x, y map[string]int) map[string]int {
+		x = maps.Clone(x)
+		for k, n := range y {
+			if x[k] -= n; x[k] == 0 {
+				delete(x, k)
+			}
+		}
+		return x
+	}
+	f.Writes, f.Reads, f.CPU = minus(f.Writes, earlier.Writes), minus(f.Reads, earlier.Reads), f.CPU-earlier.CPU
+	return f
+}
+
+// counter counts requests on their way.
+type counter struct {
+	http.RoundTripper
+	mu            *sync.Mutex
+	writes, reads map[string]int
+}
+
+func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	if what := r.Method + " " + resource(r.URL.Path); r.Method == http.MethodGet {
+		c.reads[what]++
+	} else {
+		c.writes[what]++
+	}
+	c.mu.Unlock()
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// resource returns the resource, with its subresource, of a path of the API.
+func resource(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if len(parts) > 0 && parts[0] == "api" {
+		parts = append([]string{"apis", ""}, parts[1:]...)
+	}
+	if len(parts) < 4 {
+		return path
+	}
+	parts = parts[3:] // after group and version
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return parts[0]
+}
+
+// runControllers is the process that is measured. It answers each line on its
+// standard input with its figures; a line that is a path makes it write a heap
+// profile there before.
+func runControllers(kubeconfig string) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1 // API servers have fair queues
+	requests := counter{mu: new(sync.Mutex), writes: map[string]int{}, reads: map[string]int{}}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		c := requests
+		c.RoundTripper = rt
+		return c
+	})
+	mgr, err := newManager(cfg)
+	if err != nil {
+		return err
+	}
+	go func() {
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			if path := lines.Text(); path != "" {
+				if err := writeHeapProfile(path); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+				}
+			}
+			f, err := look(requests)
+			if err == nil {
+				err = json.NewEncoder(os.Stdout).Encode(f)
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+		os.Exit(0) // the measurement is over
+	}()
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func newManager(cfg *rest.Config) (ctrl.Manager, error) {
+	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
+	ctrl.SetLogger(log)
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: view.Scheme(), Cache: view.Cache(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mgr, internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
+}
+
+func writeHeapProfile(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	runtime.GC() // a profile speaks of the last collection
+	return pprof.Lookup("heap").WriteTo(f, 0)
+}
+
+func look(c counter) (figures, error) {
+	var f figures
+	// Before the collection, which would return memory.
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return f, err
+	}
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+		switch {
+		case err != nil:
+		case key == "VmRSS":
+			f.RSSMiB = float64(kib) / 1024
+		case key == "VmHWM":
+			f.PeakMiB = float64(kib) / 1024
+		}
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	f.HeapMiB = float64(m.HeapAlloc) / (1 << 20)
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return f, err
+	}
+	f.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.Writes, f.Reads = maps.Clone(c.writes), maps.Clone(c.reads)
+	return f, nil
+}
+
+// controllers are that process, as the measurement sees it.
+type controllers struct {
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+}
+
+func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
+	t.Helper()
+	kubeconfig, err := c.WriteKubeconfig("controllers", c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), kubeconfigEnv+"="+kubeconfig)
+	log, err := os.Create(filepath.Join(c.Dir, "controllers.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = log
+	p := &controllers{}
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.stdin.Close()
+		err := cmd.Wait()
+		text, _ := os.ReadFile(log.Name()) // for a message only
+		if n := strings.Count(string(text), "level=ERROR"); n > 0 || err != nil || t.Failed() {
+			t.Logf("the controllers (%v) logged %d errors; the end of it:\n%s", err, n, text[max(0, len(text)-3000):])
+		}
+		log.Close()
+	})
+	return p
+}
+
+// figures asks the controllers for theirs. With a path they write a heap profile
+// there, too.
+func (p *controllers) figures(t *testing.T, profile string) figures {
+	t.Helper()
+	if _, err := fmt.Fprintln(p.stdin, profile); err != nil {
+		t.Fatalf("ask the controllers: %v", err)
+	}
+	line, err := p.stdout.ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("hear the controllers: %v", err)
+	}
+	var f figures
+	if err := json.Unmarshal(line, &f); err != nil {
+		t.Fatalf("hear the controllers: %v", err)
+	}
+	return f
+}

@@ -1,0 +1,198 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+)
+
+const podNamespace = "workload"
+
+// world fills a control plane, in place of users, kubelets and the controllers
+// that are not measured.
+type world struct {
+	*controlplanetest.Cluster
+	t   *testing.T
+	ctx context.Context
+	// core speaks protobuf, which costs both sides less than JSON.
+	core *kubernetes.Clientset
+}
+
+func newWorld(t *testing.T) *world {
+	ctrl.SetLogger(logr.Discard())
+	w := &world{Cluster: controlplanetest.Start(t), t: t, ctx: t.Context()}
+	cfg := rest.CopyConfig(w.Config)
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	var err error
+	if w.core, err = kubernetes.NewForConfig(cfg); err != nil {
+		t.Fatal(err)
+	}
+	n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "internal-cidr"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.80.0.0/16"}}
+	w.must(w.Client.Create(w.ctx, n))
+	w.status(n, map[string]any{"cidr": "10.80.0.0/16"})
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) status(o client.Object, status any) {
+	w.t.Helper()
+	w.must(w.writeStatus(o, status))
+}
+
+func (w *world) writeStatus(o client.Object, status any) error {
+	b, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	return w.Client.Status().Patch(w.ctx, o, client.RawPatch(types.MergePatchType, b))
+}
+
+// many calls do for 0 to n-1, some at a time, and says how it goes.
+func (w *world) many(what string, n int, do func(i int) error) {
+	w.t.Helper()
+	const workers = 16
+	var next, failed atomic.Int64
+	done := make(chan error, workers)
+	start := time.Now()
+	for range workers {
+		go func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || failed.Load() > 0 {
+					done <- nil
+					return
+				}
+				if err := do(i); err != nil {
+					failed.Add(1)
+					done <- fmt.Errorf("%s %d: %w", what, i, err)
+					return
+				}
+			}
+		}()
+	}
+	for range workers {
+		w.must(<-done)
+	}
+	w.t.Logf("%d %s in %v", n, what, time.Since(start).Round(time.Second))
+}
+
+func nodeName(i int) string { return fmt.Sprintf("worker-%04d", i) }
+
+func (w *world) nodes(n int) {
+	w.t.Helper()
+	w.many("nodes", n, func(i int) error {
+		_, err := w.core.CoreV1().Nodes().Create(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i)}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// podIP is an address of a node's own /24.
+func podIP(node, host int) string {
+	return fmt.Sprintf("10.%d.%d.%d", 128+node/256, node%256, 1+host%250)
+}
+
+// pod makes a pod that runs on a node.
+func (w *world) pod(name string, node int, ip string) error {
+	p, err := w.core.CoreV1().Pods(podNamespace).Create(w.ctx, newPod(name, nodeName(node)), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	now := metav1.Now()
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, HostIP: "172.18.0.2", StartTime: &now,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "server", Ready: true, Image: "registry.example/team/server:v1.2.3", ImageID: "registry.example/team/server@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			ContainerID: "containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		}},
+	}
+	_, err = w.core.CoreV1().Pods(podNamespace).UpdateStatus(w.ctx, p, metav1.UpdateOptions{})
+	return err
+}
+
+// newPod is of the size that pods of Deployments have: 2 to 3 KiB.
+func newPod(name, node string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: podNamespace, Name: name,
+		Labels:      map[string]string{"app.kubernetes.io/name": "server", "app.kubernetes.io/instance": name, "app.kubernetes.io/component": "backend", "pod-template-hash": "6d4b75cb6d"},
+		Annotations: map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "8080", "checksum/config": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+	}}
+	c := corev1.Container{Name: "server", Image: "registry.example/team/server:v1.2.3", Args: []string{"--config=/etc/server/config.yaml", "--log-level=info"}}
+	for i := range 12 {
+		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("SERVICE_%d_ENDPOINT", i), Value: fmt.Sprintf("https://service-%d.backend.svc.cluster.local:8443", i)})
+	}
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intOrString(8080)}}}
+	c.LivenessProbe, c.ReadinessProbe = probe, probe
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: "/etc/server"}, {Name: "tmp", MountPath: "/tmp"}}
+	p.Spec = corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{c},
+		Volumes: []corev1.Volume{
+			{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "server"}}}},
+			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		},
+	}
+	return p
+}
+
+// peering makes all that the internal network needs of one.
+func (w *world) peering(i int) error {
+	peer := fmt.Sprintf("cluster-%04d", i)
+	ns := "liqo-tenant-" + peer
+	if err := w.CreateNamespace(ns, nil); err != nil {
+		return err
+	}
+	labels := map[string]string{networkingv1beta1.LabelRemoteClusterID: peer}
+	c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: peer, Labels: labels}}
+	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{
+		Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}},
+		External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}},
+	}
+	if err := w.Client.Create(w.ctx, c); err != nil {
+		return err
+	}
+	err := w.writeStatus(c, networkingv1beta1.ConfigurationStatus{
+		Remote: &networkingv1beta1.ClusterConfig{CIDR: c.Spec.Remote.CIDR},
+		Conditions: []metav1.Condition{{
+			Type: string(networkingv1beta1.ConditionNetworkCIDRsConfigured), Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now(),
+			Reason: string(networkingv1beta1.ReasonNetworkCIDRsConfigured), ObservedGeneration: c.Generation,
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	g := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "gateway", Labels: labels}}
+	g.Spec.MTU = 1340
+	g.Spec.Endpoint.Port = 51840
+	g.Spec.ServerTemplateRef = corev1.ObjectReference{APIVersion: "networking.liqo.io/v1beta1", Kind: "WgGatewayServerTemplate", Name: "wireguard-server", Namespace: "liqo"}
+	if err := w.Client.Create(w.ctx, g); err != nil {
+		return err
+	}
+	return w.writeStatus(g, map[string]any{"internalEndpoint": map[string]any{"ip": podIP(i%5000, i/5000), "node": nodeName(0)}})
+}
