@@ -185,7 +185,7 @@ func inOrder(t *testing.T, c *controlplanetest.Cluster, r *rand.Rand) {
 }
 
 // edit changes an object, as administrator.
-func edit[T client.Object](t *testing.T, s *side, name string, o T, status bool, change func(T)) {
+func edit[T client.Object](t testing.TB, s *side, name string, o T, status bool, change func(T)) {
 	t.Helper()
 	ctx := context.Background()
 	if err := s.c.Get(ctx, s.namespace, name, o); err != nil {

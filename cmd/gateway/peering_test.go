@@ -49,7 +49,7 @@ var sides struct {
 }
 
 // newPeering makes both ends of a peering but none of their objects.
-func newPeering(t *testing.T, c *controlplanetest.Cluster) (server, client *side) {
+func newPeering(t testing.TB, c *controlplanetest.Cluster) (server, client *side) {
 	t.Helper()
 	make := func(mode string) *side {
 		sides.Lock()
@@ -90,7 +90,7 @@ func newKey() tunnel.PrivateKey {
 
 // writeKeys puts the keys where a kubelet does, and as it does: all files at
 // once, by the swap of a link.
-func (s *side) writeKeys(t *testing.T) {
+func (s *side) writeKeys(t testing.TB) {
 	t.Helper()
 	version, err := os.MkdirTemp(s.keysDir, "..version")
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *side) writeKeys(t *testing.T) {
 }
 
 // args are the command line that a template makes.
-func (s *side) args(t *testing.T, pod string, more ...string) []string {
+func (s *side) args(t testing.TB, pod string, more ...string) []string {
 	return append([]string{
 		"--name=gw", "--namespace=" + s.namespace, "--remote-cluster-id=" + s.peer, "--mode=" + s.mode, "--kubeconfig=" + s.kubeconfig,
 		"--keys-dir=" + s.keysDir, "--bind-address=" + s.host, "--pod-name=" + pod, "--node-name=worker-" + fmt.Sprint(s.number),
@@ -123,7 +123,7 @@ func (s *side) args(t *testing.T, pod string, more ...string) []string {
 }
 
 // socket is short enough for a socket, and the same for a pod all the time.
-func (s *side) socket(t *testing.T, pod string) string {
+func (s *side) socket(t testing.TB, pod string) string {
 	t.Helper()
 	return filepath.Join(os.TempDir(), fmt.Sprintf("sluice-%d-%d-%s.sock", os.Getpid(), s.number, pod))
 }
@@ -296,7 +296,7 @@ func (l *lockedBuffer) String() string {
 }
 
 // start runs a gateway as a process, which a test can kill.
-func (s *side) start(t *testing.T, name string, more ...string) *pod {
+func (s *side) start(t testing.TB, name string, more ...string) *pod {
 	t.Helper()
 	p := &pod{s: s, name: name, socket: s.socket(t, name), done: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], s.args(t, name, more...)...)
@@ -354,7 +354,7 @@ func (s *side) is(ctx context.Context, value networkingv1beta1.ConnectionValue) 
 }
 
 // untilConnected waits for both ends.
-func untilConnected(t *testing.T, sides ...*side) {
+func untilConnected(t testing.TB, sides ...*side) {
 	t.Helper()
 	for _, s := range sides {
 		controlplanetest.Eventually(t, s.mode+" connected", func(ctx context.Context) error { return s.is(ctx, networkingv1beta1.Connected) })
@@ -368,7 +368,7 @@ func (s *side) lease(ctx context.Context) (l coordinationv1.Lease, err error) {
 }
 
 // within waits for what must come soon, and returns when it came.
-func within(t *testing.T, patience time.Duration, what string, check func(ctx context.Context) error) time.Duration {
+func within(t testing.TB, patience time.Duration, what string, check func(ctx context.Context) error) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for {

@@ -78,7 +78,9 @@ func TestBuildWaitsInCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	condition := func(o *Objects) *metav1.Condition { return &o.Configurations[0].Object.Status.Conditions[0] }
-	forwards := func(c dataplane.Config) bool { return len(c.Remote) == 3 && len(c.LocalPods) == 1 && len(c.Addresses) == 1 }
+	forwards := func(c dataplane.Config) bool {
+		return len(c.Remote) == 3 && len(c.LocalPods) == 1 && len(c.Addresses) == 1
+	}
 	nothing := func(c dataplane.Config) bool {
 		return len(c.Remote) == 0 && len(c.LocalPods) == 0 && len(c.LocalExternal) == 0 && len(c.Addresses) == 0 && !c.Tunnel.PeerKey.IsZero()
 	}

@@ -303,6 +303,9 @@ func (r *Runner) takeRole() {
 		r.refuse(err, nil)
 		return
 	}
-	r.log.Info("role taken", "role", r.State().Role)
-	r.forwarder.Handshake() // the peer still has the session of the one before
+	role := r.State().Role
+	r.log.Info("role taken", "role", role)
+	if role == RoleActive {
+		r.forwarder.Handshake() // the peer still has the session of the one before
+	}
 }
