@@ -61,22 +61,34 @@ type Cluster struct {
 
 // Start starts a cluster with the project's CRDs and roles and the namespace
 // LiqoNamespace. It ends with the test.
+//
+// The CRDs come before the kube-controller-manager, whose garbage collector
+// takes up to a minute to notice kinds that come later.
 func Start(tb testing.TB) *Cluster {
 	tb.Helper()
-	c := StartBare(tb)
-	if err := c.Install(filepath.Join(Root(), "deploy", "crds"), filepath.Join(Root(), "deploy", "manifests")); err != nil {
-		tb.Fatalf("install: %v", err)
-	}
-	return c
+	return startWith(tb, func(c *Cluster) error { return c.applyKinds(filepath.Join(Root(), "deploy", "crds")) },
+		func(c *Cluster) error { return c.Install(filepath.Join(Root(), "deploy", "manifests")) })
 }
 
 // StartBare starts a cluster with nothing of the project in it.
 func StartBare(tb testing.TB) *Cluster {
 	tb.Helper()
+	nothing := func(*Cluster) error { return nil }
+	return startWith(tb, nothing, nothing)
+}
+
+// startWith starts a cluster with what is done before and after its
+// kube-controller-manager starts.
+func startWith(tb testing.TB, before, after func(*Cluster) error) *Cluster {
+	tb.Helper()
 	c := &Cluster{Dir: tb.TempDir(), tb: tb, bin: binaries(tb), etcdPort: freePort(tb), apiPort: freePort(tb)}
 	tb.Cleanup(c.stop)
-	if err := c.start(); err != nil {
-		tb.Fatalf("start a control plane: %v", err)
+	for _, step := range []func() error{
+		c.startEtcd, c.StartAPIServer, c.connect, func() error { return before(c) }, c.startManager, func() error { return after(c) },
+	} {
+		if err := step(); err != nil {
+			tb.Fatalf("start a control plane: %v", err)
+		}
 	}
 	return c
 }
@@ -105,7 +117,7 @@ func freePort(tb testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func (c *Cluster) start() (err error) {
+func (c *Cluster) startEtcd() (err error) {
 	peer := freePort(c.tb)
 	c.etcd, err = c.run("etcd", "--data-dir="+c.path("etcd"), "--unsafe-no-fsync", "--log-level=error",
 		fmt.Sprintf("--listen-client-urls=http://127.0.0.1:%d", c.etcdPort), fmt.Sprintf("--advertise-client-urls=http://127.0.0.1:%d", c.etcdPort),
@@ -117,15 +129,10 @@ func (c *Cluster) start() (err error) {
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(adminToken+",admin,admin,system:masters\n"), 0o600); err != nil {
 		return err
 	}
-	if err := c.serviceAccountKey(); err != nil {
-		return err
-	}
-	if err := c.StartAPIServer(); err != nil {
-		return err
-	}
-	if err := c.connect(); err != nil {
-		return err
-	}
+	return c.serviceAccountKey()
+}
+
+func (c *Cluster) startManager() (err error) {
 	c.manager, err = c.run("kube-controller-manager", "--kubeconfig="+c.Kubeconfig, "--leader-elect=false",
 		"--use-service-account-credentials=false", "--service-account-private-key-file="+c.path("sa.key"), "--root-ca-file="+c.path("pki/apiserver.crt"),
 		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller",
@@ -229,19 +236,23 @@ func (c *Cluster) serviceAccount(ctx context.Context, namespace, name string) (*
 	return cfg, nil
 }
 
-// Install applies every manifest of the folders, in the order of their names,
-// and waits after each folder until the CRDs that there are are served: the next
-// may hold objects of their kinds.
-func (c *Cluster) Install(dirs ...string) error {
-	for _, d := range dirs {
-		if _, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-f", d); err != nil {
-			return err
-		}
-		if _, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"); err != nil {
+// Install applies every manifest of the folders or files, waits until the CRDs
+// among them are served, and for the namespace LiqoNamespace.
+func (c *Cluster) Install(paths ...string) error {
+	if err := c.applyKinds(paths...); err != nil {
+		return err
+	}
+	return c.CreateNamespace(LiqoNamespace, nil)
+}
+
+func (c *Cluster) applyKinds(paths ...string) error {
+	for _, p := range paths {
+		if _, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-f", p); err != nil {
 			return err
 		}
 	}
-	return c.CreateNamespace(LiqoNamespace, nil)
+	_, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+	return err
 }
 
 // CreateNamespace makes a namespace, if it is not there, and waits for its
