@@ -7,7 +7,7 @@ require (
 	github.com/gaissmai/bart v0.30.0 // longest prefix over 100 000 pod routes, lock-free to read
 	github.com/go-logr/logr v1.4.3 // the interface through which controller-runtime logs
 	github.com/google/go-cmp v0.7.0 // differences in test failures
-	github.com/prometheus/client_golang v1.25.0 // metrics, in cmd only
+	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
 	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
 	go.yaml.in/yaml/v3 v3.0.5 // line numbers in messages about manifests
@@ -18,6 +18,7 @@ require (
 	k8s.io/apiextensions-apiserver v0.37.2 // CRDs: which kinds are gateway templates
 	k8s.io/apimachinery v0.37.2 // what a Kubernetes type is made of
 	k8s.io/client-go v0.37.2 // the API server: informers in the gateway, and what controller-runtime is built on
+	k8s.io/klog/v2 v2.140.0 // client-go logs through it: joined to our log
 	pgregory.net/rapid v1.3.0 // property tests
 	sigs.k8s.io/controller-runtime v0.25.2 // the loop around each reconciler
 	sigs.k8s.io/yaml v1.6.0 // YAML as an API server reads it
@@ -70,7 +71,6 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
