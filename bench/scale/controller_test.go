@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
@@ -59,6 +60,10 @@ type figures struct {
 	PeakMiB float64 `json:"peak"`
 	// CPU is the time spent.
 	CPU time.Duration `json:"cpu"`
+	// Reconciled counts, for each controller, how often it looked at something.
+	Reconciled map[string]int `json:"reconciled"`
+	// Resting means that nothing is left to look at.
+	Resting bool `json:"resting"`
 }
 
 // writes sums up writes, without events unless wanted.
@@ -123,9 +128,15 @@ func resource(path string) string {
 	return parts[0]
 }
 
+// What the measurement says to the controllers.
+const (
+	quick   = ""     // tell your figures
+	collect = "heap" // and collect garbage before, to tell the heap
+	// and anything else: the same, and write a heap profile there
+)
+
 // runControllers is the process that is measured. It answers each line on its
-// standard input with its figures; a line that is a path makes it write a heap
-// profile there before.
+// standard input with its figures.
 func runControllers(kubeconfig string) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -145,12 +156,13 @@ func runControllers(kubeconfig string) error {
 	go func() {
 		lines := bufio.NewScanner(os.Stdin)
 		for lines.Scan() {
-			if path := lines.Text(); path != "" {
-				if err := writeHeapProfile(path); err != nil {
+			said := lines.Text()
+			if said != quick && said != collect {
+				if err := writeHeapProfile(said); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 				}
 			}
-			f, err := look(requests)
+			f, err := look(requests, said != quick)
 			if err == nil {
 				err = json.NewEncoder(os.Stdout).Encode(f)
 			}
@@ -185,7 +197,7 @@ func writeHeapProfile(path string) error {
 	return pprof.Lookup("heap").WriteTo(f, 0)
 }
 
-func look(c counter) (figures, error) {
+func look(c counter, heap bool) (figures, error) {
 	var f figures
 	// Before the collection, which would return memory.
 	status, err := os.ReadFile("/proc/self/status")
@@ -203,25 +215,55 @@ func look(c counter) (figures, error) {
 			f.PeakMiB = float64(kib) / 1024
 		}
 	}
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	f.HeapMiB = float64(m.HeapAlloc) / (1 << 20)
+	if heap {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		f.HeapMiB = float64(m.HeapAlloc) / (1 << 20)
+	}
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		return f, err
 	}
 	f.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	if err := f.work(); err != nil {
+		return f, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.Writes, f.Reads = maps.Clone(c.writes), maps.Clone(c.reads)
 	return f, nil
 }
 
+// work reads what the controllers do from their metrics.
+func (f *figures) work() error {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return err
+	}
+	f.Reconciled, f.Resting = map[string]int{}, true
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			switch family.GetName() {
+			case "controller_runtime_reconcile_total":
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "controller" {
+						f.Reconciled[l.GetValue()] += int(m.GetCounter().GetValue())
+					}
+				}
+			case "controller_runtime_active_workers", "workqueue_depth":
+				f.Resting = f.Resting && m.GetGauge().GetValue() == 0
+			}
+		}
+	}
+	return nil
+}
+
 // controllers are that process, as the measurement sees it.
 type controllers struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
+	stop   func()
 }
 
 func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
@@ -253,7 +295,7 @@ func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	p.stop = sync.OnceFunc(func() {
 		p.stdin.Close()
 		err := cmd.Wait()
 		text, _ := os.ReadFile(log.Name()) // for a message only
@@ -262,14 +304,14 @@ func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
 		}
 		log.Close()
 	})
+	t.Cleanup(p.stop)
 	return p
 }
 
-// figures asks the controllers for theirs. With a path they write a heap profile
-// there, too.
-func (p *controllers) figures(t *testing.T, profile string) figures {
+// figures asks the controllers for theirs.
+func (p *controllers) figures(t *testing.T, say string) figures {
 	t.Helper()
-	if _, err := fmt.Fprintln(p.stdin, profile); err != nil {
+	if _, err := fmt.Fprintln(p.stdin, say); err != nil {
 		t.Fatalf("ask the controllers: %v", err)
 	}
 	line, err := p.stdout.ReadBytes('\n')

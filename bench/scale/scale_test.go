@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -70,7 +71,7 @@ func TestPods(t *testing.T) {
 	until(t, "all routes are written", func() error { return r.converged(*nodes, *pods) })
 	until(t, "all tunnels are there", func() error { return w.count(new(networkingv1beta1.GeneveTunnelList), *nodes) })
 	converged := time.Since(start)
-	first := c.figures(t, "")
+	first := c.figures(t, collect)
 
 	w.churn(r, p)
 	followed := until(t, "all changes are followed", func() error {
@@ -79,9 +80,22 @@ func TestPods(t *testing.T) {
 		}
 		return nil
 	})
-	last := c.figures(t, *profile)
+	last := c.figures(t, cmp.Or(*profile, collect))
 	delta := last.since(first)
 	changes := *rate * *seconds
+	c.stop()
+
+	start = time.Now()
+	c = startControllers(t, w.Cluster)
+	var again figures
+	until(t, "a second start has looked at everything", func() error {
+		again = c.figures(t, quick)
+		if seen := again.Reconciled; seen["node"] < *nodes || seen["genevetunnel"] < *nodes || seen["internalnode_route"] < *nodes || !again.Resting {
+			return fmt.Errorf("%v, and nothing is left: %t", seen, again.Resting)
+		}
+		return nil
+	})
+	restarted := time.Since(start)
 
 	out := newReport(fmt.Sprintf("One peering, %d nodes, %d pods; then %d changes of pods each second for %d s", *nodes, *pods, *rate, *seconds))
 	out.row("start of the controllers to all routes", "%.1f s", converged.Seconds())
@@ -100,6 +114,10 @@ func TestPods(t *testing.T) {
 	out.row("  CPU time of the controllers", "%.1f s", delta.CPU.Seconds())
 	out.row("  heap after a collection", "%.0f MiB", last.HeapMiB)
 	out.row("  resident, and its peak", "%.0f, %.0f MiB", last.RSSMiB, last.PeakMiB)
+	out.row("second start until all is looked at", "%.1f s", restarted.Seconds())
+	out.row("  CPU time of the controllers", "%.1f s", again.CPU.Seconds())
+	out.row("  writes", "%d", again.writes())
+	out.requests("", again.Writes)
 	out.done(t)
 }
 
@@ -190,7 +208,7 @@ func TestPeerings(t *testing.T) {
 	until(t, "all tunnels are there", func() error { return w.count(new(networkingv1beta1.GeneveTunnelList), fewNodes**peerings) })
 	until(t, "all gateways are ready", w.gatewaysReady)
 	converged := time.Since(start)
-	f := c.figures(t, *profile)
+	f := c.figures(t, cmp.Or(*profile, collect))
 
 	out := newReport(fmt.Sprintf("%d peerings, %d nodes", *peerings, fewNodes))
 	out.row("start of the controllers to all gateways ready", "%.1f s", converged.Seconds())
