@@ -309,6 +309,7 @@ func testBadInput(t *testing.T, w *world, namespace string) {
 		{"element", "remote: {cidr: {pod: [10.1.0.0/16, nonsense]}}", "spec.remote.cidr.pod[1]: "},
 		{"host-bits", "remote: {cidr: {pod: 10.1.2.3/16}}", "write 10.1.0.0/16"},
 		{"overlap", "remote: {cidr: {pod: 10.1.0.0/16, external: 10.1.0.0/24}}", "spec.remote.cidr.external: 10.1.0.0/24 overlaps"},
+		{"no-strings", "remote: {cidr: {pod: [10.1.0.0/16, 7]}}", "spec.remote.cidr.pod[1]: "},
 		{"local", "local: {cidr: {pod: [x]}}, remote: {cidr: {pod: 10.1.0.0/16}}", "spec.local.cidr.pod[0]: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // A structural schema cannot say "string or list of strings": type takes one value, may not stand below anyOf, and
 // x-kubernetes-int-or-string is for integers. So the fields of this type have no type in the CRD and
 // x-kubernetes-preserve-unknown-fields instead, together with format cidr, by which an API server checks the string
-// form and refuses numbers, booleans and objects. The elements of the list form are checked here, by
+// form and refuses numbers, booleans and objects. The elements of the list form, whatever they are, are judged here, by
 // [CIDRs.Prefixes]. No CEL rule can reach such a field.
 type CIDRs struct {
 	// List holds the prefixes in the order written.
@@ -73,17 +73,20 @@ func (c *CIDRs) UnmarshalJSON(b []byte) error {
 		*c = CIDRs{List: []CIDR{s}, Scalar: true}
 		return nil
 	case '[':
-		// Pointers, because encoding/json reads null as an empty string otherwise.
-		var elements []*CIDR
+		var elements []json.RawMessage
 		if err := json.Unmarshal(b, &elements); err != nil {
 			return fmt.Errorf("%w: %w", errCIDRsShape, err)
 		}
 		list := make([]CIDR, len(elements))
 		for i, e := range elements {
-			if e == nil {
-				return fmt.Errorf("%w: element %d is null", errCIDRsShape, i)
+			// What is no string is kept as it is written. An API server may hold it, and one object that
+			// cannot be read hides all others of its kind from those who watch them.
+			list[i] = CIDR(e)
+			if e[0] == '"' {
+				if err := json.Unmarshal(e, &list[i]); err != nil {
+					return fmt.Errorf("%w: %w", errCIDRsShape, err)
+				}
 			}
-			list[i] = *e
 		}
 		*c = CIDRs{List: list}
 		return nil

@@ -50,7 +50,7 @@ func TestCIDRs(t *testing.T) {
 }
 
 func TestCIDRsRefused(t *testing.T) {
-	for _, in := range []string{`7`, `1.5`, `true`, `{}`, `{"a":"b"}`, `[7]`, `["10.0.0.0/8",null]`, `[["10.0.0.0/8"]]`, `[{}]`} {
+	for _, in := range []string{`7`, `1.5`, `true`, `{}`, `{"a":"b"}`} {
 		t.Run(in, func(t *testing.T) {
 			got := v1beta1.CIDRs{List: []v1beta1.CIDR{"192.0.2.0/24"}}
 			if err := json.Unmarshal([]byte(in), &got); err == nil {
@@ -63,6 +63,32 @@ func TestCIDRsRefused(t *testing.T) {
 		if err := new(v1beta1.CIDRs).UnmarshalJSON([]byte(in)); err == nil {
 			t.Errorf("%q was decoded", in)
 		}
+	}
+}
+
+// TestCIDRsKept: a list may hold anything in an API server. It must be read all the same, and be found wrong.
+func TestCIDRsKept(t *testing.T) {
+	for _, tt := range []struct {
+		json string
+		want []v1beta1.CIDR
+	}{
+		{`[7]`, []v1beta1.CIDR{"7"}},
+		{`["10.0.0.0/8",null]`, []v1beta1.CIDR{"10.0.0.0/8", "null"}},
+		{`[["10.0.0.0/8"]]`, []v1beta1.CIDR{`["10.0.0.0/8"]`}},
+		{`[{}, true]`, []v1beta1.CIDR{"{}", "true"}},
+	} {
+		t.Run(tt.json, func(t *testing.T) {
+			var got v1beta1.CIDRs
+			if err := json.Unmarshal([]byte(tt.json), &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(v1beta1.CIDRs{List: tt.want}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if ps, err := got.Prefixes(); err == nil {
+				t.Errorf("found right: %v", ps)
+			}
+		})
 	}
 }
 
