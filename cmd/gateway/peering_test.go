@@ -58,7 +58,7 @@ func newPeering(t testing.TB, c *controlplanetest.Cluster) (server, client *side
 		sides.Unlock()
 		s := &side{
 			c: c, mode: mode, number: n, namespace: fmt.Sprintf("tenant-%d", n), peer: fmt.Sprintf("peer-%d", n),
-			host: fmt.Sprintf("127.7.%d.1", n), key: newKey(), keysDir: t.TempDir(),
+			host: fmt.Sprintf("127.7.%d.1", n), key: tunnel.GeneratePrivateKey(), keysDir: t.TempDir(),
 		}
 		if err := c.CreateNamespace(s.namespace, nil); err != nil {
 			t.Fatal(err)
@@ -76,16 +76,6 @@ func newPeering(t testing.TB, c *controlplanetest.Cluster) (server, client *side
 	server.serverHost, client.serverHost = server.host, server.host
 	server.peerKey, client.peerKey = client.key.Public(), server.key.Public()
 	return server, client
-}
-
-// newKey makes a key whose public key is plain in every alphabet of base64.
-func newKey() tunnel.PrivateKey {
-	for {
-		k := tunnel.GeneratePrivateKey()
-		if public := k.Public(); !strings.ContainsAny(base64.StdEncoding.EncodeToString(public[:]), "+/") {
-			return k
-		}
-	}
 }
 
 // writeKeys puts the keys where a kubelet does, and as it does: all files at

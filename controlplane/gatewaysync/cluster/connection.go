@@ -28,7 +28,7 @@ const (
 	// writeSpacing lies between two writes, whoever edits the status meanwhile.
 	writeSpacing = time.Second
 	// maxPause lies between two attempts while the API server is away.
-	maxPause = 10 * time.Second
+	maxPause = 5 * time.Second
 )
 
 // reporter writes what a gateway tells of itself. A write waits for the network,

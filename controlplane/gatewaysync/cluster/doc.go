@@ -16,7 +16,7 @@
 // # An API server that is away
 //
 // changes nothing: what is in force stays, the watches are opened again with
-// growing pauses of at most ten seconds, and the Connection is written when
+// growing pauses of some five seconds, and the Connection is written when
 // that is possible again. It is logged once when the contact is lost, and once
 // when it is there again.
 //

@@ -32,7 +32,7 @@ func (w watched) name() string {
 }
 
 // backoff is the pause between attempts to open a watch.
-var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 5, Cap: 10 * time.Second, Jitter: 0.5}
+var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 5, Cap: 5 * time.Second, Jitter: 0.5}
 
 // follow keeps a store equal to what w selects, until ctx ends.
 func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], c *contact) {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+)
+
+// answered waits until the peer has answered since then.
+func answered(t *testing.T, patience time.Duration, p *pod, since time.Time) time.Duration {
+	t.Helper()
+	within(t, patience, "an answer of the peer", func(ctx context.Context) error {
+		r, err := p.report(ctx)
+		if err == nil && (r.Sync.Peer.Value != networkingv1beta1.Connected || !r.Sync.Peer.Timestamp.After(since)) {
+			err = fmt.Errorf("%+v", r.Sync.Peer)
+		}
+		return err
+	})
+	return time.Since(since)
+}
+
+// A server gateway that is killed and started again is found soon, although its
+// peer still has the session with the one before.
+func testRestart(t *testing.T, c *controlplanetest.Cluster) {
+	server, client, a, b := started(t, c)
+	time.Sleep(5 * time.Second) // WireGuard makes no two handshakes within that
+	a.kill()
+	killed := time.Now()
+	server.start(t, "a")
+	took := answered(t, 12*time.Second, b, killed)
+	t.Logf("the client has its session again %v after the server was killed", took)
+	if took > 8*time.Second {
+		t.Errorf("took %v", took)
+	}
+	untilConnected(t, server, client)
+}
+
+func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
+	server, client := newPeering(t, c)
+	for _, s := range []*side{server, client} {
+		s.create(t, s.manifests(objectManifests)...)
+	}
+	server.start(t, "s")
+	other := *client
+	other.host = fmt.Sprintf("127.7.%d.9", client.number)
+	a := client.start(t, "a", "--leader-election")
+	controlplanetest.Eventually(t, "a leads", func(ctx context.Context) error { return client.ledBy(ctx, "a") })
+	b := other.start(t, "b", "--leader-election")
+	untilConnected(t, server, client)
+	within(t, 10*time.Second, "b stands by", func(ctx context.Context) error {
+		r, err := b.report(ctx)
+		if err == nil && (r.Sync.Role != gatewaysync.RoleStandBy || r.Sync.Generation == 0 || r.Cluster.Election.Holder != "a") {
+			err = fmt.Errorf("%+v %+v", r.Sync, r.Cluster.Election)
+		}
+		if err == nil && (!r.DataPlane.Tunnel.Peer.IsZero() || len(r.DataPlane.Nodes) > 0 || r.DataPlane.Tunnel.TxBytes > 0) {
+			t.Errorf("stands by with %+v", r.DataPlane)
+		}
+		return err
+	})
+	if code, body := getBody(t, "http://"+other.host+":8083/readyz"); code != http.StatusOK || body != "standing by\n" {
+		t.Errorf("readyz: %d %q", code, body)
+	}
+
+	// An end in peace: the lease is given back.
+	a.cmd.Process.Signal(syscall.SIGTERM)
+	<-a.done
+	ended := time.Now()
+	within(t, 5*time.Second, "b leads", func(ctx context.Context) error { return client.ledBy(ctx, "b") })
+	t.Logf("led %v, and connected %v after the leader ended", time.Since(ended), answered(t, 10*time.Second, b, ended))
+
+	// A violent one: the lease expires.
+	a = client.start(t, "a2", "--leader-election")
+	within(t, 10*time.Second, "a2 stands by", func(ctx context.Context) error { return standsBy(ctx, a) })
+	b.kill()
+	ended = time.Now()
+	took := within(t, 25*time.Second, "a2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a2") })
+	t.Logf("led %v, and connected %v after the leader was killed", took, answered(t, 10*time.Second, a, ended))
+
+	// The controller sees the pod of the holder go and frees the lease.
+	b = other.start(t, "b2", "--leader-election")
+	within(t, 10*time.Second, "b2 stands by", func(ctx context.Context) error { return standsBy(ctx, b) })
+	a.kill()
+	ended = time.Now()
+	lease, err := client.lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = new("")
+	if err := c.Client.Update(t.Context(), &lease); err != nil {
+		t.Fatal(err)
+	}
+	took = within(t, 5*time.Second, "b2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "b2") })
+	if took > time.Second {
+		t.Errorf("took %v", took)
+	}
+	t.Logf("led %v, and connected %v after the lease was freed", took, answered(t, 10*time.Second, b, ended))
+
+	// A leader that sees another holder steps down.
+	lease, err = client.lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = new("somebody")
+	if err := c.Client.Update(t.Context(), &lease); err != nil {
+		t.Fatal(err)
+	}
+	took = within(t, 5*time.Second, "b2 steps down", func(ctx context.Context) error { return standsBy(ctx, b) })
+	t.Logf("stepped down after %v", took)
+}
+
+// ledBy checks who holds the lease.
+func (s *side) ledBy(ctx context.Context, who string) error {
+	l, err := s.lease(ctx)
+	if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != who) {
+		err = fmt.Errorf("lease %+v", l.Spec)
+	}
+	return err
+}
+
+func standsBy(ctx context.Context, p *pod) error {
+	r, err := p.report(ctx)
+	if err == nil && (r.Sync.Role != gatewaysync.RoleStandBy || r.Sync.Generation == 0 || !r.DataPlane.Tunnel.Peer.IsZero()) {
+		err = fmt.Errorf("role %s, generation %d", r.Sync.Role, r.Sync.Generation)
+	}
+	return err
+}
