@@ -23,13 +23,19 @@ import (
 
 // KubeletOptions describe the nodes of a cluster.
 type KubeletOptions struct {
-	// Nodes is how many there are; two by default.
+	// Nodes is how many there are for everybody; two by default.
 	Nodes int
+	// ControlPlane adds a node ControlPlaneNode for pods that ask for it.
+	ControlPlane bool
 	// PodCIDR is a /16 of which each node has a /24; 10.243.0.0/16 by default.
 	PodCIDR netip.Prefix
 	// Images are the images that can be pulled. Pods with others stay Pending.
 	Images map[string]Image
 }
+
+// ControlPlaneNode is the name of a node that only takes pods which name it in
+// their node selector.
+const ControlPlaneNode = "control-plane"
 
 // Image is what a container image holds.
 type Image struct {
@@ -85,17 +91,24 @@ func StartKubelet(tb testing.TB, c *Cluster, o KubeletOptions) *Kubelet {
 	if !o.PodCIDR.IsValid() {
 		o.PodCIDR = netip.MustParsePrefix("10.243.0.0/16")
 	}
+	var names []string
+	for i := range o.Nodes {
+		names = append(names, "node-"+strconv.Itoa(1+i))
+	}
+	if o.ControlPlane {
+		names = append(names, ControlPlaneNode)
+	}
 	k := &Kubelet{
 		Loopback: ReserveLoopback(tb), cluster: c, images: o.Images, changed: make(chan struct{}, 1),
-		workers: make(map[types.UID]*podWorker), nextPod: make([]int, o.Nodes), dead: make(map[string]bool),
+		workers: make(map[types.UID]*podWorker), nextPod: make([]int, len(names)), dead: make(map[string]bool),
 	}
 	if err := k.makeDir(tb); err != nil {
 		tb.Fatalf("folder of the pods: %v", err)
 	}
-	for i := range o.Nodes {
+	for i, name := range names {
 		base := o.PodCIDR.Addr().As4()
 		base[2] = byte(1 + i)
-		n := Node{Name: "node-" + strconv.Itoa(1+i), IP: k.Loopback.Node(i), PodCIDR: netip.PrefixFrom(netip.AddrFrom4(base), 24)}
+		n := Node{Name: name, IP: k.Loopback.Node(i), PodCIDR: netip.PrefixFrom(netip.AddrFrom4(base), 24)}
 		k.nodes = append(k.nodes, n)
 		if err := k.register(n); err != nil {
 			tb.Fatalf("register %s: %v", n.Name, err)
@@ -246,7 +259,7 @@ func (k *Kubelet) choose(selector map[string]string) (string, error) {
 	for range k.nodes {
 		n := k.nodes[k.turn%len(k.nodes)]
 		k.turn++
-		if want, ok := selector[corev1.LabelHostname]; !k.dead[n.Name] && (!ok || want == n.Name) {
+		if want, ok := selector[corev1.LabelHostname]; !k.dead[n.Name] && (want == n.Name || !ok && n.Name != ControlPlaneNode) {
 			return n.Name, nil
 		}
 	}

@@ -27,6 +27,7 @@ spec:
     metadata: {labels: {app.kubernetes.io/name: liqo-controller}}
     spec:
       serviceAccountName: liqo-controller
+      nodeSelector: {kubernetes.io/hostname: control-plane}
       terminationGracePeriodSeconds: 5
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
       containers:

@@ -90,17 +90,24 @@ func restricted(namespace string) string {
 // newPeering returns a peering that has never been, and removes it at the end.
 func newPeering(t *testing.T, p *pair, name string) *peering {
 	t.Helper()
+	pe := unmade(t, p, name)
+	t.Cleanup(func() { pe.remove(t) })
+	pe.explainIfFailed(t)
+	return pe
+}
+
+// unmade returns a peering of which nothing has been made.
+func unmade(t *testing.T, p *pair, name string) *peering {
+	t.Helper()
 	n, err := rand.Int(rand.Reader, big.NewInt(1<<32))
 	if err != nil {
 		t.Fatal(err)
 	}
 	suffix := fmt.Sprintf("%s-%x", name, n)
-	pe := &peering{
+	return &peering{
 		provider: end{side: p.provider, namespace: "customers-" + suffix, peerID: "consumer-" + suffix, gateway: "server"},
 		consumer: end{side: p.consumer, namespace: "suppliers-" + suffix, peerID: "provider-" + suffix, gateway: "client"},
 	}
-	t.Cleanup(func() { pe.remove(t) })
-	return pe
 }
 
 // testDeclarative applies the manifests of the document in its order.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,12 +70,13 @@ func testReplicas(t *testing.T, p *pair) {
 					t.Fatal(err)
 				}
 			}, func(t *testing.T, pod corev1.Pod) {
-				if err := e.kubelet.StartNode(t.Context(), pod.Spec.NodeName); err != nil {
+				if err := e.kubelet.StartNode(context.Background(), pod.Spec.NodeName); err != nil {
 					t.Fatal(err)
 				}
 			}},
 		} {
 			t.Run(e.gateway+" "+way.name, func(t *testing.T) {
+				pe.explainIfFailed(t)
 				active := e.active(t)
 				s := from.stream(t, at)
 				controlplanetest.Eventually(t, "numbers go to and fro", s.lives)
@@ -82,6 +84,12 @@ func testReplicas(t *testing.T, p *pair) {
 				m := from.ping(t, at)
 				start := time.Now()
 				way.kill(t, active)
+				undo := sync.OnceFunc(func() {
+					if way.undo != nil {
+						way.undo(t, active)
+					}
+				})
+				t.Cleanup(undo)
 				controlplanetest.Eventually(t, "a page can be had again", func(ctx context.Context) error {
 					if time.Since(start) < pingPause {
 						return fmt.Errorf("too early to tell")
@@ -98,9 +106,7 @@ func testReplicas(t *testing.T, p *pair) {
 					t.Errorf("the connection broke: %v", err)
 				}
 				pings := m.longest()
-				if way.undo != nil {
-					way.undo(t, active)
-				}
+				undo()
 				t.Logf("%s: pings back after %v, HTTP after %v, silence of a TCP connection %v; active is %s, was %s", way.name,
 					pings.Round(10*time.Millisecond), web.Round(10*time.Millisecond), silence.Round(10*time.Millisecond), e.active(t).Name, active.Name)
 			})

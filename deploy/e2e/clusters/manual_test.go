@@ -24,6 +24,7 @@ func testManual(t *testing.T, p *pair) {
 		consumer: end{side: client, namespace: "default", peerID: clusterID(t, server), gateway: "client"},
 	}
 	t.Cleanup(func() { pe.remove(t) })
+	pe.explainIfFailed(t)
 
 	for _, e := range pe.ends() {
 		e.Apply(d.block(t, []string{"kind: Configuration"}, "REMOTE_CLUSTER_ID", e.peerID))

@@ -11,15 +11,18 @@ import (
 const orders = 20
 
 // testAnyOrder applies all objects of both clusters in any order. Every run is
-// another peering; those before it are gone.
-func testAnyOrder(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
-	for range orders {
+// another peering; those before it are on their way out.
+func testAnyOrder(outer *testing.T, p *pair) {
+	d := readDocument(outer, declarativeDocument)
+	for i := range orders {
 		seed := rand.Uint64()
-		ok := t.Run("", func(t *testing.T) {
+		ok := outer.Run("", func(t *testing.T) {
 			t.Logf("seed %#x", seed)
-			pe := newPeering(t, p, "order")
-			namespaces, objects := declarative(t, d, pe, wgNodePort)
+			pe := unmade(t, p, "order")
+			outer.Cleanup(func() { pe.gone(outer) })
+			t.Cleanup(func() { pe.delete(t) })
+			pe.explainIfFailed(t)
+			namespaces, objects := declarative(t, d, pe, wgNodePort+i)
 			for _, o := range namespaces {
 				if err := o.apply(); err != nil {
 					t.Fatal(err)

@@ -28,7 +28,7 @@ type side struct {
 	id      string
 	kubelet *controlplanetest.Kubelet
 	fabric  *fabric
-	pods    []*pod // one on each node
+	pods    []*pod // one on each node but that of the controller
 }
 
 func (p *pair) sides() []*side { return []*side{p.provider, p.consumer} }
@@ -43,14 +43,14 @@ func startPair(t *testing.T) *pair {
 	}
 	p.provider.id, p.consumer.id = "provider", "consumer"
 	for _, s := range p.sides() {
-		s.kubelet = controlplanetest.StartKubelet(t, s.Cluster, controlplanetest.KubeletOptions{Images: images})
+		s.kubelet = controlplanetest.StartKubelet(t, s.Cluster, controlplanetest.KubeletOptions{Images: images, ControlPlane: true})
 		controlplanetest.StartKubeProxy(t, s.kubelet)
 		s.fabric = startFabric(t, s.Cluster, s.kubelet)
 		s.startController(t)
 		if err := s.CreateNamespace(podNamespace, nil); err != nil {
 			t.Fatal(err)
 		}
-		for i := range s.fabric.nodes {
+		for i := range 2 {
 			s.pods = append(s.pods, s.startPod(t, fmt.Sprintf("pod-%d", 1+i), i))
 		}
 	}

@@ -17,6 +17,12 @@ import (
 // Nothing of it may be left.
 func (pe *peering) remove(t *testing.T) {
 	t.Helper()
+	pe.delete(t)
+	pe.gone(t)
+}
+
+func (pe *peering) delete(t *testing.T) {
+	t.Helper()
 	for _, e := range pe.ends() {
 		if _, err := e.Kubectl("delete", "-n", e.namespace, "--ignore-not-found", "--wait=false", "gatewayservers,gatewayclients,configurations,publickeies", "--all"); err != nil {
 			t.Error(err)
@@ -27,6 +33,10 @@ func (pe *peering) remove(t *testing.T) {
 			}
 		}
 	}
+}
+
+func (pe *peering) gone(t *testing.T) {
+	t.Helper()
 	for _, e := range pe.ends() {
 		controlplanetest.Eventually(t, "nothing of the peering is left in "+e.id, e.left)
 	}
@@ -40,8 +50,15 @@ const leftovers = "gatewayservers,gatewayclients,wggatewayservers,wggatewayclien
 // left lists what is left of the peering.
 func (e *end) left(ctx context.Context) error {
 	if e.namespace != "default" {
-		if err := e.Get(ctx, "", e.namespace, new(corev1.Namespace)); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("namespace %s is there (%v)", e.namespace, err)
+		n := new(corev1.Namespace)
+		if err := e.Get(ctx, "", e.namespace, n); !apierrors.IsNotFound(err) {
+			why := []string{fmt.Sprint(err)}
+			for _, c := range n.Status.Conditions {
+				if c.Status == corev1.ConditionTrue {
+					why = append(why, c.Message)
+				}
+			}
+			return fmt.Errorf("namespace %s is there: %s", e.namespace, strings.Join(why, ": "))
 		}
 	} else if names, err := e.names("get", leftovers, "-n", e.namespace); err != nil || len(names) > 0 {
 		return fmt.Errorf("left: %v (%v)", names, err)

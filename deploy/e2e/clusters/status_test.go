@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"testing"
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -52,4 +54,39 @@ func (e *end) usesKeys(ctx context.Context) error {
 		return fmt.Errorf("its peer is %s, want %s", s.DataPlane.Tunnel.Peer, want)
 	}
 	return nil
+}
+
+// explainIfFailed prints what there is of a peering when the test has failed by
+// its end.
+func (pe *peering) explainIfFailed(t *testing.T) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, e := range pe.ends() {
+			var text strings.Builder
+			for _, args := range [][]string{
+				{"get", "pods,services,leases", "-n", e.namespace, "-o", "wide", "--show-labels"},
+				{"get", "gatewayservers,gatewayclients,configurations,connections,internalfabrics,genevetunnels", "-n", e.namespace, "-o", "yaml"},
+				{"get", "internalnodes", "-o", "yaml"},
+			} {
+				out, err := e.Kubectl(args...)
+				fmt.Fprintf(&text, "$ kubectl %s\n%s\n", strings.Join(args, " "), out)
+				if err != nil {
+					fmt.Fprintf(&text, "%v\n", err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), attempt)
+			defer cancel()
+			pods, _ := e.gatewayPods(ctx) // without them there is less to print
+			for _, p := range pods {
+				out, err := e.kubelet.Exec(ctx, p.Namespace, p.Name, "status", "--admin-socket=/run/sluice/gateway.sock")
+				fmt.Fprintf(&text, "$ kubectl exec %s -- gateway status\n%s\n", p.Name, out)
+				if err != nil {
+					fmt.Fprintf(&text, "%v\n", err)
+				}
+			}
+			t.Logf("--- %s\n%s", e.id, text.String())
+		}
+	})
 }
