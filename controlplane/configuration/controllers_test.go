@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,9 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/network"
 )
 
 // writes counts the requests of a client that change something.
@@ -81,6 +84,7 @@ func TestControllers(t *testing.T) {
 		{"restored", testRestored},
 		{"recreated", testRecreated},
 		{"deleted", testDeleted},
+		{"ipam", testIPAM}, // last: it answers for all of them
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := w.CreateNamespace(test.name, nil); err != nil {
@@ -417,6 +421,53 @@ func testDeleted(t *testing.T, w *world, namespace string) {
 	if err := w.Get(context.Background(), namespace, "c", c); !apierrors.IsNotFound(err) {
 		t.Errorf("it came back (%v)", err)
 	}
+}
+
+// testIPAM has the IPAM itself instead of the test.
+func testIPAM(t *testing.T, w *world, namespace string) {
+	w.RunManager(t, func(mgr ctrl.Manager) error {
+		return network.SetupWithManager(mgr, network.Options{LiqoNamespace: controlplanetest.LiqoNamespace, Pools: cidr.DefaultPools()})
+	})
+	for name, cidr := range map[string]string{"service-cidr": "10.96.0.0/16", "internal-cidr": "10.80.0.0/16"} {
+		w.Apply(fmt.Sprintf("{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {namespace: liqo, name: %s, labels: {ipam.liqo.io/network-type: %s}}, spec: {cidr: %s}}", name, name, cidr))
+	}
+	// Both peers have the pod CIDR of this cluster.
+	const same = `remote: {cidr: {pod: [10.243.0.0/16, "fd00:aa::/64"], external: 10.70.0.0/16}}`
+	w.Apply(manifest(namespace, "c", same))
+	w.Apply(strings.Replace(manifest(namespace, "d", same), "peer", "other", 1))
+	c := w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
+	d := w.want(t, namespace, "d", networkingv1beta1.ReasonNetworkCIDRsConfigured)
+	all := append(prefixes(t, c.Spec.Local.CIDR), append(prefixes(t, c.Status.Remote.CIDR), prefixes(t, d.Status.Remote.CIDR)...)...)
+	for i, p := range all {
+		for _, q := range all[:i] {
+			if p.Overlaps(q) {
+				t.Errorf("%v and %v overlap", p, q)
+			}
+		}
+	}
+	// A peer that is renumbered gets what it asks for, if it is free, although it is part of what it had.
+	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.150.0.0/16}}"))
+	c = w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
+	w.wantRemote(t, c, "cidr: {pod: 10.150.0.0/16}")
+	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: [10.150.0.0/17], external: 10.150.128.0/17}}"))
+	c = w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
+	w.wantRemote(t, c, "cidr: {pod: [10.150.0.0/17], external: 10.150.128.0/17}")
+	// What cannot be granted.
+	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.0.0.0/7}}"))
+	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkRefused, "Network c-pod-10-0-0-0-7: ")
+}
+
+func prefixes(t *testing.T, c networkingv1beta1.ClusterCIDR) []netip.Prefix {
+	t.Helper()
+	var all []netip.Prefix
+	for _, part := range []networkingv1beta1.CIDRs{c.Pod, c.External} {
+		ps, err := part.Prefixes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ps...)
+	}
+	return all
 }
 
 // specYAML returns the document's YAML block with a Configuration, with its
