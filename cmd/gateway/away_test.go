@@ -46,7 +46,7 @@ func testAPIServerAway(t *testing.T, c *controlplanetest.Cluster) {
 	}
 	for _, p := range late {
 		code, body := getBody(t, "http://"+p.s.host+":8083/readyz")
-		if code != http.StatusServiceUnavailable || !strings.Contains(body, "waiting: the API server does not answer yet: ") {
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, "waiting: cannot read from the API server yet: ") {
 			t.Errorf("readyz of a gateway that starts: %d %q", code, body)
 		}
 	}
@@ -74,7 +74,7 @@ func testAPIServerAway(t *testing.T, c *controlplanetest.Cluster) {
 			}
 			return err
 		})
-		for _, line := range []string{"API server does not answer", "API server is there again"} {
+		for _, line := range []string{"cannot read from the API server", "reading from the API server again"} {
 			if n := strings.Count(p.log.String(), line); n != 1 {
 				t.Errorf("%q is logged %d times", line, n)
 			}

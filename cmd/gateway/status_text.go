@@ -111,10 +111,10 @@ func (w statusWriter) mode(r report) {
 		w.row("Mode", "standalone, by the manifests in "+cmp.Or(r.Manifests, "a directory"))
 		return
 	}
-	api := "the API server answers"
+	api := "in contact with the API server"
 	switch {
 	case !c.API.Away.IsZero():
-		api = "the API server has been away for " + age(c.API.Away, w.now) + ": " + c.API.Error
+		api = "no contact with the API server for " + age(c.API.Away, w.now) + ": " + c.API.Error
 	case !c.API.Connected:
 		api = "reading the objects of the cluster"
 	}

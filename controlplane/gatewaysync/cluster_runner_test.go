@@ -3,6 +3,7 @@ package gatewaysync
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -24,6 +25,8 @@ type fakeFeed struct {
 	changed func()
 	reports []Report
 	closed  bool
+
+	withdrawn bool
 }
 
 func (f *fakeFeed) Read(known Digest) (r Reading, err error) {
@@ -64,6 +67,12 @@ func (f *fakeFeed) Report(r Report) error {
 	defer f.mu.Unlock()
 	f.reports = append(f.reports, r)
 	return nil
+}
+
+func (f *fakeFeed) Withdraw() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.withdrawn = true
 }
 
 func (f *fakeFeed) Close() {
@@ -171,10 +180,23 @@ func TestRunnerStandsBy(t *testing.T) {
 			t.Errorf("reported %d times what the active replica reports", n)
 		}
 
+		// A role that cannot be taken, as the port is in use, is tried again.
+		r.forwarder.mu.Lock()
+		r.forwarder.refuse = errors.New("port 51840 is in use")
+		r.forwarder.mu.Unlock()
 		r.SetLeading(true)
+		eventually(t, "refusal", func() bool { return len(r.State().Refused) == 1 })
+		r.forwarder.mu.Lock()
+		r.forwarder.refuse = nil
+		r.forwarder.mu.Unlock()
+		feed.put(func() Objects { return inCluster(t) })
 		if c := r.nextConfig(t); c.Tunnel.PeerKey.IsZero() || len(c.Nodes) != 2 {
 			t.Errorf("leads with %+v", c)
 		}
+		r.SetLeading(false)
+		r.nextConfig(t)
+		r.SetLeading(true)
+		r.nextConfig(t)
 		eventually(t, "a handshake", func() bool {
 			r.forwarder.mu.Lock()
 			defer r.forwarder.mu.Unlock()
@@ -187,6 +209,14 @@ func TestRunnerStandsBy(t *testing.T) {
 		if c := r.nextConfig(t); !c.Tunnel.PeerKey.IsZero() {
 			t.Errorf("stepped down with %+v", c)
 		}
+		feed.mu.Lock()
+		feed.withdrawn = false
+		feed.mu.Unlock()
+		eventually(t, "the report is withdrawn", func() bool {
+			feed.mu.Lock()
+			defer feed.mu.Unlock()
+			return feed.withdrawn
+		})
 		r.stop()
 		if last, _ := feed.last(); last.Peer.Value == networkingv1beta1.ConnectionError {
 			t.Error("a replica that stood by wrote its end into the Connection of the active one")

@@ -58,6 +58,9 @@ func (f *connectionFile) Report(r Report) error {
 	return err
 }
 
+// Withdraw implements Reporter. A directory has no replicas.
+func (f *connectionFile) Withdraw() {}
+
 // Close implements Reporter: Report has written everything.
 func (f *connectionFile) Close() {}
 

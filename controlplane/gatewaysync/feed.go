@@ -38,6 +38,8 @@ type Reporter interface {
 	// does not wait for a network. The error is why the last state may not be
 	// written.
 	Report(Report) error
+	// Withdraw forgets what was reported: it is another replica's to write now.
+	Withdraw()
 	// Close returns when the last state is written, or cannot be.
 	Close()
 }

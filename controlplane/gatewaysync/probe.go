@@ -52,6 +52,7 @@ func (r *Runner) newProbe(ctx context.Context) *probe {
 func (p *probe) step(d Desired, now time.Time) {
 	if p.runner.standsBy() {
 		p.stop() // the peer is another's, and so is the Connection
+		p.runner.reporter.Withdraw()
 		p.runner.record(Peer{LatencyText: health.FormatLatency(0)})
 		return
 	}

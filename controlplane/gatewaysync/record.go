@@ -127,7 +127,7 @@ func problemAttrs(p Problem) (attrs []any) {
 
 // isInForce tells whether d asks for what is in force.
 func (r *Runner) isInForce(d Desired) bool {
-	return r.desired.Gateway == d.Gateway && slices.Equal(r.desired.DataPlane.Routes, d.DataPlane.Routes) &&
+	return !r.missed && r.desired.Gateway == d.Gateway && slices.Equal(r.desired.DataPlane.Routes, d.DataPlane.Routes) &&
 		sameButRoutes(r.desired.DataPlane, d.DataPlane)
 }
 

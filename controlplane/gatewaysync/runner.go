@@ -84,6 +84,7 @@ type Runner struct {
 	forwarder Forwarder
 	judged    Digest  // of the state judged last, for good or for bad; zero: judge again
 	desired   Desired // in force, whatever the role; without a Gateway: nothing yet
+	missed    bool    // the data plane is not what desired and the role ask for
 	readAt    time.Time
 	rest      time.Time // no change is looked at before
 
@@ -274,7 +275,9 @@ func (r *Runner) reload() {
 		return
 	}
 	if err == nil {
-		if err = r.apply(d); err != nil {
+		if err = r.apply(d); err == nil {
+			r.missed = false
+		} else {
 			r.judged = Digest{} // the cause may lie outside of the objects
 		}
 	}
@@ -299,10 +302,11 @@ func (r *Runner) takeRole() {
 		return // what comes first will be applied in this role
 	}
 	if err := r.apply(r.desired); err != nil {
-		r.judged = Digest{}
+		r.judged, r.missed = Digest{}, true
 		r.refuse(err, nil)
 		return
 	}
+	r.missed = false
 	role := r.State().Role
 	r.log.Info("role taken", "role", role)
 	if role == RoleActive {

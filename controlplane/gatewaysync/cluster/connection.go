@@ -78,6 +78,14 @@ func (l *Link) Report(report gatewaysync.Report) error {
 	return err
 }
 
+// Withdraw implements gatewaysync.Reporter.
+func (l *Link) Withdraw() {
+	r := l.reporter
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest, r.err = nil, nil
+}
+
 // Close implements gatewaysync.Reporter: it writes the last report.
 func (l *Link) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)

@@ -45,14 +45,14 @@ func (c *contact) note(watch string, err error) {
 		}
 		if delete(c.failing, watch); len(c.failing) == 0 {
 			c.regain = time.Now()
-			c.log.Info("API server is there again", "away", time.Since(c.lost).Round(time.Second))
+			c.log.Info("reading from the API server again", "away", time.Since(c.lost).Round(time.Second))
 			c.lost = time.Time{}
 		}
 		return
 	}
 	if len(c.failing) == 0 {
 		c.lost = time.Now()
-		c.log.Warn("API server does not answer, what is in force stays", "what", watch, "error", plainError(err))
+		c.log.Warn("cannot read from the API server, what is in force stays", "what", watch, "error", plainError(err))
 	}
 	if _, was := c.failing[watch]; !was { // the first reason is the telling one
 		c.failing[watch] = plainError(err)
@@ -73,7 +73,7 @@ func (c *contact) problems() (out gatewaysync.Problems) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, watch := range slices.Sorted(maps.Keys(c.failing)) {
-		p := gatewaysync.Problem{Reason: "the API server does not answer yet: " + c.failing[watch]}
+		p := gatewaysync.Problem{Reason: "cannot read from the API server yet: " + c.failing[watch]}
 		if !slices.Contains(out, p) {
 			out = append(out, p)
 		}

@@ -41,6 +41,7 @@ type Elector struct {
 	// Owned by Run.
 	written time.Time
 	failing bool // the last write failed; said once
+	missing bool // there is no lease; said once
 
 	mu      sync.Mutex
 	leading bool
@@ -90,6 +91,7 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 		switch decide(f) {
 		case standBy:
 			e.become(false, f.lease, tell)
+			e.noteMissing(f.lease)
 		case lead:
 			e.become(true, f.lease, tell)
 		case renew:
@@ -102,6 +104,16 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 		}
 		timer.Reset(f.next())
 	}
+}
+
+// noteMissing says why nobody is elected.
+func (e *Elector) noteMissing(l *coordinationv1.Lease) {
+	_, synced := e.leases.size()
+	missing := synced && l == nil
+	if missing && !e.missing {
+		e.log.Info("there is no Lease yet: the controller makes it, and until then nobody leads", "lease", e.name)
+	}
+	e.missing = missing
 }
 
 // facts gathers what there is to decide by.

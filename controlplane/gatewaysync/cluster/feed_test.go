@@ -122,7 +122,7 @@ func TestContactIsLoggedOnce(t *testing.T) {
 		c.note("ips", refused("https://api/ips"))
 		c.note("nodes", refused("https://api/nodes"))
 	}
-	want := gatewaysync.Problems{{Reason: "the API server does not answer yet: connection refused"}}
+	want := gatewaysync.Problems{{Reason: "cannot read from the API server yet: connection refused"}}
 	if diff := cmp.Diff(want, c.problems()); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
@@ -137,7 +137,7 @@ func TestContactIsLoggedOnce(t *testing.T) {
 	if since, why := c.away(); !since.IsZero() || len(c.problems()) > 0 {
 		t.Errorf("away since %v: %s", since, why)
 	}
-	for _, line := range []string{"does not answer", "is there again"} {
+	for _, line := range []string{"cannot read from the API server", "reading from the API server again"} {
 		if n := strings.Count(log.String(), line); n != 1 {
 			t.Errorf("%q is logged %d times:\n%s", line, n, log.String())
 		}
@@ -211,7 +211,7 @@ func TestReadWaits(t *testing.T) {
 		t.Errorf("before the lists: %v", err)
 	}
 	l.contact.note("ips", errors.New("connection refused"))
-	if _, err := read(); !errors.As(err, &waiting) || err.Error() != "the API server does not answer yet: connection refused" {
+	if _, err := read(); !errors.As(err, &waiting) || err.Error() != "cannot read from the API server yet: connection refused" {
 		t.Errorf("without an API server: %v", err)
 	}
 	for _, s := range []interface{ Replace([]any, string) error }{
