@@ -128,10 +128,9 @@ func (r *reconciler) apply(ctx context.Context, p Plan) (refused string, err err
 		}
 	}
 	for _, n := range p.Apply {
-		var status apierrors.APIStatus
 		_, err := apply.Object(ctx, r, n)
-		if (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && errors.As(err, &status) {
-			refused = "Network " + n.Name + ": " + status.Status().Message
+		if message, is := apply.Refusal(err); is {
+			refused = "Network " + n.Name + ": " + message
 			continue
 		}
 		errs = append(errs, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -163,9 +162,10 @@ func taken(g *gateway, u *unstructured.Unstructured) (*Problem, error) {
 
 // refusal is the problem behind an error, if it is one that a retry does not cure.
 func (r *reconciler) refusal(u *unstructured.Unstructured, err error) *Problem {
+	_, refused := apply.Refusal(err)
 	var status apierrors.APIStatus
 	switch {
-	case err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case err == nil || apply.NamespaceEnds(err):
 		return nil
 	case meta.IsNoMatchError(err):
 		return &Problem{networkingv1beta1.ReasonObjectRefused, fmt.Sprintf("the cluster has no kind %s of %s: install its CRD, or correct spec.objectKind of the template",
@@ -175,17 +175,10 @@ func (r *reconciler) refusal(u *unstructured.Unstructured, err error) *Problem {
 	case apierrors.IsForbidden(err) && !r.Scheme().Recognizes(u.GroupVersionKind()):
 		return &Problem{networkingv1beta1.ReasonObjectRefused, fmt.Sprintf("%s. Unless an admission policy said so, %s",
 			status.Status().Message, needsRights(u.GetKind(), u.GroupVersionKind().Group, "get, list, watch, create, patch and delete"))}
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
-		apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err), isUntyped(status.Status()):
+	case refused, apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 		return &Problem{networkingv1beta1.ReasonObjectRefused, u.GetKind() + " " + u.GetName() + ": " + status.Status().Message}
 	}
 	return nil
-}
-
-// isUntyped tells of errors for which API servers have no name. Of an apply it is that
-// the fields do not fit the schema: unknown ones, or list elements without their key.
-func isUntyped(s metav1.Status) bool {
-	return s.Code == http.StatusInternalServerError && s.Reason == metav1.StatusReasonUnknown
 }
 
 // needsRights says what to do about rights that the controllers lack.

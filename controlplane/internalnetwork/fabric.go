@@ -73,11 +73,10 @@ func (r *fabricReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	r.tell(facts)
 	applyErr := r.apply(ctx, facts, plan)
 	again := plan.recheck()
-	switch {
-	case refused(applyErr):
-		plan.refuse(facts, applyErr)
+	if message, refused := apply.Refusal(applyErr); refused {
+		plan.refuse(facts, message)
 		again = refusedRetry
-	case applyErr != nil:
+	} else if applyErr != nil {
 		return ctrl.Result{}, applyErr
 	}
 	err = r.setConditions(ctx, plan, objects)
@@ -149,18 +148,13 @@ func (p fabricPlan) recheck() time.Duration {
 }
 
 // refuse makes the refusal the condition of the gateway for which it was.
-func (p *fabricPlan) refuse(f fabricFacts, err error) {
+func (p *fabricPlan) refuse(f fabricFacts, message string) {
 	first, _ := firstGateway(f.Gateways)
 	for i := range p.Conditions {
 		if c := &p.Conditions[i]; c.Gateway.UID == first.UID {
-			c.Reason, c.Message = networkingv1beta1.ReasonObjectRefused, "The API server refused the InternalFabric: "+err.Error()
+			c.Reason, c.Message = networkingv1beta1.ReasonObjectRefused, "The API server refused the InternalFabric: "+message
 		}
 	}
-}
-
-// refused tells whether an API server did not want an object as it is.
-func refused(err error) bool {
-	return err != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err))
 }
 
 // tell makes an event of an address that the fabric lost.

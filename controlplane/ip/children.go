@@ -36,11 +36,13 @@ func (r *Reconciler) service(ctx context.Context, ip *ipamv1alpha1.IP) (*metav1.
 		case !mine:
 			return refused(fmt.Sprintf("%s %s/%s exists and is not of this IP: delete it, or give the IP another name", kindOf(o), ip.Namespace, ip.Name)), nil
 		}
-		switch _, err := apply.Object(ctx, r.Client, o); {
-		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		_, err := apply.Object(ctx, r.Client, o)
+		if message, isRefused := apply.Refusal(err); isRefused {
+			return refused(fmt.Sprintf("the API server refuses the %s of spec.serviceTemplate: %s", kindOf(o), message)), nil
+		}
+		switch {
+		case apply.NamespaceEnds(err):
 			return nil, nil // the IP goes, too
-		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			return refused(fmt.Sprintf("the API server refuses the %s of spec.serviceTemplate: %v", kindOf(o), err)), nil
 		case err != nil:
 			return nil, err
 		}

@@ -79,10 +79,11 @@ func (r *reconciler) gatherKeys(ctx context.Context, f *Facts) ([]refusal, error
 			return nil, err
 		}
 		// An error when it exists by now: what others made is not overwritten.
-		switch err := r.Create(ctx, made, client.FieldOwner(apply.FieldOwner)); {
-		case isRefusal(err):
-			return []refusal{{made, err}}, nil
-		case err != nil:
+		err = r.Create(ctx, made, client.FieldOwner(apply.FieldOwner))
+		if message, refused := apply.Refusal(err); refused {
+			return []refusal{{made, message}}, nil
+		}
+		if err != nil {
 			return nil, fmt.Errorf("create Secret %s: %w", key, err)
 		}
 		f.Secret = made

@@ -75,7 +75,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.finish(ctx, g)
 	}
 	facts, refusals, err := r.gather(ctx, g)
-	if namespaceEnds(err) {
+	if apply.NamespaceEnds(err) {
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -103,10 +103,10 @@ func (r *reconciler) apply(ctx context.Context, f Facts, p Plan) (refusals []ref
 		errs = append(errs, r.label(ctx, f.Secret, p.LabelSecret))
 	}
 	for _, o := range p.Objects {
-		switch _, err := apply.Object(ctx, r, o); {
-		case isRefusal(err):
-			refusals = append(refusals, refusal{o, err})
-		case !namespaceEnds(err):
+		_, err := apply.Object(ctx, r, o)
+		if message, refused := apply.Refusal(err); refused {
+			refusals = append(refusals, refusal{o, message})
+		} else if !apply.NamespaceEnds(err) {
 			errs = append(errs, err)
 		}
 	}
