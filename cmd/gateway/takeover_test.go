@@ -113,6 +113,15 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	}
 	took = within(t, 5*time.Second, "b2 steps down", func(ctx context.Context) error { return standsBy(ctx, b) })
 	t.Logf("stepped down after %v", took)
+
+	// The Connection is the new leader's.
+	edit(t, client, "gw-gw", new(networkingv1beta1.Connection), true, func(c *networkingv1beta1.Connection) {
+		c.Status.Value = "Elsewhere"
+	})
+	time.Sleep(2 * time.Second) // within which a leader would have written
+	if conn, err := client.connection(t.Context()); err != nil || conn.Status.Value != "Elsewhere" {
+		t.Errorf("a replica that stands by has written %+v (%v)", conn.Status, err)
+	}
 }
 
 // ledBy checks who holds the lease.
