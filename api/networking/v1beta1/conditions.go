@@ -203,12 +203,15 @@ const (
 	//
 	// Possible reasons for it to be False:
 	//   - Refused
+	//   - WaitingForObjects
 	ConditionConfigurationApplied ConditionType = "ConfigurationApplied"
 
 	// ReasonApplied means that the newest state of the objects is in force.
 	ReasonApplied ConditionReason = "Applied"
 	// ReasonRefused means that it cannot be, and that the one before stays in force. The message says why.
 	ReasonRefused ConditionReason = "Refused"
+	// ReasonWaitingForObjects means that nothing is in force yet, as objects of the peering are missing.
+	ReasonWaitingForObjects ConditionReason = "WaitingForObjects"
 
 	// ConditionMTUMatches says whether both gateways have the same MTU. Absent while the peer's is not known.
 	//

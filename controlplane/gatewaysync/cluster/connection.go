@@ -186,8 +186,8 @@ func statusOf(report gatewaysync.Report, live *networkingv1beta1.Connection) net
 		}
 		meta.SetStatusCondition(&want.Conditions, c)
 	}
-	applied, message := appliedOf(report)
-	set(networkingv1beta1.ConditionConfigurationApplied, applied, networkingv1beta1.ReasonApplied, networkingv1beta1.ReasonRefused, message)
+	reason, message := appliedOf(report)
+	set(networkingv1beta1.ConditionConfigurationApplied, reason == networkingv1beta1.ReasonApplied, reason, reason, message)
 	switch peer := report.Peer; {
 	case peer.MTU == 0:
 		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionMTUMatches))
@@ -203,7 +203,7 @@ func statusOf(report gatewaysync.Report, live *networkingv1beta1.Connection) net
 const maxMessage = 2000
 
 // appliedOf says whether the newest objects are in force, all of them.
-func appliedOf(report gatewaysync.Report) (ok bool, message string) {
+func appliedOf(report gatewaysync.Report) (reason networkingv1beta1.ConditionReason, message string) {
 	switch {
 	case len(report.Refused) > 0 && report.Generation == 0:
 		message = "nothing is in force: " + report.Refused.Error()
@@ -212,14 +212,14 @@ func appliedOf(report gatewaysync.Report) (ok bool, message string) {
 	case len(report.Ignored) > 0:
 		message = "in force but for: " + report.Ignored.Error()
 	case report.Generation == 0:
-		return false, "waiting for the objects of the peering"
+		return networkingv1beta1.ReasonWaitingForObjects, "waiting for the objects of the peering"
 	default:
-		return true, "the newest objects are in force"
+		return networkingv1beta1.ReasonApplied, "the newest objects are in force"
 	}
 	if len(message) > maxMessage {
 		message = message[:maxMessage] + "..."
 	}
-	return false, message
+	return networkingv1beta1.ReasonRefused, message
 }
 
 // due tells whether want should be written over what is there: at once what a

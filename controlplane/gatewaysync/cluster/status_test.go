@@ -40,7 +40,7 @@ func TestStatusOf(t *testing.T) {
 			r.Generation, r.Peer.MTU, r.Refused = 0, 0, gatewaysync.Problems{{Reason: "bad key"}}
 		}, []string{"ConfigurationApplied False Refused: nothing is in force: bad key"}},
 		{"waiting from the start", func(r *gatewaysync.Report) { r.Generation, r.Peer.MTU = 0, 0 }, []string{
-			"ConfigurationApplied False Refused: waiting for the objects of the peering"}},
+			"ConfigurationApplied False WaitingForObjects: waiting for the objects of the peering"}},
 		{"without a bad object", func(r *gatewaysync.Report) {
 			r.Peer.MTU, r.Ignored = 0, gatewaysync.Problems{{Object: "IP a/b", Reason: "is another's"}}
 		}, []string{"ConfigurationApplied False Refused: in force but for: IP a/b: is another's"}},
