@@ -21,9 +21,14 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
-// recheckRefused is how soon a refused object is tried again: what it takes for, as
-// a node port that another Service gives back, no watch shows.
-const recheckRefused = time.Minute
+// How soon a refused object is tried again: what it takes for, as a node port that
+// another Service gives back, no watch shows. The first time is soon, as the API
+// server itself has not given back the node port of a Service in the moment in which
+// its end is seen.
+const (
+	recheckRefusedFirst = time.Second
+	recheckRefused      = time.Minute
+)
 
 // reconciler keeps what belongs to the gateways of one kind as their specs say. It is
 // level-based: it looks at the world, never at the event that woke it.
@@ -85,7 +90,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	more, err := r.apply(ctx, facts, plan)
 	refusals = append(refusals, more...)
 	if len(refusals) > 0 {
-		plan.recheck(recheckRefused)
+		plan.recheck(g.patience(refusals))
 	}
 	if err := errors.Join(err, r.setStatus(ctx, g, plan, refusals)); err != nil {
 		return ctrl.Result{}, err
