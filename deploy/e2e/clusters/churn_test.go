@@ -3,6 +3,7 @@ package clusters
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,7 +14,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
 )
@@ -32,9 +42,7 @@ func testChurn(t *testing.T, p *pair) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var all []*churned
 	for i := range 2 {
-		pe := newPeering(t, p, fmt.Sprintf("churn-%d", i))
-		namespaces, objects := declarative(t, d, pe, wgNodePort+i)
-		all = append(all, &churned{pe, namespaces, objects})
+		all = append(all, newChurned(t, d, newPeering(t, p, fmt.Sprintf("churn-%d", i)), wgNodePort+i))
 	}
 	empty := p.snapshot(t)
 
@@ -47,25 +55,22 @@ func testChurn(t *testing.T, p *pair) {
 	}
 	p.sameAs(t, "after an undisturbed run", empty)
 
-	stop := p.killControllers(t, r)
-	changes := 0
-	for ; !stop(); changes++ {
-		c := all[r.IntN(len(all))]
-		if changes < 40 {
-			c.applySome(r)
-		} else {
-			c.change(r)
+	done := make(map[string]int)
+	for stop := p.killControllers(t, r); !stop(); {
+		what, err := all[r.IntN(len(all))].change(t.Context(), r)
+		if err == nil { // what is not there cannot be deleted or changed
+			done[what]++
 		}
 		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond) // a user is not that fast
 	}
-	t.Logf("%d changes while both controllers were killed %d times", changes, kills)
+	t.Logf("changes while both controllers were killed %d times: %v", kills, done)
 	for _, c := range all {
 		c.want(t)
 	}
 	p.sameAs(t, "with a controller that was killed", undisturbed)
 	p.distinct(t)
 
-	stop = p.killControllers(t, r)
+	stop := p.killControllers(t, r)
 	for _, c := range all {
 		c.remove(t)
 	}
@@ -78,50 +83,98 @@ func testChurn(t *testing.T, p *pair) {
 // churned is a peering with what its users want.
 type churned struct {
 	*peering
-	namespaces, objects []object
+	objects []wanted
+}
+
+type wanted struct {
+	on *end
+	*unstructured.Unstructured
+}
+
+func newChurned(t *testing.T, d *document, pe *peering, nodePort int) *churned {
+	t.Helper()
+	c := &churned{peering: pe}
+	namespaces, objects := declarative(t, d, pe, nodePort)
+	for _, o := range slices.Concat(namespaces, objects) {
+		u := new(unstructured.Unstructured)
+		if err := yaml.Unmarshal([]byte(o.manifest), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		if o.namespace != "" {
+			u.SetNamespace(o.namespace)
+		}
+		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+		c.objects = append(c.objects, wanted{o.on, u})
+	}
+	return c
+}
+
+func (w wanted) apply(ctx context.Context) error {
+	return w.on.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(w.DeepCopy()), client.FieldOwner("user"), client.ForceOwnership)
 }
 
 // want applies what the users want and waits until they have it.
 func (c *churned) want(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	for _, o := range slices.Concat(c.namespaces, c.objects) {
-		controlplanetest.Eventually(t, "the API server takes it", func(context.Context) error { return o.apply() })
+	for _, w := range c.objects {
+		controlplanetest.Eventually(t, "the API server takes "+w.GetKind(), w.apply)
 	}
 	c.established(t, start)
 }
 
-func (c *churned) applySome(r *rand.Rand) {
-	for _, o := range c.namespaces {
-		_ = o.apply() // the end is what counts
-	}
-	_ = c.objects[r.IntN(len(c.objects))].apply()
+// made are kinds that the controllers make of a user's objects.
+var made = []schema.GroupVersionKind{
+	appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("Service"),
+	corev1.SchemeGroupVersion.WithKind("ServiceAccount"), corev1.SchemeGroupVersion.WithKind("Pod"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+	coordinationv1.SchemeGroupVersion.WithKind("Lease"), ipamv1alpha1.GroupVersion.WithKind("Network"),
+	networkingv1beta1.GroupVersion.WithKind("Connection"), networkingv1beta1.GroupVersion.WithKind("InternalFabric"),
+	networkingv1beta1.GroupVersion.WithKind("GeneveTunnel"), networkingv1beta1.GroupVersion.WithKind("WgGatewayServer"),
+	networkingv1beta1.GroupVersion.WithKind("WgGatewayClient"),
 }
 
-// change does something at random.
-func (c *churned) change(r *rand.Rand) {
-	e := c.ends()[r.IntN(2)]
-	o := c.objects[r.IntN(len(c.objects))]
-	children := strings.Split("deployment,service,serviceaccount,role,rolebinding,lease,connection,internalfabric,genevetunnel,"+
-		"networks.ipam.liqo.io,wggatewayserver,wggatewayclient,pod", ",")
-	var err error
-	switch r.IntN(6) {
-	case 0, 1:
-		err = o.apply()
-	case 2:
-		args := []string{"delete", "-f", "-", "--wait=false", "--ignore-not-found"}
-		if o.namespace != "" {
-			args = append(args, "-n", o.namespace)
+// change does something at random and says what.
+func (c *churned) change(ctx context.Context, r *rand.Rand) (what string, err error) {
+	w := c.objects[r.IntN(len(c.objects))]
+	e := w.on
+	switch r.IntN(10) {
+	case 0, 1, 2:
+		return "applied one", w.apply(ctx)
+	case 3, 4, 5:
+		for _, w := range c.objects {
+			if err = w.apply(ctx); err != nil {
+				break // its namespace may be ending
+			}
 		}
-		_, err = o.on.KubectlInput(o.manifest, args...)
-	case 3:
-		_, err = e.Kubectl("delete", children[r.IntN(len(children))], "--all", "-n", e.namespace, "--wait=false")
-	case 4:
-		_, err = e.Kubectl("patch", "gatewayservers,gatewayclients", e.gateway, "-n", e.namespace, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"mtu":%d}}`, 1300+r.IntN(40)))
-	case 5:
-		_, err = e.Kubectl("delete", []string{"internalnodes", "routeconfigurations"}[r.IntN(2)], "--all", "-n", controlplanetest.LiqoNamespace, "--wait=false")
+		return "applied all", err
+	case 6:
+		if w.GetKind() == "Namespace" && r.IntN(3) > 0 {
+			return "", errors.New("too often") // it takes some ten seconds to come back
+		}
+		return "deleted one", e.Client.Delete(ctx, w.DeepCopy())
+	case 7:
+		return "deleted what was made of it", e.deleteAll(ctx, made[r.IntN(len(made))], e.namespace)
+	case 8:
+		kind := []string{"InternalNode", "RouteConfiguration"}[r.IntN(2)]
+		namespace := map[string]string{"RouteConfiguration": controlplanetest.LiqoNamespace}[kind]
+		return "deleted what was made of nodes", e.deleteAll(ctx, networkingv1beta1.GroupVersion.WithKind(kind), namespace)
+	default:
+		if w.GetKind() != "GatewayServer" && w.GetKind() != "GatewayClient" {
+			return "", errors.New("only gateways are changed")
+		}
+		changed := w.DeepCopy()
+		if err := unstructured.SetNestedField(changed.Object, int64(1300+r.IntN(40)), "spec", "mtu"); err != nil {
+			return "", err
+		}
+		return "changed", wanted{e, changed}.apply(ctx)
 	}
-	_ = err // what is not there cannot be deleted
+}
+
+func (e *end) deleteAll(ctx context.Context, kind schema.GroupVersionKind, namespace string) error {
+	o := new(unstructured.Unstructured)
+	o.SetGroupVersionKind(kind)
+	return e.Client.DeleteAllOf(ctx, o, client.InNamespace(namespace))
 }
 
 // killControllers kills the controllers of both sides until each was killed
