@@ -10,7 +10,7 @@ BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X 
 FUZZTIME ?= 30s
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
 
 build: ## build the commands into bin/
 	$(BUILD) -o bin/ ./cmd/...
@@ -22,10 +22,10 @@ demo: build ## two clusters with one pod CIDR talk to each other, on loopback; K
 test: ## everything that must hold: generated files, lint, tests, tests with real kernels (as root)
 	bash .ci/test
 
-unit: ## tests that need neither root nor a network namespace
-	$(GO) test ./...
+unit: kube ## tests that need neither root nor a network namespace
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /deploy/e2e)
 
-race: ## unit tests under the race detector
+race: kube ## unit tests under the race detector
 	$(GO) test -race -short ./...
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -46,6 +46,9 @@ kube: ## build the Kubernetes control plane that the tests run (once, cached)
 e2e: build ## real kernel stacks in network namespaces (root)
 	$(GO) test -count=1 -timeout 30m ./deploy/e2e/...
 
+clusters: kube ## two clusters: real control planes, the controllers, gateways as processes; no root
+	$(GO) test -count=1 -timeout 45m -v ./deploy/e2e/clusters -clusters.long
+
 kernel-interop: build ## the gateway against a real kernel's WireGuard and Geneve (root; builds that kernel once, cached)
 	bash deploy/e2e/uml/build.sh
 	$(GO) test -count=1 -timeout 20m -run 'Kernel' -v ./deploy/e2e/...
@@ -59,4 +62,4 @@ lab: build ## two clusters of network namespaces with real kernel stacks, left r
 lab-down: ## remove what `make lab` left
 	$(GO) run ./deploy/e2e/labctl down
 
-.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench lab lab-down kube
+.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench lab lab-down kube clusters
