@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sluice-net/sluice/controlplane/cidr"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/controlplane/install"
 	"github.com/sluice-net/sluice/controlplane/internalnetwork"
 	"github.com/sluice-net/sluice/controlplane/view"
 )
@@ -35,6 +39,10 @@ import (
 // kubeconfigEnv makes this binary the controllers, so that what is measured of
 // their memory is theirs and not that of the measurement.
 const kubeconfigEnv = "SLUICE_SCALE_KUBECONFIG"
+
+// onlyEnv leaves out all controllers but those of the internal network, so that
+// nothing overwrites what the measurement says in place of the others.
+const onlyEnv = "SLUICE_SCALE_INTERNAL_NETWORK_ONLY"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(kubeconfigEnv); path != "" {
@@ -178,6 +186,15 @@ func runControllers(kubeconfig string) error {
 func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(log)
+	if os.Getenv(onlyEnv) == "" {
+		return controllers.New(cfg, controllers.Options{
+			LiqoNamespace: controlplanetest.LiqoNamespace, Pools: cidr.DefaultPools(), Logger: log,
+			Install: install.Options{
+				ClusterID: "rome", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+				ExternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")}, InternalCIDR: install.Range{Prefix: netip.MustParsePrefix(internalCIDR)},
+			},
+		})
+	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: view.Scheme(), Cache: view.Cache(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 	})
@@ -259,14 +276,14 @@ func (f *figures) work() error {
 	return nil
 }
 
-// controllers are that process, as the measurement sees it.
-type controllers struct {
+// process is the controllers, as the measurement sees it.
+type process struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stop   func()
 }
 
-func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
+func startControllers(t *testing.T, c *controlplanetest.Cluster, env ...string) *process {
 	t.Helper()
 	kubeconfig, err := c.WriteKubeconfig("controllers", c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller))
 	if err != nil {
@@ -277,13 +294,13 @@ func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), kubeconfigEnv+"="+kubeconfig)
+	cmd.Env = append(append(os.Environ(), env...), kubeconfigEnv+"="+kubeconfig)
 	log, err := os.Create(filepath.Join(c.Dir, "controllers.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stderr = log
-	p := &controllers{}
+	p := &process{}
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +326,7 @@ func startControllers(t *testing.T, c *controlplanetest.Cluster) *controllers {
 }
 
 // figures asks the controllers for theirs.
-func (p *controllers) figures(t *testing.T, say string) figures {
+func (p *process) figures(t *testing.T, say string) figures {
 	t.Helper()
 	if _, err := fmt.Fprintln(p.stdin, say); err != nil {
 		t.Fatalf("ask the controllers: %v", err)
@@ -323,4 +340,31 @@ func (p *controllers) figures(t *testing.T, say string) figures {
 		t.Fatalf("hear the controllers: %v", err)
 	}
 	return f
+}
+
+// restFor is how long controllers do nothing before they count as done: longer
+// than anything that they put off.
+const restFor = 3 * time.Second
+
+// rest waits until the controllers have done enough and have nothing left to do,
+// and returns their figures then.
+func (p *process) rest(t *testing.T, enough func(figures) bool, say string) figures {
+	t.Helper()
+	var before figures
+	since := time.Now()
+	until(t, "the controllers rest", func() error {
+		f := p.figures(t, quick)
+		if !f.Resting || !enough(f) || !maps.Equal(f.Reconciled, before.Reconciled) {
+			since, before = time.Now(), f
+			return fmt.Errorf("after %v", f.Reconciled)
+		}
+		if time.Since(since) < restFor {
+			return fmt.Errorf("at rest for %v", time.Since(since))
+		}
+		return nil
+	})
+	if say == quick {
+		return before
+	}
+	return p.figures(t, say)
 }

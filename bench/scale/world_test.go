@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
-	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
 )
 
@@ -43,10 +42,17 @@ func newWorld(t *testing.T) *world {
 	if w.core, err = kubernetes.NewForConfig(cfg); err != nil {
 		t.Fatal(err)
 	}
-	n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "internal-cidr"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.80.0.0/16"}}
-	w.must(w.Client.Create(w.ctx, n))
-	w.status(n, map[string]any{"cidr": "10.80.0.0/16"})
 	return w
+}
+
+// internalCIDR is the prefix of the internal network.
+const internalCIDR = "10.80.0.0/16"
+
+// network makes the Network of the internal CIDR.
+func (w *world) network() {
+	n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "internal-cidr"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: internalCIDR}}
+	w.must(w.Client.Create(w.ctx, n))
+	w.status(n, map[string]any{"cidr": internalCIDR})
 }
 
 func (w *world) must(err error) {
@@ -159,40 +165,4 @@ func newPod(name, node string) *corev1.Pod {
 		},
 	}
 	return p
-}
-
-// peering makes all that the internal network needs of one.
-func (w *world) peering(i int) error {
-	peer := fmt.Sprintf("cluster-%04d", i)
-	ns := "liqo-tenant-" + peer
-	if err := w.CreateNamespace(ns, nil); err != nil {
-		return err
-	}
-	labels := map[string]string{networkingv1beta1.LabelRemoteClusterID: peer}
-	c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: peer, Labels: labels}}
-	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{
-		Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}},
-		External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}},
-	}
-	if err := w.Client.Create(w.ctx, c); err != nil {
-		return err
-	}
-	err := w.writeStatus(c, networkingv1beta1.ConfigurationStatus{
-		Remote: &networkingv1beta1.ClusterConfig{CIDR: c.Spec.Remote.CIDR},
-		Conditions: []metav1.Condition{{
-			Type: string(networkingv1beta1.ConditionNetworkCIDRsConfigured), Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now(),
-			Reason: string(networkingv1beta1.ReasonNetworkCIDRsConfigured), ObservedGeneration: c.Generation,
-		}},
-	})
-	if err != nil {
-		return err
-	}
-	g := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "gateway", Labels: labels}}
-	g.Spec.MTU = 1340
-	g.Spec.Endpoint.Port = 51840
-	g.Spec.ServerTemplateRef = corev1.ObjectReference{APIVersion: "networking.liqo.io/v1beta1", Kind: "WgGatewayServerTemplate", Name: "wireguard-server", Namespace: "liqo"}
-	if err := w.Client.Create(w.ctx, g); err != nil {
-		return err
-	}
-	return w.writeStatus(g, map[string]any{"internalEndpoint": map[string]any{"ip": podIP(i%5000, i/5000), "node": nodeName(0)}})
 }

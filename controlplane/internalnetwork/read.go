@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -78,7 +77,7 @@ func dropFinalizers(ctx context.Context, c client.Client, o client.Object, names
 // is in it goes too, and needs no repair.
 func applyUnlessGoing(ctx context.Context, c client.Client, o client.Object) (wrote bool, err error) {
 	wrote, err = apply.Object(ctx, c, o)
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apply.NamespaceEnds(err) {
 		return false, nil
 	}
 	return wrote, err
