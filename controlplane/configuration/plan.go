@@ -246,13 +246,15 @@ func answer(n *ipamv1alpha1.Network) (r result) {
 	if c != nil {
 		r.Message = c.Message
 	}
-	if n.Status.CIDR == "" {
-		if c != nil && c.Status == metav1.ConditionFalse {
-			switch ipamv1alpha1.ConditionReason(c.Reason) {
-			case ipamv1alpha1.ReasonInvalid, ipamv1alpha1.ReasonOverlap, ipamv1alpha1.ReasonExhausted:
-				r.Refused = true
-			}
+	// A prefix in the status is no grant while the IPAM says otherwise.
+	if c != nil && c.Status == metav1.ConditionFalse {
+		switch ipamv1alpha1.ConditionReason(c.Reason) {
+		case ipamv1alpha1.ReasonInvalid, ipamv1alpha1.ReasonOverlap, ipamv1alpha1.ReasonExhausted:
+			r.Refused = true
+			return r
 		}
+	}
+	if n.Status.CIDR == "" {
 		return r
 	}
 	asked, err := netip.ParsePrefix(string(n.Spec.CIDR))

@@ -12,6 +12,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Options is what the program decides.
@@ -36,15 +37,15 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	}))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("configuration").
-		// Nobody else's status matters here.
-		For(new(networkingv1beta1.Configuration), described).
+		// Its status, too: what a hand wrote there the gateways would go by.
+		For(new(networkingv1beta1.Configuration)).
 		// What they are granted is collected, and those deleted by hand come back.
 		Owns(new(ipamv1alpha1.Network)).
 		// They are what spec.local is filled in from.
 		Watches(new(ipamv1alpha1.Network), handler.EnqueueRequestsFromMapFunc(r.withoutLocal), installed).
 		// Of two for the same remote cluster one waits until the other goes.
 		Watches(new(networkingv1beta1.Configuration), handler.EnqueueRequestsFromMapFunc(r.others), described).
-		Complete(r)
+		Complete(apply.Patient(r))
 }
 
 // withoutLocal finds the Configurations whose spec.local is to be filled in.

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Options is what the program decides.
@@ -56,15 +58,15 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	templates := handler.EnqueueRequestsFromMapFunc(r.byTemplate)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(r.kind.name)).
-		// Several controllers write its status often.
-		For(r.kind.new(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		// Its status, too: peers go by what stands there.
+		For(r.kind.new()).
 		// Its status is copied, and what was edited or deleted comes back.
 		Owns(r.kind.newObject()).
 		// Gateways follow their template.
 		Watches(r.kind.newTemplate(), templates, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Kinds of templates come and go.
 		Watches(new(apiextensionsv1.CustomResourceDefinition), handler.EnqueueRequestsFromMapFunc(r.byTemplateKind)).
-		Build(r)
+		Build(apply.Patient(r))
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,9 @@ type Desired struct {
 	Warnings Problems
 	// Ignored are objects of a cluster that cannot be used and were left out.
 	Ignored Problems
+	// Missing is what a gateway in a cluster lacks to carry traffic. It is among
+	// the warnings, too.
+	Missing Problems
 	// Firewall says what became of each FirewallConfiguration for this gateway.
 	Firewall []FirewallReport
 }

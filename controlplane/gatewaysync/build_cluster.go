@@ -47,6 +47,12 @@ func (b *builder) inCluster() bool { return b.objects.Cluster != nil }
 // wait records what nothing can be done without.
 func (b *builder) wait(p Problem) { b.waiting = append(b.waiting, p.masked()) }
 
+// lack warns of what no traffic is possible without, or none by the newest state.
+func (b *builder) lack(p Problem) {
+	b.warnings = append(b.warnings, p)
+	b.desired.Missing = append(b.desired.Missing, p)
+}
+
 // exclude reports an object, or a part of one, that cannot be used. From files
 // that refuses the state; from a cluster the object is left out. The caller
 // leaves it out either way.
@@ -85,7 +91,7 @@ func (b *builder) clusterPeerKey() {
 	switch len(keys) {
 	case 0:
 		if len(b.objects.PublicKeys) == 0 {
-			b.warn(b.gatewayRef, nil, "there is no PublicKey of the peer yet: no tunnel until it comes")
+			b.lack(b.gatewayRef.problem(nil, "there is no PublicKey of the peer yet: no tunnel until it comes"))
 		}
 	case 1:
 		b.desired.DataPlane.Tunnel.PeerKey = keys[0]
@@ -105,7 +111,7 @@ func (b *builder) clusterConfiguration() (found Sourced[networkingv1beta1.Config
 		r := refTo("Configuration", c, &c.Object.ObjectMeta)
 		switch why := notReady(c.Object); {
 		case why != "":
-			b.warn(r, nil, "%s", why)
+			b.lack(r.problem(nil, "%s", why))
 		case ok:
 			b.exclude(r.problem(nil, "is a second Configuration, besides %s: the peer has one; delete one of them", found.Object.Name))
 		default:
@@ -115,7 +121,7 @@ func (b *builder) clusterConfiguration() (found Sourced[networkingv1beta1.Config
 	switch {
 	case ok:
 	case len(b.objects.Configurations) == 0:
-		b.warn(b.gatewayRef, nil, "there is no Configuration of the peer yet: nothing is forwarded until it comes")
+		b.lack(b.gatewayRef.problem(nil, "there is no Configuration of the peer yet: nothing is forwarded until it comes"))
 	default:
 		b.keepCIDRs()
 	}

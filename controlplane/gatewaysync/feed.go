@@ -53,6 +53,8 @@ type Report struct {
 	Generation uint64
 	// Refused and Ignored are those of State.
 	Refused, Ignored Problems
+	// Missing is that of Desired.
+	Missing Problems
 	// Firewall is that of what is in force.
 	Firewall []FirewallReport
 }

@@ -202,6 +202,6 @@ func (r *Runner) record(peer Peer) Report {
 	r.state.Peer = peer
 	return Report{
 		Gateway: r.state.Gateway, Peer: peer, Generation: r.state.Generation,
-		Refused: r.state.Refused, Ignored: r.state.Ignored, Firewall: r.desired.Firewall,
+		Refused: r.state.Refused, Ignored: r.state.Ignored, Missing: r.desired.Missing, Firewall: r.desired.Firewall,
 	}
 }

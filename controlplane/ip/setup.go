@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Options say where the external CIDR is.
@@ -69,7 +70,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		})).
 		// One decision after the other.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(r)
+		Complete(apply.Patient(r))
 }
 
 // notHalfWritten drops the first of the two writes by which an IP gets its

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Options say where prefixes come from.
@@ -49,5 +50,5 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		})).
 		// One decision after the other.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(r)
+		Complete(apply.Patient(r))
 }

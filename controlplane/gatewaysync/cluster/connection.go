@@ -213,6 +213,8 @@ func appliedOf(report gatewaysync.Report) (reason networkingv1beta1.ConditionRea
 		message = "in force but for: " + report.Ignored.Error()
 	case report.Generation == 0:
 		return networkingv1beta1.ReasonWaitingForObjects, "waiting for the objects of the peering"
+	case len(report.Missing) > 0:
+		return networkingv1beta1.ReasonWaitingForObjects, "in force, but: " + report.Missing.Error()
 	default:
 		return networkingv1beta1.ReasonApplied, "the newest objects are in force"
 	}

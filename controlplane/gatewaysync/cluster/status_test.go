@@ -41,6 +41,9 @@ func TestStatusOf(t *testing.T) {
 		}, []string{"ConfigurationApplied False Refused: nothing is in force: bad key"}},
 		{"waiting from the start", func(r *gatewaysync.Report) { r.Generation, r.Peer.MTU = 0, 0 }, []string{
 			"ConfigurationApplied False WaitingForObjects: waiting for the objects of the peering"}},
+		{"without the peer's key", func(r *gatewaysync.Report) {
+			r.Peer.MTU, r.Missing = 0, gatewaysync.Problems{{Object: "GatewayServer t/g", Reason: "there is no PublicKey"}}
+		}, []string{"ConfigurationApplied False WaitingForObjects: in force, but: GatewayServer t/g: there is no PublicKey"}},
 		{"without a bad object", func(r *gatewaysync.Report) {
 			r.Peer.MTU, r.Ignored = 0, gatewaysync.Problems{{Object: "IP a/b", Reason: "is another's"}}
 		}, []string{"ConfigurationApplied False Refused: in force but for: IP a/b: is another's"}},
