@@ -69,7 +69,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: outcome.recheck()}, r.setStatus(ctx, g, outcome)
+	if err := r.setStatus(ctx, g, outcome); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: outcome.recheck()}, nil
 }
 
 // recheck is when to look again at what no watch shows; 0: never.
