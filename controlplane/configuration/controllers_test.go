@@ -79,6 +79,7 @@ func TestControllers(t *testing.T) {
 		{"lists", testLists},
 		{"change", testChange},
 		{"refused", testRefused},
+		{"foreign-status", testForeignStatus},
 		{"bad-input", testBadInput},
 		{"duplicates", testDuplicates},
 		{"restored", testRestored},
@@ -301,6 +302,42 @@ func testRefused(t *testing.T, w *world, namespace string) {
 	if err := w.Get(context.Background(), namespace, "d-pod-10-12-0-0-16", n); err != nil || len(n.Labels) > 0 || n.Spec.CIDR != "10.99.0.0/16" {
 		t.Errorf("somebody else's Network: %+v (%v)", n, err)
 	}
+}
+
+// What stands in a status is gone by, so it must be what the IPAM said.
+func testForeignStatus(t *testing.T, w *world, namespace string) {
+	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.10.0.0/16}}"))
+	const network = "c-pod-10-10-0-0-16"
+	w.grant(t, namespace, network, "10.71.0.0/16", ipamv1alpha1.ReasonRemapped)
+	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
+	if _, err := w.Kubectl("-n", namespace, "patch", "configurations.networking.liqo.io", "c", "--subresource=status", "--type=merge",
+		"-p", `{"status":{"remote":{"cidr":{"pod":"10.98.0.0/16"}}}}`); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "a status that a hand wrote is repaired", func(ctx context.Context) error {
+		var c networkingv1beta1.Configuration
+		if err := w.Get(ctx, namespace, "c", &c); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(cluster(t, "cidr: {pod: 10.71.0.0/16}"), c.Status.Remote); diff != "" {
+			return fmt.Errorf("status.remote (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+
+	// A prefix that the IPAM does not stand by is not used.
+	var n ipamv1alpha1.Network
+	if err := w.Get(context.Background(), namespace, network, &n); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.CIDR = "10.243.0.0/16"
+	meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
+		Type: string(ipamv1alpha1.ConditionAllocated), Status: metav1.ConditionFalse, Reason: string(ipamv1alpha1.ReasonOverlap), Message: "overlaps the pods here",
+	})
+	if err := w.Client.Status().Update(context.Background(), &n); err != nil {
+		t.Fatal(err)
+	}
+	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkRefused, "overlaps the pods here")
 }
 
 func testBadInput(t *testing.T, w *world, namespace string) {
