@@ -1,5 +1,7 @@
 package v1beta1_test
 
+import "strings"
+
 // bases are objects that are accepted as they are.
 var bases = map[string]string{
 	"Configuration": `
@@ -156,6 +158,10 @@ var admissions = []admission{
 	{"updated with bits behind the length", "Configuration", nil, values{"spec.local.cidr.external": `"10.70.0.1/16"`}, policy + "10.70.0.1/16 is no CIDR"},
 
 	{"as it is", "GatewayServer", nil, nil, ""},
+	{"with a name of 60 characters", "GatewayServer", values{"metadata.name": `"` + strings.Repeat("a", 60) + `"`}, nil, ""},
+	{"with a name of 61 characters", "GatewayServer", values{"metadata.name": `"` + strings.Repeat("a", 61) + `"`}, nil, "the Service gw-NAME must be a DNS label: lower-case letters, digits and dashes, at most 60 characters"},
+	{"with a dot in its name", "GatewayServer", values{"metadata.name": `"milan.example"`}, nil, "the Service gw-NAME must be a DNS label"},
+	{"with a generated name", "GatewayServer", values{"metadata.name": "null", "metadata.generateName": `"milan-"`}, nil, ""},
 	{"without a template", "GatewayServer", values{"spec.serverTemplateRef": "null"}, nil, ""},
 	{"with no more than the template's name", "GatewayServer", values{"spec.serverTemplateRef": `{"name": "mine"}`}, nil, ""},
 	{"with an exotic Service", "GatewayServer", values{"spec.endpoint.serviceType": `"ExternalName"`}, nil, ""},
@@ -181,6 +187,10 @@ var admissions = []admission{
 	{"with MTU 65456", "GatewayServer", values{"spec.mtu": "65456"}, nil, "spec.mtu in body should be less than or equal to 65455"},
 
 	{"as it is", "GatewayClient", nil, nil, ""},
+	{"with a name of 60 characters", "GatewayClient", values{"metadata.name": `"` + strings.Repeat("a", 60) + `"`}, nil, ""},
+	{"with a name of 61 characters", "GatewayClient", values{"metadata.name": `"` + strings.Repeat("a", 61) + `"`}, nil, "the Service gw-NAME must be a DNS label: lower-case letters, digits and dashes, at most 60 characters"},
+	{"with a dot in its name", "GatewayClient", values{"metadata.name": `"milan.example"`}, nil, "the Service gw-NAME must be a DNS label"},
+	{"with a generated name", "GatewayClient", values{"metadata.name": "null", "metadata.generateName": `"milan-"`}, nil, ""},
 	{"with IPv6 and names", "GatewayClient", values{"spec.endpoint.addresses": `["2001:db8::1", "gw.example.org", "localhost", "a_b.example.org."]`}, nil, ""},
 	{"without endpoint", "GatewayClient", values{"spec.endpoint": "null"}, nil, "spec.endpoint: Required value"},
 	{"without addresses", "GatewayClient", values{"spec.endpoint.addresses": "null"}, nil, "addresses is empty: set the address or name by which the peer's gateway server is reached"},

@@ -79,6 +79,8 @@ type schema struct {
 	Rules       []struct {
 		Rule    string `json:"rule"`
 		Message string `json:"message"`
+		// OptionalOldSelf lets a rule judge new objects only.
+		OptionalOldSelf bool `json:"optionalOldSelf"`
 	} `json:"x-kubernetes-validations"`
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // GatewayClient is the end of a tunnel that dials the remote cluster's GatewayServer. The technology of the tunnel is
-// that of the template it refers to.
+// that of the template it refers to. Its name is part of the name of a Service.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Protocol",type=string,JSONPath=`.spec.endpoint.protocol`,priority=1
 // +kubebuilder:printcolumn:name="MTU",type=integer,JSONPath=`.spec.mtu`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || size(self.metadata.name) <= 60 && !self.metadata.name.contains('.')",message="the Service gw-NAME must be a DNS label: lower-case letters, digits and dashes, at most 60 characters",optionalOldSelf=true
 type GatewayClient struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
