@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
@@ -26,6 +27,15 @@ func options() install.Options {
 		InternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
 		ReservedCIDRs: []netip.Prefix{netip.MustParsePrefix("192.168.7.0/24")},
 	}
+}
+
+// eventOf fails unless there is an event that the object was made again.
+func eventOf(c *controlplanetest.Cluster, name string) error {
+	got, err := c.Kubectl("get", "events", "-n", "liqo", "--field-selector=reason=MadeAgain,involvedObject.name="+name, "-o", "name")
+	if err == nil && got == "" {
+		err = fmt.Errorf("no event of %s", name)
+	}
+	return err
 }
 
 func TestInstall(t *testing.T) {
@@ -94,6 +104,14 @@ func TestInstall(t *testing.T) {
 			}
 		}
 		controlplanetest.Eventually(t, "it is back", complete)
+		for _, name := range []string{install.ClusterIDConfigMap, "pod-cidr", "service-cidr"} {
+			controlplanetest.Eventually(t, "an event tells of "+name, func(context.Context) error {
+				return eventOf(c, name)
+			})
+		}
+		if err := eventOf(c, "external-cidr"); err == nil {
+			t.Error("an event of what was made once")
+		}
 	})
 	t.Run("what is edited stays", func(t *testing.T) {
 		edit := func(name string, args ...string) metav1.ObjectMeta {
@@ -120,4 +138,35 @@ func TestInstall(t *testing.T) {
 			t.Errorf("written again: %v", n.ObjectMeta)
 		}
 	})
+	t.Run("the ID of the cluster is looked at when it changes", func(t *testing.T) {
+		for _, id := range []string{"paris", "rome"} {
+			before := reconciled(t)
+			if _, err := c.Kubectl("-n", "liqo", "patch", "configmap", install.ClusterIDConfigMap, "--type=merge", "-p", `{"data": {"CLUSTER_ID": "`+id+`"}}`); err != nil {
+				t.Fatal(err)
+			}
+			controlplanetest.Eventually(t, "somebody looks", func(context.Context) error {
+				if reconciled(t) == before {
+					return fmt.Errorf("nobody does")
+				}
+				return nil
+			})
+		}
+	})
+}
+
+// reconciled is how often the reconciler has looked.
+func reconciled(t *testing.T) (n float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "controller_runtime_reconcile_total" {
+			for _, m := range f.GetMetric() {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
 }

@@ -2,10 +2,12 @@ package install
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -233,6 +235,23 @@ func TestBuildConverges(t *testing.T) {
 			t.Fatalf("again: %v", again)
 		}
 	})
+}
+
+// TestTell: a note is a warning, once, until it holds no longer.
+func TestTell(t *testing.T) {
+	var b strings.Builder
+	logger := logr.FromSlogHandler(slog.NewTextHandler(&b, nil)).WithValues("controller", "install")
+	var r Reconciler
+	for _, step := range []struct {
+		notes []string
+		want  int
+	}{{[]string{"a"}, 1}, {[]string{"a"}, 0}, {[]string{"a", "b"}, 1}, {nil, 0}, {[]string{"a", "b"}, 2}} {
+		b.Reset()
+		r.tell(logger, step.notes)
+		if got := strings.Count(b.String(), "level=WARN msg=\"an option is not used\" controller=install reason="); got != step.want {
+			t.Errorf("%q: %d warnings, want %d: %s", step.notes, got, step.want, b.String())
+		}
+	}
 }
 
 func TestValidate(t *testing.T) {

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -25,14 +28,32 @@ import (
 // administrator cures it elsewhere.
 const recheck = time.Minute
 
+// eventMadeAgain is the reason of the event of an object that was deleted and
+// came back.
+const eventMadeAgain = "MadeAgain"
+
+// The kinds of the objects of the installation.
+const (
+	configMapKind = "ConfigMap"
+	networkKind   = "Network"
+)
+
 // Reconciler keeps the objects of the installation existing. There is one world
 // and so one key.
 type Reconciler struct {
 	client.Client
 	// Reader reads past the cache, which need not hold every ConfigMap of the
 	// cluster for the sake of one.
-	Reader  client.Reader
-	Options Options
+	Reader   client.Reader
+	Recorder events.EventRecorder
+	Options  Options
+
+	// There is one worker, and so no lock.
+
+	// told are the notes that were logged and still hold.
+	told []string
+	// seen are the objects that were there once.
+	seen map[string]bool
 }
 
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=create,namespace=liqo
@@ -49,9 +70,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	plan := Build(r.Options, facts)
 	logger := log.FromContext(ctx)
-	for _, n := range plan.Notes {
-		logger.Info("an option is not used", "reason", n)
-	}
+	r.tell(logger, plan.Notes)
+	r.see(facts)
 	for _, o := range plan.Create {
 		kind, err := apiutil.GVKForObject(o, r.Scheme())
 		if err != nil {
@@ -65,6 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, fmt.Errorf("create %s %s: %w", kind.Kind, client.ObjectKeyFromObject(o), err)
 		default:
 			logger.Info("made an object of the installation", "kind", kind.Kind, "object", client.ObjectKeyFromObject(o))
+			r.made(kind.Kind, o)
 		}
 	}
 	for _, p := range plan.Problems {
@@ -75,6 +96,45 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	return ctrl.Result{}, nil
 }
+
+// tell logs the notes that are new.
+func (r *Reconciler) tell(logger logr.Logger, notes []string) {
+	// What is logged through logr is information or an error, and this is neither.
+	warnings := slog.New(logr.ToSlogHandler(logger))
+	for _, n := range notes {
+		if !slices.Contains(r.told, n) {
+			warnings.Warn("an option is not used", "reason", n)
+		}
+	}
+	r.told = notes
+}
+
+// see remembers what is there.
+func (r *Reconciler) see(f Facts) {
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	if f.ConfigMap != nil {
+		r.seen[identity(configMapKind, f.ConfigMap)] = true
+	}
+	for _, n := range f.Networks {
+		if n.Labels[ipamv1alpha1.LabelNetworkType] != "" {
+			r.seen[identity(networkKind, &n)] = true
+		}
+	}
+}
+
+// made tells whoever looks at an object that it is not the first one of its
+// name.
+func (r *Reconciler) made(kind string, o client.Object) {
+	if id := identity(kind, o); r.seen[id] {
+		r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, eventMadeAgain, "Create", "it was deleted, and the installation cannot do without it")
+	} else {
+		r.seen[id] = true
+	}
+}
+
+func identity(kind string, o client.Object) string { return kind + "/" + o.GetName() }
 
 // Check tells, before anything runs, what the administrator must cure so that
 // the installation can be complete.

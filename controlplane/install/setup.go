@@ -25,31 +25,39 @@ var key reconcile.Request
 
 // SetupWithManager adds the reconciler to mgr.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Options: o}
+	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Options: o}
 	configMaps, err := configMapCache(mgr, o.LiqoNamespace)
 	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("install").
 		// One look at the start, when there may be nothing yet to watch.
-		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			q.Add(key)
 			return nil
 		})).
-		// A Network that somebody deletes comes back.
+		// A Network that somebody deletes comes back, and one that somebody edits may
+		// contradict the options.
 		WatchesRawSource(source.Kind(mgr.GetCache(), &ipamv1alpha1.Network{},
-			handler.TypedFuncs[*ipamv1alpha1.Network, reconcile.Request]{DeleteFunc: wake[*ipamv1alpha1.Network]},
-			predicate.NewTypedPredicateFuncs(func(n *ipamv1alpha1.Network) bool { return n.Namespace == o.LiqoNamespace }))).
-		// So does the ID of the cluster.
+			handler.TypedFuncs[*ipamv1alpha1.Network, reconcile.Request]{DeleteFunc: gone[*ipamv1alpha1.Network], UpdateFunc: changed[*ipamv1alpha1.Network]},
+			predicate.NewTypedPredicateFuncs(func(n *ipamv1alpha1.Network) bool { return n.Namespace == o.LiqoNamespace }),
+			predicate.Or(predicate.TypedGenerationChangedPredicate[*ipamv1alpha1.Network]{}, predicate.TypedLabelChangedPredicate[*ipamv1alpha1.Network]{}))).
+		// So with the ID of the cluster.
 		WatchesRawSource(source.Kind(configMaps, &corev1.ConfigMap{},
-			handler.TypedFuncs[*corev1.ConfigMap, reconcile.Request]{DeleteFunc: wake[*corev1.ConfigMap]})).
+			handler.TypedFuncs[*corev1.ConfigMap, reconcile.Request]{
+				CreateFunc: appeared[*corev1.ConfigMap], UpdateFunc: changed[*corev1.ConfigMap], DeleteFunc: gone[*corev1.ConfigMap],
+			})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
 }
 
-func wake[T any](_ context.Context, _ event.TypedDeleteEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	q.Add(key)
-}
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func appeared[T any](_ context.Context, _ event.TypedCreateEvent[T], q queue) { q.Add(key) }
+
+func changed[T any](_ context.Context, _ event.TypedUpdateEvent[T], q queue) { q.Add(key) }
+
+func gone[T any](_ context.Context, _ event.TypedDeleteEvent[T], q queue) { q.Add(key) }
 
 // configMapCache holds the one ConfigMap. The manager's cache would hold, and
 // would have to be allowed to read, those of the whole cluster.
