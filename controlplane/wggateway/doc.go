@@ -52,4 +52,7 @@
 // The endpoints in the status. A peer that reads an endpoint which comes and goes is
 // worse off than one that reads the last one; the condition EndpointReady says when
 // it is that.
+//
+// The node port, too. A Service that is made again or gets its type back asks for the
+// port that it had, and takes another one only if that is taken.
 package wggateway

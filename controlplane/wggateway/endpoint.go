@@ -2,7 +2,10 @@ package wggateway
 
 import (
 	"cmp"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,7 +39,28 @@ func (f *Facts) endpoints(p *Plan, active *corev1.Pod) {
 		f.say(p, networkingv1beta1.ConditionEndpointReady, false, missing.reason, "%s", missing.message)
 		return
 	}
-	f.say(p, networkingv1beta1.ConditionEndpointReady, true, networkingv1beta1.ReasonEndpointReady, "pod %s leads", active.Name)
+	f.say(p, networkingv1beta1.ConditionEndpointReady, true, networkingv1beta1.ReasonEndpointReady, "%spod %s leads", f.reach(p.Endpoint), active.Name)
+}
+
+// reach says where peers reach the gateway, and who does not. It is empty for a client.
+func (f *Facts) reach(e *networkingv1beta1.Endpoint) string {
+	if e == nil {
+		return ""
+	}
+	s := "peers reach it at " + where(e)
+	if f.Service != nil && typeOf(f.Service) == corev1.ServiceTypeClusterIP {
+		s += ", but only those that can reach the cluster's Service addresses, as Service " + f.Service.Name + " is of type ClusterIP"
+	}
+	return s + "; "
+}
+
+// where is an endpoint as text.
+func where(e *networkingv1beta1.Endpoint) string {
+	texts := make([]string, len(e.Addresses))
+	for i, a := range e.Addresses {
+		texts[i] = net.JoinHostPort(a, strconv.Itoa(int(e.Port)))
+	}
+	return strings.Join(texts, ", ") + " (UDP)"
 }
 
 // inside is where the nodes find the gateway. While no pod leads it stays, unless
@@ -70,10 +94,11 @@ func (f *Facts) outside(active *corev1.Pod) (*networkingv1beta1.Endpoint, *short
 		return nil, &shortfall{networkingv1beta1.ReasonServiceTypeUnsupported,
 			"a Service of type ExternalName leads away from this cluster: use ClusterIP, NodePort or LoadBalancer"}
 	}
-	if f.Service == nil {
-		return nil, &shortfall{networkingv1beta1.ReasonObjectRefused, "Service " + name + " does not exist yet: see the condition Deployed"}
+	last := *f.Gateway.endpoint
+	if f.Service == nil { // it comes back at the last endpoint if that can be had
+		return last, &shortfall{networkingv1beta1.ReasonObjectRefused, "Service " + name + " does not exist yet: see the condition Deployed"}
 	}
-	i := slices.IndexFunc(f.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP })
+	i := udpPort(f.Service)
 	if i < 0 {
 		return nil, &shortfall{networkingv1beta1.ReasonServiceTypeUnsupported, "Service " + name + " has no port of protocol UDP, which WireGuard needs"}
 	}
@@ -88,12 +113,15 @@ func (f *Facts) outside(active *corev1.Pod) (*networkingv1beta1.Endpoint, *short
 	default:
 		e.Addresses, short = clusterIPs(f.Service)
 	}
+	if last != nil && last.Port != e.Port && typeOf(f.Service) != cmp.Or(f.Gateway.service.Spec.Type, corev1.ServiceTypeClusterIP) {
+		return last, nil // somebody changed the type by hand: it is being changed back
+	}
 	if short == nil {
 		return e, nil
 	}
 	// The last one stays while what it was made from is away for a time, as when a
 	// pod restarts, but not when it was of another port: then it led elsewhere.
-	if last := *f.Gateway.endpoint; last != nil && last.Port == e.Port && len(last.Addresses) > 0 {
+	if last != nil && last.Port == e.Port && len(last.Addresses) > 0 {
 		short.message += ", the endpoint in the status is the last one"
 		return last, short
 	}

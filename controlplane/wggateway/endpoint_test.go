@@ -39,6 +39,7 @@ func TestEndpoints(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		service    *corev1.Service
+		wanted     corev1.ServiceType // that of the Service if empty
 		pods       []corev1.Pod
 		nodes      []corev1.Node
 		last       *networkingv1beta1.Endpoint
@@ -48,15 +49,22 @@ func TestEndpoints(t *testing.T) {
 		ready      string
 		says       string
 	}{
-		{name: "ClusterIP", service: liveService("ClusterIP"), pods: runs, want: at(51840, "10.96.0.7", "fd00::7"), wantInside: inside, ready: "True EndpointReady"},
+		{name: "ClusterIP", service: liveService("ClusterIP"), pods: runs, want: at(51840, "10.96.0.7", "fd00::7"), wantInside: inside, ready: "True EndpointReady",
+			says: "peers reach it at 10.96.0.7:51840, [fd00::7]:51840 (UDP), but only those that can reach the cluster's Service addresses, as Service gw-a is of type ClusterIP; pod 1 leads"},
 		{name: "ClusterIP before the pod", service: liveService("ClusterIP"), want: at(51840, "10.96.0.7", "fd00::7"), ready: "False WaitingForGatewayPod"},
 		{name: "ClusterIP None", service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "gw-a"}, Spec: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"},
 			Ports: []corev1.ServicePort{{Protocol: "UDP", Port: 1}}}}, pods: runs, wantInside: inside, ready: "False ServiceTypeUnsupported", says: "drop clusterIP: None"},
 		{name: "no UDP port", service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Protocol: "TCP", Port: 1}}}},
 			pods: runs, wantInside: inside, ready: "False ServiceTypeUnsupported", says: "no port of protocol UDP"},
+		{name: "Service deleted by hand", pods: runs, last: at(30742, "192.0.2.1"), want: at(30742, "192.0.2.1"), wantInside: inside, ready: "False ObjectRefused"},
+		{name: "NodePort made a ClusterIP by hand", service: liveService("ClusterIP"), wanted: "NodePort", pods: runs, last: at(30742, "192.0.2.1"),
+			want: at(30742, "192.0.2.1"), wantInside: inside, ready: "True EndpointReady"},
+		{name: "ClusterIP that is a NodePort still", service: liveService("NodePort"), wanted: "ClusterIP", pods: runs, nodes: []corev1.Node{node("n", "True", internal)},
+			last: at(30742, "192.0.2.9"), want: at(30742, "192.0.2.1"), wantInside: inside, ready: "True EndpointReady"},
 		{name: "no Service", pods: runs, wantInside: inside, ready: "False ObjectRefused", says: "see the condition Deployed"},
 
-		{name: "NodePort", service: liveService("NodePort"), pods: runs, nodes: []corev1.Node{node("n", "True", internal)}, want: at(30742, "192.0.2.1"), wantInside: inside, ready: "True EndpointReady"},
+		{name: "NodePort", service: liveService("NodePort"), pods: runs, nodes: []corev1.Node{node("n", "True", internal)}, want: at(30742, "192.0.2.1"), wantInside: inside, ready: "True EndpointReady",
+			says: "peers reach it at 192.0.2.1:30742 (UDP); pod 1 leads"},
 		{name: "NodePort before the pod", service: liveService("NodePort"), ready: "False WaitingForGatewayPod", says: "no gateway pod is running"},
 		{name: "NodePort while the pod restarts", service: liveService("NodePort"), pods: []corev1.Pod{pod("1", "n", "active", "terminating")}, nodes: []corev1.Node{node("n", "True", internal)},
 			last: at(30742, "192.0.2.9"), lastInside: inside, want: at(30742, "192.0.2.9"), wantInside: inside, ready: "False WaitingForGatewayPod", says: "the endpoints in the status are the last ones"},
@@ -77,6 +85,12 @@ func TestEndpoints(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			f := serverFacts()
 			f.Service, f.Pods, f.Nodes = row.service, row.pods, row.nodes
+			if f.Service != nil {
+				f.Gateway.service.Spec.Type = f.Service.Spec.Type
+			}
+			if row.wanted != "" {
+				f.Gateway.service.Spec.Type = row.wanted
+			}
 			*f.Gateway.endpoint, *f.Gateway.internalEndpoint = row.last, row.lastInside
 			p := Build(f)
 			if diff := cmp.Diff(row.want, p.Endpoint); diff != "" {

@@ -62,6 +62,9 @@ type Plan struct {
 	Delete []client.Object
 	// Objects are to be as they are here, in this order.
 	Objects []client.Object
+	// AnyPort is the Service as it is to be if the node port that it had last, for which
+	// it asks among Objects, is refused. It is nil if it asks for no such port.
+	AnyPort *corev1.Service
 	// LabelSecret holds the labels that the Secret lacks.
 	LabelSecret map[string]any
 	// Label and Unlabel name pods that get or lose the mark of the active one.

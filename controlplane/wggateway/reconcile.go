@@ -108,7 +108,7 @@ func (r *reconciler) apply(ctx context.Context, f Facts, p Plan) (refusals []ref
 		errs = append(errs, r.label(ctx, f.Secret, p.LabelSecret))
 	}
 	for _, o := range p.Objects {
-		_, err := apply.Object(ctx, r, o)
+		err := r.applyObject(ctx, &p, o)
 		if message, refused := apply.Refusal(err); refused {
 			refusals = append(refusals, refusal{o, message})
 		} else if !apply.NamespaceEnds(err) {

@@ -22,7 +22,9 @@ func (f *Facts) service(p *Plan) {
 	switch {
 	case g.service == nil:
 	case g.service.Spec.Type != corev1.ServiceTypeExternalName:
-		p.Objects = append(p.Objects, f.serviceFrom(serviceName(g.GetName()), g.service))
+		s := f.serviceFrom(serviceName(g.GetName()), g.service)
+		f.keepNodePort(p, s)
+		p.Objects = append(p.Objects, s)
 	case f.Service != nil:
 		p.Delete = append(p.Delete, f.Service)
 	}

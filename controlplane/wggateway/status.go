@@ -28,6 +28,9 @@ var complaints = []networkingv1beta1.ConditionReason{
 	networkingv1beta1.ReasonNodeNotReady, networkingv1beta1.ReasonServiceTypeUnsupported,
 }
 
+// eventEndpointChanged is the reason of the event that the peer has to be told of.
+const eventEndpointChanged = "EndpointChanged"
+
 // maxNote is the longest text that an event may have.
 const maxNote = 1024
 
@@ -35,6 +38,10 @@ const maxNote = 1024
 func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals []refusal) error {
 	p.deployed(g, refusals)
 	before := slices.Clone(*g.conditions)
+	var last *networkingv1beta1.Endpoint
+	if g.endpoint != nil {
+		last = *g.endpoint
+	}
 	wrote, err := apply.Status(ctx, r, g.Object, func() {
 		if g.endpoint != nil {
 			*g.endpoint = p.Endpoint
@@ -54,12 +61,20 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 	if err != nil || !wrote {
 		return err
 	}
+	if moved(last, p.Endpoint) {
+		r.event(g, corev1.EventTypeNormal, eventEndpointChanged,
+			"peers reach the gateway at "+where(p.Endpoint)+" now, give it to their GatewayClient")
+	}
 	for _, c := range p.Conditions {
 		if kind := eventType(meta.FindStatusCondition(before, c.Type), c); kind != "" {
-			r.events.Eventf(g.Object, nil, kind, c.Reason, "Reconcile", "%s", c.Message[:min(len(c.Message), maxNote)])
+			r.event(g, kind, c.Reason, c.Message)
 		}
 	}
 	return nil
+}
+
+func (r *reconciler) event(g *gateway, kind, reason, text string) {
+	r.events.Eventf(g.Object, nil, kind, reason, "Reconcile", "%s", text[:min(len(text), maxNote)])
 }
 
 // deployed adds to the condition Deployed what the API server refused, and notes.
