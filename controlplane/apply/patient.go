@@ -22,6 +22,9 @@ func Patient[R comparable](r reconcile.TypedReconciler[R]) reconcile.TypedReconc
 		if apierrors.IsConflict(err) {
 			return reconcile.Result{RequeueAfter: conflictRetry}, nil
 		}
-		return result, err
+		if err != nil {
+			return reconcile.Result{}, err // the queue decides when to look again
+		}
+		return result, nil
 	})
 }
