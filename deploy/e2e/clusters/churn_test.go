@@ -42,7 +42,7 @@ func testChurn(t *testing.T, p *pair) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var all []*churned
 	for i := range 2 {
-		all = append(all, newChurned(t, d, newPeering(t, p, fmt.Sprintf("churn-%d", i)), wgNodePort+i))
+		all = append(all, newChurned(t, d, p, i))
 	}
 	empty := p.snapshot(t)
 
@@ -91,13 +91,17 @@ type wanted struct {
 	*unstructured.Unstructured
 }
 
-func newChurned(t *testing.T, d *document, pe *peering, nodePort int) *churned {
+// newChurned exposes the gateway by a load balancer. A fixed node port could be
+// lost for minutes: an API server whose client dies while it makes a Service by
+// server-side apply keeps the port and not the Service.
+func newChurned(t *testing.T, d *document, p *pair, i int) *churned {
 	t.Helper()
-	c := &churned{peering: pe}
-	namespaces, objects := declarative(t, d, pe, nodePort)
+	c := &churned{peering: newPeering(t, p, fmt.Sprintf("churn-%d", i))}
+	ip := p.provider.kubelet.Loopback.LoadBalancer(100 + i).String()
+	namespaces, objects := declarative(t, d, c.peering, wgNodePort)
 	for _, o := range slices.Concat(namespaces, objects) {
 		u := new(unstructured.Unstructured)
-		if err := yaml.Unmarshal([]byte(o.manifest), &u.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(p.balanced(o.manifest, ip)), &u.Object); err != nil {
 			t.Fatal(err)
 		}
 		if o.namespace != "" {
@@ -118,15 +122,29 @@ func (c *churned) want(t *testing.T) {
 	t.Helper()
 	start := time.Now()
 	for _, w := range c.objects {
-		controlplanetest.Eventually(t, "the API server takes "+w.GetKind(), w.apply)
+		controlplanetest.Eventually(t, "the API server takes "+w.GetKind(), func(ctx context.Context) error {
+			if err := w.apply(ctx); err != nil {
+				return err
+			}
+			live := w.DeepCopy()
+			if err := w.on.Get(ctx, w.GetNamespace(), w.GetName(), live); err != nil {
+				return err
+			}
+			if live.GetDeletionTimestamp() != nil {
+				return errors.New("the last one is not gone yet")
+			}
+			return nil
+		})
 	}
 	c.established(t, start)
 }
 
-// made are kinds that the controllers make of a user's objects.
+// made are kinds that the controllers make of a user's objects. A service account
+// is not among them: the token of one that was deleted is worth nothing any more,
+// and a kubelet gives its pods another only when the old one has run out.
 var made = []schema.GroupVersionKind{
 	appsv1.SchemeGroupVersion.WithKind("Deployment"), corev1.SchemeGroupVersion.WithKind("Service"),
-	corev1.SchemeGroupVersion.WithKind("ServiceAccount"), corev1.SchemeGroupVersion.WithKind("Pod"),
+	corev1.SchemeGroupVersion.WithKind("Pod"),
 	rbacv1.SchemeGroupVersion.WithKind("Role"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
 	coordinationv1.SchemeGroupVersion.WithKind("Lease"), ipamv1alpha1.GroupVersion.WithKind("Network"),
 	networkingv1beta1.GroupVersion.WithKind("Connection"), networkingv1beta1.GroupVersion.WithKind("InternalFabric"),

@@ -19,16 +19,11 @@ func inNamespace(name string) client.ListOption { return client.InNamespace(name
 // testServices exposes the gateway server in the other ways.
 func testServices(t *testing.T, p *pair) {
 	d := readDocument(t, declarativeDocument)
-	nodePort := fmt.Sprintf("    serviceType: NodePort\n    nodePort: %d\n", wgNodePort)
 	t.Run("LoadBalancer", func(t *testing.T) {
 		pe := newPeering(t, p, "balanced")
-		ip := p.provider.kubelet.Loopback.LoadBalancer(77).String() // fixed, so that the client can be told beforehand
+		ip := p.provider.kubelet.Loopback.LoadBalancer(77).String()
 		start := time.Now()
-		pe.apply(t, d, func(manifest string) string {
-			manifest = strings.Replace(manifest, nodePort, "    serviceType: LoadBalancer\n    loadBalancerIP: "+ip+"\n", 1)
-			manifest = strings.Replace(manifest, p.provider.kubelet.Nodes()[0].IP.String()+"\n    port: "+fmt.Sprint(wgNodePort), ip+"\n    port: 51840", 1)
-			return manifest
-		})
+		pe.apply(t, d, func(manifest string) string { return p.balanced(manifest, ip) })
 		pe.established(t, start)
 		pe.provider.hasEndpoint(t, ip, 51840)
 	})
@@ -60,6 +55,16 @@ func testServices(t *testing.T, p *pair) {
 		})
 		pe.provider.hasEndpoint(t, ip, 51840)
 	})
+}
+
+// nodePort is how the document exposes its gateway server.
+var nodePort = fmt.Sprintf("    serviceType: NodePort\n    nodePort: %d\n", wgNodePort)
+
+// balanced puts a load balancer with a fixed address into a manifest, so that
+// the client can be told beforehand, where the document has a node port.
+func (p *pair) balanced(manifest, ip string) string {
+	manifest = strings.Replace(manifest, nodePort, "    serviceType: LoadBalancer\n    loadBalancerIP: "+ip+"\n", 1)
+	return strings.Replace(manifest, p.provider.kubelet.Nodes()[0].IP.String()+"\n    port: "+fmt.Sprint(wgNodePort), ip+"\n    port: 51840", 1)
 }
 
 // apply applies the manifests of the document after a change.

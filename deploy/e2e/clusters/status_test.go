@@ -66,7 +66,7 @@ func (pe *peering) explainIfFailed(t *testing.T) {
 		for _, e := range pe.ends() {
 			var text strings.Builder
 			for _, args := range [][]string{
-				{"get", "pods,services,leases", "-n", e.namespace, "-o", "wide", "--show-labels"},
+				{"get", "pods,services,leases,serviceaccounts,roles,rolebindings", "-n", e.namespace, "-o", "wide", "--show-labels"},
 				{"get", "gatewayservers,gatewayclients,configurations,connections,internalfabrics,genevetunnels", "-n", e.namespace, "-o", "yaml"},
 				{"get", "internalnodes", "-o", "yaml"},
 			} {
