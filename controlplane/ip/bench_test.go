@@ -38,7 +38,7 @@ func BenchmarkConverge(b *testing.B) {
 
 		b.StartTimer()
 		start := time.Now()
-		settled(b, ips, w.run)
+		controlplanetest.Settled(b, "ip", ips, w.run)
 		b.StopTimer()
 		var list ipamv1alpha1.IPList
 		if err := w.Client.List(context.Background(), &list, client.InNamespace("many")); err != nil {

@@ -415,13 +415,13 @@ func (w *world) testRestart(t *testing.T) {
 	if err := w.Client.List(context.Background(), &ips); err != nil {
 		t.Fatal(err)
 	}
-	settled(t, len(ips.Items), w.run)
+	controlplanetest.Settled(t, "ip", len(ips.Items), w.run)
 	if diff := cmp.Diff(before, w.versions(t)); diff != "" {
 		t.Errorf("written after the start (-want +got):\n%s", diff)
 	}
 	// Every object again, by a change that means nothing.
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"looked-at":"again"}}}`))
-	settled(t, len(ips.Items), func() {
+	controlplanetest.Settled(t, "ip", len(ips.Items), func() {
 		for _, o := range ips.Items {
 			if err := w.Client.Patch(context.Background(), &o, patch); err != nil {
 				t.Fatal(err)

@@ -42,7 +42,7 @@ func BenchmarkConverge(b *testing.B) {
 
 		b.StartTimer()
 		start := time.Now()
-		settled(b, 2*peers, w.run)
+		controlplanetest.Settled(b, "network", 2*peers, w.run)
 		b.StopTimer()
 		var list ipamv1alpha1.NetworkList
 		if err := w.Client.List(context.Background(), &list, client.InNamespace("peers")); err != nil {
@@ -59,7 +59,7 @@ func BenchmarkConverge(b *testing.B) {
 		w.stop()
 		writes = w.requests(b, "PATCH")
 		start = time.Now()
-		settled(b, 2*peers, w.run)
+		controlplanetest.Settled(b, "network", 2*peers, w.run)
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-restart")
 		b.ReportMetric(float64(w.requests(b, "PATCH")-writes), "writes-after-restart")
 		b.StartTimer()

@@ -345,7 +345,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 func (w *world) testChurn(t *testing.T) {
 	w.namespace(t, "churn")
 	for round := range 8 {
-		before := total(t, "controller_runtime_reconcile_total")
+		before := controlplanetest.Total(t, "network", "controller_runtime_reconcile_total")
 		var wg sync.WaitGroup
 		for part := range 3 {
 			wg.Go(func() {
@@ -362,7 +362,7 @@ func (w *world) testChurn(t *testing.T) {
 			})
 		}
 		controlplanetest.Eventually(t, "it is at work", func(context.Context) error {
-			if done := total(t, "controller_runtime_reconcile_total") - before; done < 5*round {
+			if done := controlplanetest.Total(t, "network", "controller_runtime_reconcile_total") - before; done < 5*round {
 				return fmt.Errorf("%d reconciles", done)
 			}
 			return nil
@@ -380,7 +380,7 @@ func (w *world) testChurn(t *testing.T) {
 func (w *world) touch(t *testing.T) map[string]string {
 	t.Helper()
 	versions := w.versions(t)
-	settled(t, len(versions), func() {
+	controlplanetest.Settled(t, "network", len(versions), func() {
 		for key := range versions {
 			namespace, name, _ := strings.Cut(key, "/")
 			n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -398,14 +398,14 @@ func (w *world) touch(t *testing.T) map[string]string {
 // nothing is written, and it knows all that was granted before.
 func (w *world) testRestart(t *testing.T) {
 	w.stop()
-	settled(t, len(w.versions(t)), w.run)
+	controlplanetest.Settled(t, "network", len(w.versions(t)), w.run)
 	w.touch(t) // messages name those who came since
 	before := w.touch(t)
 	if diff := cmp.Diff(before, w.versions(t)); diff != "" {
 		t.Errorf("written after another look (-want +got):\n%s", diff)
 	}
 	w.stop()
-	settled(t, len(before), w.run)
+	controlplanetest.Settled(t, "network", len(before), w.run)
 	if diff := cmp.Diff(before, w.versions(t)); diff != "" {
 		t.Errorf("written after the start (-want +got):\n%s", diff)
 	}
