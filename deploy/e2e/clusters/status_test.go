@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,8 +40,8 @@ func (e *end) status(ctx context.Context) (s gatewayStatus, err error) {
 	return s, json.Unmarshal([]byte(out), &s)
 }
 
-// usesKeys checks that the gateway of this end has the key of its peer that the
-// objects say.
+// usesKeys checks that the gateway of this end talks to the one that has the
+// private key of its peer's PublicKey.
 func (e *end) usesKeys(ctx context.Context) error {
 	key := new(networkingv1beta1.PublicKey)
 	if err := e.Get(ctx, e.namespace, "gw-publickey", key); err != nil {
@@ -52,6 +53,9 @@ func (e *end) usesKeys(ctx context.Context) error {
 	}
 	if want := base64.StdEncoding.EncodeToString(key.Spec.PublicKey); s.DataPlane.Tunnel.Peer != want {
 		return fmt.Errorf("its peer is %s, want %s", s.DataPlane.Tunnel.Peer, want)
+	}
+	if s.DataPlane.Tunnel.LastHandshake.IsZero() {
+		return errors.New("it had no handshake with its peer yet")
 	}
 	return nil
 }
