@@ -60,6 +60,9 @@ var importRules = struct{ direct, linked []rule }{
 		{"api/...", []string{module + "/dataplane", module + "/tunnel", module + "/nat", module + "/geneve", module + "/controlplane"}, "types are shared by everything and depend on nothing"},
 		{"controlplane/cidr", []string{module, "k8s.io", "sigs.k8s.io"}, "the allocator is arithmetic: usable without a cluster"},
 		{"controlplane/template", []string{module, "sigs.k8s.io/controller-runtime"}, "rendering reads nothing"},
+		{"controlplane/hostnet", []string{module, "k8s.io", "sigs.k8s.io"}, "the host's network knows links and routes, not why they are wanted"},
+		{"controlplane/manifests", []string{module + "/controlplane", module + "/dataplane"}, "reading objects knows nobody who uses them"},
+		{"controlplane/mirror", []string{module + "/controlplane/gatewaysync", module + "/controlplane/fabric", module + "/dataplane"}, "following objects knows nobody who uses them"},
 		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
 	},
 	linked: []rule{
@@ -68,6 +71,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"tunnel", []string{"k8s.io", "gvisor.dev"}, "the packet path knows no Kubernetes"},
 		{"dataplane/...", []string{"k8s.io", module + "/api", module + "/controlplane", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
 		{"cmd/gateway", []string{"sigs.k8s.io/controller-runtime"}, "the gateway stays small: informers are enough"},
+		{"cmd/fabric", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com/wireguard/device", module + "/tunnel", module + "/controlplane/gatewaysync"}, "the node agent is small: no gateway in it"},
 		{"cmd/controller", []string{module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the controllers do not link the data plane"},
 	},
 }
@@ -76,6 +80,9 @@ var importRules = struct{ direct, linked []rule }{
 var owners = map[string][]string{
 	"golang.zx2c4.com/wireguard/device": {"tunnel"},
 	"gvisor.dev/gvisor":                 {"dataplane/netstack"},
+	"github.com/mdlayher/netlink":       {"controlplane/hostnet"},
+	"github.com/jsimonetti/rtnetlink":   {"controlplane/hostnet"},
+	"github.com/google/nftables":        {"controlplane/hostnet"},
 }
 
 // reconcilers are independent: what one leaves to another goes through an API
@@ -121,7 +128,7 @@ func TestImportRules(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			if strings.HasPrefix(imp, module+"/cmd/") {
-				t.Errorf("%s imports %s: a command is imported by nobody", rel, imp)
+				t.Errorf("%s imports %s: what is below cmd is imported by commands only", rel, imp)
 			}
 		}
 	}

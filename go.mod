@@ -7,6 +7,9 @@ require (
 	github.com/gaissmai/bart v0.30.0 // longest prefix over 100 000 pod routes, lock-free to read
 	github.com/go-logr/logr v1.4.3 // the interface through which controller-runtime logs
 	github.com/google/go-cmp v0.7.0 // differences in test failures
+	github.com/google/nftables v0.3.0 // the node agent's table of address translation
+	github.com/jsimonetti/rtnetlink/v2 v2.0.2 // links, addresses, routes and rules, on mdlayher/netlink
+	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
 	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
@@ -49,6 +52,7 @@ require (
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect

@@ -1,0 +1,31 @@
+// Package hostnet keeps the part of a node's network that belongs to Sluice
+// equal to what is desired: tunnel links to the gateways with their addresses,
+// the routes into them, and a table of address translation.
+//
+//	Desired --\
+//	           Diff -> Plan -> Conn.Apply -> kernel (rtnetlink, nf_tables, TUN)
+//	Actual ---/                                |
+//	   ^------------- Conn.Read <--------------+-- Conn.Watch: something changed
+//
+// Diff is pure; everything that talks to the kernel is a method of Conn, and
+// nothing else in the project talks to it about links, routes or tables.
+//
+// # Marks
+//
+// A node's network belongs to many. Only what carries our mark is ever changed
+// or removed:
+//
+//   - links: an alias (IFLA_IFALIAS) that begins with AliasPrefix;
+//   - routes: in Table, with Protocol;
+//   - policy rules: with Protocol, leading to Table;
+//   - translation: the nftables table TranslationTable.
+//
+// A link that has the wanted name but not the mark is somebody else's: that is
+// an error, and the link stays as it is.
+//
+// # Nothing is lost by a restart
+//
+// The state lives in the kernel. An agent that ends removes nothing, one that
+// starts finds what is there and changes only what differs. What is not asked for
+// any more goes when Desired no longer holds it; all of it goes with Desired{}.
+package hostnet
