@@ -228,6 +228,55 @@ const (
 	ReasonMTUMismatch ConditionReason = "MTUMismatch"
 )
 
+// Conditions of an [InternalNode]. The node's agent writes them.
+const (
+	// ConditionTunnelsReady says whether the node has a tunnel to every gateway, with addresses and routes as described.
+	//
+	// Possible reasons for it to be True:
+	//   - TunnelsReady
+	//
+	// Possible reasons for it to be False:
+	//   - TunnelRefused
+	//   - GatewayUnreachable
+	//   - LinkKindUnavailable
+	//   - NotPermitted
+	ConditionTunnelsReady ConditionType = "TunnelsReady"
+
+	// ReasonTunnelsReady means that every tunnel is as described. That packets come through is what a gateway's
+	// Connection says.
+	ReasonTunnelsReady ConditionReason = "TunnelsReady"
+	// ReasonTunnelRefused means that one of the tunnels cannot be as described: its objects contradict each other, a link
+	// of its name is somebody else's, or the kernel refused it. The message names it. The others work.
+	ReasonTunnelRefused ConditionReason = "TunnelRefused"
+	// ReasonGatewayUnreachable means that the node has no route to one of the gateways. The message names it. The others
+	// work.
+	ReasonGatewayUnreachable ConditionReason = "GatewayUnreachable"
+	// ReasonLinkKindUnavailable means that this node can have no link of the kind that was asked for, or of any kind. The
+	// message says what is missing.
+	ReasonLinkKindUnavailable ConditionReason = "LinkKindUnavailable"
+	// ReasonNotPermitted means that the agent may not change the node's network. The message says what to grant.
+	ReasonNotPermitted ConditionReason = "NotPermitted"
+
+	// ConditionAddressTranslationReady says whether packets to and from the gateways keep or get the source address that
+	// they should have on their way through the node.
+	//
+	// Possible reasons for it to be True:
+	//   - AddressTranslationReady
+	//
+	// Possible reasons for it to be False:
+	//   - NFTablesUnavailable
+	//   - TranslationRefused
+	ConditionAddressTranslationReady ConditionType = "AddressTranslationReady"
+
+	// ReasonAddressTranslationReady means that the node's table of address translation is as described.
+	ReasonAddressTranslationReady ConditionReason = "AddressTranslationReady"
+	// ReasonNFTablesUnavailable means that the node's kernel has no nf_tables, or not all of it that is needed. Tunnels
+	// work; the node may hide the addresses of its pods from the remote clusters. The message says what is missing.
+	ReasonNFTablesUnavailable ConditionReason = "NFTablesUnavailable"
+	// ReasonTranslationRefused means that the kernel refused the table. What was there before stays in force.
+	ReasonTranslationRefused ConditionReason = "TranslationRefused"
+)
+
 // HostConditionType is the type of a condition that one host reports.
 type HostConditionType string
 

@@ -54,6 +54,11 @@ type InternalNodeNodeInterface struct {
 type InternalNodeStatus struct {
 	// NodeIP holds the source addresses of the node's tunnel packets.
 	NodeIP NodeIP `json:"nodeIP"`
+	// Conditions holds TunnelsReady and AddressTranslationReady.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NodeIP holds the source address of a node's tunnel packets. It depends on where the gateway runs: packets to a pod
