@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/tunnel"
@@ -101,7 +102,7 @@ func (g *gateway) startManifests() error { return g.sync.Start(g.forwarder) }
 // openCluster prepares the ties to the API server, which may be away.
 func (g *gateway) openCluster() error {
 	c := g.options.cluster
-	config, err := cluster.Config(c.Kubeconfig)
+	config, err := mirror.Config(c.Kubeconfig)
 	if err != nil {
 		return err
 	}

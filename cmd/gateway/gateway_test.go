@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-const manifests = "../../controlplane/gatewaysync/testdata/server"
+const testdata = "../../controlplane/gatewaysync/testdata/server"
 
 // workspace is a directory of manifests and everything else a gateway needs for
 // itself on this machine.
@@ -37,7 +37,7 @@ func newWorkspace(t *testing.T) *workspace {
 	w := &workspace{dir: t.TempDir(), socket: filepath.Join(socketDir(t), "s"), geneve: freeUDPPort(t), wireguard: freeUDPPort(t)}
 	w.metrics, w.health = freeTCPAddress(t), freeTCPAddress(t)
 	for _, name := range []string{"gateway.yaml", "network.yaml", "nodes.yml"} {
-		data, err := os.ReadFile(filepath.Join(manifests, name))
+		data, err := os.ReadFile(filepath.Join(testdata, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -29,7 +30,7 @@ type report struct {
 
 // clusterReport is what only a gateway in a cluster has to say.
 type clusterReport struct {
-	API      cluster.State          `json:"api"`
+	API      mirror.State           `json:"api"`
 	Election *cluster.ElectionState `json:"election,omitempty"` // nil: the only replica
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
+	"github.com/sluice-net/sluice/controlplane/manifests"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
@@ -22,12 +24,12 @@ func busyReport() report {
 		Sync: gatewaysync.State{
 			Gateway:    gatewaysync.Gateway{Type: "Server", Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
 			Generation: 3, AppliedAt: now.Add(-time.Hour), RefusedAt: now.Add(-5 * time.Second), ReloadErrors: 1,
-			Refused: gatewaysync.Problems{
+			Refused: manifests.Problems{
 				{File: "peer.yaml", Line: 12, Object: "PublicKey tenant/milan", Field: "spec.publicKey", Reason: "decodes to 5 bytes, but a WireGuard key has 32"},
 				{File: "peer.yaml", Line: 20, Object: "GeneveTunnel tenant/a", Field: "spec.id", Reason: "-1 is not a VNI: 0 to 16777215"},
 			},
-			RefusedWarnings: gatewaysync.Problems{{File: "peer.yaml", Line: 30, Object: "secret a", Reason: "v1 secret is not used by the gateway and ignored"}},
-			Warnings:        gatewaysync.Problems{{Object: "InternalNode worker-3", Field: "status.nodeIP", Reason: "is not known yet: the node waits"}},
+			RefusedWarnings: manifests.Problems{{File: "peer.yaml", Line: 30, Object: "secret a", Reason: "v1 secret is not used by the gateway and ignored"}},
+			Warnings:        manifests.Problems{{Object: "InternalNode worker-3", Field: "status.nodeIP", Reason: "is not known yet: the node waits"}},
 			Peer: gatewaysync.Peer{
 				Value: "Connected", Latency: 12345 * time.Microsecond, LatencyText: "12ms", Timestamp: now.Add(-time.Second),
 				MTU: 1400, MTUMismatch: "the peer's MTU is 1400, ours 1340",
@@ -78,12 +80,12 @@ func standByReport() report {
 	r.Sync.Role = gatewaysync.RoleStandBy
 	r.Sync.Gateway.Namespace = "tenant"
 	r.Sync.Peer = gatewaysync.Peer{LatencyText: "N/A"}
-	r.Sync.Waiting = gatewaysync.Problems{{Reason: "reading the objects of the cluster"}}
-	r.Sync.Ignored = gatewaysync.Problems{{Object: "IP default/printer", Field: "spec.ip", Reason: "192.168.1.10 is mapped by IP scanner already"}}
+	r.Sync.Waiting = manifests.Problems{{Reason: "reading the objects of the cluster"}}
+	r.Sync.Ignored = manifests.Problems{{Object: "IP default/printer", Field: "spec.ip", Reason: "192.168.1.10 is mapped by IP scanner already"}}
 	r.Cluster = &clusterReport{
-		API: cluster.State{
+		API: mirror.State{
 			Away: r.Time.Add(-3 * time.Minute), Error: "ips: dial tcp 10.96.0.1:443: connect: connection refused",
-			Watches: []cluster.WatchState{{Name: "internalnodes", Objects: 3, Synced: true}, {Name: "ips"}},
+			Watches: []mirror.WatchState{{Name: "internalnodes", Objects: 3, Synced: true}, {Name: "ips"}},
 		},
 		Election: &cluster.ElectionState{Lease: "client.tenant.client.connections.liqo.io", Identity: "gw-client-b", Holder: "gw-client-a"},
 	}

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -41,14 +41,14 @@ type Desired struct {
 	DataPlane dataplane.Config
 	// Endpoint is where the port of the tunnel is written down: a Problem
 	// without a reason, for an EndpointError.
-	Endpoint Problem
+	Endpoint manifests.Problem
 	// Warnings are what its author should know of a state that is valid.
-	Warnings Problems
+	Warnings manifests.Problems
 	// Ignored are objects of a cluster that cannot be used and were left out.
-	Ignored Problems
+	Ignored manifests.Problems
 	// Missing is what a gateway in a cluster lacks to carry traffic. It is among
 	// the warnings, too.
-	Missing Problems
+	Missing manifests.Problems
 	// Firewall says what became of each FirewallConfiguration for this gateway.
 	Firewall []FirewallReport
 }
@@ -95,12 +95,12 @@ func Build(objects Objects) (Desired, error) {
 		b.mtu()
 		b.reach()
 	}
-	b.warnings = condense(b.warnings)
-	if err := b.problems.orNil(); err != nil {
+	b.warnings = b.warnings.Condensed()
+	if err := b.problems.OrNil(); err != nil {
 		return Desired{Warnings: b.warnings}, err
 	}
 	if len(b.waiting) > 0 {
-		return Desired{Gateway: b.desired.Gateway, Warnings: b.warnings}, Waiting(b.waiting)
+		return Desired{Gateway: b.desired.Gateway, Warnings: b.warnings}, manifests.Waiting(b.waiting)
 	}
 	b.desired.Warnings = b.warnings
 	return b.desired, nil
@@ -110,30 +110,25 @@ func Build(objects Objects) (Desired, error) {
 type builder struct {
 	objects  Objects
 	desired  Desired
-	problems Problems
-	warnings Problems
-	waiting  Problems
+	problems manifests.Problems
+	warnings manifests.Problems
+	waiting  manifests.Problems
 
-	gatewayRef ref
+	gatewayRef manifests.Ref
 	secretName string // from the gateway's spec; empty: find it by its label
 	used       []usedPrefix
-	byInternal map[netip.Addr]string // node, by its address towards the gateway
-	byLink     map[string]string     // node, by the name of the gateway's link to it
-	ready      map[string]bool       // nodes that can be sent to
-	nodeRefs   map[string]ref        // InternalNodes, by name
+	byInternal map[netip.Addr]string    // node, by its address towards the gateway
+	byLink     map[string]string        // node, by the name of the gateway's link to it
+	ready      map[string]bool          // nodes that can be sent to
+	nodeRefs   map[string]manifests.Ref // InternalNodes, by name
 }
 
-func (b *builder) fail(r ref, path *field.Path, format string, args ...any) {
-	b.problems = append(b.problems, r.problem(path, format, args...))
+func (b *builder) fail(r manifests.Ref, path *field.Path, format string, args ...any) {
+	b.problems = append(b.problems, r.Problem(path, format, args...))
 }
 
-func (b *builder) warn(r ref, path *field.Path, format string, args ...any) {
-	b.warnings = append(b.warnings, r.problem(path, format, args...))
-}
-
-// refTo names an object that was read.
-func refTo[T any](kind string, s Sourced[T], meta *metav1.ObjectMeta) ref {
-	return ref{kind: kind, meta: meta, source: s.Source}
+func (b *builder) warn(r manifests.Ref, path *field.Path, format string, args ...any) {
+	b.warnings = append(b.warnings, r.Problem(path, format, args...))
 }
 
 var (
@@ -148,25 +143,25 @@ func (b *builder) gateway() bool {
 	servers, clients := b.objects.GatewayServers, b.objects.GatewayClients
 	switch {
 	case len(servers)+len(clients) == 0 && b.inCluster():
-		b.wait(Problem{Reason: "the GatewayServer or GatewayClient of this gateway does not exist"})
+		b.wait(manifests.Problem{Reason: "the GatewayServer or GatewayClient of this gateway does not exist"})
 		return false
 	case len(servers)+len(clients) == 0:
-		b.problems = append(b.problems, Problem{Reason: "no GatewayServer or GatewayClient: exactly one is needed"})
+		b.problems = append(b.problems, manifests.Problem{Reason: "no GatewayServer or GatewayClient: exactly one is needed"})
 		return false
 	case len(servers)+len(clients) > 1:
 		var first string
-		tooMany := func(r ref) {
+		tooMany := func(r manifests.Ref) {
 			if first == "" {
-				first = r.problem(nil, "the other one").String()
+				first = r.Problem(nil, "the other one").String()
 				return
 			}
 			b.fail(r, nil, "is a second gateway (%s): a gateway process serves one peering", first)
 		}
 		for _, s := range servers {
-			tooMany(refTo("GatewayServer", s, &s.Object.ObjectMeta))
+			tooMany(manifests.RefTo("GatewayServer", s, &s.Object.ObjectMeta))
 		}
 		for _, s := range clients {
-			tooMany(refTo("GatewayClient", s, &s.Object.ObjectMeta))
+			tooMany(manifests.RefTo("GatewayClient", s, &s.Object.ObjectMeta))
 		}
 		return false
 	case len(servers) == 1:
@@ -175,8 +170,8 @@ func (b *builder) gateway() bool {
 		b.client(clients[0])
 	}
 	g := b.gatewayRef
-	b.desired.Gateway.Kind, b.desired.Gateway.Namespace, b.desired.Gateway.Name = g.kind, g.meta.Namespace, g.meta.Name
-	b.desired.Gateway.ClusterID = g.meta.Labels[networkingv1beta1.LabelRemoteClusterID]
+	b.desired.Gateway.Kind, b.desired.Gateway.Namespace, b.desired.Gateway.Name = g.Kind, g.Meta.Namespace, g.Meta.Name
+	b.desired.Gateway.ClusterID = g.Meta.Labels[networkingv1beta1.LabelRemoteClusterID]
 	path := labelsPath.Key(networkingv1beta1.LabelRemoteClusterID)
 	if id := b.desired.Gateway.ClusterID; id == "" {
 		b.fail(g, path, "is required: the peer's cluster ID")
@@ -189,9 +184,9 @@ func (b *builder) gateway() bool {
 	return true
 }
 
-func (b *builder) server(s Sourced[networkingv1beta1.GatewayServer]) {
+func (b *builder) server(s manifests.Sourced[networkingv1beta1.GatewayServer]) {
 	spec := &s.Object.Spec
-	b.gatewayRef = refTo("GatewayServer", s, &s.Object.ObjectMeta)
+	b.gatewayRef = manifests.RefTo("GatewayServer", s, &s.Object.ObjectMeta)
 	b.desired.Gateway.Type = networkingv1beta1.ConnectionServer
 	b.secretName = spec.SecretRef.Name
 	c := &b.desired.DataPlane
@@ -204,9 +199,9 @@ func (b *builder) server(s Sourced[networkingv1beta1.GatewayServer]) {
 	b.oneOf(endpointPath.Child("serviceType"), string(spec.Endpoint.ServiceType), "ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
 }
 
-func (b *builder) client(s Sourced[networkingv1beta1.GatewayClient]) {
+func (b *builder) client(s manifests.Sourced[networkingv1beta1.GatewayClient]) {
 	spec := &s.Object.Spec
-	b.gatewayRef = refTo("GatewayClient", s, &s.Object.ObjectMeta)
+	b.gatewayRef = manifests.RefTo("GatewayClient", s, &s.Object.ObjectMeta)
 	b.desired.Gateway.Type = networkingv1beta1.ConnectionClient
 	b.secretName = spec.SecretRef.Name
 	c := &b.desired.DataPlane
@@ -260,7 +255,7 @@ func badHost(host string) string {
 // port takes the single port, or the first of several: this gateway has one tunnel.
 func (b *builder) port(port int32, several []int32) uint16 {
 	path := endpointPath.Child("port")
-	defer func() { b.desired.Endpoint = b.gatewayRef.problem(path, "") }()
+	defer func() { b.desired.Endpoint = b.gatewayRef.Problem(path, "") }()
 	switch {
 	case port != 0 && len(several) > 0:
 		b.fail(b.gatewayRef, path, "port and ports exclude each other")
@@ -289,21 +284,21 @@ func (b *builder) port(port int32, several []int32) uint16 {
 
 // sameNamespace checks that a key is the gateway's: another namespace is another
 // tenant.
-func (b *builder) sameNamespace(r ref) {
-	if own, other := b.gatewayRef.meta.Namespace, r.meta.Namespace; own != "" && other != "" && own != other {
-		b.fail(r, field.NewPath("metadata", "namespace"), "is %q, but that of %s is %q", other, b.gatewayRef.problem(nil, "").Object, own)
+func (b *builder) sameNamespace(r manifests.Ref) {
+	if own, other := b.gatewayRef.Meta.Namespace, r.Meta.Namespace; own != "" && other != "" && own != other {
+		b.fail(r, field.NewPath("metadata", "namespace"), "is %q, but that of %s is %q", other, b.gatewayRef.Problem(nil, "").Object, own)
 	}
 }
 
 // peerLabel checks that an object belongs to the gateway's peer.
-func (b *builder) peerLabel(r ref, required bool) {
-	id, labelled := r.meta.Labels[networkingv1beta1.LabelRemoteClusterID]
+func (b *builder) peerLabel(r manifests.Ref, required bool) {
+	id, labelled := r.Meta.Labels[networkingv1beta1.LabelRemoteClusterID]
 	path := labelsPath.Key(networkingv1beta1.LabelRemoteClusterID)
 	switch {
 	case !labelled && required:
 		b.fail(r, path, "is required: the peer's cluster ID")
 	case labelled && id != b.desired.Gateway.ClusterID && b.desired.Gateway.ClusterID != "":
-		b.fail(r, path, "is %q, but the peer of %s is %q", id, b.gatewayRef.problem(nil, "").Object, b.desired.Gateway.ClusterID)
+		b.fail(r, path, "is %q, but the peer of %s is %q", id, b.gatewayRef.Problem(nil, "").Object, b.desired.Gateway.ClusterID)
 	}
 }
 
@@ -325,7 +320,7 @@ func (b *builder) mtu() {
 	}
 	for _, f := range b.objects.InternalFabrics {
 		if m := f.Object.Spec.MTU; m != 0 && m != c.MTU {
-			b.warn(refTo("InternalFabric", f, &f.Object.ObjectMeta), mtuPath, "is %d, but the gateway's is %d, which is used", m, c.MTU)
+			b.warn(manifests.RefTo("InternalFabric", f, &f.Object.ObjectMeta), mtuPath, "is %d, but the gateway's is %d, which is used", m, c.MTU)
 		}
 	}
 }

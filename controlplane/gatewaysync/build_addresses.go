@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -17,7 +18,7 @@ func (b *builder) addresses() {
 	}
 	outside, inside := make(map[netip.Addr]string), make(map[netip.Addr]string)
 	for _, ip := range b.objects.IPs {
-		r := refTo("IP", ip, &ip.Object.ObjectMeta)
+		r := manifests.RefTo("IP", ip, &ip.Object.ObjectMeta)
 		if ip.Object.Labels[ipamv1alpha1.LabelHostUnreachable] == "true" {
 			continue
 		}
@@ -30,11 +31,11 @@ func (b *builder) addresses() {
 			continue
 		}
 		if other, dup := outside[m.Outside]; dup {
-			b.exclude(r.problem(field.NewPath("status", "ip"), "%s is the address of IP %s as well", m.Outside, other))
+			b.exclude(r.Problem(field.NewPath("status", "ip"), "%s is the address of IP %s as well", m.Outside, other))
 			continue
 		}
 		if other, dup := inside[m.Inside]; dup {
-			b.exclude(r.problem(field.NewPath("spec", "ip"), "%s is mapped by IP %s already", m.Inside, other))
+			b.exclude(r.Problem(field.NewPath("spec", "ip"), "%s is mapped by IP %s already", m.Inside, other))
 			continue
 		}
 		outside[m.Outside], inside[m.Inside] = ip.Object.Name, ip.Object.Name
@@ -44,19 +45,19 @@ func (b *builder) addresses() {
 
 // address reads one mapping. An IP whose host is in the peer's own range exists
 // for third clusters and means nothing to this peer.
-func (b *builder) address(r ref, spec, status string) (m dataplane.AddressMapping, ok bool) {
+func (b *builder) address(r manifests.Ref, spec, status string) (m dataplane.AddressMapping, ok bool) {
 	var why string
 	if m.Inside, why = parseAddr(spec); why != "" {
-		b.exclude(r.problem(field.NewPath("spec", "ip"), "%q %s", spec, why))
+		b.exclude(r.Problem(field.NewPath("spec", "ip"), "%q %s", spec, why))
 		return m, false
 	}
 	path := field.NewPath("status", "ip")
 	if m.Outside, why = parseAddr(status); why != "" {
-		b.exclude(r.problem(path, "%q %s", status, why))
+		b.exclude(r.Problem(path, "%q %s", status, why))
 		return m, false
 	}
 	if m.Inside.Is4() != m.Outside.Is4() {
-		b.exclude(r.problem(path, "%s cannot stand for %s: the families differ", m.Outside, m.Inside))
+		b.exclude(r.Problem(path, "%s cannot stand for %s: the families differ", m.Outside, m.Inside))
 		return m, false
 	}
 	for _, remote := range b.desired.DataPlane.Remote {
@@ -75,7 +76,7 @@ func (b *builder) address(r ref, spec, status string) (m dataplane.AddressMappin
 		b.fail(r, path, "%s lies in no local external CIDR: the peer cannot reach it", m.Outside)
 		return m, false
 	case family[0].Addr() == m.Outside:
-		b.exclude(r.problem(path, "%s is the first address of %s, which stands for nodes and hostNetwork pods", m.Outside, family[0]))
+		b.exclude(r.Problem(path, "%s is the first address of %s, which stands for nodes and hostNetwork pods", m.Outside, family[0]))
 		return m, false
 	}
 	return m, true

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/tunnel"
 )
@@ -34,21 +35,14 @@ type Cluster struct {
 	InForce dataplane.Config
 }
 
-// Waiting says why there is nothing to put in force yet although nobody made a
-// mistake. What is in force stays.
-type Waiting Problems
-
-// Error has one line per reason.
-func (w Waiting) Error() string { return Problems(w).Error() }
-
 // inCluster tells whether the objects come from an API server.
 func (b *builder) inCluster() bool { return b.objects.Cluster != nil }
 
 // wait records what nothing can be done without.
-func (b *builder) wait(p Problem) { b.waiting = append(b.waiting, p.masked()) }
+func (b *builder) wait(p manifests.Problem) { b.waiting = append(b.waiting, p.Masked()) }
 
 // lack warns of what no traffic is possible without, or none by the newest state.
-func (b *builder) lack(p Problem) {
+func (b *builder) lack(p manifests.Problem) {
 	b.warnings = append(b.warnings, p)
 	b.desired.Missing = append(b.desired.Missing, p)
 }
@@ -56,7 +50,7 @@ func (b *builder) lack(p Problem) {
 // exclude reports an object, or a part of one, that cannot be used. From files
 // that refuses the state; from a cluster the object is left out. The caller
 // leaves it out either way.
-func (b *builder) exclude(p Problem) {
+func (b *builder) exclude(p manifests.Problem) {
 	if b.inCluster() {
 		b.desired.Ignored = append(b.desired.Ignored, p)
 		return
@@ -74,24 +68,24 @@ func (b *builder) exclude(p Problem) {
 //	several keys             the one in force stays; before there was one, nobody is admitted
 func (b *builder) clusterPeerKey() {
 	var keys []tunnel.PublicKey
-	var problems Problems
+	var problems manifests.Problems
 	for _, k := range b.objects.PublicKeys {
-		r := refTo("PublicKey", k, &k.Object.ObjectMeta)
+		r := manifests.RefTo("PublicKey", k, &k.Object.ObjectMeta)
 		if why := b.badPeerKey(k.Object.Spec.PublicKey); why != "" {
-			b.exclude(r.problem(publicKeyPath, "%s", why))
+			b.exclude(r.Problem(publicKeyPath, "%s", why))
 			continue
 		}
 		key := tunnel.PublicKey(k.Object.Spec.PublicKey)
 		if !slices.Contains(keys, key) {
 			keys = append(keys, key)
-			problems = append(problems, r.problem(nil, "is one of several PublicKeys of the peer with different keys: "+
+			problems = append(problems, r.Problem(nil, "is one of several PublicKeys of the peer with different keys: "+
 				"the key in force stays; delete all but the one that the peer uses"))
 		}
 	}
 	switch len(keys) {
 	case 0:
 		if len(b.objects.PublicKeys) == 0 {
-			b.lack(b.gatewayRef.problem(nil, "there is no PublicKey of the peer yet: no tunnel until it comes"))
+			b.lack(b.gatewayRef.Problem(nil, "there is no PublicKey of the peer yet: no tunnel until it comes"))
 		}
 	case 1:
 		b.desired.DataPlane.Tunnel.PeerKey = keys[0]
@@ -106,14 +100,14 @@ func (b *builder) clusterPeerKey() {
 // clusterConfiguration finds the Configuration to go by. Without one the CIDRs
 // in force stay, unless there is no Configuration at all any more: its CIDRs
 // then are free for others.
-func (b *builder) clusterConfiguration() (found Sourced[networkingv1beta1.Configuration], ok bool) {
+func (b *builder) clusterConfiguration() (found manifests.Sourced[networkingv1beta1.Configuration], ok bool) {
 	for _, c := range b.objects.Configurations {
-		r := refTo("Configuration", c, &c.Object.ObjectMeta)
+		r := manifests.RefTo("Configuration", c, &c.Object.ObjectMeta)
 		switch why := notReady(c.Object); {
 		case why != "":
-			b.lack(r.problem(nil, "%s", why))
+			b.lack(r.Problem(nil, "%s", why))
 		case ok:
-			b.exclude(r.problem(nil, "is a second Configuration, besides %s: the peer has one; delete one of them", found.Object.Name))
+			b.exclude(r.Problem(nil, "is a second Configuration, besides %s: the peer has one; delete one of them", found.Object.Name))
 		default:
 			found, ok = c, true
 		}
@@ -121,7 +115,7 @@ func (b *builder) clusterConfiguration() (found Sourced[networkingv1beta1.Config
 	switch {
 	case ok:
 	case len(b.objects.Configurations) == 0:
-		b.lack(b.gatewayRef.problem(nil, "there is no Configuration of the peer yet: nothing is forwarded until it comes"))
+		b.lack(b.gatewayRef.Problem(nil, "there is no Configuration of the peer yet: nothing is forwarded until it comes"))
 	default:
 		b.keepCIDRs()
 	}
@@ -158,28 +152,4 @@ func (b *builder) keepCIDRs() {
 	for _, m := range c.Remote {
 		keep("remote CIDR", m.Inside)
 	}
-}
-
-// maxAlike is how many warnings of one reason are worth reading.
-const maxAlike = 5
-
-// condense replaces all but the first few of the warnings with one reason by
-// their number: while a large cluster starts, thousands of nodes wait.
-func condense(warnings Problems) (out Problems) {
-	type alike struct{ field, reason string }
-	count := make(map[alike]int)
-	for _, w := range warnings {
-		k := alike{w.Field, w.Reason}
-		if count[k]++; count[k] <= maxAlike {
-			out = append(out, w)
-		}
-	}
-	for i := len(out) - 1; i >= 0; i-- { // after the last of those that are shown
-		k := alike{out[i].Field, out[i].Reason}
-		if more := count[k] - maxAlike; more > 0 {
-			out = slices.Insert(out, i+1, Problem{Field: k.field, Reason: plural(more, "more object") + " like this: " + k.reason})
-			delete(count, k)
-		}
-	}
-	return out
 }

@@ -13,6 +13,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/tunnel"
 )
@@ -22,15 +23,7 @@ import (
 // at, and only what concerns the gateway.
 func inCluster(t *testing.T) Objects {
 	t.Helper()
-	files, err := ReadFiles("testdata/server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, _, err := files.Decode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Cluster = &Cluster{ClusterID: "milan"}
+	o := Objects{Objects: objects(t, "testdata/server"), Cluster: &Cluster{ClusterID: "milan"}}
 	forget(o.GatewayServers)
 	forget(o.PublicKeys)
 	forget(o.Configurations)
@@ -48,9 +41,9 @@ func inCluster(t *testing.T) Objects {
 	return o
 }
 
-func forget[T any](list []Sourced[T]) {
+func forget[T any](list []manifests.Sourced[T]) {
 	for i := range list {
-		list[i].Source = Source{}
+		list[i].Source = manifests.Source{}
 	}
 }
 
@@ -145,7 +138,7 @@ func TestBuildWaitsInCluster(t *testing.T) {
 			tt.change(&o)
 			d, err := Build(o)
 			if tt.waiting != "" {
-				if !errors.As(err, new(Waiting)) || err.Error() != tt.waiting {
+				if !errors.As(err, new(manifests.Waiting)) || err.Error() != tt.waiting {
 					t.Errorf("got %v, want to wait because %s", err, tt.waiting)
 				}
 				return
@@ -202,7 +195,7 @@ func TestBuildLeavesOut(t *testing.T) {
 		{"a second Configuration", func(o *Objects) {
 			c := o.Configurations[0].Object.DeepCopy()
 			c.Name = "z"
-			o.Configurations = append(o.Configurations, Sourced[networkingv1beta1.Configuration]{Object: c})
+			o.Configurations = append(o.Configurations, manifests.Sourced[networkingv1beta1.Configuration]{Object: c})
 		}, "Configuration tenant/z: is a second Configuration, besides milan: the peer has one; delete one of them",
 			func(c dataplane.Config) bool { return len(c.Remote) == 3 }},
 		{"an IP for a host that has one", func(o *Objects) { o.IPs = append(o.IPs, ip("b", "192.168.1.10", "10.70.0.6")) },
@@ -248,16 +241,16 @@ func TestBuildLeavesOut(t *testing.T) {
 	}
 }
 
-func publicKey(name string, key tunnel.PublicKey) Sourced[networkingv1beta1.PublicKey] {
+func publicKey(name string, key tunnel.PublicKey) manifests.Sourced[networkingv1beta1.PublicKey] {
 	k := &networkingv1beta1.PublicKey{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name}}
 	k.Spec.PublicKey = key[:]
-	return Sourced[networkingv1beta1.PublicKey]{Object: k}
+	return manifests.Sourced[networkingv1beta1.PublicKey]{Object: k}
 }
 
-func ip(name, spec, status string) Sourced[ipamv1alpha1.IP] {
+func ip(name, spec, status string) manifests.Sourced[ipamv1alpha1.IP] {
 	o := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name}}
 	o.Spec.IP, o.Status.IP = ipamv1alpha1.Address(spec), ipamv1alpha1.Address(status)
-	return Sourced[ipamv1alpha1.IP]{Object: o}
+	return manifests.Sourced[ipamv1alpha1.IP]{Object: o}
 }
 
 // What concerns the gateway itself refuses the state in a cluster, too.
@@ -270,7 +263,7 @@ func TestBuildRefusesInCluster(t *testing.T) {
 		{"a gateway of another peer", func(o *Objects) { o.Cluster.ClusterID = "rome" },
 			`GatewayServer tenant/server: metadata.labels[liqo.io/remote-cluster-id]: is "milan", but this gateway was started for "rome": delete its pod once its Deployment says --remote-cluster-id=milan`},
 		{"keys of a wrong length", func(o *Objects) {
-			o.Secrets = []Sourced[corev1.Secret]{{Object: &corev1.Secret{Data: map[string][]byte{privateKeyEntry: []byte("short")}}, Source: Source{File: "/keys"}}}
+			o.Secrets = []manifests.Sourced[corev1.Secret]{{Object: &corev1.Secret{Data: map[string][]byte{privateKeyEntry: []byte("short")}}, Source: manifests.Source{File: "/keys"}}}
 		}, "/keys: Secret: data[privateKey]: decodes to 5 bytes, but a WireGuard key has 32"},
 		{"CIDRs that overlap", func(o *Objects) { o.Configurations[0].Object.Status.Remote.CIDR.External.List[0] = "10.61.0.0/16" },
 			"Configuration tenant/milan: status.remote.cidr.external[0]: 10.61.0.0/16 overlaps the remote pod CIDR 10.61.0.0/16; set status.remote.cidr.external[0] to a free prefix of length 16"},
@@ -296,19 +289,6 @@ func TestBuildKnowsItsNode(t *testing.T) {
 	i := slices.IndexFunc(d.DataPlane.Nodes, func(n dataplane.Node) bool { return n.Name == "worker-2" })
 	if got := d.DataPlane.Nodes[i].Underlay[0]; got != addr("10.243.2.1") {
 		t.Errorf("reached at %s", got)
-	}
-}
-
-func TestCondense(t *testing.T) {
-	var warnings Problems
-	for i := range 10 {
-		warnings = append(warnings, Problem{Object: "InternalNode " + string(rune('a'+i)), Reason: "waits"})
-	}
-	warnings = append(warnings, Problem{Object: "IP x", Reason: "waits for something else"})
-	got := condense(warnings)
-	want := slices.Concat(warnings[:maxAlike], Problems{{Reason: "5 more objects like this: waits"}}, warnings[10:])
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("condensed (-want +got):\n%s", diff)
 	}
 }
 

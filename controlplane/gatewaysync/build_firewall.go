@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane/filter"
 )
 
@@ -58,7 +59,7 @@ const (
 func (b *builder) firewall() {
 	fs := slices.Clone(b.objects.FirewallConfigurations)
 	// Chains of equal priority are asked in this order; that of files must not count.
-	slices.SortStableFunc(fs, func(x, y Sourced[networkingv1beta1.FirewallConfiguration]) int {
+	slices.SortStableFunc(fs, func(x, y manifests.Sourced[networkingv1beta1.FirewallConfiguration]) int {
 		return cmp.Or(cmp.Compare(x.Object.Namespace, y.Object.Namespace), cmp.Compare(x.Object.Name, y.Object.Name))
 	})
 	for _, f := range fs {
@@ -103,12 +104,12 @@ func (b *builder) selects(f *networkingv1beta1.FirewallConfiguration) (mine, sel
 }
 
 // notSelected warns of labels that select no gateway.
-func (b *builder) notSelected(f Sourced[networkingv1beta1.FirewallConfiguration]) string {
+func (b *builder) notSelected(f manifests.Sourced[networkingv1beta1.FirewallConfiguration]) string {
 	message := fmt.Sprintf("select no gateway: write %s=%s and, for all gateways, %s=%s or, for this one, %s=%s",
 		networkingv1beta1.LabelFirewallCategory, networkingv1beta1.CategoryGateway,
 		networkingv1beta1.LabelFirewallSubcategory, networkingv1beta1.SubcategoryAllGateways,
 		networkingv1beta1.LabelFirewallUnique, b.desired.Gateway.ClusterID)
-	b.warn(refTo("FirewallConfiguration", f, &f.Object.ObjectMeta), labelsPath, "%s", message)
+	b.warn(manifests.RefTo("FirewallConfiguration", f, &f.Object.ObjectMeta), labelsPath, "%s", message)
 	return "the labels " + message
 }
 
@@ -154,13 +155,13 @@ func onlyActions(t *networkingv1beta1.FirewallTable, actions ...networkingv1beta
 }
 
 // firewallTable applies one table or refuses it.
-func (b *builder) firewallTable(f Sourced[networkingv1beta1.FirewallConfiguration], report *FirewallReport) {
+func (b *builder) firewallTable(f manifests.Sourced[networkingv1beta1.FirewallConfiguration], report *FirewallReport) {
 	name := f.Object.Name
 	if f.Object.Namespace != "" {
 		name = f.Object.Namespace + "/" + name
 	}
 	t := tableBuilder{
-		ref: refTo("FirewallConfiguration", f, &f.Object.ObjectMeta), source: f.Source, name: name,
+		ref: manifests.RefTo("FirewallConfiguration", f, &f.Object.ObjectMeta), source: f.Source, name: name,
 		nodes: b.byLink, table: &f.Object.Spec.Table,
 	}
 	t.build()
@@ -198,14 +199,17 @@ func (b *builder) chainsInForce(table string) (chains []filter.Chain) {
 	return chains
 }
 
+// maxReasons is how many problems of one table are worth reading.
+const maxReasons = 5
+
 // summary is the first few problems on one line, for a message that stands next to
 // the object itself.
-func summary(ps Problems) string {
+func summary(ps manifests.Problems) string {
 	var texts []string
-	for _, p := range ps[:min(len(ps), maxAlike)] {
+	for _, p := range ps[:min(len(ps), maxReasons)] {
 		texts = append(texts, p.Field+" "+p.Reason)
 	}
-	if more := len(ps) - maxAlike; more > 0 {
+	if more := len(ps) - maxReasons; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %s more", plural(more, "problem")))
 	}
 	return strings.Join(texts, "; ")

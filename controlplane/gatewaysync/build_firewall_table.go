@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
 )
@@ -24,20 +25,20 @@ const (
 
 // tableBuilder turns one table into chains of the data plane.
 type tableBuilder struct {
-	ref    ref
-	source Source
+	ref    manifests.Ref
+	source manifests.Source
 	name   string            // that the data plane shows
 	nodes  map[string]string // by the name of the gateway's interface
 	table  *networkingv1beta1.FirewallTable
 
 	chains   []filter.Chain
-	problems Problems
+	problems manifests.Problems
 	// notes are what the author should know of a table that is applied.
-	notes Problems
+	notes manifests.Problems
 }
 
 func (t *tableBuilder) fail(path *field.Path, format string, args ...any) {
-	t.problems = append(t.problems, t.ref.problem(path, format, args...))
+	t.problems = append(t.problems, t.ref.Problem(path, format, args...))
 }
 
 func (t *tableBuilder) build() {
@@ -115,7 +116,7 @@ func (t *tableBuilder) chain(path *field.Path, c *networkingv1beta1.FirewallChai
 
 func (t *tableBuilder) rule(path *field.Path, c *filter.Chain, r *networkingv1beta1.FilterRule, out *filter.Rule) {
 	// An API server fills in the default, true; in a file it may be missing.
-	out.Counter = r.Counter || !t.source.has(path.Child("counter"))
+	out.Counter = r.Counter || !t.source.Has(path.Child("counter"))
 	switch r.Action {
 	case networkingv1beta1.ActionAccept:
 		out.Action = filter.Accept
@@ -267,7 +268,7 @@ func (t *tableBuilder) link(path *field.Path, name string) filter.Link {
 	case strings.HasPrefix(name, nodeLinks):
 		// Nodes come and go. To refuse the table over one that went would
 		// take the other rules out of force.
-		t.notes = append(t.notes, t.ref.problem(path, "%q is the interface of no InternalNode: until it is, no packet passes it", name))
+		t.notes = append(t.notes, t.ref.Problem(path, "%q is the interface of no InternalNode: until it is, no packet passes it", name))
 		return filter.Link{Side: filter.NoSide}
 	}
 	t.fail(path, "%q is no interface here: write %s for the peer's side, %s for all nodes, or spec.interface.gateway.name of an InternalNode", name, tunnelLink, anyNode)

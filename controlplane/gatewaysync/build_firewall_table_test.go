@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -47,7 +48,7 @@ func TestFirewallIsAlwaysValid(t *testing.T) {
 			}
 			f.Spec.Table.Chains = append(f.Spec.Table.Chains, c)
 		}
-		d := firewall(dataplane.Config{}, []Sourced[networkingv1beta1.FirewallConfiguration]{{Object: f}})
+		d := firewall(dataplane.Config{}, []manifests.Sourced[networkingv1beta1.FirewallConfiguration]{{Object: f}})
 		if err := d.DataPlane.Filter.Validate(); err != nil {
 			r.Fatal(err)
 		}

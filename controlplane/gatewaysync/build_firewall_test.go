@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
@@ -43,29 +44,21 @@ func one(action, match string) string {
 }
 
 // tables reads objects as an API server would give them: without a source.
-func tables(t *testing.T, yaml string) (out []Sourced[networkingv1beta1.FirewallConfiguration]) {
+func tables(t *testing.T, yaml string) (out []manifests.Sourced[networkingv1beta1.FirewallConfiguration]) {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), yaml)
-	files, err := ReadFiles(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, _, err := files.Decode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range objects.FirewallConfigurations {
-		f.Source = Source{}
+	for _, f := range objects(t, dir).FirewallConfigurations {
+		f.Source = manifests.Source{}
 		out = append(out, f)
 	}
 	return out
 }
 
 // firewall builds the tables of a cluster, where two nodes are known.
-func firewall(inForce dataplane.Config, fs []Sourced[networkingv1beta1.FirewallConfiguration]) Desired {
+func firewall(inForce dataplane.Config, fs []manifests.Sourced[networkingv1beta1.FirewallConfiguration]) Desired {
 	b := builder{
-		objects: Objects{Cluster: &Cluster{ClusterID: "milan", InForce: inForce}, FirewallConfigurations: fs},
+		objects: Objects{Cluster: &Cluster{ClusterID: "milan", InForce: inForce}, Objects: manifests.Objects{FirewallConfigurations: fs}},
 		byLink:  map[string]string{"liqo.one": "node-1", "liqo.two": "node-2"},
 	}
 	b.desired.Gateway.ClusterID = "milan"

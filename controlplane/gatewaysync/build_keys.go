@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
@@ -26,7 +27,7 @@ func (b *builder) privateKey() {
 	if !ok {
 		return
 	}
-	r := refTo("Secret", s, &s.Object.ObjectMeta)
+	r := manifests.RefTo("Secret", s, &s.Object.ObjectMeta)
 	if !b.inCluster() { // there the controller has chosen it
 		b.peerLabel(r, b.secretName == "")
 		b.sameNamespace(r)
@@ -51,10 +52,10 @@ func (b *builder) privateKey() {
 
 // secret finds the Secret by the gateway's secretRef, or the only one that
 // holds a private key.
-func (b *builder) secret() (found Sourced[corev1.Secret], ok bool) {
+func (b *builder) secret() (found manifests.Sourced[corev1.Secret], ok bool) {
 	if b.inCluster() {
 		if len(b.objects.Secrets) == 0 {
-			b.wait(Problem{Reason: "there are no keys of this gateway yet: the Secret that the controller makes or that spec.secretRef names must be mounted"})
+			b.wait(manifests.Problem{Reason: "there are no keys of this gateway yet: the Secret that the controller makes or that spec.secretRef names must be mounted"})
 			return found, false
 		}
 		return b.objects.Secrets[0], true
@@ -66,8 +67,8 @@ func (b *builder) secret() (found Sourced[corev1.Secret], ok bool) {
 			return s, true
 		case b.secretName != "" || !holdsKey:
 		case ok:
-			b.fail(refTo("Secret", s, &s.Object.ObjectMeta), nil, "is a second Secret with a private key, besides %q: name one in %s of the %s",
-				found.Object.Name, path, b.gatewayRef.kind)
+			b.fail(manifests.RefTo("Secret", s, &s.Object.ObjectMeta), nil, "is a second Secret with a private key, besides %q: name one in %s of the %s",
+				found.Object.Name, path, b.gatewayRef.Kind)
 			return found, false
 		default:
 			found, ok = s, true
@@ -95,12 +96,12 @@ func (b *builder) peerKey() {
 		b.warn(b.gatewayRef, nil, "there is no PublicKey of the peer yet: no tunnel until it comes")
 		return
 	}
-	first := refTo("PublicKey", keys[0], &keys[0].Object.ObjectMeta)
+	first := manifests.RefTo("PublicKey", keys[0], &keys[0].Object.ObjectMeta)
 	b.peerLabel(first, true)
 	b.sameNamespace(first)
 	for _, k := range keys[1:] {
-		b.fail(refTo("PublicKey", k, &k.Object.ObjectMeta), nil, "is a second PublicKey (%s): the peer has one",
-			first.problem(nil, "the other one"))
+		b.fail(manifests.RefTo("PublicKey", k, &k.Object.ObjectMeta), nil, "is a second PublicKey (%s): the peer has one",
+			first.Problem(nil, "the other one"))
 	}
 	raw := keys[0].Object.Spec.PublicKey
 	if why := b.badPeerKey(raw); why != "" {

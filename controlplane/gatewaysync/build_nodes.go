@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/geneve"
 )
@@ -22,11 +23,11 @@ func (b *builder) fabric() {
 		b.warn(b.gatewayRef, nil, "there is no InternalFabric yet: the gateway has no address towards the nodes and does not answer their ARP")
 		return
 	}
-	r := refTo("InternalFabric", fs[0], &fs[0].Object.ObjectMeta)
+	r := manifests.RefTo("InternalFabric", fs[0], &fs[0].Object.ObjectMeta)
 	b.peerLabel(r, false)
 	for _, f := range fs[1:] {
-		b.exclude(refTo("InternalFabric", f, &f.Object.ObjectMeta).problem(nil, "is a second InternalFabric (%s): a gateway has one",
-			r.problem(nil, "the other one")))
+		b.exclude(manifests.RefTo("InternalFabric", f, &f.Object.ObjectMeta).Problem(nil, "is a second InternalFabric (%s): a gateway has one",
+			r.Problem(nil, "the other one")))
 	}
 	path := field.NewPath("spec", "interface", "gateway", "ip")
 	if a, ok := b.internalAddr(r, path, string(fs[0].Object.Spec.Interface.Gateway.IP)); ok {
@@ -36,7 +37,7 @@ func (b *builder) fabric() {
 
 // internalAddr reads an address of the internal network, which must mean
 // nothing else here.
-func (b *builder) internalAddr(r ref, path *field.Path, s string) (netip.Addr, bool) {
+func (b *builder) internalAddr(r manifests.Ref, path *field.Path, s string) (netip.Addr, bool) {
 	if s == "" && b.inCluster() {
 		b.warn(r, path, "is not given yet: it waits")
 		return netip.Addr{}, false
@@ -47,16 +48,16 @@ func (b *builder) internalAddr(r ref, path *field.Path, s string) (netip.Addr, b
 	}
 	a, why := parseAddr(s)
 	if why != "" {
-		b.exclude(r.problem(path, "%q %s", s, why))
+		b.exclude(r.Problem(path, "%q %s", s, why))
 		return a, false
 	}
 	if tunnelPrefix.Contains(a) {
-		b.exclude(r.problem(path, "%s belongs to the tunnel (%s)", a, tunnelPrefix))
+		b.exclude(r.Problem(path, "%s belongs to the tunnel (%s)", a, tunnelPrefix))
 		return a, false
 	}
 	for _, p := range b.used {
 		if p.prefix.Contains(a) {
-			b.exclude(r.problem(path, "%s lies in the %s %s", a, p.what, p.prefix))
+			b.exclude(r.Problem(path, "%s lies in the %s %s", a, p.what, p.prefix))
 			return a, false
 		}
 	}
@@ -66,10 +67,10 @@ func (b *builder) internalAddr(r ref, path *field.Path, s string) (netip.Addr, b
 // nodes joins InternalNodes with their GeneveTunnels. Either may come first.
 func (b *builder) nodes() {
 	b.byInternal, b.byLink, b.ready = make(map[netip.Addr]string), make(map[string]string), make(map[string]bool)
-	b.nodeRefs = make(map[string]ref)
+	b.nodeRefs = make(map[string]manifests.Ref)
 	tunnels := b.tunnels()
 	for _, n := range b.objects.InternalNodes {
-		r := refTo("InternalNode", n, &n.Object.ObjectMeta)
+		r := manifests.RefTo("InternalNode", n, &n.Object.ObjectMeta)
 		node := dataplane.Node{Name: n.Object.Name}
 		b.nodeRefs[node.Name] = r
 		internal, ok := b.nodeInternal(r, string(n.Object.Spec.Interface.Node.IP))
@@ -96,7 +97,7 @@ func (b *builder) nodes() {
 		}
 	}
 	for name, t := range tunnels {
-		b.warn(refTo("GeneveTunnel", t, &t.Object.ObjectMeta), field.NewPath("spec", "internalNodeRef", "name"), "there is no InternalNode %q yet: the tunnel waits", name)
+		b.warn(manifests.RefTo("GeneveTunnel", t, &t.Object.ObjectMeta), field.NewPath("spec", "internalNodeRef", "name"), "there is no InternalNode %q yet: the tunnel waits", name)
 	}
 	// The order of files must not decide which node takes a packet without a route.
 	slices.SortFunc(b.desired.DataPlane.Nodes, func(x, y dataplane.Node) int { return strings.Compare(x.Name, y.Name) })
@@ -104,18 +105,18 @@ func (b *builder) nodes() {
 }
 
 // nodeInternal reads the address of a node inside its tunnel.
-func (b *builder) nodeInternal(r ref, s string) (netip.Addr, bool) {
+func (b *builder) nodeInternal(r manifests.Ref, s string) (netip.Addr, bool) {
 	path := field.NewPath("spec", "interface", "node", "ip")
 	a, ok := b.internalAddr(r, path, s)
 	if !ok {
 		return a, false
 	}
 	if other, dup := b.byInternal[a]; dup {
-		b.exclude(r.problem(path, "%s is the address of node %s as well", a, other))
+		b.exclude(r.Problem(path, "%s is the address of node %s as well", a, other))
 		return a, false
 	}
 	if slices.Contains(b.desired.DataPlane.Internal, a) {
-		b.exclude(r.problem(path, "%s is the gateway's own address (InternalFabric)", a))
+		b.exclude(r.Problem(path, "%s is the gateway's own address (InternalFabric)", a))
 		return a, false
 	}
 	return a, true
@@ -132,7 +133,7 @@ func (b *builder) distinctTunnels() {
 	b.desired.DataPlane.Nodes = slices.DeleteFunc(b.desired.DataPlane.Nodes, func(n dataplane.Node) bool {
 		for _, a := range n.Underlay {
 			if other, dup := seen[key{a, n.VNI}]; dup {
-				b.exclude(b.nodeRefs[n.Name].problem(field.NewPath("status", "nodeIP"),
+				b.exclude(b.nodeRefs[n.Name].Problem(field.NewPath("status", "nodeIP"),
 					"%s with the same VNI is used by node %s as well: their packets could not be told apart", a, other))
 				b.ready[n.Name] = false
 				return true
@@ -146,28 +147,28 @@ func (b *builder) distinctTunnels() {
 }
 
 // tunnels returns the GeneveTunnels of this gateway by node.
-func (b *builder) tunnels() map[string]Sourced[networkingv1beta1.GeneveTunnel] {
-	out := make(map[string]Sourced[networkingv1beta1.GeneveTunnel])
+func (b *builder) tunnels() map[string]manifests.Sourced[networkingv1beta1.GeneveTunnel] {
+	out := make(map[string]manifests.Sourced[networkingv1beta1.GeneveTunnel])
 	for _, t := range b.objects.GeneveTunnels {
-		r := refTo("GeneveTunnel", t, &t.Object.ObjectMeta)
+		r := manifests.RefTo("GeneveTunnel", t, &t.Object.ObjectMeta)
 		fabric, node := t.Object.Spec.InternalFabricRef.Name, t.Object.Spec.InternalNodeRef.Name
-		if !t.Source.has(field.NewPath("spec", "id")) {
+		if !t.Source.Has(field.NewPath("spec", "id")) {
 			b.fail(r, field.NewPath("spec", "id"), "is required: the VNI, 0 to %d", maxVNI)
 		}
 		if id := t.Object.Spec.ID; id < 0 || id > maxVNI {
-			b.exclude(r.problem(field.NewPath("spec", "id"), "%d is not a VNI: 0 to %d", id, maxVNI))
+			b.exclude(r.Problem(field.NewPath("spec", "id"), "%d is not a VNI: 0 to %d", id, maxVNI))
 			continue
 		}
 		if node == "" {
-			b.exclude(r.problem(field.NewPath("spec", "internalNodeRef", "name"), "is required"))
+			b.exclude(r.Problem(field.NewPath("spec", "internalNodeRef", "name"), "is required"))
 			continue
 		}
 		if fs := b.objects.InternalFabrics; len(fs) == 1 && fabric != fs[0].Object.Name {
-			b.exclude(r.problem(field.NewPath("spec", "internalFabricRef", "name"), "is %q, but the InternalFabric here is %q", fabric, fs[0].Object.Name))
+			b.exclude(r.Problem(field.NewPath("spec", "internalFabricRef", "name"), "is %q, but the InternalFabric here is %q", fabric, fs[0].Object.Name))
 			continue
 		}
 		if other, dup := out[node]; dup {
-			b.exclude(r.problem(field.NewPath("spec", "internalNodeRef", "name"), "node %q has a GeneveTunnel already: %s", node, other.Object.Name))
+			b.exclude(r.Problem(field.NewPath("spec", "internalNodeRef", "name"), "node %q has a GeneveTunnel already: %s", node, other.Object.Name))
 			continue
 		}
 		out[node] = t
@@ -180,10 +181,10 @@ func (b *builder) tunnels() map[string]Sourced[networkingv1beta1.GeneveTunnel] {
 // Both are accepted; until the node has been heard, packets go to the one that
 // applies, where it is known on which node the gateway is, and else to the one
 // for others.
-func (b *builder) nodeIPs(r ref, ips networkingv1beta1.NodeIP) (out []netip.Addr) {
+func (b *builder) nodeIPs(r manifests.Ref, ips networkingv1beta1.NodeIP) (out []netip.Addr) {
 	path := field.NewPath("status", "nodeIP")
 	both := []struct{ name, value string }{{"remote", string(ips.Remote)}, {"local", string(ips.Local)}}
-	if b.inCluster() && r.meta.Name == b.objects.Cluster.NodeName {
+	if b.inCluster() && r.Meta.Name == b.objects.Cluster.NodeName {
 		slices.Reverse(both)
 	}
 	for _, f := range both {
@@ -192,7 +193,7 @@ func (b *builder) nodeIPs(r ref, ips networkingv1beta1.NodeIP) (out []netip.Addr
 		}
 		a, why := parseAddr(f.value)
 		if why != "" {
-			b.exclude(r.problem(path.Child(f.name), "%q %s", f.value, why))
+			b.exclude(r.Problem(path.Child(f.name), "%q %s", f.value, why))
 			continue
 		}
 		if !slices.Contains(out, a) {

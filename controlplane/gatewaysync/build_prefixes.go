@@ -8,6 +8,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/nat"
 )
 
@@ -15,7 +16,7 @@ import (
 type usedPrefix struct {
 	prefix netip.Prefix
 	what   string // "local pod CIDR"
-	ref    ref
+	ref    manifests.Ref
 	path   *field.Path
 	remap  *field.Path // where a remapped prefix could be given; nil for local ones
 }
@@ -32,7 +33,7 @@ func (b *builder) configuration() {
 	if !ok {
 		return
 	}
-	r := refTo("Configuration", c, &c.Object.ObjectMeta)
+	r := manifests.RefTo("Configuration", c, &c.Object.ObjectMeta)
 	b.local(r, c.Object)
 	spec := c.Object.Spec.Remote.CIDR
 	var status networkingv1beta1.ClusterCIDR
@@ -47,7 +48,7 @@ func (b *builder) configuration() {
 }
 
 // theConfiguration finds the one of the peer.
-func (b *builder) theConfiguration() (c Sourced[networkingv1beta1.Configuration], ok bool) {
+func (b *builder) theConfiguration() (c manifests.Sourced[networkingv1beta1.Configuration], ok bool) {
 	if b.inCluster() {
 		return b.clusterConfiguration()
 	}
@@ -56,18 +57,18 @@ func (b *builder) theConfiguration() (c Sourced[networkingv1beta1.Configuration]
 		b.fail(b.gatewayRef, nil, "there is no Configuration: the CIDRs of both clusters must be known")
 		return c, false
 	}
-	r := refTo("Configuration", cs[0], &cs[0].Object.ObjectMeta)
+	r := manifests.RefTo("Configuration", cs[0], &cs[0].Object.ObjectMeta)
 	b.peerLabel(r, true)
 	for _, other := range cs[1:] {
-		b.fail(refTo("Configuration", other, &other.Object.ObjectMeta), nil, "is a second Configuration (%s): the peer has one",
-			r.problem(nil, "the other one"))
+		b.fail(manifests.RefTo("Configuration", other, &other.Object.ObjectMeta), nil, "is a second Configuration (%s): the peer has one",
+			r.Problem(nil, "the other one"))
 	}
 	return cs[0], true
 }
 
 // local takes the CIDRs of this cluster. They may be left out where the Network
 // objects of the installation say the same, as in a cluster.
-func (b *builder) local(r ref, c *networkingv1beta1.Configuration) {
+func (b *builder) local(r manifests.Ref, c *networkingv1beta1.Configuration) {
 	out := &b.desired.DataPlane
 	if c.Spec.Local != nil {
 		for i, s := range c.Spec.Local.CIDR.Pod.List {
@@ -91,7 +92,7 @@ func (b *builder) local(r ref, c *networkingv1beta1.Configuration) {
 func (b *builder) localNetworks() {
 	out := &b.desired.DataPlane
 	for _, n := range b.objects.Networks {
-		p := usedPrefix{ref: refTo("Network", n, &n.Object.ObjectMeta), path: field.NewPath("spec", "cidr")}
+		p := usedPrefix{ref: manifests.RefTo("Network", n, &n.Object.ObjectMeta), path: field.NewPath("spec", "cidr")}
 		s := string(n.Object.Spec.CIDR)
 		if granted := string(n.Object.Status.CIDR); granted != "" {
 			p.path, s = field.NewPath("status", "cidr"), granted
@@ -109,7 +110,7 @@ func (b *builder) localNetworks() {
 
 // remote pairs the prefixes that the peer uses (spec) with those that stand for
 // them here (status). Without a status nothing is remapped, in a directory.
-func (b *builder) remote(r ref, kind string, spec, status []networkingv1beta1.CIDR) {
+func (b *builder) remote(r manifests.Ref, kind string, spec, status []networkingv1beta1.CIDR) {
 	specPath, statusPath := remoteSpecPath.Child(kind), remoteStatusPath.Child(kind)
 	if (len(status) != 0 || b.inCluster()) && len(status) != len(spec) {
 		b.fail(r, statusPath, "has %s for %d in %s: they belong together one by one", plural(len(status), "prefix"), len(spec), specPath)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -20,7 +21,7 @@ func (b *builder) routes() {
 	seen := make(map[netip.Prefix]string, count)
 	c.Routes = make([]dataplane.Route, 0, count)
 	for _, rc := range b.objects.RouteConfigurations {
-		r := refTo("RouteConfiguration", rc, &rc.Object.ObjectMeta)
+		r := manifests.RefTo("RouteConfiguration", rc, &rc.Object.ObjectMeta)
 		if c := rc.Object.Labels[networkingv1beta1.LabelRouteCategory]; c != "" && c != networkingv1beta1.CategoryGateway {
 			continue // applied by the nodes
 		}
@@ -89,10 +90,10 @@ func (l *lostRoutes) add(path *field.Path) {
 }
 
 // route reads one route. It reports false for routes that have no effect.
-func (b *builder) route(r ref, path func() *field.Path, rt *networkingv1beta1.Route, lost *lostRoutes) (dst netip.Prefix, node string, ok bool) {
+func (b *builder) route(r manifests.Ref, path func() *field.Path, rt *networkingv1beta1.Route, lost *lostRoutes) (dst netip.Prefix, node string, ok bool) {
 	dst, why := parseDestination(string(rt.Dst))
 	if why != "" {
-		b.exclude(r.problem(path().Child("dst"), "%q %s", rt.Dst, why))
+		b.exclude(r.Problem(path().Child("dst"), "%q %s", rt.Dst, why))
 		return dst, "", false
 	}
 	by := "gw"
@@ -100,7 +101,7 @@ func (b *builder) route(r ref, path func() *field.Path, rt *networkingv1beta1.Ro
 	case rt.Gw != "":
 		gw, why := parseAddr(string(rt.Gw))
 		if why != "" {
-			b.exclude(r.problem(path().Child("gw"), "%q %s", rt.Gw, why))
+			b.exclude(r.Problem(path().Child("gw"), "%q %s", rt.Gw, why))
 			return dst, "", false
 		}
 		if tunnelPrefix.Contains(gw) {
@@ -110,7 +111,7 @@ func (b *builder) route(r ref, path func() *field.Path, rt *networkingv1beta1.Ro
 	case rt.Dev != "":
 		node, by = b.byLink[rt.Dev], "dev"
 	default:
-		b.exclude(r.problem(path(), "needs gw, the internal address of a node"))
+		b.exclude(r.Problem(path(), "needs gw, the internal address of a node"))
 		return dst, "", false
 	}
 	if dst.IsSingleIP() && b.byInternal[dst.Addr()] != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/tunnel"
@@ -50,7 +51,7 @@ func TestLoad(t *testing.T) {
 	}
 	want := Desired{
 		Gateway:  Gateway{Type: networkingv1beta1.ConnectionServer, Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
-		Endpoint: Problem{File: "gateway.yaml", Line: 13, Object: "GatewayServer tenant/server", Field: "spec.endpoint.port"},
+		Endpoint: manifests.Problem{File: "gateway.yaml", Line: 13, Object: "GatewayServer tenant/server", Field: "spec.endpoint.port"},
 		DataPlane: dataplane.Config{
 			MTU: 1340,
 			Tunnel: tunnel.Config{
@@ -126,18 +127,32 @@ func decode(t *testing.T, edits ...string) (Desired, error) {
 	return Load(dir)
 }
 
-func copyFiles(t testing.TB, from, to string) {
+// objects decodes the files of dir.
+func objects(t testing.TB, dir string) manifests.Objects {
 	t.Helper()
-	names, _, err := manifestNames(from)
+	files, err := manifests.ReadFiles(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(from, name))
+	o, _, err := files.Decode(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func copyFiles(t testing.TB, from, to string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(from, "*.y*ml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(to, name), string(data))
+		write(t, filepath.Join(to, filepath.Base(path)), string(data))
 	}
 }
 
@@ -333,11 +348,7 @@ gateway.yaml:11: GatewayServer tenant/server: spec.mtu: 1 is out of range: 1280 
 
 // The port of the node tunnels comes from the command line.
 func TestBuildRefusesOnePortForTwo(t *testing.T) {
-	files, err := ReadFiles("testdata/server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = files.build(51840)
+	_, err := load("testdata/server", 51840)
 	want := "gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.port: UDP port 51840 is asked for twice: by --geneve-port and by the endpoint of the GatewayServer"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

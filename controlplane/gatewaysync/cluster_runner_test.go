@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -29,11 +30,11 @@ type fakeFeed struct {
 	withdrawn bool
 }
 
-func (f *fakeFeed) Read(known Digest) (r Reading, err error) {
+func (f *fakeFeed) Read(known manifests.Digest) (r Reading, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.objects == nil {
-		return r, Waiting{{Reason: "reading the objects of the cluster"}}
+		return r, manifests.Waiting{{Reason: "reading the objects of the cluster"}}
 	}
 	r.Digest[0] = 1
 	binary.BigEndian.PutUint64(r.Digest[1:], f.version)

@@ -2,22 +2,18 @@ package gatewaysync
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane/health"
 )
 
-// ConnectionFile is where the Connection of the gateway is kept, below StatusDir.
+// ConnectionFile is where the Connection of the gateway is kept, below manifests.StatusDir.
 const ConnectionFile = "connection.yaml"
 
 // connectionInterval is how long a Connection may show an old latency. A change
@@ -29,7 +25,7 @@ var noLatency = health.FormatLatency(0)
 // connectionFile keeps the Connection in a file, for readers who know the object
 // from a cluster. It belongs to one goroutine.
 type connectionFile struct {
-	path     string
+	dir      string                       // of the manifests
 	interval time.Duration                // how long it may show an old latency; zero: connectionInterval
 	written  networkingv1beta1.Connection // zero: nothing yet
 	at       time.Time                    // of the last write
@@ -75,11 +71,7 @@ func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (
 		return false, nil
 	}
 	c.CreationTimestamp = f.created(c, now)
-	text, err := yaml.Marshal(c)
-	if err != nil {
-		return false, fmt.Errorf("encode Connection: %w", err)
-	}
-	if err := replaceFile(f.path, text); err != nil {
+	if err := manifests.WriteStatus(f.dir, ConnectionFile, c); err != nil {
 		return false, fmt.Errorf("write Connection: %w", err)
 	}
 	f.written, f.at = c, now
@@ -91,38 +83,10 @@ func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (
 func (f *connectionFile) created(c networkingv1beta1.Connection, now time.Time) metav1.Time {
 	old := f.written
 	if f.at.IsZero() {
-		if text, err := os.ReadFile(f.path); err == nil {
-			_ = yaml.Unmarshal(text, &old) // unreadable: a new Connection
-		}
+		_ = manifests.ReadStatus(f.dir, ConnectionFile, &old) // unreadable: a new Connection
 	}
 	if old.Name == c.Name && old.Namespace == c.Namespace && !old.CreationTimestamp.IsZero() {
 		return old.CreationTimestamp
 	}
 	return metav1.NewTime(now.UTC().Truncate(time.Second))
-}
-
-// replaceFile makes readers see either the old or the new content. The name of
-// the intermediate file is fixed so that a crash leaves at most one behind.
-func replaceFile(path string, content []byte) (err error) {
-	// Not MkdirAll: a manifests directory that was removed must not come back
-	// empty.
-	err = os.Mkdir(filepath.Dir(path), 0o755)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the manifests directory %s is gone", filepath.Dir(filepath.Dir(path)))
-	case err != nil && !errors.Is(err, fs.ErrExist):
-		return err
-	}
-	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
-	if err := os.WriteFile(next, content, 0o644); err != nil {
-		return errors.Join(err, removeIfThere(next))
-	}
-	return os.Rename(next, path)
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }

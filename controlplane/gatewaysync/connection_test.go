@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
 var testGateway = Gateway{
@@ -27,8 +28,8 @@ func statusOf(value networkingv1beta1.ConnectionValue, latency string, at time.T
 
 func TestConnectionFile(t *testing.T) {
 	start := time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
-	path := filepath.Join(t.TempDir(), StatusDir, ConnectionFile)
-	f := connectionFile{path: path}
+	dir := t.TempDir()
+	f := connectionFile{dir: dir}
 	steps := []struct {
 		name    string
 		after   time.Duration // since start
@@ -58,7 +59,7 @@ func TestConnectionFile(t *testing.T) {
 			t.Errorf("%s: wrote is %v, want %v", s.name, wrote, s.writes)
 		}
 	}
-	entries, err := os.ReadDir(filepath.Dir(path))
+	entries, err := os.ReadDir(filepath.Join(dir, manifests.StatusDir))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the folder holds %v (%v), want the Connection alone", entries, err)
 	}
@@ -66,10 +67,11 @@ func TestConnectionFile(t *testing.T) {
 
 func TestConnectionFileContent(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	path := filepath.Join(t.TempDir(), ConnectionFile)
+	dir := t.TempDir()
+	path := filepath.Join(dir, manifests.StatusDir, ConnectionFile)
 	write := func(at time.Time) string {
 		t.Helper()
-		f := connectionFile{path: path}
+		f := connectionFile{dir: dir}
 		if _, err := f.update(connectionOf(testGateway, statusOf(networkingv1beta1.Connected, "850μs", at)), at); err != nil {
 			t.Fatal(err)
 		}
@@ -124,12 +126,12 @@ status:
 
 func TestConnectionFileTriesAgain(t *testing.T) {
 	dir := t.TempDir()
-	blocked := filepath.Join(dir, StatusDir)
+	blocked := filepath.Join(dir, manifests.StatusDir)
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil { // a file where the folder should be
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	f := connectionFile{path: filepath.Join(blocked, ConnectionFile)}
+	f := connectionFile{dir: dir}
 	c := connectionOf(testGateway, statusOf(networkingv1beta1.Connecting, "N/A", now))
 	if wrote, err := f.update(c, now); wrote || err == nil {
 		t.Fatalf("got %v, %v, want an error", wrote, err)
@@ -145,7 +147,7 @@ func TestConnectionFileTriesAgain(t *testing.T) {
 // A manifests directory that was removed does not come back empty.
 func TestConnectionFileMakesNoManifestsDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
-	f := connectionFile{path: filepath.Join(dir, StatusDir, ConnectionFile)}
+	f := connectionFile{dir: dir}
 	_, err := f.update(connectionOf(Gateway{Name: "server"}, networkingv1beta1.ConnectionStatus{}), time.Now())
 	if err == nil || !strings.Contains(err.Error(), "the manifests directory "+dir+" is gone") {
 		t.Errorf("error: %v", err)

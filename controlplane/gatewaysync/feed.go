@@ -7,16 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
 // Feed is where the objects come from: a directory of manifests, or an API
 // server.
 type Feed interface {
 	// Read returns the objects as they are now. When their digest is known, the
-	// digest alone. An error is of type Problems, or Waiting while there is
+	// digest alone. An error is of type manifests.Problems, or
+	// manifests.Waiting while there is
 	// nothing to read yet; the digest is that of what it speaks of, zero if the
 	// same call may give another result.
-	Read(known Digest) (Reading, error)
+	Read(known manifests.Digest) (Reading, error)
 	// Watch calls changed whenever Read may return something else, until ctx
 	// ends. Spurious calls are normal.
 	Watch(ctx context.Context, changed func())
@@ -24,9 +26,9 @@ type Feed interface {
 
 // Reading is one state of the objects.
 type Reading struct {
-	Digest   Digest
+	Digest   manifests.Digest
 	Objects  Objects
-	Warnings Problems
+	Warnings manifests.Problems
 	// Heavy says that reading left so much garbage behind that it is worth a
 	// collection: the next cycle of an idle gateway may be minutes away.
 	Heavy bool
@@ -52,9 +54,9 @@ type Report struct {
 	// Generation counts the states that were applied; zero: nothing is in force.
 	Generation uint64
 	// Refused and Ignored are those of State.
-	Refused, Ignored Problems
+	Refused, Ignored manifests.Problems
 	// Missing is that of Desired.
-	Missing Problems
+	Missing manifests.Problems
 	// Firewall is that of what is in force.
 	Firewall []FirewallReport
 }
@@ -68,29 +70,17 @@ func (r Report) ConnectionStatus() networkingv1beta1.ConnectionStatus {
 	}
 }
 
-// directory is the Feed outside of clusters.
-type directory struct {
-	path string
-	// degraded is told why changes are found by polling.
-	degraded func(error)
-}
+// reader is what of a manifests directory is for a gateway.
+var reader = manifests.Reader{Name: "the gateway", Kinds: []string{
+	"Secret", "GatewayServer", "GatewayClient", "PublicKey", "Configuration", "InternalFabric", "InternalNode", "GeneveTunnel",
+	"RouteConfiguration", "FirewallConfiguration", "IP", "Network",
+}}
 
-// muchText is how much YAML is Heavy: it takes some thirty times its length
-// while it is decoded.
-const muchText = 256 << 10
+// directory is the Feed outside of clusters.
+type directory struct{ manifests.Directory }
 
 // Read implements Feed.
-func (d directory) Read(known Digest) (Reading, error) {
-	files, err := ReadFiles(d.path)
-	r := Reading{Digest: files.Digest, Heavy: files.size() > muchText}
-	if err != nil || r.Digest == known {
-		return r, err
-	}
-	r.Objects, r.Warnings, err = files.Decode()
-	return r, err
-}
-
-// Watch implements Feed.
-func (d directory) Watch(ctx context.Context, changed func()) {
-	Watch(ctx, d.path, changed, d.degraded)
+func (d directory) Read(known manifests.Digest) (Reading, error) {
+	r, err := d.Directory.Read(known)
+	return Reading{Digest: r.Digest, Objects: Objects{Objects: r.Objects}, Warnings: r.Warnings, Heavy: r.Heavy}, err
 }

@@ -1,11 +1,11 @@
 package gatewaysync
 
 import (
-	"errors"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -34,8 +34,8 @@ func (r *Runner) confirm(d Desired) {
 // acceptLocked records what goes with a state that is in force. The caller holds
 // the lock.
 func (r *Runner) acceptLocked(d Desired) {
-	for _, p := range newOnes(d.Ignored, r.state.Ignored) {
-		r.log.Warn("object ignored", problemAttrs(p)...)
+	for _, p := range d.Ignored.Without(r.state.Ignored) {
+		r.log.Warn("object ignored", p.Attrs()...)
 	}
 	r.warn(d.Warnings)
 	s := &r.state
@@ -45,41 +45,31 @@ func (r *Runner) acceptLocked(d Desired) {
 }
 
 // warn logs the warnings that are new. The caller holds the lock.
-func (r *Runner) warn(warnings Problems) {
-	for _, p := range newOnes(newOnes(warnings, r.state.Warnings), r.state.RefusedWarnings) {
+func (r *Runner) warn(warnings manifests.Problems) {
+	for _, p := range warnings.Without(r.state.Warnings).Without(r.state.RefusedWarnings) {
 		if p.File == "" {
-			r.log.Warn("object", problemAttrs(p)...)
+			r.log.Warn("object", p.Attrs()...)
 			continue
 		}
-		r.log.Warn("manifest", problemAttrs(p)...)
+		r.log.Warn("manifest", p.Attrs()...)
 	}
-}
-
-// newOnes returns the problems that are not among the known.
-func newOnes(problems, known Problems) (out Problems) {
-	for _, p := range problems {
-		if !slices.Contains(known, p) {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // wait records that there is nothing to apply yet.
-func (r *Runner) wait(w Waiting, warnings Problems) {
+func (r *Runner) wait(w manifests.Waiting, warnings manifests.Problems) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.warn(warnings)
-	for _, p := range newOnes(Problems(w), r.state.Waiting) {
-		r.log.Info("waiting", problemAttrs(p)...)
+	for _, p := range manifests.Problems(w).Without(r.state.Waiting) {
+		r.log.Info("waiting", p.Attrs()...)
 	}
-	r.state.Waiting = Problems(w)
+	r.state.Waiting = manifests.Problems(w)
 }
 
 // refuse records why a state was not applied. The same reasons again are not
 // worth a second line.
-func (r *Runner) refuse(err error, warnings Problems) {
-	problems := problemsOf(err)
+func (r *Runner) refuse(err error, warnings manifests.Problems) {
+	problems := manifests.ProblemsOf(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.warn(warnings)
@@ -92,37 +82,12 @@ func (r *Runner) refuse(err error, warnings Problems) {
 	r.state.ReloadErrors++
 	for _, p := range problems {
 		if p.File == "" {
-			r.log.Error("object", problemAttrs(p)...)
+			r.log.Error("object", p.Attrs()...)
 			continue
 		}
-		r.log.Error("manifest", problemAttrs(p)...)
+		r.log.Error("manifest", p.Attrs()...)
 	}
 	r.log.Error("configuration refused, the old one stays in force", "problems", len(problems), "generation", r.state.Generation)
-}
-
-// problemsOf turns any error into problems.
-func problemsOf(err error) Problems {
-	var ps Problems
-	if errors.As(err, &ps) {
-		return ps
-	}
-	return Problems{Problem{Reason: err.Error()}.masked()}
-}
-
-func problemAttrs(p Problem) (attrs []any) {
-	if p.File != "" {
-		attrs = append(attrs, "file", p.File)
-	}
-	if p.Line > 0 {
-		attrs = append(attrs, "line", p.Line)
-	}
-	if p.Object != "" {
-		attrs = append(attrs, "object", p.Object)
-	}
-	if p.Field != "" {
-		attrs = append(attrs, "field", p.Field)
-	}
-	return append(attrs, "reason", p.Reason)
 }
 
 // isInForce tells whether d asks for what is in force.

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -82,9 +82,9 @@ type Runner struct {
 
 	// Owned by the caller of Load and Start, then by Run.
 	forwarder Forwarder
-	judged    Digest  // of the state judged last, for good or for bad; zero: judge again
-	desired   Desired // in force, whatever the role; without a Gateway: nothing yet
-	missed    bool    // the data plane is not what desired and the role ask for
+	judged    manifests.Digest // of the state judged last, for good or for bad; zero: judge again
+	desired   Desired          // in force, whatever the role; without a Gateway: nothing yet
+	missed    bool             // the data plane is not what desired and the role ask for
 	readAt    time.Time
 	rest      time.Time // no change is looked at before
 
@@ -101,8 +101,10 @@ func New(o Options) *Runner {
 	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), standBy: o.StandBy}
 	r.state.Gateway = o.Gateway
 	if r.feed == nil {
-		r.feed = directory{o.Dir, func(err error) { r.log.Warn("no file events, polling instead", "error", err) }}
-		r.reporter = &connectionFile{path: filepath.Join(o.Dir, StatusDir, ConnectionFile), interval: o.Ping.UpdateInterval}
+		r.feed = directory{manifests.Directory{Path: o.Dir, Reader: reader, Degraded: func(err error) {
+			r.log.Warn("no file events, polling instead", "error", err)
+		}}}
+		r.reporter = &connectionFile{dir: o.Dir, interval: o.Ping.UpdateInterval}
 	}
 	return r
 }
@@ -111,7 +113,7 @@ func New(o Options) *Runner {
 // complete: every problem of every file. Of a refused state only the warnings
 // are returned.
 func (r *Runner) Load() (Desired, error) {
-	reading, err := r.feed.Read(Digest{})
+	reading, err := r.feed.Read(manifests.Digest{})
 	if err != nil {
 		return Desired{Warnings: reading.Warnings}, err
 	}
@@ -187,7 +189,7 @@ func (r *Runner) apply(d Desired) error {
 	if errors.As(err, &endpoint) {
 		p := d.Endpoint
 		p.Reason = endpoint.Error()
-		return Problems{p.masked()}
+		return manifests.Problems{p.Masked()}
 	}
 	return err
 }
@@ -238,7 +240,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-r.roles:
 			r.takeRole()
 		case <-tick.C:
-			if r.judged == (Digest{}) && time.Since(r.readAt) >= retryAfter {
+			if r.judged == (manifests.Digest{}) && time.Since(r.readAt) >= retryAfter {
 				r.reload()
 			}
 		}
@@ -261,7 +263,7 @@ func (r *Runner) reload() {
 	r.readAt = time.Now()
 	defer func() { r.rest = time.Now().Add(restFactor * time.Since(r.readAt)) }()
 	reading, err := r.feed.Read(r.judged)
-	if err == nil && reading.Digest == r.judged && r.judged != (Digest{}) {
+	if err == nil && reading.Digest == r.judged && r.judged != (manifests.Digest{}) {
 		return
 	}
 	r.judged = reading.Digest
@@ -278,10 +280,10 @@ func (r *Runner) reload() {
 		if err = r.apply(d); err == nil {
 			r.missed = false
 		} else {
-			r.judged = Digest{} // the cause may lie outside of the objects
+			r.judged = manifests.Digest{} // the cause may lie outside of the objects
 		}
 	}
-	var waiting Waiting
+	var waiting manifests.Waiting
 	switch {
 	case errors.As(err, &waiting):
 		r.wait(waiting, d.Warnings)
@@ -302,7 +304,7 @@ func (r *Runner) takeRole() {
 		return // what comes first will be applied in this role
 	}
 	if err := r.apply(r.desired); err != nil {
-		r.judged, r.missed = Digest{}, true
+		r.judged, r.missed = manifests.Digest{}, true
 		r.refuse(err, nil)
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -188,6 +189,10 @@ func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
 	return r
 }
 
+// applied is how soon a change must be seen. The promise is a second; a loaded
+// machine gets more before the test calls it broken.
+const applied = 5 * time.Second
+
 // eventually waits for what another goroutine brings about and has no channel for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -319,7 +324,7 @@ func TestRunnersConnect(t *testing.T) {
 			eventually(t, "connected", func() bool { return r.State().Peer.Value == networkingv1beta1.Connected })
 			var c networkingv1beta1.Connection
 			eventually(t, "Connection", func() bool {
-				text, err := os.ReadFile(filepath.Join(r.dir, StatusDir, ConnectionFile))
+				text, err := os.ReadFile(filepath.Join(r.dir, manifests.StatusDir, ConnectionFile))
 				if err != nil {
 					return false
 				}
@@ -344,14 +349,9 @@ func TestRunnersConnect(t *testing.T) {
 
 		// A gateway that has ended is not connected.
 		server.stop()
-		text, err := os.ReadFile(filepath.Join(server.dir, StatusDir, ConnectionFile))
+		text, err := os.ReadFile(filepath.Join(server.dir, manifests.StatusDir, ConnectionFile))
 		if err != nil || !strings.Contains(string(text), "value: Error\n") {
 			t.Errorf("Connection after the end (%v):\n%s", err, text)
 		}
 	})
-}
-
-func ExampleProblem() {
-	fmt.Println(Problem{File: "peer.yaml", Line: 12, Object: "PublicKey peer", Field: "spec.publicKey", Reason: "is required"})
-	// Output: peer.yaml:12: PublicKey peer: spec.publicKey: is required
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
 // State is what the Runner does now, as plain values for display.
@@ -13,19 +14,19 @@ type State struct {
 	// Role says what the gateway does among its replicas.
 	Role Role `json:"role"`
 	// Generation counts the states that were applied.
-	Generation uint64    `json:"generation"`
-	AppliedAt  time.Time `json:"appliedAt"`
-	Warnings   Problems  `json:"warnings,omitempty"`
+	Generation uint64             `json:"generation"`
+	AppliedAt  time.Time          `json:"appliedAt"`
+	Warnings   manifests.Problems `json:"warnings,omitempty"`
 	// Waiting says what there must be before anything can be applied.
-	Waiting Problems `json:"waiting,omitempty"`
+	Waiting manifests.Problems `json:"waiting,omitempty"`
 	// Ignored are objects of a cluster that cannot be used and were left out.
-	Ignored Problems `json:"ignored,omitempty"`
+	Ignored manifests.Problems `json:"ignored,omitempty"`
 	// Refused says why the newest files are not in force; empty when they are.
-	Refused Problems `json:"refused,omitempty"`
+	Refused manifests.Problems `json:"refused,omitempty"`
 	// RefusedWarnings are the warnings about those files.
-	RefusedWarnings Problems  `json:"refusedWarnings,omitempty"`
-	RefusedAt       time.Time `json:"refusedAt,omitzero"`
-	ReloadErrors    uint64    `json:"reloadErrors"`
+	RefusedWarnings manifests.Problems `json:"refusedWarnings,omitempty"`
+	RefusedAt       time.Time          `json:"refusedAt,omitzero"`
+	ReloadErrors    uint64             `json:"reloadErrors"`
 	// Endpoint is where a client was told to find the peer: "host:port". The
 	// data plane knows the address that was found.
 	Endpoint string `json:"endpoint,omitempty"`

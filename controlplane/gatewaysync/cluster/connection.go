@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 	"github.com/sluice-net/sluice/dataplane/health"
 )
 
@@ -35,7 +35,7 @@ const (
 // so it happens in a goroutine of its own, always with the newest report.
 type reporter struct {
 	link        *Link
-	connections *store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
+	connections *mirror.Store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
 	kick        chan struct{} // one slot
 
 	mu     sync.Mutex
@@ -51,13 +51,18 @@ func connectionName(gateway string) string { return "gw-" + gateway }
 
 func newReporter(l *Link) *reporter {
 	r := &reporter{link: l, kick: make(chan struct{}, 1)}
-	r.connections = newStore[networkingv1beta1.Connection](r.wake)
-	w := watched{
-		client: l.clients.networking, resource: "connections", namespace: l.options.Namespace,
-		fields: fields.OneTermEqualSelector("metadata.name", connectionName(l.options.Name)).String(),
-	}
-	l.watches = append(l.watches, func(ctx context.Context) { follow(ctx, w, r.connections, l.contact) })
+	r.connections = mirror.NewStore[networkingv1beta1.Connection]()
+	r.connections.Changed = r.wake
 	return r
+}
+
+// follow keeps the Connection at hand until ctx ends.
+func (r *reporter) follow(ctx context.Context) {
+	l := r.link
+	mirror.Follow(ctx, mirror.Watched{
+		Client: l.networking, Resource: "connections", Namespace: l.options.Namespace,
+		Fields: fields.OneTermEqualSelector("metadata.name", connectionName(l.options.Name)).String(),
+	}, r.connections, l.mirror.Contact())
 }
 
 func (r *reporter) wake() {
@@ -95,7 +100,7 @@ func (l *Link) Close() {
 
 // Disconnect closes the connections to the API server, once nothing uses the
 // Link any more.
-func (l *Link) Disconnect() { utilnet.CloseIdleConnectionsFor(l.clients.http.Transport) }
+func (l *Link) Disconnect() { l.clients.Disconnect() }
 
 // run writes until ctx ends.
 func (r *reporter) run(ctx context.Context) {
@@ -148,8 +153,8 @@ func (r *reporter) write(ctx context.Context, last bool) (wrote bool, err error)
 }
 
 func (r *reporter) writeConnection(ctx context.Context, report gatewaysync.Report, last bool) (wrote bool, err error) {
-	live := r.connections.only()
-	switch _, synced := r.connections.size(); {
+	live := r.connections.Only()
+	switch _, synced := r.connections.Size(); {
 	case live != nil:
 	case synced:
 		return false, errNoConnection
@@ -165,10 +170,10 @@ func (r *reporter) writeConnection(ctx context.Context, report gatewaysync.Repor
 		return false, fmt.Errorf("encode Connection: %w", err)
 	}
 	var after networkingv1beta1.Connection
-	err = r.link.clients.networking.Patch(types.MergePatchType).Namespace(live.Namespace).Resource("connections").Name(live.Name).
+	err = r.link.networking.Patch(types.MergePatchType).Namespace(live.Namespace).Resource("connections").Name(live.Name).
 		SubResource("status").Body(patch).Do(ctx).Into(&after)
 	if err != nil {
-		return false, fmt.Errorf("write Connection: %s", plainError(err))
+		return false, fmt.Errorf("write Connection: %s", mirror.PlainError(err))
 	}
 	r.written = time.Now()
 	return true, r.connections.Update(&after) // the watch tells later

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/controlplane/mirror"
 )
 
 // ElectionOptions are the settings of an election. The defaults are Liqo's.
@@ -35,7 +37,7 @@ type Elector struct {
 	options ElectionOptions
 	name    string
 	log     *slog.Logger
-	leases  *store[coordinationv1.Lease, *coordinationv1.Lease]
+	leases  *mirror.Store[coordinationv1.Lease, *coordinationv1.Lease]
 	changed chan struct{} // one slot
 
 	// Owned by Run.
@@ -57,12 +59,13 @@ func (o Options) LeaseName() string {
 // NewElector builds an Elector.
 func (l *Link) NewElector(o ElectionOptions) *Elector {
 	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1)}
-	e.leases = newStore[coordinationv1.Lease](func() {
+	e.leases = mirror.NewStore[coordinationv1.Lease]()
+	e.leases.Changed = func() {
 		select {
 		case e.changed <- struct{}{}:
 		default:
 		}
-	})
+	}
 	return e
 }
 
@@ -70,12 +73,12 @@ func (l *Link) NewElector(o ElectionOptions) *Elector {
 // role. A lease that it holds at the end is given back, so that another replica
 // takes over at once: what it leads must have stopped before.
 func (e *Elector) Run(ctx context.Context, tell func(bool)) {
-	w := watched{
-		client: e.link.clients.coordination, resource: "leases", namespace: e.link.options.Namespace,
-		fields: fields.OneTermEqualSelector("metadata.name", e.name).String(),
+	w := mirror.Watched{
+		Client: e.link.coordination, Resource: "leases", Namespace: e.link.options.Namespace,
+		Fields: fields.OneTermEqualSelector("metadata.name", e.name).String(),
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { follow(ctx, w, e.leases, e.link.contact) })
+	wg.Go(func() { mirror.Follow(ctx, w, e.leases, e.link.mirror.Contact()) })
 	defer wg.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -99,7 +102,7 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 			e.write(ctx, f)
 		case acquire:
 			if e.write(ctx, f) {
-				e.become(true, e.leases.only(), tell)
+				e.become(true, e.leases.Only(), tell)
 			}
 		}
 		timer.Reset(f.next())
@@ -108,7 +111,7 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 
 // noteMissing says why nobody is elected.
 func (e *Elector) noteMissing(l *coordinationv1.Lease) {
-	_, synced := e.leases.size()
+	_, synced := e.leases.Size()
 	missing := synced && l == nil
 	if missing && !e.missing {
 		e.log.Info("there is no Lease yet: the controller makes it, and until then nobody leads", "lease", e.name)
@@ -119,7 +122,7 @@ func (e *Elector) noteMissing(l *coordinationv1.Lease) {
 // facts gathers what there is to decide by.
 func (e *Elector) facts(now time.Time) facts {
 	f := facts{
-		lease: e.leases.only(), self: e.options.Identity, written: e.written, now: now,
+		lease: e.leases.Only(), self: e.options.Identity, written: e.written, now: now,
 		duration: e.options.LeaseDuration, retry: e.options.RetryPeriod,
 	}
 	e.mu.Lock()
@@ -162,7 +165,7 @@ func (e *Elector) write(ctx context.Context, f facts) bool {
 		return false // somebody was faster: the watch will tell
 	}
 	if !e.failing {
-		e.log.Warn("cannot write the lease", "lease", e.name, "error", plainError(err))
+		e.log.Warn("cannot write the lease", "lease", e.name, "error", mirror.PlainError(err))
 	}
 	e.failing = true
 	return false
@@ -188,7 +191,7 @@ func held(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coordinati
 
 // release gives the lease back.
 func (e *Elector) release() {
-	l := e.leases.only()
+	l := e.leases.Only()
 	if holderOf(l) != e.options.Identity {
 		return
 	}
@@ -197,7 +200,7 @@ func (e *Elector) release() {
 	l = l.DeepCopy()
 	l.Spec.HolderIdentity = new("")
 	if err := e.update(ctx, l); err != nil {
-		e.log.Warn("cannot give the lease back, another replica waits until it expires", "lease", e.name, "error", plainError(err))
+		e.log.Warn("cannot give the lease back, another replica waits until it expires", "lease", e.name, "error", mirror.PlainError(err))
 	}
 }
 
@@ -211,7 +214,7 @@ func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
 		return fmt.Errorf("encode Lease: %w", err)
 	}
 	var after coordinationv1.Lease
-	err = e.link.clients.coordination.Patch(types.MergePatchType).Namespace(l.Namespace).Resource("leases").Name(l.Name).
+	err = e.link.coordination.Patch(types.MergePatchType).Namespace(l.Namespace).Resource("leases").Name(l.Name).
 		Body(patch).Do(ctx).Into(&after)
 	if err != nil {
 		return err
@@ -232,5 +235,5 @@ type ElectionState struct {
 func (e *Elector) State() ElectionState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return ElectionState{Lease: e.name, Identity: e.options.Identity, Holder: holderOf(e.leases.only()), Leading: e.leading}
+	return ElectionState{Lease: e.name, Identity: e.options.Identity, Holder: holderOf(e.leases.Only()), Leading: e.leading}
 }

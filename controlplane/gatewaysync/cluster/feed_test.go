@@ -3,20 +3,18 @@ package cluster
 import (
 	"errors"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
 // node is an InternalNode of some age.
@@ -25,53 +23,6 @@ func node(name, version string, age time.Duration) *networkingv1beta1.InternalNo
 		Name: name, ResourceVersion: version, CreationTimestamp: metav1.NewTime(noon.Add(-age)),
 		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}}
-}
-
-func TestStore(t *testing.T) {
-	changes := 0
-	s := newStore[networkingv1beta1.InternalNode](func() { changes++ })
-	changed := func(what string, want bool, f func() error) {
-		t.Helper()
-		changes = 0
-		if err := f(); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if (changes > 0) != want {
-			t.Errorf("%s: told of %d changes", what, changes)
-		}
-	}
-	if _, synced := s.size(); synced {
-		t.Error("synced before the first list")
-	}
-	changed("the list", true, func() error {
-		return s.Replace([]any{node("young", "1", time.Minute), node("b", "1", time.Hour), node("a", "1", time.Hour)}, "1")
-	})
-	changed("the same again", false, func() error { return s.Update(node("a", "2", time.Hour)) })
-	changed("an object that changed", true, func() error {
-		n := node("a", "3", time.Hour)
-		n.Status.NodeIP.Local = "192.0.2.1"
-		return s.Update(n)
-	})
-	changed("one that is being deleted", true, func() error {
-		n := node("b", "4", time.Hour)
-		n.DeletionTimestamp = new(metav1.NewTime(noon))
-		return s.Update(n)
-	})
-	changed("its end", false, func() error { return s.Delete(node("b", "5", time.Hour)) })
-	changed("a new one", true, func() error { return s.Add(node("c", "6", 0)) })
-	var names []string
-	for _, n := range s.list() {
-		names = append(names, n.Name)
-		if n.Annotations != nil || n.ManagedFields != nil {
-			t.Errorf("%s holds what nobody reads", n.Name)
-		}
-	}
-	if diff := cmp.Diff([]string{"a", "young", "c"}, names); diff != "" {
-		t.Errorf("objects, the oldest first (-want +got):\n%s", diff)
-	}
-	if err := s.Add("something else"); err == nil {
-		t.Error("took an object of another kind")
-	}
 }
 
 func TestSelection(t *testing.T) {
@@ -108,38 +59,6 @@ func TestSelection(t *testing.T) {
 	} {
 		if got := firewallForUs(&networkingv1beta1.FirewallConfiguration{ObjectMeta: tt.meta}, "milan"); got != tt.want {
 			t.Errorf("firewall with %v: %v", tt.meta.Labels, got)
-		}
-	}
-}
-
-func TestContactIsLoggedOnce(t *testing.T) {
-	var log strings.Builder
-	c := newContact(slog.New(slog.NewTextHandler(&log, nil)))
-	refused := func(where string) error {
-		return &url.Error{Op: "Get", URL: where, Err: errors.New("connection refused")}
-	}
-	for range 3 {
-		c.note("ips", refused("https://api/ips"))
-		c.note("nodes", refused("https://api/nodes"))
-	}
-	want := gatewaysync.Problems{{Reason: "cannot read from the API server yet: connection refused"}}
-	if diff := cmp.Diff(want, c.problems()); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
-	}
-	if since, why := c.away(); since.IsZero() || why != "ips: connection refused" {
-		t.Errorf("away since %v: %s", since, why)
-	}
-	c.note("ips", nil)
-	if since, _ := c.away(); since.IsZero() {
-		t.Error("one watch of two is not all")
-	}
-	c.note("nodes", apierrors.NewResourceExpired("too old")) // an answer, too
-	if since, why := c.away(); !since.IsZero() || len(c.problems()) > 0 {
-		t.Errorf("away since %v: %s", since, why)
-	}
-	for _, line := range []string{"cannot read from the API server", "reading from the API server again"} {
-		if n := strings.Count(log.String(), line); n != 1 {
-			t.Errorf("%q is logged %d times:\n%s", line, n, log.String())
 		}
 	}
 }
@@ -205,12 +124,12 @@ func TestReadWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func() (gatewaysync.Reading, error) { return l.Read(gatewaysync.Digest{}) }
-	var waiting gatewaysync.Waiting
-	if r, err := read(); !errors.As(err, &waiting) || err.Error() != "reading the objects of the cluster" || r.Digest != (gatewaysync.Digest{}) {
+	read := func() (gatewaysync.Reading, error) { return l.Read(manifests.Digest{}) }
+	var waiting manifests.Waiting
+	if r, err := read(); !errors.As(err, &waiting) || err.Error() != "reading the objects of the cluster" || r.Digest != (manifests.Digest{}) {
 		t.Errorf("before the lists: %v", err)
 	}
-	l.contact.note("ips", errors.New("connection refused"))
+	l.mirror.Contact().Note("ips", errors.New("connection refused"))
 	if _, err := read(); !errors.As(err, &waiting) || err.Error() != "cannot read from the API server yet: connection refused" {
 		t.Errorf("without an API server: %v", err)
 	}
@@ -226,7 +145,7 @@ func TestReadWaits(t *testing.T) {
 	}
 	// What was there is no reason to wait when it is away later.
 	r, err := read()
-	if err != nil || r.Digest == (gatewaysync.Digest{}) || r.Objects.Cluster == nil || !r.Heavy {
+	if err != nil || r.Digest == (manifests.Digest{}) || r.Objects.Cluster == nil || !r.Heavy {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if again, err := l.Read(r.Digest); err != nil || again.Digest != r.Digest || again.Objects.Cluster != nil {

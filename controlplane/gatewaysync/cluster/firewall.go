@@ -14,6 +14,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 )
 
 // writeFirewalls tells each FirewallConfiguration what became of it here, and
@@ -24,7 +25,7 @@ func (r *reporter) writeFirewalls(ctx context.Context, report gatewaysync.Report
 	}
 	var errs []error
 	for _, s := range r.link.firewalls {
-		for _, live := range s.list() {
+		for _, live := range s.List() {
 			want, ok := hostCondition(report, r.link.options.Name, live)
 			if !ok {
 				continue
@@ -33,7 +34,7 @@ func (r *reporter) writeFirewalls(ctx context.Context, report gatewaysync.Report
 			switch {
 			case apierrors.IsNotFound(err): // deleted since
 			case err != nil:
-				errs = append(errs, fmt.Errorf("write FirewallConfiguration %s/%s: %s", live.Namespace, live.Name, plainError(err)))
+				errs = append(errs, fmt.Errorf("write FirewallConfiguration %s/%s: %s", live.Namespace, live.Name, mirror.PlainError(err)))
 			default:
 				wrote = true
 				errs = append(errs, s.Update(after)) // the watch tells later
@@ -98,7 +99,7 @@ func (r *reporter) applyFirewall(ctx context.Context, live *networkingv1beta1.Fi
 	force := true
 	options := metav1.PatchOptions{FieldManager: fieldManager(r.link.options), Force: &force}
 	after := new(networkingv1beta1.FirewallConfiguration)
-	err = r.link.clients.networking.Patch(types.ApplyPatchType).Namespace(live.Namespace).Resource("firewallconfigurations").Name(live.Name).
+	err = r.link.networking.Patch(types.ApplyPatchType).Namespace(live.Namespace).Resource("firewallconfigurations").Name(live.Name).
 		SubResource("status").VersionedParams(&options, metav1.ParameterCodec).Body(body).Do(ctx).Into(after)
 	return after, err
 }

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
 // The files of a key pair, named as the entries of the Secret that is mounted.
@@ -55,14 +55,14 @@ func sameKeys(a, b *corev1.Secret) bool {
 
 // get returns what Build takes for the gateway's Secret, and a warning if the
 // files cannot be read now.
-func (k *keyFolder) get() (secrets []gatewaysync.Sourced[corev1.Secret], warnings gatewaysync.Problems) {
+func (k *keyFolder) get() (secrets []manifests.Sourced[corev1.Secret], warnings manifests.Problems) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err != nil {
-		warnings = gatewaysync.Problems{{File: k.dir, Reason: "cannot read the keys: " + k.err.Error()}}
+		warnings = manifests.Problems{{File: k.dir, Reason: "cannot read the keys: " + k.err.Error()}}
 	}
 	if k.secret != nil {
-		secrets = append(secrets, gatewaysync.Sourced[corev1.Secret]{Object: k.secret, Source: gatewaysync.Source{File: k.dir}})
+		secrets = append(secrets, manifests.Sourced[corev1.Secret]{Object: k.secret, Source: manifests.Source{File: k.dir}})
 	}
 	return secrets, warnings
 }

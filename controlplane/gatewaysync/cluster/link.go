@@ -3,17 +3,18 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 	"github.com/sluice-net/sluice/dataplane/health"
 )
 
@@ -44,25 +45,22 @@ type Options struct {
 type Link struct {
 	options Options
 	log     *slog.Logger
-	clients clients
-	contact *contact
+	clients *mirror.Clients
+	mirror  *mirror.Mirror // of what Read returns
 	keys    keyFolder
-	watches []func(context.Context)       // each follows one watch
-	sizes   map[string]func() (int, bool) // of the stores that Read needs
-	version atomic.Uint64                 // of what Read returns; zero: never anything
-	kick    chan struct{}                 // one slot: the version has changed
-	heavy   atomic.Bool                   // the next Read is the first that is complete
 
-	servers    *store[networkingv1beta1.GatewayServer, *networkingv1beta1.GatewayServer]
-	gwClients  *store[networkingv1beta1.GatewayClient, *networkingv1beta1.GatewayClient]
-	configs    *store[networkingv1beta1.Configuration, *networkingv1beta1.Configuration]
-	publicKeys *store[networkingv1beta1.PublicKey, *networkingv1beta1.PublicKey]
-	fabrics    *store[networkingv1beta1.InternalFabric, *networkingv1beta1.InternalFabric]
-	nodes      *store[networkingv1beta1.InternalNode, *networkingv1beta1.InternalNode]
-	tunnels    *store[networkingv1beta1.GeneveTunnel, *networkingv1beta1.GeneveTunnel]
-	routes     *store[networkingv1beta1.RouteConfiguration, *networkingv1beta1.RouteConfiguration]
-	ips        *store[ipamv1alpha1.IP, *ipamv1alpha1.IP]
-	firewalls  []*store[networkingv1beta1.FirewallConfiguration, *networkingv1beta1.FirewallConfiguration]
+	networking, ipam, coordination rest.Interface
+
+	servers    *mirror.Store[networkingv1beta1.GatewayServer, *networkingv1beta1.GatewayServer]
+	gwClients  *mirror.Store[networkingv1beta1.GatewayClient, *networkingv1beta1.GatewayClient]
+	configs    *mirror.Store[networkingv1beta1.Configuration, *networkingv1beta1.Configuration]
+	publicKeys *mirror.Store[networkingv1beta1.PublicKey, *networkingv1beta1.PublicKey]
+	fabrics    *mirror.Store[networkingv1beta1.InternalFabric, *networkingv1beta1.InternalFabric]
+	nodes      *mirror.Store[networkingv1beta1.InternalNode, *networkingv1beta1.InternalNode]
+	tunnels    *mirror.Store[networkingv1beta1.GeneveTunnel, *networkingv1beta1.GeneveTunnel]
+	routes     *mirror.Store[networkingv1beta1.RouteConfiguration, *networkingv1beta1.RouteConfiguration]
+	ips        *mirror.Store[ipamv1alpha1.IP, *ipamv1alpha1.IP]
+	firewalls  []*mirror.Store[networkingv1beta1.FirewallConfiguration, *networkingv1beta1.FirewallConfiguration]
 
 	reporter *reporter
 }
@@ -73,148 +71,55 @@ func New(c *rest.Config, o Options) (*Link, error) {
 		o.Logger = slog.Default()
 	}
 	o.UpdateInterval = cmp.Or(o.UpdateInterval, health.DefaultUpdateInterval)
-	clients, err := newClients(c)
+	clients, err := mirror.NewClients(c, "sluice-gateway",
+		mirror.Group{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme},
+		mirror.Group{Version: ipamv1alpha1.GroupVersion, AddToScheme: ipamv1alpha1.AddToScheme},
+		mirror.Group{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme},
+	)
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
-		options: o, log: o.Logger, clients: clients, contact: newContact(o.Logger), keys: keyFolder{dir: o.KeysDir},
-		sizes: make(map[string]func() (int, bool)), kick: make(chan struct{}, 1),
+		options: o, log: o.Logger, clients: clients, mirror: mirror.New(o.Logger), keys: keyFolder{dir: o.KeysDir},
+		networking:   clients.For(networkingv1beta1.GroupVersion),
+		ipam:         clients.For(ipamv1alpha1.GroupVersion),
+		coordination: clients.For(coordinationv1.SchemeGroupVersion),
 	}
-	l.heavy.Store(true)
 	l.selectObjects()
 	l.reporter = newReporter(l)
 	return l, nil
 }
 
-// add adds a watch to those that Read needs.
-func add[T any, P object[T]](l *Link, w watched, s *store[T, P]) {
-	l.sizes[w.name()] = s.size
-	l.watches = append(l.watches, func(ctx context.Context) { follow(ctx, w, s, l.contact) })
-}
-
-// bump tells that Read returns something else now.
-func (l *Link) bump() {
-	l.version.Add(1)
-	select {
-	case l.kick <- struct{}{}:
-	default: // a look is due already
-	}
-}
-
 // Watch implements gatewaysync.Feed. It also keeps what the reporter needs.
 func (l *Link) Watch(ctx context.Context, changed func()) {
 	var wg sync.WaitGroup
-	for _, w := range l.watches {
-		wg.Go(func() { w(ctx) })
-	}
 	wg.Go(func() {
-		gatewaysync.WatchAll(ctx, l.options.KeysDir, func() {
+		manifests.WatchAll(ctx, l.options.KeysDir, func() {
 			if l.keys.load() {
-				l.bump()
+				l.mirror.Changed()
 			}
 		}, func(err error) { l.log.Warn("no file events for the keys, polling instead", "error", err) })
 	})
+	wg.Go(func() { l.reporter.follow(ctx) })
 	wg.Go(func() { l.reporter.run(ctx) })
-	l.pace(ctx, changed)
+	l.mirror.Run(ctx, changed)
 	wg.Wait()
 }
 
-const (
-	// settle is how long a change waits for others that belong to it.
-	settle = 50 * time.Millisecond
-	// spacing lies between two changes that are passed on: a hundred pods a second
-	// make four changes of the data plane.
-	spacing = 250 * time.Millisecond
-)
-
-// pace passes changes on, none at once and not too many.
-func (l *Link) pace(ctx context.Context, changed func()) {
-	var last time.Time
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.kick:
-		}
-		timer.Reset(max(settle, time.Until(last.Add(spacing))))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		last = time.Now()
-		changed()
-	}
-}
-
 // Read implements gatewaysync.Feed.
-func (l *Link) Read(known gatewaysync.Digest) (gatewaysync.Reading, error) {
-	var r gatewaysync.Reading
-	// Before the objects are read: what comes in between is read again.
-	version := l.version.Load()
-	if waiting := l.waiting(); len(waiting) > 0 {
-		return r, gatewaysync.Waiting(waiting)
+func (l *Link) Read(known manifests.Digest) (gatewaysync.Reading, error) {
+	r, err := l.mirror.Read(known, l.objects)
+	out := gatewaysync.Reading{Digest: r.Digest, Heavy: r.Heavy}
+	if err != nil || r.Digest == known {
+		return out, err
 	}
-	r.Digest[0] = 1 // never zero
-	binary.BigEndian.PutUint64(r.Digest[1:], version)
-	if r.Digest == known {
-		return r, nil
+	out.Objects = gatewaysync.Objects{
+		Objects: r.Objects,
+		Cluster: &gatewaysync.Cluster{ClusterID: l.options.ClusterID, NodeName: l.options.NodeName},
 	}
-	r.Heavy = l.heavy.Swap(false)
-	r.Objects = l.objects()
-	r.Objects.Secrets, r.Warnings = l.keys.get()
-	return r, nil
+	out.Objects.Secrets, out.Warnings = l.keys.get()
+	return out, nil
 }
 
-// waiting says what must be read before anything can be built: an incomplete
-// list of anything looks as if the rest had been deleted.
-func (l *Link) waiting() gatewaysync.Problems {
-	for _, size := range l.sizes {
-		if _, synced := size(); synced {
-			continue
-		}
-		if failing := l.contact.problems(); len(failing) > 0 {
-			return failing
-		}
-		return gatewaysync.Problems{{Reason: "reading the objects of the cluster"}}
-	}
-	return nil
-}
-
-// State is what the Link does now, for display.
-type State struct {
-	// Connected says that the API server answers everything that is asked.
-	Connected bool `json:"connected"`
-	// Away is since when it does not.
-	Away time.Time `json:"away,omitzero"`
-	// Error is one reason.
-	Error string `json:"error,omitempty"`
-	// Watches are the objects at hand.
-	Watches []WatchState `json:"watches"`
-}
-
-// WatchState describes one watch.
-type WatchState struct {
-	Name string `json:"name"`
-	// Objects counts those that concern this gateway.
-	Objects int `json:"objects"`
-	// Synced says that the list was complete once.
-	Synced bool `json:"synced"`
-}
-
-// State returns what the Link does now.
-func (l *Link) State() State {
-	s := State{}
-	s.Away, s.Error = l.contact.away()
-	s.Connected = s.Away.IsZero()
-	for name, size := range l.sizes {
-		n, synced := size()
-		s.Watches = append(s.Watches, WatchState{Name: name, Objects: n, Synced: synced})
-		s.Connected = s.Connected && synced
-	}
-	sortWatches(s.Watches)
-	return s
-}
+// State returns what the Link does now, for display.
+func (l *Link) State() mirror.State { return l.mirror.State() }

@@ -2,20 +2,20 @@ package cluster
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
+	"github.com/sluice-net/sluice/controlplane/mirror"
 )
 
 // selectObjects sets up the watches. Selectors say as much as selectors can;
 // the rest is left to what each store keeps.
 func (l *Link) selectObjects() {
-	o, api := l.options, l.clients.networking
+	o, m, api := l.options, l.mirror, l.networking
 	peer := networkingv1beta1.LabelRemoteClusterID + "=" + o.ClusterID
 	named := func(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
 
@@ -23,41 +23,41 @@ func (l *Link) selectObjects() {
 
 	switch o.Type {
 	case networkingv1beta1.ConnectionServer:
-		l.servers = newStore[networkingv1beta1.GatewayServer](l.bump)
-		l.servers.keep = func(g *networkingv1beta1.GatewayServer) bool { return ours(g.UID) }
-		l.servers.trim = func(g *networkingv1beta1.GatewayServer) { g.Status = networkingv1beta1.GatewayServerStatus{} }
-		add(l, watched{client: api, resource: "gatewayservers", namespace: o.Namespace, fields: named(o.Name)}, l.servers)
+		l.servers = mirror.NewStore[networkingv1beta1.GatewayServer]()
+		l.servers.Keep = func(g *networkingv1beta1.GatewayServer) bool { return ours(g.UID) }
+		l.servers.Trim = func(g *networkingv1beta1.GatewayServer) { g.Status = networkingv1beta1.GatewayServerStatus{} }
+		mirror.Add(m, mirror.Watched{Client: api, Resource: "gatewayservers", Namespace: o.Namespace, Fields: named(o.Name)}, l.servers)
 	case networkingv1beta1.ConnectionClient:
-		l.gwClients = newStore[networkingv1beta1.GatewayClient](l.bump)
-		l.gwClients.keep = func(g *networkingv1beta1.GatewayClient) bool { return ours(g.UID) }
-		l.gwClients.trim = func(g *networkingv1beta1.GatewayClient) { g.Status = networkingv1beta1.GatewayClientStatus{} }
-		add(l, watched{client: api, resource: "gatewayclients", namespace: o.Namespace, fields: named(o.Name)}, l.gwClients)
+		l.gwClients = mirror.NewStore[networkingv1beta1.GatewayClient]()
+		l.gwClients.Keep = func(g *networkingv1beta1.GatewayClient) bool { return ours(g.UID) }
+		l.gwClients.Trim = func(g *networkingv1beta1.GatewayClient) { g.Status = networkingv1beta1.GatewayClientStatus{} }
+		mirror.Add(m, mirror.Watched{Client: api, Resource: "gatewayclients", Namespace: o.Namespace, Fields: named(o.Name)}, l.gwClients)
 	}
-	l.configs = newStore[networkingv1beta1.Configuration](l.bump)
-	add(l, watched{client: api, resource: "configurations", namespace: o.Namespace, labels: peer}, l.configs)
-	l.publicKeys = newStore[networkingv1beta1.PublicKey](l.bump)
-	add(l, watched{client: api, resource: "publickeies", namespace: o.Namespace, labels: peer}, l.publicKeys)
+	l.configs = mirror.NewStore[networkingv1beta1.Configuration]()
+	mirror.Add(m, mirror.Watched{Client: api, Resource: "configurations", Namespace: o.Namespace, Labels: peer}, l.configs)
+	l.publicKeys = mirror.NewStore[networkingv1beta1.PublicKey]()
+	mirror.Add(m, mirror.Watched{Client: api, Resource: "publickeies", Namespace: o.Namespace, Labels: peer}, l.publicKeys)
 
 	// The fabric of a peer is named as the peer.
-	l.fabrics = newStore[networkingv1beta1.InternalFabric](l.bump)
-	add(l, watched{client: api, resource: "internalfabrics", namespace: o.Namespace, fields: named(o.ClusterID)}, l.fabrics)
-	l.tunnels = newStore[networkingv1beta1.GeneveTunnel](l.bump)
-	l.tunnels.keep = func(t *networkingv1beta1.GeneveTunnel) bool { return t.Spec.InternalFabricRef.Name == o.ClusterID }
-	add(l, watched{client: api, resource: "genevetunnels", namespace: o.Namespace}, l.tunnels)
-	l.nodes = newStore[networkingv1beta1.InternalNode](l.bump)
-	add(l, watched{client: api, resource: "internalnodes"}, l.nodes)
+	l.fabrics = mirror.NewStore[networkingv1beta1.InternalFabric]()
+	mirror.Add(m, mirror.Watched{Client: api, Resource: "internalfabrics", Namespace: o.Namespace, Fields: named(o.ClusterID)}, l.fabrics)
+	l.tunnels = mirror.NewStore[networkingv1beta1.GeneveTunnel]()
+	l.tunnels.Keep = func(t *networkingv1beta1.GeneveTunnel) bool { return t.Spec.InternalFabricRef.Name == o.ClusterID }
+	mirror.Add(m, mirror.Watched{Client: api, Resource: "genevetunnels", Namespace: o.Namespace}, l.tunnels)
+	l.nodes = mirror.NewStore[networkingv1beta1.InternalNode]()
+	mirror.Add(m, mirror.Watched{Client: api, Resource: "internalnodes"}, l.nodes)
 
-	l.routes = newStore[networkingv1beta1.RouteConfiguration](l.bump)
-	l.routes.keep = func(r *networkingv1beta1.RouteConfiguration) bool { return routesForUs(r, o.ClusterID) }
-	l.routes.trim = trimRoutes
-	add(l, watched{
-		client: api, resource: "routeconfigurations", namespace: o.LiqoNamespace,
-		labels: networkingv1beta1.LabelRouteCategory + "=" + networkingv1beta1.CategoryGateway,
+	l.routes = mirror.NewStore[networkingv1beta1.RouteConfiguration]()
+	l.routes.Keep = func(r *networkingv1beta1.RouteConfiguration) bool { return routesForUs(r, o.ClusterID) }
+	l.routes.Trim = trimRoutes
+	mirror.Add(m, mirror.Watched{
+		Client: api, Resource: "routeconfigurations", Namespace: o.LiqoNamespace,
+		Labels: networkingv1beta1.LabelRouteCategory + "=" + networkingv1beta1.CategoryGateway,
 	}, l.routes)
 
-	l.ips = newStore[ipamv1alpha1.IP](l.bump)
-	l.ips.trim = func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate, ip.Status.Conditions = nil, nil }
-	add(l, watched{client: l.clients.ipam, resource: "ips"}, l.ips)
+	l.ips = mirror.NewStore[ipamv1alpha1.IP]()
+	l.ips.Trim = func(ip *ipamv1alpha1.IP) { ip.Spec.ServiceTemplate, ip.Status.Conditions = nil, nil }
+	mirror.Add(m, mirror.Watched{Client: l.ipam, Resource: "ips"}, l.ips)
 
 	// In its own namespace a gateway also sees the tables whose labels say too
 	// little, to tell their authors.
@@ -68,18 +68,18 @@ func (l *Link) selectObjects() {
 }
 
 func (l *Link) selectFirewalls(namespace, labels string) {
-	s := newStore[networkingv1beta1.FirewallConfiguration](l.bump)
-	s.keep = func(f *networkingv1beta1.FirewallConfiguration) bool {
+	s := mirror.NewStore[networkingv1beta1.FirewallConfiguration]()
+	s.Keep = func(f *networkingv1beta1.FirewallConfiguration) bool {
 		return firewallForUs(f, l.options.ClusterID) || len(f.Status.Conditions) > 0
 	}
 	// What other gateways report is theirs, and must not wake this one.
-	s.trim = func(f *networkingv1beta1.FirewallConfiguration) {
+	s.Trim = func(f *networkingv1beta1.FirewallConfiguration) {
 		f.Status.Conditions = slices.DeleteFunc(f.Status.Conditions, func(c networkingv1beta1.HostCondition) bool {
 			return c.Host != l.options.Name || c.Type != networkingv1beta1.HostConditionApplied
 		})
 	}
 	l.firewalls = append(l.firewalls, s)
-	add(l, watched{client: l.clients.networking, resource: "firewallconfigurations", namespace: namespace, labels: labels}, s)
+	mirror.Add(l.mirror, mirror.Watched{Client: l.networking, Resource: "firewallconfigurations", Namespace: namespace, Labels: labels}, s)
 }
 
 // routesForUs tells whether a table of gateways is for this one. What is for the
@@ -125,29 +125,20 @@ func trimRoutes(r *networkingv1beta1.RouteConfiguration) {
 }
 
 // objects gathers what is at hand.
-func (l *Link) objects() gatewaysync.Objects {
-	o := gatewaysync.Objects{
-		Cluster:             &gatewaysync.Cluster{ClusterID: l.options.ClusterID, NodeName: l.options.NodeName},
-		PublicKeys:          sourced(l.publicKeys),
-		Configurations:      sourced(l.configs),
-		InternalFabrics:     sourced(l.fabrics),
-		InternalNodes:       sourced(l.nodes),
-		GeneveTunnels:       sourced(l.tunnels),
-		RouteConfigurations: sourced(l.routes),
-		IPs:                 sourced(l.ips),
-	}
-	if l.servers != nil {
-		o.GatewayServers = sourced(l.servers)
-	}
-	if l.gwClients != nil {
-		o.GatewayClients = sourced(l.gwClients)
+func (l *Link) objects() manifests.Objects {
+	o := manifests.Objects{
+		GatewayServers:      mirror.Sourced(l.servers),
+		GatewayClients:      mirror.Sourced(l.gwClients),
+		PublicKeys:          mirror.Sourced(l.publicKeys),
+		Configurations:      mirror.Sourced(l.configs),
+		InternalFabrics:     mirror.Sourced(l.fabrics),
+		InternalNodes:       mirror.Sourced(l.nodes),
+		GeneveTunnels:       mirror.Sourced(l.tunnels),
+		RouteConfigurations: mirror.Sourced(l.routes),
+		IPs:                 mirror.Sourced(l.ips),
 	}
 	for _, s := range l.firewalls {
-		o.FirewallConfigurations = append(o.FirewallConfigurations, sourced(s)...)
+		o.FirewallConfigurations = append(o.FirewallConfigurations, mirror.Sourced(s)...)
 	}
 	return o
-}
-
-func sortWatches(ws []WatchState) {
-	slices.SortFunc(ws, func(a, b WatchState) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -10,6 +10,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
 // connected is the report of a gateway that is well.
@@ -33,19 +34,19 @@ func TestStatusOf(t *testing.T) {
 		{"another MTU", func(r *gatewaysync.Report) { r.Peer.MTUMismatch = "the peer's MTU is 1300" }, []string{
 			"ConfigurationApplied True Applied: the newest objects are in force", "MTUMatches False MTUMismatch: the peer's MTU is 1300"}},
 		{"refused", func(r *gatewaysync.Report) {
-			r.Refused = gatewaysync.Problems{{Object: "Configuration t/p", Reason: "overlaps"}}
+			r.Refused = manifests.Problems{{Object: "Configuration t/p", Reason: "overlaps"}}
 		}, []string{
 			"ConfigurationApplied False Refused: what was in force stays: Configuration t/p: overlaps", "MTUMatches True MTUMatches: both gateways have an MTU of 1340"}},
 		{"refused from the start", func(r *gatewaysync.Report) {
-			r.Generation, r.Peer.MTU, r.Refused = 0, 0, gatewaysync.Problems{{Reason: "bad key"}}
+			r.Generation, r.Peer.MTU, r.Refused = 0, 0, manifests.Problems{{Reason: "bad key"}}
 		}, []string{"ConfigurationApplied False Refused: nothing is in force: bad key"}},
 		{"waiting from the start", func(r *gatewaysync.Report) { r.Generation, r.Peer.MTU = 0, 0 }, []string{
 			"ConfigurationApplied False WaitingForObjects: waiting for the objects of the peering"}},
 		{"without the peer's key", func(r *gatewaysync.Report) {
-			r.Peer.MTU, r.Missing = 0, gatewaysync.Problems{{Object: "GatewayServer t/g", Reason: "there is no PublicKey"}}
+			r.Peer.MTU, r.Missing = 0, manifests.Problems{{Object: "GatewayServer t/g", Reason: "there is no PublicKey"}}
 		}, []string{"ConfigurationApplied False WaitingForObjects: in force, but: GatewayServer t/g: there is no PublicKey"}},
 		{"without a bad object", func(r *gatewaysync.Report) {
-			r.Peer.MTU, r.Ignored = 0, gatewaysync.Problems{{Object: "IP a/b", Reason: "is another's"}}
+			r.Peer.MTU, r.Ignored = 0, manifests.Problems{{Object: "IP a/b", Reason: "is another's"}}
 		}, []string{"ConfigurationApplied False Refused: in force but for: IP a/b: is another's"}},
 	}
 	for _, tt := range tests {
@@ -77,7 +78,7 @@ func TestStatusOf(t *testing.T) {
 func TestStatusIsBounded(t *testing.T) {
 	report := connected()
 	for range 1000 {
-		report.Ignored = append(report.Ignored, gatewaysync.Problem{Object: "IP a/b", Reason: "is another's"})
+		report.Ignored = append(report.Ignored, manifests.Problem{Object: "IP a/b", Reason: "is another's"})
 	}
 	if _, message := appliedOf(report); len(message) > maxMessage+10 || !strings.HasSuffix(message, "...") {
 		t.Errorf("a message of %d bytes", len(message))
@@ -104,7 +105,7 @@ func TestDue(t *testing.T) {
 		{"the first latency", at(func(r *gatewaysync.Report) { r.Peer.LatencyText = "N/A" }), at(same), 0, true},
 		{"another latency, not yet", at(same), at(slower), 9 * time.Second, false},
 		{"another latency, in time", at(same), at(slower), 10 * time.Second, true},
-		{"another condition", at(same), at(func(r *gatewaysync.Report) { r.Refused = gatewaysync.Problems{{Reason: "x"}} }), 0, true},
+		{"another condition", at(same), at(func(r *gatewaysync.Report) { r.Refused = manifests.Problems{{Reason: "x"}} }), 0, true},
 		{"somebody has edited it", networkingv1beta1.ConnectionStatus{Value: "Fine"}, at(same), 0, true},
 	}
 	for _, tt := range tests {

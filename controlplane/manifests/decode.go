@@ -1,4 +1,4 @@
-package gatewaysync
+package manifests
 
 import (
 	"encoding"
@@ -64,7 +64,7 @@ func (d *decoder) problem(n *yaml.Node, path *field.Path, format string, args ..
 	if path != nil {
 		p.Field = path.String()
 	}
-	return p.masked()
+	return p.Masked()
 }
 
 // enter resolves an alias and counts the node. It reports false for what must

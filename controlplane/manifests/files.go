@@ -1,4 +1,4 @@
-package gatewaysync
+package manifests
 
 import (
 	"crypto/sha256"

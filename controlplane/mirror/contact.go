@@ -1,4 +1,4 @@
-package cluster
+package mirror
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
-// contact knows which watches work, and logs the change from all to not all and
+// Contact knows which watches work, and logs the change from all to not all and
 // back.
-type contact struct {
+type Contact struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -26,12 +26,13 @@ type contact struct {
 	regain  time.Time         // when the last of them was there again
 }
 
-func newContact(log *slog.Logger) *contact {
-	return &contact{log: log, failing: make(map[string]string)}
+// NewContact builds a Contact.
+func NewContact(log *slog.Logger) *Contact {
+	return &Contact{log: log, failing: make(map[string]string)}
 }
 
-// note takes the outcome of one request.
-func (c *contact) note(watch string, err error) {
+// Note takes the outcome of one request.
+func (c *Contact) Note(watch string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
@@ -52,15 +53,15 @@ func (c *contact) note(watch string, err error) {
 	}
 	if len(c.failing) == 0 {
 		c.lost = time.Now()
-		c.log.Warn("cannot read from the API server, what is in force stays", "what", watch, "error", plainError(err))
+		c.log.Warn("cannot read from the API server, what is in force stays", "what", watch, "error", PlainError(err))
 	}
 	if _, was := c.failing[watch]; !was { // the first reason is the telling one
-		c.failing[watch] = plainError(err)
+		c.failing[watch] = PlainError(err)
 	}
 }
 
-// plainError drops method and URL, which differ from watch to watch.
-func plainError(err error) string {
+// PlainError drops method and URL, which differ from watch to watch.
+func PlainError(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
@@ -68,12 +69,12 @@ func plainError(err error) string {
 	return err.Error()
 }
 
-// problems says what fails, each reason once.
-func (c *contact) problems() (out gatewaysync.Problems) {
+// Problems says what fails, each reason once.
+func (c *Contact) Problems() (out manifests.Problems) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, watch := range slices.Sorted(maps.Keys(c.failing)) {
-		p := gatewaysync.Problem{Reason: "cannot read from the API server yet: " + c.failing[watch]}
+		p := manifests.Problem{Reason: "cannot read from the API server yet: " + c.failing[watch]}
 		if !slices.Contains(out, p) {
 			out = append(out, p)
 		}
@@ -81,9 +82,9 @@ func (c *contact) problems() (out gatewaysync.Problems) {
 	return out
 }
 
-// away returns since when there is no full contact, zero while there is, and one
+// Away returns since when there is no full contact, zero while there is, and one
 // of the reasons.
-func (c *contact) away() (since time.Time, why string) {
+func (c *Contact) Away() (since time.Time, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, watch := range slices.Sorted(maps.Keys(c.failing)) {

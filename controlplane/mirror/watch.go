@@ -1,4 +1,4 @@
-package cluster
+package mirror
 
 import (
 	"context"
@@ -14,31 +14,31 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watched is what one watch selects.
-type watched struct {
-	client    rest.Interface
-	resource  string
-	namespace string // empty: all, or a kind without namespaces
-	labels    string // selectors; empty: everything
-	fields    string
+// Watched is what one watch selects.
+type Watched struct {
+	Client    rest.Interface
+	Resource  string
+	Namespace string // empty: all, or a kind without namespaces
+	Labels    string // selectors; empty: everything
+	Fields    string
 }
 
-// name tells watches apart.
-func (w watched) name() string {
-	if w.namespace == "" {
-		return w.resource
+// Name tells watches apart.
+func (w Watched) Name() string {
+	if w.Namespace == "" {
+		return w.Resource
 	}
-	return w.resource + " in " + w.namespace
+	return w.Resource + " in " + w.Namespace
 }
 
 // backoff is the pause between attempts to open a watch.
 var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 5, Cap: 5 * time.Second, Jitter: 0.5}
 
-// follow keeps a store equal to what w selects, until ctx ends.
-func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], c *contact) {
+// Follow keeps a store equal to what w selects, until ctx ends.
+func Follow[T any, P Object[T]](ctx context.Context, w Watched, s *Store[T, P], c *Contact) {
 	request := func(o metav1.ListOptions) *rest.Request {
-		o.LabelSelector, o.FieldSelector = w.labels, w.fields
-		return w.client.Get().NamespaceIfScoped(w.namespace, w.namespace != "").Resource(w.resource).VersionedParams(&o, metav1.ParameterCodec)
+		o.LabelSelector, o.FieldSelector = w.Labels, w.Fields
+		return w.Client.Get().NamespaceIfScoped(w.Namespace, w.Namespace != "").Resource(w.Resource).VersionedParams(&o, metav1.ParameterCodec)
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -46,7 +46,7 @@ func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], 
 				o.ResourceVersion = "" // zero would get all pages at once
 			}
 			list, err := request(o).Do(ctx).Get()
-			c.note(w.name(), err)
+			c.Note(w.Name(), err)
 			if err == nil {
 				s.stripList(list)
 			}
@@ -55,20 +55,20 @@ func follow[T any, P object[T]](ctx context.Context, w watched, s *store[T, P], 
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			events, err := request(o).Watch(ctx)
-			c.note(w.name(), err)
+			c.Note(w.Name(), err)
 			return events, err
 		},
 	}
-	// What a reflector has to say is for those who debug it: contact tells the rest.
+	// What a reflector has to say is for those who debug it: Contact tells the rest.
 	quiet := logr.FromSlogHandler(debugOnly{c.log.Handler()})
 	pause := backoff
-	r := cache.NewReflectorWithOptions(byPages{lw}, P(new(T)), s, cache.ReflectorOptions{Name: w.name(), Logger: &quiet, Backoff: &pause})
+	r := cache.NewReflectorWithOptions(byPages{lw}, P(new(T)), s, cache.ReflectorOptions{Name: w.Name(), Logger: &quiet, Backoff: &pause})
 	r.RunWithContext(logr.NewContext(ctx, quiet))
 }
 
 // byPages makes a reflector read lists by pages, each of which is trimmed when it
 // comes. To have the list streamed by a watch, which is the default, needs no
-// pages, but its end may come a second late, and a gateway starts with it.
+// pages, but its end may come a second late, and programs start with it.
 type byPages struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is how a reflector asks.

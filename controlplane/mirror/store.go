@@ -1,4 +1,4 @@
-package cluster
+package mirror
 
 import (
 	"cmp"
@@ -13,36 +13,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/controlplane/manifests"
 )
 
-// object is a pointer to a T that has metadata.
-type object[T any] interface {
+// Object is a pointer to a T that has metadata.
+type Object[T any] interface {
 	*T
 	metav1.Object
 }
 
-// store holds the objects of one watch. What is in it is never changed, only
-// replaced. It implements what a reflector writes to.
-type store[T any, P object[T]] struct {
-	// trim empties what nobody reads; nil: metadata alone is trimmed.
-	trim func(P)
-	// keep tells which objects matter; nil: all.
-	keep func(P) bool
-	// changed is called after a change that may matter.
-	changed func()
+// Store holds the objects of one watch. What is in it is never changed, only
+// replaced. Its fields are set before it is followed. It implements what a
+// reflector writes to, which is how tests fill it.
+type Store[T any, P Object[T]] struct {
+	// Trim empties what nobody reads; nil: metadata alone is trimmed.
+	Trim func(P)
+	// Keep tells which objects matter; nil: all.
+	Keep func(P) bool
+	// Changed is called after a change that may matter; nil: nobody asks.
+	Changed func()
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]P
 	synced  bool
 }
 
-func newStore[T any, P object[T]](changed func()) *store[T, P] {
-	return &store[T, P]{changed: changed, objects: make(map[types.NamespacedName]P)}
+// NewStore builds a Store of all objects.
+func NewStore[T any, P Object[T]]() *Store[T, P] {
+	return &Store[T, P]{objects: make(map[types.NamespacedName]P)}
+}
+
+func (s *Store[T, P]) tell() {
+	if s.Changed != nil {
+		s.Changed()
+	}
 }
 
 // stripList strips every object of one page of a list.
-func (s *store[T, P]) stripList(list runtime.Object) {
+func (s *Store[T, P]) stripList(list runtime.Object) {
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // no list: the reflector will say so
 		if p, ok := o.(P); ok {
 			s.strip(p)
@@ -52,21 +60,21 @@ func (s *store[T, P]) stripList(list runtime.Object) {
 }
 
 // strip empties what nobody reads.
-func (s *store[T, P]) strip(p P) {
+func (s *Store[T, P]) strip(p P) {
 	p.SetManagedFields(nil)
 	p.SetAnnotations(nil)
 	p.SetOwnerReferences(nil)
 	p.SetFinalizers(nil)
-	if s.trim != nil {
-		s.trim(p)
+	if s.Trim != nil {
+		s.Trim(p)
 	}
 }
 
 // Add implements cache.ReflectorStore.
-func (s *store[T, P]) Add(o any) error { return s.Update(o) }
+func (s *Store[T, P]) Add(o any) error { return s.Update(o) }
 
 // Update implements cache.ReflectorStore.
-func (s *store[T, P]) Update(o any) error {
+func (s *Store[T, P]) Update(o any) error {
 	p, ok := o.(P)
 	if !ok {
 		return fmt.Errorf("%T instead of %T", o, p)
@@ -83,19 +91,19 @@ func (s *store[T, P]) Update(o any) error {
 	}
 	s.mu.Unlock()
 	if !same[T](before, p) {
-		s.changed()
+		s.tell()
 	}
 	return nil
 }
 
 // matters tells whether p counts. An object that is being deleted is gone for
-// us: what waits for its end is not the gateway.
-func (s *store[T, P]) matters(p P) bool {
-	return p.GetDeletionTimestamp() == nil && (s.keep == nil || s.keep(p))
+// us: what waits for its end is not the one who reads it.
+func (s *Store[T, P]) matters(p P) bool {
+	return p.GetDeletionTimestamp() == nil && (s.Keep == nil || s.Keep(p))
 }
 
 // same tells whether two versions of an object differ in nothing that is read.
-func same[T any, P object[T]](a, b P) bool {
+func same[T any, P Object[T]](a, b P) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -105,7 +113,7 @@ func same[T any, P object[T]](a, b P) bool {
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *store[T, P]) Delete(o any) error {
+func (s *Store[T, P]) Delete(o any) error {
 	if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = t.Obj
 	}
@@ -119,13 +127,13 @@ func (s *store[T, P]) Delete(o any) error {
 	delete(s.objects, key)
 	s.mu.Unlock()
 	if had {
-		s.changed()
+		s.tell()
 	}
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
-func (s *store[T, P]) Replace(list []any, _ string) error {
+func (s *Store[T, P]) Replace(list []any, _ string) error {
 	objects := make(map[types.NamespacedName]P, len(list))
 	for _, o := range list {
 		p, ok := o.(P)
@@ -140,23 +148,23 @@ func (s *store[T, P]) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	s.objects, s.synced = objects, true
 	s.mu.Unlock()
-	s.changed()
+	s.tell()
 	return nil
 }
 
 // Resync implements cache.ReflectorStore. Nothing is level-triggered by time.
-func (s *store[T, P]) Resync() error { return nil }
+func (s *Store[T, P]) Resync() error { return nil }
 
-// size returns how many objects there are, and whether they are all.
-func (s *store[T, P]) size() (n int, synced bool) {
+// Size returns how many objects there are, and whether they are all.
+func (s *Store[T, P]) Size() (n int, synced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.objects), s.synced
 }
 
-// list returns the objects, the oldest first: of two that contradict each other
+// List returns the objects, the oldest first: of two that contradict each other
 // the one that was there before stays.
-func (s *store[T, P]) list() []P {
+func (s *Store[T, P]) List() []P {
 	s.mu.Lock()
 	out := make([]P, 0, len(s.objects))
 	for _, p := range s.objects {
@@ -170,8 +178,8 @@ func (s *store[T, P]) list() []P {
 	return out
 }
 
-// only returns the one object of a watch that has at most one, or nil.
-func (s *store[T, P]) only() P {
+// Only returns the one object of a watch that has at most one, or nil.
+func (s *Store[T, P]) Only() P {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.objects {
@@ -180,12 +188,15 @@ func (s *store[T, P]) only() P {
 	return nil
 }
 
-// sourced returns the objects for Build.
-func sourced[T any, P object[T]](s *store[T, P]) []gatewaysync.Sourced[T] {
-	list := s.list()
-	out := make([]gatewaysync.Sourced[T], len(list))
+// Sourced returns the objects as those that were read from files.
+func Sourced[T any, P Object[T]](s *Store[T, P]) []manifests.Sourced[T] {
+	if s == nil {
+		return nil // not followed
+	}
+	list := s.List()
+	out := make([]manifests.Sourced[T], len(list))
 	for i, p := range list {
-		out[i] = gatewaysync.Sourced[T]{Object: (*T)(p)}
+		out[i] = manifests.Sourced[T]{Object: (*T)(p)}
 	}
 	return out
 }
