@@ -1,0 +1,78 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// StopWithin bounds the time between a signal and the end of the process, below
+// the two seconds that the commands promise. An API server that does not answer
+// must not hold up the end.
+const StopWithin = 1800 * time.Millisecond
+
+// Program is the name of a command.
+type Program string
+
+// Main runs a command until a signal and ends the process.
+func (p Program) Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	// A second signal has no effect: the end is near, and what is written last
+	// must not be skipped.
+	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(StopWithin, func() {
+			fmt.Fprintf(os.Stderr, "%s: did not stop in time, ending now\n", p)
+			os.Exit(1)
+		})
+	})
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// ExitCode reports how a command ended and returns the exit code of the process.
+func (p Program) ExitCode(err error, stderr io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+		return 0
+	case errors.As(err, new(UsageError)):
+		fmt.Fprintf(stderr, "%s: %v\nTry '%s --help'.\n", p, err, p)
+	default:
+		fmt.Fprintf(stderr, "%s: %v\n", p, err)
+	}
+	return 1
+}
+
+// VersionLine names the program and what it was built from. The version is what
+// the linker set; it may be empty.
+func (p Program) VersionLine(version string) string {
+	return fmt.Sprintf("sluice %s %s (%s, %s/%s)", p, Version(version), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// Version is the version that the linker set, else that of the module, else the
+// commit of a build from a work tree.
+func Version(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}

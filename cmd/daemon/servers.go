@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Addresses are where a program answers people and machines that look in.
+type Addresses struct {
+	AdminSocket            string
+	Metrics, Health, Pprof netip.AddrPort // not valid: off
+}
+
+// Pages are what it answers.
+type Pages struct {
+	Status  func() any            // on the admin socket, as JSON
+	Metrics http.Handler          // of /metrics
+	Ready   func() (bool, string) // whether it does its work, and else why not
+}
+
+// Server is one HTTP server with its open listener.
+type Server struct {
+	Name     string
+	listener net.Listener
+	handler  http.Handler
+}
+
+// Listen opens the listeners. After an error some may be open: close them.
+func (p Program) Listen(a Addresses, pages Pages) ([]Server, error) {
+	admin, err := p.ListenAdmin(a.AdminSocket)
+	if err != nil {
+		return nil, err
+	}
+	servers := []Server{{"admin socket", admin, AdminHandler(pages.Status)}}
+	for _, s := range []struct {
+		name, flag string
+		addr       netip.AddrPort
+		handler    http.Handler
+	}{
+		{"metrics", "--metrics-address", a.Metrics, pages.Metrics},
+		{"health probes", "--health-probe-address", a.Health, probeHandler(pages.Ready)},
+		{"profiler", "--pprof-address", a.Pprof, pprofHandler()},
+	} {
+		if !s.addr.IsValid() {
+			continue
+		}
+		l, err := net.Listen("tcp", AddrPortText(s.addr))
+		if err != nil {
+			return servers, SocketError("TCP", s.addr, "the "+s.name, s.flag, err)
+		}
+		servers = append(servers, Server{s.name, l, s.handler})
+	}
+	return servers, nil
+}
+
+// Run serves until ctx ends. Requests are short: those under way are cut off.
+func (s Server) Run(ctx context.Context) error {
+	h := http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second}
+	defer context.AfterFunc(ctx, func() { h.Close() })()
+	return h.Serve(s.listener)
+}
+
+// Close closes the listener of a server that does not run.
+func (s Server) Close() error { return s.listener.Close() }
+
+// probeHandler answers the probes of a kubelet.
+func probeHandler(ready func() (bool, string)) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ok, why := ready()
+		if !ok {
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, why)
+	})
+	return mux
+}
+
+func pprofHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// SocketError says which socket could not be opened and what to do about it. An
+// address that is not valid stands for all.
+func SocketError(network string, addr netip.AddrPort, use, setting string, err error) error {
+	where := fmt.Sprintf("%s port %d", network, addr.Port())
+	if a := addr.Addr(); a.IsValid() && !a.IsUnspecified() {
+		where += " of " + a.String()
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s, for %s, is in use by another process: end that one, or choose another by %s", where, use, setting)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s, for %s: this host has no such address; choose another by %s", where, use, setting)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%s, for %s: not permitted; ports below 1024 need a privilege, choose another by %s", where, use, setting)
+	}
+	return fmt.Errorf("open %s, for %s: %w", where, use, err)
+}
