@@ -9,11 +9,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
 )
 
 // socketDir is shorter than t.TempDir, whose paths may exceed a socket's.
@@ -27,67 +28,14 @@ func socketDir(t *testing.T) string {
 	return dir
 }
 
-func TestListenAdmin(t *testing.T) {
-	path := filepath.Join(socketDir(t), "new", "admin.sock")
-	l, err := listenAdmin(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, want only the owner", info.Mode())
-	}
-	if _, err := listenAdmin(path); err == nil || !strings.Contains(err.Error(), "another gateway serves it") {
-		t.Errorf("a socket in use: %v", err)
-	}
-
-	// What a crash leaves behind is in nobody's way.
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	l.Close()
-	if _, err := os.Lstat(path); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = listenAdmin(path); err != nil {
-		t.Fatalf("a socket that nobody serves: %v", err)
-	}
-	l.Close()
-	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("the socket stays after the end: %v", err)
-	}
-}
-
-func TestListenAdminRefuses(t *testing.T) {
-	dir := socketDir(t)
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct{ name, path, want string }{
-		{"a file", file, "there is a file of that name, which is no socket"},
-		{"below a file", filepath.Join(file, "x"), "not a directory"},
-		{"a long path", filepath.Join(dir, strings.Repeat("x", 120)), "a socket's may have 107"},
-	} {
-		_, err := listenAdmin(tt.path)
-		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.path) {
-			t.Errorf("%s: %v", tt.name, err)
-		}
-	}
-	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
-		t.Errorf("the file is now %q (%v)", data, err)
-	}
-}
-
 func TestStatusCommand(t *testing.T) {
 	path := filepath.Join(socketDir(t), "s")
-	l, err := listenAdmin(path)
+	l, err := program.ListenAdmin(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := busyReport()
-	server := http.Server{Handler: adminHandler(func() report { return want })}
+	server := http.Server{Handler: daemon.AdminHandler(func() any { return want })}
 	go server.Serve(l)
 	defer server.Close()
 

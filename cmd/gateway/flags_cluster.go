@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 )
@@ -28,7 +29,7 @@ type clusterFlags struct {
 // addClusterFlags defines the flags.
 func addClusterFlags(fs *pflag.FlagSet) *clusterFlags {
 	f := &clusterFlags{}
-	all := newFlagSet("")
+	all := newFlagSet()
 	all.StringVar(&f.Name, "name", "", "`name` of the GatewayServer or GatewayClient; for a gateway in a cluster")
 	all.StringVar(&f.Namespace, "namespace", "", "`namespace` of the gateway and of everything that belongs to its peer")
 	all.StringVar(&f.ClusterID, "remote-cluster-id", "", "`ID` of the peer's cluster")
@@ -52,13 +53,13 @@ func addClusterFlags(fs *pflag.FlagSet) *clusterFlags {
 func (o *options) takeMode(fs *pflag.FlagSet, f *clusterFlags) error {
 	switch {
 	case o.manifests == "" && f.Name == "":
-		return usagef("--manifests DIR or --name NAME is required: where the objects of the peering come from")
+		return daemon.Usagef("--manifests DIR or --name NAME is required: where the objects of the peering come from")
 	case o.manifests != "" && f.Name != "":
-		return usagef("--manifests and --name exclude each other: the objects come from files or from an API server")
+		return daemon.Usagef("--manifests and --name exclude each other: the objects come from files or from an API server")
 	case o.manifests != "":
 		for _, name := range f.names {
 			if fs.Changed(name) {
-				return usagef("--%s is for a gateway in a cluster, with --name, not for --manifests", name)
+				return daemon.Usagef("--%s is for a gateway in a cluster, with --name, not for --manifests", name)
 			}
 		}
 		return nil
@@ -78,9 +79,9 @@ func (f *clusterFlags) check() error {
 	case "client":
 		f.Type = networkingv1beta1.ConnectionClient
 	case "":
-		return usagef("--mode is required with --name: server or client")
+		return daemon.Usagef("--mode is required with --name: server or client")
 	default:
-		return usagef("--mode: %q is neither server nor client", f.mode)
+		return daemon.Usagef("--mode: %q is neither server nor client", f.mode)
 	}
 	for _, required := range []struct{ flag, value, what string }{
 		{"namespace", f.Namespace, "that of the gateway object"},
@@ -89,7 +90,7 @@ func (f *clusterFlags) check() error {
 		{"liqo-namespace", f.LiqoNamespace, "that of the installation"},
 	} {
 		if required.value == "" {
-			return usagef("--%s is required with --name: %s", required.flag, required.what)
+			return daemon.Usagef("--%s is required with --name: %s", required.flag, required.what)
 		}
 	}
 	if !f.Elect {
@@ -98,13 +99,13 @@ func (f *clusterFlags) check() error {
 	e := f.Election
 	switch {
 	case e.Identity == "":
-		return usagef("--pod-name is required with --leader-election: it tells the replicas apart")
+		return daemon.Usagef("--pod-name is required with --leader-election: it tells the replicas apart")
 	case e.RetryPeriod < 100*time.Millisecond:
-		return usagef("--leader-election-retry-period: %v is too short: 100ms at least", e.RetryPeriod)
+		return daemon.Usagef("--leader-election-retry-period: %v is too short: 100ms at least", e.RetryPeriod)
 	case e.RenewDeadline < e.RetryPeriod:
-		return usagef("--leader-election-renew-deadline: %v is shorter than --leader-election-retry-period, %v", e.RenewDeadline, e.RetryPeriod)
+		return daemon.Usagef("--leader-election-renew-deadline: %v is shorter than --leader-election-retry-period, %v", e.RenewDeadline, e.RetryPeriod)
 	case e.LeaseDuration <= e.RenewDeadline:
-		return usagef("--leader-election-lease-duration: %v must be longer than --leader-election-renew-deadline, %v", e.LeaseDuration, e.RenewDeadline)
+		return daemon.Usagef("--leader-election-lease-duration: %v must be longer than --leader-election-renew-deadline, %v", e.LeaseDuration, e.RenewDeadline)
 	}
 	return nil
 }
@@ -113,11 +114,11 @@ func (f *clusterFlags) check() error {
 func checkPing(p gatewaysync.Ping) error {
 	switch {
 	case p.Interval < 0 || p.Interval > 0 && p.Interval < 10*time.Millisecond:
-		return usagef("--ping-interval: %v is too short: 10ms at least", p.Interval)
+		return daemon.Usagef("--ping-interval: %v is too short: 10ms at least", p.Interval)
 	case p.LossThreshold < 0:
-		return usagef("--ping-loss-threshold: %d is less than 1", p.LossThreshold)
+		return daemon.Usagef("--ping-loss-threshold: %d is less than 1", p.LossThreshold)
 	case p.UpdateInterval < 0:
-		return usagef("--ping-update-status-interval: %v is negative", p.UpdateInterval)
+		return daemon.Usagef("--ping-update-status-interval: %v is negative", p.UpdateInterval)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 )
@@ -45,8 +45,11 @@ func TestParseFlags(t *testing.T) {
 	runtimeDir := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", runtimeDir)
 	defaults := options{
-		manifests: "d", genevePort: 6091, udpGSO: true, udpGRO: true, adminSocket: runtimeDir + "/sluice/gateway.sock",
-		metrics: netip.MustParseAddrPort("127.0.0.1:8082"), health: netip.MustParseAddrPort("127.0.0.1:8083"),
+		manifests: "d", genevePort: 6091, udpGSO: true, udpGRO: true,
+		listen: daemon.Addresses{
+			AdminSocket: runtimeDir + "/sluice/gateway.sock",
+			Metrics:     netip.MustParseAddrPort("127.0.0.1:8082"), Health: netip.MustParseAddrPort("127.0.0.1:8083"),
+		},
 	}
 	tests := []struct {
 		name   string
@@ -59,12 +62,15 @@ func TestParseFlags(t *testing.T) {
 			"--log-level=debug", "--log-format=json", "--strict-source", "--udp-gso=false", "--udp-gro=false", "--pprof-address=127.0.0.1:3",
 		}, func(o *options) {
 			*o = options{
-				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), adminSocket: "s", logLevel: slog.LevelDebug, logJSON: true, strictSource: true,
-				metrics: netip.MustParseAddrPort("[::1]:1"), health: netip.MustParseAddrPort("[::]:2"), pprof: netip.MustParseAddrPort("127.0.0.1:3"),
+				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), log: daemon.Log{Level: slog.LevelDebug, JSON: true}, strictSource: true,
+				listen: daemon.Addresses{
+					AdminSocket: "s",
+					Metrics:     netip.MustParseAddrPort("[::1]:1"), Health: netip.MustParseAddrPort("[::]:2"), Pprof: netip.MustParseAddrPort("127.0.0.1:3"),
+				},
 			}
 		}},
 		{"off", []string{"--metrics-address=0", "--health-probe-address=off"}, func(o *options) {
-			o.metrics, o.health = netip.AddrPort{}, netip.AddrPort{}
+			o.listen.Metrics, o.listen.Health = netip.AddrPort{}, netip.AddrPort{}
 		}},
 	}
 	for _, tt := range tests {
@@ -104,8 +110,11 @@ func TestParseFlagsInACluster(t *testing.T) {
 			},
 		},
 		ping:       gatewaysync.Ping{Interval: time.Second, LossThreshold: 3, UpdateInterval: 5 * time.Second},
-		genevePort: 6091, udpGSO: true, udpGRO: true, adminSocket: "/run/sluice/gateway.sock",
-		metrics: netip.MustParseAddrPort("[::]:8082"), health: netip.MustParseAddrPort("[::]:8083"),
+		genevePort: 6091, udpGSO: true, udpGRO: true,
+		listen: daemon.Addresses{
+			AdminSocket: "/run/sluice/gateway.sock",
+			Metrics:     netip.MustParseAddrPort("[::]:8082"), Health: netip.MustParseAddrPort("[::]:8083"),
+		},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
@@ -130,7 +139,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 			"--leader-election-lease-duration: 5s must be longer than --leader-election-renew-deadline, 10s"},
 		{[]string{"--name=n", "--mode=server", "--namespace=t", "--remote-cluster-id=p", "--leader-election", "--pod-name=a", "--leader-election-renew-deadline=1s"},
 			"--leader-election-renew-deadline: 1s is shorter than --leader-election-retry-period, 2s"},
-		{[]string{"--name=n", "--mode=server", "--leader-election-retry-period=2"}, `--leader-election-retry-period: "2" is not a time such as 2s or 500ms`},
+		{[]string{"--name=n", "--mode=server", "--leader-election-retry-period=2"}, `--leader-election-retry-period: "2" is not a time, such as 2s or 500ms`},
 		{[]string{"--manifests=d", "--ping-interval=1ms"}, "--ping-interval: 1ms is too short: 10ms at least"},
 		{[]string{"--manifests=d", "--ping-loss-threshold=-1"}, "--ping-loss-threshold: -1 is less than 1"},
 		{[]string{"--manifests=d", "--ping-loss-threshold=many"}, `--ping-loss-threshold: "many" is not a number`},
@@ -141,38 +150,20 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{[]string{"--manifests=d", "--metrics-address=:9", "--health-probe-address=127.0.0.1:9"}, "--metrics-address and --health-probe-address ask for the same TCP port 9"},
 		{[]string{"--manifests=d", "--geneve-port=0"}, "--geneve-port: 0 is not a UDP port"},
 		{[]string{"--manifests=d", "--bind-address=localhost"}, `--bind-address: "localhost" is not an IP address`},
-		{[]string{"--manifests=d", "--metrics-address=8082"}, `--metrics-address: "8082" is not IP:port, such as 127.0.0.1:8082`},
-		{[]string{"--manifests=d", "--health-probe-address=a:1"}, `--health-probe-address: "a:1" is not IP:port, such as 127.0.0.1:8082`},
-		{[]string{"--manifests=d", "--pprof-address=:x"}, `--pprof-address: "[::]:x" is not IP:port, such as 127.0.0.1:8082`},
+		{[]string{"--manifests=d", "--metrics-address=8082"}, `--metrics-address: "8082" is not IP:port, such as 127.0.0.1:8080`},
+		{[]string{"--manifests=d", "--health-probe-address=a:1"}, `--health-probe-address: "a:1" is not IP:port, such as 127.0.0.1:8080`},
+		{[]string{"--manifests=d", "--pprof-address=:x"}, `--pprof-address: ":x" is not IP:port, such as 127.0.0.1:8080`},
 		{[]string{"--manifests=d", "--log-level=loud"}, `--log-level: "loud" is not debug, info, warn or error`},
 		{[]string{"--manifests=d", "--log-format=xml"}, `--log-format: "xml" is neither text nor json`},
 	}
 	for _, tt := range tests {
 		_, err := parseFlags(tt.args, nil)
-		if !errors.As(err, new(usageError)) || err.Error() != tt.want {
+		if !errors.As(err, new(daemon.UsageError)) || err.Error() != tt.want {
 			t.Errorf("%q: got %v, want %s", tt.args, err, tt.want)
 		}
 	}
-	if _, err := parseStatusFlags([]string{"-o", "yaml"}, nil); !errors.As(err, new(usageError)) {
+	if _, err := program.ParseStatusFlags([]string{"-o", "yaml"}, nil, statusHead, statusTail); !errors.As(err, new(daemon.UsageError)) {
 		t.Errorf("status -o yaml: %v", err)
-	}
-}
-
-func TestDefaultAdminSocketPassesOverAMissingDirectory(t *testing.T) {
-	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(t.TempDir(), "missing"))
-	if got := defaultAdminSocket(); strings.Contains(got, "missing") {
-		t.Errorf("got %s", got)
-	}
-}
-
-func TestVersionOfTheBuild(t *testing.T) {
-	if versionText() == "" {
-		t.Error("a build without a version has none")
-	}
-	version = "v1.2.3-4-gabc"
-	defer func() { version = "" }()
-	if got := versionLine(); !strings.HasPrefix(got, "sluice gateway v1.2.3-4-gabc (go") {
-		t.Errorf("got %q", got)
 	}
 }
 
@@ -183,7 +174,7 @@ func TestHelp(t *testing.T) {
 	}
 	golden(t, "help.txt", out.String())
 	out.Reset()
-	if _, err := parseStatusFlags([]string{"-h"}, &out); !errors.Is(err, pflag.ErrHelp) {
+	if _, err := program.ParseStatusFlags([]string{"-h"}, &out, statusHead, statusTail); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)
 	}
 	golden(t, "help-status.txt", out.String())

@@ -5,17 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"net/http/pprof"
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 	"github.com/sluice-net/sluice/controlplane/mirror"
@@ -36,14 +33,7 @@ type gateway struct {
 	latency   *prometheus.HistogramVec
 	toPeer    atomic.Pointer[underlay.Conn] // the socket opened last
 	running   atomic.Bool
-	servers   []server
-}
-
-// server is one HTTP server with its open listener.
-type server struct {
-	name     string
-	listener net.Listener
-	handler  http.Handler
+	servers   []daemon.Server
 }
 
 // serve runs the gateway until ctx ends. Everything that can be wrong with the
@@ -127,7 +117,9 @@ func (g *gateway) startCluster() error {
 	return nil
 }
 
-// ready tells whether the gateway does its work, and else why not.
+// ready tells whether the gateway does its work, and else why not. Ready means
+// that packets are forwarded, or would be if this replica led; the peer may
+// still be unknown, as its key may only be made once this gateway is ready.
 func (g *gateway) ready() (bool, string) {
 	if !g.running.Load() {
 		return false, "not ready"
@@ -140,7 +132,7 @@ func (g *gateway) openDataPlane() error {
 	o := g.options
 	geneve, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, o.genevePort), GSO: o.udpGSO})
 	if err != nil {
-		return socketError("UDP", o.bind, o.genevePort, "the node tunnels", "--geneve-port or --bind-address", err)
+		return daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, o.genevePort), "the node tunnels", "--geneve-port or --bind-address", err)
 	}
 	g.forwarder, err = dataplane.New(dataplane.Options{
 		Underlay: geneve,
@@ -160,7 +152,7 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	c, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, port), GSO: o.udpGSO, GRO: o.udpGRO})
 	if err != nil {
 		return nil, gatewaysync.EndpointError{
-			Cause: socketError("UDP", o.bind, port, "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err),
+			Cause: daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, port), "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err),
 		}
 	}
 	g.toPeer.Store(c)
@@ -168,37 +160,19 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 }
 
 // openServers opens the listeners for people and machines that look in.
-func (g *gateway) openServers() error {
-	admin, err := listenAdmin(g.options.adminSocket)
-	if err != nil {
-		return err
-	}
-	g.servers = append(g.servers, server{"admin socket", admin, adminHandler(g.report)})
-	for _, s := range []struct {
-		name, flag string
-		addr       netip.AddrPort
-		handler    http.Handler
-	}{
-		{"metrics", "--metrics-address", g.options.metrics, metricsHandler(g.report, g.latency)},
-		{"health probes", "--health-probe-address", g.options.health, probeHandler(g.ready)},
-		{"profiler", "--pprof-address", g.options.pprof, pprofHandler()},
-	} {
-		if !s.addr.IsValid() {
-			continue
-		}
-		l, err := net.Listen("tcp", s.addr.String())
-		if err != nil {
-			return socketError("TCP", s.addr.Addr(), s.addr.Port(), "the "+s.name, s.flag, err)
-		}
-		g.servers = append(g.servers, server{s.name, l, s.handler})
-	}
-	return nil
+func (g *gateway) openServers() (err error) {
+	g.servers, err = program.Listen(g.options.listen, daemon.Pages{
+		Status:  func() any { return g.report() },
+		Metrics: daemon.MetricsHandler(metricsOf(g.report), g.latency),
+		Ready:   g.ready,
+	})
+	return err
 }
 
 // close releases what a gateway has opened that does not run.
 func (g *gateway) close() {
 	for _, s := range g.servers {
-		s.listener.Close()
+		s.Close()
 	}
 	if g.forwarder != nil {
 		ended, cancel := context.WithCancel(context.Background())
@@ -209,20 +183,11 @@ func (g *gateway) close() {
 
 // run forwards packets and answers questions until ctx ends or something breaks.
 func (g *gateway) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	part := func(name string, f func(context.Context) error) {
-		wg.Go(func() {
-			if err := f(ctx); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("%s: %w", name, err))
-			}
-		})
-	}
-	part("data plane", g.forwarder.Run)
-	part("objects", g.sync.Run)
+	parts, ctx := daemon.NewGroup(ctx)
+	parts.Go("data plane", g.forwarder.Run)
+	parts.Go("objects", g.sync.Run)
 	for _, s := range g.servers {
-		part(s.name, s.run)
+		parts.Go(s.Name, s.Run)
 	}
 	resign := g.elect()
 	g.running.Store(true)
@@ -230,17 +195,17 @@ func (g *gateway) run(ctx context.Context) error {
 	if g.link != nil {
 		from, where = "name", g.options.cluster.Namespace+"/"+g.options.cluster.Name
 	}
-	g.log.Info("gateway runs", "version", versionText(), from, where,
-		"admin-socket", g.options.adminSocket, "geneve-port", g.options.genevePort)
+	g.log.Info("gateway runs", "version", daemon.Version(version), from, where,
+		"admin-socket", g.options.listen.AdminSocket, "geneve-port", g.options.genevePort)
 	<-ctx.Done()
 	g.running.Store(false)
-	wg.Wait()
+	err := parts.Wait()
 	resign()
 	if g.link != nil {
 		g.link.Disconnect()
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	if err != nil {
+		return err
 	}
 	g.log.Info("gateway ends")
 	return nil
@@ -261,13 +226,6 @@ func (g *gateway) elect() (resign func()) {
 	}
 }
 
-// run serves until ctx ends. Requests are short: those under way are cut off.
-func (s server) run(ctx context.Context) error {
-	h := http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second}
-	defer context.AfterFunc(ctx, func() { h.Close() })()
-	return h.Serve(s.listener)
-}
-
 // report gathers what is shown.
 func (g *gateway) report() report {
 	s := g.forwarder.Status()
@@ -275,8 +233,8 @@ func (g *gateway) report() report {
 		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Stats: c.Stats()}
 	}
 	r := report{
-		Version: versionText(), Time: time.Now(), Started: g.started, Manifests: g.options.manifests,
-		Sync: g.sync.State(), DataPlane: s, Memory: readMemory(),
+		Version: daemon.Version(version), Time: time.Now(), Started: g.started, Manifests: g.options.manifests,
+		Sync: g.sync.State(), DataPlane: s, Memory: daemon.ReadMemory(),
 	}
 	if g.link != nil {
 		r.Cluster = &clusterReport{API: g.link.State()}
@@ -285,48 +243,4 @@ func (g *gateway) report() report {
 		r.Cluster.Election = new(g.elector.State())
 	}
 	return r
-}
-
-// probeHandler answers the probes of a kubelet. Ready means that packets are
-// forwarded, or would be if this replica led; the peer may still be unknown, as
-// its key may only be made once this gateway is ready.
-func probeHandler(ready func() (bool, string)) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ok, why := ready()
-		if !ok {
-			http.Error(w, why, http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, why)
-	})
-	return mux
-}
-
-func pprofHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
-}
-
-// socketError says which socket could not be opened and what to do about it.
-func socketError(network string, addr netip.Addr, port uint16, use, setting string, err error) error {
-	where := fmt.Sprintf("%s port %d", network, port)
-	if addr.IsValid() && !addr.IsUnspecified() {
-		where += " of " + addr.String()
-	}
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s, for %s, is in use by another process: end that one, or choose another by %s", where, use, setting)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s, for %s: this host has no such address; choose another by %s", where, use, setting)
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("%s, for %s: not permitted; ports below 1024 need a privilege, choose another by %s", where, use, setting)
-	}
-	return fmt.Errorf("open %s, for %s: %w", where, use, err)
 }

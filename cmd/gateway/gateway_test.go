@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
 )
 
 const testdata = "../../controlplane/gatewaysync/testdata/server"
@@ -171,7 +173,7 @@ func TestServe(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("does not end")
 	}
-	if d := time.Since(started); d > stopWithin {
+	if d := time.Since(started); d > daemon.StopWithin {
 		t.Errorf("took %v to end", d)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "status", "connection.yaml")); err != nil {

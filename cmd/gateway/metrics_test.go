@@ -30,7 +30,7 @@ func count(t *testing.T, c prometheus.Collector) map[string]int {
 
 func TestMetrics(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collector{busyReport})
+	r.MustRegister(metricsOf(busyReport))
 	path := filepath.Join(t.TempDir(), "metrics")
 	if err := prometheus.WriteToTextfile(path, r); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestMetricsOfAnIdleGateway(t *testing.T) {
-	n := count(t, collector{idleReport})
+	n := count(t, metricsOf(idleReport))
 	if n["sluice_handshake_age_seconds"] != 0 {
 		t.Error("there is an age of a handshake that was not")
 	}

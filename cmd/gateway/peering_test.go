@@ -317,7 +317,7 @@ func (p *pod) kill() {
 
 // report asks the process how it is.
 func (p *pod) report(ctx context.Context) (r report, err error) {
-	body, err := fetchStatus(ctx, p.socket)
+	body, err := program.FetchStatus(ctx, p.socket)
 	if err != nil {
 		return r, err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 	"github.com/sluice-net/sluice/controlplane/manifests"
@@ -65,7 +66,7 @@ func busyReport() report {
 				"wireguard": {LocalAddr: netip.MustParseAddrPort("[::]:51840"), Stats: underlay.Stats{Overruns: 3, WriteErrors: 1, GRO: true, ReadBuffer: 212992}},
 			},
 		},
-		Memory: memory{Heap: 20 << 20, Resident: 30 << 20, Limit: 100 << 20, Goroutines: 36},
+		Memory: daemon.Memory{Heap: 20 << 20, Resident: 30 << 20, Limit: 100 << 20, Goroutines: 36},
 	}
 	for i := range 12 {
 		pod := netip.AddrFrom4([4]byte{10, 243, 1, byte(i)})
@@ -103,6 +104,6 @@ func idleReport() report {
 			Generation: 1, AppliedAt: now, Peer: gatewaysync.Peer{Value: "Connecting", LatencyText: "N/A"},
 		},
 		DataPlane: dataplane.Status{MTU: 1340, TunnelAddr: netip.MustParseAddr("169.254.18.2"), Tunnel: tunnel.Stats{MaxInFlight: 1024}},
-		Memory:    memory{Heap: 5 << 20, Goroutines: 20},
+		Memory:    daemon.Memory{Heap: 5 << 20, Goroutines: 20},
 	}
 }
