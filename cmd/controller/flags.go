@@ -2,28 +2,17 @@ package main
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"net/netip"
 	"os"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"time"
 
-	"github.com/spf13/pflag"
-
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/install"
 )
-
-// usageError is a mistake on the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // options are the flags of the controller, checked.
 type options struct {
@@ -31,8 +20,7 @@ type options struct {
 	kubeconfig string
 	qps        float32
 	burst      int
-	logLevel   slog.Level
-	logJSON    bool
+	log        daemon.Log
 	version    bool
 }
 
@@ -82,10 +70,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	external, internal := netip.MustParsePrefix("10.70.0.0/16"), netip.MustParsePrefix("10.80.0.0/16")
 	election := new(controllers.LeaderElection)
 
-	fs := pflag.NewFlagSet("controller", pflag.ContinueOnError)
-	fs.SortFlags = false
-	fs.SetOutput(io.Discard) // messages are ours
-	fs.Usage = func() {}
+	var metrics, health netip.AddrPort
+	fs := daemon.NewFlagSet(string(program), nil)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with the address of the API server and the credentials")
 	fs.StringVar(&o.LiqoNamespace, "liqo-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "liqo"), "`NAME` of the namespace of the installation")
 	fs.StringVar(&o.Install.ClusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (required unless its ConfigMap exists)")
@@ -99,25 +85,15 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` after which a leader that is gone is replaced")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up")
 	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between two tries to renew or to get the Lease")
-	fs.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
-	fs.StringVar(&o.HealthProbeAddress, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; 0 is off")
+	daemon.AddrPortVar(fs, &metrics, "metrics-address", ":8080", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
+	daemon.AddrPortVar(fs, &health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; 0 is off")
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1 is no limit but the server's own")
 	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` that may come at once")
 	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are worked on at the same time, unless the kind has its own")
-	level := fs.String("log-level", "info", "`level` of the log: debug, info, warn or error")
-	format := fs.String("log-format", "text", "`format` of the log: text or json")
+	daemon.LogVar(fs, &o.log)
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-
-	switch err := fs.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprint(stdout, usageHead, fs.FlagUsagesWrapped(100), usageTail)
+	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err
-	case err != nil:
-		return o, usageError{plainFlagError(err)}
-	case fs.NArg() > 0:
-		return o, usagef("unexpected argument %q", fs.Arg(0))
-	case o.version:
-		return o, nil
 	}
 	o.Install.ExternalCIDR = install.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
 	o.Install.InternalCIDR = install.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
@@ -128,13 +104,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	if err := o.check(); err != nil {
 		return o, err
 	}
-	if err := o.logLevel.UnmarshalText([]byte(*level)); err != nil {
-		return o, usagef("--log-level: %q is not debug, info, warn or error", *level)
-	}
-	if o.logJSON = *format == "json"; !o.logJSON && *format != "text" {
-		return o, usagef("--log-format: %q is neither text nor json", *format)
-	}
-	return o, nil
+	o.MetricsAddress, o.HealthProbeAddress = daemon.AddrPortText(metrics), daemon.AddrPortText(health)
+	return o, daemon.CheckOverlap(fs, "metrics-address", "health-probe-address")
 }
 
 // dnsLabel is what a namespace may be called.
@@ -143,57 +114,28 @@ var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // check judges what no single flag can.
 func (o *options) check() error {
 	if !dnsLabel.MatchString(o.LiqoNamespace) {
-		return usagef("--liqo-namespace: %q is not the name of a namespace", o.LiqoNamespace)
+		return daemon.Usagef("--liqo-namespace: %q is not the name of a namespace", o.LiqoNamespace)
 	}
 	if err := o.Install.Validate(); err != nil {
-		return usageError{err}
+		return daemon.AsUsage(err)
 	}
 	if e := o.LeaderElection; e != nil {
 		switch {
 		case e.RetryPeriod <= 0:
-			return usagef("--leader-election-retry-period must be more than zero")
+			return daemon.Usagef("--leader-election-retry-period must be more than zero")
 		case e.RenewDeadline <= e.RetryPeriod*6/5: // client-go spreads the period by that
-			return usagef("--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period")
+			return daemon.Usagef("--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period")
 		case e.LeaseDuration <= e.RenewDeadline:
-			return usagef("--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead")
+			return daemon.Usagef("--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead")
 		}
 	}
 	switch {
 	case o.Concurrency < 1:
-		return usagef("--concurrency: %d objects at the same time is none", o.Concurrency)
+		return daemon.Usagef("--concurrency: %d objects at the same time is none", o.Concurrency)
 	case o.qps == 0:
-		return usagef("--kube-api-qps: 0 is no request at all; -1 is no limit")
+		return daemon.Usagef("--kube-api-qps: 0 is no request at all; -1 is no limit")
 	case o.qps > 0 && o.burst < 1:
-		return usagef("--kube-api-burst must be at least 1")
+		return daemon.Usagef("--kube-api-burst must be at least 1")
 	}
-	return o.checkAddresses()
-}
-
-// versionLine names the program and what it was built from.
-func versionLine() string {
-	return fmt.Sprintf("sluice controller %s (%s, %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// version is set by the linker: see the Makefile.
-var version string
-
-// versionText is the version of the build, else that of the module, else the
-// commit of a build from a work tree.
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
+	return nil
 }

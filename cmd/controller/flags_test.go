@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/install"
@@ -63,7 +64,7 @@ func TestParseFlags(t *testing.T) {
 			"--metrics-address=[::1]:1", "--health-probe-address=127.0.0.1:2", "--kube-api-qps=10.5", "--kube-api-burst=20", "--concurrency=8",
 			"--log-level=debug", "--log-format=json",
 		}, "", func(o *options) {
-			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.logLevel, o.logJSON = "k", "n", 10.5, 20, slog.LevelDebug, true
+			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.log = "k", "n", 10.5, 20, daemon.Log{Level: slog.LevelDebug, JSON: true}
 			o.MetricsAddress, o.HealthProbeAddress, o.Concurrency, o.Pools = "[::1]:1", "127.0.0.1:2", 8, prefixes("10.64.0.0/10")
 			o.LeaderElection = &controllers.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}
 			o.Install = install.Options{
@@ -110,7 +111,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--external-cidr=x", `--external-cidr: "x" is not a CIDR, such as 10.244.0.0/16 or fd00:10:244::/56`},
 		{"--pod-cidr=10.1.0.0/16 --service-cidr=10.1.0.0/24", "--service-cidr 10.1.0.0/24 overlaps --pod-cidr 10.1.0.0/16: an address must belong to one of them"},
 		{"--leader-election=perhaps", `--leader-election: "perhaps" is neither true nor false`},
-		{"--leader-election-retry-period=2", `--leader-election-retry-period: "2" is not a time, such as 15s or 1m`},
+		{"--leader-election-retry-period=2", `--leader-election-retry-period: "2" is not a time, such as 2s or 500ms`},
 		{"--leader-election-retry-period=0s", "--leader-election-retry-period must be more than zero"},
 		{"--leader-election-renew-deadline=2s", "--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period"},
 		{"--leader-election-lease-duration=10s", "--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead"},
@@ -126,7 +127,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := parseFlags(strings.Fields(tt.args), nil)
-		if !errors.As(err, new(usageError)) || err.Error() != tt.want {
+		if !errors.As(err, new(daemon.UsageError)) || err.Error() != tt.want {
 			t.Errorf("%s: got %v, want %s", tt.args, err, tt.want)
 		}
 	}

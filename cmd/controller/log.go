@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 
@@ -11,14 +10,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
-
-func newLogger(w io.Writer, o options) *slog.Logger {
-	h := &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: shorten}
-	if o.logJSON {
-		return slog.New(slog.NewJSONHandler(w, h))
-	}
-	return slog.New(slog.NewTextHandler(w, h))
-}
 
 // shorten writes an Event, which client-go logs as a whole, as what it says of
 // what.

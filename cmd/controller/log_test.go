@@ -12,6 +12,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
 )
 
 func TestLog(t *testing.T) {
@@ -44,9 +46,9 @@ func TestLog(t *testing.T) {
 			if tt.ended {
 				end()
 			}
-			for level, o := range map[slog.Level]options{slog.LevelDebug: {logLevel: slog.LevelDebug}, slog.LevelInfo: {logJSON: true}} {
+			for level, l := range map[slog.Level]daemon.Log{slog.LevelDebug: {Level: slog.LevelDebug}, slog.LevelInfo: {JSON: true}} {
 				var b strings.Builder
-				tt.write(logr.FromSlogHandler(calm{newLogger(&b, o).Handler(), ctx}))
+				tt.write(logr.FromSlogHandler(calm{l.New(&b, shorten).Handler(), ctx}))
 				out := b.String()
 				if level == slog.LevelInfo {
 					if shown := out != ""; shown != (tt.level != "DEBUG") {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
@@ -46,7 +47,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return explain(err)
 	}
-	log.Info("starting", "version", versionText(), "apiServer", cfg.Host, "liqoNamespace", o.LiqoNamespace, "leaderElection", o.LeaderElection != nil)
+	log.Info("starting", "version", daemon.Version(version), "apiServer", cfg.Host, "liqoNamespace", o.LiqoNamespace, "leaderElection", o.LeaderElection != nil)
 	if err := mgr.Start(ctx); err != nil {
 		return explain(err)
 	}
@@ -73,11 +74,11 @@ func restConfig(o options) (*rest.Config, error) {
 	cfg, err := loadConfig(o.kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, usagef("no cluster: this is not a pod, and neither --kubeconfig nor KUBECONFIG is set")
+		return nil, daemon.Usagef("no cluster: this is not a pod, and neither --kubeconfig nor KUBECONFIG is set")
 	case err != nil:
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
-	cfg.UserAgent = "sluice-controller/" + versionText()
+	cfg.UserAgent = "sluice-controller/" + daemon.Version(version)
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	return cfg, nil
 }
