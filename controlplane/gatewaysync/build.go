@@ -55,9 +55,9 @@ type Desired struct {
 
 // Build turns objects into the configuration of the data plane. It is pure: the
 // same objects give the same result, whether they come from files or from an
-// API server. An error is of type Problems and refuses the whole state; the
-// warnings are there all the same, as they may tell what is behind it. In a
-// cluster the error may be Waiting.
+// API server. An error is of type manifests.Problems and refuses the whole
+// state; the warnings are there all the same, as they may tell what is behind
+// it. In a cluster the error may be manifests.Waiting.
 //
 //	situation                                        from files                from a cluster
 //	------------------------------------------------------------------------------------------------------

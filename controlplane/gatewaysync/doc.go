@@ -2,9 +2,9 @@
 // a gateway's data plane and keeps the two equal. It is the control loop inside
 // the gateway process.
 //
-//	DIR/*.yaml -> ReadFiles -> Decode \
-//	                                    Objects -> Build -> dataplane.Config -> Forwarder.Apply
-//	API server -> package cluster ---- /
+//	DIR/*.yaml -> package manifests \
+//	                                  Objects -> Build -> dataplane.Config -> Forwarder.Apply
+//	API server -> package cluster -- /
 //	DIR/status/connection.yaml, or the API server <- Report <- health ping through the tunnel
 //
 // The objects are those that a cluster holds, so that Build, which is pure,

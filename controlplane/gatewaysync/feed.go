@@ -14,10 +14,9 @@ import (
 // server.
 type Feed interface {
 	// Read returns the objects as they are now. When their digest is known, the
-	// digest alone. An error is of type manifests.Problems, or
-	// manifests.Waiting while there is
-	// nothing to read yet; the digest is that of what it speaks of, zero if the
-	// same call may give another result.
+	// digest alone. An error is of type manifests.Problems, or manifests.Waiting
+	// while there is nothing to read yet; the digest is that of what it speaks of,
+	// zero if the same call may give another result.
 	Read(known manifests.Digest) (Reading, error)
 	// Watch calls changed whenever Read may return something else, until ctx
 	// ends. Spurious calls are normal.
@@ -70,7 +69,7 @@ func (r Report) ConnectionStatus() networkingv1beta1.ConnectionStatus {
 	}
 }
 
-// reader is what of a manifests directory is for a gateway.
+// reader says what of a manifests directory is for a gateway.
 var reader = manifests.Reader{Name: "the gateway", Kinds: []string{
 	"Secret", "GatewayServer", "GatewayClient", "PublicKey", "Configuration", "InternalFabric", "InternalNode", "GeneveTunnel",
 	"RouteConfiguration", "FirewallConfiguration", "IP", "Network",

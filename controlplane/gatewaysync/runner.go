@@ -109,9 +109,9 @@ func New(o Options) *Runner {
 	return r
 }
 
-// Load reads the objects for the first time. Its error, of type Problems, is
-// complete: every problem of every file. Of a refused state only the warnings
-// are returned.
+// Load reads the objects for the first time. Its error, of type
+// manifests.Problems, is complete: every problem of every file. Of a refused
+// state only the warnings are returned.
 func (r *Runner) Load() (Desired, error) {
 	reading, err := r.feed.Read(manifests.Digest{})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // kinds returns the set of the kinds that the reader uses.
 func (r Reader) kinds() map[string]bool {
 	set := make(map[string]bool, len(r.Kinds))
-	for k := range kinds {
-		if slices.Contains(r.Kinds, k.kind) && kinds[k].list != nil {
+	for k, how := range kinds {
+		if how.list != nil && slices.Contains(r.Kinds, k.kind) {
 			set[k.kind] = true
 		}
 	}

@@ -90,7 +90,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// OrNil is the problems as an error: it avoids the non-nil error that holds no problem.
+// OrNil is the problems as an error: nil if there are none, and not an error that
+// holds no problem.
 func (ps Problems) OrNil() error {
 	if len(ps) == 0 {
 		return nil

@@ -12,11 +12,13 @@
 //
 // Lists are read by pages. Of each object only what the program looks at is kept
 // (Store.Trim), and only of those objects that concern it (Store.Keep). A change
-// in what is not kept is no change.
+// in what is not kept is no change. An object that is being deleted counts as
+// gone.
 //
 // # An API server that is away
 //
 // What was read stays. Watches are opened again with growing pauses of some five
 // seconds. It is logged once when the contact is lost, and once when it is there
-// again (Contact).
+// again (Contact). What the program has to tell is written when that is possible
+// again, the newest only (Writer).
 package mirror

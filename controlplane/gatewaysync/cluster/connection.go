@@ -20,39 +20,25 @@ import (
 	"github.com/sluice-net/sluice/dataplane/health"
 )
 
-const (
-	// writeTimeout bounds one write.
-	writeTimeout = 5 * time.Second
-	// lastTimeout bounds the write at the end, which the process waits for.
-	lastTimeout = 700 * time.Millisecond
-	// writeSpacing lies between two writes, whoever edits the status meanwhile.
-	writeSpacing = time.Second
-	// maxPause lies between two attempts while the API server is away.
-	maxPause = 5 * time.Second
-)
-
-// reporter writes what a gateway tells of itself. A write waits for the network,
-// so it happens in a goroutine of its own, always with the newest report.
+// reporter writes what a gateway tells of itself, always the newest report.
 type reporter struct {
 	link        *Link
 	connections *mirror.Store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
-	kick        chan struct{} // one slot
+	writer      *mirror.Writer
+	written     time.Time // when the Connection was written last; the writer's
 
 	mu     sync.Mutex
 	newest *gatewaysync.Report // nil: none yet
 	err    error               // of the last write
-
-	writing sync.Mutex // held while a write is under way
-	written time.Time  // when the Connection was written last
 }
 
 // connectionName is the Connection of a gateway.
 func connectionName(gateway string) string { return "gw-" + gateway }
 
 func newReporter(l *Link) *reporter {
-	r := &reporter{link: l, kick: make(chan struct{}, 1)}
-	r.connections = mirror.NewStore[networkingv1beta1.Connection]()
-	r.connections.Changed = r.wake
+	r := &reporter{link: l, connections: mirror.NewStore[networkingv1beta1.Connection]()}
+	r.writer = mirror.NewWriter(r.write)
+	r.connections.Changed = r.writer.Wake
 	return r
 }
 
@@ -65,13 +51,6 @@ func (r *reporter) follow(ctx context.Context) {
 	}, r.connections, l.mirror.Contact())
 }
 
-func (r *reporter) wake() {
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
-}
-
 // Report implements gatewaysync.Reporter.
 func (l *Link) Report(report gatewaysync.Report) error {
 	r := l.reporter
@@ -79,7 +58,7 @@ func (l *Link) Report(report gatewaysync.Report) error {
 	r.newest = &report
 	err := r.err
 	r.mu.Unlock()
-	r.wake()
+	r.writer.Wake()
 	return err
 }
 
@@ -92,57 +71,23 @@ func (l *Link) Withdraw() {
 }
 
 // Close implements gatewaysync.Reporter: it writes the last report.
-func (l *Link) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
-	defer cancel()
-	l.reporter.write(ctx, true)
-}
+func (l *Link) Close() { l.reporter.writer.Last() }
 
 // Disconnect closes the connections to the API server, once nothing uses the
 // Link any more.
 func (l *Link) Disconnect() { l.clients.Disconnect() }
 
-// run writes until ctx ends.
-func (r *reporter) run(ctx context.Context) {
-	pause := writeSpacing
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.kick:
-		}
-		wrote, err := r.write(ctx, false)
-		switch {
-		case err == nil && !wrote:
-			continue
-		case err == nil, errors.Is(err, errNoConnection):
-			pause = writeSpacing
-		default:
-			pause = min(2*pause, maxPause)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
-}
-
 // errNoConnection: a gateway may not create it.
-var errNoConnection = errors.New("there is no Connection yet: the controller makes it")
+const errNoConnection = mirror.AbsentError("there is no Connection yet: the controller makes it")
 
 // write writes the newest report where it differs from what the API server has.
 func (r *reporter) write(ctx context.Context, last bool) (wrote bool, err error) {
-	r.writing.Lock()
-	defer r.writing.Unlock()
 	r.mu.Lock()
 	report := r.newest
 	r.mu.Unlock()
 	if report == nil {
 		return false, nil // this gateway has nothing to tell: it stands by
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
 	wrote, err = r.writeConnection(ctx, *report, last)
 	tables, tablesErr := r.writeFirewalls(ctx, *report)
 	wrote, err = wrote || tables, errors.Join(err, tablesErr)

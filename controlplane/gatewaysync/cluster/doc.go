@@ -2,9 +2,9 @@
 // Feed and the Reporter of gatewaysync there, and elects the active one among
 // replicas.
 //
-//	API server --watches--> stores --Read--> gatewaysync.Objects
-//	keys folder ----------/                        |
-//	Connection, FirewallConfigurations <--Report-- Runner
+//	API server --watches--> package mirror --Read--> gatewaysync.Objects
+//	keys folder ------------------/                        |
+//	Connection, FirewallConfigurations <------Report---- Runner
 //	Lease <--> Elector --> Runner.SetLeading
 //
 // # What is read
@@ -15,10 +15,8 @@
 //
 // # An API server that is away
 //
-// changes nothing: what is in force stays, the watches are opened again with
-// growing pauses of some five seconds, and the Connection is written when
-// that is possible again. It is logged once when the contact is lost, and once
-// when it is there again.
+// changes nothing: what is in force stays, the watches are opened again, and the
+// Connection is written when that is possible again.
 //
 // # Leading
 //

@@ -195,7 +195,7 @@ func (e *Elector) release() {
 	if holderOf(l) != e.options.Identity {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), mirror.LastTimeout)
 	defer cancel()
 	l = l.DeepCopy()
 	l.Spec.HolderIdentity = new("")

@@ -101,7 +101,7 @@ func (l *Link) Watch(ctx context.Context, changed func()) {
 		}, func(err error) { l.log.Warn("no file events for the keys, polling instead", "error", err) })
 	})
 	wg.Go(func() { l.reporter.follow(ctx) })
-	wg.Go(func() { l.reporter.run(ctx) })
+	wg.Go(func() { l.reporter.writer.Run(ctx) })
 	l.mirror.Run(ctx, changed)
 	wg.Wait()
 }
