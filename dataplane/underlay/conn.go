@@ -51,6 +51,20 @@ type Datagram struct {
 	Head, Body []byte
 }
 
+// Message is what the kernel delivers in one piece: a datagram, or, with GRO, a
+// run of them.
+type Message struct {
+	Data []byte // empty for a datagram that was larger than its buffer
+	// Segment is the size of each datagram in Data but the last, which may be
+	// smaller; len(Data) when there is only one.
+	//
+	// One datagram that carries an encapsulated UDP super-segment, from a kernel on
+	// this machine, looks like a run as well: Segment is then the size of the
+	// payloads within. Who expects such datagrams has to look into the first.
+	Segment int
+	Addr    netip.AddrPort
+}
+
 // Stats are counters since Listen and the offloads now in use.
 type Stats struct {
 	// System calls, and the datagrams they brought.

@@ -44,6 +44,8 @@ type reader struct {
 	recvmmsg mmsgFunc
 	fillFunc func(fd uintptr) bool // fill, as a value allocated once
 	tryFunc  func(fd uintptr)
+	// messagesFunc is receiveMessages, likewise.
+	messagesFunc func(fd uintptr)
 
 	gro atomic.Bool
 
@@ -93,6 +95,7 @@ type run struct {
 func (r *reader) init() {
 	r.recvmmsg = recvmmsg
 	r.fillFunc = r.fill
+	r.messagesFunc = r.receiveMessages
 	r.window = minWindow
 	r.tryFunc = func(fd uintptr) { r.tried = r.fill(fd) }
 	for i := range r.msgs {

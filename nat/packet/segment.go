@@ -122,49 +122,61 @@ func newSegmenter(p Packet, headers, size int) Segmenter {
 // and must not overlap the super-segment; a dst that is too short ends the
 // segmentation.
 func (s *Segmenter) Next(dst []byte) int {
-	if s.started && len(s.payload) == 0 {
-		return 0
-	}
-	n := min(s.size, len(s.payload))
-	total := len(s.headers) + n
-	if len(dst) < total {
+	if len(dst) < len(s.headers)+min(s.size, len(s.payload)) {
 		s.started, s.payload = true, nil
 		return 0
 	}
-	dst = dst[:total]
-	copy(dst, s.headers)
-	copy(dst[len(s.headers):], s.payload)
-	payloadSum := uint64(0)
-	if !s.noSum {
-		payloadSum = uint64(Sum(s.payload[:n], 0))
-	}
-	s.payload = s.payload[n:]
-
-	s.putIP(dst)
-	if s.proto == ProtoTCP {
-		s.putTCP(dst[s.transport:], payloadSum)
-	} else {
-		s.putUDP(dst[s.transport:], payloadSum)
-	}
-	s.started = true
-	s.sent += n
-	return total
+	n, payload := s.NextHeaders(dst)
+	return n + copy(dst[n:], payload)
 }
 
-// putIP completes the IP header of one packet.
-func (s *Segmenter) putIP(b []byte) {
+// NextHeaders is Next without the copy of the payload, for who gathers: it writes
+// the headers of the next packet into dst and returns their length, which is the
+// same for all, with the payload that follows them, which is part of the
+// super-segment. n is 0 when there is no packet left or dst is too short. dst may
+// be the place where the super-segment's own headers stand, once.
+func (s *Segmenter) NextHeaders(dst []byte) (n int, payload []byte) {
+	if s.started && len(s.payload) == 0 {
+		return 0, nil
+	}
+	if len(dst) < len(s.headers) {
+		s.started, s.payload = true, nil
+		return 0, nil
+	}
+	dst = dst[:len(s.headers)]
+	copy(dst, s.headers)
+	payload, s.payload = s.payload[:min(s.size, len(s.payload))], s.payload[min(s.size, len(s.payload)):]
+	payloadSum := uint64(0)
+	if !s.noSum {
+		payloadSum = uint64(Sum(payload, 0))
+	}
+	total := len(dst) + len(payload)
+	s.putIP(dst, total)
+	if s.proto == ProtoTCP {
+		s.putTCP(dst[s.transport:], total-s.transport, payloadSum)
+	} else {
+		s.putUDP(dst[s.transport:], total-s.transport, payloadSum)
+	}
+	s.started = true
+	s.sent += len(payload)
+	return len(dst), payload
+}
+
+// putIP completes the IP header of a packet of total bytes.
+func (s *Segmenter) putIP(b []byte, total int) {
 	if s.version == 6 {
-		binary.BigEndian.PutUint16(b[4:], uint16(len(b)-IPv6HeaderLen))
+		binary.BigEndian.PutUint16(b[4:], uint16(total-IPv6HeaderLen))
 		return
 	}
-	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+	binary.BigEndian.PutUint16(b[2:], uint16(total))
 	binary.BigEndian.PutUint16(b[4:], s.id)
-	binary.BigEndian.PutUint16(b[10:], ^Fold(s.ipSum+uint64(len(b))+uint64(s.id)))
+	binary.BigEndian.PutUint16(b[10:], ^Fold(s.ipSum+uint64(total)+uint64(s.id)))
 	s.id++ // modulo 65536, as the sender would count
 }
 
-// putTCP completes the TCP header at the start of t.
-func (s *Segmenter) putTCP(t []byte, payloadSum uint64) {
+// putTCP completes the TCP header at the start of t; length is that of the
+// header and the payload.
+func (s *Segmenter) putTCP(t []byte, length int, payloadSum uint64) {
 	flags, urgent := s.flags, s.urgent
 	if s.started {
 		flags &^= TCPCwr // RFC 3168 section 6.1.2: on the first packet after the reduction
@@ -182,19 +194,19 @@ func (s *Segmenter) putTCP(t []byte, payloadSum uint64) {
 	binary.BigEndian.PutUint32(t[tcpSeq:], s.seq)
 	binary.BigEndian.PutUint16(t[tcpFlags:], flags)
 	binary.BigEndian.PutUint16(t[tcpUrgent:], urgent)
-	sum := s.transportSum + payloadSum + uint64(len(t)) + uint64(s.seq) + uint64(flags) + uint64(urgent)
+	sum := s.transportSum + payloadSum + uint64(length) + uint64(s.seq) + uint64(flags) + uint64(urgent)
 	binary.BigEndian.PutUint16(t[tcpChecksum:], ^Fold(sum))
 	s.seq += uint32(s.size) // only the last packet may be shorter
 }
 
-// putUDP completes the UDP header at the start of t.
-func (s *Segmenter) putUDP(t []byte, payloadSum uint64) {
-	binary.BigEndian.PutUint16(t[udpLength:], uint16(len(t)))
+// putUDP completes the UDP header at the start of t, likewise.
+func (s *Segmenter) putUDP(t []byte, length int, payloadSum uint64) {
+	binary.BigEndian.PutUint16(t[udpLength:], uint16(length))
 	if s.noSum {
 		return
 	}
 	// The length is summed twice: in the header and in the pseudo-header.
-	check := ^Fold(s.transportSum + payloadSum + 2*uint64(len(t)))
+	check := ^Fold(s.transportSum + payloadSum + 2*uint64(length))
 	if check == 0 {
 		check = 0xffff // RFC 768: zero would mean that there is none
 	}
