@@ -60,6 +60,7 @@ func TestNeighborSolicitationIsAnswered(t *testing.T) {
 	}{
 		{name: "the gateway's internal address", src: nodeIP6, target: gatewayIP6, dst: nodeIP6, solicited: true},
 		{name: "from a link-local address", src: nodeLinkLocal, target: gatewayIP6, dst: nodeLinkLocal, solicited: true},
+		{name: "the router of IPv6 routes", src: nodeLinkLocal, target: dataplane.RouterLinkLocal, dst: nodeLinkLocal, solicited: true},
 		{name: "an address of the peer, by proxy", src: nodeLinkLocal, target: remoteInside6, dst: nodeLinkLocal, solicited: true},
 		{
 			name: "duplicate address detection", src: netip.IPv6Unspecified(), target: gatewayIP6, dst: allNodes,
@@ -97,7 +98,7 @@ func TestNeighborSolicitationIsNotAnswered(t *testing.T) {
 		"another node's address":              nodeIP6,
 		"a local pod":                         localPod6,
 		"the peer's address as the peer's":    remoteOutside6,
-		"the gateway's link-local address":    netip.MustParseAddr("fe80::1"),
+		"another link-local address":          netip.MustParseAddr("fe80::2"),
 		"an address that nobody is known for": netip.MustParseAddr("2001:db8::1"),
 	}
 	for what, target := range targets {

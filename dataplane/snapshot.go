@@ -162,11 +162,18 @@ func (s *snapshot) isOwn(a netip.Addr) bool {
 	return false
 }
 
+// RouterLinkLocal is an address that the gateway claims on every node tunnel, so
+// that a node can route IPv6 via a next hop where the internal CIDR is IPv4 only: the
+// kernel wants one of the same family, and with routes by device every pod of the peer
+// would be a neighbor of its own, to be resolved and kept. An address of link-local
+// scope is unique enough on a link of two stations.
+var RouterLinkLocal = netip.MustParseAddr("fe80::1")
+
 // answersFor tells which addresses the gateway claims on node tunnels: its own,
-// and by proxy the peer's (RFC 1027, RFC 4389), so that a node may also route
-// to them by device, which IPv6 over an IPv4-only internal CIDR needs.
+// RouterLinkLocal, and by proxy the peer's (RFC 1027, RFC 4389), so that a node
+// may also route to them by device.
 func (s *snapshot) answersFor(a netip.Addr) bool {
-	if s.isOwn(a) {
+	if s.isOwn(a) || a == RouterLinkLocal {
 		return true
 	}
 	_, ok := s.table.Outside(a)
