@@ -76,3 +76,12 @@ func Version(linked string) string {
 	}
 	return "devel"
 }
+
+// UseProcessors sets on how many processors the program computes: what share
+// returns for the number of those that it may use, unless GOMAXPROCS says
+// otherwise.
+func UseProcessors(share func(available int) int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(share(runtime.GOMAXPROCS(0)))
+	}
+}

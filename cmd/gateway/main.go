@@ -39,6 +39,6 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintln(stdout, program.VersionLine(version))
 		return nil
 	}
-	useProcessors()
+	daemon.UseProcessors(processors)
 	return serve(ctx, o, o.log.New(stderr, nil))
 }

@@ -1,12 +1,7 @@
 package main
 
-import (
-	"os"
-	"runtime"
-)
-
-// useProcessors lets the gateway compute on half of the processors that it may
-// use, unless GOMAXPROCS says otherwise.
+// processors returns on how many of the available processors the gateway
+// computes: on half.
 //
 // A packet passes five goroutines in wireguard-go, and on each hand-off Go wakes
 // a thread on every processor that idles, which mostly finds nothing to do: on
@@ -14,11 +9,4 @@ import (
 // other half is not lost. What the gateway asks of the kernel runs there, which
 // includes the node's whole receiving side when it is on the same machine, and
 // so do the pods.
-func useProcessors() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
-	}
-}
-
-// processors returns how many of the available processors the gateway uses.
 func processors(available int) int { return max(1, available/2) }
