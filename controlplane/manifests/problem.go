@@ -99,8 +99,11 @@ func (ps Problems) OrNil() error {
 	return ps
 }
 
-// ProblemsOf turns any error into problems.
+// ProblemsOf turns any error into problems; nil into none.
 func ProblemsOf(err error) Problems {
+	if err == nil {
+		return nil
+	}
 	var ps Problems
 	if errors.As(err, &ps) {
 		return ps
