@@ -130,11 +130,16 @@ func AdminHandler(status func() any) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		e.Encode(status()) // an error means that the client has gone
+		WriteJSON(w, status()) // an error means that the client has gone
 	})
 	return mux
+}
+
+// WriteJSON prints v as a status command does.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }
 
 // NoAnswerError says that no process serves an admin socket.

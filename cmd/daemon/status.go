@@ -141,3 +141,11 @@ func OnOff(on bool) string {
 	}
 	return "off"
 }
+
+// Ratio prints how many a come to one b.
+func Ratio(a, b uint64) string {
+	if b == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", float64(a)/float64(b))
+}

@@ -246,7 +246,7 @@ func (w statusWriter) sockets(sockets map[string]dataplane.SocketStatus) {
 	for _, name := range slices.Sorted(maps.Keys(sockets)) {
 		s := sockets[name]
 		w.Row(name, addrPort(s.LocalAddr), daemon.OnOff(s.GRO), daemon.OnOff(s.GSO),
-			s.ReadDatagrams, ratio(s.ReadDatagrams, s.Reads), s.WriteDatagrams, ratio(s.WriteDatagrams, s.Writes),
+			s.ReadDatagrams, daemon.Ratio(s.ReadDatagrams, s.Reads), s.WriteDatagrams, daemon.Ratio(s.WriteDatagrams, s.Writes),
 			s.WriteErrors, s.Overruns, daemon.Size(uint64(s.ReadBuffer)))
 	}
 }
@@ -256,13 +256,6 @@ func (w statusWriter) memory(r report) {
 	inFlight := daemon.Size(2 * uint64(r.DataPlane.Tunnel.MaxInFlight) * 64 << 10)
 	w.Title("MEMORY", fmt.Sprintf("resident %s, heap %s with buffers not touched yet (%s), packets in flight at most %s, %d goroutines",
 		daemon.Size(r.Memory.Resident), daemon.Size(r.Memory.Heap), r.Memory.LimitText(), inFlight, r.Memory.Goroutines))
-}
-
-func ratio(a, b uint64) string {
-	if b == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", float64(a)/float64(b))
 }
 
 func addrPort(a netip.AddrPort) string {
