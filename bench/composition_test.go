@@ -19,7 +19,13 @@ var (
 	results = flag.String("results", "", "directory that -compare writes its result to")
 )
 
-func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(linkProgram); name != "" {
+		runLink(name) // this process is one of the programs that TestNodeLink compares
+		return
+	}
+	os.Exit(lab.Main(m))
+}
 
 // variant is one way to join two clusters.
 type variant struct {
@@ -67,15 +73,22 @@ func TestComposition(t *testing.T) {
 		}
 		t.Logf("round %d of %d is done", round+1, *rounds)
 	}
-	text := r.text(variants)
+	record(t, "", r.text([]string{"stock", "sluice"}, figures))
+}
+
+// record shows a report and keeps it if that was asked for. what distinguishes
+// the files of different comparisons.
+func record(t *testing.T, what, text string) {
+	t.Helper()
 	fmt.Print(text)
-	if *results != "" {
-		path := resultPath(*results)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("written to %s", path)
+	if *results == "" {
+		return
 	}
+	path := resultPath(*results, what)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("written to %s", path)
 }
 
 // measure takes one round of one variant.

@@ -51,27 +51,27 @@ func (r *report) add(variant string, f figure, value float64) {
 
 // text renders a table of medians and ranges, and below it every sample in the
 // format that benchstat reads (with -col /gw the variants stand side by side).
-func (r *report) text(variants []variant) string {
+func (r *report) text(variants []string, figures []figure) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "date: %s\nmachine: %s\nkernel: %s\ngo: %s\ncommit: %s\nrounds: %d, interleaved, %d s each\n\n",
 		time.Now().UTC().Format(time.RFC3339), machine(), command("uname", "-r"), runtime.Version(), commit(), *rounds, *seconds)
-	fmt.Fprintf(&b, "%-14s %-11s", "figure", "unit")
+	fmt.Fprintf(&b, "%-18s %-11s", "figure", "unit")
 	for _, v := range variants {
-		fmt.Fprintf(&b, "  %-28s", v.name+": median (range)")
+		fmt.Fprintf(&b, "  %-28s", v+": median (range)")
 	}
 	b.WriteString("\n")
 	for _, f := range figures {
-		fmt.Fprintf(&b, "%-14s %-11s", f.name, f.unit)
+		fmt.Fprintf(&b, "%-18s %-11s", f.name, f.unit)
 		for _, v := range variants {
-			fmt.Fprintf(&b, "  %-28s", spread(r.samples[v.name][f]))
+			fmt.Fprintf(&b, "  %-28s", spread(r.samples[v][f]))
 		}
 		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "\ngoos: %s\ngoarch: %s\npkg: github.com/sluice-net/sluice/bench\n", runtime.GOOS, runtime.GOARCH)
 	for _, f := range figures {
 		for _, v := range variants {
-			for _, value := range r.samples[v.name][f] {
-				fmt.Fprintf(&b, "BenchmarkPath/%s/gw=%s 1 %.4g %s\n", f.name, v.name, value, f.unit)
+			for _, value := range r.samples[v][f] {
+				fmt.Fprintf(&b, "BenchmarkPath/%s/gw=%s 1 %.4g %s\n", f.name, v, value, f.unit)
 			}
 		}
 	}
@@ -91,8 +91,8 @@ func spread(samples []float64) string {
 	return fmt.Sprintf("%.4g (%.4g to %.4g)", median, s[0], s[len(s)-1])
 }
 
-// resultPath names a result by day, machine and commit.
-func resultPath(dir string) string {
+// resultPath names a result by day, machine, what was compared and commit.
+func resultPath(dir, what string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
@@ -102,7 +102,7 @@ func resultPath(dir string) string {
 	for strings.Contains(name, "--") {
 		name = strings.ReplaceAll(name, "--", "-")
 	}
-	return filepath.Join(dir, fmt.Sprintf("%s-%s-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Trim(name, "-"), commit()))
+	return filepath.Join(dir, fmt.Sprintf("%s-%s%s-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Trim(name, "-"), what, commit()))
 }
 
 // machine names the processor and how many of it there are.
