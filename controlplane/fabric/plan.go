@@ -135,7 +135,7 @@ type builder struct {
 	underlay []netip.Addr // of gateways and of this node: sorted
 	wanted   []candidate
 	accepted []candidate
-	kept     []hostnet.Link
+	kept     []candidate // with the links that are there
 }
 
 // exclude reports what cannot be used. From files that refuses the state.

@@ -348,10 +348,13 @@ func TestBuild(t *testing.T) {
 			delete(w.Paths, addr("10.0.0.12"))
 			w.NoPath[addr("10.0.0.12")] = "no route to host"
 		}, true, []string{milanLink, romeLink, translated, remoteIP,
-			"unreachable InternalFabric t-rome/rome: spec.gatewayIP: the gateway 10.0.0.12 cannot be reached: no route to host"}},
-		{"a gateway of a family without routes", func(w *world) { w.fabrics[1].Spec.GatewayIP = "fd01::12" }, false, []string{
+			"unreachable InternalFabric t-rome/rome: spec.gatewayIP: the gateway 10.0.0.12 cannot be reached: no route to host; look at the routes of this node (ip route get 10.0.0.12)"}},
+		{"a gateway of a family without routes", func(w *world) {
+			w.fabrics[1].Spec.GatewayIP = "fd01::12"
+			w.NoPath[addr("fd01::12")] = "no route"
+		}, false, []string{
 			milanLink, strings.Replace(romeLink, "10.0.0.12", "fd01::12", 1), strings.Replace(translated, "10.0.0.12", "fd01::12", 1), remoteIP,
-			"unreachable InternalFabric t-rome/rome: spec.gatewayIP: the gateway fd01::12 cannot be reached: the kernel has no route to it; " +
+			"unreachable InternalFabric t-rome/rome: spec.gatewayIP: the gateway fd01::12 cannot be reached: no route; " +
 				"this node reaches other gateways by IPv4: give the gateway an IPv4 address, or the node IPv6"}},
 		{"a gateway on this node", func(w *world) {
 			w.server.Status.InternalEndpoint = &networkingv1beta1.InternalEndpoint{IP: "10.0.0.11", Node: "worker"}
@@ -365,11 +368,11 @@ func TestBuild(t *testing.T) {
 			w.Paths[addr("10.0.0.11")] = hostnet.Path{Source: addr("10.0.0.11"), Device: "lo", MTU: 65536, Local: true}
 		}, false, []string{milanLink, romeLink, translated, "nodeIP 10.0.0.11/172.18.0.2"}},
 		{"no route at all", func(w *world) {
-			w.Paths = nil
+			w.Paths, w.NoPath = nil, map[netip.Addr]string{addr("10.0.0.11"): "no route"}
 			w.tunnels = w.tunnels[:1]
 			w.node.Status.NodeIP.Remote = "172.18.0.3"
 		}, false, []string{milanLink, "local [10.60.0.0/16] remote [10.90.0.0/16 10.91.0.0/16] unknown [10.70.0.0] hosts [{10.70.0.5 192.168.1.5}] gateways [10.0.0.11]", "nodeIP /172.18.0.3",
-			"unreachable InternalFabric t-milan/milan: spec.gatewayIP: the gateway 10.0.0.11 cannot be reached: the kernel has no route to it; look at the routes of this node (ip route get)"}},
+			"unreachable InternalFabric t-milan/milan: spec.gatewayIP: the gateway 10.0.0.11 cannot be reached: no route; look at the routes of this node (ip route get 10.0.0.11)"}},
 		{"two gateways that need two sources", func(w *world) {
 			w.Paths[addr("10.0.0.12")] = hostnet.Path{Source: addr("172.19.0.2"), Device: "eth1", MTU: 1500}
 		}, false, []string{milanLink, romeLink, translated, remoteIP,

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -18,12 +19,15 @@ import (
 func (b *builder) translation() {
 	var remote []netip.Prefix
 	var gateways []netip.Addr
-	for _, l := range b.all() {
-		remote, gateways = append(remote, l.Routes...), append(gateways, l.Gateway)
+	for _, c := range b.all() {
+		remote = append(remote, c.link.Routes...)
+		if c.link.Gateway.IsValid() { // that of a TUN device may not be known any more
+			gateways = append(gateways, c.link.Gateway)
+		}
 	}
 	unknown := b.unknownSource()
 	hosts := b.hosts(remote) // also without a tunnel: what is wrong with them is wrong now
-	if len(gateways) == 0 {
+	if len(b.accepted)+len(b.kept) == 0 {
 		return
 	}
 	b.plan.Desired.Translation = hostnet.Translation{
@@ -33,12 +37,11 @@ func (b *builder) translation() {
 	b.lackOfTranslation(remote)
 }
 
-// all returns the links that there should be, and those that stay as they are.
-func (b *builder) all() []hostnet.Link {
-	out := slices.Clone(b.kept)
-	for _, c := range b.accepted {
-		out = append(out, c.link)
-	}
+// all returns the tunnels with the links that there should be and those that
+// stay as they are, in the order of the InternalFabrics.
+func (b *builder) all() []candidate {
+	out := append(slices.Clone(b.kept), b.accepted...)
+	slices.SortStableFunc(out, func(x, y candidate) int { return cmp.Compare(x.order, y.order) })
 	return out
 }
 
@@ -159,17 +162,14 @@ func (b *builder) nodeIP() {
 	}
 	here := b.gatewaysHere()
 	var decided struct{ local, remote manifests.Ref }
-	for i := range b.accepted {
-		c := &b.accepted[i]
+	for _, c := range b.all() {
 		path, ok := b.facts.Paths[c.link.Gateway]
-		if !ok {
-			why := cmp.Or(b.facts.NoPath[c.link.Gateway], "the kernel has no route to it")
+		if why := b.facts.NoPath[c.link.Gateway]; why != "" {
 			p := c.fabric.Problem(gatewayIPPath, "the gateway %s cannot be reached: %s%s", c.link.Gateway, why, b.familyHint(c.link.Gateway))
 			b.plan.Unreachable = append(b.plan.Unreachable, p)
-			b.concern(c, p.String())
-			continue
+			b.concern(&c, p.String())
 		}
-		if !path.Source.IsValid() {
+		if !ok || !path.Source.IsValid() {
 			continue
 		}
 		which, by, what := &b.plan.NodeIP.Remote, &decided.remote, "remote"
@@ -184,25 +184,25 @@ func (b *builder) nodeIP() {
 			p := c.fabric.Problem(gatewayIPPath, "this node sends to %s from %s, but to the gateway of %s from %s: an InternalNode has one address for %s gateways, "+
 				"and the gateway of this one will not know the node; give both gateways addresses that the node reaches in the same way", c.link.Gateway, source, nameOf(*by), *which, what)
 			b.plan.Unreachable = append(b.plan.Unreachable, p)
-			b.concern(c, p.String())
+			b.concern(&c, p.String())
 		}
 	}
 }
 
-// familyHint tells of a node that has no route to any gateway of a family.
+// familyHint says what to do about a gateway without a route.
 func (b *builder) familyHint(gateway netip.Addr) string {
+	hint := fmt.Sprintf("; look at the routes of this node (ip route get %s)", gateway)
 	for a := range b.facts.Paths {
-		if a.Is4() == gateway.Is4() {
-			return ""
+		switch {
+		case a.Is4() == gateway.Is4():
+			return hint
+		case gateway.Is4():
+			hint = "; this node reaches other gateways by IPv6: give the gateway an IPv6 address, or the node IPv4"
+		default:
+			hint = "; this node reaches other gateways by IPv4: give the gateway an IPv4 address, or the node IPv6"
 		}
 	}
-	switch {
-	case len(b.facts.Paths) == 0:
-		return "; look at the routes of this node (ip route get)"
-	case gateway.Is4():
-		return "; this node reaches other gateways by IPv6: give the gateway an IPv6 address, or the node IPv4"
-	}
-	return "; this node reaches other gateways by IPv4: give the gateway an IPv4 address, or the node IPv6"
+	return hint
 }
 
 // gatewaysHere returns the addresses of the gateways whose pods run on this node.

@@ -356,7 +356,9 @@ func (b *builder) keep() {
 			continue
 		}
 		used[l.Name] = true
-		b.kept = append(b.kept, l)
+		c := b.wanted[i]
+		c.link = l
+		b.kept = append(b.kept, c)
 		b.plan.Desired.Keep = append(b.plan.Desired.Keep, l.Name)
 	}
 	slices.Sort(b.plan.Desired.Keep)
@@ -366,9 +368,9 @@ func (b *builder) keep() {
 // the others the first.
 func (b *builder) routes() {
 	var claims claims
-	for _, l := range b.kept {
-		for _, p := range l.Routes {
-			claims.claim(p, l.Owner)
+	for _, c := range b.kept {
+		for _, p := range c.link.Routes {
+			claims.claim(p, c.link.Owner)
 		}
 	}
 	for i := range b.accepted {

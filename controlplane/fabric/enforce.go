@@ -1,0 +1,273 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/dataplane/nodelink"
+	"github.com/sluice-net/sluice/geneve"
+)
+
+// failures is what could not be put in force, by link; what is about none is
+// under "".
+type failures map[string]error
+
+// add joins another error.
+func (f failures) add(link string, err error) { f[link] = errors.Join(f[link], err) }
+
+// lines are the failures in a stable order.
+func (f failures) lines() (out []string) {
+	for _, link := range slices.Sorted(maps.Keys(f)) {
+		for line := range strings.SplitSeq(f[link].Error(), "\n") {
+			if link != "" && !strings.Contains(line, link) {
+				line = "link " + link + ": " + line
+			}
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// join is all of them as one error; nil without any.
+func (f failures) join() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(f.lines(), "; "))
+}
+
+// enforce makes the kernel what the plan asks for.
+func (r *Runner) enforce(now time.Time) {
+	if r.choice.Kind == "" {
+		r.fail(failures{"": r.noKind}, now)
+		return
+	}
+	for r.attempt(now) { // once for each kind
+		if r.choice.Kind == "" {
+			r.fail(failures{"": r.noKind}, now)
+			return
+		}
+	}
+}
+
+// attempt is one try. It tells whether another one, with links of another kind,
+// is worth it.
+func (r *Runner) attempt(now time.Time) (again bool) {
+	actual, err := r.host.Read()
+	if err != nil {
+		r.fail(failures{"": fmt.Errorf("read the network of this node: %w", err)}, now)
+		return false
+	}
+	r.actual = actual
+	diff := r.diff(r.plan.Desired, actual)
+	repair := !r.fresh && !diff.Empty() && len(r.failures) == 0
+	if repair && now.Before(r.contest.notBefore()) {
+		r.due.ours = r.contest.notBefore()
+		return false
+	}
+	began := time.Now()
+	failed := r.apply(diff)
+	if diff.Empty() && len(failed) == 0 && !r.fresh {
+		r.succeeded()
+		return false
+	}
+	if !diff.Empty() {
+		r.count(repair, len(failed) > 0, time.Since(began))
+		r.afterwards(failed)
+	}
+	if repair {
+		r.repaired(diff.Lines(), now)
+	}
+	if r.kindFails(failed, diff.Problems) {
+		return true
+	}
+	r.inForceNow(failed, diff)
+	if len(failed) > 0 {
+		r.fail(failed, now)
+		return false
+	}
+	r.succeeded()
+	return false
+}
+
+// apply carries out a diff. Links of kernel kinds and the agent's own ends use
+// the same UDP port, so the latter let go before and take hold after.
+func (r *Runner) apply(diff hostnet.Plan) failures {
+	failed := make(failures)
+	wanted := r.tunnels()
+	if !diff.Empty() {
+		stay := maps.Clone(r.attached)
+		maps.DeleteFunc(stay, func(device string, t nodelink.Tunnel) bool { return wanted[device] != t })
+		if len(stay) < len(r.attached) {
+			r.attach(stay, failed)
+		}
+		for link, err := range hostnet.LinkErrors(r.host.Apply(diff)) {
+			failed.add(link, err)
+		}
+	} else {
+		for _, p := range diff.Problems {
+			failed.add(p.Link, p.Err)
+		}
+	}
+	// A device that was made again needs an end again, although it is the same one.
+	if len(wanted)+len(r.attached) > 0 && (!diff.Empty() || len(r.failures) > 0 || !maps.Equal(wanted, r.attached)) {
+		r.attach(wanted, failed)
+	}
+	return failed
+}
+
+// tunnels are the ends that the plan's TUN devices need, by device. Those of
+// devices that stay as they are stay, too.
+func (r *Runner) tunnels() map[string]nodelink.Tunnel {
+	out := make(map[string]nodelink.Tunnel)
+	for _, l := range r.plan.Desired.Links {
+		if l.Kind == hostnet.KindTUN {
+			out[l.Name] = nodelink.Tunnel{
+				Device: l.Name, VNI: geneve.VNI(l.VNI), Gateway: l.Gateway, Internal: l.Address, GatewayInternal: l.GatewayAddress, MTU: l.MTU,
+			}
+		}
+	}
+	for _, name := range r.plan.Desired.Keep {
+		if t, ok := r.attached[name]; ok {
+			out[name] = t
+		}
+	}
+	return out
+}
+
+// attach hands tunnels to the agent's own ends.
+func (r *Runner) attach(tunnels map[string]nodelink.Tunnel, failed failures) {
+	if r.options.Ends == nil {
+		return
+	}
+	list := make([]nodelink.Tunnel, 0, len(tunnels))
+	for _, device := range slices.Sorted(maps.Keys(tunnels)) {
+		list = append(list, tunnels[device])
+	}
+	eachError(r.options.Ends.Apply(list), func(err error) {
+		link := ""
+		if te := (*nodelink.TunnelError)(nil); errors.As(err, &te) {
+			link = te.Device
+		}
+		if failed[link] == nil { // else the device is missing, and it is known why
+			failed.add(link, err)
+		}
+	})
+	r.attached = tunnels
+}
+
+// eachError calls do for every error that was joined.
+func eachError(err error, do func(error)) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this walks the tree itself
+		for _, e := range joined.Unwrap() {
+			eachError(e, do)
+		}
+	} else if err != nil {
+		do(err)
+	}
+}
+
+// afterwards brings what is known of the kernel up to date.
+func (r *Runner) afterwards(failed failures) {
+	r.sampler.outdated()
+	if actual, err := r.host.Read(); err == nil {
+		r.actual = actual
+	} else {
+		failed.add("", fmt.Errorf("read the network of this node: %w", err))
+	}
+}
+
+// kindFails tells whether no link could be made of the chosen kind although it
+// seemed to be possible, and chooses the next one.
+func (r *Runner) kindFails(failed failures, problems []*hostnet.LinkError) bool {
+	if r.choice.Forced || len(r.plan.Desired.Links) == 0 {
+		return false
+	}
+	for i := range r.actual.Links {
+		if r.actual.Links[i].Kind == r.choice.Kind {
+			return false
+		}
+	}
+	for _, l := range r.plan.Desired.Links {
+		other := slices.ContainsFunc(problems, func(p *hostnet.LinkError) bool { return p.Link == l.Name })
+		if err := failed[l.Name]; err == nil || other || errors.Is(err, hostnet.ErrNotPermitted) {
+			return false
+		}
+	}
+	if r.failed == nil {
+		r.failed = make(map[hostnet.Kind]string)
+	}
+	r.failed[r.choice.Kind] = failed[r.plan.Desired.Links[0].Name].Error()
+	r.log.Warn("no link of this kind can be made", "kind", r.choice.Kind, "error", r.failed[r.choice.Kind])
+	r.takeKind()
+	return true
+}
+
+// inForceNow records that a plan was put in force, all that can be of it.
+func (r *Runner) inForceNow(failed failures, diff hostnet.Plan) {
+	if !r.fresh || failed[""] != nil && !diff.Empty() || len(r.plan.Desired.Links) > 0 && len(failed) >= len(r.plan.Desired.Links) {
+		return
+	}
+	r.fresh = false
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Generation++
+	r.state.AppliedAt = time.Now()
+	r.log.Info("configuration applied", "generation", r.state.Generation, "tunnels", len(r.plan.Desired.Links), "kept", len(r.plan.Desired.Keep),
+		"kind", r.choice.Kind, "changes", len(diff.Steps), "failures", len(failed))
+}
+
+// repaired logs what was changed behind our back.
+func (r *Runner) repaired(lines []string, now time.Time) {
+	before := r.contest.over
+	switch begins := r.contest.repaired(lines, now); {
+	case begins:
+		r.log.Warn("another program keeps changing what is ours: it is put right more slowly from now on", "what", r.contest.over)
+	case before == "":
+		r.log.Warn("put right what another program has changed", "changes", len(lines), "first", firstOf(lines))
+	}
+}
+
+// firstOf are as many lines as are worth reading.
+func firstOf(lines []string) []string { return lines[:min(len(lines), 5)] }
+
+// fail records what could not be done, and plans another attempt.
+func (r *Runner) fail(failed failures, now time.Time) {
+	if now, before := failed.lines(), r.failures.lines(); !slices.Equal(now, before) {
+		r.log.Error("the network of this node is not as it should be, trying again", "failures", len(now), "first", firstOf(now))
+	}
+	r.failures, r.dirty = failed, false
+	if r.due.retry.IsZero() { // else this was not the attempt that was planned, and must not put it off
+		r.backoff = min(max(2*r.backoff, firstRetry), maxRetry)
+		r.due.retry = now.Add(r.backoff)
+	}
+}
+
+// succeeded records that everything is as it should be.
+func (r *Runner) succeeded() {
+	if len(r.failures) > 0 {
+		r.log.Info("the network of this node is as it should be again")
+	}
+	r.failures, r.backoff, r.dirty = nil, 0, false
+	r.due.retry = time.Time{}
+}
+
+// count keeps the books for metrics.
+func (r *Runner) count(repair, failed bool, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.state
+	s.Applies++
+	s.LastApply = took
+	if repair {
+		s.Repairs++
+	}
+	if failed {
+		s.ApplyErrors++
+	}
+}
