@@ -48,6 +48,16 @@ func (w *world) testRestored(t *testing.T) {
 	s, _ := w.settled(t)
 	outside := bindingName(s.ns, "server")
 	comesBack[corev1.ServiceAccount](t, w, s.ns, "server")
+	account, err := read[corev1.ServiceAccount](context.Background(), s, "server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, s, "pods with a token of the new account", "gw-server", func(d *appsv1.Deployment) error {
+		if uid := d.Spec.Template.Annotations[annotationAccount]; uid != string(account.UID) {
+			return fmt.Errorf("they are of %s, want %s", uid, account.UID)
+		}
+		return nil
+	})
 	comesBack[rbacv1.Role](t, w, s.ns, "gw-server")
 	comesBack[rbacv1.RoleBinding](t, w, s.ns, "gw-server")
 	comesBack[rbacv1.RoleBinding](t, w, "liqo", outside)

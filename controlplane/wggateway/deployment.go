@@ -18,8 +18,16 @@ import (
 // electionFlag makes a gateway take part in the election even if it is alone.
 const electionFlag = "--leader-election"
 
+// annotationAccount is the UID of the service account, in the template of the pods.
+const annotationAccount = "networking.liqo.io/service-account-uid"
+
 // deployment adds the Deployment and says how it fares.
 func (f *Facts) deployment(p *Plan) {
+	ok, reason, message := f.progress()
+	f.say(p, networkingv1beta1.ConditionDeployed, ok, reason, "%s", message)
+	if f.Account == nil {
+		return // no pod would be admitted. Its event wakes the reconciler
+	}
 	g := f.Gateway
 	d := &appsv1.Deployment{ObjectMeta: f.meta(childName(g.GetName()), g.self()), Spec: *g.deployment.Spec.DeepCopy()}
 	d.Labels = merged(g.deployment.Metadata.Labels, f.labels(), f.gatewayLabels())
@@ -31,6 +39,7 @@ func (f *Facts) deployment(p *Plan) {
 	if f.elects() && f.marks() {
 		delete(t.Labels, networkingv1beta1.LabelActive) // or every replica started with it
 	}
+	t.Annotations = merged(t.Annotations, map[string]string{annotationAccount: string(f.Account.UID)})
 	t.Spec.ServiceAccountName, t.Spec.DeprecatedServiceAccount = g.accountName(), ""
 	for i := range t.Spec.Volumes {
 		if v := &t.Spec.Volumes[i]; v.Name == keysVolume {
@@ -41,9 +50,6 @@ func (f *Facts) deployment(p *Plan) {
 		}
 	}
 	p.Objects = append(p.Objects, d)
-
-	ok, reason, message := f.progress()
-	f.say(p, networkingv1beta1.ConditionDeployed, ok, reason, "%s", message)
 }
 
 // fullStrategy spells out what an API server would fill in. What it fills in belongs
@@ -68,6 +74,8 @@ func fullStrategy(s appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 func (f *Facts) progress() (ok bool, r networkingv1beta1.ConditionReason, message string) {
 	name, d := childName(f.Gateway.GetName()), f.Deployment
 	switch {
+	case d == nil && f.Account == nil:
+		return false, networkingv1beta1.ReasonDeploymentNotReady, "Deployment " + name + " waits for ServiceAccount " + f.Gateway.accountName()
 	case d == nil:
 		return false, networkingv1beta1.ReasonDeploymentNotReady, "Deployment " + name + " does not exist yet"
 	case d.Status.ReadyReplicas > 0:

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -48,6 +49,32 @@ func TestDeploymentIsThatOfTheSpec(t *testing.T) {
 	}
 	if v := pod.Volumes; v[0].Secret != nil || v[1].Secret == nil || v[1].Secret.SecretName != "gw-a" {
 		t.Errorf("volumes %v", v)
+	}
+}
+
+// A token dies with its account, so pods of the account before are replaced.
+func TestPodsGoWithTheirAccount(t *testing.T) {
+	f := serverFacts()
+	f.Gateway.deployment.Spec.Template.Annotations = map[string]string{"note": "z"}
+	pods := func() map[string]string {
+		return found[appsv1.Deployment](Build(f).Objects, "gw-a").Spec.Template.Annotations
+	}
+	want := map[string]string{"note": "z", "networking.liqo.io/service-account-uid": "uid-account"}
+	if diff := cmp.Diff(want, pods()); diff != "" {
+		t.Errorf("annotations of pods (-want +got):\n%s", diff)
+	}
+	f.Account = account("another")
+	want["networking.liqo.io/service-account-uid"] = "another"
+	if diff := cmp.Diff(want, pods()); diff != "" {
+		t.Errorf("of another account (-want +got):\n%s", diff)
+	}
+	f.Account = nil
+	p := Build(f)
+	if found[appsv1.Deployment](p.Objects, "gw-a") != nil || found[corev1.ServiceAccount](p.Objects, "a") == nil {
+		t.Error("without an account: want the account, and no Deployment yet")
+	}
+	if c := meta.FindStatusCondition(p.Conditions, "Deployed"); c == nil || c.Message != "Deployment gw-a waits for ServiceAccount a" {
+		t.Errorf("without an account: %v", c)
 	}
 }
 

@@ -39,6 +39,12 @@
 // account is named as the gateway. A service account that somebody else made is
 // used and not changed.
 //
+// A token is worth nothing once its account is deleted, even if there is another of
+// the same name, and a kubelet does not renew it before most of its hour is over. The
+// gateway goes on forwarding by what it knew, but hears of no change and cannot say how
+// the tunnel fares. So the template of the pods names the UID of the account, and pods
+// are replaced when the account was.
+//
 // # Which pod leads
 //
 // Several replicas elect by the Lease, and the pod that holds it carries the label

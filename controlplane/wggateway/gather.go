@@ -135,17 +135,18 @@ func (r *reconciler) gatherPublicKeys(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// gatherAccount looks whether the service account is somebody else's.
-func (r *reconciler) gatherAccount(ctx context.Context, f *Facts) error {
+// gatherAccount reads the service account, and looks whether it is somebody else's.
+func (r *reconciler) gatherAccount(ctx context.Context, f *Facts) (err error) {
 	key := client.ObjectKey{Namespace: f.Gateway.GetNamespace(), Name: f.Gateway.accountName()}
-	a, err := find[corev1.ServiceAccount](ctx, r, key)
-	if err != nil || a != nil {
+	f.Account, err = find[corev1.ServiceAccount](ctx, r, key)
+	if err != nil || f.Account != nil {
 		return err
 	}
-	a, err = find[corev1.ServiceAccount](ctx, r.live, key)
-	if err != nil || a == nil {
+	f.Account, err = find[corev1.ServiceAccount](ctx, r.live, key)
+	if err != nil || f.Account == nil {
 		return err
 	}
+	a := f.Account
 	owner := metav1.GetControllerOf(a)
 	ours := a.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue ||
 		owner != nil && owner.Kind == f.Gateway.kind.name && owner.Name == f.Gateway.GetName()

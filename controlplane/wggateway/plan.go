@@ -35,7 +35,9 @@ type Facts struct {
 	// PublicKeys are those of the peer.
 	PublicKeys []networkingv1beta1.PublicKey
 
-	// ForeignAccount says that somebody else made the service account.
+	// Account is the service account of the pods.
+	Account *corev1.ServiceAccount
+	// ForeignAccount says that somebody else made it.
 	ForeignAccount bool
 	// Bindings and ClusterBindings are those labelled with the gateway's name.
 	Bindings        []rbacv1.RoleBinding

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -41,7 +42,11 @@ func serverFacts() Facts {
 	}
 	g := serverKind.view(s)
 	g.kind = &serverKind
-	return Facts{Gateway: g, LiqoNamespace: "liqo"}
+	return Facts{Gateway: g, LiqoNamespace: "liqo", Account: account("uid-account")}
+}
+
+func account(uid types.UID) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "t", UID: uid}}
 }
 
 func clientFacts() Facts {
@@ -52,7 +57,7 @@ func clientFacts() Facts {
 	}
 	g := clientKind.view(c)
 	g.kind = &clientKind
-	return Facts{Gateway: g, LiqoNamespace: "liqo"}
+	return Facts{Gateway: g, LiqoNamespace: "liqo", Account: account("uid-account")}
 }
 
 // found returns the object of a type in a plan, nil if there is none.

@@ -2,6 +2,7 @@ package clusters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,41 @@ func testHands(t *testing.T, p *pair) {
 			t.Logf("%s back and traffic proven after %v; longest silence of pings %v", o.kind, time.Since(start).Round(10*time.Millisecond), m.longest().Round(10*time.Millisecond))
 		})
 	}
+}
+
+// testAccount replaces the service account of a gateway, whose token then is
+// worth nothing. The gateway goes on forwarding, and another takes its place that
+// can write the Connection.
+func testAccount(t *testing.T, p *pair) {
+	d := readDocument(t, declarativeDocument)
+	pe := newPeering(t, p, "account")
+	pe.connect(t, d)
+	e := &pe.provider
+	before := pe.gatewayPods(t)
+	at, err := pe.consumer.here(t.Context(), p.provider.pods[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.consumer.pods[0].ping(t, at)
+	start := time.Now()
+	e.comesBack(t, "serviceaccount", "server")
+	controlplanetest.Eventually(t, "another gateway pod", func(ctx context.Context) error {
+		pods, err := e.gatewayPods(ctx)
+		if err != nil {
+			return err
+		}
+		if len(pods) != 1 {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		if _, was := before[e.id+"/"+pods[0].Name]; was {
+			return errors.New("the same pod")
+		}
+		return nil
+	})
+	controlplanetest.Eventually(t, "pods reach each other", pe.traffic)
+	t.Logf("another gateway pod after %v; longest silence of pings %v", time.Since(start).Round(10*time.Millisecond), m.longest().Round(10*time.Millisecond))
+	e.comesBack(t, "connection", "gw-server")
+	controlplanetest.Eventually(t, "Connected, says the new pod", e.connected)
 }
 
 // in is the end with another namespace.

@@ -43,6 +43,7 @@ func TestClusters(t *testing.T) {
 		{"firewall", false, testFirewall},
 		{"disconnect", false, testDisconnect},
 		{"hands", false, testHands},
+		{"account", false, testAccount},
 		{"replicas", true, testReplicas},
 		{"outage", true, testOutage},
 		{"any order", true, testAnyOrder},
