@@ -58,11 +58,15 @@ func OpenReadOnly() (*Conn, error) { return open() }
 // requestBuffer holds the acknowledgements of a batch, with room to spare.
 const requestBuffer = 1 << 20
 
+// dumpBuffer is twice what the kernel puts into one datagram at most; it takes
+// the size as an invitation.
+const dumpBuffer = 64 << 10
+
 func open() (*Conn, error) {
 	// The thread must not change under us: what is opened here belongs together.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	nl, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	nl, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{MessageBufferSize: dumpBuffer})
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}

@@ -139,6 +139,19 @@ func removeLinkMessage(index int) netlink.Message {
 	return change(unix.RTM_DELLINK, 0, linkHeader(index, 0, 0))
 }
 
+func groupMessage(index int, group uint32) netlink.Message {
+	return change(unix.RTM_NEWLINK, 0, attributes(linkHeader(index, 0, 0), func(ae *netlink.AttributeEncoder) {
+		ae.Uint32(unix.IFLA_GROUP, group)
+	}))
+}
+
+// removeGroupMessage removes all links of a group.
+func removeGroupMessage(group uint32) netlink.Message {
+	return change(unix.RTM_DELLINK, 0, attributes(linkHeader(0, 0, 0), func(ae *netlink.AttributeEncoder) {
+		ae.Uint32(unix.IFLA_GROUP, group)
+	}))
+}
+
 func addressMessage(typ netlink.HeaderType, flags netlink.HeaderFlags, index int, p netip.Prefix) netlink.Message {
 	a := p.Addr()
 	scope := uint8(unix.RT_SCOPE_UNIVERSE)

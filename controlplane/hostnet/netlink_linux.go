@@ -83,52 +83,63 @@ func (c *Conn) exchange(ms []netlink.Message, errs []error) {
 
 // query sends a request that is answered by one message.
 func (c *Conn) query(typ netlink.HeaderType, data []byte) ([]byte, error) {
-	ms, err := c.ask(netlink.Message{Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: data})
-	if err != nil {
-		return nil, err
+	var answer []byte
+	_, err := c.ask(netlink.Message{Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: data}, func(b []byte) error {
+		answer = b
+		return nil
+	})
+	if err == nil && answer == nil {
+		err = errors.New("no answer from the kernel")
 	}
-	if len(ms) == 0 {
-		return nil, errors.New("no answer from the kernel")
-	}
-	return ms[0].Data, nil
+	return answer, err
 }
 
-// dump sends a request that is answered by any number of messages.
-func (c *Conn) dump(typ netlink.HeaderType, data []byte) ([]netlink.Message, error) {
+// dump sends a request that is answered by any number of messages, and returns
+// those that one takes. The caller holds c.mu.
+func dump[T any](c *Conn, typ netlink.HeaderType, data []byte, one func([]byte) (value T, take bool, err error)) ([]T, error) {
 	for try := 1; ; try++ {
-		ms, err := c.ask(netlink.Message{Header: netlink.Header{Type: typ, Flags: netlink.Request | netlink.Dump}, Data: data})
-		if err != nil || try == dumpRetries || !interrupted(ms) {
-			return ms, err
+		var values []T
+		consistent, err := c.ask(netlink.Message{Header: netlink.Header{Type: typ, Flags: netlink.Request | netlink.Dump}, Data: data}, func(b []byte) error {
+			v, take, err := one(b)
+			if take && err == nil {
+				values = append(values, v)
+			}
+			return err
+		})
+		if err != nil || consistent || try == dumpRetries {
+			return values, err
 		}
 	}
 }
 
-func interrupted(ms []netlink.Message) bool {
-	for _, m := range ms {
-		if m.Header.Flags&netlink.DumpInterrupted != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *Conn) ask(m netlink.Message) ([]netlink.Message, error) {
+// ask sends a request and calls f for each message of the answer. The answer is
+// inconsistent where something changed while it was made.
+func (c *Conn) ask(m netlink.Message, f func([]byte) error) (consistent bool, err error) {
 	sent, err := c.nl.Send(m)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
+	consistent = true
 	for {
-		ms, err := c.nl.Receive()
-		var oe *netlink.OpError
-		switch {
-		case err != nil && errors.As(err, &oe) && oe.Sequence != 0 && oe.Sequence != sent.Header.Sequence:
-			continue // of an earlier request
-		case err != nil:
-			return nil, err
-		case len(ms) > 0 && ms[0].Header.Sequence != sent.Header.Sequence:
-			continue
+		stale := false // an answer to an earlier request
+		var bad error
+		for m, err := range c.nl.ReceiveIter() {
+			var oe *netlink.OpError
+			switch {
+			case err != nil && errors.As(err, &oe) && oe.Sequence != 0 && oe.Sequence != sent.Header.Sequence:
+				stale = true
+			case err != nil:
+				return false, err
+			case m.Header.Sequence != sent.Header.Sequence:
+				stale = true
+			case bad == nil:
+				consistent = consistent && m.Header.Flags&netlink.DumpInterrupted == 0
+				bad = f(m.Data) // The rest of the answer is still to be received.
+			}
 		}
-		return ms, nil
+		if !stale {
+			return consistent, bad
+		}
 	}
 }
 

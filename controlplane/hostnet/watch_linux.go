@@ -117,9 +117,9 @@ func (c *Conn) routeEvent(m netlink.Message) Event {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		e, err = c.linkEvent(m.Data)
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		_, index, decodeErr := decodeAddress(m.Data)
+		a, decodeErr := decodeAddress(m.Data)
 		err = decodeErr
-		e = Event{Ours: c.isOurs(index), Paths: !c.isOurs(index)}
+		e = Event{Ours: c.isOurs(a.index), Paths: !c.isOurs(a.index)}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		if len(m.Data) >= unix.SizeofRtMsg && decodeRouteHeader(m.Data).flags&unix.RTM_F_CLONED != 0 {
 			return Event{} // a cache entry
