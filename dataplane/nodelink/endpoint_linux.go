@@ -201,7 +201,7 @@ func (e *Endpoint) open() error {
 		return nil
 	}
 	c, err := underlay.Listen(underlay.Config{
-		Addr: netip.AddrPortFrom(netip.Addr{}, e.opts.Port), GRO: e.opts.GRO, GSO: e.opts.GSO,
+		Addr: netip.AddrPortFrom(netip.Addr{}, e.opts.Port), GRO: e.opts.GRO, GSO: e.opts.GSO, Unpolled: true,
 	})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

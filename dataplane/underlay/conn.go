@@ -43,6 +43,12 @@ type Config struct {
 
 	// GSO sends runs of equal datagrams as one message.
 	GSO bool
+
+	// Unpolled keeps the socket out of the runtime's poller, which would wake a
+	// thread for each arrival, whether or not anybody waits. For who waits for
+	// SyscallConn's descriptor and reads with ReadMessages; Wake has no effect.
+	// Linux only.
+	Unpolled bool
 }
 
 // Datagram is one datagram to send: Head and Body are gathered, either may be empty.

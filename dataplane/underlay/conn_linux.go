@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -15,9 +16,9 @@ import (
 
 // Conn is a batched UDP socket.
 type Conn struct {
-	conn  *net.UDPConn
-	raw   syscall.RawConn
-	local netip.AddrPort
+	closer io.Closer
+	raw    syscall.RawConn
+	local  netip.AddrPort
 
 	readBuffer, writeBuffer int // as granted
 
@@ -41,15 +42,30 @@ func Listen(cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open underlay socket: %w", err)
 	}
-	c.conn = pc.(*net.UDPConn)
-	if c.raw, err = c.conn.SyscallConn(); err != nil {
-		return nil, fmt.Errorf("open underlay socket: %w", errors.Join(err, pc.Close()))
+	conn := pc.(*net.UDPConn)
+	c.local = conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	c.wake.conn = conn
+	if err := c.adopt(conn, cfg.Unpolled); err != nil {
+		return nil, fmt.Errorf("open underlay socket: %w", err)
 	}
-	c.local = c.conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	c.wake.conn = c.conn
 	c.read.init()
 	c.write.init()
 	return c, nil
+}
+
+// adopt takes the open socket.
+func (c *Conn) adopt(conn *net.UDPConn, outsidePoller bool) error {
+	if outsidePoller {
+		u, err := unpoll(conn)
+		c.raw, c.closer = u, u
+		return err
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c.raw, c.closer = raw, conn
+	return nil
 }
 
 // configure sets the socket's options. None of them is vital, so none fails
@@ -215,4 +231,4 @@ func (c *Conn) overruns() uint64 {
 }
 
 // Close ends a blocked ReadBatch and WriteBatch with net.ErrClosed.
-func (c *Conn) Close() error { return c.conn.Close() }
+func (c *Conn) Close() error { return c.closer.Close() }
