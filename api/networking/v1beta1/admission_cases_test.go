@@ -140,7 +140,19 @@ const policy = "ValidatingAdmissionPolicy: "
 
 type values = map[string]string
 
+// itself is the label of a peering of the cluster with itself.
+const itself = `{"liqo.io/remote-cluster-id": "here"}`
+
+const refusesItself = policy + "the label liqo.io/remote-cluster-id is 'here', the ID of this cluster itself: set it to that of the remote cluster"
+
 var admissions = []admission{
+	{"for this cluster", "Configuration", values{"metadata.labels": itself}, nil, refusesItself},
+	{"for this cluster", "GatewayServer", values{"metadata.labels": itself}, nil, refusesItself},
+	{"for this cluster", "GatewayClient", values{"metadata.labels": itself}, nil, refusesItself},
+	{"for this cluster", "PublicKey", values{"metadata.labels": itself}, nil, refusesItself},
+	{"of this cluster later", "Configuration", nil, values{"metadata.labels": itself}, refusesItself},
+	{"without a label", "Configuration", values{"metadata.labels": "null"}, nil, ""},
+
 	{"as it is", "Configuration", nil, nil, ""},
 	{"without the local side", "Configuration", values{"spec.local": "null"}, nil, ""},
 	{"with one pod CIDR", "Configuration", values{"spec.remote.cidr.pod": `"fd00::/56"`}, nil, ""},

@@ -43,6 +43,7 @@ func TestAdmission(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	c.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: liqo-clusterid-configmap, namespace: liqo}\ndata: {CLUSTER_ID: here}\n")
 	policiesInForce(t, c)
 	t.Run("manifests", func(t *testing.T) { acceptManifests(t, c) })
 	t.Run("edits", func(t *testing.T) {
