@@ -14,8 +14,10 @@ import (
 )
 
 // failures is what could not be put in force, by link; what is about none is
-// under "".
+// under "" or aboutTranslation, which is no name of a link.
 type failures map[string]error
+
+const aboutTranslation = "translation"
 
 // add joins another error.
 func (f failures) add(link string, err error) { f[link] = errors.Join(f[link], err) }
@@ -24,7 +26,7 @@ func (f failures) add(link string, err error) { f[link] = errors.Join(f[link], e
 func (f failures) lines() (out []string) {
 	for _, link := range slices.Sorted(maps.Keys(f)) {
 		for line := range strings.SplitSeq(f[link].Error(), "\n") {
-			if link != "" && !strings.Contains(line, link) {
+			if strings.HasPrefix(link, hostnet.LinkPrefix) && !strings.Contains(line, link) {
 				line = "link " + link + ": " + line
 			}
 			out = append(out, line)
@@ -33,12 +35,11 @@ func (f failures) lines() (out []string) {
 	return out
 }
 
-// join is all of them as one error; nil without any.
-func (f failures) join() error {
-	if len(f) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(f.lines(), "; "))
+// ofTunnels are those that are not about translation: tunnels work without it.
+func (f failures) ofTunnels() failures {
+	out := maps.Clone(f)
+	delete(out, aboutTranslation)
+	return out
 }
 
 // enforce makes the kernel what the plan asks for.
@@ -107,7 +108,13 @@ func (r *Runner) apply(diff hostnet.Plan) failures {
 			r.attach(stay, failed)
 		}
 		for link, err := range hostnet.LinkErrors(r.host.Apply(diff)) {
-			failed.add(link, err)
+			eachError(err, func(err error) {
+				if errors.As(err, new(*hostnet.TranslationError)) {
+					failed.add(aboutTranslation, err)
+					return
+				}
+				failed.add(link, err)
+			})
 		}
 	} else {
 		for _, p := range diff.Problems {
@@ -163,7 +170,7 @@ func (r *Runner) attach(tunnels map[string]nodelink.Tunnel, failed failures) {
 
 // eachError calls do for every error that was joined.
 func eachError(err error, do func(error)) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // this walks the tree itself
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			eachError(e, do)
 		}
@@ -210,7 +217,8 @@ func (r *Runner) kindFails(failed failures, problems []*hostnet.LinkError) bool 
 
 // inForceNow records that a plan was put in force, all that can be of it.
 func (r *Runner) inForceNow(failed failures, diff hostnet.Plan) {
-	if !r.fresh || failed[""] != nil && !diff.Empty() || len(r.plan.Desired.Links) > 0 && len(failed) >= len(r.plan.Desired.Links) {
+	broken := len(failed.ofTunnels())
+	if !r.fresh || failed[""] != nil || broken > 0 && broken >= len(r.plan.Desired.Links) {
 		return
 	}
 	r.fresh = false

@@ -158,8 +158,8 @@ func (r *Runner) adopt(plan Plan, warnings manifests.Problems) {
 			say(message, p.Attrs()...)
 		}
 	}
-	warnings = append(append(manifests.Problems{}, warnings...), plan.Warnings...).Condensed()
-	waiting, ignored := plan.Waiting.Condensed(), plan.Ignored.Condensed()
+	warnings = joined(warnings, plan.Warnings)
+	waiting, ignored := joined(plan.Waiting, plan.HostsWaiting), joined(plan.Ignored, plan.HostsIgnored)
 	unreachable, untranslated := plan.Unreachable.Condensed(), plan.Untranslated.Condensed()
 	logNew(r.log.Warn, "object", warnings, append(s.Warnings, s.refusedWarnings...))
 	logNew(r.log.Info, "waiting", waiting, s.Waiting)
@@ -173,6 +173,9 @@ func (r *Runner) adopt(plan Plan, warnings manifests.Problems) {
 	s.Refused, s.refusedWarnings, s.RefusedAt = nil, nil, time.Time{}
 	s.NodeIP = plan.NodeIP
 }
+
+// joined is two lists as one, with as much of it as is worth reading.
+func joined(a, b manifests.Problems) manifests.Problems { return slices.Concat(a, b).Condensed() }
 
 // wait records that there is nothing to go by yet.
 func (r *Runner) wait(w manifests.Waiting) {

@@ -65,6 +65,9 @@ type Plan struct {
 	// Ignored are objects of a cluster that cannot be used. What was in force of
 	// them stays.
 	Ignored manifests.Problems
+	// HostsWaiting and HostsIgnored are the same of single hosts with an address of
+	// the external CIDR, which anybody in a cluster can ask for.
+	HostsWaiting, HostsIgnored manifests.Problems
 	// Unreachable are gateways to which the kernel has no route.
 	Unreachable manifests.Problems
 	// Untranslated says why addresses are not translated as they should be.
@@ -142,6 +145,15 @@ type builder struct {
 func (b *builder) exclude(p manifests.Problem) {
 	if b.objects.InCluster {
 		b.plan.Ignored = append(b.plan.Ignored, p)
+		return
+	}
+	b.problems = append(b.problems, p)
+}
+
+// excludeHost is exclude for a host with an address of the external CIDR.
+func (b *builder) excludeHost(p manifests.Problem) {
+	if b.objects.InCluster {
+		b.plan.HostsIgnored = append(b.plan.HostsIgnored, p)
 		return
 	}
 	b.problems = append(b.problems, p)

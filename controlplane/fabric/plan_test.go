@@ -134,7 +134,7 @@ func lines(p Plan, err error) (out []string) {
 	for _, list := range []struct {
 		name string
 		of   manifests.Problems
-	}{{"waiting", p.Waiting}, {"ignored", p.Ignored}, {"unreachable", p.Unreachable}, {"untranslated", p.Untranslated}, {"warning", p.Warnings}} {
+	}{{"waiting", p.Waiting}, {"ignored", p.Ignored}, {"waiting", p.HostsWaiting}, {"ignored", p.HostsIgnored}, {"unreachable", p.Unreachable}, {"untranslated", p.Untranslated}, {"warning", p.Warnings}} {
 		for _, x := range list.of {
 			out = append(out, list.name+" "+x.String())
 		}
@@ -348,7 +348,7 @@ func TestBuild(t *testing.T) {
 			delete(w.Paths, addr("10.0.0.12"))
 			w.NoPath[addr("10.0.0.12")] = "no route to host"
 		}, true, []string{milanLink, romeLink, translated, remoteIP,
-			"unreachable InternalFabric t-rome/rome: spec.gatewayIP: the gateway 10.0.0.12 cannot be reached: no route to host; look at the routes of this node (ip route get 10.0.0.12)"}},
+			"unreachable InternalFabric t-rome/rome: spec.gatewayIP: the gateway 10.0.0.12 cannot be reached: no route to host"}},
 		{"a gateway of a family without routes", func(w *world) {
 			w.fabrics[1].Spec.GatewayIP = "fd01::12"
 			w.NoPath[addr("fd01::12")] = "no route"
@@ -372,7 +372,7 @@ func TestBuild(t *testing.T) {
 			w.tunnels = w.tunnels[:1]
 			w.node.Status.NodeIP.Remote = "172.18.0.3"
 		}, false, []string{milanLink, "local [10.60.0.0/16] remote [10.90.0.0/16 10.91.0.0/16] unknown [10.70.0.0] hosts [{10.70.0.5 192.168.1.5}] gateways [10.0.0.11]", "nodeIP /172.18.0.3",
-			"unreachable InternalFabric t-milan/milan: spec.gatewayIP: the gateway 10.0.0.11 cannot be reached: no route; look at the routes of this node (ip route get 10.0.0.11)"}},
+			"unreachable InternalFabric t-milan/milan: spec.gatewayIP: the gateway 10.0.0.11 cannot be reached: no route"}},
 		{"two gateways that need two sources", func(w *world) {
 			w.Paths[addr("10.0.0.12")] = hostnet.Path{Source: addr("172.19.0.2"), Device: "eth1", MTU: 1500}
 		}, false, []string{milanLink, romeLink, translated, remoteIP,

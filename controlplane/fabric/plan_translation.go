@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -99,11 +98,11 @@ func (b *builder) hosts(remote []netip.Prefix) (out []hostnet.HostMapping) {
 			continue
 		}
 		if other, dup := external[m.External]; dup {
-			b.exclude(r.Problem(statusIPPath, "%s is the address of IP %s as well", m.External, other))
+			b.excludeHost(r.Problem(statusIPPath, "%s is the address of IP %s as well", m.External, other))
 			continue
 		}
 		if other, dup := inside[m.Host]; dup {
-			b.exclude(r.Problem(specIPPath, "%s is mapped by IP %s already", m.Host, other))
+			b.excludeHost(r.Problem(specIPPath, "%s is mapped by IP %s already", m.Host, other))
 			continue
 		}
 		external[m.External], inside[m.Host] = key(&o.ObjectMeta), key(&o.ObjectMeta)
@@ -119,20 +118,20 @@ var specIPPath, statusIPPath = field.NewPath("spec", "ip"), field.NewPath("statu
 func (b *builder) host(r manifests.Ref, spec, status string) (m hostnet.HostMapping, ok bool) {
 	var why string
 	if m.Host, why = parseAddr(spec); why != "" {
-		b.exclude(r.Problem(specIPPath, "%q %s", spec, why))
+		b.excludeHost(r.Problem(specIPPath, "%q %s", spec, why))
 		return m, false
 	}
 	if status == "" {
-		b.plan.Waiting = append(b.plan.Waiting, r.Problem(statusIPPath, "is not given yet: the address waits"))
+		b.plan.HostsWaiting = append(b.plan.HostsWaiting, r.Problem(statusIPPath, "is not given yet: the address waits"))
 		return m, false
 	}
 	if m.External, why = parseAddr(status); why != "" {
-		b.exclude(r.Problem(statusIPPath, "%q %s", status, why))
+		b.excludeHost(r.Problem(statusIPPath, "%q %s", status, why))
 		return m, false
 	}
 	switch {
 	case m.External.Is4() != m.Host.Is4():
-		b.exclude(r.Problem(statusIPPath, "%s cannot stand for %s: the families differ", m.External, m.Host))
+		b.excludeHost(r.Problem(statusIPPath, "%s cannot stand for %s: the families differ", m.External, m.Host))
 		return m, false
 	case !within(b.local.external, m.External):
 		// Of a Network that is not the external CIDR, or the external CIDR is not
@@ -140,7 +139,7 @@ func (b *builder) host(r manifests.Ref, spec, status string) (m hostnet.HostMapp
 		b.warn(r.Problem(statusIPPath, "%s lies in no local external CIDR: it is not masqueraded", m.External))
 		return m, false
 	case slices.ContainsFunc(b.local.external, func(p netip.Prefix) bool { return p.Addr() == m.External }):
-		b.exclude(r.Problem(statusIPPath, "%s is the first address of the external CIDR, which stands for nodes and hostNetwork pods", m.External))
+		b.excludeHost(r.Problem(statusIPPath, "%s is the first address of the external CIDR, which stands for nodes and hostNetwork pods", m.External))
 		return m, false
 	}
 	return m, true
@@ -189,13 +188,13 @@ func (b *builder) nodeIP() {
 	}
 }
 
-// familyHint says what to do about a gateway without a route.
-func (b *builder) familyHint(gateway netip.Addr) string {
-	hint := fmt.Sprintf("; look at the routes of this node (ip route get %s)", gateway)
+// familyHint says what to do about a gateway of a family in which this node
+// reaches none.
+func (b *builder) familyHint(gateway netip.Addr) (hint string) {
 	for a := range b.facts.Paths {
 		switch {
 		case a.Is4() == gateway.Is4():
-			return hint
+			return ""
 		case gateway.Is4():
 			hint = "; this node reaches other gateways by IPv6: give the gateway an IPv6 address, or the node IPv4"
 		default:

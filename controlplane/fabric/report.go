@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -72,7 +73,7 @@ func (r *Runner) conditions() []metav1.Condition {
 	r.mu.Unlock()
 	return []metav1.Condition{
 		tunnelsReady(r.plan, r.failures, r.noKind, refused),
-		translationReady(r.plan, r.failures[""], r.actual.Translation),
+		translationReady(r.plan, r.failures[aboutTranslation], r.actual.Translation),
 	}
 }
 
@@ -92,10 +93,11 @@ func condition(t networkingv1beta1.ConditionType, reason networkingv1beta1.Condi
 // that is to be dealt with first.
 func tunnelsReady(p Plan, f failures, noKind error, refused manifests.Problems) metav1.Condition {
 	const kind = networkingv1beta1.ConditionTunnelsReady
-	failed := f.join()
+	f = f.ofTunnels()
+	failed := strings.Join(f.lines(), "; ")
 	for _, err := range f {
 		if errors.Is(err, hostnet.ErrNotPermitted) {
-			return condition(kind, networkingv1beta1.ReasonNotPermitted, failed.Error())
+			return condition(kind, networkingv1beta1.ReasonNotPermitted, failed)
 		}
 	}
 	switch {
@@ -103,8 +105,8 @@ func tunnelsReady(p Plan, f failures, noKind error, refused manifests.Problems) 
 		return condition(kind, networkingv1beta1.ReasonLinkKindUnavailable, noKind.Error())
 	case len(refused) > 0:
 		return condition(kind, networkingv1beta1.ReasonTunnelRefused, "what was in force stays: "+refused.Condensed().Error())
-	case failed != nil:
-		return condition(kind, networkingv1beta1.ReasonTunnelRefused, failed.Error())
+	case failed != "":
+		return condition(kind, networkingv1beta1.ReasonTunnelRefused, failed)
 	case len(p.Ignored) > 0:
 		return condition(kind, networkingv1beta1.ReasonTunnelRefused, "in force but for: "+p.Ignored.Condensed().Error())
 	case len(p.Unreachable) > 0:
@@ -130,6 +132,8 @@ func translationReady(p Plan, failed error, is hostnet.TranslationState) metav1.
 		return condition(kind, networkingv1beta1.ReasonTranslationRefused, failed.Error())
 	case len(p.Untranslated) > 0:
 		return condition(kind, networkingv1beta1.ReasonTranslationRefused, p.Untranslated.Error())
+	case len(p.HostsIgnored) > 0:
+		return condition(kind, networkingv1beta1.ReasonTranslationRefused, "in force but for: "+p.HostsIgnored.Condensed().Error())
 	}
 	return condition(kind, networkingv1beta1.ReasonAddressTranslationReady, "Addresses are kept and given as they should be")
 }

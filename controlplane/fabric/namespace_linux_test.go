@@ -1,0 +1,325 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/controlplane/manifests"
+	"github.com/sluice-net/sluice/dataplane/nodelink"
+)
+
+// host is a network namespace with an uplink, and a Runner in it.
+type host struct {
+	*Runner
+	t    *testing.T
+	dir  string
+	out  *lockedBuffer
+	ns   *os.File
+	stop func()
+}
+
+// newHost puts the test's goroutine into a network namespace of its own. The
+// thread ends with the goroutine.
+func newHost(t *testing.T) *host {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: needs root to make a network namespace")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("SKIPPED: needs ip(8) of iproute2 to look at the result")
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+	}
+	h := &host{t: t, dir: t.TempDir(), out: new(lockedBuffer)}
+	var err error
+	if h.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.ns.Close() })
+	h.ip("link set lo up")
+	h.ip("link add eth0 type veth peer name eth0p")
+	h.ip("address add 172.18.0.2/24 dev eth0")
+	h.ip("link set eth0p up")
+	h.ip("link set eth0 up")
+	h.ip("route add default via 172.18.0.1")
+	h.write("configuration", `{apiVersion: networking.liqo.io/v1beta1, kind: Configuration, metadata: {name: milan}, spec: {
+  local: {cidr: {pod: 10.60.0.0/16, external: 10.70.0.0/16}}, remote: {cidr: {pod: 10.61.0.0/16, external: 10.71.0.0/16}}}}`)
+	h.write("node", `{apiVersion: networking.liqo.io/v1beta1, kind: InternalNode, metadata: {name: worker}, spec: {
+  interface: {gateway: {name: liqo.worker}, node: {ip: 10.80.0.9}}}}`)
+	h.fabric("10.0.0.11", 1340, "10.90.0.0/16", "10.91.0.0/16")
+	h.write("tunnel", `{apiVersion: networking.liqo.io/v1beta1, kind: GeneveTunnel, metadata: {name: milan-worker}, spec: {
+  id: 7, internalFabricRef: {name: milan}, internalNodeRef: {name: worker}}}`)
+	return h
+}
+
+func (h *host) fabric(gateway string, mtu int, cidrs ...string) {
+	h.write("fabric", fmt.Sprintf(`{apiVersion: networking.liqo.io/v1beta1, kind: InternalFabric, metadata: {name: milan}, spec: {
+  mtu: %d, gatewayIP: %s, remoteCIDRs: [%s], interface: {node: {name: liqo.milan}, gateway: {ip: 10.80.0.1}}}}`, mtu, gateway, strings.Join(cidrs, ", ")))
+}
+
+// write replaces a manifest, as an editor does.
+func (h *host) write(name, content string) {
+	h.t.Helper()
+	next := filepath.Join(h.dir, "."+name)
+	if err := os.WriteFile(next, []byte(content), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(h.dir, name+".yaml")); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) ip(command string) string {
+	h.t.Helper()
+	out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("ip %s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+// run starts an agent.
+func (h *host) run(link string) {
+	h.t.Helper()
+	conn, err := hostnet.Open()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(h.out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ends, err := nodelink.New(nodelink.Options{Logger: log, Queues: 1})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if h.Runner, err = New(Options{NodeName: "worker", Link: link, Host: conn, Ends: ends, Dir: h.dir, Logger: log}); err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if err := unix.Setns(int(h.ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			h.t.Errorf("enter the namespace: %v", err)
+			return
+		}
+		if err := h.Run(ctx); err != nil {
+			h.t.Errorf("Run: %v", err)
+		}
+	})
+	h.stop = func() {
+		cancel()
+		wg.Wait()
+		_ = conn.Close()
+	}
+	h.t.Cleanup(func() {
+		h.stop()
+		if h.t.Failed() {
+			h.t.Log(h.out.String())
+		}
+	})
+}
+
+// shows waits until ip(8) prints all of these, for as long as a person would.
+func (h *host) shows(within time.Duration, command string, want ...string) {
+	h.t.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
+		out := h.ip(command)
+		missing := ""
+		for _, w := range want {
+			if not, unwanted := strings.CutPrefix(w, "!"); strings.Contains(out, not) == unwanted {
+				missing = w
+			}
+		}
+		if missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("ip %s does not show %q within %v:\n%s", command, missing, within, out)
+		}
+	}
+}
+
+// second is how long a change of a file or of the kernel may take to be dealt
+// with; more on a busy machine.
+const second = 5 * time.Second
+
+func TestInKernel(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, kind := range []string{"auto", "vxlan", "tun"} {
+		t.Run(kind, func(t *testing.T) {
+			h := newHost(t)
+			h.run(kind)
+			h.shows(second, "-d link show", "liqo.milan", "alias sluice: InternalFabric milan", "mtu 1340")
+			h.shows(second, "address show liqo.milan", "inet 10.80.0.9/32", "UP")
+			h.shows(second, "route show table 6091", "10.80.0.1 dev liqo.milan", "10.90.0.0/16", "10.91.0.0/16")
+			h.shows(second, "rule show", "600:\tfrom all lookup 6091")
+			h.settled()
+			index := h.ip("-o link show liqo.milan")
+
+			h.fabric("10.0.0.12", 1300, "10.90.0.0/16", "10.92.0.0/16")
+			h.shows(second, "link show", "mtu 1300")
+			h.shows(second, "route show table 6091", "10.92.0.0/16", "!10.91.0.0/16")
+			h.settled()
+			if now := h.ip("-o link show liqo.milan"); now[:2] != index[:2] {
+				t.Errorf("the link was made anew: %s, before: %s", now, index)
+			}
+			h.status(func(n networkingv1beta1.InternalNode) string {
+				if n.Status.NodeIP.Remote != "172.18.0.2" || len(n.Status.Conditions) != 2 || n.Status.Conditions[0].Status != "True" {
+					return fmt.Sprintf("%+v", n.Status)
+				}
+				return ""
+			})
+
+			h.ip("route flush table 6091")
+			h.shows(second, "route show table 6091", "10.80.0.1 dev liqo.milan", "10.90.0.0/16", "10.92.0.0/16")
+			h.ip("link delete liqo.milan")
+			h.shows(second, "route show table 6091", "10.90.0.0/16")
+			h.ip("rule delete priority 600")
+			h.shows(second, "rule show", "600:\tfrom all lookup 6091")
+			h.ip("address delete 10.80.0.9/32 dev liqo.milan")
+			h.shows(second, "address show liqo.milan", "inet 10.80.0.9/32")
+			h.settled()
+			if n := h.State().Repairs; n < 4 {
+				t.Errorf("%d repairs", n)
+			}
+
+			h.restart(kind)
+			if err := os.Remove(filepath.Join(h.dir, "tunnel.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			h.shows(second, "link show", "!liqo.milan")
+			h.shows(second, "rule show", "!6091")
+			h.settled()
+			if s := h.State(); s.Translation.Exists || len(s.Tunnels) > 0 {
+				t.Errorf("state: %+v", s)
+			}
+		})
+	}
+}
+
+// restart stops the agent, looks that everything stays, and starts another one,
+// which finds nothing to do.
+func (h *host) restart(kind string) {
+	h.t.Helper()
+	h.stop()
+	look := func() string {
+		// Whether anybody has a TUN device open shows in its flags and routes.
+		index, _, _ := strings.Cut(h.ip("-o link show liqo.milan"), "<")
+		return index + strings.ReplaceAll(h.ip("route show table 6091"), "linkdown ", "") + h.ip("rule show")
+	}
+	before := look()
+	h.run(kind)
+	h.settled()
+	if s := h.State(); s.Applies != 0 || s.Generation != 1 {
+		h.t.Errorf("after a restart %d changes, generation %d", s.Applies, s.Generation)
+	}
+	if after := look(); before != after {
+		h.t.Errorf("a restart changed\n%sinto\n%s", before, after)
+	}
+}
+
+// settled waits until the kernel holds what is desired.
+func (h *host) settled() {
+	h.t.Helper()
+	var s State
+	for deadline := time.Now().Add(second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		h.sampler.outdated()
+		if s = h.State(); s.Generation > 0 && len(s.Drift)+len(s.Failures) == 0 {
+			return
+		}
+	}
+	h.t.Fatalf("drift %q, failures %q, refused %v", s.Drift, s.Failures, s.Refused)
+}
+
+// status waits until the InternalNode beside the manifests is right.
+func (h *host) status(wrong func(networkingv1beta1.InternalNode) string) {
+	h.t.Helper()
+	why := ""
+	for deadline := time.Now().Add(second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join(h.dir, manifests.StatusDir, StatusFile))
+		if err != nil {
+			why = err.Error()
+			continue
+		}
+		var n networkingv1beta1.InternalNode
+		if err := yaml.UnmarshalStrict(text, &n); err != nil {
+			h.t.Fatalf("%v in\n%s", err, text)
+		}
+		if why = wrong(n); why == "" {
+			return
+		}
+	}
+	h.t.Fatal(why)
+}
+
+// A bad file changes nothing, and a good one ends that.
+func TestInKernelRefuses(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		h := newHost(t)
+		h.run("vxlan")
+		h.settled()
+		h.fabric("10.0.0.11", 1451, "10.90.0.0/16")
+		h.status(func(n networkingv1beta1.InternalNode) string {
+			if c := n.Status.Conditions[0]; c.Reason != "TunnelRefused" || !strings.Contains(c.Message, "what was in force stays: fabric.yaml:2: InternalFabric milan: spec.mtu: 1451 does not fit") {
+				return c.Reason + ": " + c.Message
+			}
+			return ""
+		})
+		h.ip("link delete liqo.milan")
+		h.shows(second, "route show table 6091", "10.91.0.0/16")
+		h.shows(second, "link show liqo.milan", "mtu 1340")
+		// A path with more room ends it, although no file changes.
+		h.ip("link set eth0p mtu 2000")
+		h.ip("link set eth0 mtu 2000")
+		h.shows(second, "link show liqo.milan", "mtu 1451")
+		h.settled()
+		if s := h.State(); len(s.Refused) > 0 {
+			t.Errorf("refused: %v", s.Refused)
+		}
+	})
+}
+
+func TestLoad(t *testing.T) {
+	h := newHost(t)
+	load := func() error {
+		conn, err := hostnet.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		r, err := New(Options{NodeName: "worker", Host: conn, Dir: h.dir, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Load()
+	}
+	if err := load(); err != nil {
+		t.Error(err)
+	}
+	h.write("node", `{apiVersion: networking.liqo.io/v1beta1, kind: InternalNode, metadata: {name: worker1}, spec: {interface: {node: {ip: 10.80.0.9}}}}`)
+	want := "InternalNode worker: does not exist, there are: worker1; set --node-name to the name of this node's InternalNode, or add one"
+	if err := load(); err == nil || err.Error() != want {
+		t.Error(err)
+	}
+	h.write("node", `{apiVersion: networking.liqo.io/v1beta1, kind: InternalNod}`)
+	if err := load(); err == nil || !strings.HasPrefix(err.Error(), "node.yaml:1: ") {
+		t.Error(err)
+	}
+}
