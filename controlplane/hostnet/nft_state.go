@@ -61,6 +61,34 @@ func (e TranslationElement) String() string {
 // MarshalText returns what String does.
 func (e TranslationElement) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
+// UnmarshalText reads what MarshalText returns.
+func (e *TranslationElement) UnmarshalText(text []byte) (err error) {
+	*e = TranslationElement{}
+	key, value, isMap := strings.Cut(string(text), " : ")
+	if isMap {
+		if e.Value, err = netip.ParseAddr(value); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(key, "/") {
+		p, err := netip.ParsePrefix(key)
+		if err != nil {
+			return err
+		}
+		e.First, e.Last = p.Masked().Addr(), lastAddr(p)
+		return nil
+	}
+	first, last, isRange := strings.Cut(key, "-")
+	if !isRange {
+		last = first
+	}
+	if e.First, err = netip.ParseAddr(first); err != nil {
+		return err
+	}
+	e.Last, err = netip.ParseAddr(last)
+	return err
+}
+
 // prefix returns the prefix that covers the range and nothing else. It is
 // invalid if there is none.
 func (e TranslationElement) prefix() netip.Prefix {
