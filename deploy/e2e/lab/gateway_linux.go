@@ -25,10 +25,11 @@ var (
 
 // Build compiles a command of this module or of one it depends on, once per
 // test run, and returns the path of the program. The gateway is not built when
-// SLUICE_GATEWAY names one: a released program, or an earlier one to compare with.
+// SLUICE_GATEWAY names one, nor the node agent when SLUICE_FABRIC does: a released
+// program, or an earlier one to compare with.
 func Build(t T, pkg string, flags ...string) string {
 	t.Helper()
-	if path := os.Getenv("SLUICE_GATEWAY"); path != "" && pkg == GatewayPackage {
+	if path := os.Getenv(map[string]string{GatewayPackage: "SLUICE_GATEWAY", FabricPackage: "SLUICE_FABRIC"}[pkg]); path != "" {
 		return path
 	}
 	buildMu.Lock()

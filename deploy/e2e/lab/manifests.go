@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -39,6 +40,17 @@ type Manifests struct {
 	Pods, External                 []netip.Prefix
 	RemappedPods, RemappedExternal []netip.Prefix
 	Nodes                          []NodeManifest
+	// IPs are hosts that the peer may reach.
+	IPs []IPManifest
+}
+
+// IPManifest makes a host known to the peer.
+type IPManifest struct {
+	Name string
+	// IP is the host's address, Remapped the one of the external CIDR.
+	IP, Remapped netip.Addr
+	// Masquerade hides the peer's addresses from the host.
+	Masquerade bool
 }
 
 // NodeManifest is one node as the gateway knows it.
@@ -48,6 +60,11 @@ type NodeManifest struct {
 	Internal netip.Addr
 	VNI      int
 	Pods     []netip.Prefix
+}
+
+// RemoteCIDRs are all prefixes behind the gateway, as the nodes route them.
+func (m *Manifests) RemoteCIDRs() []netip.Prefix {
+	return slices.Concat(m.RemappedPods, m.RemappedExternal)
 }
 
 // Files renders the manifests: file name to text.

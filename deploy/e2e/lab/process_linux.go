@@ -42,22 +42,36 @@ type Program struct {
 	// without the possibility to gain one, as in a pod under the restricted
 	// policy.
 	Unprivileged bool
+	// NetAdmin runs the program as root with the capability NET_ADMIN and no other,
+	// as in a pod whose container adds it after dropping all.
+	NetAdmin bool
 }
 
 // UnprivilegedID is the user and group of an unprivileged program.
 const UnprivilegedID = 65532
 
+// command is the program's command line with what takes privileges away before
+// it.
+func (p Program) command() []string {
+	// --pdeathsig, because a change of user clears the signal set at fork.
+	drop := []string{"setpriv", "--no-new-privs", "--pdeathsig", "KILL"}
+	switch {
+	case p.Unprivileged:
+		id := strconv.Itoa(UnprivilegedID)
+		drop = append(drop, "--reuid", id, "--regid", id, "--clear-groups", "--inh-caps", "-all", "--bounding-set", "-all")
+	case p.NetAdmin:
+		drop = append(drop, "--inh-caps", "-all", "--ambient-caps", "-all", "--bounding-set", "-all,+net_admin")
+	default:
+		return p.Args
+	}
+	return append(drop, p.Args...)
+}
+
 // Start runs a program in the background until the end of the lab. Its output
 // is shown when the test fails.
 func (h *Host) Start(p Program) *Process {
 	h.lab.t.Helper()
-	args := p.Args
-	if p.Unprivileged {
-		// --pdeathsig, because a change of user clears the signal set at fork.
-		id := strconv.Itoa(UnprivilegedID)
-		args = append([]string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "--inh-caps", "-all",
-			"--bounding-set", "-all", "--no-new-privs", "--pdeathsig", "KILL"}, args...)
-	}
+	args := p.command()
 	proc := &Process{Name: p.Name, host: h, done: make(chan struct{})}
 	proc.cmd = h.command(context.Background(), args)
 	proc.cmd.Env = append(os.Environ(), p.Env...)

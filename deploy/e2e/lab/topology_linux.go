@@ -34,6 +34,10 @@ const (
 
 // NodeSpec describes one node of a cluster.
 type NodeSpec struct {
+	// Agent leaves tunnel, routes and translation to the node agent, see
+	// Node.StartFabric. What else a CNI does to such a node is done: pods leave the
+	// cluster with the node's address.
+	Agent         bool
 	Encapsulation Encapsulation
 	// MTU of the node's tunnel device. Zero means 1450, the most that fits the
 	// underlay: then the gateway, not the node, has to deal with what exceeds
@@ -80,14 +84,16 @@ type Node struct {
 	Spec NodeSpec
 	// PodAddr and PodAddr6 are the pod's addresses, Underlay the address of the
 	// node's encapsulated packets, Internal its address inside the tunnel.
-	PodAddr, PodAddr6 netip.Addr
-	PodNet, PodNet6   netip.Prefix
-	Underlay          netip.Addr
-	Internal          netip.Addr
+	PodAddr, PodAddr6   netip.Addr
+	PodNet, PodNet6     netip.Prefix
+	Underlay, Underlay6 netip.Addr
+	Internal            netip.Addr
 	// VNI identifies the node's tunnel at the gateway.
 	VNI int
 
 	cluster *Cluster
+	// agentDir holds the files of the node's agent, once there was one.
+	agentDir string
 }
 
 // device is the name of a node's tunnel device.
@@ -136,18 +142,19 @@ func (l *Lab) newCluster(name string, id int, specs []NodeSpec) *Cluster {
 		}
 		number := i + 1
 		c.Nodes = append(c.Nodes, &Node{
-			Name:     fmt.Sprintf("node%d", number),
-			Host:     l.Host(fmt.Sprintf("%s-node%d", name, number)),
-			Pod:      l.Host(fmt.Sprintf("%s-pod%d", name, number)),
-			Spec:     spec,
-			PodNet:   netip.MustParsePrefix(fmt.Sprintf("10.243.%d.0/24", number)),
-			PodNet6:  netip.MustParsePrefix(fmt.Sprintf("fd00:10:243:%d::/64", number)),
-			PodAddr:  netip.MustParseAddr(fmt.Sprintf("10.243.%d.10", number)),
-			PodAddr6: netip.MustParseAddr(fmt.Sprintf("fd00:10:243:%d::10", number)),
-			Underlay: netip.MustParseAddr(fmt.Sprintf("172.30.0.%d", number)),
-			Internal: netip.MustParseAddr(fmt.Sprintf("10.80.0.%d", number)),
-			VNI:      100 + number,
-			cluster:  c,
+			Name:      fmt.Sprintf("node%d", number),
+			Host:      l.Host(fmt.Sprintf("%s-node%d", name, number)),
+			Pod:       l.Host(fmt.Sprintf("%s-pod%d", name, number)),
+			Spec:      spec,
+			PodNet:    netip.MustParsePrefix(fmt.Sprintf("10.243.%d.0/24", number)),
+			PodNet6:   netip.MustParsePrefix(fmt.Sprintf("fd00:10:243:%d::/64", number)),
+			PodAddr:   netip.MustParseAddr(fmt.Sprintf("10.243.%d.10", number)),
+			PodAddr6:  netip.MustParseAddr(fmt.Sprintf("fd00:10:243:%d::10", number)),
+			Underlay:  netip.MustParseAddr(fmt.Sprintf("172.30.0.%d", number)),
+			Underlay6: netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", number)),
+			Internal:  netip.MustParseAddr(fmt.Sprintf("10.80.0.%d", number)),
+			VNI:       100 + number,
+			cluster:   c,
 		})
 	}
 	return c
@@ -199,7 +206,7 @@ func (c *Cluster) buildNode(i int) {
 		c.lab.Link(n.Host, "lan0", c.Gateway, "eth0")
 	}
 	n.Host.IP("addr add %s/24 dev lan0", n.Underlay)
-	n.Host.IP("addr add fd00:30::%d/64 dev lan0", i+1)
+	n.Host.IP("addr add %s/64 dev lan0", n.Underlay6)
 	if i == 0 {
 		c.Gateway.IP("addr add %s/24 dev eth0", c.Underlay)
 	}
@@ -207,10 +214,14 @@ func (c *Cluster) buildNode(i int) {
 	for j, other := range c.Nodes {
 		if j < i {
 			n.Host.IP("route add %s via %s", other.PodNet, other.Underlay)
-			n.Host.IP("route add %s via fd00:30::%d", other.PodNet6, j+1)
+			n.Host.IP("route add %s via %s", other.PodNet6, other.Underlay6)
 			other.Host.IP("route add %s via %s", n.PodNet, n.Underlay)
-			other.Host.IP("route add %s via fd00:30::%d", n.PodNet6, i+1)
+			other.Host.IP("route add %s via %s", n.PodNet6, n.Underlay6)
 		}
+	}
+	if n.Spec.Agent {
+		n.masquerade()
+		return
 	}
 	n.buildTunnel()
 	n.hideUnknownSources()
@@ -311,7 +322,9 @@ func (n *Node) RouteIPv6() error {
 func (c *Cluster) forgetGateway() {
 	c.lab.t.Helper()
 	for _, n := range c.Nodes {
-		n.Host.IP("neigh flush dev %s", device)
+		if !n.Spec.Agent {
+			n.Host.IP("neigh flush dev %s", device)
+		}
 	}
 }
 

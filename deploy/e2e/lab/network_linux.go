@@ -1,0 +1,64 @@
+package lab
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// networkCommands list everything that configures the network of a host.
+// Neighbors are not among it, as they are learned; nor are counters.
+var networkCommands = [][]string{
+	{"ip", "-j", "-d", "link", "show"},
+	{"ip", "-j", "addr", "show"},
+	{"ip", "-j", "-4", "route", "show", "table", "all"},
+	{"ip", "-j", "-6", "route", "show", "table", "all"},
+	{"ip", "-j", "-4", "rule", "show"},
+	{"ip", "-j", "-6", "rule", "show"},
+}
+
+// identity names what differs between a device and another one made exactly as
+// it was, and what the kernel counts.
+var identity = []string{"ifindex", "address", "permaddr", "link_index", "iflink", "cache"}
+
+// Network returns the host's links, addresses, routes, rules and nftables, one
+// a line, sorted. With same, two devices that were made alike are told apart;
+// without, indices, MAC addresses and the link-local addresses made of them
+// are left out.
+func (h *Host) Network(same bool) ([]string, error) {
+	var lines []string
+	for _, command := range networkCommands {
+		out, err := h.Try(command...)
+		if err != nil {
+			return nil, err
+		}
+		var objects []map[string]any
+		if err := json.Unmarshal([]byte(out), &objects); err != nil {
+			return nil, err
+		}
+		what := strings.Join(command[2:], " ")
+		for _, o := range objects {
+			if !same {
+				forget(o)
+			}
+			if b, _ := json.Marshal(o); len(o) > 0 && (same || !strings.Contains(string(b), "fe80:")) {
+				lines = append(lines, what+": "+string(b))
+			}
+		}
+	}
+	slices.Sort(lines)
+	out, err := h.Try("nft", "--stateless", "list", "ruleset") // in its own order, which means something
+	return append(lines, strings.Split(strings.TrimSpace(out), "\n")...), err
+}
+
+// forget removes identity, and link-local addresses.
+func forget(o map[string]any) {
+	maps.DeleteFunc(o, func(key string, _ any) bool { return slices.Contains(identity, key) })
+	if list, ok := o["addr_info"].([]any); ok {
+		o["addr_info"] = slices.DeleteFunc(list, func(a any) bool {
+			m, _ := a.(map[string]any)
+			return m["scope"] == "link"
+		})
+	}
+}
