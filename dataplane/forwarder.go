@@ -271,6 +271,9 @@ func (f *Forwarder) Ping(ctx context.Context, dst netip.Addr) (time.Duration, er
 // tunnel.Tunnel.Handshake.
 func (f *Forwarder) Handshake() bool { return f.tunnel.Handshake() }
 
+// Tunnel returns what the tunnel to the peer is doing now.
+func (f *Forwarder) Tunnel() tunnel.Stats { return f.tunnel.Stats() }
+
 // Status returns what the data plane is doing now.
 func (f *Forwarder) Status() Status {
 	s := f.snap.Load()

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -46,16 +47,17 @@ type follower struct {
 	ended      time.Time // when the session was over, zero while there is one or never was
 }
 
-// configure takes over what is configured now. An address needs no first lookup:
-// Apply has set it.
-func (f *follower) configure(c Config, now time.Time) {
+// configure takes over what is configured now, and tells whether it is new. An
+// address needs no first lookup: Apply has set it.
+func (f *follower) configure(c Config, now time.Time) bool {
 	if f.endpoint == c.Endpoint && f.peer == c.PeerKey {
-		return
+		return false
 	}
 	*f = follower{endpoint: c.Endpoint, peer: c.PeerKey, applied: now, owed: true}
 	if _, ok := literalEndpoint(c.Endpoint); ok {
 		f.lookedUp, f.moved, f.owed = now, now, false
 	}
+	return true
 }
 
 // idle reports whether there is nothing to follow.
@@ -139,7 +141,9 @@ func (t *Tunnel) followStep(ctx context.Context, f *follower) time.Duration {
 	t.mu.Lock()
 	config := t.config
 	t.mu.Unlock()
-	f.configure(config, time.Now())
+	if f.configure(config, time.Now()) {
+		t.noteLookup("")
+	}
 	if f.idle() {
 		return idleCheck
 	}
@@ -162,12 +166,38 @@ func (t *Tunnel) followStep(ctx context.Context, f *follower) time.Duration {
 			t.log.Warn("looking up the peer's endpoint failed", "endpoint", f.endpoint, "error", err)
 		}
 		f.failing = true
+		t.noteLookup(lookupProblem(err))
 		return lookupFast
 	}
 	f.failing = false
+	t.noteLookup("")
 	t.moveEndpoint(f, found)
 	f.owed = false
 	return lookupFast
+}
+
+// noteLookup keeps the outcome of a lookup for Stats.
+func (t *Tunnel) noteLookup(problem string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lookupError = problem
+}
+
+// lookupProblem says why a lookup failed, in the same words each time: what a
+// resolver says has the ports of its sockets in it. A nil error found nothing.
+func lookupProblem(err error) string {
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+		return "it has no usable address"
+	case !errors.As(err, &dns):
+		return err.Error()
+	case dns.IsNotFound:
+		return "no such host"
+	case dns.IsTimeout:
+		return "the name server does not answer"
+	}
+	return "the name server gave no usable answer"
 }
 
 // moveEndpoint sets the peer's endpoint to one of found, unless the

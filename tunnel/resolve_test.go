@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -98,6 +99,23 @@ func TestFollowerChooses(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestLookupProblemIsSteady(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{nil, "it has no usable address"},
+		{&net.DNSError{Err: "no such host", Name: "gw.example", Server: "192.0.2.53:53", IsNotFound: true}, "no such host"},
+		{&net.DNSError{Err: "read udp 192.0.2.1:40001->192.0.2.53:53: i/o timeout", IsTimeout: true}, "the name server does not answer"},
+		{&net.DNSError{Err: "read udp 192.0.2.1:40001->192.0.2.53:53: read: connection refused"}, "the name server gave no usable answer"},
+		{errTest, errTest.Error()},
+	} {
+		if got := lookupProblem(tt.err); got != tt.want {
+			t.Errorf("%v: got %q, want %q", tt.err, got, tt.want)
+		}
 	}
 }
 

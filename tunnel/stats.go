@@ -20,6 +20,9 @@ type Stats struct {
 	// Endpoint is where messages to the peer go: where it was last heard from, or
 	// as configured. It is not valid while no address is known.
 	Endpoint netip.AddrPort `json:"endpoint"`
+	// LookupError is why no address was found for the name that is configured as
+	// endpoint when it was looked up last; empty: one was, or none was needed.
+	LookupError string `json:"lookupError,omitempty"`
 	// ListenPort is the UDP port in use, 0 for none.
 	ListenPort uint16 `json:"listenPort"`
 	// LastHandshake is the time of the last completed handshake, zero for none.

@@ -223,12 +223,15 @@ func TestEndpointNameIsFollowed(t *testing.T) {
 		// of them costs a handshake timeout.
 		a.overlay.out <- ipPacket(a.inner, b.inner, 1, 100)
 		synctest.Wait()
-		if s := a.Stats(); s.DropNoEndpoint != 1 || s.Endpoint.IsValid() {
+		if s := a.Stats(); s.DropNoEndpoint != 1 || s.Endpoint.IsValid() || s.LookupError != errTest.Error() {
 			t.Fatalf("without an address: %+v", s)
 		}
 		point("192.0.2.2")
 		time.Sleep(lookupFast + time.Millisecond)
 		cross(t, a, b, 2)
+		if s := a.Stats(); s.LookupError != "" {
+			t.Errorf("found, but %q", s.LookupError)
+		}
 
 		// The name moves while the session lives: the endpoint stays.
 		before := count()

@@ -89,6 +89,8 @@ type Tunnel struct {
 	// unknown: wireguard-go has no configuration yet, or refused a part of one, so
 	// that the next is set from scratch.
 	unknown bool
+	// lookupError is that of Stats.
+	lookupError string
 }
 
 // New returns a Tunnel that is not configured. It opens nothing.
@@ -295,7 +297,7 @@ func (t *Tunnel) Stats() Stats {
 	t.egress.addTo(&s)
 	t.ingress.addTo(&s)
 	t.mu.Lock()
-	s.Peer = t.config.PeerKey
+	s.Peer, s.LookupError = t.config.PeerKey, t.lookupError
 	t.mu.Unlock()
 	s.ListenPort = t.bind.port()
 	// The text comes from wireguard-go and a test parses what it writes, so an

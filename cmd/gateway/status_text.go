@@ -134,6 +134,9 @@ func (w statusWriter) peer(r report) {
 	w.Row("Peer key", key)
 	w.Row("Endpoint", endpointText(t.Endpoint, r.Sync.Endpoint))
 	w.Row("Last handshake", w.Ago(t.LastHandshake))
+	if why := r.Sync.Peer.Silence.Message; why != "" {
+		w.Row("No answer", why)
+	}
 	w.Row("Received", fmt.Sprintf("%s, %d packets", daemon.Size(t.RxBytes), t.RxPackets))
 	w.Row("Sent", fmt.Sprintf("%s, %d packets", daemon.Size(t.TxBytes), t.TxPackets))
 	w.Row("In flight", fmt.Sprintf("%d egress, %d ingress, of %d each", t.InFlightEgress, t.InFlightIngress, t.MaxInFlight))

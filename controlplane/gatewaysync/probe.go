@@ -56,7 +56,7 @@ func (p *probe) step(d Desired, now time.Time) {
 		p.runner.record(Peer{LatencyText: health.FormatLatency(0)})
 		return
 	}
-	p.note(errors.Join(p.follow(d), p.report(now)))
+	p.note(errors.Join(p.follow(d), p.report(d, now)))
 }
 
 // follow starts the ping, and starts it anew when the peering has changed.
@@ -119,11 +119,14 @@ func (p *probe) end() {
 }
 
 // report brings state and Connection up to date.
-func (p *probe) report(now time.Time) error {
+func (p *probe) report(d Desired, now time.Time) error {
 	peer := Peer{Value: networkingv1beta1.Connecting, LatencyText: health.FormatLatency(0)}
 	if p.prober != nil {
 		s := p.prober.Status()
 		peer = peerOf(s, p.target.mtu)
+		if peer.Value == networkingv1beta1.ConnectionError {
+			peer.Silence = silenceOf(d, p.runner.forwarder.Tunnel(), now)
+		}
 		p.hurry(s, now)
 		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
 			p.observed = s.Timestamp

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/tunnel"
 )
 
 // Forwarder is the data plane as this package needs it. *dataplane.Forwarder
@@ -23,6 +24,8 @@ type Forwarder interface {
 	ListenUDP(netip.AddrPort) (net.PacketConn, error)
 	// Handshake asks the peer for a new session, if its address is known.
 	Handshake() bool
+	// Tunnel tells how the tunnel to the peer fares.
+	Tunnel() tunnel.Stats
 }
 
 // Options are what a Runner is built from.

@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manifests"
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/tunnel"
 )
 
 // tunnelSwitch joins the own addresses of several fake data planes, as a tunnel
@@ -123,6 +124,8 @@ func (f *fakeForwarder) Handshake() bool {
 	f.handshakes++
 	return true
 }
+
+func (f *fakeForwarder) Tunnel() tunnel.Stats { return tunnel.Stats{} }
 
 func (f *fakeForwarder) ListenUDP(a netip.AddrPort) (net.PacketConn, error) {
 	return f.hub.listen(a), nil

@@ -49,6 +49,8 @@ type Peer struct {
 	Latency     time.Duration `json:"latencyNanoseconds"`
 	LatencyText string        `json:"latency"`
 	Timestamp   time.Time     `json:"timestamp,omitzero"`
+	// Silence says why the peer does not answer, where Value is Error.
+	Silence Silence `json:"silence,omitzero"`
 	// MTU is the peer's, zero when it does not tell.
 	MTU int `json:"mtu,omitempty"`
 	// MTUMismatch says what to do when the peer's MTU is not ours.

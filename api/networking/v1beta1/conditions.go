@@ -213,6 +213,29 @@ const (
 	// ReasonWaitingForObjects means that nothing is in force yet, as objects of the peering are missing.
 	ReasonWaitingForObjects ConditionReason = "WaitingForObjects"
 
+	// ConditionPeerAnswers says whether the peer's gateway answers through the tunnel, and else why not, as far as this
+	// one can tell. Absent while it has not been tried for long enough.
+	//
+	// Possible reasons for it to be True:
+	//   - PeerAnswers
+	//
+	// Possible reasons for it to be False:
+	//   - PeerKeyMissing
+	//   - EndpointNotFound
+	//   - NoHandshake
+	//   - NoAnswer
+	ConditionPeerAnswers ConditionType = "PeerAnswers"
+
+	// ReasonPeerAnswers means that it does.
+	ReasonPeerAnswers ConditionReason = "PeerAnswers"
+	// ReasonEndpointNotFound means that no address is known for the name in the endpoint of a GatewayClient.
+	ReasonEndpointNotFound ConditionReason = "EndpointNotFound"
+	// ReasonNoHandshake means that there is no WireGuard session: nothing comes from the peer, or nothing that its key
+	// made.
+	ReasonNoHandshake ConditionReason = "NoHandshake"
+	// ReasonNoAnswer means that there was a WireGuard session lately, but nothing comes back through it.
+	ReasonNoAnswer ConditionReason = "NoAnswer"
+
 	// ConditionMTUMatches says whether both gateways have the same MTU. Absent while the peer's is not known.
 	//
 	// Possible reasons for it to be True:

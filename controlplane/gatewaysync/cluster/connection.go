@@ -139,6 +139,14 @@ func statusOf(report gatewaysync.Report, live *networkingv1beta1.Connection) net
 	reason, message := appliedOf(report)
 	set(networkingv1beta1.ConditionConfigurationApplied, reason == networkingv1beta1.ReasonApplied, reason, reason, message)
 	switch peer := report.Peer; {
+	case peer.Value == networkingv1beta1.Connected:
+		set(networkingv1beta1.ConditionPeerAnswers, true, networkingv1beta1.ReasonPeerAnswers, "", "the peer's gateway answers")
+	case peer.Silence.Reason != "":
+		set(networkingv1beta1.ConditionPeerAnswers, false, "", peer.Silence.Reason, peer.Silence.Message)
+	default:
+		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionPeerAnswers))
+	}
+	switch peer := report.Peer; {
 	case peer.MTU == 0:
 		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionMTUMatches))
 	case peer.MTUMismatch != "":

@@ -22,32 +22,39 @@ func connected() gatewaysync.Report {
 }
 
 func TestStatusOf(t *testing.T) {
+	const answers = "PeerAnswers True PeerAnswers: the peer's gateway answers"
 	tests := []struct {
 		name   string
 		change func(*gatewaysync.Report)
 		want   []string
 	}{
 		{"well", func(*gatewaysync.Report) {}, []string{
-			"ConfigurationApplied True Applied: the newest objects are in force", "MTUMatches True MTUMatches: both gateways have an MTU of 1340"}},
+			"ConfigurationApplied True Applied: the newest objects are in force", answers, "MTUMatches True MTUMatches: both gateways have an MTU of 1340"}},
 		{"the peer does not tell its MTU", func(r *gatewaysync.Report) { r.Peer.MTU = 0 }, []string{
-			"ConfigurationApplied True Applied: the newest objects are in force"}},
+			"ConfigurationApplied True Applied: the newest objects are in force", answers}},
 		{"another MTU", func(r *gatewaysync.Report) { r.Peer.MTUMismatch = "the peer's MTU is 1300" }, []string{
-			"ConfigurationApplied True Applied: the newest objects are in force", "MTUMatches False MTUMismatch: the peer's MTU is 1300"}},
+			"ConfigurationApplied True Applied: the newest objects are in force", answers, "MTUMatches False MTUMismatch: the peer's MTU is 1300"}},
 		{"refused", func(r *gatewaysync.Report) {
 			r.Refused = manifests.Problems{{Object: "Configuration t/p", Reason: "overlaps"}}
 		}, []string{
-			"ConfigurationApplied False Refused: what was in force stays: Configuration t/p: overlaps", "MTUMatches True MTUMatches: both gateways have an MTU of 1340"}},
+			"ConfigurationApplied False Refused: what was in force stays: Configuration t/p: overlaps", answers, "MTUMatches True MTUMatches: both gateways have an MTU of 1340"}},
 		{"refused from the start", func(r *gatewaysync.Report) {
 			r.Generation, r.Peer.MTU, r.Refused = 0, 0, manifests.Problems{{Reason: "bad key"}}
-		}, []string{"ConfigurationApplied False Refused: nothing is in force: bad key"}},
+		}, []string{"ConfigurationApplied False Refused: nothing is in force: bad key", answers}},
 		{"waiting from the start", func(r *gatewaysync.Report) { r.Generation, r.Peer.MTU = 0, 0 }, []string{
-			"ConfigurationApplied False WaitingForObjects: waiting for the objects of the peering"}},
+			"ConfigurationApplied False WaitingForObjects: waiting for the objects of the peering", answers}},
 		{"without the peer's key", func(r *gatewaysync.Report) {
 			r.Peer.MTU, r.Missing = 0, manifests.Problems{{Object: "GatewayServer t/g", Reason: "there is no PublicKey"}}
-		}, []string{"ConfigurationApplied False WaitingForObjects: in force, but: GatewayServer t/g: there is no PublicKey"}},
+		}, []string{"ConfigurationApplied False WaitingForObjects: in force, but: GatewayServer t/g: there is no PublicKey", answers}},
 		{"without a bad object", func(r *gatewaysync.Report) {
 			r.Peer.MTU, r.Ignored = 0, manifests.Problems{{Object: "IP a/b", Reason: "is another's"}}
-		}, []string{"ConfigurationApplied False Refused: in force but for: IP a/b: is another's"}},
+		}, []string{"ConfigurationApplied False Refused: in force but for: IP a/b: is another's", answers}},
+		{"a peer that is silent", func(r *gatewaysync.Report) {
+			r.Peer = gatewaysync.Peer{Value: networkingv1beta1.ConnectionError, LatencyText: "N/A", Silence: gatewaysync.Silence{Reason: networkingv1beta1.ReasonNoHandshake, Message: "check that"}}
+		}, []string{"ConfigurationApplied True Applied: the newest objects are in force", "PeerAnswers False NoHandshake: check that"}},
+		{"a peer that has not been asked for long", func(r *gatewaysync.Report) {
+			r.Peer = gatewaysync.Peer{Value: networkingv1beta1.Connecting, LatencyText: "N/A"}
+		}, []string{"ConfigurationApplied True Applied: the newest objects are in force"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
