@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/controlplane/fabric"
+	"github.com/sluice-net/sluice/controlplane/fabric/cluster"
+	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/controlplane/manifests"
+	"github.com/sluice-net/sluice/controlplane/mirror"
+	"github.com/sluice-net/sluice/dataplane/nodelink"
+)
+
+// agent is the process: what changes the network, what it is changed by, and
+// what shows it.
+type agent struct {
+	options options
+	log     *slog.Logger
+	started time.Time
+	host    *hostnet.Conn
+	ends    *nodelink.Endpoint
+	api     *cluster.Link // nil: standalone
+	runner  *fabric.Runner
+	servers []daemon.Server
+}
+
+// serve runs the agent until ctx ends. Everything that can be wrong with the
+// input is found before anything is changed.
+func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
+	a := &agent{options: o, log: log, started: time.Now()}
+	for _, name := range o.idle {
+		log.Info("flag has no effect", "flag", "--"+name, "reason", idleFlags[name])
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	if err := a.open(); err != nil {
+		return err
+	}
+	if err := a.openServers(); err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+// open prepares the parts; nothing is changed yet.
+func (a *agent) open() (err error) {
+	o := a.options
+	options := fabric.Options{
+		NodeName: o.nodeName, Link: o.link, Port: o.port, RulePriority: o.rulePriority, HideAll: o.fullMasquerade,
+		Dir: o.manifests, Logger: a.log,
+	}
+	if o.manifests == "" {
+		config, err := mirror.Config(o.kubeconfig)
+		if err != nil {
+			return err
+		}
+		if a.api, err = cluster.New(config, cluster.Options{NodeName: o.nodeName, Logger: a.log}); err != nil {
+			return err
+		}
+		options.Feed, options.Reporter, options.Reserved = a.api, a.api, reserved(config)
+	}
+	if a.host, err = hostnet.Open(); err != nil {
+		return err
+	}
+	if a.ends, err = nodelink.New(nodelink.Options{Port: o.port, Queues: o.queues, GSO: o.udpGSO, GRO: o.udpGRO, Logger: a.log}); err != nil {
+		return err
+	}
+	options.Host, options.Ends = a.host, a.ends
+	if a.runner, err = fabric.New(options); err != nil {
+		return err
+	}
+	if o.manifests == "" {
+		return nil // the objects may come in any order, and late
+	}
+	err = a.runner.Load()
+	if errors.As(err, new(manifests.Problems)) {
+		return fmt.Errorf("the manifests in %s are refused:\n%w", o.manifests, err)
+	}
+	return err
+}
+
+// reserved is the API server, if its address says where it is: a tunnel that took
+// its packets would be the last thing that is heard of.
+func reserved(c *rest.Config) []fabric.Reserved {
+	u, err := url.Parse(c.Host)
+	if err != nil {
+		return nil // the clients say what is wrong with it
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil // a name, which may mean different addresses in time
+	}
+	return []fabric.Reserved{{Prefix: netip.PrefixFrom(ip, ip.BitLen()), What: "the API server"}}
+}
+
+// openServers opens the listeners for people and machines that look in.
+func (a *agent) openServers() (err error) {
+	a.servers, err = program.Listen(a.options.listen, daemon.Pages{
+		Status:  func() any { return a.report() },
+		Metrics: daemon.MetricsHandler(metricsOf(a.report)),
+		Ready:   a.runner.Ready,
+	})
+	return err
+}
+
+// run keeps the network as it is desired until ctx ends or something breaks.
+func (a *agent) run(ctx context.Context) error {
+	parts, ctx := daemon.NewGroup(ctx)
+	parts.Go("network", a.runner.Run)
+	for _, s := range a.servers {
+		parts.Go(s.Name, s.Run)
+	}
+	from, where := "manifests", a.options.manifests
+	if a.api != nil {
+		from, where = "kubeconfig", a.options.kubeconfig
+	}
+	a.log.Info("fabric runs", "version", daemon.Version(version), "node", a.options.nodeName, from, where,
+		"link", a.options.link, "admin-socket", a.options.listen.AdminSocket, "geneve-port", a.options.port)
+	err := parts.Wait()
+	if a.api != nil {
+		a.api.Disconnect()
+	}
+	if err != nil {
+		return err
+	}
+	a.log.Info("fabric ends")
+	return nil
+}
+
+// close releases what is open. The network stays as it is.
+func (a *agent) close() error {
+	for _, s := range a.servers {
+		s.Close()
+	}
+	if a.host != nil {
+		return a.host.Close()
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/controlplane/hostnet"
+)
+
+const cleanupHead = `cleanup removes everything that fabric has made in the network namespace that it
+is called in: links, addresses, routes, rules and address translation. It
+touches nothing that does not carry fabric's mark. It needs the capability
+NET_ADMIN.
+
+A fabric that runs would make it all anew: end it first. On a node of a cluster
+cleanup runs in the network namespace of the node, as in a pod with hostNetwork.
+
+Usage:
+  fabric cleanup [--dry-run]
+
+Flags:
+`
+
+const cleanupTail = `
+Examples:
+  fabric cleanup --dry-run    # only show what would go
+
+Exit status: 0 when nothing is left, 1 for a mistake or a failure.
+`
+
+// cleanup removes what carries our mark.
+func cleanup(args []string, stdout io.Writer) error {
+	fs := daemon.NewFlagSet("fabric cleanup", nil)
+	dry := fs.Bool("dry-run", false, "only show what would be removed; needs no privilege, and fabric may run")
+	if err := daemon.Parse(fs, args, stdout, cleanupHead, cleanupTail); err != nil {
+		return err
+	}
+	open := hostnet.Open
+	if *dry {
+		open = hostnet.OpenReadOnly
+	}
+	host, err := open()
+	switch {
+	case errors.Is(err, hostnet.ErrInUse):
+		return fmt.Errorf("%w\nIt would make everything anew. In a cluster delete its DaemonSet: kubectl -n liqo-fabric delete daemonset liqo-fabric", err)
+	case err != nil:
+		return err
+	}
+	return errors.Join(remove(host, *dry, stdout), host.Close())
+}
+
+// host is what cleanup needs of a hostnet.Conn.
+type host interface {
+	Read() (hostnet.Actual, error)
+	Apply(hostnet.Plan) error
+}
+
+// remove takes everything of ours away and looks whether it has gone.
+func remove(h host, dry bool, stdout io.Writer) error {
+	actual, err := h.Read()
+	if err != nil {
+		return err
+	}
+	plan := hostnet.Diff(hostnet.Desired{}, actual)
+	if plan.Empty() {
+		fmt.Fprintln(stdout, "nothing to remove")
+		return nil
+	}
+	for _, line := range plan.Lines() {
+		fmt.Fprintln(stdout, line)
+	}
+	if dry {
+		return nil
+	}
+	applied := h.Apply(plan)
+	if actual, err = h.Read(); err != nil {
+		return errors.Join(applied, err)
+	}
+	if left := hostnet.Diff(hostnet.Desired{}, actual); !left.Empty() {
+		err := errors.New("not everything is gone. What is left:")
+		for _, line := range left.Lines() {
+			err = fmt.Errorf("%w\n  %s", err, line)
+		}
+		return errors.Join(applied, err)
+	}
+	return nil // also where a step failed because its object went away by itself
+}

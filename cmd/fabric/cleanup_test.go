@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/controlplane/hostnet"
+)
+
+// fakeHost is a network that holds something of ours.
+type fakeHost struct {
+	actual  hostnet.Actual
+	refuse  bool
+	applies int
+}
+
+func (h *fakeHost) Read() (hostnet.Actual, error) { return h.actual, nil }
+
+func (h *fakeHost) Apply(hostnet.Plan) error {
+	h.applies++
+	if h.refuse {
+		return errors.New("device or resource busy")
+	}
+	h.actual = hostnet.Actual{}
+	return nil
+}
+
+func TestRemove(t *testing.T) {
+	something := hostnet.Actual{Rules: []hostnet.Rule{{Priority: 600}}}
+	for _, tt := range []struct {
+		name    string
+		host    fakeHost
+		dry     bool
+		applies int
+		out     string
+		err     []string
+	}{
+		{"nothing there", fakeHost{}, false, 0, "nothing to remove\n", nil},
+		{"a rule", fakeHost{actual: something}, false, 1, "remove rule 600: from all lookup 6091\n", nil},
+		{"only looking", fakeHost{actual: something}, true, 0, "remove rule 600: from all lookup 6091\n", nil},
+		{"the kernel refuses", fakeHost{actual: something, refuse: true}, false, 1, "remove rule 600: from all lookup 6091\n",
+			[]string{"device or resource busy", "not everything is gone. What is left:\n  remove rule 600"}},
+	} {
+		var out strings.Builder
+		err := remove(&tt.host, tt.dry, &out)
+		if out.String() != tt.out || tt.host.applies != tt.applies || (err != nil) != (tt.err != nil) {
+			t.Errorf("%s: %d applies, %v, output %q", tt.name, tt.host.applies, err, out.String())
+		}
+		for _, want := range tt.err {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", tt.name, err, want)
+			}
+		}
+	}
+}

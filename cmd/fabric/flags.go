@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/controlplane/fabric"
+	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/geneve"
+)
+
+// options are the flags of the node agent, checked.
+type options struct {
+	nodeName       string
+	manifests      string // empty: in a cluster
+	kubeconfig     string // where manifests is empty; empty: as a pod
+	link           string // auto, or a hostnet.Kind
+	port           uint16
+	rulePriority   uint32
+	fullMasquerade bool
+	udpGSO         bool
+	udpGRO         bool
+	queues         int // zero: by processors
+	listen         daemon.Addresses
+	log            daemon.Log
+	idle           []string // flags of Liqo that have no effect
+	version        bool
+}
+
+// maxQueues is how many queues dataplane/nodelink uses at most.
+const maxQueues = 16
+
+const usageHead = `fabric makes the pods of this node reach the gateways of the peerings, and back:
+a tunnel to each gateway, the routes that lead into it, and the translation that
+keeps the addresses of pods as they are. It needs the capability NET_ADMIN in the
+network namespace of the node, and nothing else.
+
+Usage:
+  fabric --node-name NAME [--kubeconfig FILE] [flags]
+  fabric --node-name NAME --manifests DIR [flags]
+  fabric status [--admin-socket PATH] [-o text|json] [-a]
+  fabric cleanup [--dry-run]
+
+It works by the objects InternalFabric, GeneveTunnel and InternalNode, and by the
+CIDRs of Configuration, Network and IP. In a cluster they come from the API
+server, and a DaemonSet runs one fabric on each node. Standalone (--manifests)
+they are YAML files in DIR, the same as the gateway's: so a host outside of
+clusters can be a node. What the gateway has to know of the node, the address
+that its packets come from, is in the status of the InternalNode: in the API
+server, or in DIR/status/internalnode.yaml.
+
+A tunnel is made of what the kernel has, the first of these:
+  geneve   a device of the kernel
+  vxlan    a device of the kernel, on the same UDP port; gateways answer in kind
+  tun      a TUN device; Geneve is spoken by fabric itself
+The choice, and why, is in the log, in the metrics and in 'fabric status'.
+
+All that fabric makes carries its mark, and it touches nothing else: links named
+liqo.* with an alias that begins with "sluice: ", routing table 6091, one rule
+for each IP version, and the nftables table sluice-fabric. When it ends, all of
+it stays, so that a restart costs no packet (links of kind tun pause). 'fabric
+cleanup' removes it.
+
+Flags:
+`
+
+const usageTail = `
+Examples:
+  # On a host that is no node of a cluster, with the objects in /etc/sluice.
+  fabric --manifests /etc/sluice --node-name edge-1
+  fabric status
+
+  # On a node, from a terminal instead of in a pod.
+  fabric --node-name worker-1 --kubeconfig fabric.kubeconfig
+
+  # Take the agent off a node, without anything left behind.
+  fabric cleanup --dry-run
+  fabric cleanup
+
+Flags by which Liqo's node agent is started are taken as well; those that have no
+meaning here are named in the log.
+
+Environment: NODE_NAME is the default of --node-name. GOMAXPROCS sets how many
+processors fabric computes on.
+
+Signals: SIGTERM and SIGINT end fabric within two seconds.
+Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
+`
+
+const statusHead = `status shows what a running fabric does: the tunnels with what passes through
+them, addresses, routes, rules and translation, and what differs from what is
+desired. Where no fabric runs, it shows what the kernel holds.
+
+Usage:
+  fabric status [--admin-socket PATH] [-o text|json] [-a]
+
+Flags:
+`
+
+const statusTail = `
+Examples:
+  fabric status
+  fabric status -o json | jq .tunnels
+`
+
+// aliases are Liqo's names.
+var aliases = map[string]string{
+	"nodename":                  "node-name",
+	"health-probe-bind-address": "health-probe-address",
+}
+
+// parseFlags reads the command line of the node agent. After --help, which it
+// answers on stdout, the error is pflag.ErrHelp.
+func parseFlags(args []string, stdout io.Writer) (options, error) {
+	o := options{}
+	fs := daemon.NewFlagSet(string(program), aliases)
+	fs.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`NAME` of the InternalNode that this node is: in a cluster that of the Node")
+	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects; for a node outside of clusters")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says where the API server is (default: as for every pod)")
+	fs.StringVar(&o.link, "link", fabric.LinkAuto, "`kind` of the tunnels: auto, geneve, vxlan or tun")
+	fs.Uint16Var(&o.port, "geneve-port", geneve.DefaultPort, "UDP `port` of the tunnels, here and at the gateways")
+	fs.Uint32Var(&o.rulePriority, "rule-priority", hostnet.RulePriority, "`number` of the rules that lead to the routes into the tunnels: behind those by which a CNI catches packets, before 32766")
+	fs.BoolVar(&o.fullMasquerade, "full-masquerade", false, "hide the addresses of pods from the peers, behind the address that stands for what is no pod")
+	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false for kernels that spoil them")
+	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false for kernels that spoil them")
+	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: by processors)")
+	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8092", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
+	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8091", "`IP:port` of /healthz and /readyz; 0 is off")
+	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'fabric status' (default "+program.AdminSocketText()+")")
+	daemon.LogVar(fs, &o.log)
+	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+	addIdleFlags(fs)
+	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+		return o, err
+	}
+	o.idle = setIdleFlags(fs)
+	if err := o.check(fs); err != nil {
+		return o, err
+	}
+	o.listen.AdminSocket = cmp.Or(o.listen.AdminSocket, program.AdminSocket())
+	return o, daemon.CheckOverlap(fs, "metrics-address", "health-probe-address", "pprof-address")
+}
+
+// check judges what the parser does not.
+func (o *options) check(fs *pflag.FlagSet) error {
+	switch {
+	case o.nodeName == "":
+		return daemon.Usagef("--node-name NAME or NODE_NAME is required: which InternalNode this node is")
+	case o.manifests != "" && o.kubeconfig != "":
+		return daemon.Usagef("--manifests and --kubeconfig exclude each other: the objects come from files or from an API server")
+	case fs.Changed("manifests") && o.manifests == "":
+		return daemon.Usagef("--manifests: the name of the directory is empty")
+	case o.link != fabric.LinkAuto && !slices.Contains(hostnet.Kinds, hostnet.Kind(o.link)):
+		return daemon.Usagef("--link: %q is not auto, geneve, vxlan or tun", o.link)
+	case o.port == 0:
+		return daemon.Usagef("--geneve-port: 0 is not a UDP port")
+	case o.rulePriority == 0 || o.rulePriority >= mainPriority:
+		return daemon.Usagef("--rule-priority: %d is not from 1 to %d: the main table, which comes at %d, would get the packets first", o.rulePriority, mainPriority-1, mainPriority)
+	case o.queues < 0 || o.queues > maxQueues:
+		return daemon.Usagef("--tun-queues: %d is not from 1 to %d, or 0 for a number by processors", o.queues, maxQueues)
+	}
+	return nil
+}
+
+// mainPriority is where the kernel puts the rule that leads to the main table.
+const mainPriority = math.MaxInt16 - 1

@@ -1,0 +1,46 @@
+// Command fabric is the node agent: it makes the pods of a node reach the
+// gateways of the peerings, and back.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+)
+
+// program is what the node agent is called.
+const program daemon.Program = "fabric"
+
+// version is set by the linker: see the Makefile.
+var version string
+
+func main() { program.Main(run) }
+
+// run is main with its surroundings as arguments. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return program.ExitCode(dispatch(ctx, args, stdout, stderr), stderr)
+}
+
+// dispatch runs the command that the arguments name.
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "status":
+			return status(ctx, args[1:], stdout)
+		case "cleanup":
+			return cleanup(args[1:], stdout)
+		}
+	}
+	o, err := parseFlags(daemon.Words(args), stdout)
+	if err != nil {
+		return err
+	}
+	if o.version {
+		fmt.Fprintln(stdout, program.VersionLine(version))
+		return nil
+	}
+	daemon.UseProcessors(processors(o.queues))
+	return serve(ctx, o, o.log.New(stderr, nil))
+}

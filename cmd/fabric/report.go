@@ -1,0 +1,41 @@
+package main
+
+import (
+	"time"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/controlplane/fabric"
+	"github.com/sluice-net/sluice/controlplane/mirror"
+	"github.com/sluice-net/sluice/dataplane/nodelink"
+)
+
+// report is everything that "fabric status" shows. Its JSON form is what scripts
+// read: fields are added, not renamed.
+type report struct {
+	Version   string        `json:"version"`
+	Running   bool          `json:"running"` // false: no agent answers, this is what the kernel holds
+	Time      time.Time     `json:"time"`
+	Started   time.Time     `json:"started,omitzero"`
+	Manifests string        `json:"manifests,omitempty"` // empty: in a cluster
+	API       *mirror.State `json:"api,omitempty"`       // nil: standalone
+	fabric.State
+	// Userspace is what carries the packets of links of kind tun; nil: there are
+	// none.
+	Userspace *nodelink.Status `json:"userspace,omitempty"`
+	Memory    daemon.Memory    `json:"memory"`
+}
+
+// report gathers what is shown.
+func (a *agent) report() report {
+	r := report{
+		Version: daemon.Version(version), Running: true, Time: time.Now(), Started: a.started, Manifests: a.options.manifests,
+		State: a.runner.State(), Memory: daemon.ReadMemory(),
+	}
+	if a.api != nil {
+		r.API = new(a.api.State())
+	}
+	if s := a.ends.Status(); len(s.Tunnels)+len(s.Sockets) > 0 {
+		r.Userspace = &s
+	}
+	return r
+}
