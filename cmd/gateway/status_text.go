@@ -87,14 +87,8 @@ func (w statusWriter) mode(r report) {
 		w.Row("Mode", "standalone, by the manifests in "+cmp.Or(r.Manifests, "a directory"))
 		return
 	}
-	api := "in contact with the API server"
-	switch {
-	case !c.API.Away.IsZero():
-		api = "no contact with the API server for " + w.Age(c.API.Away) + ": " + c.API.Error
-	case !c.API.Connected:
-		api = "reading the objects of the cluster"
-	}
-	w.Row("Mode", "in a cluster; "+api)
+	contact, objects := c.API.Text(w.Age)
+	w.Row("Mode", "in a cluster; "+contact)
 	if e := c.Election; e != nil {
 		role := "standing by, the leader is " + cmp.Or(e.Holder, "not elected yet")
 		if e.Leading {
@@ -102,15 +96,7 @@ func (w statusWriter) mode(r report) {
 		}
 		w.Row("Role", fmt.Sprintf("%s (%s, lease %s)", role, e.Identity, e.Lease))
 	}
-	var objects []string
-	for _, watch := range c.API.Watches {
-		count := fmt.Sprintf("%d %s", watch.Objects, watch.Name)
-		if !watch.Synced {
-			count = watch.Name + " not read yet"
-		}
-		objects = append(objects, count)
-	}
-	w.Row("Objects", strings.Join(objects, ", "))
+	w.Row("Objects", objects)
 }
 
 func mtuText(r report) string {
