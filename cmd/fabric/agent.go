@@ -113,7 +113,7 @@ func (a *agent) openServers() (err error) {
 
 // run keeps the network as it is desired until ctx ends or something breaks.
 func (a *agent) run(ctx context.Context) error {
-	parts, ctx := daemon.NewGroup(ctx)
+	parts, _ := daemon.NewGroup(ctx)
 	parts.Go("network", a.runner.Run)
 	for _, s := range a.servers {
 		parts.Go(s.Name, s.Run)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/controlplane/hostnet"
@@ -79,10 +80,7 @@ func remove(h host, dry bool, stdout io.Writer) error {
 		return errors.Join(applied, err)
 	}
 	if left := hostnet.Diff(hostnet.Desired{}, actual); !left.Empty() {
-		err := errors.New("not everything is gone. What is left:")
-		for _, line := range left.Lines() {
-			err = fmt.Errorf("%w\n  %s", err, line)
-		}
+		err := fmt.Errorf("not everything is gone; left is:\n  %s", strings.Join(left.Lines(), "\n  "))
 		return errors.Join(applied, err)
 	}
 	return nil // also where a step failed because its object went away by itself

@@ -40,7 +40,7 @@ func TestRemove(t *testing.T) {
 		{"a rule", fakeHost{actual: something}, false, 1, "remove rule 600: from all lookup 6091\n", nil},
 		{"only looking", fakeHost{actual: something}, true, 0, "remove rule 600: from all lookup 6091\n", nil},
 		{"the kernel refuses", fakeHost{actual: something, refuse: true}, false, 1, "remove rule 600: from all lookup 6091\n",
-			[]string{"device or resource busy", "not everything is gone. What is left:\n  remove rule 600"}},
+			[]string{"device or resource busy", "not everything is gone; left is:\n  remove rule 600"}},
 	} {
 		var out strings.Builder
 		err := remove(&tt.host, tt.dry, &out)
