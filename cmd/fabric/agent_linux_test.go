@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/controlplane/fabric"
+)
+
+// asFabric, in the environment, makes this test binary the node agent.
+const asFabric = "SLUICE_TEST_AS_FABRIC"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asFabric) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// node is a network namespace with manifests for the agent in it. What it runs,
+// it runs on the test's thread, which is in that namespace.
+type node struct {
+	t           *testing.T
+	dir, socket string
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: needs root to make a network namespace")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("SKIPPED: needs ip(8) of iproute2")
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+	}
+	socketDir, err := os.MkdirTemp("", "fabric") // shorter than t.TempDir: a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(socketDir) })
+	n := &node{t: t, dir: t.TempDir(), socket: filepath.Join(socketDir, "s")}
+	n.write(func(s string) string { return s })
+	for _, args := range []string{"link set lo up", "link add lan0 type veth peer name lan1", "link set lan1 up", "link set lan0 up", "addr add 192.0.2.2/24 dev lan0"} {
+		n.ip(args)
+	}
+	return n
+}
+
+// write puts the manifests in place, changed.
+func (n *node) write(change func(string) string) {
+	n.t.Helper()
+	text, err := os.ReadFile("testdata/node/node.yaml")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(n.dir, "node.yaml"), []byte(change(string(text))), 0o600)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) ip(args string) string {
+	n.t.Helper()
+	out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput()
+	if err != nil {
+		n.t.Fatalf("ip %s: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// command is one of the agent's, not started.
+func (n *node) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	cmd, stdout, stderr = exec.Command(os.Args[0], args...), new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Env = append(os.Environ(), asFabric+"=1", "NODE_NAME=")
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// run runs a command to its end.
+func (n *node) run(args ...string) (code int, stdout, stderr string) {
+	n.t.Helper()
+	cmd, out, errs := n.command(args...)
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		n.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// flags are those of the agent.
+func (n *node) flags(more ...string) []string {
+	return append([]string{"--manifests", n.dir, "--node-name=edge", "--admin-socket", n.socket, "--metrics-address=0", "--health-probe-address=127.0.0.1:0"}, more...)
+}
+
+// start starts the agent and waits until its first state is in force. What it
+// returns ends it.
+func (n *node) start(more ...string) (stop func()) {
+	n.t.Helper()
+	cmd, _, stderr := n.command(n.flags(more...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	n.t.Cleanup(func() { _ = cmd.Process.Kill() }) // or it has ended
+	for deadline := began.Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		body, err := program.FetchStatus(n.t.Context(), n.socket)
+		var r report
+		if err == nil {
+			err = json.Unmarshal(body, &r)
+		}
+		if err == nil && r.Generation > 0 {
+			n.t.Logf("in force after %v, %s resident", time.Since(began).Round(time.Millisecond), daemon.Size(r.Memory.Resident))
+			break
+		}
+		if time.Now().After(deadline) {
+			n.t.Fatalf("nothing is in force: %v\n%s", err, stderr)
+		}
+	}
+	return func() {
+		n.t.Helper()
+		began := time.Now()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			n.t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			n.t.Errorf("%v: %s", err, stderr)
+		}
+		if took := time.Since(began); took > daemon.StopWithin {
+			n.t.Errorf("took %v to end", took)
+		}
+	}
+}
+
+// says wants texts in what a command printed.
+func (n *node) says(where, got string, want ...string) {
+	n.t.Helper()
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			n.t.Errorf("%s lacks %q:\n%s", where, w, got)
+		}
+	}
+}
+
+func TestAgent(t *testing.T) {
+	for _, kind := range []string{"vxlan", "tun"} {
+		t.Run(kind, func(t *testing.T) {
+			n := newNode(t)
+			stop := n.start("--link=" + kind)
+			links := n.ip("-d link show liqo.abcdefghij")
+			n.says("ip link", links, kind, "mtu 1340", "alias sluice: InternalFabric tenant/milan")
+			_, text, _ := n.run("status", "--admin-socket", n.socket)
+			n.says("status", text, "edge, fabric ", kind+": asked for by --link="+kind, "192.0.2.9:6091", "10.61.0.0/16", "600: from all lookup 6091", "resident")
+
+			// The network is in use: nobody else may make it another one.
+			code, _, errs := n.run("cleanup")
+			n.says("cleanup beside an agent", fmt.Sprint(code, errs), "1fabric: another node agent runs in this network namespace", "delete daemonset liqo-fabric")
+			code, _, errs = n.run(append(n.flags(), "--admin-socket", n.socket+"2")...)
+			n.says("a second agent", fmt.Sprint(code, errs), "1fabric: another node agent runs in this network namespace")
+			if code, out, _ := n.run("cleanup", "--dry-run"); code != 0 || !strings.Contains(out, "remove link liqo.abcdefghij") {
+				t.Errorf("cleanup --dry-run: exit code %d: %s", code, out)
+			}
+
+			stop()
+			n.ip("link show liqo.abcdefghij") // it has outlived the agent
+			code, text, errs = n.run("status", "--admin-socket", n.socket)
+			n.says("status without an agent", text, "none runs here", "liqo.abcdefghij", "10.61.0.0/16")
+			n.says("status without an agent", fmt.Sprint(code, errs), "1fabric: no fabric answers on "+n.socket, "fabric cleanup")
+
+			stop = n.start("--link=" + kind) // takes over what is there
+			if again := n.ip("-d link show liqo.abcdefghij"); index(again) != index(links) {
+				t.Errorf("the link was made anew:\n%s%s", links, again)
+			}
+			stop()
+
+			code, out, errs := n.run("cleanup")
+			n.says("cleanup", out, "remove link liqo.abcdefghij", "remove rule 600: from all lookup 6091")
+			if code != 0 {
+				t.Errorf("cleanup: exit code %d: %s", code, errs)
+			}
+			if code, out, errs := n.run("cleanup"); code != 0 || out != "nothing to remove\n" {
+				t.Errorf("cleanup of nothing: exit code %d: %s%s", code, out, errs)
+			}
+			if left := n.ip("link") + n.ip("rule"); strings.Contains(left, "liqo.") || strings.Contains(left, "6091") {
+				t.Errorf("left behind:\n%s", left)
+			}
+		})
+	}
+}
+
+// index is the number of a link in what ip(8) prints.
+func index(text string) string {
+	n, _, _ := strings.Cut(text, ":")
+	return n
+}
+
+// Each of these ends with exit code 1 and what to do, and leaves nothing behind.
+func TestAgentRefuses(t *testing.T) {
+	n := newNode(t)
+	replace := func(before, after string) func(string) string {
+		return func(s string) string { return strings.Replace(s, before, after, 1) }
+	}
+	same := func(s string) string { return s }
+	for _, tt := range []struct {
+		name   string
+		change func(string) string
+		args   []string
+		want   []string
+	}{
+		{"a node that is not there", same, n.flags("--node-name=elsewhere"),
+			[]string{"the manifests in " + n.dir + " are refused:\nInternalNode elsewhere: does not exist", "edge", "set --node-name"}},
+		{"an MTU above the underlay's", replace("mtu: 1340", "mtu: 1490"), n.flags("--link=vxlan"), []string{"node.yaml:19: InternalFabric tenant/milan: spec.mtu: 1490 does not fit", "1450"}},
+		{"addresses of two families", replace("ip: 10.80.0.1", "ip: fd00:80::1"), n.flags(), []string{"InternalFabric tenant/milan: spec.interface.gateway.ip"}},
+		{"a directory that is not there", same, n.flags("--manifests=/missing"), []string{"the manifests in /missing are refused:\n/missing: cannot read the manifests: no such file or directory"}},
+		{"a kubeconfig that is not there", same, []string{"--node-name=edge", "--kubeconfig=/missing"}, []string{"read --kubeconfig /missing: stat /missing: no such file or directory"}},
+		{"neither files nor a cluster", same, []string{"--node-name=edge"}, []string{"--kubeconfig"}},
+		{"a port that is taken", same, n.flags("--metrics-address=127.0.0.1:7001", "--pprof-address=127.0.0.1:7002", "--health-probe-address=192.0.2.3:7003"),
+			[]string{"TCP port 7003 of 192.0.2.3, for the health probes: this host has no such address; choose another by --health-probe-address"}},
+	} {
+		n.write(tt.change)
+		code, stdout, stderr := n.run(tt.args...)
+		if code != 1 || stdout != "" {
+			t.Errorf("%s: exit code %d, stdout %s", tt.name, code, stdout)
+		}
+		n.says(tt.name, stderr, append(tt.want, "fabric: ")...)
+	}
+	if left := n.ip("link") + n.ip("rule"); strings.Contains(left, "liqo.") || strings.Contains(left, "6091") {
+		t.Errorf("left behind:\n%s", left)
+	}
+}
+
+func TestAgentWithoutPrivilege(t *testing.T) {
+	n := newNode(t)
+	// Of this thread only, which ends with the test.
+	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_NET_ADMIN, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{n.flags(), {"cleanup"}} {
+		code, _, stderr := n.run(args...)
+		n.says("without privilege", fmt.Sprint(code, stderr), "1fabric: not permitted", "NET_ADMIN")
+	}
+	if code, out, _ := n.run("cleanup", "--dry-run"); code != 0 || out != "nothing to remove\n" {
+		t.Errorf("cleanup --dry-run: exit code %d: %s", code, out)
+	}
+}
+
+func TestReserved(t *testing.T) {
+	for host, want := range map[string]string{
+		"https://10.96.0.1:443": "10.96.0.1/32", "https://[fd00::1]:6443": "fd00::1/128", "https://api.example.com": "", "127.0.0.1:6443": "", "https://%": "",
+	} {
+		var got fabric.Reserved
+		if all := reserved(&rest.Config{Host: host}); len(all) > 0 {
+			got = all[0]
+		}
+		text := ""
+		if got.Prefix.IsValid() {
+			text = got.Prefix.String()
+		}
+		if text != want {
+			t.Errorf("%s: got %s, want %s", host, text, want)
+		}
+	}
+}
