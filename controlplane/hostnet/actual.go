@@ -96,6 +96,9 @@ type Route struct {
 	Odd bool
 
 	index int // of Device; zero where it is to be found by name
+	// message is the kernel's description of an odd route: what removes this one
+	// and no other.
+	message string
 }
 
 // String is close to what ip(8) prints.

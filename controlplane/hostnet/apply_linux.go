@@ -1,6 +1,7 @@
 package hostnet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -82,6 +83,7 @@ type greeting struct {
 func (a *applier) apply(steps []networkStep) {
 	var doing []networkStep
 	var ms []netlink.Message
+	var last []int // index behind the messages of each step
 	steps = a.removeTogether(steps)
 	for _, s := range steps {
 		if a.skip(s) {
@@ -92,10 +94,13 @@ func (a *applier) apply(steps []networkStep) {
 			continue
 		}
 		doing = append(doing, s)
-		ms = append(ms, a.message(s))
+		ms = append(ms, a.messages(s)...)
+		last = append(last, len(ms))
 	}
-	for i, err := range a.conn.batch(ms) {
-		a.finish(doing[i], err)
+	errs, begin := a.conn.batch(ms), 0
+	for i, s := range doing {
+		a.finish(s, cmp.Or(errs[begin:last[i]]...))
+		begin = last[i]
 	}
 	if len(steps) > 0 && steps[0].phase() == phaseAddLink {
 		a.mark(doing)

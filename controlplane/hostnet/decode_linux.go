@@ -193,6 +193,10 @@ func decodeRoute(b []byte) (r Route, table uint32, err error) {
 		return r, 0, fmt.Errorf("decode route: %w", err)
 	}
 	r.Dst = netip.PrefixFrom(dst, int(h.dstBits))
+	if r.Odd {
+		h.flags = 0 // states of next hops, which a request must not have
+		r.message = string(append(h.encode(), b[unix.SizeofRtMsg:]...))
+	}
 	return r, table, nil
 }
 
@@ -205,7 +209,7 @@ func decodeRule(b []byte) (r Rule, ours bool, err error) {
 	h := decodeRouteHeader(b)
 	table, protocol := uint32(h.table), uint8(0)
 	r.IPv6 = h.family == unix.AF_INET6
-	r.Odd = h.typ != unix.FR_ACT_TO_TBL || h.dstBits != 0 || b[2] != 0 || h.tos != 0 || h.flags&unix.FIB_RULE_INVERT != 0
+	r.Odd = h.typ != unix.FR_ACT_TO_TBL || h.dstBits != 0 || h.srcBits != 0 || h.tos != 0 || h.flags&unix.FIB_RULE_INVERT != 0
 	err = decode(b, unix.SizeofRtMsg, func(ad *netlink.AttributeDecoder) {
 		switch ad.Type() {
 		case unix.FRA_TABLE:

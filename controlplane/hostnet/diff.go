@@ -21,7 +21,8 @@ import (
 //	kept                                               nothing
 //	somebody else's link has a wanted name             nothing, a problem
 //	somebody else's route holds a wanted prefix        nothing about that route, a problem
-//	two links want one prefix                          the first one gets it, a problem of the second
+//	two links want one prefix or one VNI               the first one gets it, a problem of the second
+//	a kept link has a wanted prefix or VNI             nothing about that, a problem
 //	impossible (MTU, families, name)                   nothing, a problem; what is there stays
 //	rule missing, wrong, twice                         add, remove
 func Diff(want Desired, have Actual) Plan {
@@ -96,11 +97,18 @@ func (d *differ) problem(link, format string, args ...any) {
 }
 
 // possible returns the links that can be had. Whatever is there under the name
-// of one that cannot is kept.
+// of one that cannot is kept, except for the sake of another one.
 func (d *differ) possible(links []Link) []Link {
 	possible := make([]Link, 0, len(links))
+	first := make(map[string]*Link, len(links))
+	numbers := make(map[number]string, len(links))
 	for i := range links {
 		l := &links[i]
+		if other := first[l.Name]; other != nil {
+			d.problem(l.Name, "%q and %q both want this name: names of links must differ", other.Owner, l.Owner)
+			continue
+		}
+		first[l.Name] = l
 		if d.kept[l.Name] {
 			continue
 		}
@@ -113,14 +121,67 @@ func (d *differ) possible(links []Link) []Link {
 			d.problem(l.Name, "%w", foreignLinkError(f))
 			continue
 		}
-		if d.wanted[l.Name] {
-			d.problem(l.Name, "wanted twice, by %q and others: names of links must differ", l.Owner)
+		if other, ok := numbers[l.number()]; ok && l.ethernet() {
+			d.problem(l.Name, "link %s has VNI %d, too: VNIs must differ", other, l.VNI)
 			continue
 		}
-		d.wanted[l.Name] = true
+		numbers[l.number()] = l.Name
 		possible = append(possible, *l)
 	}
+	possible = d.withoutTaken(possible)
+	for i := range possible {
+		d.wanted[possible[i].Name] = true
+	}
 	return possible
+}
+
+// number is what the kernel has only one link of.
+type number struct {
+	kind    Kind
+	vni     uint32
+	port    uint16
+	gateway netip.Addr // of geneve; vxlan devices are told apart without it
+}
+
+func (l *Link) number() number {
+	n := number{kind: l.Kind, vni: l.VNI, port: l.Port}
+	if l.Kind == KindGeneve {
+		n.gateway = l.Gateway
+	}
+	return n
+}
+
+func (l *ActualLink) number() number {
+	have := Link{Kind: l.Kind, VNI: l.VNI, Port: l.Port, Gateway: l.Gateway}
+	return have.number()
+}
+
+// withoutTaken returns the links whose number no kept link has. To keep one may
+// take the number of another, so this goes on until it comes to rest.
+func (d *differ) withoutTaken(links []Link) []Link {
+	for {
+		taken := make(map[number]string)
+		for name, h := range d.have {
+			if d.kept[name] && h.Kind != KindTUN {
+				taken[h.number()] = name
+			}
+		}
+		if len(taken) == 0 {
+			return links
+		}
+		keeping := len(d.kept)
+		links = slices.DeleteFunc(links, func(l Link) bool {
+			other, ok := taken[l.number()]
+			if ok {
+				d.problem(l.Name, "VNI %d is still that of link %s, which stays as it is", l.VNI, other)
+				d.kept[l.Name] = true
+			}
+			return ok
+		})
+		if len(d.kept) == keeping {
+			return links
+		}
+	}
 }
 
 // errForeignLink is what is wrong with a link that has our name and not our mark.
@@ -213,22 +274,17 @@ func differences(l *Link, have *ActualLink) []string {
 
 // removeLinks plans for the links that nobody wants.
 func (d *differ) removeLinks(links []Link, have []ActualLink) {
-	// The kernel has a VNI only once for a kind and a port.
-	type number struct {
-		kind Kind
-		vni  uint32
-	}
-	needed := make(map[number]bool)
+	needed := make(map[number]bool, len(links))
 	for i := range links {
-		if _, ok := d.have[links[i].Name]; (!ok || d.gone[links[i].Name]) && links[i].ethernet() {
-			needed[number{links[i].Kind, links[i].VNI}] = true
+		if links[i].ethernet() {
+			needed[links[i].number()] = true
 		}
 	}
 	for _, h := range have {
 		if d.wanted[h.Name] || d.kept[h.Name] {
 			continue
 		}
-		first := needed[number{h.Kind, h.VNI}]
+		first := needed[h.number()]
 		d.plan(removeLink{name: h.Name, index: h.Index, kind: h.Kind, why: "nothing asks for it", first: first})
 		if first {
 			d.gone[h.Name] = true

@@ -8,16 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message is the request that does a step.
-func (a *applier) message(s networkStep) netlink.Message {
+// messages are the requests that do a step.
+func (a *applier) messages(s networkStep) []netlink.Message {
 	index := a.index(s)
+	if s, ok := s.(setLink); ok {
+		return setLinkMessages(index, s.want)
+	}
+	return []netlink.Message{message(s, index)}
+}
+
+// message is the request that does a step which takes one.
+func message(s networkStep, index int) netlink.Message {
 	switch s := s.(type) {
 	case addLink:
 		return addLinkMessage(s.want)
 	case removeLink:
 		return removeLinkMessage(index)
-	case setLink:
-		return setLinkMessage(index, s.want)
 	case setUp:
 		return change(unix.RTM_NEWLINK, 0, linkHeader(index, unix.IFF_UP, unix.IFF_UP))
 	case addAddress:
@@ -93,17 +99,25 @@ func remoteAttribute(ae *netlink.AttributeEncoder, l Link, typ4, typ6 uint16) {
 	}
 }
 
-// setLinkMessage sets everything that can differ. The MTU is always part of it:
-// a change of remote without it makes the kernel choose one.
-func setLinkMessage(index int, l Link) netlink.Message {
-	return change(unix.RTM_NEWLINK, 0, attributes(linkHeader(index, 0, 0), func(ae *netlink.AttributeEncoder) {
+// setLinkMessages set everything that can differ, the remote first.
+func setLinkMessages(index int, l Link) []netlink.Message {
+	attrs := change(unix.RTM_NEWLINK, 0, attributes(linkHeader(index, 0, 0), func(ae *netlink.AttributeEncoder) {
 		ae.Uint32(unix.IFLA_MTU, uint32(l.MTU))
 		ae.String(unix.IFLA_IFALIAS, l.alias())
-		if !l.ethernet() {
-			return
+		if l.ethernet() {
+			mac := linkMAC(l.Name, l.VNI)
+			ae.Bytes(unix.IFLA_ADDRESS, mac[:])
 		}
-		mac := linkMAC(l.Name, l.VNI)
-		ae.Bytes(unix.IFLA_ADDRESS, mac[:])
+	}))
+	if !l.ethernet() {
+		return []netlink.Message{attrs}
+	}
+	remote := change(unix.RTM_NEWLINK, 0, attributes(linkHeader(index, 0, 0), func(ae *netlink.AttributeEncoder) {
+		if l.Kind == KindGeneve {
+			// Otherwise the kernel chooses an MTU by the new remote. With vxlan devices
+			// it does not, and refuses a message with both.
+			ae.Uint32(unix.IFLA_MTU, uint32(l.MTU))
+		}
 		nested(ae, unix.IFLA_LINKINFO, func(ae *netlink.AttributeEncoder) {
 			ae.String(unix.IFLA_INFO_KIND, string(l.Kind))
 			nested(ae, unix.IFLA_INFO_DATA, func(ae *netlink.AttributeEncoder) {
@@ -115,6 +129,7 @@ func setLinkMessage(index int, l Link) netlink.Message {
 			})
 		})
 	}))
+	return []netlink.Message{remote, attrs}
 }
 
 func aliasMessage(index int, l Link) netlink.Message {
@@ -173,6 +188,9 @@ func addressMessage(typ netlink.HeaderType, flags netlink.HeaderFlags, index int
 }
 
 func routeMessage(typ netlink.HeaderType, flags netlink.HeaderFlags, index int, r Route) netlink.Message {
+	if r.Odd {
+		return change(typ, flags, []byte(r.message))
+	}
 	h := routeHeader{
 		family: family(r.Dst.Addr()), dstBits: uint8(r.Dst.Bits()), tos: r.TOS,
 		protocol: Protocol, typ: unix.RTN_UNICAST, scope: unix.RT_SCOPE_UNIVERSE,
@@ -185,18 +203,12 @@ func routeMessage(typ netlink.HeaderType, flags netlink.HeaderFlags, index int, 
 	}
 	if typ == unix.RTM_DELROUTE {
 		h.scope, h.flags = unix.RT_SCOPE_NOWHERE, 0 // any
-		if r.Odd {
-			h.typ = unix.RTN_UNSPEC // any
-		}
 	}
 	return change(typ, flags, attributes(h.encode(), func(ae *netlink.AttributeEncoder) {
 		ae.Uint32(unix.RTA_TABLE, Table)
 		ae.Bytes(unix.RTA_DST, r.Dst.Addr().AsSlice())
 		if r.Metric != 0 {
 			ae.Uint32(unix.RTA_PRIORITY, r.Metric)
-		}
-		if r.Odd {
-			return // what it is made of would not match
 		}
 		if index != 0 {
 			ae.Uint32(unix.RTA_OIF, uint32(index))

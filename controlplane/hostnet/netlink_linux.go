@@ -182,20 +182,20 @@ func addressHeader(p netip.Prefix, scope uint8, index int) []byte {
 
 // routeHeader is struct rtmsg.
 type routeHeader struct {
-	family, dstBits, tos, table, protocol, scope, typ uint8
-	flags                                             uint32
+	family, dstBits, srcBits, tos, table, protocol, scope, typ uint8
+	flags                                                      uint32
 }
 
 func (h routeHeader) encode() []byte {
 	b := make([]byte, unix.SizeofRtMsg, 96)
-	b[0], b[1], b[3], b[4], b[5], b[6], b[7] = h.family, h.dstBits, h.tos, h.table, h.protocol, h.scope, h.typ
+	b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7] = h.family, h.dstBits, h.srcBits, h.tos, h.table, h.protocol, h.scope, h.typ
 	binary.NativeEndian.PutUint32(b[8:], h.flags)
 	return b
 }
 
 func decodeRouteHeader(b []byte) routeHeader {
 	return routeHeader{
-		family: b[0], dstBits: b[1], tos: b[3], table: b[4], protocol: b[5], scope: b[6], typ: b[7],
+		family: b[0], dstBits: b[1], srcBits: b[2], tos: b[3], table: b[4], protocol: b[5], scope: b[6], typ: b[7],
 		flags: binary.NativeEndian.Uint32(b[8:]),
 	}
 }

@@ -83,8 +83,8 @@ type phase int
 const (
 	phaseAddRule phase = iota
 	phaseRemoveLinkFirst
+	phaseSetLink // may free what a new link needs
 	phaseAddLink
-	phaseSetLink
 	phaseAddAddress
 	phaseSetUp
 	phasePutRoute
