@@ -108,9 +108,9 @@ func (n *node) flags(more ...string) []string {
 
 // start starts the agent and waits until its first state is in force. What it
 // returns ends it.
-func (n *node) start(more ...string) (stop func()) {
+func (n *node) start(args ...string) (stop func()) {
 	n.t.Helper()
-	cmd, _, stderr := n.command(n.flags(more...)...)
+	cmd, _, stderr := n.command(args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -162,7 +162,7 @@ func TestAgent(t *testing.T) {
 	for _, kind := range []string{"vxlan", "tun"} {
 		t.Run(kind, func(t *testing.T) {
 			n := newNode(t)
-			stop := n.start("--link=" + kind)
+			stop := n.start(n.flags("--link=" + kind)...)
 			links := n.ip("-d link show liqo.abcdefghij")
 			n.says("ip link", links, kind, "mtu 1340", "alias sluice: InternalFabric tenant/milan")
 			_, text, _ := n.run("status", "--admin-socket", n.socket)
@@ -183,7 +183,7 @@ func TestAgent(t *testing.T) {
 			n.says("status without an agent", text, "none runs here", "liqo.abcdefghij", "10.61.0.0/16")
 			n.says("status without an agent", fmt.Sprint(code, errs), "1fabric: no fabric answers on "+n.socket, "fabric cleanup")
 
-			stop = n.start("--link=" + kind) // takes over what is there
+			stop = n.start(n.flags("--link=" + kind)...) // takes over what is there
 			if again := n.ip("-d link show liqo.abcdefghij"); index(again) != index(links) {
 				t.Errorf("the link was made anew:\n%s%s", links, again)
 			}
