@@ -139,8 +139,9 @@ func (h *host) run(link string) {
 func (h *host) shows(within time.Duration, command string, want ...string) {
 	h.t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(5 * time.Millisecond) {
-		out := h.ip(command)
-		missing := ""
+		// An error is an answer, too: a table that does not exist yet.
+		text, _ := exec.Command("ip", strings.Fields(command)...).CombinedOutput()
+		out, missing := string(text), ""
 		for _, w := range want {
 			if not, unwanted := strings.CutPrefix(w, "!"); strings.Contains(out, not) == unwanted {
 				missing = w
