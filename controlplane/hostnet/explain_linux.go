@@ -56,9 +56,9 @@ func fulfilled(s networkStep, err error) bool {
 	switch s.phase() {
 	case phaseRemoveLink, phaseRemoveLinkFirst, phaseRemoveAddress, phaseRemoveRoute, phaseRemoveRule:
 		return gone
-	case phaseAddAddress, phaseAddRule:
+	case phaseAddAddress:
 		return errors.Is(err, unix.EEXIST)
-	case phaseAddLink, phaseSetLink, phaseSetUp, phasePutRoute:
+	case phaseAddRule, phaseAddLink, phaseSetLink, phaseSetUp, phasePutRoute:
 	}
 	return false
 }

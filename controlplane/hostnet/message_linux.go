@@ -227,7 +227,8 @@ func addRuleMessage(r Rule) netlink.Message {
 	if r.IPv6 {
 		h.family = unix.AF_INET6
 	}
-	return change(unix.RTM_NEWRULE, netlink.Create|netlink.Excl, attributes(h.encode(), func(ae *netlink.AttributeEncoder) {
+	// Not exclusive: somebody else's rule that does the same may go at any time.
+	return change(unix.RTM_NEWRULE, netlink.Create, attributes(h.encode(), func(ae *netlink.AttributeEncoder) {
 		ae.Uint32(unix.FRA_TABLE, Table)
 		ae.Uint32(unix.FRA_PRIORITY, r.Priority)
 		ae.Uint8(unix.FRA_PROTOCOL, Protocol)
