@@ -136,9 +136,9 @@ type builder struct {
 	address  netip.Addr // the node's own in the tunnels; invalid: not known
 	local    localCIDRs
 	underlay []netip.Addr // of gateways and of this node: sorted
-	wanted   []candidate
-	accepted []candidate
-	kept     []candidate // with the links that are there
+	wanted   []*candidate
+	accepted []*candidate // of wanted
+	kept     []*candidate // with the links that are there
 }
 
 // exclude reports what cannot be used. From files that refuses the state.

@@ -38,9 +38,9 @@ func (b *builder) translation() {
 
 // all returns the tunnels with the links that there should be and those that
 // stay as they are, in the order of the InternalFabrics.
-func (b *builder) all() []candidate {
-	out := append(slices.Clone(b.kept), b.accepted...)
-	slices.SortStableFunc(out, func(x, y candidate) int { return cmp.Compare(x.order, y.order) })
+func (b *builder) all() []*candidate {
+	out := slices.Concat(b.kept, b.accepted)
+	slices.SortStableFunc(out, func(x, y *candidate) int { return cmp.Compare(x.order, y.order) })
 	return out
 }
 
@@ -166,7 +166,7 @@ func (b *builder) nodeIP() {
 		if why := b.facts.NoPath[c.link.Gateway]; why != "" {
 			p := c.fabric.Problem(gatewayIPPath, "the gateway %s cannot be reached: %s%s", c.link.Gateway, why, b.familyHint(c.link.Gateway))
 			b.plan.Unreachable = append(b.plan.Unreachable, p)
-			b.concern(&c, p.String())
+			b.concern(c, p.String())
 		}
 		if !ok || !path.Source.IsValid() {
 			continue
@@ -183,7 +183,7 @@ func (b *builder) nodeIP() {
 			p := c.fabric.Problem(gatewayIPPath, "this node sends to %s from %s, but to the gateway of %s from %s: an InternalNode has one address for %s gateways, "+
 				"and the gateway of this one will not know the node; give both gateways addresses that the node reaches in the same way", c.link.Gateway, source, nameOf(*by), *which, what)
 			b.plan.Unreachable = append(b.plan.Unreachable, p)
-			b.concern(&c, p.String())
+			b.concern(c, p.String())
 		}
 	}
 }

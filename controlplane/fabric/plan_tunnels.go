@@ -115,12 +115,12 @@ func (b *builder) tunnels() {
 			continue
 		}
 		f := b.objects.InternalFabrics[i]
-		c := candidate{order: i, tunnel: r, fabric: manifests.RefTo("InternalFabric", f, &f.Object.ObjectMeta)}
+		c := &candidate{order: i, tunnel: r, fabric: manifests.RefTo("InternalFabric", f, &f.Object.ObjectMeta)}
 		c.link = hostnet.Link{Owner: owner(c.fabric), Kind: b.facts.Kind, VNI: uint32(t.Object.Spec.ID), Port: b.facts.Port, Address: b.address}
-		b.read(&c, t.Object, f.Object)
+		b.read(c, t.Object, f.Object)
 		b.wanted = append(b.wanted, c)
 	}
-	slices.SortStableFunc(b.wanted, func(x, y candidate) int { return cmp.Compare(x.order, y.order) })
+	slices.SortStableFunc(b.wanted, func(x, y *candidate) int { return cmp.Compare(x.order, y.order) })
 }
 
 // owner is what the alias of a link says.
@@ -212,14 +212,15 @@ func badLinkName(name string) string {
 // links judges the tunnels against this node and against each other.
 func (b *builder) links() {
 	b.underlay = b.cutOff()
-	for i := range b.wanted {
-		if c := &b.wanted[i]; !c.bad {
+	for _, c := range b.wanted {
+		if !c.bad {
 			b.judge(c)
 		}
 	}
 	b.distinct()
 	b.keep()
 	b.routes()
+	b.plan.Desired.Links = make([]hostnet.Link, 0, len(b.accepted))
 	for _, c := range b.accepted {
 		b.plan.Desired.Links = append(b.plan.Desired.Links, c.link)
 	}
@@ -229,8 +230,8 @@ func (b *builder) links() {
 // cutOff returns the addresses that tunnels live on: without a way to them there
 // is no way through a tunnel either.
 func (b *builder) cutOff() (out []netip.Addr) {
-	for i := range b.wanted {
-		if a := b.wanted[i].link.Gateway; a.IsValid() {
+	for _, c := range b.wanted {
+		if a := c.link.Gateway; a.IsValid() {
 			out = append(out, a)
 		}
 	}
@@ -313,29 +314,27 @@ func (b *builder) mtu(c *candidate) {
 
 // distinct refuses tunnels that cannot be told apart from one that stands before.
 func (b *builder) distinct() {
-	names, vnis, fabrics := make(map[string]string), make(map[uint32]string), make(map[string]string)
-	for i := range b.wanted {
-		c := &b.wanted[i]
+	names, vnis, fabrics := make(map[string]*candidate), make(map[uint32]*candidate), make(map[string]*candidate)
+	for _, c := range b.wanted {
 		if c.bad {
 			continue
 		}
-		this := nameOf(c.tunnel)
 		if other, dup := fabrics[c.link.Owner]; dup {
 			// Not a concern of the link, which is that of the first.
 			c.bad = true
-			b.exclude(c.tunnel.Problem(fabricRefPath, "%s has a tunnel to this node already: %s; delete one of them", nameOf(c.fabric), other))
+			b.exclude(c.tunnel.Problem(fabricRefPath, "%s has a tunnel to this node already: %s; delete one of them", nameOf(c.fabric), nameOf(other.tunnel)))
 			continue
 		}
 		if other, dup := names[c.link.Name]; dup {
-			b.refuse(c, c.fabric.Problem(linkNamePath, "%q is the link of %s as well", c.link.Name, other))
+			b.refuse(c, c.fabric.Problem(linkNamePath, "%q is the link of %s as well", c.link.Name, nameOf(other.fabric)))
 			continue
 		}
 		if other, dup := vnis[c.link.VNI]; dup {
-			b.refuse(c, c.tunnel.Problem(vniPath, "%d is the VNI of %s as well: every tunnel of a node needs its own", c.link.VNI, other))
+			b.refuse(c, c.tunnel.Problem(vniPath, "%d is the VNI of %s as well: every tunnel of a node needs its own", c.link.VNI, nameOf(other.tunnel)))
 			continue
 		}
-		names[c.link.Name], vnis[c.link.VNI], fabrics[c.link.Owner] = nameOf(c.fabric), this, this
-		b.accepted = append(b.accepted, *c)
+		names[c.link.Name], vnis[c.link.VNI], fabrics[c.link.Owner] = c, c, c
+		b.accepted = append(b.accepted, c)
 	}
 }
 
@@ -350,15 +349,13 @@ func (b *builder) keep() {
 		delete(have, c.link.Owner)
 		used[c.link.Name] = true
 	}
-	for i := range b.wanted {
-		l, ok := have[b.wanted[i].link.Owner]
-		if !b.wanted[i].bad || !ok || used[l.Name] {
+	for _, c := range b.wanted {
+		l, ok := have[c.link.Owner]
+		if !c.bad || !ok || used[l.Name] {
 			continue
 		}
 		used[l.Name] = true
-		c := b.wanted[i]
-		c.link = l
-		b.kept = append(b.kept, c)
+		b.kept = append(b.kept, &candidate{order: c.order, tunnel: c.tunnel, fabric: c.fabric, link: l})
 		b.plan.Desired.Keep = append(b.plan.Desired.Keep, l.Name)
 	}
 	slices.Sort(b.plan.Desired.Keep)
@@ -373,8 +370,7 @@ func (b *builder) routes() {
 			claims.claim(p, c.link.Owner)
 		}
 	}
-	for i := range b.accepted {
-		c := &b.accepted[i]
+	for _, c := range b.accepted {
 		slices.SortStableFunc(c.routes, func(x, y source) int { return comparePrefixes(x.prefix, y.prefix) })
 		for _, r := range c.routes {
 			other, free := claims.claim(r.prefix, c.link.Owner)
