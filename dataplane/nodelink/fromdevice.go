@@ -32,9 +32,14 @@ const (
 	framesLen = 8 << 10
 )
 
+// sender is the socket. *underlay.Conn implements it.
+type sender interface {
+	WriteBatch(ds []underlay.Datagram) (sent int, err error)
+}
+
 // transmitter carries packets from devices to the socket. It belongs to one worker.
 type transmitter struct {
-	conn      *underlay.Conn
+	conn      sender // nil: there is none
 	datagrams []underlay.Datagram
 	arena     []byte // what was read; in use up to used
 	used      int

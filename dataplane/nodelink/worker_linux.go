@@ -128,8 +128,12 @@ func (w *worker) setConn(c *underlay.Conn, receive bool) error {
 			_ = old.Control(func(fd uintptr) { w.unwatch(int(fd)) })
 		}
 	}
-	w.tx.conn, w.conn = c, nil
-	if c == nil || !receive {
+	w.tx.conn, w.conn = nil, nil
+	if c == nil {
+		return nil
+	}
+	w.tx.conn = c
+	if !receive {
 		return nil
 	}
 	raw, err := c.SyscallConn()
