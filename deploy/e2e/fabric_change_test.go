@@ -18,8 +18,8 @@ func testGatewayMoves(t *testing.T, w *fabricWorld) {
 	if _, err := w.gatewayA.Stop(2 * time.Second); err != nil {
 		t.Error(err)
 	}
-	w.A.Gateway.IP("addr add %s/24 dev eth0", to)
 	w.A.Gateway.IP("addr del %s/24 dev eth0", old)
+	w.A.Gateway.IP("addr add %s/24 dev eth0", to)
 	w.A.Underlay = to
 	w.gatewayA = w.A.StartGateway(w.gateway, lab.GatewayOptions{Manifests: w.manifests(w.A)})
 	for _, n := range w.A.Nodes {
@@ -34,6 +34,7 @@ func testGatewayMoves(t *testing.T, w *fabricWorld) {
 			}
 		}
 	}
+	l.recovered(t)
 	s := l.since(start)
 	t.Logf("connected after %v, with the start of a new gateway; %v", connected.Round(time.Millisecond), s)
 	if len(s.broken) > 0 {

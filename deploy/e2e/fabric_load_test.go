@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,7 @@ func testAgentRestart(t *testing.T, w *fabricWorld) {
 				time.Sleep(500 * time.Millisecond) // the time without an agent
 			}
 			ready := w.startAgent(n).Ready(10 * time.Second)
+			l.recovered(t)
 			s := l.since(start)
 			t.Logf("%s, %s: ready %v after the start; %v", n.Host.Name, signal, ready.Round(time.Millisecond), s)
 			if len(s.broken) > 0 {
@@ -69,7 +71,7 @@ func testAgentRestart(t *testing.T, w *fabricWorld) {
 	s := l.since(begin)
 	t.Logf("all restarts: %v", s)
 	if kernel := int(overruns(w.world) - before); w.kind != "tun" && s.lost > kernel {
-		t.Errorf("%d messages lost (%d socket overruns at the gateways)", s.lost, kernel)
+		t.Errorf("%d datagrams lost (%d socket overruns at the gateways)", s.lost, kernel)
 	}
 }
 
@@ -117,6 +119,7 @@ func testTampering(t *testing.T, w *fabricWorld) {
 			if diff != "" {
 				t.Errorf("not repaired within %v (-want +got)\n%s", repaired.Round(time.Millisecond), diff)
 			}
+			l.recovered(t)
 			s := l.since(start)
 			t.Logf("seen as before after %v; %v", repaired.Round(time.Millisecond), s)
 			if len(s.broken) > 0 {
@@ -132,6 +135,8 @@ func testTampering(t *testing.T, w *fabricWorld) {
 	}
 }
 
+var queues = regexp.MustCompile(`"numqueues":[0-9]+,`)
+
 // withoutCarrier is a network without what the end of a program does to its TUN
 // device: the kernel says that there is no carrier.
 func withoutCarrier(lines []string) []string {
@@ -141,7 +146,8 @@ func withoutCarrier(lines []string) []string {
 			line = strings.ReplaceAll(line, state, "")
 		}
 		line = strings.ReplaceAll(line, `"operstate":"DOWN"`, `"operstate":"UNKNOWN"`)
-		out[i] = strings.ReplaceAll(line, `"operstate":"UP"`, `"operstate":"UNKNOWN"`)
+		line = strings.ReplaceAll(line, `"operstate":"UP"`, `"operstate":"UNKNOWN"`)
+		out[i] = queues.ReplaceAllString(line, "")
 	}
 	slices.Sort(out)
 	return out

@@ -26,6 +26,8 @@ type fabricWorld struct {
 	// internetA and internetB are hosts outside of the clusters, with the same
 	// address.
 	internetA, internetB *lab.Host
+	// extra are nodes of cluster a that are no hosts of the lab.
+	extra []lab.NodeManifest
 	// before is what each node's network was before there was an agent.
 	before map[*lab.Node][]string
 	// echoes says whose pods have an echo server, which lives as long as testing.
@@ -59,8 +61,10 @@ func newFabricWorld(t *testing.T, kind string) *fabricWorld {
 	if out, err := l.Host("probe").Try("ip", "link", "add", "probe0", "type", "geneve", "id", "1", "remote", "192.0.2.1"); err != nil && kind == "geneve" {
 		t.Skipf("SKIPPED: this kernel has no geneve, which make kernel-interop tests: %s", strings.TrimSpace(out))
 	}
-	agent := []lab.NodeSpec{{Agent: true}, {Agent: true}}
-	topo := l.NewTopology(agent, agent)
+	topo := l.NewTopology(
+		[]lab.NodeSpec{{Agent: true}, {Agent: true}},
+		[]lab.NodeSpec{{Agent: true, NodesSeePods: true}, {Agent: true, NodesSeePods: true}},
+	)
 	w := &fabricWorld{
 		world: &world{Topology: topo, A1: topo.A.Nodes[0], A2: topo.A.Nodes[1], B1: topo.B.Nodes[0]},
 		B2:    topo.B.Nodes[1],
@@ -113,6 +117,9 @@ func (w *fabricWorld) offer(t *testing.T, c *lab.Cluster) {
 func (w *fabricWorld) manifests(c *lab.Cluster) *lab.Manifests {
 	m := c.Manifests()
 	m.IPs = []lab.IPManifest{{Name: "internet", IP: lab.InternetAddr, Remapped: internetIP, Masquerade: true}}
+	if c == w.A {
+		m.Nodes = append(m.Nodes, w.extra...)
+	}
 	return m
 }
 
@@ -209,9 +216,7 @@ func testConfigured(t *testing.T, w *fabricWorld) {
 				t.Errorf("%s: the link does not say %q:\n%s", n.Host.Name, want, link)
 			}
 		}
-		if status, err := w.agents[n].Status(); err != nil || len(status) == 0 {
-			t.Errorf("%s: status: %v, %v", n.Host.Name, status, err)
-		}
+		w.wantStatus(t, n)
 		if text := w.agents[n].StatusText(); !strings.Contains(text, tunnelLink) || !strings.Contains(text, w.kind) {
 			t.Errorf("%s: the status does not speak of %s, a %s link:\n%s", n.Host.Name, tunnelLink, w.kind, text)
 		}
@@ -222,6 +227,30 @@ func testConfigured(t *testing.T, w *fabricWorld) {
 		t.Logf("%s: %.1f MiB resident", n.Host.Name, float64(rss)/(1<<20))
 	}
 	t.Logf("status of %s:\n%s", w.A1.Host.Name, w.agents[w.A1].StatusText())
+}
+
+// wantStatus reads the status of an agent, by which all is as it should be.
+func (w *fabricWorld) wantStatus(t *testing.T, n *lab.Node) {
+	t.Helper()
+	s, err := w.agents[n].Status()
+	if err != nil {
+		t.Errorf("%s: %v", n.Host.Name, err)
+		return
+	}
+	if s.Link.Kind != w.kind || s.Link.Reason == "" || len(s.Rules) != 2 || len(s.Drift) > 0 || s.NodeIP.Remote != n.Underlay.String() {
+		t.Errorf("%s: the status is %+v", n.Host.Name, s)
+	}
+	if len(s.Tunnels) != 1 || s.Tunnels[0].Status != "up" || s.Tunnels[0].Name != tunnelLink || s.Tunnels[0].VNI != n.VNI || len(s.Tunnels[0].Routes) != 5 {
+		t.Errorf("%s: the tunnels are %+v", n.Host.Name, s.Tunnels)
+	}
+	for _, c := range s.Conditions {
+		if c.Status != "True" {
+			t.Errorf("%s: condition %+v", n.Host.Name, c)
+		}
+	}
+	if len(s.Conditions) != 2 {
+		t.Errorf("%s: conditions %+v", n.Host.Name, s.Conditions)
+	}
 }
 
 // testPaths runs the checks of the gateways: who answers, what size passes.

@@ -138,23 +138,41 @@ func (f *flow) fail(err error) {
 	}
 }
 
+// recovered waits until something arrives at all flows that are not broken. What
+// the last of them waits for is the sender's timer.
+func (l *load) recovered(t *testing.T) {
+	t.Helper()
+	since := time.Now()
+	lab.Eventually(t, 20*time.Second, "arrivals at all flows", func() error {
+		for _, f := range l.flows {
+			f.mu.Lock()
+			silent := f.err == nil && (len(f.arrivals) == 0 || f.arrivals[len(f.arrivals)-1].Before(since))
+			f.mu.Unlock()
+			if silent {
+				return fmt.Errorf("none: %s", f.name)
+			}
+		}
+		return nil
+	})
+}
+
 // settled waits until what is under way has had time to come back.
 func (l *load) settled() { time.Sleep(300 * time.Millisecond) }
 
 // seen is what became of the messages of a load that were sent from a time on.
 type seen struct {
-	// sent and lost are messages of UDP flows, connections the TCP connections and
-	// broken the errors of those that broke.
+	// sent and lost are datagrams, connections the TCP connections and broken the
+	// errors of those that broke.
 	sent, lost, connections int
 	broken                  []error
-	// gap is the longest time without an arrival at a flow, and of which.
-	gap   time.Duration
-	where string
+	// gap is the longest time without an arrival at a UDP flow, and gapTCP that at a
+	// TCP connection, whose sender waits longer each time.
+	gap, gapTCP time.Duration
 }
 
 func (s seen) String() string {
-	return fmt.Sprintf("%d of %d UDP messages lost, %d of %d TCP connections broken, longest gap %v (%s)",
-		s.lost, s.sent, len(s.broken), s.connections, s.gap.Round(time.Millisecond), s.where)
+	return fmt.Sprintf("%d of %d datagrams lost, longest gap %v; %d of %d TCP connections broken, longest gap %v",
+		s.lost, s.sent, s.gap.Round(time.Millisecond), len(s.broken), s.connections, s.gapTCP.Round(time.Millisecond))
 }
 
 // since waits for what is under way and says what was seen from a time on.
@@ -188,8 +206,10 @@ func (l *load) since(start time.Time) (s seen) {
 				last = at
 				continue
 			}
-			if gap := at.Sub(last); gap > s.gap {
-				s.gap, s.where = gap, f.name
+			if gap := at.Sub(last); f.tcp {
+				s.gapTCP = max(s.gapTCP, gap)
+			} else {
+				s.gap = max(s.gap, gap)
 			}
 			last = at
 		}

@@ -159,18 +159,48 @@ func (f *Fabric) Metrics() string {
 	return f.Node.Host.Run("curl", "-sf", "http://127.0.0.1:8092/metrics")
 }
 
-// Status asks the agent what there is. It is returned as plain values: the
-// output is an interface to users.
-func (f *Fabric) Status() (map[string]any, error) {
+// FabricStatus is the part of `fabric status -o json` that tests look at. It is
+// kept apart from the agent's own types: the output is an interface to users.
+type FabricStatus struct {
+	Link struct {
+		Kind   string `json:"kind"`
+		Reason string `json:"reason"`
+	} `json:"link"`
+	Tunnels []struct {
+		Name      string    `json:"name"`
+		Kind      string    `json:"kind"`
+		Status    string    `json:"status"`
+		VNI       int       `json:"vni"`
+		MTU       int       `json:"mtu"`
+		Routes    []string  `json:"routes"`
+		RxPackets uint64    `json:"rxPackets"`
+		TxPackets uint64    `json:"txPackets"`
+		LastSeen  time.Time `json:"lastSeen"`
+	} `json:"tunnels"`
+	Rules      []string `json:"rules"`
+	Drift      []string `json:"drift"`
+	Conditions []struct {
+		Type    string `json:"type"`
+		Status  string `json:"status"`
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	} `json:"conditions"`
+	NodeIP struct {
+		Local  string `json:"local"`
+		Remote string `json:"remote"`
+	} `json:"nodeIP"`
+}
+
+// Status asks the agent what there is.
+func (f *Fabric) Status() (s FabricStatus, err error) {
 	out, err := f.Node.Host.Try(f.binary, "status", "--admin-socket", f.AdminSocket, "-o", "json")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out)
+		return s, fmt.Errorf("%w: %s", err, out)
 	}
-	var status map[string]any
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		return nil, fmt.Errorf("fabric status -o json: %w: %s", err, out)
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		return s, fmt.Errorf("fabric status -o json: %w: %s", err, out)
 	}
-	return status, nil
+	return s, nil
 }
 
 // StatusText returns what `fabric status` shows, or why it does not.

@@ -19,14 +19,18 @@ var (
 // the agent's: pods leave the cluster with the node's address, and a packet is
 // refused that comes from where its source is not routed to.
 func (n *Node) masquerade() {
+	nodes, nodes6 := PodCIDR, PodCIDR6
+	if n.Spec.NodesSeePods {
+		nodes, nodes6 = "172.30.0.0/24", "fd00:30::/64"
+	}
 	n.Host.Nft(fmt.Sprintf(`
 table inet cni {
 	chain post {
 		type nat hook postrouting priority 100;
-		ip saddr %[1]s ip daddr != %[1]s masquerade
-		ip6 saddr %[2]s ip6 daddr != { %[2]s, fe80::/10, ff00::/8 } masquerade
+		ip saddr %[1]s ip daddr != { %[1]s, %[3]s } masquerade
+		ip6 saddr %[2]s ip6 daddr != { %[2]s, %[4]s, fe80::/10, ff00::/8 } masquerade
 	}
-}`, PodCIDR, PodCIDR6))
+}`, PodCIDR, PodCIDR6, nodes, nodes6))
 	n.Host.Sysctl("net.ipv4.conf.all.rp_filter", "1")
 }
 

@@ -19,8 +19,8 @@ var networkCommands = [][]string{
 }
 
 // identity names what differs between a device and another one made exactly as
-// it was, and what the kernel counts.
-var identity = []string{"ifindex", "address", "permaddr", "link_index", "iflink", "cache"}
+// it was, and what the kernel forgets when a small MTU takes IPv6 from it.
+var identity = []string{"ifindex", "address", "permaddr", "link_index", "iflink", "inet6_addr_gen_mode"}
 
 // Network returns the host's links, addresses, routes, rules and nftables, one
 // a line, sorted. With same, two devices that were made alike are told apart;

@@ -37,7 +37,10 @@ type NodeSpec struct {
 	// Agent leaves tunnel, routes and translation to the node agent, see
 	// Node.StartFabric. What else a CNI does to such a node is done: pods leave the
 	// cluster with the node's address.
-	Agent         bool
+	Agent bool
+	// NodesSeePods has the CNI of such a node hide pods from the Internet only: other
+	// nodes see their addresses.
+	NodesSeePods  bool
 	Encapsulation Encapsulation
 	// MTU of the node's tunnel device. Zero means 1450, the most that fits the
 	// underlay: then the gateway, not the node, has to deal with what exceeds
