@@ -196,12 +196,22 @@ func (a *applier) finish(s networkStep, err error) {
 		return
 	}
 	a.errs = append(a.errs, &LinkError{Link: s.link(), Err: err})
-	if put, ok := s.(putRoute); ok && put.route.Via.IsValid() {
-		// One route less makes no link bad; its predecessor stays all the same,
-		// as it would have been replaced, not removed.
-		return
+	if essential(s) {
+		a.bad[s.link()] = true
 	}
-	a.bad[s.link()] = true
+}
+
+// essential tells whether a link is of no use without a step: all but the
+// prefixes behind the gateway, and what IPv6 alone needs. What a route that
+// cannot be had was to replace stays.
+func essential(s networkStep) bool {
+	switch s := s.(type) {
+	case putRoute:
+		return s.route.Src.IsValid() // to the gateway itself
+	case addAddress:
+		return !s.address.Addr().IsLinkLocalUnicast()
+	}
+	return true
 }
 
 // succeeded notes whose gateway should hear of a change.
@@ -251,7 +261,7 @@ func (a *applier) mark(added []networkStep) {
 	for _, s := range steps {
 		delete(a.conn.unknown, s.(addLink).want.Kind)
 	}
-	indexes, err := a.conn.indexes(names)
+	indexes, err := a.conn.findLinks(names)
 	if err != nil {
 		// Unfinished ones cannot be removed either; the next plan will.
 		a.errs = append(a.errs, err)
@@ -265,6 +275,7 @@ func (a *applier) mark(added []networkStep) {
 			continue
 		}
 		a.made[s.link()] = index
+		a.conn.ours.add(index)
 		doing = append(doing, s)
 		ms = append(ms, aliasMessage(index, s.(addLink).want), noLinkLocalMessage(index))
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -29,9 +28,35 @@ type Conn struct {
 
 	// pid is the address of nl: notifications of our own changes carry it.
 	pid uint32
-	// ours holds the interface indexes of our links, as far as known: what Watch
-	// tells our addresses by.
-	ours atomic.Pointer[map[int]bool]
+	// ours are our links, as far as known: what Watch tells our addresses by.
+	ours indexes
+}
+
+// indexes is a set of interface indexes.
+type indexes struct {
+	mu  sync.Mutex
+	set map[int]bool
+}
+
+func (s *indexes) has(index int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.set[index]
+}
+
+func (s *indexes) add(index int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set == nil {
+		s.set = make(map[int]bool)
+	}
+	s.set[index] = true
+}
+
+func (s *indexes) replace(set map[int]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set = set
 }
 
 // Open makes a Conn for the network namespace of the calling thread, and takes

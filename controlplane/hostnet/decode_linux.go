@@ -2,13 +2,11 @@ package hostnet
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,20 +21,20 @@ func (l *ActualLink) marked() bool {
 
 // decodeLink decodes a link and the kernel's name of its kind.
 func decodeLink(b []byte) (l ActualLink, kind string, err error) {
-	err = decode(b, unix.SizeofIfInfomsg, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	err = decode(b, unix.SizeofIfInfomsg, func(a attribute) {
+		switch a.typ {
 		case unix.IFLA_IFNAME:
-			l.Name = ad.String()
+			l.Name = a.string()
 		case unix.IFLA_MTU:
-			l.MTU = int(ad.Uint32())
+			l.MTU = int(a.uint32())
 		case unix.IFLA_IFALIAS:
-			l.Alias = ad.String()
+			l.Alias = a.string()
 		case unix.IFLA_ADDRESS:
-			copy(l.MAC[:], ad.Bytes())
+			copy(l.MAC[:], a.value)
 		case unix.IFLA_STATS64:
-			l.Counters = decodeCounters(ad.Bytes())
+			l.Counters = decodeCounters(a.value)
 		case unix.IFLA_LINKINFO:
-			kind = decodeLinkInfo(ad, &l)
+			kind = decodeLinkInfo(a, &l)
 		}
 	})
 	if err != nil {
@@ -47,19 +45,19 @@ func decodeLink(b []byte) (l ActualLink, kind string, err error) {
 	return l, kind, nil
 }
 
-func decodeLinkInfo(ad *netlink.AttributeDecoder, l *ActualLink) (kind string) {
-	within(ad, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+func decodeLinkInfo(a attribute, l *ActualLink) (kind string) {
+	a.each(func(a attribute) {
+		switch a.typ {
 		case unix.IFLA_INFO_KIND:
-			kind = ad.String()
+			kind = a.string()
 		case unix.IFLA_INFO_DATA:
 			switch l.Kind = Kind(kind); l.Kind {
 			case KindGeneve:
-				within(ad, l.decodeGeneve)
+				a.each(l.decodeGeneve)
 			case KindVXLAN:
-				within(ad, l.decodeVXLAN)
+				a.each(l.decodeVXLAN)
 			case KindTUN:
-				l.decodeTUN(ad)
+				l.decodeTUN(a)
 			}
 		}
 	})
@@ -67,14 +65,14 @@ func decodeLinkInfo(ad *netlink.AttributeDecoder, l *ActualLink) (kind string) {
 	return kind
 }
 
-func (l *ActualLink) decodeGeneve(ad *netlink.AttributeDecoder) {
-	switch ad.Type() {
+func (l *ActualLink) decodeGeneve(a attribute) {
+	switch a.typ {
 	case unix.IFLA_GENEVE_ID:
-		l.VNI = ad.Uint32()
+		l.VNI = a.uint32()
 	case unix.IFLA_GENEVE_REMOTE, unix.IFLA_GENEVE_REMOTE6:
-		l.Gateway = address(ad.Bytes())
+		l.Gateway = a.addr()
 	case unix.IFLA_GENEVE_PORT:
-		l.Port = swap16(ad.Uint16())
+		l.Port = swap16(a.uint16())
 	case unix.IFLA_GENEVE_COLLECT_METADATA:
 		l.Misfit = "it takes its remote from metadata"
 	case unix.IFLA_GENEVE_INNER_PROTO_INHERIT:
@@ -82,16 +80,16 @@ func (l *ActualLink) decodeGeneve(ad *netlink.AttributeDecoder) {
 	}
 }
 
-func (l *ActualLink) decodeVXLAN(ad *netlink.AttributeDecoder) {
-	switch ad.Type() {
+func (l *ActualLink) decodeVXLAN(a attribute) {
+	switch a.typ {
 	case unix.IFLA_VXLAN_ID:
-		l.VNI = ad.Uint32()
+		l.VNI = a.uint32()
 	case unix.IFLA_VXLAN_GROUP, unix.IFLA_VXLAN_GROUP6:
-		l.Gateway = address(ad.Bytes())
+		l.Gateway = a.addr()
 	case unix.IFLA_VXLAN_PORT:
-		l.Port = swap16(ad.Uint16())
+		l.Port = swap16(a.uint16())
 	case unix.IFLA_VXLAN_COLLECT_METADATA:
-		if ad.Uint8() != 0 {
+		if a.uint8() != 0 {
 			l.Misfit = "it takes its remote from metadata"
 		}
 	case unix.IFLA_VXLAN_GPE:
@@ -99,20 +97,20 @@ func (l *ActualLink) decodeVXLAN(ad *netlink.AttributeDecoder) {
 	}
 }
 
-func (l *ActualLink) decodeTUN(ad *netlink.AttributeDecoder) {
+func (l *ActualLink) decodeTUN(a attribute) {
 	var typ, noHeader, vnetHeader, multiQueue, persistent uint8
-	within(ad, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	a.each(func(a attribute) {
+		switch a.typ {
 		case unix.IFLA_TUN_TYPE:
-			typ = ad.Uint8()
+			typ = a.uint8()
 		case unix.IFLA_TUN_PI:
-			noHeader = 1 - ad.Uint8()
+			noHeader = 1 - a.uint8()
 		case unix.IFLA_TUN_VNET_HDR:
-			vnetHeader = ad.Uint8()
+			vnetHeader = a.uint8()
 		case unix.IFLA_TUN_MULTI_QUEUE:
-			multiQueue = ad.Uint8()
+			multiQueue = a.uint8()
 		case unix.IFLA_TUN_PERSIST:
-			persistent = ad.Uint8()
+			persistent = a.uint8()
 		}
 	})
 	if typ != unix.IFF_TUN || noHeader == 0 || vnetHeader == 0 || multiQueue == 0 || persistent == 0 {
@@ -138,12 +136,12 @@ type linkAddress struct {
 
 func decodeAddress(b []byte) (linkAddress, error) {
 	var local, addr netip.Addr
-	err := decode(b, unix.SizeofIfAddrmsg, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	err := decode(b, unix.SizeofIfAddrmsg, func(a attribute) {
+		switch a.typ {
 		case unix.IFA_LOCAL:
-			local = address(ad.Bytes())
+			local = a.addr()
 		case unix.IFA_ADDRESS:
-			addr = address(ad.Bytes())
+			addr = a.addr()
 		}
 	})
 	if err != nil {
@@ -160,7 +158,7 @@ func decodeAddress(b []byte) (linkAddress, error) {
 
 func decodeRoute(b []byte) (r Route, table uint32, err error) {
 	if len(b) < unix.SizeofRtMsg {
-		return r, 0, errors.New("message is shorter than its header")
+		return r, 0, errShort
 	}
 	h := decodeRouteHeader(b)
 	dst := netip.IPv4Unspecified()
@@ -171,20 +169,20 @@ func decodeRoute(b []byte) (r Route, table uint32, err error) {
 	r.TOS, r.Protocol = h.tos, h.protocol
 	r.OnLink = h.flags&unix.RTNH_F_ONLINK != 0
 	r.Odd = h.typ != unix.RTN_UNICAST
-	err = decode(b, unix.SizeofRtMsg, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	err = decode(b, unix.SizeofRtMsg, func(a attribute) {
+		switch a.typ {
 		case unix.RTA_TABLE:
-			table = ad.Uint32()
+			table = a.uint32()
 		case unix.RTA_DST:
-			dst = address(ad.Bytes())
+			dst = a.addr()
 		case unix.RTA_GATEWAY:
-			r.Via = address(ad.Bytes())
+			r.Via = a.addr()
 		case unix.RTA_PREFSRC:
-			r.Src = address(ad.Bytes())
+			r.Src = a.addr()
 		case unix.RTA_OIF:
-			r.index = int(ad.Uint32())
+			r.index = int(a.uint32())
 		case unix.RTA_PRIORITY:
-			r.Metric = ad.Uint32()
+			r.Metric = a.uint32()
 		case unix.RTA_MULTIPATH, rtaNextHop, unix.RTA_ENCAP, unix.RTA_VIA, unix.RTA_SRC, unix.RTA_METRICS:
 			r.Odd = true
 		}
@@ -204,22 +202,22 @@ func decodeRoute(b []byte) (r Route, table uint32, err error) {
 // fib_rule_hdr, has the layout of a route's, with the action for the type.
 func decodeRule(b []byte) (r Rule, ours bool, err error) {
 	if len(b) < unix.SizeofRtMsg {
-		return r, false, errors.New("message is shorter than its header")
+		return r, false, errShort
 	}
 	h := decodeRouteHeader(b)
 	table, protocol := uint32(h.table), uint8(0)
 	r.IPv6 = h.family == unix.AF_INET6
 	r.Odd = h.typ != unix.FR_ACT_TO_TBL || h.dstBits != 0 || h.srcBits != 0 || h.tos != 0 || h.flags&unix.FIB_RULE_INVERT != 0
-	err = decode(b, unix.SizeofRtMsg, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	err = decode(b, unix.SizeofRtMsg, func(a attribute) {
+		switch a.typ {
 		case unix.FRA_TABLE:
-			table = ad.Uint32()
+			table = a.uint32()
 		case unix.FRA_PROTOCOL:
-			protocol = ad.Uint8()
+			protocol = a.uint8()
 		case unix.FRA_PRIORITY:
-			r.Priority = ad.Uint32()
+			r.Priority = a.uint32()
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
-			r.Odd = r.Odd || ad.Uint32() != ^uint32(0)
+			r.Odd = r.Odd || a.uint32() != ^uint32(0)
 		case unix.FRA_PAD:
 		default:
 			r.Odd = true
@@ -254,14 +252,14 @@ type linkNeighbor struct {
 }
 
 func decodeNeighbor(b []byte, now time.Time) (n linkNeighbor, err error) {
-	err = decode(b, unix.SizeofNdMsg, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	err = decode(b, unix.SizeofNdMsg, func(a attribute) {
+		switch a.typ {
 		case unix.NDA_DST:
-			n.Addr = address(ad.Bytes())
+			n.Addr = a.addr()
 		case unix.NDA_LLADDR:
-			copy(n.MAC[:], ad.Bytes())
+			copy(n.MAC[:], a.value)
 		case unix.NDA_CACHEINFO:
-			if info := ad.Bytes(); len(info) >= 4 {
+			if info := a.value; len(info) >= 4 {
 				n.Confirmed = now.Add(-tick * time.Duration(binary.NativeEndian.Uint32(info)))
 			}
 		}

@@ -1,6 +1,7 @@
 package hostnet
 
 import (
+	"bufio"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -133,4 +135,62 @@ func indexOf(t *testing.T, a Actual, name string) int {
 		t.Fatalf("no link %s in %+v", name, a.Links)
 	}
 	return a.Links[i].Index
+}
+
+// everything is all of the namespace that a step could touch, as ip(8) sees it.
+func everything(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, what := range []string{"-d link show", "addr show", "route show table all", "-6 route show table all", "rule", "-6 rule"} {
+		all.WriteString(ip(t, what))
+	}
+	return all.String()
+}
+
+// monitor runs ip monitor and returns what stops it and returns its lines.
+func monitor(t *testing.T, what string) (stop func() []string) {
+	t.Helper()
+	cmd := exec.Command("ip", "monitor", what)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It listens when its socket is bound to groups.
+	eventually(t, "ip monitor listens", func() bool {
+		table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/netlink", cmd.Process.Pid))
+		for line := range strings.Lines(string(table)) {
+			f := strings.Fields(line)
+			if len(f) > 3 && f[2] == fmt.Sprint(cmd.Process.Pid) && f[3] != "00000000" {
+				return true
+			}
+		}
+		return false
+	})
+	return func() []string {
+		// What happened before is reported before.
+		ip(t, "route add 203.0.113.113/32 dev lo")
+		ip(t, "route del 203.0.113.113/32 dev lo")
+		var lines []string
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			if strings.HasPrefix(scan.Text(), "Deleted 203.0.113.113") {
+				break
+			}
+			lines = append(lines, scan.Text())
+		}
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		return lines
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("timeout: %s", what)
+		}
+	}
 }

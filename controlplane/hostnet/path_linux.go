@@ -31,16 +31,16 @@ func (c *Conn) Path(dst netip.Addr, port uint16) (Path, error) {
 
 	var p Path
 	index := 0
-	if err := decode(b, unix.SizeofRtMsg, func(ad *netlink.AttributeDecoder) {
-		switch ad.Type() {
+	if err := decode(b, unix.SizeofRtMsg, func(a attribute) {
+		switch a.typ {
 		case unix.RTA_PREFSRC:
-			p.Source = address(ad.Bytes())
+			p.Source = a.addr()
 		case unix.RTA_OIF:
-			index = int(ad.Uint32())
+			index = int(a.uint32())
 		case unix.RTA_METRICS:
-			within(ad, func(ad *netlink.AttributeDecoder) {
-				if ad.Type() == unix.RTAX_MTU {
-					p.MTU = int(ad.Uint32())
+			a.each(func(a attribute) {
+				if a.typ == unix.RTAX_MTU {
+					p.MTU = int(a.uint32())
 				}
 			})
 		}

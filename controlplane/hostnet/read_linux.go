@@ -65,7 +65,7 @@ func (c *Conn) readLinks(a *Actual) error {
 	for i := range a.Links {
 		ours[a.Links[i].Index] = true
 	}
-	c.ours.Store(&ours)
+	c.ours.replace(ours)
 	return nil
 }
 
@@ -239,8 +239,8 @@ func (c *Conn) readLink(name string, index int) (l ActualLink, kind string, err 
 	return decodeLink(b)
 }
 
-// indexes finds the index of each named link that is there.
-func (c *Conn) indexes(names []string) (map[string]int, error) {
+// findLinks finds the index of each named link that is there.
+func (c *Conn) findLinks(names []string) (map[string]int, error) {
 	found := make(map[string]int, len(names))
 	if len(names) <= fewLinks {
 		for _, name := range names {

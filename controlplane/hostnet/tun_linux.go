@@ -70,6 +70,7 @@ func (a *applier) addTUN(l Link) error {
 			return os.NewSyscallError("ioctl TUNSETPERSIST", err)
 		}
 		a.made[l.Name] = have.Index
+		c.ours.add(have.Index)
 		return nil
 	})
 }

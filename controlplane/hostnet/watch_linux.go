@@ -119,7 +119,8 @@ func (c *Conn) routeEvent(m netlink.Message) Event {
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		a, decodeErr := decodeAddress(m.Data)
 		err = decodeErr
-		e = Event{Ours: c.isOurs(a.index), Paths: !c.isOurs(a.index)}
+		ours := c.ours.has(a.index)
+		e = Event{Ours: ours, Paths: !ours}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		if len(m.Data) >= unix.SizeofRtMsg && decodeRouteHeader(m.Data).flags&unix.RTM_F_CLONED != 0 {
 			return Event{} // a cache entry
@@ -145,13 +146,8 @@ func (c *Conn) linkEvent(b []byte) (Event, error) {
 	}
 	// A link that was ours may have lost its mark; one that has a wanted name may
 	// be in the way, or be so no longer.
-	ours := l.marked() || c.isOurs(l.Index) || strings.HasPrefix(l.Name, LinkPrefix)
+	ours := l.marked() || c.ours.has(l.Index) || strings.HasPrefix(l.Name, LinkPrefix)
 	return Event{Ours: ours, Paths: !ours}, nil
-}
-
-func (c *Conn) isOurs(index int) bool {
-	ours := c.ours.Load()
-	return ours != nil && (*ours)[index]
 }
 
 // translationEvent says what a notification of nf_tables may mean.
