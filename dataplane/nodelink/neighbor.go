@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-net/sluice/nat/packet"
 )
 
-// deframe takes the packet out of its Ethernet frame and learns from the frame. It
-// returns nil for a frame that ends here, with the reason.
+// deframe takes the packet out of its Ethernet frame and learns from the frame. A frame
+// that is dealt with here has no packet.
 func (w *worker) deframe(t *tunnel, h geneve.Header, payload []byte) ([]byte, Drop) {
 	if h.Encapsulation == geneve.GeneveIP {
 		return payload, kept

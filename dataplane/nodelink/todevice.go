@@ -30,9 +30,32 @@ type receiver struct {
 	messages []underlay.Message
 	merged   *coalescer
 
-	// The tunnel of the last datagram: a run has one sender.
-	last    *tunnel
+	// What the last datagram was found to be: a run has one sender and, most often,
+	// one head. forget forgets it.
+	last    *tunnel // nil: nothing is known
 	lastKey tunnelKey
+	// lastHead is what a packet from last begins with; of no value without framed.
+	lastHead head
+	framed   bool
+
+	// Not counted yet in what last counts.
+	packets, bytes int
+}
+
+// forget makes the next datagram be looked at in full.
+func (r *receiver) forget() {
+	r.tally()
+	r.last, r.framed = nil, false
+}
+
+// tally counts what is not counted yet: once for many packets, because the counters
+// are shared.
+func (r *receiver) tally() {
+	if r.packets > 0 {
+		r.last.count.rxPackets.Add(uint64(r.packets))
+		r.last.count.rxBytes.Add(uint64(r.bytes))
+		r.packets, r.bytes = 0, 0
+	}
 }
 
 func newReceiver() *receiver {
@@ -83,49 +106,73 @@ func isWhole(m *underlay.Message) bool {
 	return ok && p.Proto == packet.ProtoUDP && len(p.Bytes) > m.Segment
 }
 
-// decapsulate finds the tunnel of a datagram and counts what becomes of it.
+// decapsulate finds the tunnel of a datagram and counts what becomes of it. super is
+// the size of the payloads of the UDP super-segment in it, 0 if there is none.
 func (w *worker) decapsulate(s *snapshot, src netip.Addr, b []byte, super int) {
+	r := w.rx
+	if r.framed && len(b) > headLen && head(b) == r.lastHead && src == r.lastKey.gateway {
+		if d := w.packet(r.last, b[headLen:], super); d != kept {
+			r.last.drop(d, 1)
+		}
+		return
+	}
 	h, payload, err := geneve.Decode(b)
 	if err != nil {
 		w.ep.drops.add(DropEncapsulation, 1)
 		return
 	}
-	key := tunnelKey{src, h.VNI}
-	if w.rx.last == nil || key != w.rx.lastKey {
-		if w.rx.last, w.rx.lastKey = s.tunnels[key], key; w.rx.last == nil {
+	if key := (tunnelKey{src, h.VNI}); r.last == nil || key != r.lastKey {
+		r.forget()
+		t := s.tunnels[key]
+		if t == nil {
 			w.ep.drops.add(DropUnknownTunnel, 1)
 			return
 		}
+		r.last, r.lastKey = t, key
 	}
-	t := w.rx.last
-	if d := w.datagram(t, h, payload, super); d != kept {
-		t.drop(d, 1)
+	d := w.datagram(r.last, h, payload, super)
+	if d != kept {
+		r.last.drop(d, 1)
+	}
+	if r.framed = d == kept && h.Encapsulation != geneve.GeneveIP && len(payload) == len(b)-geneve.HeaderLen; r.framed {
+		r.lastHead = head(b)
+		r.framed = r.lastHead.carriesIP()
 	}
 }
 
-// datagram takes the payload of a datagram that belongs to t. super is the size of
-// the payloads of the UDP super-segment in it, 0 if there is none.
+// carriesIP tells whether the frame that begins with h has a packet in it.
+func (h *head) carriesIP() bool {
+	etherType := binary.BigEndian.Uint16(h[headLen-2:])
+	return etherType == neighbor.EtherTypeIPv4 || etherType == neighbor.EtherTypeIPv6
+}
+
+// datagram takes the payload of a datagram that belongs to t.
 func (w *worker) datagram(t *tunnel, h geneve.Header, payload []byte, super int) Drop {
 	if h.OAM { // RFC 8926 section 3.4: a control packet is not for forwarding
 		return DropControl
 	}
 	ip, d := w.deframe(t, h, payload)
-	if ip == nil {
-		if d == kept {
-			w.heard(t, h)
-		}
+	if d != kept {
 		return d
 	}
+	w.heard(t, h)
+	if ip == nil {
+		return kept
+	}
+	return w.packet(t, ip, super)
+}
+
+// packet takes a packet that t has brought.
+func (w *worker) packet(t *tunnel, ip []byte, super int) Drop {
 	p, ok := packet.Parse(ip)
 	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
 	}
-	w.heard(t, h)
 	if d, ok := w.discover(t, &p); ok {
 		return d
 	}
-	t.count.rxPackets.Add(1)
-	t.count.rxBytes.Add(uint64(len(p.Bytes)))
+	w.rx.packets++
+	w.rx.bytes += len(p.Bytes)
 	if super > 0 || len(p.Bytes) > t.MTU {
 		return w.super(t, &p, super)
 	}
@@ -135,9 +182,7 @@ func (w *worker) datagram(t *tunnel, h geneve.Header, payload []byte, super int)
 
 // heard notes that the gateway of t was heard.
 func (w *worker) heard(t *tunnel, h geneve.Header) {
-	if t.count.lastSeen.Load() != w.now { // once per batch
-		t.count.lastSeen.Store(w.now)
-	}
+	t.count.lastSeen.Store(w.now)
 	if e := uint32(h.Encapsulation); e != t.learned.encapsulation.Load() {
 		t.learned.encapsulation.Store(e)
 	}
@@ -200,6 +245,7 @@ func (w *worker) splitUDP(t *tunnel, p *packet.Packet, size int) Drop {
 
 // deliver writes what was received to the devices.
 func (w *worker) deliver() {
+	w.rx.tally()
 	c := w.rx.merged
 	for i := range c.items {
 		it := &c.items[i]

@@ -95,7 +95,7 @@ func (w *worker) unwatch(fd int) { _ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL
 func (w *worker) follow(s *snapshot, stale []*device) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rx.last = nil
+	w.rx.forget()
 	for _, d := range stale {
 		q := d.queues[w.index]
 		if w.queues[q.id] == q {
@@ -205,6 +205,7 @@ func (w *worker) receive() {
 			w.message(s, &w.rx.messages[i])
 		}
 		w.deliver()
+		w.rx.forget() // so that each batch notes that its gateways were heard
 		if n < len(w.rx.bufs) {
 			return
 		}
