@@ -66,11 +66,14 @@ func (r *Runner) report(now time.Time) {
 // maxMessage keeps a condition readable; a schema allows 32768 bytes.
 const maxMessage = 2000
 
-// conditions says how the newest objects are in force.
+// conditions says how the newest objects are in force. Nil: there were none yet.
 func (r *Runner) conditions() []metav1.Condition {
 	r.mu.Lock()
 	refused := r.state.Refused
 	r.mu.Unlock()
+	if !r.planned && len(refused) == 0 && r.noKind == nil {
+		return nil // nothing is known yet
+	}
 	return []metav1.Condition{
 		tunnelsReady(r.plan, r.failures, r.noKind, refused),
 		translationReady(r.plan, r.failures[aboutTranslation], r.actual.Translation),

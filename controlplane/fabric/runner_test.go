@@ -68,6 +68,9 @@ func TestRunnerStartsWithoutObjects(t *testing.T) {
 		if ready, why := x.Ready(); ready || why != "waiting: reading the objects of the cluster" {
 			t.Errorf("ready is %v: %s", ready, why)
 		}
+		if s := x.State(); len(s.Conditions) > 0 || len(s.Drift) > 0 || len(s.Tunnels) != 2 {
+			t.Errorf("knows what it cannot know: %+v", s)
+		}
 		x.kernel.tamper(hostnet.Event{Ours: true, Paths: true}, func() {})
 		x.expect("something happens", time.Minute)
 		x.feed.edit(func(*world) { x.feed.waiting = nil })
