@@ -18,20 +18,10 @@ type localCIDRs struct {
 	pods, services, external []netip.Prefix
 }
 
-// locals takes the CIDRs of this cluster: of every Configuration, as all peers
-// know it under the same ones, and of the Networks of the installation, which
-// may not be readable.
+// locals takes the CIDRs of this cluster. In a cluster the Networks of the
+// installation say what they are, to everybody; a Configuration, which belongs
+// to one peering, speaks only where they say nothing.
 func (b *builder) locals() {
-	local := field.NewPath("spec", "local", "cidr")
-	for _, c := range b.objects.Configurations {
-		spec := c.Object.Spec.Local
-		if spec == nil {
-			continue // the controller fills it in
-		}
-		r := manifests.RefTo("Configuration", c, &c.Object.ObjectMeta)
-		b.take(&b.local.pods, r, local.Child("pod"), spec.CIDR.Pod.List)
-		b.take(&b.local.external, r, local.Child("external"), spec.CIDR.External.List)
-	}
 	for _, n := range b.objects.Networks {
 		path, cidr := field.NewPath("spec", "cidr"), n.Object.Spec.CIDR
 		if granted := n.Object.Status.CIDR; granted != "" {
@@ -50,6 +40,22 @@ func (b *builder) locals() {
 			b.exclude(r.Problem(path, "%q %s", cidr, why))
 		} else if !slices.Contains(*into, p) {
 			*into = append(*into, p)
+		}
+	}
+	pods := b.objects.InCluster && len(b.local.pods) > 0
+	external := b.objects.InCluster && len(b.local.external) > 0
+	local := field.NewPath("spec", "local", "cidr")
+	for _, c := range b.objects.Configurations {
+		spec := c.Object.Spec.Local
+		if spec == nil {
+			continue // the controller fills it in
+		}
+		r := manifests.RefTo("Configuration", c, &c.Object.ObjectMeta)
+		if !pods {
+			b.take(&b.local.pods, r, local.Child("pod"), spec.CIDR.Pod.List)
+		}
+		if !external {
+			b.take(&b.local.external, r, local.Child("external"), spec.CIDR.External.List)
 		}
 	}
 }

@@ -388,6 +388,15 @@ func TestBuild(t *testing.T) {
 		{"no Configuration", func(w *world) { w.config = nil; w.ip = nil }, false, []string{milanLink, romeLink,
 			"local [] remote [10.90.0.0/16 10.91.0.0/16 10.92.0.0/16] unknown [] hosts [] gateways [10.0.0.11 10.0.0.12]", remoteIP,
 			"untranslated no IPv4 pod CIDR of this cluster is known: packets of pods and of the node keep the source that they have, or get one from the CNI; it stands in spec.local of the Configurations"}},
+		{"a Configuration that claims more than the Networks", func(w *world) {
+			network := func(kind string, cidr ipamv1alpha1.CIDR) *ipamv1alpha1.Network {
+				n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}}}
+				n.Spec.CIDR = cidr
+				return n
+			}
+			w.Networks = sourced(network("pod-cidr", "10.60.0.0/16"), network("external-cidr", "10.70.0.0/16"))
+			w.config.Spec.Local.CIDR = networkingv1beta1.ClusterCIDR{Pod: cidrs("10.0.0.0/8"), External: cidrs("10.1.0.0/16")}
+		}, false, []string{milanLink, romeLink, translated, remoteIP}},
 		{"Networks instead", func(w *world) {
 			network := func(kind string, cidr ipamv1alpha1.CIDR) *ipamv1alpha1.Network {
 				n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}}}
