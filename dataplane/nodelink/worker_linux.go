@@ -2,8 +2,10 @@ package nodelink
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -155,9 +157,14 @@ func (w *worker) stop() {
 	_, _ = unix.Write(w.wake, []byte{7: 1}) // any number but zero, eight bytes
 }
 
+// yieldAfter is less than the 10 ms after which the runtime takes its processor from a
+// goroutine that has not yielded whenever it waits, and looks every 20 microseconds.
+const yieldAfter = 5 * time.Millisecond
+
 // run carries packets until stop. It waits in epoll_wait itself and not in the runtime's
 // poller, which would wake another thread for every packet that arrives meanwhile.
 func (w *worker) run() error {
+	yielded := int64(0)
 	for {
 		n, err := unix.EpollWait(w.epoll, w.events[:], -1)
 		if err != nil && err != syscall.EINTR {
@@ -165,6 +172,10 @@ func (w *worker) run() error {
 		}
 		if w.work(w.events[:max(n, 0)]) {
 			return nil
+		}
+		if w.now-yielded > int64(yieldAfter) {
+			yielded = w.now
+			runtime.Gosched()
 		}
 	}
 }
@@ -216,16 +227,16 @@ func (w *worker) receive() {
 func (w *worker) drain(q *queue) {
 	t := q.device.tunnel.Load()
 	for range turn * 8 {
-		n, err := unix.Read(q.fd, w.tx.space())
-		switch err {
-		case nil:
+		n, errno := readRaw(q.fd, w.tx.space())
+		switch errno {
+		case 0:
 			w.tx.take(t, n)
 		case unix.EAGAIN:
 			return
 		case unix.EINTR:
 		default:
 			// EBADFD after somebody has deleted the device. It would be ready for ever.
-			q.device.fail(fmt.Errorf("read from the device: %w", err))
+			q.device.fail(fmt.Errorf("read from the device: %w", errno))
 			w.unwatch(q.fd)
 			delete(w.queues, q.id)
 			return
@@ -241,7 +252,7 @@ func (w *worker) write(t *tunnel, v vnetHeader, pieces [][]byte, count int) {
 		w.iovs = append(w.iovs, unix.Iovec{Base: &b[0], Len: uint64(len(b))})
 	}
 	q := t.device.queues[w.index]
-	_, _, errno := unix.Syscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&w.iovs[0])), uintptr(len(w.iovs)))
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&w.iovs[0])), uintptr(len(w.iovs)))
 	clear(w.iovs)
 	if errno != 0 {
 		t.drop(DropDevice, count)
@@ -250,4 +261,10 @@ func (w *worker) write(t *tunnel, v vnetHeader, pieces [][]byte, count int) {
 	if count > 1 {
 		t.count.rxSupers.Add(1)
 	}
+}
+
+// readRaw reads without telling the runtime, like the socket's raw system calls.
+func readRaw(fd int, b []byte) (int, syscall.Errno) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	return int(n), errno
 }
