@@ -93,7 +93,7 @@ var reconcilers = []string{
 }
 
 // testSupport is imported by tests, by bench and by the end-to-end tests only.
-var testSupport = []string{"dataplane/dataplanetest", "controlplane/controlplanetest"}
+var testSupport = []string{"dataplane/dataplanetest", "controlplane/controlplanetest", "cmd/daemon/daemontest"}
 
 func TestImportRules(t *testing.T) {
 	for _, p := range listPackages(t) {

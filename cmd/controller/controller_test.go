@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
 	"github.com/sluice-net/sluice/controlplane/install"
@@ -254,7 +255,7 @@ func TestController(t *testing.T) {
 		three.end(t, syscall.SIGTERM)
 	})
 	t.Run("serves metrics and probes", func(t *testing.T) {
-		metrics, health := freeAddress(t), freeAddress(t)
+		metrics, health := daemontest.FreeAddress(t), daemontest.FreeAddress(t)
 		start(t, append(flags, "--metrics-address="+metrics, "--health-probe-address="+health, "--leader-election=false")...)
 		for url, want := range map[string]string{
 			"http://" + health + "/healthz":  "ok",
@@ -301,16 +302,6 @@ func TestShippedArguments(t *testing.T) {
 	if _, err := parseFlags(strings.Fields(args), nil); err != nil {
 		t.Error(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get wants a page with text in it.

@@ -3,11 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/install"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 func prefixes(text ...string) []netip.Prefix {
 	var ps []netip.Prefix
@@ -139,19 +135,7 @@ func TestHelp(t *testing.T) {
 	if _, err := parseFlags([]string{"--help"}, &out); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)
 	}
-	path := filepath.Join("testdata", "help.txt")
-	if *update {
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
-	}
+	daemontest.Golden(t, "help.txt", out.String())
 }
 
 func TestRun(t *testing.T) {

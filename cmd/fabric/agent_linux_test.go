@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/controlplane/fabric"
 )
 
@@ -49,12 +50,7 @@ func newNode(t *testing.T) *node {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
 	}
-	socketDir, err := os.MkdirTemp("", "fabric") // shorter than t.TempDir: a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(socketDir) })
-	n := &node{t: t, dir: t.TempDir(), socket: filepath.Join(socketDir, "s")}
+	n := &node{t: t, dir: t.TempDir(), socket: filepath.Join(daemontest.SocketDir(t), "s")}
 	n.write(func(s string) string { return s })
 	for _, args := range []string{"link set lo up", "link add lan0 type veth peer name lan1", "link set lan1 up", "link set lan0 up", "addr add 192.0.2.2/24 dev lan0"} {
 		n.ip(args)

@@ -3,11 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,27 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
-
-// golden compares got with testdata/<name>.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
-	}
-}
 
 func TestParseFlags(t *testing.T) {
 	runtimeDir := t.TempDir()
@@ -137,7 +115,7 @@ func TestHelp(t *testing.T) {
 		if code := run(t.Context(), tt.args, &out, &errs); code != 0 || errs.Len() > 0 {
 			t.Errorf("%v: exit code %d, %s", tt.args, code, &errs)
 		}
-		golden(t, tt.golden, out.String())
+		daemontest.Golden(t, tt.golden, out.String())
 	}
 	if _, err := parseFlags([]string{"-h"}, new(bytes.Buffer)); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)

@@ -1,41 +1,16 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/controlplane/fabric"
 	"github.com/sluice-net/sluice/controlplane/hostnet"
 )
 
 func TestMetrics(t *testing.T) {
 	for name, status := range map[string]func() report{"metrics-standalone.txt": standaloneReport, "metrics-cluster.txt": clusterReport, "metrics-starting.txt": startingReport} {
-		r := prometheus.NewPedanticRegistry()
-		r.MustRegister(metricsOf(status))
-		path := filepath.Join(t.TempDir(), "metrics")
-		if err := prometheus.WriteToTextfile(path, r); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		golden(t, name, string(text))
-		families, err := r.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		problems, err := promlint.NewWithMetricFamilies(families).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range problems {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
+		daemontest.Metrics(t, name, metricsOf(status), "")
 	}
 }
 

@@ -3,11 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,29 +14,10 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync"
 	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
-
-// golden compares got with testdata/<name>.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
-	}
-}
 
 func TestParseFlags(t *testing.T) {
 	runtimeDir := t.TempDir()
@@ -172,10 +150,10 @@ func TestHelp(t *testing.T) {
 	if _, err := parseFlags([]string{"--help"}, &out); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)
 	}
-	golden(t, "help.txt", out.String())
+	daemontest.Golden(t, "help.txt", out.String())
 	out.Reset()
 	if _, err := program.ParseStatusFlags([]string{"-h"}, &out, statusHead, statusTail); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)
 	}
-	golden(t, "help-status.txt", out.String())
+	daemontest.Golden(t, "help-status.txt", out.String())
 }

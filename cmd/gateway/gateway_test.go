@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 )
 
 const testdata = "../../controlplane/gatewaysync/testdata/server"
@@ -36,8 +37,8 @@ type workspace struct {
 
 func newWorkspace(t *testing.T) *workspace {
 	t.Helper()
-	w := &workspace{dir: t.TempDir(), socket: filepath.Join(socketDir(t), "s"), geneve: freeUDPPort(t), wireguard: freeUDPPort(t)}
-	w.metrics, w.health = freeTCPAddress(t), freeTCPAddress(t)
+	w := &workspace{dir: t.TempDir(), socket: filepath.Join(daemontest.SocketDir(t), "s"), geneve: freeUDPPort(t), wireguard: freeUDPPort(t)}
+	w.metrics, w.health = daemontest.FreeAddress(t), daemontest.FreeAddress(t)
 	for _, name := range []string{"gateway.yaml", "network.yaml", "nodes.yml"} {
 		data, err := os.ReadFile(filepath.Join(testdata, name))
 		if err != nil {
@@ -80,16 +81,6 @@ func freeUDPPort(t *testing.T) int {
 	}
 	defer c.Close()
 	return int(c.LocalAddr().(*net.UDPAddr).AddrPort().Port())
-}
-
-func freeTCPAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get asks a gateway that is starting until it answers.

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -28,34 +25,8 @@ func count(t *testing.T, c prometheus.Collector) map[string]int {
 	return out
 }
 
-func TestMetrics(t *testing.T) {
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(metricsOf(busyReport))
-	path := filepath.Join(t.TempDir(), "metrics")
-	if err := prometheus.WriteToTextfile(path, r); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "metrics.txt", string(text))
-
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		// Liqo's names stay as its dashboards want them.
-		if !strings.HasPrefix(p.Metric, "liqo_") {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
-	}
-}
+// Liqo's names stay as its dashboards want them.
+func TestMetrics(t *testing.T) { daemontest.Metrics(t, "metrics.txt", metricsOf(busyReport), "liqo_") }
 
 func TestMetricsOfAnIdleGateway(t *testing.T) {
 	n := count(t, metricsOf(idleReport))

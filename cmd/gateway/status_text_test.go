@@ -3,8 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 )
 
 func TestWriteStatus(t *testing.T) {
@@ -22,12 +23,7 @@ func TestWriteStatus(t *testing.T) {
 		if err := writeStatus(&out, tt.report, tt.all); err != nil {
 			t.Fatal(err)
 		}
-		// Editors and reviewers drop blanks at the end of lines.
-		var lines []string
-		for line := range strings.Lines(out.String()) {
-			lines = append(lines, strings.TrimRight(line, " \n"))
-		}
-		golden(t, tt.golden, strings.Join(lines, "\n")+"\n")
+		daemontest.Golden(t, tt.golden, out.String())
 	}
 }
 
