@@ -70,21 +70,14 @@ func TestApplyChangesInPlace(t *testing.T) {
 				c := reopen(t)
 				l := tunnel(kind, 1)
 				before := settle(t, c, desired(l))
-				routes := monitor(t, "route")
+				removed := removedRoutes(t)
 				tt.change(&l)
 				after := settle(t, c, desired(l))
 				if b, a := indexOf(t, before, l.Name), indexOf(t, after, l.Name); a != b {
 					t.Errorf("the link was made anew: index %d, then %d", b, a)
 				}
-				removed := 0
-				for _, line := range routes() {
-					// A device route of the kernel's own belongs to an address.
-					if strings.HasPrefix(line, "Deleted") && strings.Contains(line, "proto 92") {
-						removed++
-					}
-				}
-				if removed != tt.removed {
-					t.Errorf("%d routes were removed, want %d", removed, tt.removed)
+				if n := removed(); n != tt.removed {
+					t.Errorf("%d routes were removed, want %d", n, tt.removed)
 				}
 			})
 		})

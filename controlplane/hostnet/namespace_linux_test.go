@@ -1,7 +1,6 @@
 package hostnet
 
 import (
-	"bufio"
 	"fmt"
 	"net/netip"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -147,50 +145,36 @@ func everything(t *testing.T) string {
 	return all.String()
 }
 
-// monitor runs ip monitor and returns what stops it and returns its lines.
-func monitor(t *testing.T, what string) (stop func() []string) {
+// removedRoutes returns what stops counting and returns how many of our routes
+// were removed meanwhile.
+func removedRoutes(t *testing.T) (stop func() int) {
 	t.Helper()
-	cmd := exec.Command("ip", "monitor", what)
-	out, err := cmd.StdoutPipe()
+	nl, err := join(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// It listens when its socket is bound to groups.
-	eventually(t, "ip monitor listens", func() bool {
-		table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/netlink", cmd.Process.Pid))
-		for line := range strings.Lines(string(table)) {
-			f := strings.Fields(line)
-			if len(f) > 3 && f[2] == fmt.Sprint(cmd.Process.Pid) && f[3] != "00000000" {
-				return true
-			}
-		}
-		return false
-	})
-	return func() []string {
+	return func() int {
+		defer nl.Close()
 		// What happened before is reported before.
-		ip(t, "route add 203.0.113.113/32 dev lo")
-		ip(t, "route del 203.0.113.113/32 dev lo")
-		var lines []string
-		for scan := bufio.NewScanner(out); scan.Scan(); {
-			if strings.HasPrefix(scan.Text(), "Deleted 203.0.113.113") {
-				break
+		end := prefix("203.0.113.113/32")
+		ip(t, fmt.Sprintf("route add %v dev lo", end))
+		removed := 0
+		for {
+			ms, err := nl.Receive()
+			if err != nil {
+				t.Fatal(err)
 			}
-			lines = append(lines, scan.Text())
-		}
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-		return lines
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timeout: %s", what)
+			for _, m := range ms {
+				r, table, err := decodeRoute(m.Data)
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case r.Dst == end:
+					return removed
+				case table == Table && m.Header.Type == unix.RTM_DELROUTE:
+					removed++
+				}
+			}
 		}
 	}
 }
