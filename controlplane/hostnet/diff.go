@@ -17,7 +17,7 @@ import (
 //	there: other gateway, MTU, alias, MAC, down        change in place; addresses and routes stay
 //	other address                                      add the new one, change the routes, remove the old one
 //	other routes                                       add and replace, then remove
-//	ours, neither wanted nor kept                      remove link; first, if a wanted link needs its VNI
+//	ours, neither wanted nor kept                      remove link; first, if a wanted link needs its VNI or port
 //	kept                                               nothing
 //	somebody else's link has a wanted name             nothing, a problem
 //	somebody else's route holds a wanted prefix        nothing about that route, a problem
@@ -275,16 +275,19 @@ func differences(l *Link, have *ActualLink) []string {
 // removeLinks plans for the links that nobody wants.
 func (d *differ) removeLinks(links []Link, have []ActualLink) {
 	needed := make(map[number]bool, len(links))
+	ports := make(map[uint16]Kind, 1) // one kind can have a port
 	for i := range links {
 		if links[i].ethernet() {
 			needed[links[i].number()] = true
+			ports[links[i].Port] = links[i].Kind
 		}
 	}
 	for _, h := range have {
 		if d.wanted[h.Name] || d.kept[h.Name] {
 			continue
 		}
-		first := needed[h.number()]
+		kind, taken := ports[h.Port]
+		first := needed[h.number()] || taken && kind != h.Kind && h.Kind != KindTUN
 		d.plan(removeLink{name: h.Name, index: h.Index, kind: h.Kind, why: "nothing asks for it", first: first})
 		if first {
 			d.gone[h.Name] = true

@@ -298,6 +298,16 @@ func TestDiff(t *testing.T) {
 			},
 		},
 		{
+			name: "a link of another kind on a wanted port goes first",
+			want: desired(with(func(l *Link) { l.Name, l.Kind, l.VNI = "liqo.rome", KindVXLAN, 8 })),
+			have: holding(milan()),
+			plan: []string{
+				"remove link liqo.milan: nothing asks for it",
+				"add link liqo.rome: vxlan, VNI 8, remote 10.0.0.1:6091, MTU 1340",
+				"...",
+			},
+		},
+		{
 			name: "kept links stay, whatever they are",
 			want: Desired{Keep: []string{"liqo.milan", "liqo.nowhere"}},
 			have: tampered(func(a *Actual) { a.Links[0].MTU, a.Routes[1].Metric = 99, 5 }, milan()),

@@ -23,6 +23,22 @@
 // A link that has the wanted name but not the mark is somebody else's: that is
 // an error, and the link stays as it is.
 //
+// A kernel link is also known by its MAC address, which is computed: should the
+// agent die between making a link and marking it, the next one finds it.
+//
+// # Order
+//
+// A plan is done phase by phase over all links: what is in the way goes; a link is
+// made, marked, gets its address and is set up; routes are added or replaced; what
+// they made superfluous goes. A link that cannot be made whole is removed again,
+// and the others are not affected. A changed gateway, MTU, address or route changes
+// in place: the device stays, and no prefix is without a route for a moment.
+//
+// # Two agents
+//
+// Whoever may change a namespace holds its lock, an abstract Unix socket. Readers
+// need neither the lock nor a privilege.
+//
 // # Nothing is lost by a restart
 //
 // The state lives in the kernel. An agent that ends removes nothing, one that

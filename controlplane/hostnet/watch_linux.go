@@ -19,6 +19,9 @@ const watchBuffer = 8 << 20
 // Watch calls f with what may have changed, until ctx is done. The first call is
 // with everything, as soon as no further change can be missed: so nothing needs
 // to be read before. f is called by one goroutine at a time and should not block.
+//
+// What this Conn changes is no event, as far as the kernel tells (links: from
+// Linux 6.2 on); what the kernel does of itself afterwards is.
 func (c *Conn) Watch(ctx context.Context, f func(Event)) error {
 	var route, netfilter *netlink.Conn
 	err := c.inNamespace(func() (err error) {
