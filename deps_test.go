@@ -81,7 +81,6 @@ var owners = map[string][]string{
 	"golang.zx2c4.com/wireguard/device": {"tunnel"},
 	"gvisor.dev/gvisor":                 {"dataplane/netstack"},
 	"github.com/mdlayher/netlink":       {"controlplane/hostnet"},
-	"github.com/jsimonetti/rtnetlink":   {"controlplane/hostnet"},
 	"github.com/google/nftables":        {"controlplane/hostnet"},
 }
 

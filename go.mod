@@ -8,7 +8,6 @@ require (
 	github.com/go-logr/logr v1.4.3 // the interface through which controller-runtime logs
 	github.com/google/go-cmp v0.7.0 // differences in test failures
 	github.com/google/nftables v0.3.0 // the node agent's table of address translation
-	github.com/jsimonetti/rtnetlink/v2 v2.0.2 // links, addresses, routes and rules, on mdlayher/netlink
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
