@@ -67,7 +67,7 @@ func (w *world) measurePeerings(what string, env ...string) {
 	again := c.rest(t, func(f figures) bool { return f.Reconciled["genevetunnel"] >= fewNodes**peerings }, quick)
 	restarted := time.Since(start) - restFor
 
-	out := newReport(fmt.Sprintf("%d peerings, %d nodes, %s", *peerings, fewNodes, what))
+	out := newReport("controller-scale", controlPlane, fmt.Sprintf("%d peerings, %d nodes, %s", *peerings, fewNodes, what))
 	out.row("start of the controllers to all gateways ready", "%.1f s", converged.Seconds())
 	out.row("  CPU time of the controllers", "%.1f s", f.CPU.Seconds())
 	out.row("  writes for each peering", "%.2f", float64(f.writes())/float64(*peerings))

@@ -13,13 +13,17 @@ import (
 )
 
 // report is the text of one run.
-type report struct{ strings.Builder }
+type report struct {
+	strings.Builder
+	name string // of the file
+}
 
-func newReport(title string) *report {
-	r := new(report)
+// newReport begins a report. shared says who else works on the machine.
+func newReport(name, shared, title string) *report {
+	r := &report{name: name}
 	r.line("%s", title)
 	r.line("date: %s", time.Now().UTC().Format(time.RFC3339))
-	r.line("machine: %s, %d cpu, shared with etcd, kube-apiserver and the load", processor(), runtime.NumCPU())
+	r.line("machine: %s, %d cpu, shared with %s", processor(), runtime.NumCPU(), shared)
 	r.line("kernel: %s", command("uname", "-r"))
 	r.line("go: %s", runtime.Version())
 	r.line("commit: %s", commit())
@@ -68,7 +72,7 @@ func (r *report) done(t *testing.T) {
 	if *results == "" {
 		return
 	}
-	path := filepath.Join(*results, fmt.Sprintf("%s-controller-scale-%s.txt", time.Now().UTC().Format(time.DateOnly), commit()))
+	path := filepath.Join(*results, fmt.Sprintf("%s-%s-%s.txt", time.Now().UTC().Format(time.DateOnly), r.name, commit()))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		t.Fatal(err)

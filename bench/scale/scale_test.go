@@ -23,8 +23,13 @@ var (
 	rate     = flag.Int("rate", 100, "changes of pods each second of TestPods")
 	seconds  = flag.Int("seconds", 60, "length of the changes of TestPods")
 	peerings = flag.Int("peerings", 1000, "peerings of TestPeerings")
+	tunnels  = flag.Int("tunnels", 5000, "tunnels of TestHostNetwork and TestAgent")
+	tuns     = flag.Int("tuns", 300, "tunnels of those, where each is a TUN device")
 	profile  = flag.String("heap", "", "file for a heap profile of the controllers, at their largest")
 )
+
+// controlPlane is what the controllers share the machine with.
+const controlPlane = "etcd, kube-apiserver and the load"
 
 const patience = 10 * time.Minute
 
@@ -93,7 +98,7 @@ func TestPods(t *testing.T) {
 	}, quick)
 	restarted := time.Since(start) - restFor
 
-	out := newReport(fmt.Sprintf("One peering, %d nodes, %d pods; then %d changes of pods each second for %d s", *nodes, *pods, *rate, *seconds))
+	out := newReport("controller-scale", controlPlane, fmt.Sprintf("One peering, %d nodes, %d pods; then %d changes of pods each second for %d s", *nodes, *pods, *rate, *seconds))
 	out.row("start of the controllers to all routes", "%.1f s", converged.Seconds())
 	out.row("  CPU time of the controllers", "%.1f s", first.CPU.Seconds())
 	out.row("  writes", "%d", first.writes())
