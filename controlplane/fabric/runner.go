@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -194,6 +195,10 @@ func (r *Runner) Load() error {
 		return err
 	}
 	plan, err := r.build(reading.Objects)
+	if reading.Heavy {
+		reading.Objects = manifests.Objects{}
+		debug.FreeOSMemory()
+	}
 	r.warn(append(reading.Warnings, plan.Warnings...))
 	if err != nil {
 		return err
