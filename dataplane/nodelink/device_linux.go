@@ -12,6 +12,7 @@ import (
 // device is a TUN device to which a queue per worker is attached.
 type device struct {
 	name     string
+	index    int // what the name meant when it was opened
 	queues   []*queue
 	offloads uint32 // TUN_F_ flags that the kernel granted
 	// tunnel is what the device is used for now.
@@ -55,10 +56,12 @@ func (d *device) udpSegments() bool { return d.offloads&unix.TUN_F_USO4 != 0 }
 
 // openDevice attaches queues to the device with that name.
 func openDevice(name string, queues int, gso bool) (*device, error) {
-	if err := exists(name); err != nil {
+	// To attach to a device that does not exist would make it.
+	index, err := indexOf(name)
+	if err != nil {
 		return nil, err
 	}
-	d := &device{name: name}
+	d := &device{name: name, index: index}
 	for range queues {
 		fd, err := attach(name)
 		if err != nil {
@@ -85,25 +88,34 @@ func openDevice(name string, queues int, gso bool) (*device, error) {
 	return d, nil
 }
 
-// exists tells whether there is a device with that name: to attach to one that does
-// not exist would make it.
-func exists(name string) error {
+// usable tells whether the device still is the one of its name: somebody may have
+// deleted it, renamed it or moved it to another namespace, where it works on.
+func (d *device) usable() bool {
+	if d.broken.Load() != nil {
+		return false
+	}
+	index, err := indexOf(d.name)
+	return err == nil && index == d.index
+}
+
+// indexOf finds the device of that name in the network namespace of the thread.
+func indexOf(name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open a socket: %w", err)
+		return 0, fmt.Errorf("open a socket: %w", err)
 	}
 	defer unix.Close(fd)
 	ifr, err := unix.NewIfreq(name)
 	if err != nil {
-		return fmt.Errorf("device name %q: %w", name, err)
+		return 0, fmt.Errorf("device name %q: %w", name, err)
 	}
 	switch err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, ifr); {
 	case errors.Is(err, unix.ENODEV):
-		return ErrNoDevice
+		return 0, ErrNoDevice
 	case err != nil:
-		return fmt.Errorf("look for the device: %w", err)
+		return 0, fmt.Errorf("look for the device: %w", err)
 	}
-	return nil
+	return int(ifr.Uint32()), nil
 }
 
 // attach opens a queue of the device.

@@ -123,8 +123,8 @@ func (e *Endpoint) wakeUpkeep() {
 
 // Apply makes these the tunnels, no others. Devices and the socket are opened in
 // the network namespace of the calling thread. What cannot be had is left out and
-// named by a *TunnelError; everything else is in force. A device that was
-// deleted and made again is attached to again.
+// named by a *TunnelError; everything else is in force. A device whose name
+// means another one now is given up for that one.
 func (e *Endpoint) Apply(ts []Tunnel) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,7 +140,7 @@ func (e *Endpoint) Apply(ts []Tunnel) error {
 	devices := make(map[string]*device, len(wanted))
 	for name := range wanted {
 		d := e.devices[name]
-		if d == nil || d.broken.Load() != nil {
+		if d == nil || !d.usable() {
 			var err error
 			if d, err = openDevice(name, len(e.workers), e.opts.GSO); err != nil {
 				errs = append(errs, &TunnelError{name, err})
