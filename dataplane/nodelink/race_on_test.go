@@ -1,0 +1,6 @@
+//go:build race
+
+package nodelink
+
+// raceEnabled tells tests whether the race detector is on: it allocates by itself.
+const raceEnabled = true
