@@ -83,8 +83,12 @@ func (h debugOnly) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelDebug && h.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. logr hands over errors without having asked
+// whether they are wanted.
 func (h debugOnly) Handle(ctx context.Context, r slog.Record) error {
+	if !h.Handler.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
 	r.Level = slog.LevelDebug
 	return h.Handler.Handle(ctx, r)
 }
