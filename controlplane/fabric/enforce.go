@@ -65,24 +65,29 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 		return false
 	}
 	r.actual = actual
-	diff := r.diff(r.plan.Desired, actual)
-	repair := !r.fresh && !diff.Empty() && len(r.failures) == 0
+	diff, idle := r.diff(r.plan.Desired, actual), r.idle()
+	changes := !diff.Empty() || len(idle) > 0
+	repair := !r.fresh && changes && len(r.failures) == 0
 	if repair && now.Before(r.contest.notBefore()) {
 		r.due.ours = r.contest.notBefore()
 		return false
 	}
 	began := time.Now()
-	failed := r.apply(diff)
-	if diff.Empty() && len(failed) == 0 && !r.fresh {
+	failed := r.apply(diff, idle)
+	if !changes && len(failed) == 0 && !r.fresh {
 		r.succeeded()
 		return false
 	}
-	if !diff.Empty() {
+	if changes {
 		r.count(repair, len(failed) > 0, time.Since(began))
 		r.afterwards(failed)
 	}
 	if repair {
-		r.repaired(diff.Lines(), now)
+		lines := diff.Lines()
+		for _, device := range idle {
+			lines = append(lines, "attach to TUN device "+device+" again")
+		}
+		r.repaired(lines, now)
 	}
 	if r.kindFails(failed, diff.Problems) {
 		return true
@@ -96,17 +101,23 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 	return false
 }
 
-// apply carries out a diff. Links of kernel kinds and the agent's own ends use
-// the same UDP port, so the latter let go before and take hold after.
-func (r *Runner) apply(diff hostnet.Plan) failures {
+// apply carries out a diff and attaches to devices, the idle ones anew. Links of
+// kernel kinds and the agent's own ends use the same UDP port, so the latter let
+// go before and take hold after.
+func (r *Runner) apply(diff hostnet.Plan, idle []string) failures {
 	failed := make(failures)
 	wanted := r.tunnels()
-	if !diff.Empty() {
+	if !diff.Empty() || len(idle) > 0 {
 		stay := maps.Clone(r.attached)
-		maps.DeleteFunc(stay, func(device string, t nodelink.Tunnel) bool { return wanted[device] != t })
+		maps.DeleteFunc(stay, func(device string, _ nodelink.Tunnel) bool {
+			_, ok := wanted[device]
+			return !ok || slices.Contains(idle, device)
+		})
 		if len(stay) < len(r.attached) {
 			r.attach(stay, failed)
 		}
+	}
+	if !diff.Empty() {
 		for link, err := range hostnet.LinkErrors(r.host.Apply(diff)) {
 			eachError(err, func(err error) {
 				if errors.As(err, new(*hostnet.TranslationError)) {
@@ -126,6 +137,18 @@ func (r *Runner) apply(diff hostnet.Plan) failures {
 		r.attach(wanted, failed)
 	}
 	return failed
+}
+
+// idle are the TUN devices that should be served and that nobody has open: what
+// is sent into them is lost.
+func (r *Runner) idle() (devices []string) {
+	for i := range r.actual.Links {
+		l := &r.actual.Links[i]
+		if _, ours := r.attached[l.Name]; ours && l.Kind == hostnet.KindTUN && l.Up && !l.Carrier {
+			devices = append(devices, l.Name)
+		}
+	}
+	return devices
 }
 
 // tunnels are the ends that the plan's TUN devices need, by device. Those of

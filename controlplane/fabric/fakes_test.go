@@ -61,7 +61,7 @@ func (k *fakeKernel) Read() (a hostnet.Actual, err error) {
 	defer k.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(k.links)) {
 		l := k.links[name]
-		al := hostnet.ActualLink{Name: name, Kind: l.Kind, MTU: l.MTU, Alias: hostnet.AliasPrefix + l.Owner, Up: true}
+		al := hostnet.ActualLink{Name: name, Kind: l.Kind, MTU: l.MTU, Alias: hostnet.AliasPrefix + l.Owner, Up: true, Carrier: true}
 		if l.Kind != hostnet.KindTUN {
 			al.VNI, al.Gateway, al.Port = l.VNI, l.Gateway, l.Port
 		}

@@ -214,6 +214,57 @@ func TestInKernel(t *testing.T) {
 	}
 }
 
+// Whatever becomes of a TUN device, the one of its name is served again soon.
+func TestInKernelServesDevices(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		h := newHost(t)
+		elsewhere := exec.Command("unshare", "--net", "sleep", "60")
+		if err := elsewhere.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = elsewhere.Process.Kill()
+			_ = elsewhere.Wait()
+		}()
+		h.run("tun")
+		for _, tamper := range [][]string{
+			{},
+			{"link delete liqo.milan"},
+			{fmt.Sprintf("link set liqo.milan netns %d name tunx", elsewhere.Process.Pid)},
+			{"link set liqo.milan alias foo", "link set liqo.milan name liqo.other"},
+			{"link set liqo.milan name liqo.another"},
+			{"link set liqo.milan carrier off"},
+		} {
+			for _, command := range tamper {
+				h.ip(command)
+			}
+			h.shows(second, "-o link show liqo.milan", "LOWER_UP", "!NO-CARRIER")
+			h.settled()
+			if s := h.State(); s.Tunnels[0].Status != TunnelUp {
+				t.Errorf("after %q: %+v", tamper, s.Tunnels)
+			}
+		}
+	})
+}
+
+// A TUN device that nobody has open carries nothing.
+func TestStatusOfDevice(t *testing.T) {
+	for _, tt := range []struct {
+		link hostnet.ActualLink
+		want TunnelStatus
+	}{
+		{hostnet.ActualLink{Kind: hostnet.KindTUN, Up: true, Carrier: true}, TunnelUp},
+		{hostnet.ActualLink{Kind: hostnet.KindTUN, Up: true}, TunnelDown},
+		{hostnet.ActualLink{Kind: hostnet.KindVXLAN, Up: true}, TunnelUp},
+		{hostnet.ActualLink{Kind: hostnet.KindVXLAN}, TunnelDown},
+	} {
+		if got := tunnelStatus(&tt.link, true, view{}); got != tt.want {
+			t.Errorf("%+v is %s, want %s", tt.link, got, tt.want)
+		}
+	}
+}
+
 // restart stops the agent, looks that everything stays, and starts another one,
 // which finds nothing to do.
 func (h *host) restart(kind string) {

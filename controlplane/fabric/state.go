@@ -110,7 +110,7 @@ const (
 	TunnelMissing TunnelStatus = "missing"
 	// TunnelKept: what is desired of it cannot be had, and what was there stays.
 	TunnelKept TunnelStatus = "kept"
-	// TunnelDown: it is there and does not work.
+	// TunnelDown: it is there and does not work, or nobody has the TUN device open.
 	TunnelDown TunnelStatus = "down"
 	// TunnelSurplus: it is there and nobody asks for it, as far as is known.
 	TunnelSurplus TunnelStatus = "surplus"
@@ -237,7 +237,7 @@ func tunnelStatus(l *hostnet.ActualLink, wanted bool, v view) TunnelStatus {
 	switch {
 	case slices.Contains(v.desired.Keep, l.Name):
 		return TunnelKept
-	case !l.Up:
+	case !l.Up, l.Kind == hostnet.KindTUN && !l.Carrier:
 		return TunnelDown
 	case !wanted && v.planned:
 		return TunnelSurplus

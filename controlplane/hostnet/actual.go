@@ -39,6 +39,9 @@ type ActualLink struct {
 	MTU     int
 	Alias   string
 	Up      bool
+	// Carrier is whether packets go anywhere: of a TUN device, whether somebody
+	// has it open.
+	Carrier bool
 	MAC     MAC
 	// Addresses are in the kernel's order.
 	Addresses []netip.Prefix

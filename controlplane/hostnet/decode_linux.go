@@ -41,7 +41,8 @@ func decodeLink(b []byte) (l ActualLink, kind string, err error) {
 		return l, "", fmt.Errorf("decode link: %w", err)
 	}
 	l.Index = int(binary.NativeEndian.Uint32(b[4:]))
-	l.Up = binary.NativeEndian.Uint32(b[8:])&unix.IFF_UP != 0
+	flags := binary.NativeEndian.Uint32(b[8:])
+	l.Up, l.Carrier = flags&unix.IFF_UP != 0, flags&unix.IFF_LOWER_UP != 0
 	return l, kind, nil
 }
 
