@@ -2,7 +2,10 @@ package nodelink_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"testing"
@@ -11,7 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/dataplane/nodelink"
+	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/geneve"
 )
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
@@ -125,7 +130,10 @@ func (n *network) start(s *side, o nodelink.Options) {
 
 func (n *network) startBoth(o nodelink.Options) {
 	n.Helper()
-	goleak.VerifyNone(n, goleak.IgnoreCurrent()) // before, to begin with nothing
+	// Registered first, so checked last.
+	before := goleak.IgnoreCurrent()
+	hosts := goleak.IgnoreTopFunction("github.com/sluice-net/sluice/deploy/e2e/lab.(*Host).thread")
+	n.Cleanup(func() { goleak.VerifyNone(n, before, hosts) })
 	n.start(n.a, o)
 	n.start(n.b, o)
 	lab.Eventually(n, 5*time.Second, "the first ping", func() error {
@@ -139,21 +147,321 @@ func (n *network) startBoth(o nodelink.Options) {
 // status is that of the one tunnel of s.
 func (s *side) status() nodelink.TunnelStatus { return s.endpoint.Status().Tunnels[0] }
 
-func TestKernel(t *testing.T) {
+// fast are the options of an agent.
+var fast = nodelink.Options{GSO: true, GRO: true}
+
+// pods are the addresses of b's pod, as subtests.
+func (n *network) pods(test func(t *testing.T, to netip.Addr)) {
+	for name, to := range map[string]netip.Addr{"ipv4": n.b.pod4, "ipv6": n.b.pod6} {
+		n.Run(name, func(t *testing.T) { test(t, to) })
+	}
+}
+
+// TestPing: whole packets of the size of the MTU, and larger ones in fragments.
+func TestPing(t *testing.T) {
 	n := newNetwork(t, 1500)
-	n.startBoth(nodelink.Options{GSO: true, GRO: true})
-	server := n.b.pod.StartIperf()
-	defer server.Stop(2 * time.Second)
-	for _, to := range []netip.Addr{n.b.pod4, n.b.pod6} {
-		for _, back := range []bool{false, true} {
-			before := [2]nodelink.TunnelStatus{n.a.status(), n.b.status()}
-			r, err := n.a.pod.Iperf(lab.Iperf{To: to, Reverse: back})
-			if err != nil {
-				t.Fatal(err)
+	n.startBoth(fast)
+	n.pods(func(t *testing.T, to netip.Addr) {
+		headers := 28
+		if to.Is6() {
+			headers = 48
+		}
+		for _, args := range []string{"", fmt.Sprintf("-M do -s %d", mtu-headers), "-s 5000", "-s 60000"} {
+			if p := n.a.pod.Ping(to, "-c5 -i0.02 -W2 "+args); p.Received != 5 {
+				t.Errorf("ping %s: %d of 5 answers\n%s", args, p.Received, p.Output)
 			}
-			t.Logf("%s back=%v %.2f Gbit/s\n%+v\n%+v", to, back, r.BitsPerSecond/1e9, n.a.status(), n.b.status())
-			_ = before
+		}
+	})
+	for _, s := range []*side{n.a, n.b} {
+		st := s.status()
+		delete(st.Drops, "DropMulticast") // what a kernel announces by itself
+		if len(st.Drops) > 0 || st.LastSeen.IsZero() || st.MAC == "" || st.GatewayMAC != n.other(s).status().MAC {
+			t.Errorf("status %+v", st)
 		}
 	}
-	t.Logf("%+v\n%+v", n.a.endpoint.Status().Sockets, n.b.endpoint.Status().Sockets)
+}
+
+// TestTCP: streams pass both ways, and the kernels give and get super-segments.
+func TestTCP(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.startBoth(fast)
+	server := n.b.pod.StartIperf()
+	defer server.Stop(2 * time.Second)
+	n.pods(func(t *testing.T, to netip.Addr) {
+		for _, back := range []bool{false, true} {
+			from, into := n.a, n.b
+			if back {
+				from, into = n.b, n.a
+			}
+			tx, rx := from.status(), into.status()
+			if _, err := n.a.pod.Iperf(lab.Iperf{To: to, Reverse: back, Streams: 2}); err != nil {
+				t.Fatal(err)
+			}
+			after := from.status()
+			supers, packets := after.TxSupers-tx.TxSupers, after.TxPackets-tx.TxPackets
+			if supers == 0 || packets/supers < 5 {
+				t.Errorf("back %v: %d super-segments of %d packets were taken from the kernel", back, supers, packets)
+			}
+			after = into.status()
+			supers, packets = after.RxSupers-rx.RxSupers, after.RxPackets-rx.RxPackets
+			if supers == 0 || packets/supers < 5 {
+				t.Errorf("back %v: %d packets were given to the kernel as %d super-segments", back, packets, supers)
+			}
+		}
+	})
+	for _, s := range []*side{n.a, n.b} {
+		sockets := s.endpoint.Status().Sockets
+		if len(sockets) != 1 || sockets[0].WriteRuns == 0 || sockets[0].ReadRuns == 0 || sockets[0].WriteErrors != 0 {
+			t.Errorf("sockets %+v", sockets)
+		}
+	}
+}
+
+// TestTCPWithoutOffloads: the same, one by one.
+func TestTCPWithoutOffloads(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.startBoth(nodelink.Options{Queues: 1})
+	server := n.b.pod.StartIperf()
+	defer server.Stop(2 * time.Second)
+	n.pods(func(t *testing.T, to netip.Addr) {
+		if r, err := n.a.pod.Iperf(lab.Iperf{To: to}); err != nil || r.BitsPerSecond < 1e6 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+	if st := n.a.status(); st.TxSupers != 0 || len(st.Offloads) != 0 || st.Queues != 1 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// TestUDPRuns: datagrams that were sent with UDP_SEGMENT arrive, each of them, and pass as
+// super-segments.
+func TestUDPRuns(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.startBoth(fast)
+	n.pods(func(t *testing.T, to netip.Addr) {
+		tx, rx := n.a.status().TxSupers, n.b.status().RxSupers
+		testRuns(t, n.a.pod, n.b.pod, to)
+		if tx == n.a.status().TxSupers || rx == n.b.status().RxSupers {
+			t.Errorf("no super-segment: %+v, %+v", n.a.status(), n.b.status())
+		}
+	})
+}
+
+// testRuns sends runs of datagrams and expects all of them in order.
+func testRuns(t *testing.T, from, into *lab.Host, to netip.Addr) {
+	t.Helper()
+	listen := func(h *lab.Host, a netip.Addr) (c *underlay.Conn) {
+		if err := h.Do(func() (err error) {
+			c, err = underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(a, 0), GSO: true})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	unspecified := netip.IPv4Unspecified()
+	if to.Is6() {
+		unspecified = netip.IPv6Unspecified()
+	}
+	sender, receiver := listen(from, unspecified), listen(into, to)
+	time.AfterFunc(5*time.Second, func() { receiver.Close() }) // what was lost is not waited for
+	const runs, length, size = 50, 20, 1000
+	next := byte(0)
+	for range runs {
+		ds := make([]underlay.Datagram, length)
+		for i := range ds {
+			body := make([]byte, size)
+			if i == length-1 {
+				body = body[:1+int(next)%size]
+			}
+			body[0] = next
+			next++
+			ds[i] = underlay.Datagram{Addr: receiver.LocalAddr(), Body: body}
+		}
+		if sent, err := sender.WriteBatch(ds); sent != length || err != nil {
+			t.Fatalf("sent %d of %d: %v", sent, length, err)
+		}
+	}
+	bufs, sizes, addrs := make([][]byte, 64), make([]int, 64), make([]netip.AddrPort, 64)
+	for i := range bufs {
+		bufs[i] = make([]byte, 2000)
+	}
+	next = 0
+	for got := 0; got < runs*length; {
+		k, err := receiver.ReadBatch(bufs, sizes, addrs)
+		if err != nil {
+			t.Fatalf("got %d of %d datagrams: %v", got, runs*length, err)
+		}
+		for i := range k {
+			if want := size; bufs[i][0] != next || got%length != length-1 && sizes[i] != want {
+				t.Fatalf("datagram %d has %d bytes and number %d, want number %d", got, sizes[i], bufs[i][0], next)
+			}
+			next++
+			got++
+		}
+	}
+}
+
+// TestFromKernelVXLAN: a gateway whose kernel speaks VXLAN, on this very machine, leaves
+// checksums and segmentation to a network card that never comes.
+func TestFromKernelVXLAN(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.start(n.a, fast)
+	b := n.b.node
+	b.IP("link del %s", device)
+	b.IP("link add vx type vxlan id %d remote %s local %s dstport 6091 noudpcsum", vni, n.a.underlay, n.b.underlay)
+	b.IP("link set vx up mtu %d", mtu)
+	b.IP("addr add %s/32 dev vx", n.b.internal)
+	b.IP("neigh add %s lladdr %s dev vx", n.a.internal, n.a.status().MAC)
+	b.IP("route add %s/32 dev vx", n.a.internal)
+	b.IP("route add %s/24 via %s dev vx", n.a.pod4.Prev().Prev(), n.a.internal)
+	testRuns(t, n.b.pod, n.a.pod, n.a.pod4)
+	if st := n.a.status(); st.Encapsulation != geneve.VXLAN {
+		t.Errorf("heard %v", st.Encapsulation)
+	}
+}
+
+// TestRestart: a TCP connection survives the Endpoint, because the device stays and the next one
+// attaches to it.
+func TestRestart(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.startBoth(fast)
+	var listener net.Listener
+	if err := n.b.pod.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "0.0.0.0:7")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(c, c)
+		c.Close()
+	}()
+	var c net.Conn
+	if err := n.a.pod.Do(func() (err error) {
+		c, err = net.Dial("tcp", netip.AddrPortFrom(n.b.pod4, 7).String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	echo := func(what string) {
+		t.Helper()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		in := make([]byte, len(what))
+		if _, err := c.Write([]byte(what)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := io.ReadFull(c, in); err != nil || string(in) != what {
+			t.Fatalf("%s: %q, %v", what, in, err)
+		}
+	}
+	echo("before")
+	for range 3 {
+		before := n.a.status().MAC
+		n.a.stop()
+		n.start(n.a, fast)
+		echo("after a restart")
+		if got := n.a.status().MAC; got != before {
+			t.Errorf("link-layer address %s, before %s", got, before)
+		}
+	}
+}
+
+// TestApply: tunnels come and go, each by itself, and the socket with them.
+func TestApply(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.startBoth(fast)
+	a := n.a
+	apply := func(ts ...nodelink.Tunnel) error { return a.node.Do(func() error { return a.endpoint.Apply(ts) }) }
+	pinged := func() bool { return a.pod.Ping(n.b.pod4, "-c2 -i0.2 -W1").Received > 0 }
+	good := n.tunnel(a)
+	missing, foreign := good, good
+	missing.Device, missing.VNI = "liqo.missing", 8
+	foreign.Device, foreign.VNI = "lo", 9
+
+	err := apply(missing, good, foreign)
+	var tunnelError *nodelink.TunnelError
+	if !errors.Is(err, nodelink.ErrNoDevice) || !errors.As(err, &tunnelError) || tunnelError.Device != "liqo.missing" && tunnelError.Device != "lo" {
+		t.Errorf("a missing device: %v", err)
+	}
+	if got := a.endpoint.Status().Tunnels; len(got) != 1 || !pinged() {
+		t.Errorf("one bad tunnel stopped another: %+v", got)
+	}
+	if err := apply(); err != nil {
+		t.Error(err)
+	}
+	if s := a.endpoint.Status(); len(s.Sockets) != 0 || len(s.Tunnels) != 0 || pinged() {
+		t.Errorf("without tunnels: %+v", s)
+	}
+	if err := apply(good); err != nil || !pinged() {
+		t.Errorf("again: %v, %+v", err, a.endpoint.Status())
+	}
+	packets := a.status().RxPackets
+	smaller := good
+	smaller.MTU = 1300
+	if err := apply(smaller); err != nil || !pinged() || a.status().RxPackets <= packets {
+		t.Errorf("with another MTU: %v, %+v", err, a.status())
+	}
+	other := good
+	other.VNI = 99
+	if err := apply(other); err != nil || pinged() {
+		t.Errorf("with another VNI: %v, %+v", err, a.status())
+	}
+	if n.b.endpoint.Status().Drops["DropUnknownTunnel"] == 0 {
+		t.Errorf("the other end: %+v", n.b.endpoint.Status())
+	}
+	if err := apply(good); err != nil || !pinged() {
+		t.Errorf("back again: %v, %+v", err, a.status())
+	}
+}
+
+// TestDeletedDevice: somebody deletes the device and makes it again.
+func TestDeletedDevice(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.startBoth(fast)
+	n.a.node.IP("link del %s", device)
+	lab.Eventually(t, 5*time.Second, "the end of the device", func() error {
+		if st := n.a.status(); st.Broken == "" {
+			return fmt.Errorf("status %+v", st)
+		}
+		return nil
+	})
+	n.a.addDevice(device, n.b)
+	if err := n.a.node.Do(func() error { return n.a.endpoint.Apply([]nodelink.Tunnel{n.tunnel(n.a)}) }); err != nil {
+		t.Fatal(err)
+	}
+	if p := n.a.pod.Ping(n.b.pod4, "-c3 -i0.2 -W1"); p.Received == 0 || n.a.status().Broken != "" {
+		t.Errorf("nothing arrives:\n%s\n%+v", p.Output, n.a.status())
+	}
+}
+
+// TestPortInUse: the port is said to be somebody else's, and is ours when it is free.
+func TestPortInUse(t *testing.T) {
+	n := newNetwork(t, 1500)
+	n.a.node.IP("link add vx type vxlan id 1 remote %s dstport 6091", n.b.underlay)
+	n.a.node.IP("link set vx up")
+	e, err := nodelink.New(fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func() error { return e.Apply([]nodelink.Tunnel{n.tunnel(n.a)}) }
+	if err := n.a.node.Do(apply); !errors.Is(err, nodelink.ErrPortInUse) {
+		t.Errorf("the port is in use: %v", err)
+	}
+	n.a.node.IP("link del vx")
+	if err := n.a.node.Do(apply); err != nil {
+		t.Errorf("the port is free: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := e.Run(ctx); err != nil {
+		t.Error(err)
+	}
 }
