@@ -139,6 +139,38 @@ func (r *Runner) apply(diff hostnet.Plan, idle []string) failures {
 	return failed
 }
 
+// resume serves the TUN devices that are there, as long as nothing is known but
+// what the kernel holds: where they lead to is in their alias. What cannot be
+// served is tried again with the next look.
+func (r *Runner) resume() {
+	if r.options.Ends == nil {
+		return
+	}
+	there := make(map[string]nodelink.Tunnel)
+	for _, l := range r.inForce() {
+		if l.Kind == hostnet.KindTUN && l.Port == r.options.Port && l.Gateway.IsValid() && l.Address.IsValid() && l.GatewayAddress.IsValid() {
+			there[l.Name] = tunnelOf(l)
+		}
+	}
+	failed, idle := make(failures), r.idle()
+	if len(idle) > 0 {
+		stay := maps.Clone(r.attached)
+		maps.DeleteFunc(stay, func(device string, _ nodelink.Tunnel) bool { return slices.Contains(idle, device) })
+		r.attach(stay, failed)
+	}
+	if maps.Equal(there, r.attached) {
+		return
+	}
+	r.attach(there, failed)
+	r.sampler.outdated()
+	if len(failed) > 0 {
+		r.log.Warn("TUN devices that are there cannot be served", "first", firstOf(failed.lines()))
+		clear(r.attached)
+		return
+	}
+	r.log.Info("TUN devices that are there are served until the objects are known", "tunnels", len(there))
+}
+
 // idle are the TUN devices that should be served and that nobody has open: what
 // is sent into them is lost.
 func (r *Runner) idle() (devices []string) {
@@ -157,9 +189,7 @@ func (r *Runner) tunnels() map[string]nodelink.Tunnel {
 	out := make(map[string]nodelink.Tunnel)
 	for _, l := range r.plan.Desired.Links {
 		if l.Kind == hostnet.KindTUN {
-			out[l.Name] = nodelink.Tunnel{
-				Device: l.Name, VNI: geneve.VNI(l.VNI), Gateway: l.Gateway, Internal: l.Address, GatewayInternal: l.GatewayAddress, MTU: l.MTU,
-			}
+			out[l.Name] = tunnelOf(l)
 		}
 	}
 	for _, name := range r.plan.Desired.Keep {
@@ -168,6 +198,13 @@ func (r *Runner) tunnels() map[string]nodelink.Tunnel {
 		}
 	}
 	return out
+}
+
+// tunnelOf is the agent's end of a TUN device.
+func tunnelOf(l hostnet.Link) nodelink.Tunnel {
+	return nodelink.Tunnel{
+		Device: l.Name, VNI: geneve.VNI(l.VNI), Gateway: l.Gateway, Internal: l.Address, GatewayInternal: l.GatewayAddress, MTU: l.MTU,
+	}
 }
 
 // attach hands tunnels to the agent's own ends.

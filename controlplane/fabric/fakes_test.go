@@ -34,6 +34,7 @@ type fakeKernel struct {
 	refuse      map[string]error // by link; "" for everything
 	foreign     string           // a link of somebody else's
 	noNFT       bool
+	idle        bool     // nobody has TUN devices open
 	done        []string // what was applied, and what the ends were told
 	asked       int      // for paths
 	tell        func(hostnet.Event)
@@ -61,9 +62,11 @@ func (k *fakeKernel) Read() (a hostnet.Actual, err error) {
 	defer k.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(k.links)) {
 		l := k.links[name]
-		al := hostnet.ActualLink{Name: name, Kind: l.Kind, MTU: l.MTU, Alias: hostnet.AliasPrefix + l.Owner, Up: true, Carrier: true}
-		if l.Kind != hostnet.KindTUN {
-			al.VNI, al.Gateway, al.Port = l.VNI, l.Gateway, l.Port
+		al := hostnet.ActualLink{Name: name, Kind: l.Kind, MTU: l.MTU, Alias: hostnet.AliasPrefix + l.Owner, Up: true, Carrier: !k.idle}
+		al.VNI, al.Gateway, al.Port = l.VNI, l.Gateway, l.Port
+		if l.Address.IsValid() {
+			al.Addresses = append(al.Addresses, netip.PrefixFrom(l.Address, l.Address.BitLen()))
+			a.Routes = append(a.Routes, hostnet.Route{Dst: netip.PrefixFrom(l.GatewayAddress, l.GatewayAddress.BitLen()), Src: l.Address, Device: name})
 		}
 		a.Links = append(a.Links, al)
 		for _, p := range l.Routes {
@@ -187,6 +190,7 @@ func (e fakeEnds) Apply(ts []nodelink.Tunnel) error {
 	e.kernel.mu.Lock()
 	defer e.kernel.mu.Unlock()
 	e.kernel.done = append(e.kernel.done, fmt.Sprint("ends ", names))
+	e.kernel.idle = e.kernel.idle && len(ts) == 0
 	return nil
 }
 

@@ -76,27 +76,27 @@ func (r *Runner) moved() bool {
 	return !maps.Equal(paths, r.paths) || !maps.Equal(noPath, r.noPath)
 }
 
-// inForce returns the links that are there, with what the kernel does not know of
-// TUN devices.
+// inForce returns the links that are there.
 func (r *Runner) inForce() []hostnet.Link {
-	routes := make(map[string][]netip.Prefix)
+	routes, gateways := make(map[string][]netip.Prefix), make(map[string]netip.Addr)
 	for _, rt := range r.actual.Routes {
-		if !rt.Src.IsValid() { // else it is the one to the gateway's internal address
+		if rt.Src.IsValid() {
+			gateways[rt.Device] = rt.Dst.Addr()
+		} else {
 			routes[rt.Device] = append(routes[rt.Device], rt.Dst)
 		}
-	}
-	desired := make(map[string]hostnet.Link)
-	for _, l := range r.plan.Desired.Links {
-		desired[l.Name] = l
 	}
 	out := make([]hostnet.Link, 0, len(r.actual.Links))
 	for i := range r.actual.Links {
 		a := &r.actual.Links[i]
 		l := hostnet.Link{
 			Name: a.Name, Owner: a.Owner(), Kind: a.Kind, VNI: a.VNI, Gateway: a.Gateway, Port: a.Port, MTU: a.MTU, Routes: routes[a.Name],
+			GatewayAddress: gateways[a.Name],
 		}
-		if d, ok := desired[a.Name]; ok && d.Owner == l.Owner && a.Kind == hostnet.KindTUN {
-			l.VNI, l.Gateway, l.Port = d.VNI, d.Gateway, d.Port
+		for _, p := range a.Addresses {
+			if p.IsSingleIP() {
+				l.Address = p.Addr()
+			}
 		}
 		out = append(out, l)
 	}

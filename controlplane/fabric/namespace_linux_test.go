@@ -29,6 +29,7 @@ type host struct {
 	t    *testing.T
 	dir  string
 	out  *lockedBuffer
+	feed *fakeFeed // instead of dir
 	ns   *os.File
 	stop func()
 }
@@ -107,7 +108,11 @@ func (h *host) run(link string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if h.Runner, err = New(Options{NodeName: "worker", Link: link, Host: conn, Ends: ends, Dir: h.dir, Logger: log}); err != nil {
+	o := Options{NodeName: "worker", Link: link, Host: conn, Ends: ends, Dir: h.dir, Logger: log}
+	if h.feed != nil {
+		o.Dir, o.Feed, o.Reporter = "", h.feed, h.feed
+	}
+	if h.Runner, err = New(o); err != nil {
 		h.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -245,6 +250,28 @@ func TestInKernelServesDevices(t *testing.T) {
 				t.Errorf("after %q: %+v", tamper, s.Tunnels)
 			}
 		}
+	})
+}
+
+// While the API server is away, an agent that starts serves what is there.
+func TestInKernelResumes(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		h := newHost(t)
+		h.run("tun")
+		h.settled()
+		h.stop()
+		h.shows(second, "-o link show liqo.milan", "NO-CARRIER")
+		h.feed = &fakeFeed{waiting: manifests.Waiting{{Reason: "the API server does not answer"}}}
+		h.run("auto")
+		h.shows(second, "-o link show liqo.milan", "LOWER_UP", "alias sluice: InternalFabric milan (VNI 7, gateway 10.0.0.11:6091)")
+		ts := h.options.Ends.Status().Tunnels
+		if len(ts) != 1 || ts[0].VNI != 7 || ts[0].Gateway.String() != "10.0.0.11" || ts[0].Internal.String() != "10.80.0.9" || ts[0].GatewayInternal.String() != "10.80.0.1" || ts[0].Queues != 1 {
+			t.Errorf("%+v", ts)
+		}
+		h.stop()
+		h.feed = nil
+		h.restart("tun")
 	})
 }
 

@@ -438,7 +438,7 @@ func TestOwnerFitsAnAlias(t *testing.T) {
 		return manifests.Ref{Kind: "InternalFabric", Meta: &metav1.ObjectMeta{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("f", 240) + suffix}}
 	}
 	a, b := owner(long("a")), owner(long("b"))
-	if a == b || len(hostnet.AliasPrefix+a) > 255 {
+	if a == b || len(a) > hostnet.MaxOwner {
 		t.Errorf("%s and %s", a, b)
 	}
 }

@@ -26,8 +26,6 @@ const (
 	maxVNI = 1<<24 - 1
 	// maxLinkName is what Linux leaves of IFNAMSIZ.
 	maxLinkName = 15
-	// maxOwner keeps the alias of a link within IFALIASZ.
-	maxOwner = 255 - len(hostnet.AliasPrefix)
 )
 
 // overhead is what encapsulation adds to a packet: the outer IP header, UDP,
@@ -126,12 +124,12 @@ func (b *builder) tunnels() {
 // owner is what the alias of a link says.
 func owner(fabric manifests.Ref) string {
 	name := nameOf(fabric)
-	if len(name) <= maxOwner {
+	if len(name) <= hostnet.MaxOwner {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	digest := hex.EncodeToString(sum[:8])
-	return name[:maxOwner-len(digest)-1] + "-" + digest
+	return name[:hostnet.MaxOwner-len(digest)-1] + "-" + digest
 }
 
 // read takes everything that a tunnel says about itself.

@@ -180,7 +180,8 @@ var reader = manifests.Reader{Name: "the node agent", Kinds: []string{
 	"InternalFabric", "InternalNode", "GeneveTunnel", "Configuration", "GatewayServer", "GatewayClient", "IP", "Network",
 }}
 
-// Load judges the objects for the first time, without any effect. Its error, of
+// Load judges the objects for the first time, without any effect but that TUN
+// devices that are there are attached to. Its error, of
 // type manifests.Problems but for what is wrong with the node itself, is
 // complete: every problem of every file.
 func (r *Runner) Load() error {
@@ -208,11 +209,13 @@ func (r *Runner) Load() error {
 	return nil
 }
 
-// begin looks at what is there.
+// begin looks at what is there, and takes up TUN devices before anything that
+// takes time: without us they carry nothing.
 func (r *Runner) begin() (err error) {
 	if r.actual, err = r.host.Read(); err != nil {
 		return fmt.Errorf("read the network of this node: %w", err)
 	}
+	r.resume()
 	r.choose()
 	return nil
 }
@@ -348,8 +351,12 @@ func (r *Runner) look(now time.Time) {
 	}
 	// What failed may succeed now: a link that was in the way may be gone.
 	r.dirty = r.dirty || ours || retry || paths && len(r.failures) > 0
-	if r.planned && r.dirty {
+	switch {
+	case r.planned && r.dirty:
 		r.enforce(now)
+	case r.dirty:
+		r.actual, r.dirty = r.sampler.take(0).actual, false
+		r.resume()
 	}
 	if r.contest.settled(now) {
 		r.log.Info("nobody changes what is ours any more")

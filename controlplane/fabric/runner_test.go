@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -284,6 +285,48 @@ func TestRunnerServesTUNDevices(t *testing.T) {
 		x.expect("another VNI", 0, "set liqo.milan tun 70 10.0.0.11", "ends [liqo.milan 70 liqo.rome 8]")
 		x.feed.edit(func(w *world) { w.fabrics[0].Spec.MTU = 9000 })
 		x.expect("one that stays as it is", 0)
+	})
+}
+
+// An agent that starts knows from the kernel alone whom TUN devices lead to.
+func TestRunnerResumesTUNDevices(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, func(x *running) {
+			x.feed.waiting = manifests.Waiting{{Reason: "reading the objects of the cluster"}}
+			l := hostnet.Link{
+				Owner: "InternalFabric t-milan/milan", Kind: hostnet.KindTUN, VNI: 7, Gateway: addr("10.0.0.11"), Port: DefaultPort,
+				Address: addr("10.80.0.9"), GatewayAddress: addr("10.80.0.1"), MTU: 1340,
+			}
+			x.kernel.links["liqo.milan"] = l
+			l.Port = 1
+			x.kernel.links["liqo.port"] = l
+			l.Port, l.Gateway = DefaultPort, netip.Addr{}
+			x.kernel.links["liqo.unknown"] = l
+		}, Options{Link: "tun"})
+		x.expect("without objects", 0, "ends [liqo.milan 7]")
+		x.expect("nothing new", time.Hour)
+		x.kernel.tamper(hostnet.Event{Ours: true}, func() { x.kernel.idle = true })
+		x.expect("somebody closes it", time.Second, "ends []", "ends [liqo.milan 7]")
+		if ready, why := x.Ready(); ready {
+			t.Errorf("ready: %s", why)
+		}
+		if s := x.State(); s.Tunnels[0].VNI != 7 || s.Tunnels[0].Gateway != addr("10.0.0.11") || s.Tunnels[0].Status != TunnelUp {
+			t.Errorf("%+v", s.Tunnels)
+		}
+	})
+}
+
+func TestRunnerAttachesAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, nil, Options{Link: "tun"})
+		x.expect("at the start", time.Second, "add liqo.milan tun 7 10.0.0.11", "add liqo.rome tun 8 10.0.0.12", translate, "ends [liqo.milan 7 liqo.rome 8]")
+		x.kernel.tamper(hostnet.Event{Ours: true}, func() { x.kernel.idle = true })
+		x.expect("nobody has the devices open", time.Second, "ends []", "ends [liqo.milan 7 liqo.rome 8]")
+		x.says("attach to TUN device liqo.rome again", 1)
+		x.kernel.mu.Lock()
+		x.kernel.idle = true
+		x.kernel.mu.Unlock()
+		x.expect("without a notification", sampleInterval, "ends []", "ends [liqo.milan 7 liqo.rome 8]")
 	})
 }
 

@@ -87,5 +87,8 @@ func (r *Runner) sample() (next time.Time) {
 // drifted tells whether what was sampled is not what is desired, although no
 // event has said so.
 func (r *Runner) drifted() bool {
-	return r.planned && !r.fresh && len(r.failures) == 0 && (len(r.idle()) > 0 || !r.diff(r.plan.Desired, r.actual).Empty())
+	if !r.planned {
+		return len(r.idle()) > 0
+	}
+	return !r.fresh && len(r.failures) == 0 && (len(r.idle()) > 0 || !r.diff(r.plan.Desired, r.actual).Empty())
 }

@@ -211,7 +211,7 @@ func (s *State) fill(m sample, v view) {
 // desired.
 func (t *TunnelState) take(l *hostnet.ActualLink, m sample) {
 	t.Kind, t.MTU, t.Neighbor = l.Kind, l.MTU, l.Neighbor.State
-	if l.Kind != hostnet.KindTUN {
+	if l.Gateway.IsValid() { // else a TUN device whose alias does not tell
 		t.VNI, t.Gateway, t.Port = l.VNI, l.Gateway, l.Port
 	}
 	if len(l.Addresses) > 0 && !t.Address.IsValid() {

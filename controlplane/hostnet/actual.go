@@ -32,7 +32,7 @@ type ActualLink struct {
 	Name  string
 	Index int
 	Kind  Kind
-	// VNI, Gateway and Port are not known of a TUN device: they are the agent's.
+	// VNI, Gateway and Port are those of the alias if it is a TUN device.
 	VNI     uint32
 	Gateway netip.Addr
 	Port    uint16
@@ -51,9 +51,6 @@ type ActualLink struct {
 	// Neighbor is the gateway as this link knows it.
 	Neighbor Neighbor
 }
-
-// Owner names the object that the link was made from.
-func (l *ActualLink) Owner() string { return strings.TrimPrefix(l.Alias, AliasPrefix) }
 
 // ForeignLink is a link that is named like ours.
 type ForeignLink struct {

@@ -22,7 +22,11 @@ func TestApplyMakesWholeTunnelsAndRemovesThem(t *testing.T) {
 		if len(a.Links) != 2 || len(a.Rules) != 2 || len(a.Routes) != 6 {
 			t.Errorf("%d links, %d rules, %d routes, want 2, 2, 6", len(a.Links), len(a.Rules), len(a.Routes))
 		}
-		for _, l := range a.Links {
+		for i, l := range a.Links {
+			want := tunnel(kind, i+1)
+			if l.Owner() != want.Owner || l.VNI != want.VNI || l.Gateway != want.Gateway || l.Port != want.Port {
+				t.Errorf("%+v became %+v", want, l)
+			}
 			if !l.Up || l.MTU != 1340 || l.Owner() == l.Alias {
 				t.Errorf("link %+v", l)
 			}

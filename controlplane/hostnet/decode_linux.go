@@ -42,6 +42,7 @@ func decodeLink(b []byte) (l ActualLink, kind string, err error) {
 	}
 	l.Index = int(binary.NativeEndian.Uint32(b[4:]))
 	flags := binary.NativeEndian.Uint32(b[8:])
+	l.decodeAlias()
 	l.Up, l.Carrier = flags&unix.IFF_UP != 0, flags&unix.IFF_LOWER_UP != 0
 	return l, kind, nil
 }

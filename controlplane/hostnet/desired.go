@@ -6,8 +6,11 @@ const (
 	// LinkPrefix begins the name of every tunnel link, as in "liqo.abcdefghij".
 	LinkPrefix = "liqo."
 	// AliasPrefix begins the alias of every link that is ours. What follows names
-	// the object that the link is made from.
+	// the object that the link is made from, and of a TUN device where it leads to.
 	AliasPrefix = "sluice: "
+	// MaxOwner is how long Link.Owner may be: the kernel takes 255 bytes of alias,
+	// and the longest end of one is that of an IPv6 gateway.
+	MaxOwner = 255 - len(AliasPrefix) - len(" (VNI 16777215, gateway [ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535)")
 	// Table is the routing table that holds our routes and nothing else. The
 	// number is that of the tunnels' UDP port: easy to recognize.
 	Table = 6091
@@ -62,7 +65,7 @@ type Desired struct {
 type Link struct {
 	// Name is the interface name: LinkPrefix and at most ten bytes.
 	Name string
-	// Owner names the object behind it; the alias is AliasPrefix + Owner.
+	// Owner names the object behind it, in the alias: at most MaxOwner bytes.
 	Owner string
 	Kind  Kind
 	// VNI has 24 bits.

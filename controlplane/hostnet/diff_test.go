@@ -130,9 +130,16 @@ func TestDiff(t *testing.T) {
 			plan: []string{"change link liqo.milan: remote 10.0.0.9 (was 10.0.0.1)"},
 		},
 		{
-			name: "the gateway of a TUN device is none of its own",
+			name: "the gateway of a TUN device is in its alias",
 			want: desired(with(func(l *Link) { l.Kind, l.Gateway, l.VNI, l.Port = KindTUN, addr("10.0.0.9"), 9, 7000 })),
 			have: holding(with(func(l *Link) { l.Kind = KindTUN })),
+			plan: []string{`change link liqo.milan: alias "sluice: InternalFabric t/milan (VNI 9, gateway 10.0.0.9:7000)" (was "sluice: InternalFabric t/milan (VNI 7, gateway 10.0.0.1:6091)")`},
+		},
+		{
+			name: "a TUN device whose alias does not say where it leads to",
+			want: desired(with(func(l *Link) { l.Kind = KindTUN })),
+			have: tampered(func(a *Actual) { a.Links[0].Alias = "sluice: InternalFabric t/milan" }, with(func(l *Link) { l.Kind = KindTUN })),
+			plan: []string{`change link liqo.milan: alias "sluice: InternalFabric t/milan (VNI 7, gateway 10.0.0.1:6091)" (was "sluice: InternalFabric t/milan")`},
 		},
 		{
 			name: "MTU and owner change",

@@ -41,7 +41,7 @@
 //
 // # Nothing is lost by a restart
 //
-// The state lives in the kernel. An agent that ends removes nothing, one that
+// The state lives in the kernel, that of a TUN device in its alias. An agent that ends removes nothing, one that
 // starts finds what is there and changes only what differs. What is not asked for
 // any more goes when Desired no longer holds it; all of it goes with Desired{}.
 package hostnet

@@ -46,6 +46,7 @@ func (m *model) step(s networkStep) {
 	case setLink:
 		l := m.link(s.want.Name)
 		l.MTU, l.Alias = s.want.MTU, s.want.alias()
+		l.decodeAlias()
 		if s.want.ethernet() {
 			l.Gateway, l.MAC = s.want.Gateway, linkMAC(s.want.Name, s.want.VNI)
 		}
@@ -88,6 +89,7 @@ func (m *model) addLink(l Link) {
 	if l.ethernet() {
 		h.VNI, h.Gateway, h.Port, h.MAC = l.VNI, l.Gateway, l.Port, linkMAC(l.Name, l.VNI)
 	}
+	h.decodeAlias()
 	m.Links = append(m.Links, h)
 }
 

@@ -21,6 +21,8 @@ func (l *Link) check() error {
 	switch {
 	case !strings.HasPrefix(l.Name, LinkPrefix) || len(l.Name) == len(LinkPrefix) || len(l.Name) > maxName || strings.ContainsAny(l.Name, "/: \t\n%"):
 		return fmt.Errorf("the name must be %q and 1 to %d further bytes", LinkPrefix, maxName-len(LinkPrefix))
+	case len(l.Owner) > MaxOwner:
+		return fmt.Errorf("owner %q is longer than %d bytes", l.Owner, MaxOwner)
 	case !slices.Contains(Kinds, l.Kind):
 		return fmt.Errorf("kind %q: there are %v", l.Kind, Kinds)
 	case l.VNI >= 1<<24:
@@ -61,8 +63,6 @@ func (l *Link) ipv6() bool {
 
 // ethernet tells whether the link carries Ethernet frames.
 func (l *Link) ethernet() bool { return l.Kind != KindTUN }
-
-func (l *Link) alias() string { return AliasPrefix + l.Owner }
 
 // addresses are those of the link. The kernel makes no link-local one: it would
 // wait for duplicates for a second or two, in which no neighbor can be asked for.

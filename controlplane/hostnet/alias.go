@@ -1,0 +1,49 @@
+package hostnet
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// The alias of a link begins with our mark. A kernel link knows the rest by
+// itself; of a TUN device it is the only place that outlives the agent:
+//
+//	sluice: InternalFabric tenant/milan
+//	sluice: InternalFabric tenant/milan (VNI 7, gateway 10.0.0.1:6091)
+
+const aliasEnd = " (VNI "
+
+// alias is what the kernel is to keep of the link.
+func (l *Link) alias() string {
+	if l.ethernet() {
+		return AliasPrefix + l.Owner
+	}
+	return fmt.Sprintf("%s%s%s%d, gateway %v)", AliasPrefix, l.Owner, aliasEnd, l.VNI, netip.AddrPortFrom(l.Gateway, l.Port))
+}
+
+// decodeAlias takes from the alias of a TUN device what the kernel knows of other
+// kinds. What is not exactly as we write it says nothing.
+func (l *ActualLink) decodeAlias() {
+	i := strings.LastIndex(l.Alias, aliasEnd)
+	if l.Kind != KindTUN || i < 0 || !l.marked() {
+		return
+	}
+	vni, gateway, _ := strings.Cut(strings.TrimSuffix(l.Alias[i+len(aliasEnd):], ")"), ", gateway ")
+	number, badVNI := strconv.ParseUint(vni, 10, 24)
+	far, badGateway := netip.ParseAddrPort(gateway)
+	is := Link{Kind: KindTUN, Owner: l.Owner(), VNI: uint32(number), Gateway: far.Addr(), Port: far.Port()}
+	if badVNI == nil && badGateway == nil && usable(is.Gateway) && is.Port > 0 && is.alias() == l.Alias {
+		l.VNI, l.Gateway, l.Port = is.VNI, is.Gateway, is.Port
+	}
+}
+
+// Owner names the object that the link was made from.
+func (l *ActualLink) Owner() string {
+	owner := strings.TrimPrefix(l.Alias, AliasPrefix)
+	if i := strings.LastIndex(owner, aliasEnd); i >= 0 && l.Kind == KindTUN {
+		owner = owner[:i]
+	}
+	return owner
+}

@@ -1,0 +1,61 @@
+package hostnet
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAlias(t *testing.T) {
+	longest := with(func(l *Link) {
+		l.Owner, l.VNI, l.Port = strings.Repeat("o", MaxOwner), 1<<24-1, 65535
+		l.Gateway = addr("fdff:ffff:ffff:ffff:ffff:ffff:ffff:fffe")
+	})
+	if err := longest.check(); err != nil {
+		t.Error(err)
+	}
+	for _, l := range []Link{milan(), longest, with(func(l *Link) { l.VNI = 0 })} {
+		l.Kind = KindTUN
+		have := ActualLink{Kind: KindTUN, Alias: l.alias()}
+		have.decodeAlias()
+		if have.Owner() != l.Owner || have.VNI != l.VNI || have.Gateway != l.Gateway || have.Port != l.Port || len(have.Alias) > 255 {
+			t.Errorf("%q became %+v", l.alias(), have)
+		}
+	}
+	longest.Owner += "o"
+	if err := longest.check(); err == nil {
+		t.Error("an owner that is too long for an alias is possible")
+	}
+}
+
+// What we have not written exactly so says nothing.
+func TestAliasIsStrict(t *testing.T) {
+	const right = "sluice: InternalFabric t/milan (VNI 7, gateway 10.0.0.1:6091)"
+	for _, tt := range []struct {
+		kind  Kind
+		alias string
+	}{
+		{KindVXLAN, right},
+		{KindTUN, strings.TrimPrefix(right, "s")},
+		{KindTUN, strings.TrimSuffix(right, ")")},
+		{KindTUN, right + ")"},
+		{KindTUN, right + " "},
+		{KindTUN, strings.Replace(right, "7", "07", 1)},
+		{KindTUN, strings.Replace(right, "7", "16777216", 1)},
+		{KindTUN, strings.Replace(right, "7", "-7", 1)},
+		{KindTUN, strings.Replace(right, ", gateway", ",  gateway", 1)},
+		{KindTUN, strings.Replace(right, "10.0.0.1:6091", "10.0.0.1", 1)},
+		{KindTUN, strings.Replace(right, "10.0.0.1:6091", "10.0.0.1:0", 1)},
+		{KindTUN, strings.Replace(right, "10.0.0.1:6091", "0.0.0.0:6091", 1)},
+		{KindTUN, strings.Replace(right, "10.0.0.1:6091", "[::ffff:10.0.0.1]:6091", 1)},
+		{KindTUN, strings.Replace(right, "10.0.0.1:6091", "[fe80::1%eth0]:6091", 1)},
+		{KindTUN, strings.Replace(right, "10.0.0.1:6091", "[fd00:0::1]:6091", 1)},
+		{KindTUN, "sluice: InternalFabric t/milan"},
+		{KindTUN, "sluice:  (VNI "},
+		{KindTUN, ""},
+	} {
+		l := ActualLink{Kind: tt.kind, Alias: tt.alias}
+		if l.decodeAlias(); l.VNI != 0 || l.Port != 0 || l.Gateway.IsValid() {
+			t.Errorf("%s with alias %q became %+v", tt.kind, tt.alias, l)
+		}
+	}
+}
