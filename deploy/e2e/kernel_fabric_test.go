@@ -35,7 +35,7 @@ network() {
 }
 agent() {
 	setsid setpriv --no-new-privs --inh-caps -all --ambient-caps -all --bounding-set -all,+net_admin \
-		/mnt/fabric --manifests /tmp/manifests --node-name node3 --link auto --geneve-port 6091 --admin-socket /tmp/admin.sock >>/mnt/log 2>&1 </dev/null &
+		/mnt/fabric --manifests /tmp/manifests --node-name node3 --link ${1:-auto} --geneve-port 6091 --admin-socket /tmp/admin.sock >>/mnt/log 2>&1 </dev/null &
 	echo $! >/tmp/pid
 	for i in $(seq 200); do
 		! curl -sf -o /tmp/ready http://127.0.0.1:8091/readyz || return 0
@@ -233,6 +233,25 @@ cat /tmp/diff`, c.command)
 			}
 		}
 		wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W2")
+	})
+	t.Run("kinds", func(t *testing.T) {
+		// The agent keeps the kind of the links that are there, unless it is told.
+		for _, kind := range []string{"tun", "vxlan", "geneve", "auto"} {
+			pings := make(chan lab.PingResult, 1)
+			go func() { pings <- w.B1.Pod.Ping(to, "-i0.02 -c100 -W2") }()
+			k.script(t, "end TERM; agent %s", kind)
+			r := <-pings
+			if kind == "auto" {
+				kind = "geneve"
+			}
+			link := k.script(t, "ip -d link show %s", tunnelLink)
+			t.Logf("%s: %d of %d pings answered", kind, r.Received, r.Sent)
+			if !strings.Contains(link, "    "+kind+" ") || r.Received < r.Sent/2 {
+				t.Errorf("%s: the link is\n%s%s", kind, link, r.Output)
+			}
+			wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W2")
+			wantAnswers(t, w.B1.Pod, to6, "-c3 -i0.1 -W2")
+		}
 	})
 	t.Run("cleanup", func(t *testing.T) {
 		got := k.script(t, "end TERM; /mnt/fabric cleanup >/tmp/said 2>&1; network >/tmp/is; diff /tmp/before /tmp/is || true; echo; cat /tmp/said")

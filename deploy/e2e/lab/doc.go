@@ -4,10 +4,11 @@
 //
 //	pod - node - gateway - WAN - gateway - node - pod
 //
-// Both clusters use the same pod CIDR, as in production. The node ends are
-// kernel tunnels: VXLAN, or VXLAN whose header two nftables rules rewrite to
-// Geneve on the wire, because many kernels lack the Geneve device. In the
-// gateway's namespace runs either the gateway of this repository, as an
+// Both clusters use the same pod CIDR, as in production. The node ends are made
+// by the node agent (Node.StartFabric), with a CNI, kube-proxy and the Internet
+// played by the lab; or by the lab itself, as kernel tunnels: VXLAN, or VXLAN
+// whose header two nftables rules rewrite to Geneve on the wire, because many
+// kernels lack the Geneve device. In the gateway's namespace runs either the gateway of this repository, as an
 // unprivileged user (Cluster.StartGateway), or what a user would run instead:
 // a kernel tunnel, nftables and stock wireguard-go (Cluster.StartStock).
 //

@@ -39,6 +39,7 @@ func (h *Host) Network(same bool) ([]string, error) {
 		}
 		what := strings.Join(command[2:], " ")
 		for _, o := range objects {
+			settle(o)
 			if !same {
 				forget(o)
 			}
@@ -50,6 +51,16 @@ func (h *Host) Network(same bool) ([]string, error) {
 	slices.Sort(lines)
 	out, err := h.Try("nft", "--stateless", "list", "ruleset") // in its own order, which means something
 	return append(lines, strings.Split(strings.TrimSpace(out), "\n")...), err
+}
+
+// settle removes what tells that a device is new.
+func settle(o map[string]any) {
+	list, _ := o["addr_info"].([]any)
+	for _, a := range list {
+		if m, ok := a.(map[string]any); ok {
+			delete(m, "tentative")
+		}
+	}
 }
 
 // forget removes identity, and link-local addresses.
