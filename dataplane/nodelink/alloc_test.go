@@ -122,7 +122,7 @@ func BenchmarkFromDevice(b *testing.B) {
 			b.SetBytes(int64(len(in)))
 			b.ReportAllocs()
 			for b.Loop() {
-				h.tx.take(h.tunnel, copy(h.tx.space(), in))
+				h.tx.take(h.tunnel, copy(h.tx.space(), in), h.now)
 				h.tx.flush()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*45), "ns/packet")

@@ -34,6 +34,7 @@ const (
 // An item may grow only while it is the last of its flow, and items leave in the
 // order in which they were begun. So the packets of a flow keep their order.
 type coalescer struct {
+	off   bool // nothing is put together
 	items []item
 	parts []part
 	// latest is, by hash of the flow, one more than the index of the item that was
@@ -68,8 +69,8 @@ type part struct {
 	next    int32 // one more than the index
 }
 
-func newCoalescer() *coalescer {
-	return &coalescer{items: make([]item, 0, 256), parts: make([]part, 0, 1024)}
+func newCoalescer(on bool) *coalescer {
+	return &coalescer{off: !on, items: make([]item, 0, 256), parts: make([]part, 0, 1024)}
 }
 
 // full tells whether there is no room for another packet without allocating.
@@ -94,11 +95,12 @@ func (c *coalescer) add(to *tunnel, p *packet.Packet, udp bool) {
 		c.items = append(c.items, item{to: to, packet: p.Bytes, total: len(p.Bytes), count: 1})
 		return
 	}
-	if p.Proto != packet.ProtoTCP && (p.Proto != packet.ProtoUDP || !udp) {
+	if p.Proto != packet.ProtoTCP && p.Proto != packet.ProtoUDP {
 		c.items = append(c.items, item{to: to, packet: p.Bytes, total: len(p.Bytes), count: 1})
 		return
 	}
 	next := newItem(to, p)
+	next.open = next.open && !c.off && (udp || p.Proto == packet.ProtoTCP)
 	bucket := &c.latest[flowHash(p)]
 	if *bucket > 0 {
 		it := &c.items[*bucket-1]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -68,6 +69,8 @@ type Endpoint struct {
 
 	snap  atomic.Pointer[snapshot]
 	drops dropCounters // of datagrams that belong to no tunnel
+	// waiting is how many bytes wait for gateways that are not known yet.
+	waiting atomic.Int64
 	// doubts wakes upkeep. One slot: sent to by Apply and workers, received by
 	// upkeep, never closed.
 	doubts chan struct{}
@@ -238,7 +241,7 @@ func (e *Endpoint) install(wanted map[string]Tunnel, devices map[string]*device,
 	}
 	s := &snapshot{tunnels: make(map[tunnelKey]*tunnel, len(devices))}
 	for name, d := range devices {
-		t := newTunnel(wanted[name], e.opts.Port, d, before[name])
+		t := newTunnel(wanted[name], e.opts.Port, d, &e.waiting, before[name])
 		s.tunnels[t.key()] = t
 		s.sorted = append(s.sorted, t)
 		d.tunnel.Store(t)
@@ -250,6 +253,14 @@ func (e *Endpoint) install(wanted map[string]Tunnel, devices map[string]*device,
 	}
 	for _, d := range stale {
 		d.close()
+	}
+	for _, t := range s.sorted {
+		if b := before[t.Device]; b != nil && b.learned == t.learned {
+			delete(before, t.Device)
+		}
+	}
+	for _, t := range before { // nobody will resolve it
+		t.expire(math.MaxInt64)
 	}
 }
 
@@ -297,6 +308,7 @@ func (e *Endpoint) upkeep(cancel context.CancelCauseFunc) {
 	now := e.clock()
 	var questions []underlay.Datagram
 	for _, t := range e.snap.Load().sorted {
+		t.expire(now - int64(holdTime))
 		if t.due(now) {
 			questions = append(questions, t.question())
 		}

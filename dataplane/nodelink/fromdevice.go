@@ -68,7 +68,7 @@ func (x *transmitter) space() []byte {
 }
 
 // take sends the packet of n bytes that was read, with its vnet header, into space.
-func (x *transmitter) take(t *tunnel, n int) {
+func (x *transmitter) take(t *tunnel, n int, now int64) {
 	at := x.used
 	b := x.arena[at : at+headLen-vnetLen+n]
 	x.used += (len(b) + 63) &^ 63 // the next packet begins on a cache line of its own
@@ -78,7 +78,7 @@ func (x *transmitter) take(t *tunnel, n int) {
 	}
 	h := t.learned.head.Load()
 	if h == nil {
-		switch held, resolved := t.hold(b[headLen-vnetLen:]); {
+		switch held, resolved := t.hold(b[headLen-vnetLen:], now); {
 		case held:
 			return
 		case !resolved:
@@ -93,8 +93,8 @@ func (x *transmitter) take(t *tunnel, n int) {
 }
 
 // release sends a packet that has waited for the gateway's address.
-func (x *transmitter) release(t *tunnel, b []byte) {
-	x.take(t, copy(x.space(), b))
+func (x *transmitter) release(t *tunnel, b []byte, now int64) {
+	x.take(t, copy(x.space(), b), now)
 }
 
 // packet sends the packet that stands in b behind its vnet header, with room for the

@@ -196,9 +196,34 @@ func TestHeldPackets(t *testing.T) {
 	}
 }
 
+// TestHeldPacketsExpire: what waits in vain gives its room back.
+func TestHeldPacketsExpire(t *testing.T) {
+	h := newHarness(t, false, nil)
+	h.fromKernel(vnetHeader{}, tcp(false, nil))
+	h.tunnel.expire(h.now - 1)
+	if got := h.ep.waiting.Load(); got != vnetLen+1040 {
+		t.Errorf("%d bytes wait, want %d", got, vnetLen+1040)
+	}
+	h.tunnel.expire(h.now + 1)
+	if got := h.ep.waiting.Load(); got != 0 || h.drops()["DropUnresolved"] != 1 {
+		t.Errorf("%d bytes wait, drops %v", got, h.drops())
+	}
+	h.ep.waiting.Store(maxWaiting) // of other tunnels
+	h.fromKernel(vnetHeader{}, tcp(false, nil))
+	if h.drops()["DropUnresolved"] != 2 {
+		t.Errorf("drops %v", h.drops())
+	}
+	h.ep.waiting.Store(0)
+	h.fromGateway(h.arpReply(), 0)
+	if got := h.taken(); len(got) != 0 {
+		t.Errorf("%d datagrams sent that were dropped", len(got))
+	}
+}
+
 // FuzzFromTUN gives the device any header and packet: nothing but datagrams to the
 // gateway with whole packets in them may come of it.
 func FuzzFromTUN(f *testing.F) {
+	fresh := newHarness(f, true, nil)
 	for _, v6 := range []bool{false, true} {
 		b := tcp(v6, func(_ *packettest.Spec, s *packettest.Segment) { s.Payload = make([]byte, 3000) })
 		for _, v := range []vnetHeader{{}, unfinish(f, b), super(f, b, 1000)} {
@@ -215,8 +240,8 @@ func FuzzFromTUN(f *testing.F) {
 		if len(b) > readLen-(headLen-vnetLen) {
 			return
 		}
-		h := newHarness(t, true, nil)
-		h.tx.take(h.tunnel, copy(h.tx.space(), b))
+		h := fresh.again(t)
+		h.tx.take(h.tunnel, copy(h.tx.space(), b), h.now)
 		h.tx.flush()
 		sent, dropped := h.inners(), h.drops()
 		if len(sent) == 0 && len(dropped) != 1 {

@@ -91,7 +91,7 @@ func newHarness(t testing.TB, resolved bool, change func(*Tunnel)) *harness {
 	if change != nil {
 		change(&cfg)
 	}
-	h := &harness{TB: t, worker: w, tunnel: newTunnel(cfg, geneve.DefaultPort, d, nil), kernel: fds[1], buf: make([]byte, 1<<17)}
+	h := &harness{TB: t, worker: w, tunnel: newTunnel(cfg, geneve.DefaultPort, d, &e.waiting, nil), kernel: fds[1], buf: make([]byte, 1<<17)}
 	d.tunnel.Store(h.tunnel)
 	w.queues[idSocket+1] = d.queues[0]
 	e.snap.Store(&snapshot{tunnels: map[tunnelKey]*tunnel{h.tunnel.key(): h.tunnel}, sorted: []*tunnel{h.tunnel}})
@@ -101,6 +101,22 @@ func newHarness(t testing.TB, resolved bool, change func(*Tunnel)) *harness {
 	if resolved {
 		h.tunnel.resolve(gatewayMAC)
 	}
+	return h
+}
+
+// again is h as if it were new, for t: fuzzing needs many.
+func (h *harness) again(t testing.TB) *harness {
+	old := h.tunnel
+	h.TB, h.tunnel = t, newTunnel(old.Tunnel, old.remote.Port(), old.device, old.waiting, nil)
+	old.device.tunnel.Store(h.tunnel)
+	h.ep.snap.Store(&snapshot{tunnels: map[tunnelKey]*tunnel{h.tunnel.key(): h.tunnel}, sorted: []*tunnel{h.tunnel}})
+	for i := range h.ep.drops {
+		h.ep.drops[i].Store(0)
+	}
+	h.rx.forget()
+	h.taken()
+	h.atKernel()
+	h.tunnel.resolve(gatewayMAC)
 	return h
 }
 

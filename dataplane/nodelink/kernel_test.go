@@ -230,7 +230,7 @@ func TestTCPWithoutOffloads(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
-	if st := n.a.status(); st.TxSupers != 0 || len(st.Offloads) != 0 || st.Queues != 1 {
+	if st := n.a.status(); st.TxSupers+n.b.status().RxSupers != 0 || len(st.Offloads) != 0 || st.Queues != 1 {
 		t.Errorf("status %+v", st)
 	}
 }

@@ -98,7 +98,7 @@ func (w *worker) discover(t *tunnel, p *packet.Packet) (Drop, bool) {
 // resolved notes the gateway's link-layer address and sends what waited for it.
 func (w *worker) resolved(t *tunnel, mac neighbor.MAC) {
 	for _, b := range t.resolve(mac) {
-		w.tx.release(t, b)
+		w.tx.release(t, b, w.now)
 	}
 }
 

@@ -58,11 +58,11 @@ func (r *receiver) tally() {
 	}
 }
 
-func newReceiver() *receiver {
+func newReceiver(coalesce bool) *receiver {
 	r := &receiver{
 		bufs:     make([][]byte, messagesPerRead),
 		messages: make([]underlay.Message, messagesPerRead),
-		merged:   newCoalescer(),
+		merged:   newCoalescer(coalesce),
 	}
 	memory := make([]byte, messagesPerRead*messageStride)
 	for i := range r.bufs {

@@ -181,6 +181,24 @@ func TestSuperSegmentFromKernel(t *testing.T) {
 	}
 }
 
+// TestUnfinishedChecksum: a small packet of a kernel on this machine is delivered with its
+// checksum left to the kernel, whatever that kernel can do.
+func TestUnfinishedChecksum(t *testing.T) {
+	for _, offloads := range offloadSteps {
+		for _, b := range [][]byte{tcp(false, nil), tcp(true, nil), udp(false, make([]byte, 100), nil), udp(true, make([]byte, 100), nil)} {
+			h := newHarness(t, true, nil)
+			h.tunnel.device.offloads = offloads
+			wire := bytes.Clone(b)
+			want := unfinish(t, wire)
+			h.fromGateway(h.encapsulated(geneve.Geneve, wire), 0)
+			got := h.atKernel()
+			if len(got) != 1 || got[0].vnet != want || !bytes.Equal(cutAsKernel(t, got[0])[0], b) {
+				t.Errorf("offloads %#x: delivered %+v, want %+v and %x", offloads, got, want, b)
+			}
+		}
+	}
+}
+
 // TestARP: the node answers for its own address and believes its gateway.
 func TestARP(t *testing.T) {
 	const request, reply = neighbor.ARPRequest, neighbor.ARPReply
@@ -311,11 +329,11 @@ func TestSameAgain(t *testing.T) {
 	before.count.rxPackets.Store(5)
 	cfg := before.Tunnel
 	cfg.MTU = 1300
-	if n := newTunnel(cfg, 6091, before.device, before); n.gatewayMAC() != gatewayMAC || n.count != before.count || n.mac != before.mac {
+	if n := newTunnel(cfg, 6091, before.device, before.waiting, before); n.gatewayMAC() != gatewayMAC || n.count != before.count || n.mac != before.mac {
 		t.Error("another MTU made it forget")
 	}
 	cfg.Gateway = gateway.Next()
-	if n := newTunnel(cfg, 6091, before.device, before); !n.gatewayMAC().IsZero() || n.count != before.count {
+	if n := newTunnel(cfg, 6091, before.device, before.waiting, before); !n.gatewayMAC().IsZero() || n.count != before.count {
 		t.Error("another gateway did not make it forget, or lost the counters")
 	}
 }
@@ -338,7 +356,7 @@ func FuzzFromWire(f *testing.F) {
 		if len(b) == 0 || len(b) > 65535 {
 			return
 		}
-		h := newHarness(t, true, nil)
+		h := h.again(t)
 		h.fromGateway(bytes.Clone(b), int(segment))
 		for _, d := range h.atKernel() {
 			p, ok := packet.Parse(d.ip)

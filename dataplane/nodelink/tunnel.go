@@ -72,6 +72,7 @@ type tunnel struct {
 	device  *device
 	learned *learned
 	count   *counters
+	waiting *atomic.Int64 // bytes held by all tunnels
 }
 
 // learned is what the gateway told about itself, valid for one gateway only.
@@ -92,9 +93,10 @@ type learned struct {
 	nextProbe int64
 	probeGap  time.Duration
 
-	mu   sync.Mutex
-	held [][]byte // packets that wait for head, each behind its vnet header
-	size int      // bytes in held
+	mu    sync.Mutex
+	held  [][]byte // packets that wait for head, each behind its vnet header
+	size  int      // bytes in held
+	since int64    // when the first of them came, on the Endpoint's clock
 }
 
 // counters of one tunnel. Packets and bytes are those inside the tunnel, as large
@@ -108,7 +110,7 @@ type counters struct {
 
 // newTunnel builds the tunnel that t describes. before is what was in force on the
 // same device, or nil.
-func newTunnel(t Tunnel, port uint16, d *device, before *tunnel) *tunnel {
+func newTunnel(t Tunnel, port uint16, d *device, waiting *atomic.Int64, before *tunnel) *tunnel {
 	t.Gateway, t.Internal, t.GatewayInternal = t.Gateway.Unmap(), t.Internal.Unmap(), t.GatewayInternal.Unmap()
 	n := &tunnel{
 		Tunnel:  t,
@@ -117,6 +119,7 @@ func newTunnel(t Tunnel, port uint16, d *device, before *tunnel) *tunnel {
 		device:  d,
 		learned: &learned{},
 		count:   &counters{},
+		waiting: waiting,
 	}
 	if before == nil {
 		return n
@@ -165,29 +168,56 @@ func (t *tunnel) resolve(mac neighbor.MAC) [][]byte {
 		neighbor.PutEthernet(h[geneve.HeaderLen:], mac, t.mac, neighbor.EtherTypeIPv4)
 		l.head.Store(h)
 	}
+	return t.releaseLocked()
+}
+
+// releaseLocked takes the packets that wait.
+func (t *tunnel) releaseLocked() [][]byte {
+	l := t.learned
 	held := l.held
+	t.waiting.Add(-int64(l.size))
 	l.held, l.size = nil, 0
 	return held
 }
 
-// maxHeld bounds what waits for the answer of a gateway, in bytes: a super-segment
-// and some small packets, of each of many tunnels when an agent starts.
-const maxHeld = 96 << 10
+const (
+	// maxHeld bounds what waits for the answer of a gateway, in bytes: a super-segment
+	// and some small packets, of each of many tunnels when an agent starts.
+	maxHeld = 96 << 10
+	// maxWaiting bounds what waits for all of them.
+	maxWaiting = 8 << 20
+	// holdTime is how long a packet waits: as long as a kernel's would, which asks
+	// three times, a second apart (RFC 4861 section 10).
+	holdTime = 3 * time.Second
+)
 
 // hold keeps a copy of a packet, which stands behind its vnet header, until the
 // gateway's address is known. It reports false when there is no room, and
 // when the address has become known meanwhile.
-func (t *tunnel) hold(b []byte) (held, resolved bool) {
+func (t *tunnel) hold(b []byte, now int64) (held, resolved bool) {
 	l := t.learned
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.head.Load() != nil:
 		return false, true
-	case l.size+len(b) > maxHeld:
+	case l.size+len(b) > maxHeld || t.waiting.Load()+int64(len(b)) > maxWaiting:
 		return false, false
+	}
+	if len(l.held) == 0 {
+		l.since = now
 	}
 	l.held = append(l.held, append([]byte(nil), b...))
 	l.size += len(b)
+	t.waiting.Add(int64(len(b)))
 	return true, false
+}
+
+// expire drops what has waited since before a time.
+func (t *tunnel) expire(before int64) {
+	t.learned.mu.Lock()
+	defer t.learned.mu.Unlock()
+	if len(t.learned.held) > 0 && t.learned.since < before {
+		t.drop(DropUnresolved, len(t.releaseLocked()))
+	}
 }

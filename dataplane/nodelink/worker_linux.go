@@ -1,6 +1,7 @@
 package nodelink
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -56,7 +57,7 @@ type worker struct {
 func newWorker(e *Endpoint, index int) (*worker, error) {
 	w := &worker{
 		ep: e, index: index, epoll: -1, wake: -1,
-		tx: newTransmitter(), rx: newReceiver(),
+		tx: newTransmitter(), rx: newReceiver(e.opts.GRO),
 		pieces: make([][]byte, 0, 256), iovs: make([]unix.Iovec, 0, 256), split: make([]byte, maxPacket),
 		queues: make(map[int32]*queue), last: idSocket,
 	}
@@ -167,7 +168,7 @@ func (w *worker) run() error {
 	yielded := int64(0)
 	for {
 		n, err := unix.EpollWait(w.epoll, w.events[:], -1)
-		if err != nil && err != syscall.EINTR {
+		if err != nil && !errors.Is(err, syscall.EINTR) {
 			return fmt.Errorf("wait for packets: %w", err)
 		}
 		if w.work(w.events[:max(n, 0)]) {
@@ -230,7 +231,7 @@ func (w *worker) drain(q *queue) {
 		n, errno := readRaw(q.fd, w.tx.space())
 		switch errno {
 		case 0:
-			w.tx.take(t, n)
+			w.tx.take(t, n, w.now)
 		case unix.EAGAIN:
 			return
 		case unix.EINTR:
