@@ -162,7 +162,7 @@ func TestAgent(t *testing.T) {
 			links := n.ip("-d link show liqo.abcdefghij")
 			n.says("ip link", links, kind, "mtu 1340", "alias sluice: InternalFabric tenant/milan")
 			_, text, _ := n.run("status", "--admin-socket", n.socket)
-			n.says("status", text, "edge, fabric ", kind+": asked for by --link="+kind, "192.0.2.9:6091", "10.61.0.0/16", "600: from all lookup 6091", "resident")
+			n.says("status", text, "edge, fabric ", kind+": asked for by --link="+kind, "192.0.2.9:6091", "10.61.0.0/16", "600: not from all fwmark 0x5c lookup 6091", "resident")
 
 			// The network is in use: nobody else may make it another one.
 			code, _, errs := n.run("cleanup")
@@ -186,7 +186,7 @@ func TestAgent(t *testing.T) {
 			stop()
 
 			code, out, errs := n.run("cleanup")
-			n.says("cleanup", out, "remove link liqo.abcdefghij", "remove rule 600: from all lookup 6091")
+			n.says("cleanup", out, "remove link liqo.abcdefghij", "remove rule 600: not from all fwmark 0x5c lookup 6091")
 			if code != 0 {
 				t.Errorf("cleanup: exit code %d: %s", code, errs)
 			}

@@ -37,9 +37,9 @@ func TestRemove(t *testing.T) {
 		err     []string
 	}{
 		{"nothing there", fakeHost{}, false, 0, "nothing to remove\n", nil},
-		{"a rule", fakeHost{actual: something}, false, 1, "remove rule 600: from all lookup 6091\n", nil},
-		{"only looking", fakeHost{actual: something}, true, 0, "remove rule 600: from all lookup 6091\n", nil},
-		{"the kernel refuses", fakeHost{actual: something, refuse: true}, false, 1, "remove rule 600: from all lookup 6091\n",
+		{"a rule", fakeHost{actual: something}, false, 1, "remove rule 600: not from all fwmark 0x5c lookup 6091\n", nil},
+		{"only looking", fakeHost{actual: something}, true, 0, "remove rule 600: not from all fwmark 0x5c lookup 6091\n", nil},
+		{"the kernel refuses", fakeHost{actual: something, refuse: true}, false, 1, "remove rule 600: not from all fwmark 0x5c lookup 6091\n",
 			[]string{"device or resource busy", "not everything is gone; left is:\n  remove rule 600"}},
 	} {
 		var out strings.Builder

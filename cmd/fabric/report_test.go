@@ -49,7 +49,7 @@ func standaloneReport() report {
 					Problem: "there is a link of this name that is not ours",
 				},
 			},
-			Rules: []string{"600: from all lookup 6091", "600: from all lookup 6091 (IPv6)"},
+			Rules: []string{"600: not from all fwmark 0x5c lookup 6091", "600: not from all fwmark 0x5c lookup 6091 (IPv6)"},
 			Translation: hostnet.TranslationState{
 				Available: true, Exists: true,
 				Sets: []hostnet.TranslationSet{

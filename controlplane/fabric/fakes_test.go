@@ -30,6 +30,7 @@ type fakeKernel struct {
 	links       map[string]hostnet.Link
 	translation hostnet.Translation
 	paths       map[netip.Addr]hostnet.Path
+	networks    []hostnet.Network
 	support     []hostnet.KindSupport
 	refuse      map[string]error // by link; "" for everything
 	foreign     string           // a link of somebody else's
@@ -153,6 +154,12 @@ func (k *fakeKernel) Path(a netip.Addr, _ uint16) (hostnet.Path, error) {
 		return p, nil
 	}
 	return hostnet.Path{}, hostnet.ErrNoRoute
+}
+
+func (k *fakeKernel) Networks() ([]hostnet.Network, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.networks), nil
 }
 
 func (k *fakeKernel) Probe() []hostnet.KindSupport {

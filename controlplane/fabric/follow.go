@@ -49,32 +49,46 @@ func (r *Runner) follow(pathsToo bool) {
 func (r *Runner) build(objects manifests.Objects) (Plan, error) {
 	all := Objects{Objects: objects, InCluster: r.inCluster}
 	r.gateways = Underlay(all, r.options.NodeName)
-	r.paths, r.noPath = r.lookUp()
+	r.ways = r.lookUp()
 	return Build(all, Facts{
 		NodeName: r.options.NodeName, Kind: r.choice.Kind, Port: r.options.Port, RulePriority: r.options.RulePriority,
-		HideAll: r.options.HideAll, Reserved: r.options.Reserved, Paths: r.paths, NoPath: r.noPath, InForce: r.inForce(),
+		HideAll: r.options.HideAll, Reserved: r.options.Reserved, Paths: r.ways.paths, NoPath: r.ways.noPath, Connected: r.ways.connected,
+		InForce: r.inForce(),
 	})
 }
 
-// lookUp asks the kernel for the paths to the gateways.
-func (r *Runner) lookUp() (paths map[netip.Addr]hostnet.Path, noPath map[netip.Addr]string) {
-	paths, noPath = make(map[netip.Addr]hostnet.Path), make(map[netip.Addr]string)
+// ways is how the node reaches the gateways, and others without a router.
+type ways struct {
+	paths     map[netip.Addr]hostnet.Path
+	noPath    map[netip.Addr]string
+	connected []hostnet.Network
+}
+
+func (w ways) equal(other ways) bool {
+	return maps.Equal(w.paths, other.paths) && maps.Equal(w.noPath, other.noPath) && slices.Equal(w.connected, other.connected)
+}
+
+// lookUp asks the kernel for the ways.
+func (r *Runner) lookUp() ways {
+	w := ways{make(map[netip.Addr]hostnet.Path), make(map[netip.Addr]string), nil}
 	for _, gateway := range r.gateways {
 		path, err := r.host.Path(gateway, r.options.Port)
 		if err != nil {
-			noPath[gateway] = err.Error()
+			w.noPath[gateway] = err.Error()
 			continue
 		}
-		paths[gateway] = path
+		w.paths[gateway] = path
 	}
-	return paths, noPath
+	var err error
+	if w.connected, err = r.host.Networks(); err != nil {
+		r.log.Warn("the networks of this node cannot be found, those known before count", "error", err)
+		w.connected = r.ways.connected
+	}
+	return w
 }
 
-// moved tells whether a gateway is reached in another way than before.
-func (r *Runner) moved() bool {
-	paths, noPath := r.lookUp()
-	return !maps.Equal(paths, r.paths) || !maps.Equal(noPath, r.noPath)
-}
+// moved tells whether something is reached in another way than before.
+func (r *Runner) moved() bool { return !r.lookUp().equal(r.ways) }
 
 // inForce returns the links that are there.
 func (r *Runner) inForce() []hostnet.Link {

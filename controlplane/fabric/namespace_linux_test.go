@@ -174,7 +174,7 @@ func TestInKernel(t *testing.T) {
 			h.shows(second, "-d link show", "liqo.milan", "alias sluice: InternalFabric milan", "mtu 1340")
 			h.shows(second, "address show liqo.milan", "inet 10.80.0.9/32", "UP")
 			h.shows(second, "route show table 6091", "10.80.0.1 dev liqo.milan", "10.90.0.0/16", "10.91.0.0/16")
-			h.shows(second, "rule show", "600:\tfrom all lookup 6091")
+			h.shows(second, "rule show", "600:\tnot from all fwmark 0x5c lookup 6091")
 			h.settled()
 			index := h.ip("-o link show liqo.milan")
 
@@ -197,7 +197,7 @@ func TestInKernel(t *testing.T) {
 			h.ip("link delete liqo.milan")
 			h.shows(second, "route show table 6091", "10.90.0.0/16")
 			h.ip("rule delete priority 600")
-			h.shows(second, "rule show", "600:\tfrom all lookup 6091")
+			h.shows(second, "rule show", "600:\tnot from all fwmark 0x5c lookup 6091")
 			h.ip("address delete 10.80.0.9/32 dev liqo.milan")
 			h.shows(second, "address show liqo.milan", "inet 10.80.0.9/32")
 			h.settled()
@@ -372,6 +372,29 @@ func TestInKernelRefuses(t *testing.T) {
 		if s := h.State(); len(s.Refused) > 0 {
 			t.Errorf("refused: %v", s.Refused)
 		}
+	})
+}
+
+// What is right can be put in force over what is wrong, although the way to the
+// new gateway leads into the tunnel.
+func TestInKernelMendsWhatCutsOff(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		h := newHost(t)
+		h.run("vxlan")
+		h.settled()
+		h.ip("address add 10.90.0.2/24 dev eth0")
+		h.status(func(n networkingv1beta1.InternalNode) string {
+			if c := n.Status.Conditions[0]; c.Reason != "TunnelRefused" || !strings.Contains(c.Message, "10.90.0.0/16 overlaps the network 10.90.0.0/24 that this node is in (eth0)") {
+				return c.Reason + ": " + c.Message
+			}
+			return ""
+		})
+		h.shows(second, "route get 10.90.0.7", "dev liqo.milan")
+		h.fabric("10.90.0.7", 1450, "10.92.0.0/16")
+		h.shows(second, "route get 10.90.0.7", "dev eth0 src 10.90.0.2")
+		h.shows(second, "-d link show liqo.milan", "mtu 1450", "remote 10.90.0.7")
+		h.settled()
 	})
 }
 

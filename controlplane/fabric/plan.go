@@ -40,6 +40,8 @@ type Facts struct {
 	// it does not.
 	Paths  map[netip.Addr]hostnet.Path
 	NoPath map[netip.Addr]string
+	// Connected is what this node reaches without a router.
+	Connected []hostnet.Network
 	// Reserved are prefixes that no tunnel may take.
 	Reserved []Reserved
 	// InForce are the links that are there and ours.
@@ -96,7 +98,8 @@ type Plan struct {
 //	IPv4 behind an IPv6 internal network           refused              left out; the link stays
 //	MTU and encapsulation above the path's MTU     refused              left out; the link stays
 //	a prefix that covers the pods or Services of   refused              left out; the link stays
-//	this cluster, a gateway, or this node
+//	this cluster, a gateway, this node, or a
+//	network that it is in
 //	VNI or link name of another tunnel             refused              the first one has it
 //	a prefix of another tunnel                     refused              that prefix is left out
 //	no pod CIDR of this cluster known              no translation;      the same

@@ -218,6 +218,14 @@ func TestBuildRefuses(t *testing.T) {
 			w.Reserved = []Reserved{{prefix("10.90.0.1/32"), "the API server"}}
 		}, "InternalFabric t-milan/milan: spec.remoteCIDRs[0]: 10.90.0.0/16 overlaps the API server (10.90.0.1/32): packets to it would go into the tunnel; " +
 			"remap the remote cluster to other prefixes (Configuration status.remote)"},
+		{"a network of this node", func(w *world) {
+			w.Connected = []hostnet.Network{{Prefix: prefix("10.90.5.0/24"), Device: "eth1"}}
+		}, "InternalFabric t-milan/milan: spec.remoteCIDRs[0]: 10.90.0.0/16 overlaps the network 10.90.5.0/24 that this node is in (eth1): packets to it would go into the tunnel; " +
+			"remap the remote cluster to other prefixes (Configuration status.remote)"},
+		{"an address of this node", func(w *world) {
+			w.Connected = []hostnet.Network{{Prefix: prefix("10.90.5.1/32"), Device: "lo"}}
+		}, "InternalFabric t-milan/milan: spec.remoteCIDRs[0]: 10.90.0.0/16 overlaps the address 10.90.5.1 of this node (lo): packets to it would go into the tunnel; " +
+			"remap the remote cluster to other prefixes (Configuration status.remote)"},
 		{"a gateway", func(w *world) { w.fabrics[0].Spec.RemoteCIDRs[0] = "10.0.0.0/16" },
 			"InternalFabric t-milan/milan: spec.remoteCIDRs[0]: 10.0.0.0/16 overlaps 10.0.0.11, on which tunnels depend: packets to it would go into the tunnel; " +
 				"remap the remote cluster to other prefixes (Configuration status.remote)"},

@@ -277,6 +277,15 @@ func (b *builder) taken(p netip.Prefix) string {
 			return fmt.Sprintf("%s (%s)", l.What, l.Prefix)
 		}
 	}
+	for _, n := range b.facts.Connected {
+		switch {
+		case !n.Prefix.Overlaps(p):
+		case n.Prefix.IsSingleIP():
+			return fmt.Sprintf("the address %s of this node (%s)", n.Prefix.Addr(), n.Device)
+		default:
+			return fmt.Sprintf("the network %s that this node is in (%s)", n.Prefix, n.Device)
+		}
+	}
 	i, _ := slices.BinarySearchFunc(b.underlay, p.Masked().Addr(), netip.Addr.Compare)
 	if i < len(b.underlay) && p.Contains(b.underlay[i]) {
 		return b.underlay[i].String() + ", on which tunnels depend"

@@ -27,6 +27,7 @@ type Host interface {
 	// changed.
 	Watch(context.Context, func(hostnet.Event)) error
 	Path(gateway netip.Addr, port uint16) (hostnet.Path, error)
+	Networks() ([]hostnet.Network, error)
 	Probe() []hostnet.KindSupport
 }
 
@@ -94,8 +95,7 @@ type Runner struct {
 	rest     time.Time        // no event is looked at before
 	judged   manifests.Digest // of the state judged last, for good or for bad; zero: judge again
 	gateways []netip.Addr     // those whose paths matter
-	paths    map[netip.Addr]hostnet.Path
-	noPath   map[netip.Addr]string
+	ways     ways
 	choice   LinkChoice
 	noKind   error                   // why there is no choice
 	failed   map[hostnet.Kind]string // kinds of which no link could be made

@@ -135,7 +135,7 @@ func (r *Runner) publish() {
 	conditions := r.conditions()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.view = view{planned: r.planned, desired: r.plan.Desired, concerns: r.plan.Concerns, failures: failed, paths: r.paths}
+	r.view = view{planned: r.planned, desired: r.plan.Desired, concerns: r.plan.Concerns, failures: failed, paths: r.ways.paths}
 	r.state.Link, r.state.Failures, r.state.Contested = r.choice, r.failures.lines(), r.contest.over
 	r.state.Conditions = mergeConditions(r.state.Conditions, conditions)
 }

@@ -141,7 +141,7 @@ func defaultMetric(dst netip.Addr) uint32 {
 type Rule struct {
 	IPv6     bool
 	Priority uint32
-	// Odd says that it does not hold for all packets, as ours do.
+	// Odd says that it does not hold for all packets but those with PathMark, as ours do.
 	Odd bool
 
 	// message is the kernel's description: what removes this rule and no other.
@@ -150,9 +150,9 @@ type Rule struct {
 
 // String is close to what ip(8) prints.
 func (r Rule) String() string {
-	s := fmt.Sprintf("%d: from all lookup %d", r.Priority, Table)
+	s := fmt.Sprintf("%d: not from all fwmark %#x lookup %d", r.Priority, PathMark, Table)
 	if r.Odd {
-		s += " (with conditions)"
+		s = fmt.Sprintf("%d: lookup %d (other conditions)", r.Priority, Table)
 	}
 	if r.IPv6 {
 		s += " (IPv6)"

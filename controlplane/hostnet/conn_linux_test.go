@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,7 +137,7 @@ func TestPath(t *testing.T) {
 	} {
 		ip(t, command)
 	}
-	for _, tt := range []struct {
+	tests := []struct {
 		dst  string
 		want Path // without MTU: ErrNoRoute
 	}{
@@ -151,16 +152,57 @@ func TestPath(t *testing.T) {
 		{"10.67.0.1", Path{}},
 		{"10.68.0.1", Path{}},
 		{"224.0.0.1", Path{}},
-	} {
-		got, err := c.Path(addr(tt.dst), 6091)
-		if d := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
-			t.Errorf("path to %s (-want +got):\n%s", tt.dst, d)
-		}
-		if (tt.want.MTU == 0) != (err != nil) || err != nil && usable(addr(tt.dst)) && !errors.Is(err, ErrNoRoute) {
-			t.Errorf("path to %s: %v", tt.dst, err)
+	}
+	look := func(when string) {
+		for _, tt := range tests {
+			got, err := c.Path(addr(tt.dst), 6091)
+			if d := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
+				t.Errorf("%s: path to %s (-want +got):\n%s", when, tt.dst, d)
+			}
+			if (tt.want.MTU == 0) != (err != nil) || err != nil && usable(addr(tt.dst)) && !errors.Is(err, ErrNoRoute) {
+				t.Errorf("%s: path to %s: %v", when, tt.dst, err)
+			}
 		}
 	}
+	look("without a tunnel")
+	l := tunnel(KindVXLAN, 1)
+	l.Routes = []netip.Prefix{prefix("10.0.0.0/8"), prefix("198.51.100.0/24"), prefix("2001:db8::/33")}
+	settle(t, c, desired(l))
+	if out := ip(t, "route get 198.51.100.1"); !strings.Contains(out, "dev liqo.tunnel1") {
+		t.Errorf("the tunnel takes nothing: %s", out)
+	}
+	look("in spite of a tunnel that takes everything")
 	if p, err := c.Path(addr("10.8.0.1"), 53); err != nil || p.Device != "eth0" {
 		t.Errorf("path to another port: %+v, %v, want device eth0", p, err)
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	c := openHere(t)
+	for _, command := range []string{
+		"link add eth0 type veth peer name peer0", "link set peer0 up", "link set eth0 up",
+		"addr add 10.0.0.5/24 dev eth0", "addr add 10.0.0.6/24 dev eth0", "addr add 198.51.100.7 peer 172.31.1.1/32 dev eth0",
+		"-6 addr add 2001:db8::5/64 dev eth0 nodad", "addr add 10.0.0.1/24 dev peer0", "addr add 203.0.113.9/32 dev lo", "addr add 10.9.0.1/16 dev lo",
+		"link add eth1 type veth peer name peer1", "addr add 10.5.0.1/16 dev eth1",
+	} {
+		ip(t, command)
+	}
+	settle(t, c, desired(tunnel(KindVXLAN, 1)))
+	want := []Network{
+		{prefix("10.0.0.0/24"), "eth0"}, {prefix("10.9.0.1/32"), "lo"}, {prefix("172.31.1.1/32"), "eth0"}, {prefix("198.51.100.7/32"), "eth0"},
+		{prefix("203.0.113.9/32"), "lo"}, {prefix("2001:db8::/64"), "eth0"},
+	}
+	for range 2 { // by a reader that does not know yet which links are ours, too
+		got, err := c.Networks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{})); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		if c, err = OpenReadOnly(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
 	}
 }

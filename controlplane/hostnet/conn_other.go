@@ -37,6 +37,9 @@ func (c *Conn) Watch(context.Context, func(Event)) error { return errLinuxOnly }
 // Path fails.
 func (c *Conn) Path(netip.Addr, uint16) (Path, error) { return Path{}, errLinuxOnly }
 
+// Networks fails.
+func (c *Conn) Networks() ([]Network, error) { return nil, errLinuxOnly }
+
 // Probe finds no kind of link.
 func (c *Conn) Probe() []KindSupport {
 	supports := make([]KindSupport, 0, len(Kinds))

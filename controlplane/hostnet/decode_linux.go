@@ -134,6 +134,8 @@ func decodeCounters(b []byte) (s Counters) {
 type linkAddress struct {
 	index  int
 	prefix netip.Prefix
+	// network is what is reached directly: with a point-to-point neighbor, it.
+	network netip.Prefix
 }
 
 func decodeAddress(b []byte) (linkAddress, error) {
@@ -152,9 +154,12 @@ func decodeAddress(b []byte) (linkAddress, error) {
 	if !local.IsValid() {
 		local = addr // IPv6 without a peer
 	}
+	if !addr.IsValid() {
+		addr = local
+	}
 	return linkAddress{
 		index:  int(binary.NativeEndian.Uint32(b[4:])),
-		prefix: netip.PrefixFrom(local, int(b[1])),
+		prefix: netip.PrefixFrom(local, int(b[1])), network: netip.PrefixFrom(addr, int(b[1])).Masked(),
 	}, nil
 }
 
@@ -209,7 +214,8 @@ func decodeRule(b []byte) (r Rule, ours bool, err error) {
 	h := decodeRouteHeader(b)
 	table, protocol := uint32(h.table), uint8(0)
 	r.IPv6 = h.family == unix.AF_INET6
-	r.Odd = h.typ != unix.FR_ACT_TO_TBL || h.dstBits != 0 || h.srcBits != 0 || h.tos != 0 || h.flags&unix.FIB_RULE_INVERT != 0
+	r.Odd = h.typ != unix.FR_ACT_TO_TBL || h.dstBits != 0 || h.srcBits != 0 || h.tos != 0 || h.flags&unix.FIB_RULE_INVERT == 0
+	var mark uint32
 	err = decode(b, unix.SizeofRtMsg, func(a attribute) {
 		switch a.typ {
 		case unix.FRA_TABLE:
@@ -220,6 +226,10 @@ func decodeRule(b []byte) (r Rule, ours bool, err error) {
 			r.Priority = a.uint32()
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
 			r.Odd = r.Odd || a.uint32() != ^uint32(0)
+		case unix.FRA_FWMARK:
+			mark = a.uint32()
+		case unix.FRA_FWMASK:
+			r.Odd = r.Odd || a.uint32() != ^uint32(0)
 		case unix.FRA_PAD:
 		default:
 			r.Odd = true
@@ -228,6 +238,7 @@ func decodeRule(b []byte) (r Rule, ours bool, err error) {
 	if err != nil {
 		return r, false, fmt.Errorf("decode rule: %w", err)
 	}
+	r.Odd = r.Odd || mark != PathMark
 	r.message = string(b)
 	return r, protocol == Protocol && table == Table, nil
 }

@@ -55,7 +55,7 @@ func TestDecodeOwnMessages(t *testing.T) {
 		}
 		for _, p := range l.addresses() {
 			have, err := decodeAddress(addressMessage(unix.RTM_NEWADDR, 0, 3, p).Data)
-			if err != nil || have != (linkAddress{3, p}) {
+			if err != nil || have != (linkAddress{3, p, p.Masked()}) {
 				t.Errorf("address %v became %v, %v", p, have, err)
 			}
 		}

@@ -21,6 +21,10 @@ const (
 	// the rules with which CNIs catch packets by mark, before those by which they
 	// choose an uplink by source address and before the main table.
 	RulePriority = 600
+	// PathMark is the firewall mark of what our rules do not hold for: nothing but
+	// our questions for the way to a gateway, which must not lead into a tunnel,
+	// whatever is in force.
+	PathMark = 92
 	// TranslationTable is our nftables table, of family inet.
 	TranslationTable = "sluice-fabric"
 )
@@ -128,6 +132,12 @@ type Path struct {
 	MTU int `json:"mtu"`
 	// Local says that the destination is an address of this very host.
 	Local bool `json:"local"`
+}
+
+// Network is what a host reaches through a device without a router.
+type Network struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Device string       `json:"device"`
 }
 
 // KindSupport is whether links of a kind can be made here, and if not, why and

@@ -64,7 +64,7 @@ func TestDiff(t *testing.T) {
 			name: "a new tunnel is made whole before routes lead into it",
 			want: desired(milan()),
 			plan: []string{
-				"add rule 600: from all lookup 6091",
+				"add rule 600: not from all fwmark 0x5c lookup 6091",
 				"add link liqo.milan: geneve, VNI 7, remote 10.0.0.1:6091, MTU 1340",
 				"add address 10.80.0.5/32 to link liqo.milan",
 				"set link liqo.milan up",
@@ -76,8 +76,8 @@ func TestDiff(t *testing.T) {
 			name: "IPv6 over an IPv4 gateway goes via its link-local address",
 			want: desired(with(func(l *Link) { l.Routes = []netip.Prefix{prefix("fd00:1::/32")} })),
 			plan: []string{
-				"add rule 600: from all lookup 6091",
-				"add rule 600: from all lookup 6091 (IPv6)",
+				"add rule 600: not from all fwmark 0x5c lookup 6091",
+				"add rule 600: not from all fwmark 0x5c lookup 6091 (IPv6)",
 				"add link liqo.milan: geneve, VNI 7, remote 10.0.0.1:6091, MTU 1340",
 				"add address 10.80.0.5/32 to link liqo.milan",
 				"add address fe80::3c5b:8dff:fe1d:a008/64 to link liqo.milan",
@@ -93,7 +93,7 @@ func TestDiff(t *testing.T) {
 				l.Routes = []netip.Prefix{prefix("fd00:1::/32")}
 			})),
 			plan: []string{
-				"add rule 600: from all lookup 6091 (IPv6)",
+				"add rule 600: not from all fwmark 0x5c lookup 6091 (IPv6)",
 				"add link liqo.milan: geneve, VNI 7, remote [2001:db8::1]:6091, MTU 1340",
 				"add address fd80::5/128 to link liqo.milan",
 				"add address fe80::3c5b:8dff:fe1d:a008/64 to link liqo.milan",
@@ -108,8 +108,8 @@ func TestDiff(t *testing.T) {
 				l.Kind, l.Routes = KindTUN, []netip.Prefix{prefix("10.1.0.0/16"), prefix("fd00:1::/32")}
 			})),
 			plan: []string{
-				"add rule 600: from all lookup 6091",
-				"add rule 600: from all lookup 6091 (IPv6)",
+				"add rule 600: not from all fwmark 0x5c lookup 6091",
+				"add rule 600: not from all fwmark 0x5c lookup 6091 (IPv6)",
 				"add link liqo.milan: tun, VNI 7, remote 10.0.0.1:6091, MTU 1340",
 				"add address 10.80.0.5/32 to link liqo.milan",
 				"set link liqo.milan up",
@@ -406,17 +406,17 @@ func TestDiff(t *testing.T) {
 				a.Rules = []Rule{{Priority: 600}, {Priority: 700, Odd: true}, {IPv6: true, Priority: 700}}
 			}, milan()),
 			plan: []string{
-				"add rule 700: from all lookup 6091",
-				"remove rule 600: from all lookup 6091",
-				"remove rule 700: from all lookup 6091 (with conditions)",
-				"remove rule 700: from all lookup 6091 (IPv6)",
+				"add rule 700: not from all fwmark 0x5c lookup 6091",
+				"remove rule 600: not from all fwmark 0x5c lookup 6091",
+				"remove rule 700: lookup 6091 (other conditions)",
+				"remove rule 700: not from all fwmark 0x5c lookup 6091 (IPv6)",
 			},
 		},
 		{
 			name: "a rule that is there twice",
 			want: desired(milan()),
 			have: tampered(func(a *Actual) { a.Rules = append(a.Rules, a.Rules[0]) }, milan()),
-			plan: []string{"remove rule 600: from all lookup 6091"},
+			plan: []string{"remove rule 600: not from all fwmark 0x5c lookup 6091"},
 		},
 		{
 			name: "cleanup",
@@ -427,7 +427,7 @@ func TestDiff(t *testing.T) {
 				"remove route 10.9.0.0/16 dev #4",
 				"remove link liqo.milan: nothing asks for it",
 				"remove link liqo.berlin: nothing asks for it",
-				"remove rule 600: from all lookup 6091",
+				"remove rule 600: not from all fwmark 0x5c lookup 6091",
 			},
 		},
 	} {

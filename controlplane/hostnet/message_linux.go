@@ -223,7 +223,7 @@ func routeMessage(typ netlink.HeaderType, flags netlink.HeaderFlags, index int, 
 }
 
 func addRuleMessage(r Rule) netlink.Message {
-	h := routeHeader{family: unix.AF_INET, typ: unix.FR_ACT_TO_TBL}
+	h := routeHeader{family: unix.AF_INET, typ: unix.FR_ACT_TO_TBL, flags: unix.FIB_RULE_INVERT}
 	if r.IPv6 {
 		h.family = unix.AF_INET6
 	}
@@ -232,5 +232,7 @@ func addRuleMessage(r Rule) netlink.Message {
 		ae.Uint32(unix.FRA_TABLE, Table)
 		ae.Uint32(unix.FRA_PRIORITY, r.Priority)
 		ae.Uint8(unix.FRA_PROTOCOL, Protocol)
+		ae.Uint32(unix.FRA_FWMARK, PathMark)
+		ae.Uint32(unix.FRA_FWMASK, ^uint32(0))
 	}))
 }

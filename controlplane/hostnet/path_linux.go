@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Path asks the kernel how it would send a datagram to a port of dst. The error
+// Path asks the kernel how it would send a datagram to a port of dst without our
+// tunnels: one of them may take dst, by a mistake that is to be mended. The error
 // is ErrNoRoute where it would not.
 func (c *Conn) Path(dst netip.Addr, port uint16) (Path, error) {
 	c.mu.Lock()
@@ -21,6 +22,7 @@ func (c *Conn) Path(dst netip.Addr, port uint16) (Path, error) {
 		ae.Bytes(unix.RTA_DST, dst.AsSlice())
 		ae.Uint8(unix.RTA_IP_PROTO, unix.IPPROTO_UDP)
 		ae.Uint16(unix.RTA_DPORT, swap16(port))
+		ae.Uint32(unix.RTA_MARK, PathMark)
 	}))
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EAFNOSUPPORT):
