@@ -262,7 +262,7 @@ func (r *Runner) kindFails(failed failures, problems []*hostnet.LinkError) bool 
 	}
 	for _, l := range r.plan.Desired.Links {
 		other := slices.ContainsFunc(problems, func(p *hostnet.LinkError) bool { return p.Link == l.Name })
-		if err := failed[l.Name]; err == nil || other || errors.Is(err, hostnet.ErrNotPermitted) {
+		if err := failed[l.Name]; err == nil || other || errors.Is(err, hostnet.ErrNotPermitted) || errors.Is(err, hostnet.ErrInTheWay) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -396,6 +397,42 @@ func TestInKernelMendsWhatCutsOff(t *testing.T) {
 		h.shows(second, "-d link show liqo.milan", "mtu 1450", "remote 10.90.0.7")
 		h.settled()
 	})
+}
+
+// A port or a name that somebody else has is no reason for links of another kind.
+func TestInKernelWaitsForWhatIsInTheWay(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for name, way := range map[string]func(*host) (away func()){
+		"port": func(h *host) func() {
+			pc, err := net.ListenPacket("udp", ":6091")
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			return func() { pc.Close() }
+		},
+		"name": func(h *host) func() {
+			h.ip("link add liqo.milan type veth peer name other")
+			return func() { h.ip("link delete liqo.milan") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			away := way(h)
+			h.run("auto")
+			h.status(func(n networkingv1beta1.InternalNode) string {
+				if c := n.Status.Conditions[0]; c.Reason != "TunnelRefused" {
+					return c.Reason + ": " + c.Message
+				}
+				return ""
+			})
+			away()
+			h.shows(second, "-d link show", "alias sluice: InternalFabric milan", "!tun type tun")
+			h.settled()
+			if k := h.State().Link.Kind; k == hostnet.KindTUN {
+				t.Errorf("links are of kind %s", k)
+			}
+		})
+	}
 }
 
 func TestLoad(t *testing.T) {

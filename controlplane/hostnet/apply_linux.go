@@ -188,8 +188,12 @@ func (a *applier) finish(s networkStep, err error) {
 		a.succeeded(s)
 		return
 	}
+	taken := errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EADDRINUSE)
 	if add, ok := s.(addLink); ok && errors.Is(err, unix.EEXIST) {
 		err = a.explainExists(add.want)
+	}
+	if taken {
+		err = inTheWay{err}
 	}
 	if s.link() == "" {
 		a.errs = append(a.errs, fmt.Errorf("%v: %w", s, err))

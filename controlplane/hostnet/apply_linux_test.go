@@ -164,7 +164,7 @@ func TestNothingIsLeftHalfDone(t *testing.T) {
 	want := desired(refused, fine)
 
 	errs := LinkErrors(c.Apply(Diff(want, read(t, c))))
-	if len(errs) != 1 || !errors.Is(errs[refused.Name], unix.EADDRINUSE) || !strings.Contains(errs[refused.Name].Error(), "stop it or choose another port") {
+	if len(errs) != 1 || !errors.Is(errs[refused.Name], unix.EADDRINUSE) || !errors.Is(errs[refused.Name], ErrInTheWay) || !strings.Contains(errs[refused.Name].Error(), "stop it or choose another port") {
 		t.Errorf("errors %v", errs)
 	}
 	if out := everything(t); strings.Contains(out, refused.Name) {

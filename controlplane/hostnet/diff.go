@@ -2,7 +2,6 @@ package hostnet
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -118,7 +117,7 @@ func (d *differ) possible(links []Link) []Link {
 			continue
 		}
 		if f, ok := d.foreign[l.Name]; ok {
-			d.problem(l.Name, "%w", foreignLinkError(f))
+			d.problem(l.Name, "%w", inTheWay{foreignLinkError(f)})
 			continue
 		}
 		if other, ok := numbers[l.number()]; ok && l.ethernet() {
@@ -184,11 +183,9 @@ func (d *differ) withoutTaken(links []Link) []Link {
 	}
 }
 
-// errForeignLink is what is wrong with a link that has our name and not our mark.
-var errForeignLink = errors.New("belongs to somebody else")
-
+// foreignLinkError is what is wrong with a link that has our name and not our mark.
 func foreignLinkError(f ForeignLink) error {
-	return fmt.Errorf("the name %w (kind %q, alias %q): remove that link (ip link del %s) or choose another name", errForeignLink, f.Kind, f.Alias, f.Name)
+	return fmt.Errorf("the name belongs to somebody else (kind %q, alias %q): remove that link (ip link del %s) or choose another name", f.Kind, f.Alias, f.Name)
 }
 
 // link plans for the link itself and its addresses.

@@ -8,9 +8,19 @@ var (
 	// ErrInUse is what Open returns while another agent runs in the same network
 	// namespace.
 	ErrInUse = errors.New("another node agent runs in this network namespace")
+	// ErrInTheWay is what Apply returns where somebody else has the name, the VNI
+	// or the UDP port of a link: a link of another kind would be no better off.
+	ErrInTheWay = errors.New("somebody else has it")
 	// ErrNoRoute is what Path returns where the kernel knows no way.
 	ErrNoRoute = errors.New("no route")
 )
+
+// inTheWay is an error that is ErrInTheWay.
+type inTheWay struct{ error }
+
+func (e inTheWay) Is(target error) bool { return target == ErrInTheWay }
+
+func (e inTheWay) Unwrap() error { return e.error }
 
 // lockName is an abstract Unix socket. Such names belong to a network
 // namespace and end with their owner, whatever way it ends.

@@ -42,7 +42,7 @@ func TestForeignLinkOfAnotherKind(t *testing.T) {
 		ip(t, "link add liqo.tunnel1 type veth peer name peer")
 		before := everything(t)
 		errs := LinkErrors(c.Apply(Diff(desired(tunnel(kind, 1)), read(t, c))))
-		if err := errs["liqo.tunnel1"]; !errors.Is(err, errForeignLink) || !strings.Contains(err.Error(), "veth") {
+		if err := errs["liqo.tunnel1"]; !errors.Is(err, ErrInTheWay) || !strings.Contains(err.Error(), "veth") {
 			t.Errorf("errors %v", errs)
 		}
 		settle(t, c, Desired{})

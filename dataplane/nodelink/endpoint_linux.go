@@ -208,7 +208,7 @@ func (e *Endpoint) open() error {
 	})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%w: %d: end the program that has it, or delete the kernel's geneve and vxlan devices with this port: %w", ErrPortInUse, e.opts.Port, err)
+		return fmt.Errorf("%w: %d: end the program that has it (ss -lunp 'sport = :%d' shows it), or delete the kernel's geneve and vxlan devices with this port: %w", ErrPortInUse, e.opts.Port, e.opts.Port, err)
 	case err != nil:
 		return err
 	}
