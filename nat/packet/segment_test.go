@@ -443,3 +443,54 @@ func BenchmarkSegment(b *testing.B) {
 		}
 	}
 }
+
+// TestNextHeaders: headers and payload together are what Next writes, also when the
+// first headers are completed where the super-segment's own stand.
+func TestNextHeaders(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 500 {
+		spec := superSpec(r)
+		spec.Proto, spec.Transport = packet.ProtoTCP, packettest.Segment{Seq: r.Uint32(), Flags: packet.TCPAck | packet.TCPCwr | packet.TCPFin, Payload: randomBytes(r, r.IntN(6000))}.Bytes()
+		if r.IntN(2) == 0 {
+			spec.Proto, spec.Transport = packet.ProtoUDP, packettest.Datagram(53, 5353, randomBytes(r, r.IntN(6000)))
+		}
+		prepare := func(p packet.Packet) (s packet.Segmenter) {
+			ok := false
+			if p.Proto == packet.ProtoUDP {
+				s, ok = packet.NewUDPSegmenter(p, 1000)
+			} else {
+				s, ok = packet.NewSegmenter(p, 1400)
+			}
+			if !ok {
+				t.Fatal("refused")
+			}
+			return s
+		}
+		s := prepare(mustParse(t, spec.Bytes()))
+		want := collect(t, &s, 1500)
+
+		p := mustParse(t, spec.Bytes())
+		s = prepare(p)
+		dst := p.Bytes // the first in place, the others elsewhere
+		var got [][]byte
+		for {
+			n, payload := s.NextHeaders(dst)
+			if n == 0 {
+				break
+			}
+			got = append(got, append(bytes.Clone(dst[:n]), payload...))
+			dst = make([]byte, n)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("packets (-want +got):\n%.2000s", diff)
+		}
+	}
+	p := mustParse(t, packettest.Spec{Src: pod4, Dst: service4, Proto: packet.ProtoTCP, Transport: packettest.Segment{Payload: make([]byte, 3000)}.Bytes()}.Bytes())
+	s, _ := packet.NewSegmenter(p, 1400)
+	if n, payload := s.NextHeaders(make([]byte, 39)); n != 0 || payload != nil {
+		t.Errorf("wrote %d bytes where there is no room", n)
+	}
+	if n := s.Next(make([]byte, 1400)); n != 0 {
+		t.Errorf("went on after that: %d", n)
+	}
+}
