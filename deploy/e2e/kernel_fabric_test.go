@@ -215,7 +215,7 @@ func TestKernelFabric(t *testing.T) {
 		k.script(t, "network >/tmp/was")
 		for _, c := range tampering {
 			if c.name == "another remote" {
-				c.command = "ip link set " + tunnelLink + " type geneve id 103 remote 172.30.0.77"
+				c.command = "ip link set " + tunnelLink + " type geneve id 103 remote 172.30.0.250"
 			}
 			out := k.script(t, `
 %s
