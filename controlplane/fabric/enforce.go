@@ -80,7 +80,6 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 	}
 	if changes {
 		r.count(repair, len(failed) > 0, time.Since(began))
-		r.afterwards(failed)
 	}
 	if repair {
 		lines := diff.Lines()
@@ -103,19 +102,15 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 
 // apply carries out a diff and attaches to devices, the idle ones anew. Links of
 // kernel kinds and the agent's own ends use the same UDP port, so the latter let
-// go before and take hold after.
+// go before.
 func (r *Runner) apply(diff hostnet.Plan, idle []string) failures {
 	failed := make(failures)
-	wanted := r.tunnels()
-	if !diff.Empty() || len(idle) > 0 {
-		stay := maps.Clone(r.attached)
-		maps.DeleteFunc(stay, func(device string, _ nodelink.Tunnel) bool {
-			_, ok := wanted[device]
-			return !ok || slices.Contains(idle, device)
-		})
-		if len(stay) < len(r.attached) {
-			r.attach(stay, failed)
-		}
+	stay := maps.Clone(r.attached)
+	maps.DeleteFunc(stay, func(device string, _ nodelink.Tunnel) bool {
+		return slices.Contains(idle, device) || r.choice.Kind != hostnet.KindTUN && !slices.Contains(r.plan.Desired.Keep, device)
+	})
+	if len(stay) < len(r.attached) {
+		r.attach(stay, failed)
 	}
 	if !diff.Empty() {
 		for link, err := range hostnet.LinkErrors(r.host.Apply(diff)) {
@@ -127,16 +122,31 @@ func (r *Runner) apply(diff hostnet.Plan, idle []string) failures {
 				failed.add(link, err)
 			})
 		}
+		r.afterwards(failed)
 	} else {
 		for _, p := range diff.Problems {
 			failed.add(p.Link, p.Err)
 		}
 	}
 	// A device that was made again needs an end again, although it is the same one.
+	wanted := r.tunnels()
 	if len(wanted)+len(r.attached) > 0 && (!diff.Empty() || len(r.failures) > 0 || !maps.Equal(wanted, r.attached)) {
 		r.attach(wanted, failed)
+		r.sampler.outdated()
 	}
 	return failed
+}
+
+// idle are the TUN devices that should be served and that nobody has open: what
+// is sent into them is lost.
+func (r *Runner) idle() (devices []string) {
+	for i := range r.actual.Links {
+		l := &r.actual.Links[i]
+		if _, ours := r.attached[l.Name]; ours && l.Kind == hostnet.KindTUN && l.Up && !l.Carrier {
+			devices = append(devices, l.Name)
+		}
+	}
+	return devices
 }
 
 // resume serves the TUN devices that are there, as long as nothing is known but
@@ -148,7 +158,7 @@ func (r *Runner) resume() {
 	}
 	there := make(map[string]nodelink.Tunnel)
 	for _, l := range r.inForce() {
-		if l.Kind == hostnet.KindTUN && l.Port == r.options.Port && l.Gateway.IsValid() && l.Address.IsValid() && l.GatewayAddress.IsValid() {
+		if r.servable(l) {
 			there[l.Name] = tunnelOf(l)
 		}
 	}
@@ -171,33 +181,34 @@ func (r *Runner) resume() {
 	r.log.Info("TUN devices that are there are served until the objects are known", "tunnels", len(there))
 }
 
-// idle are the TUN devices that should be served and that nobody has open: what
-// is sent into them is lost.
-func (r *Runner) idle() (devices []string) {
-	for i := range r.actual.Links {
-		l := &r.actual.Links[i]
-		if _, ours := r.attached[l.Name]; ours && l.Kind == hostnet.KindTUN && l.Up && !l.Carrier {
-			devices = append(devices, l.Name)
-		}
-	}
-	return devices
-}
-
-// tunnels are the ends that the plan's TUN devices need, by device. Those of
-// devices that stay as they are stay, too.
+// tunnels are the ends that TUN devices need which are there: as desired, or as
+// they are where they stay for the lack of something better.
 func (r *Runner) tunnels() map[string]nodelink.Tunnel {
 	out := make(map[string]nodelink.Tunnel)
-	for _, l := range r.plan.Desired.Links {
-		if l.Kind == hostnet.KindTUN {
+	for _, l := range r.inForce() {
+		if r.servable(l) {
 			out[l.Name] = tunnelOf(l)
 		}
 	}
-	for _, name := range r.plan.Desired.Keep {
-		if t, ok := r.attached[name]; ok {
-			out[name] = t
+	there := make(map[string]bool, len(r.actual.Links))
+	for i := range r.actual.Links {
+		there[r.actual.Links[i].Name] = true
+	}
+	for _, f := range r.actual.Foreign {
+		// Somebody may have taken our mark from a device that we serve.
+		_, there[f.Name] = r.attached[f.Name]
+	}
+	for _, l := range r.plan.Desired.Links {
+		if l.Kind == hostnet.KindTUN && there[l.Name] {
+			out[l.Name] = tunnelOf(l)
 		}
 	}
 	return out
+}
+
+// servable tells whether it is known of a link in force how to serve it.
+func (r *Runner) servable(l hostnet.Link) bool {
+	return l.Kind == hostnet.KindTUN && l.Port == r.options.Port && l.Gateway.IsValid() && l.Address.IsValid() && l.GatewayAddress.IsValid()
 }
 
 // tunnelOf is the agent's end of a TUN device.

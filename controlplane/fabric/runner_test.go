@@ -270,7 +270,7 @@ func TestRunnerKinds(t *testing.T) {
 		}
 		x.kernel.tamper(hostnet.Event{}, func() { clear(x.kernel.refuse) })
 		x.kernel.took()
-		x.expect("later the best is tried first", maxRetry, "ends []", addMilan, addRome)
+		x.expect("later the best is tried first", maxRetry, addMilan, addRome)
 		x.says("level=ERROR", 1)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -48,6 +49,7 @@ func (c *Conn) applyNetwork(steps []networkStep) error {
 		bad:   make(map[string]bool),
 		greet: make(map[string]greeting),
 	}
+	a.checkHeirs(steps)
 	for i := 0; i < len(steps); {
 		begin := i
 		for i < len(steps) && steps[i].phase() == steps[begin].phase() {
@@ -84,7 +86,7 @@ func (a *applier) apply(steps []networkStep) {
 	var doing []networkStep
 	var ms []netlink.Message
 	var last []int // index behind the messages of each step
-	steps = a.removeTogether(steps)
+	steps = a.removeTogether(slices.DeleteFunc(steps, a.skip))
 	for _, s := range steps {
 		if a.skip(s) {
 			continue
@@ -104,6 +106,24 @@ func (a *applier) apply(steps []networkStep) {
 	}
 	if len(steps) > 0 && steps[0].phase() == phaseAddLink {
 		a.mark(doing)
+	}
+}
+
+// checkHeirs finds links that cannot be made because somebody else has their name,
+// before what they are to replace is removed.
+func (a *applier) checkHeirs(steps []networkStep) {
+	heirs := make(map[string]bool)
+	for _, s := range steps {
+		if s, ok := s.(removeLink); ok && s.heir != "" {
+			heirs[s.heir] = true
+		}
+	}
+	for _, s := range steps {
+		if s, ok := s.(addLink); ok && heirs[s.want.Name] {
+			if _, _, err := a.conn.readLink(s.want.Name, 0); err == nil {
+				a.finish(s, unix.EEXIST)
+			}
+		}
 	}
 }
 
@@ -140,6 +160,9 @@ func (a *applier) removeTogether(steps []networkStep) []networkStep {
 
 // skip tells whether a step has lost its sense because one before it failed.
 func (a *applier) skip(s networkStep) bool {
+	if s, ok := s.(removeLink); ok {
+		return a.bad[s.heir]
+	}
 	if !a.bad[s.link()] {
 		return false
 	}
@@ -147,7 +170,7 @@ func (a *applier) skip(s networkStep) bool {
 	case phaseRemoveRoute, phaseRemoveAddress:
 		// What was to replace it is not there: what is in force is better than nothing.
 		return true
-	case phaseRemoveLink, phaseRemoveLinkFirst, phaseAddRule, phaseRemoveRule:
+	case phaseAddRule, phaseRemoveRule:
 		return false
 	default:
 		// A link that is there loses nothing by further steps, one that was to be

@@ -16,6 +16,7 @@ import (
 //	there: other gateway, MTU, alias, MAC, down        change in place; addresses and routes stay
 //	other address                                      add the new one, change the routes, remove the old one
 //	other routes                                       add and replace, then remove
+//	its owner's link has another name now              as two links, but it stays unless the new one can be made
 //	ours, neither wanted nor kept                      remove link; first, if a wanted link needs its VNI or port
 //	kept                                               nothing
 //	somebody else's link has a wanted name             nothing, a problem
@@ -114,10 +115,12 @@ func (d *differ) possible(links []Link) []Link {
 		if err := l.check(); err != nil {
 			d.problem(l.Name, "%w", err)
 			d.kept[l.Name] = true
+			d.keepOwner(l.Owner)
 			continue
 		}
 		if f, ok := d.foreign[l.Name]; ok {
 			d.problem(l.Name, "%w", inTheWay{foreignLinkError(f)})
+			d.keepOwner(l.Owner)
 			continue
 		}
 		if other, ok := numbers[l.number()]; ok && l.ethernet() {
@@ -132,6 +135,15 @@ func (d *differ) possible(links []Link) []Link {
 		d.wanted[possible[i].Name] = true
 	}
 	return possible
+}
+
+// keepOwner keeps what is there of an object under whatever name.
+func (d *differ) keepOwner(owner string) {
+	for name, h := range d.have {
+		if h.Owner() == owner {
+			d.kept[name] = true
+		}
+	}
 }
 
 // number is what the kernel has only one link of.
@@ -272,8 +284,12 @@ func differences(l *Link, have *ActualLink) []string {
 // removeLinks plans for the links that nobody wants.
 func (d *differ) removeLinks(links []Link, have []ActualLink) {
 	needed := make(map[number]bool, len(links))
+	heirs := make(map[string]string)  // by owner
 	ports := make(map[uint16]Kind, 1) // one kind can have a port
 	for i := range links {
+		if d.have[links[i].Name] == nil {
+			heirs[links[i].Owner] = links[i].Name
+		}
 		if links[i].ethernet() {
 			needed[links[i].number()] = true
 			ports[links[i].Port] = links[i].Kind
@@ -285,7 +301,7 @@ func (d *differ) removeLinks(links []Link, have []ActualLink) {
 		}
 		kind, taken := ports[h.Port]
 		first := needed[h.number()] || taken && kind != h.Kind && h.Kind != KindTUN
-		d.plan(removeLink{name: h.Name, index: h.Index, kind: h.Kind, why: "nothing asks for it", first: first})
+		d.plan(removeLink{name: h.Name, index: h.Index, kind: h.Kind, why: "nothing asks for it", heir: heirs[h.Owner()], first: first})
 		if first {
 			d.gone[h.Name] = true
 		}

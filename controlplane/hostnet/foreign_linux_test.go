@@ -3,12 +3,14 @@ package hostnet
 import (
 	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,6 +52,30 @@ func TestForeignLinkOfAnotherKind(t *testing.T) {
 			t.Errorf("namespace (-before +after):\n%s", d)
 		}
 	})
+}
+
+// A link whose object wants another name stays until there is one of that name.
+func TestRenamedToForeignName(t *testing.T) {
+	for _, other := range []string{"type veth peer name peer", "type vxlan id 9 dstport 7000 remote 192.0.2.9"} {
+		kinds(t, func(t *testing.T, kind Kind) {
+			c := reopen(t)
+			ip(t, "link add liqo.theirs "+other)
+			l := tunnel(kind, 1)
+			before := settle(t, c, desired(l))
+			l.Name = "liqo.theirs"
+			plan := Diff(desired(l), read(t, c))
+			if err := c.Apply(plan); !errors.Is(err, ErrInTheWay) {
+				t.Errorf("error: %v", err)
+			}
+			if d := cmp.Diff(before.Routes, read(t, c).Routes, cmp.AllowUnexported(Route{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); d != "" {
+				t.Errorf("%q (-before +after):\n%s", plan.Lines(), d)
+			}
+			ip(t, "link delete liqo.theirs")
+			if a := settle(t, c, desired(l)); len(a.Links) != 1 || a.Links[0].Name != l.Name {
+				t.Errorf("%+v", a.Links)
+			}
+		})
+	}
 }
 
 // A rule like ours that is not ours neither is taken for it nor goes with it.

@@ -119,6 +119,9 @@ type removeLink struct {
 	index int
 	kind  Kind
 	why   string
+	// heir is the link that takes its place, under another name: without it, this
+	// one stays.
+	heir string
 	// first says that another link cannot be made before this one is gone.
 	first bool
 }
