@@ -183,6 +183,16 @@ func TestPing(t *testing.T) {
 	}
 }
 
+// iperf measures from a's pod. Until the server is done with the measurement before, it is busy.
+func (n *network) iperf(t *testing.T, m lab.Iperf) (r lab.IperfResult) {
+	t.Helper()
+	lab.Eventually(t, 20*time.Second, "iperf3", func() (err error) {
+		r, err = n.a.pod.Iperf(m)
+		return err
+	})
+	return r
+}
+
 // TestTCP: streams pass both ways, and the kernels give and get super-segments.
 func TestTCP(t *testing.T) {
 	n := newNetwork(t, 1500)
@@ -196,9 +206,7 @@ func TestTCP(t *testing.T) {
 				from, into = n.b, n.a
 			}
 			tx, rx := from.status(), into.status()
-			if _, err := n.a.pod.Iperf(lab.Iperf{To: to, Reverse: back, Streams: 2}); err != nil {
-				t.Fatal(err)
-			}
+			n.iperf(t, lab.Iperf{To: to, Reverse: back, Streams: 2})
 			after := from.status()
 			supers, packets := after.TxSupers-tx.TxSupers, after.TxPackets-tx.TxPackets
 			if supers == 0 || packets/supers < 5 {
@@ -226,8 +234,8 @@ func TestTCPWithoutOffloads(t *testing.T) {
 	server := n.b.pod.StartIperf()
 	defer server.Stop(2 * time.Second)
 	n.pods(func(t *testing.T, to netip.Addr) {
-		if r, err := n.a.pod.Iperf(lab.Iperf{To: to}); err != nil || r.BitsPerSecond < 1e6 {
-			t.Errorf("%+v, %v", r, err)
+		if r := n.iperf(t, lab.Iperf{To: to}); r.BitsPerSecond < 1e6 {
+			t.Errorf("%+v", r)
 		}
 	})
 	if st := n.a.status(); st.TxSupers+n.b.status().RxSupers != 0 || len(st.Offloads) != 0 || st.Queues != 1 {
