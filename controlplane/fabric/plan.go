@@ -74,6 +74,8 @@ type Plan struct {
 	Unreachable manifests.Problems
 	// Untranslated says why addresses are not translated as they should be.
 	Untranslated manifests.Problems
+	// Unrouted are tunnels that nothing leads into; they are among the warnings, too.
+	Unrouted manifests.Problems
 	// Warnings are what else the authors of the objects should know.
 	Warnings manifests.Problems
 	// Concerns is what is said above of a link or of the one that it should
@@ -102,6 +104,7 @@ type Plan struct {
 //	network that it is in
 //	VNI or link name of another tunnel             refused              the first one has it
 //	a prefix of another tunnel                     refused              that prefix is left out
+//	no remoteCIDRs                                 link; warning        the same
 //	no pod CIDR of this cluster known              no translation;      the same
 //	                                               warning
 //	no external CIDR of this cluster               nodes keep their     the same

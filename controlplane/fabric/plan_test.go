@@ -267,6 +267,15 @@ func TestBuild(t *testing.T) {
 		{"two gateways", func(*world) {}, false, []string{milanLink, romeLink, translated, remoteIP}},
 		{"the same from files", func(*world) {}, true, []string{milanLink, romeLink, translated, remoteIP}},
 		{"nothing", func(w *world) { w.tunnels = nil }, false, nil},
+		{"a fabric without prefixes", func(w *world) { w.fabrics[0].Spec.RemoteCIDRs = nil }, false, []string{
+			"link liqo.milan geneve 7 10.0.0.11:6091 mtu 1340 10.80.0.9>10.80.0.1 []", romeLink, strings.Replace(onlyRome, "[10.0.0.12]", "[10.0.0.11 10.0.0.12]", 1), remoteIP,
+			"warning InternalFabric t-milan/milan: spec.remoteCIDRs: is empty: the link is there, and no packet is routed into it; " +
+				"the controller lists them when the Configuration of the remote cluster has its status.remote (kubectl get configurations -A)"}},
+		{"the same from files", func(w *world) { w.fabrics[0].Spec.RemoteCIDRs, w.tunnels = nil, w.tunnels[:1] }, true, []string{
+			"link liqo.milan geneve 7 10.0.0.11:6091 mtu 1340 10.80.0.9>10.80.0.1 []",
+			"local [10.60.0.0/16] remote [] unknown [10.70.0.0] hosts [{10.70.0.5 192.168.1.5}] gateways [10.0.0.11]", remoteIP,
+			"warning InternalFabric t-milan/milan: spec.remoteCIDRs: is empty: the link is there, and no packet is routed into it; " +
+				"list the pod and external CIDRs of the remote cluster as they are seen from here, as in the gateway's Configuration (status.remote, else spec.remote)"}},
 		{"files without namespaces", func(w *world) {
 			w.fabrics[0].Namespace, w.tunnels[1].Namespace = "", ""
 		}, true, []string{milanLink, romeLink, translated, remoteIP}},

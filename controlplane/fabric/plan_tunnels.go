@@ -340,9 +340,25 @@ func (b *builder) distinct() {
 			b.refuse(c, c.tunnel.Problem(vniPath, "%d is the VNI of %s as well: every tunnel of a node needs its own", c.link.VNI, nameOf(other.tunnel)))
 			continue
 		}
+		b.checkRouted(c)
 		names[c.link.Name], vnis[c.link.VNI], fabrics[c.link.Owner] = c, c, c
 		b.accepted = append(b.accepted, c)
 	}
+}
+
+// checkRouted says of a tunnel into which nothing leads that it is of no use yet.
+func (b *builder) checkRouted(c *candidate) {
+	if len(c.routes) > 0 {
+		return
+	}
+	how := "list the pod and external CIDRs of the remote cluster as they are seen from here, as in the gateway's Configuration (status.remote, else spec.remote)"
+	if b.objects.InCluster {
+		how = "the controller lists them when the Configuration of the remote cluster has its status.remote (kubectl get configurations -A)"
+	}
+	p := c.fabric.Problem(remoteCIDRsPath, "is empty: the link is there, and no packet is routed into it; %s", how)
+	b.plan.Unrouted = append(b.plan.Unrouted, p)
+	b.warn(p)
+	b.concern(c, p.String())
 }
 
 // keep finds what is in force of tunnels that cannot be as they should.

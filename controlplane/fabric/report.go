@@ -119,6 +119,9 @@ func tunnelsReady(p Plan, f failures, noKind error, refused manifests.Problems) 
 	if n := len(p.Desired.Links) + len(p.Desired.Keep); n > 0 {
 		message = fmt.Sprintf("Tunnels in place: %d", n)
 	}
+	if len(p.Unrouted) > 0 {
+		message += "; nothing leads into: " + p.Unrouted.Condensed().Error()
+	}
 	if len(p.Waiting) > 0 {
 		message += "; waiting: " + p.Waiting.Condensed().Error()
 	}

@@ -316,6 +316,21 @@ func TestRunnerResumesTUNDevices(t *testing.T) {
 	})
 }
 
+func TestRunnerWarnsOfATunnelWithoutPrefixes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, func(x *running) { x.feed.world.fabrics[0].Spec.RemoteCIDRs = nil }, Options{})
+		x.expect("at the start", time.Second, addMilan, addRome, "translate [10.92.0.0/16]")
+		reason, message := x.condition(networkingv1beta1.ConditionTunnelsReady)
+		if reason != "TunnelsReady" || !strings.HasPrefix(message, "Tunnels in place: 2; nothing leads into: InternalFabric t-milan/milan: spec.remoteCIDRs: is empty") {
+			t.Errorf("%s: %s", reason, message)
+		}
+		if s := x.State(); !strings.Contains(s.Tunnels[0].Problem, "spec.remoteCIDRs: is empty") || len(s.Warnings) != 1 {
+			t.Errorf("%+v, warnings %v", s.Tunnels, s.Warnings)
+		}
+		x.says("level=WARN", 1)
+	})
+}
+
 func TestRunnerAttachesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, nil, Options{Link: "tun"})
