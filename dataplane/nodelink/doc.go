@@ -25,7 +25,7 @@
 // A worker writes to its own queue, and the kernel then gives that queue the other
 // direction of the flow (tun_flow_update, drivers/net/tun.c). So a connection stays with one
 // worker, which after writing finds the acknowledgments in the queue without having been woken
-// for them; spread over the queues by a hash, connections cost a quarter more processor time.
+// for them. (Spread over the queues by a hash, connections cost more processor time, measured.)
 // The other workers carry what gets no answers. There is one socket because a gateway sends
 // from one port, so that several could not share its datagrams.
 //
