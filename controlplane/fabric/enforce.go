@@ -186,6 +186,9 @@ func (r *Runner) resume() {
 func (r *Runner) tunnels() map[string]nodelink.Tunnel {
 	out := make(map[string]nodelink.Tunnel)
 	for _, l := range r.inForce() {
+		if t, attached := r.attached[l.Name]; attached {
+			out[l.Name] = t
+		}
 		if r.servable(l) {
 			out[l.Name] = tunnelOf(l)
 		}
@@ -193,10 +196,6 @@ func (r *Runner) tunnels() map[string]nodelink.Tunnel {
 	there := make(map[string]bool, len(r.actual.Links))
 	for i := range r.actual.Links {
 		there[r.actual.Links[i].Name] = true
-	}
-	for _, f := range r.actual.Foreign {
-		// Somebody may have taken our mark from a device that we serve.
-		_, there[f.Name] = r.attached[f.Name]
 	}
 	for _, l := range r.plan.Desired.Links {
 		if l.Kind == hostnet.KindTUN && there[l.Name] {

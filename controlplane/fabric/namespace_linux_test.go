@@ -242,12 +242,14 @@ func TestInKernelServesDevices(t *testing.T) {
 			{"link set liqo.milan alias foo", "link set liqo.milan name liqo.other"},
 			{"link set liqo.milan name liqo.another"},
 			{"link set liqo.milan carrier off"},
+			{"link set liqo.milan alias foo"},
 		} {
 			for _, command := range tamper {
 				h.ip(command)
 			}
-			h.shows(second, "-o link show liqo.milan", "LOWER_UP", "!NO-CARRIER")
+			h.shows(second, "-o link show liqo.milan", "LOWER_UP", "!NO-CARRIER", "alias sluice: ")
 			h.settled()
+			h.shows(second, "-o link show type tun", "!liqo.other", "!liqo.another")
 			if s := h.State(); s.Tunnels[0].Status != TunnelUp {
 				t.Errorf("after %q: %+v", tamper, s.Tunnels)
 			}

@@ -24,7 +24,8 @@
 // an error, and the link stays as it is.
 //
 // A kernel link is also known by its MAC address, which is computed: should the
-// agent die between making a link and marking it, the next one finds it.
+// agent die between making a link and marking it, the next one finds it. As long
+// as a Conn is open, it knows every link that was ours by its index.
 //
 // # Order
 //

@@ -52,7 +52,8 @@ func (c *Conn) readLinks(a *Actual) error {
 			return err
 		}
 		for _, l := range links {
-			if l.marked() {
+			// What was ours stays ours, whoever took the mark from it.
+			if l.marked() || c.ours.has(l.Index) {
 				a.Links = append(a.Links, l)
 			} else {
 				a.Foreign = append(a.Foreign, ForeignLink{Name: l.Name, Kind: string(l.Kind), Alias: l.Alias})
@@ -84,7 +85,7 @@ func (c *Conn) dumpLinks(kind Kind) ([]ActualLink, error) {
 			c.unknown[kind] = true
 			return l, false, err
 		}
-		return l, l.marked() || strings.HasPrefix(l.Name, LinkPrefix), err
+		return l, l.marked() || c.ours.has(l.Index) || strings.HasPrefix(l.Name, LinkPrefix), err
 	})
 }
 
