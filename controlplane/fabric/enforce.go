@@ -67,8 +67,11 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 	r.actual = actual
 	diff, idle := r.diff(r.plan.Desired, actual), r.idle()
 	changes := !diff.Empty() || len(idle) > 0
-	repair := !r.fresh && changes && len(r.failures) == 0
-	if repair && now.Before(r.contest.notBefore()) {
+	var tampered []string
+	if changes && !r.fresh {
+		tampered = r.tampered(diff, idle)
+	}
+	if len(tampered) > 0 && now.Before(r.contest.notBefore()) {
 		r.due.ours = r.contest.notBefore()
 		return false
 	}
@@ -79,14 +82,17 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 		return false
 	}
 	if changes {
-		r.count(repair, len(failed) > 0, time.Since(began))
+		r.count(len(tampered) > 0, len(failed) > 0, time.Since(began))
 	}
-	if repair {
-		lines := diff.Lines()
-		for _, device := range idle {
-			lines = append(lines, "attach to TUN device "+device+" again")
+	if len(tampered) > 0 {
+		r.repaired(tampered, now)
+	}
+	r.open = nil
+	if len(failed) > 0 {
+		r.open = make(map[string]bool)
+		for _, step := range r.diff(r.plan.Desired, r.actual).Steps {
+			r.open[step.String()] = true
 		}
-		r.repaired(lines, now)
 	}
 	if r.kindFails(failed, diff.Problems) {
 		return true
@@ -98,6 +104,20 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 	}
 	r.succeeded()
 	return false
+}
+
+// tampered is what others have changed since the last attempt: all that is to be
+// done and was not left open then.
+func (r *Runner) tampered(diff hostnet.Plan, idle []string) (lines []string) {
+	for _, step := range diff.Steps {
+		if line := step.String(); !r.open[line] {
+			lines = append(lines, line)
+		}
+	}
+	for _, device := range idle {
+		lines = append(lines, "attach to TUN device "+device+" again")
+	}
+	return lines
 }
 
 // apply carries out a diff and attaches to devices, the idle ones anew. Links of

@@ -218,6 +218,7 @@ type fakeFeed struct {
 	version byte
 	changed func()
 	reports []string
+	refuse  error // of Report
 	status  networkingv1beta1.InternalNodeStatus
 }
 
@@ -251,7 +252,7 @@ func (f *fakeFeed) Report(r Report) error {
 		}
 		f.reports = append(f.reports, line)
 	}
-	return nil
+	return f.refuse
 }
 
 func (f *fakeFeed) Close() {}

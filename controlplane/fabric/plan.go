@@ -96,6 +96,7 @@ type Plan struct {
 //	no route to the gateway                        link; "unreachable"  the same
 //	an address, a prefix, a name, a VNI or an MTU  refused              left out; the link stays
 //	that cannot be
+//	gateway is this node itself                    refused              left out; the link stays
 //	node's and gateway's address of two families   refused              left out; the link stays
 //	IPv4 behind an IPv6 internal network           refused              left out; the link stays
 //	MTU and encapsulation above the path's MTU     refused              left out; the link stays

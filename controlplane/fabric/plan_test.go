@@ -226,6 +226,11 @@ func TestBuildRefuses(t *testing.T) {
 			w.Connected = []hostnet.Network{{Prefix: prefix("10.90.5.1/32"), Device: "lo"}}
 		}, "InternalFabric t-milan/milan: spec.remoteCIDRs[0]: 10.90.0.0/16 overlaps the address 10.90.5.1 of this node (lo): packets to it would go into the tunnel; " +
 			"remap the remote cluster to other prefixes (Configuration status.remote)"},
+		{"this node as its gateway", func(w *world) {
+			w.Paths[addr("10.0.0.11")] = hostnet.Path{Source: addr("10.0.0.11"), Device: "lo", MTU: 65536, Local: true}
+		}, "InternalFabric t-milan/milan: spec.gatewayIP: 10.0.0.11 is an address of this node itself: a tunnel leads to a gateway that has an address of its own, as its pod has"},
+		{"loopback as its gateway", func(w *world) { w.fabrics[0].Spec.GatewayIP = "127.0.0.1" },
+			"InternalFabric t-milan/milan: spec.gatewayIP: 127.0.0.1 is an address of this node itself: a tunnel leads to a gateway that has an address of its own, as its pod has"},
 		{"a gateway", func(w *world) { w.fabrics[0].Spec.RemoteCIDRs[0] = "10.0.0.0/16" },
 			"InternalFabric t-milan/milan: spec.remoteCIDRs[0]: 10.0.0.0/16 overlaps 10.0.0.11, on which tunnels depend: packets to it would go into the tunnel; " +
 				"remap the remote cluster to other prefixes (Configuration status.remote)"},
@@ -381,9 +386,6 @@ func TestBuild(t *testing.T) {
 			w.server.Status.InternalEndpoint = &networkingv1beta1.InternalEndpoint{IP: "10.0.0.11", Node: "other"}
 			w.node.Status.NodeIP.Local = "10.0.0.1"
 		}, false, []string{milanLink, romeLink, translated, "nodeIP 10.0.0.1/172.18.0.2"}},
-		{"a gateway in the network of this host", func(w *world) {
-			w.Paths[addr("10.0.0.11")] = hostnet.Path{Source: addr("10.0.0.11"), Device: "lo", MTU: 65536, Local: true}
-		}, false, []string{milanLink, romeLink, translated, "nodeIP 10.0.0.11/172.18.0.2"}},
 		{"no route at all", func(w *world) {
 			w.Paths, w.NoPath = nil, map[netip.Addr]string{addr("10.0.0.11"): "no route"}
 			w.tunnels = w.tunnels[:1]

@@ -172,7 +172,7 @@ func (b *builder) nodeIP() {
 			continue
 		}
 		which, by, what := &b.plan.NodeIP.Remote, &decided.remote, "remote"
-		if path.Local || here[c.link.Gateway] {
+		if here[c.link.Gateway] {
 			which, by, what = &b.plan.NodeIP.Local, &decided.local, "local"
 		}
 		source := networkingv1beta1.Address(path.Source.String())

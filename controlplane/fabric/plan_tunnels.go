@@ -249,6 +249,9 @@ func (b *builder) judge(c *candidate) {
 		b.refuse(c, c.fabric.Problem(internalIPPath, "%s and this node's %s (%s) are of two address families: give both addresses of the same",
 			l.GatewayAddress, l.Address, nameOf(b.nodeRef)))
 	}
+	if l.Gateway.IsLoopback() || b.facts.Paths[l.Gateway].Local {
+		b.refuse(c, c.fabric.Problem(gatewayIPPath, "%s is an address of this node itself: a tunnel leads to a gateway that has an address of its own, as its pod has", l.Gateway))
+	}
 	for _, r := range c.routes {
 		if r.prefix.Addr().Is4() && l.GatewayAddress.Is6() {
 			b.refuse(c, c.fabric.Problem(r.path, "%s is IPv4, but the internal network is IPv6 (%s): IPv4 needs an IPv4 internal address", r.prefix, l.GatewayAddress))

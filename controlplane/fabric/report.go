@@ -61,6 +61,9 @@ func (r *Runner) report(now time.Time) {
 		r.log.Warn("the status of the InternalNode is not kept up to date", "error", err)
 	}
 	r.reported = text
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.ReportError = text
 }
 
 // maxMessage keeps a condition readable; a schema allows 32768 bytes.

@@ -105,6 +105,7 @@ type Runner struct {
 	fresh    bool // plan was not put in force yet
 	dirty    bool // the kernel may differ from plan
 	failures failures
+	open     map[string]bool            // steps that could not be done
 	attached map[string]nodelink.Tunnel // in force at Ends, by device
 	contest  contest
 	backoff  time.Duration

@@ -331,6 +331,37 @@ func TestRunnerWarnsOfATunnelWithoutPrefixes(t *testing.T) {
 	})
 }
 
+// What others change while something cannot be had is put right and said, too.
+func TestRunnerRepairsWhileFailing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, func(x *running) { x.kernel.refuse["liqo.rome"] = errors.New("not supported") }, Options{Link: "vxlan"})
+		x.expect("at the start", time.Second, "add liqo.milan vxlan 7 10.0.0.11", translate)
+		time.Sleep(time.Hour)
+		if s := x.State(); s.Repairs != 0 || s.ApplyErrors == 0 {
+			t.Errorf("%d repairs, %d errors", s.Repairs, s.ApplyErrors)
+		}
+		x.kernel.tamper(hostnet.Event{Ours: true}, func() { delete(x.kernel.links, "liqo.milan") })
+		x.expect("tampering", time.Second, "add liqo.milan vxlan 7 10.0.0.11")
+		if s := x.State(); s.Repairs != 1 {
+			t.Errorf("%d repairs", s.Repairs)
+		}
+		x.says("put right what", 1)
+		time.Sleep(time.Hour)
+		x.says("put right what", 1)
+	})
+}
+
+func TestRunnerTellsThatItCannotReport(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, func(x *running) { x.feed.refuse = errors.New("not allowed") }, Options{})
+		time.Sleep(time.Second)
+		if s := x.State(); s.ReportError != "not allowed" || !s.Planned {
+			t.Errorf("%+v", s)
+		}
+		x.says("is not kept up to date", 1)
+	})
+}
+
 func TestRunnerAttachesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, nil, Options{Link: "tun"})

@@ -33,10 +33,14 @@ type State struct {
 	Rules []string `json:"rules,omitempty"`
 	// Translation is what is done with addresses.
 	Translation hostnet.TranslationState `json:"translation"`
+	// Planned says that the objects were read, and so what there should be is known.
+	Planned bool `json:"planned"`
 	// NodeIP is what this node tells the gateways about itself.
 	NodeIP networkingv1beta1.NodeIP `json:"nodeIP"`
 	// Conditions are those of InternalNode.status.
 	Conditions []metav1.Condition `json:"conditions"`
+	// ReportError is why the status of the InternalNode may not say so yet.
+	ReportError string `json:"reportError,omitempty"`
 	// Drift is what differs from what is desired, a line for each step that would
 	// mend it.
 	Drift []string `json:"drift,omitempty"`
@@ -150,6 +154,7 @@ func (r *Runner) State() State {
 	s.Waiting, s.Ignored, s.Refused, s.Warnings = slices.Clone(s.Waiting), slices.Clone(s.Ignored), slices.Clone(s.Refused), slices.Clone(s.Warnings)
 	s.Unreachable, s.Untranslated = slices.Clone(s.Unreachable), slices.Clone(s.Untranslated)
 	s.Conditions = slices.Clone(s.Conditions)
+	s.Planned = v.planned
 	s.fill(sample, v)
 	if v.planned && !sample.at.IsZero() {
 		s.Drift = r.diff(v.desired, sample.actual).Lines()
