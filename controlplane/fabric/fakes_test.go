@@ -26,19 +26,20 @@ import (
 
 // fakeKernel is a Host whose state are the links that it was told to have.
 type fakeKernel struct {
-	mu          sync.Mutex
-	links       map[string]hostnet.Link
-	translation hostnet.Translation
-	paths       map[netip.Addr]hostnet.Path
-	networks    []hostnet.Network
-	support     []hostnet.KindSupport
-	refuse      map[string]error // by link; "" for everything
-	foreign     string           // a link of somebody else's
-	noNFT       bool
-	idle        bool     // nobody has TUN devices open
-	done        []string // what was applied, and what the ends were told
-	asked       int      // for paths
-	tell        func(hostnet.Event)
+	mu           sync.Mutex
+	links        map[string]hostnet.Link
+	translation  hostnet.Translation
+	paths        map[netip.Addr]hostnet.Path
+	networks     []hostnet.Network
+	support      []hostnet.KindSupport
+	refuse       map[string]error // by link; "" for everything
+	foreign      string           // a link of somebody else's
+	noNFT        bool
+	noForwarding bool
+	idle         bool     // nobody has TUN devices open
+	done         []string // what was applied, and what the ends were told
+	asked        int      // for paths
+	tell         func(hostnet.Event)
 }
 
 // fakeStep is a step that this package can make: what it does is a function.
@@ -75,6 +76,7 @@ func (k *fakeKernel) Read() (a hostnet.Actual, err error) {
 		}
 	}
 	a.Translation.Available = !k.noNFT
+	a.NoForwarding.IPv4 = k.noForwarding
 	if k.noNFT {
 		a.Translation.Reason = "this kernel has no nf_tables"
 	}

@@ -78,7 +78,7 @@ func (r *Runner) conditions() []metav1.Condition {
 		return nil // nothing is known yet
 	}
 	return []metav1.Condition{
-		tunnelsReady(r.plan, r.failures, r.noKind, refused),
+		tunnelsReady(r.plan, r.failures, r.noKind, refused, r.hints),
 		translationReady(r.plan, r.failures[aboutTranslation], r.actual.Translation),
 	}
 }
@@ -97,7 +97,7 @@ func condition(t networkingv1beta1.ConditionType, reason networkingv1beta1.Condi
 
 // tunnelsReady is the condition TunnelsReady. Of several reasons it has the one
 // that is to be dealt with first.
-func tunnelsReady(p Plan, f failures, noKind error, refused manifests.Problems) metav1.Condition {
+func tunnelsReady(p Plan, f failures, noKind error, refused, hints manifests.Problems) metav1.Condition {
 	const kind = networkingv1beta1.ConditionTunnelsReady
 	f = f.ofTunnels()
 	failed := strings.Join(f.lines(), "; ")
@@ -121,6 +121,9 @@ func tunnelsReady(p Plan, f failures, noKind error, refused manifests.Problems) 
 	message := "There is no gateway to reach"
 	if n := len(p.Desired.Links) + len(p.Desired.Keep); n > 0 {
 		message = fmt.Sprintf("Tunnels in place: %d", n)
+	}
+	if len(hints) > 0 {
+		message += "; packets do not pass: " + hints.Error()
 	}
 	if len(p.Unrouted) > 0 {
 		message += "; nothing leads into: " + p.Unrouted.Condensed().Error()

@@ -108,6 +108,8 @@ type Runner struct {
 	open     map[string]bool            // steps that could not be done
 	attached map[string]nodelink.Tunnel // in force at Ends, by device
 	contest  contest
+	hints    manifests.Problems // what keeps packets from passing
+	silent   map[string]bool    // links whose gateway does not answer
 	backoff  time.Duration
 	reported string // the last error of the reporter; empty: none
 
@@ -362,6 +364,7 @@ func (r *Runner) look(now time.Time) {
 	if r.contest.settled(now) {
 		r.log.Info("nobody changes what is ours any more")
 	}
+	r.hint()
 	r.publish()
 	r.report(now)
 	r.rest = time.Now().Add(min(restFactor*time.Since(now), maxRest))

@@ -71,6 +71,7 @@ type State struct {
 	LastApply time.Duration `json:"lastApplyNanoseconds,omitempty"`
 
 	refusedWarnings manifests.Problems // warnings about files that are refused
+	hints           manifests.Problems // warnings about this node
 }
 
 // TunnelState is one tunnel.
@@ -140,7 +141,7 @@ func (r *Runner) publish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.view = view{planned: r.planned, desired: r.plan.Desired, concerns: r.plan.Concerns, failures: failed, paths: r.ways.paths}
-	r.state.Link, r.state.Failures, r.state.Contested = r.choice, r.failures.lines(), r.contest.over
+	r.state.Link, r.state.Failures, r.state.Contested, r.state.hints = r.choice, r.failures.lines(), r.contest.over, r.hints
 	r.state.Conditions = mergeConditions(r.state.Conditions, conditions)
 }
 
@@ -151,7 +152,7 @@ func (r *Runner) State() State {
 	r.mu.Lock()
 	s, v := r.state, r.view
 	r.mu.Unlock()
-	s.Waiting, s.Ignored, s.Refused, s.Warnings = slices.Clone(s.Waiting), slices.Clone(s.Ignored), slices.Clone(s.Refused), slices.Clone(s.Warnings)
+	s.Waiting, s.Ignored, s.Refused, s.Warnings = slices.Clone(s.Waiting), slices.Clone(s.Ignored), slices.Clone(s.Refused), slices.Concat(s.hints, s.Warnings)
 	s.Unreachable, s.Untranslated = slices.Clone(s.Unreachable), slices.Clone(s.Untranslated)
 	s.Conditions = slices.Clone(s.Conditions)
 	s.Planned = v.planned

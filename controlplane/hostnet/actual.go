@@ -25,6 +25,9 @@ type Actual struct {
 	Rules []Rule
 	// Translation is the state of TranslationTable.
 	Translation TranslationState
+	// NoForwarding says that this host passes no packets on, so that those of pods
+	// never reach a link.
+	NoForwarding struct{ IPv4, IPv6 bool }
 }
 
 // ActualLink is a tunnel link that is there.

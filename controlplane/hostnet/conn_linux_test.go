@@ -206,3 +206,17 @@ func TestNetworks(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 	}
 }
+
+func TestForwarding(t *testing.T) {
+	c := openHere(t)
+	for _, value := range []string{"0", "1"} {
+		for _, file := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
+			if err := os.WriteFile(file, []byte(value), 0); err != nil {
+				t.Skipf("SKIPPED: /proc/sys cannot be written: %v", err)
+			}
+		}
+		if n := read(t, c).NoForwarding; n.IPv4 != (value == "0") || n.IPv6 != n.IPv4 {
+			t.Errorf("with %s: %+v", value, n)
+		}
+	}
+}

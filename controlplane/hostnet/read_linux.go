@@ -34,6 +34,9 @@ func (c *Conn) Read() (Actual, error) {
 	if err := c.readNeighbors(&a); err != nil {
 		return Actual{}, fmt.Errorf("read neighbors: %w", err)
 	}
+	if err := c.readForwarding(&a); err != nil {
+		return Actual{}, fmt.Errorf("read whether this host forwards: %w", err)
+	}
 	var err error
 	if a.Translation, err = c.nft.read(); err != nil {
 		return Actual{}, fmt.Errorf("read table %s: %w", TranslationTable, err)
