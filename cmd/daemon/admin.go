@@ -7,33 +7,58 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// AdminSocketText explains AdminSocket.
+// AdminSocketText explains AdminSockets.
 func (p Program) AdminSocketText() string {
 	return fmt.Sprintf("$XDG_RUNTIME_DIR/sluice/%[1]s.sock, else /run/sluice/%[1]s.sock, else in the temporary directory", p)
 }
 
-// AdminSocket is where a running program is asked, unless told otherwise: the
-// same for the program and for a status command of the same user. Several
-// processes of one user need --admin-socket. A runtime directory that cannot be
+// AdminSockets are where a running program is asked, unless told otherwise: it
+// takes the first that it can make, and a status command of the same user asks
+// all. Several processes of one user need --admin-socket.
+func (p Program) AdminSockets() (paths []string) {
+	for _, dir := range socketDirs() {
+		paths = append(paths, dir+"/"+string(p)+".sock")
+	}
+	return paths
+}
+
+// socketDirs are the folders of AdminSockets. A runtime directory that cannot be
 // used, as after su, is passed over.
-func (p Program) AdminSocket() string {
-	name := string(p) + ".sock"
+func socketDirs() (dirs []string) {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && writable(dir) {
-		return dir + "/sluice/" + name
+		dirs = append(dirs, filepath.Join(dir, "sluice"))
 	}
-	if os.Getuid() == 0 || writable("/run/sluice") {
-		return "/run/sluice/" + name
+	return append(dirs, "/run/sluice", filepath.Join(os.TempDir(), fmt.Sprintf("sluice-%d", os.Getuid())))
+}
+
+// listenAdmin opens the socket at path. Without a path it takes the first of
+// AdminSockets that it can have; where it can have none, the listener is nil: the
+// program cannot be asked then, but that is no reason not to work.
+func (p Program) listenAdmin(path string, log *slog.Logger) (net.Listener, error) {
+	if path != "" {
+		return p.ListenAdmin(path)
 	}
-	return fmt.Sprintf("%s/sluice-%d/%s", strings.TrimSuffix(os.TempDir(), "/"), os.Getuid(), name)
+	var reasons []string
+	for _, path := range p.AdminSockets() {
+		l, err := p.ListenAdmin(path)
+		if err == nil || errors.As(err, new(servedError)) {
+			return l, err
+		}
+		reasons = append(reasons, err.Error())
+	}
+	log.Warn(fmt.Sprintf("'%s status' cannot ask this process: choose a place for its socket with --admin-socket", p), "reason", strings.Join(reasons, "; "))
+	return nil, nil
 }
 
 // ListenAdmin opens the socket that the status command asks. Only its owner may
@@ -59,18 +84,33 @@ func (p Program) ListenAdmin(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// makeSocketDir makes the folder of the socket. In the temporary directory
-// anybody could have made it before: then it must be ours.
+// makeSocketDir makes the folder of the socket if it is one of ours. Of another,
+// which is most likely a slip of the pen, there should be something already.
 func makeSocketDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if slices.Contains(socketDirs(), dir) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return cause(err)
+		}
+	}
+	_, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no directory %s: make it, or choose another place with --admin-socket", dir)
+	case err != nil:
 		return cause(err)
+	}
+	return checkOwner(dir)
+}
+
+// checkOwner refuses a folder in the temporary directory, where anybody could
+// have made it, that is not ours.
+func checkOwner(dir string) error {
+	if filepath.Dir(dir) != filepath.Clean(os.TempDir()) {
+		return nil
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return cause(err)
-	}
-	if filepath.Dir(dir) != filepath.Clean(os.TempDir()) {
-		return nil
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || ok && int(st.Uid) != os.Getuid() {
@@ -95,11 +135,18 @@ func (p Program) removeStale(path string) error {
 	switch {
 	case err == nil:
 		conn.Close()
-		return fmt.Errorf("another %s serves it: give this one its own with --admin-socket", p)
+		return servedError{p}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return os.Remove(path)
 	}
 	return cause(err)
+}
+
+// servedError says that a socket is in use.
+type servedError struct{ program Program }
+
+func (e servedError) Error() string {
+	return fmt.Sprintf("another %s serves it: give this one its own with --admin-socket", e.program)
 }
 
 // writable tells whether we may create files in dir.
@@ -142,18 +189,47 @@ func WriteJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// NoAnswerError says that no process serves an admin socket.
+// NoAnswerError says that there is no process that can be asked.
 type NoAnswerError struct {
 	Program Program
-	Path    string
+	Silent  []string // sockets that nobody serves
+	Denied  []string // those that are not ours
 }
 
 func (e NoAnswerError) Error() string {
-	return fmt.Sprintf("no %s answers on %s: is it running, and with this --admin-socket?", e.Program, e.Path)
+	var parts []string
+	if len(e.Silent) > 0 {
+		parts = append(parts, fmt.Sprintf("no %s answers on %s: is it running, and with this --admin-socket?", e.Program, strings.Join(e.Silent, " or ")))
+	}
+	if len(e.Denied) > 0 {
+		parts = append(parts, fmt.Sprintf("%s belongs to another user: run status as the user of the %s", strings.Join(e.Denied, " and "), e.Program))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // maxStatus bounds the answer that is read: a hundred thousand routes.
 const maxStatus = 64 << 20
+
+// fetchStatus asks the process behind a socket, without a path that of the first
+// of AdminSockets that answers.
+func (p Program) fetchStatus(ctx context.Context, path string) ([]byte, error) {
+	if path != "" {
+		return p.FetchStatus(ctx, path)
+	}
+	none := NoAnswerError{Program: p}
+	for _, path := range p.AdminSockets() {
+		if err := checkOwner(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue // of somebody who would like to be asked
+		}
+		body, err := p.FetchStatus(ctx, path)
+		var e NoAnswerError
+		if !errors.As(err, &e) {
+			return body, err
+		}
+		none.Silent, none.Denied = append(none.Silent, e.Silent...), append(none.Denied, e.Denied...)
+	}
+	return nil, none
+}
 
 // FetchStatus asks the process behind an admin socket for its status. The error
 // is a NoAnswerError where there is none.
@@ -174,9 +250,9 @@ func (p Program) FetchStatus(ctx context.Context, path string) ([]byte, error) {
 	resp, err := client.Do(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, NoAnswerError{p, path}
+		return nil, NoAnswerError{Program: p, Silent: []string{path}}
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%s belongs to another user: run status as the user of the %s", path, p)
+		return nil, NoAnswerError{Program: p, Denied: []string{path}}
 	case err != nil:
 		return nil, fmt.Errorf("ask the %s on %s: %w", p, path, err)
 	}

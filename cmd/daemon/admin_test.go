@@ -22,7 +22,7 @@ func socketDir(t *testing.T) string {
 }
 
 func TestListenAdmin(t *testing.T) {
-	path := filepath.Join(socketDir(t), "new", "admin.sock")
+	path := filepath.Join(socketDir(t), "admin.sock")
 	l, err := gateway.ListenAdmin(path)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +62,7 @@ func TestListenAdminRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, path, want string }{
 		{"a file", file, "there is a file of that name, which is no socket"},
 		{"below a file", filepath.Join(file, "x"), "not a directory"},
+		{"in a directory that is not there", filepath.Join(dir, "new", "s"), "there is no directory " + dir + "/new: make it, or choose another place with --admin-socket"},
 		{"a long path", filepath.Join(dir, strings.Repeat("x", 120)), "a socket's may have 107"},
 	} {
 		_, err := gateway.ListenAdmin(tt.path)
@@ -69,7 +70,29 @@ func TestListenAdminRefuses(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
+	if _, err := os.Lstat(filepath.Join(dir, "new")); !os.IsNotExist(err) {
+		t.Errorf("the directory has been made: %v", err)
+	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
 		t.Errorf("the file is now %q (%v)", data, err)
+	}
+}
+
+func TestNoAnswerError(t *testing.T) {
+	for _, tt := range []struct {
+		err  NoAnswerError
+		want string
+	}{
+		{NoAnswerError{Silent: []string{"/a"}}, "no gateway answers on /a: is it running, and with this --admin-socket?"},
+		{NoAnswerError{Denied: []string{"/a"}}, "/a belongs to another user: run status as the user of the gateway"},
+		{
+			NoAnswerError{Silent: []string{"/a", "/b"}, Denied: []string{"/c"}},
+			"no gateway answers on /a or /b: is it running, and with this --admin-socket?; /c belongs to another user: run status as the user of the gateway",
+		},
+	} {
+		tt.err.Program = gateway
+		if tt.err.Error() != tt.want {
+			t.Errorf("got %v, want %s", tt.err, tt.want)
+		}
 	}
 }

@@ -52,6 +52,15 @@ func Words(args []string) []string {
 	return args
 }
 
+// NoCommand refuses a first word that is neither a flag nor one of the commands,
+// which it names.
+func NoCommand(args []string, commands ...string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return nil
+	}
+	return Usagef("unknown command %q; the commands are: %s", args[0], strings.Join(commands, ", "))
+}
+
 // Parse reads args. It answers --help on stdout, with the error pflag.ErrHelp;
 // every other error is a UsageError.
 func Parse(fs *pflag.FlagSet, args []string, stdout io.Writer, head, tail string) error {

@@ -3,9 +3,9 @@ package daemon
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +49,7 @@ func TestParse(t *testing.T) {
 		{"--alpha=:2 --b=[::1]:3", flags{A: netip.MustParseAddrPort("[::]:2"), B: netip.MustParseAddrPort("[::1]:3"), Port: 9}},
 		{"--a=0 --log-level=debug --log-format=json", flags{Log: Log{Level: slog.LevelDebug, JSON: true}, Port: 9}},
 		{"--a=off", flags{Port: 9}},
+		{"--a=", flags{Port: 9}},
 		{"--a=:0 --b=:0", flags{A: netip.MustParseAddrPort("[::]:0"), B: netip.MustParseAddrPort("[::]:0"), Port: 9}},
 	} {
 		got, err := parseAll(strings.Fields(tt.args))
@@ -105,6 +106,17 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func TestNoCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "", "--a b": "", "-h": "", "stat --a": `unknown command "stat"; the commands are: status, cleanup`,
+	} {
+		err := NoCommand(strings.Fields(args), "status", "cleanup")
+		if text := fmt.Sprint(err); want == "" && err != nil || want != "" && (text != want || !errors.As(err, new(UsageError))) {
+			t.Errorf("%q: got %v, want %s", args, err, want)
+		}
+	}
+}
+
 func TestAddrPortText(t *testing.T) {
 	for addr, want := range map[string]string{
 		"127.0.0.1:1": "127.0.0.1:1", "[::]:2": ":2", "0.0.0.0:3": "0.0.0.0:3", "[::1]:4": "[::1]:4",
@@ -115,17 +127,5 @@ func TestAddrPortText(t *testing.T) {
 	}
 	if got := AddrPortText(netip.AddrPort{}); got != "" {
 		t.Errorf("off is %q", got)
-	}
-}
-
-func TestAdminSocketPassesOverAMissingDirectory(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	if got := gateway.AdminSocket(); got != dir+"/sluice/gateway.sock" {
-		t.Errorf("got %s", got)
-	}
-	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(dir, "missing"))
-	if got := gateway.AdminSocket(); strings.Contains(got, "missing") {
-		t.Errorf("got %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -14,7 +15,7 @@ import (
 
 // Addresses are where a program answers people and machines that look in.
 type Addresses struct {
-	AdminSocket            string
+	AdminSocket            string         // empty: the first of Program.AdminSockets that can be had
 	Metrics, Health, Pprof netip.AddrPort // not valid: off
 }
 
@@ -32,13 +33,17 @@ type Server struct {
 	handler  http.Handler
 }
 
-// Listen opens the listeners. After an error some may be open: close them.
-func (p Program) Listen(a Addresses, pages Pages) ([]Server, error) {
-	admin, err := p.ListenAdmin(a.AdminSocket)
+// Listen opens the listeners. After an error some may be open: close them. In a
+// it notes which admin socket it has opened, if any.
+func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []Server, err error) {
+	admin, err := p.listenAdmin(a.AdminSocket, log)
 	if err != nil {
 		return nil, err
 	}
-	servers := []Server{{"admin socket", admin, AdminHandler(pages.Status)}}
+	if admin != nil {
+		a.AdminSocket = admin.Addr().String()
+		servers = append(servers, Server{"admin socket", admin, AdminHandler(pages.Status)})
+	}
 	for _, s := range []struct {
 		name, flag string
 		addr       netip.AddrPort

@@ -14,7 +14,7 @@ import (
 
 // StatusOptions are the flags of a status command, checked.
 type StatusOptions struct {
-	AdminSocket string
+	AdminSocket string // empty: Program.AdminSockets
 	JSON        bool
 	All         bool // what text output shortens
 }
@@ -33,14 +33,13 @@ func (p Program) ParseStatusFlags(args []string, stdout io.Writer, head, tail st
 	if o.JSON, err = textOrJSON(*output); err != nil {
 		return o, Usagef("-o: %w", err)
 	}
-	o.AdminSocket = cmp.Or(o.AdminSocket, p.AdminSocket())
 	return o, nil
 }
 
 // ShowStatus asks a running program for its status, a value of type R as JSON,
 // and prints the answer.
 func ShowStatus[R any](ctx context.Context, p Program, o StatusOptions, stdout io.Writer, write func(out io.Writer, r R, all bool) error) error {
-	body, err := p.FetchStatus(ctx, o.AdminSocket)
+	body, err := p.fetchStatus(ctx, o.AdminSocket)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"io"
 	"math"
 	"os"
@@ -130,8 +129,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false for kernels that spoil them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false for kernels that spoil them")
 	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: by processors)")
-	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8092", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
-	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8091", "`IP:port` of /healthz and /readyz; 0 is off")
+	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8092", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
+	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8091", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'fabric status' (default "+program.AdminSocketText()+")")
 	daemon.LogVar(fs, &o.log)
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
@@ -144,7 +143,6 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	if err := o.check(fs); err != nil {
 		return o, err
 	}
-	o.listen.AdminSocket = cmp.Or(o.listen.AdminSocket, program.AdminSocket())
 	return o, daemon.CheckOverlap(fs, "metrics-address", "health-probe-address", "pprof-address")
 }
 

@@ -17,8 +17,6 @@ import (
 )
 
 func TestParseFlags(t *testing.T) {
-	runtimeDir := t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", runtimeDir)
 	tests := []struct {
 		name   string
 		env    string // NODE_NAME
@@ -60,8 +58,7 @@ func TestParseFlags(t *testing.T) {
 			want := options{
 				link: "auto", port: 6091, rulePriority: 600, udpGSO: true, udpGRO: true,
 				listen: daemon.Addresses{
-					AdminSocket: runtimeDir + "/sluice/fabric.sock",
-					Metrics:     netip.MustParseAddrPort("127.0.0.1:8092"), Health: netip.MustParseAddrPort("127.0.0.1:8091"),
+					Metrics: netip.MustParseAddrPort("127.0.0.1:8092"), Health: netip.MustParseAddrPort("127.0.0.1:8091"),
 				},
 			}
 			tt.change(&want)
@@ -116,6 +113,10 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%v: exit code %d, %s", tt.args, code, &errs)
 		}
 		daemontest.Golden(t, tt.golden, out.String())
+	}
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"stat"}, nil, &errs); code != 1 || !strings.Contains(errs.String(), `unknown command "stat"; the commands are: status, cleanup`) {
+		t.Errorf("unknown command: exit code %d, %s", code, &errs)
 	}
 	if _, err := parseFlags([]string{"-h"}, new(bytes.Buffer)); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)

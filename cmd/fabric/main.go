@@ -33,7 +33,11 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			return cleanup(args[1:], stdout)
 		}
 	}
-	o, err := parseFlags(daemon.Words(args), stdout)
+	args = daemon.Words(args)
+	if err := daemon.NoCommand(args, "status", "cleanup"); err != nil {
+		return err
+	}
+	o, err := parseFlags(args, stdout)
 	if err != nil {
 		return err
 	}

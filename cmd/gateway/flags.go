@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"io"
 	"net/netip"
 
@@ -118,8 +117,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	cluster := addClusterFlags(fs)
 	fs.Uint16Var(&o.genevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, here and on the nodes")
 	bind := fs.String("bind-address", "", "local `IP` of the node tunnels and of WireGuard (default: all addresses)")
-	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8082", "`IP:port` of the Prometheus metrics, /metrics; 0 is off")
-	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; 0 is off")
+	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
+	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between two pings through the tunnel (default 2s)")
 	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of intervals without an answer after which the Connection is in Error (default 5)")
 	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` after which the Connection gets a new latency (default 10s)")
@@ -148,7 +147,6 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 			return o, daemon.Usagef("--bind-address: %q is not an IP address", *bind)
 		}
 	}
-	o.listen.AdminSocket = cmp.Or(o.listen.AdminSocket, program.AdminSocket())
 	return o, daemon.CheckOverlap(fs, "metrics-address", "health-probe-address", "pprof-address")
 }
 

@@ -20,13 +20,10 @@ import (
 )
 
 func TestParseFlags(t *testing.T) {
-	runtimeDir := t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", runtimeDir)
 	defaults := options{
 		manifests: "d", genevePort: 6091, udpGSO: true, udpGRO: true,
 		listen: daemon.Addresses{
-			AdminSocket: runtimeDir + "/sluice/gateway.sock",
-			Metrics:     netip.MustParseAddrPort("127.0.0.1:8082"), Health: netip.MustParseAddrPort("127.0.0.1:8083"),
+			Metrics: netip.MustParseAddrPort("127.0.0.1:8082"), Health: netip.MustParseAddrPort("127.0.0.1:8083"),
 		},
 	}
 	tests := []struct {

@@ -161,11 +161,11 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 
 // openServers opens the listeners for people and machines that look in.
 func (g *gateway) openServers() (err error) {
-	g.servers, err = program.Listen(g.options.listen, daemon.Pages{
+	g.servers, err = program.Listen(&g.options.listen, daemon.Pages{
 		Status:  func() any { return g.report() },
 		Metrics: daemon.MetricsHandler(metricsOf(g.report), g.latency),
 		Ready:   g.ready,
-	})
+	}, g.log)
 	return err
 }
 

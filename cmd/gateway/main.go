@@ -31,7 +31,11 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 		return daemon.ShowStatus(ctx, program, o, stdout, writeStatus)
 	}
-	o, err := parseFlags(daemon.Words(args), stdout)
+	args = daemon.Words(args)
+	if err := daemon.NoCommand(args, "status"); err != nil {
+		return err
+	}
+	o, err := parseFlags(args, stdout)
 	if err != nil {
 		return err
 	}
