@@ -41,7 +41,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		log.Info("flag has no effect", "flag", "--"+name, "reason", idleFlags[name])
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	if err := a.open(); err != nil {
+	err = a.open(ctx)
+	if errors.Is(err, errEnded) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	if err := a.openServers(); err != nil {
@@ -51,7 +55,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 }
 
 // open prepares the parts; nothing is changed yet.
-func (a *agent) open() (err error) {
+func (a *agent) open(ctx context.Context) (err error) {
 	o := a.options
 	options := fabric.Options{
 		NodeName: o.nodeName, Link: o.link, Port: o.port, RulePriority: o.rulePriority, HideAll: o.fullMasquerade,
@@ -67,7 +71,7 @@ func (a *agent) open() (err error) {
 		}
 		options.Feed, options.Reporter, options.Reserved = a.api, a.api, reserved(config)
 	}
-	if a.host, err = hostnet.Open(); err != nil {
+	if a.host, err = a.openHost(ctx); err != nil {
 		return err
 	}
 	if a.ends, err = nodelink.New(nodelink.Options{Port: o.port, Queues: o.queues, GSO: o.udpGSO, GRO: o.udpGRO, Logger: a.log}); err != nil {
@@ -87,6 +91,36 @@ func (a *agent) open() (err error) {
 	return err
 }
 
+// lockWait is how long the agent before this one may take to end: somewhat more
+// than daemon.StopWithin.
+const lockWait = 3 * time.Second
+
+// errEnded says that the agent was told to end before it was at work.
+var errEnded = errors.New("told to end")
+
+// openHost opens the network of the host. After a restart the agent before this
+// one may still be ending.
+func (a *agent) openHost(ctx context.Context) (*hostnet.Conn, error) {
+	tick := time.NewTicker(50 * time.Millisecond) // the lock tells nobody when it is free
+	defer tick.Stop()
+	began, waits := time.Now(), false
+	for {
+		host, err := hostnet.Open()
+		if !errors.Is(err, hostnet.ErrInUse) || time.Since(began) > lockWait {
+			return host, err
+		}
+		if !waits {
+			waits = true
+			a.log.Info("another node agent runs in this network namespace, waiting for its end", "at-most", lockWait)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errEnded
+		case <-tick.C:
+		}
+	}
+}
+
 // reserved is the API server, if its address says where it is: a tunnel that took
 // its packets would be the last thing that is heard of.
 func reserved(c *rest.Config) []fabric.Reserved {
@@ -103,11 +137,11 @@ func reserved(c *rest.Config) []fabric.Reserved {
 
 // openServers opens the listeners for people and machines that look in.
 func (a *agent) openServers() (err error) {
-	a.servers, err = program.Listen(a.options.listen, daemon.Pages{
+	a.servers, err = program.Listen(&a.options.listen, daemon.Pages{
 		Status:  func() any { return a.report() },
 		Metrics: daemon.MetricsHandler(metricsOf(a.report)),
 		Ready:   a.runner.Ready,
-	})
+	}, a.log)
 	return err
 }
 
