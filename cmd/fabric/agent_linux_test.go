@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/daemon"
 	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
 	"github.com/sluice-net/sluice/controlplane/fabric"
+	"github.com/sluice-net/sluice/controlplane/hostnet"
 )
 
 // asFabric, in the environment, makes this test binary the node agent.
@@ -167,8 +171,13 @@ func TestAgent(t *testing.T) {
 			// The network is in use: nobody else may make it another one.
 			code, _, errs := n.run("cleanup")
 			n.says("cleanup beside an agent", fmt.Sprint(code, errs), "1fabric: another node agent runs in this network namespace", "delete daemonset liqo-fabric")
-			code, _, errs = n.run(append(n.flags(), "--admin-socket", n.socket+"2")...)
-			n.says("a second agent", fmt.Sprint(code, errs), "1fabric: another node agent runs in this network namespace")
+			if kind == "tun" {
+				code, _, errs = n.run(append(n.flags(), "--admin-socket", n.socket+"2")...)
+				n.says("a second agent", fmt.Sprint(code, errs), "waiting for its end", "fabric: another node agent runs in this network namespace: stop it first")
+			}
+			code, text, errs = n.run("status", "--admin-socket", n.socket+"2")
+			n.says("status by another socket", text, "one runs here, but does not answer on this socket; this is what the kernel holds", "10.61.0.0/16")
+			n.says("status by another socket", fmt.Sprint(code, errs), "1fabric: no fabric answers on "+n.socket+"2", "One does run in this network namespace")
 			if code, out, _ := n.run("cleanup", "--dry-run"); code != 0 || !strings.Contains(out, "remove link liqo.abcdefghij") {
 				t.Errorf("cleanup --dry-run: exit code %d: %s", code, out)
 			}
@@ -179,7 +188,12 @@ func TestAgent(t *testing.T) {
 			n.says("status without an agent", text, "none runs here", "liqo.abcdefghij", "10.61.0.0/16")
 			n.says("status without an agent", fmt.Sprint(code, errs), "1fabric: no fabric answers on "+n.socket, "fabric cleanup")
 
-			stop = n.start(n.flags("--link=" + kind)...) // takes over what is there
+			lock, err := hostnet.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(300*time.Millisecond, func() { lock.Close() }) // as by one that is still ending
+			stop = n.start(n.flags("--link=" + kind)...)                  // takes over what is there
 			if again := n.ip("-d link show liqo.abcdefghij"); index(again) != index(links) {
 				t.Errorf("the link was made anew:\n%s%s", links, again)
 			}
@@ -192,6 +206,10 @@ func TestAgent(t *testing.T) {
 			}
 			if code, out, errs := n.run("cleanup"); code != 0 || out != "nothing to remove\n" {
 				t.Errorf("cleanup of nothing: exit code %d: %s%s", code, out, errs)
+			}
+			code, text, errs = n.run("status", "--admin-socket", n.socket)
+			if want := "Agent  none runs here; the kernel holds nothing of fabric\n"; code != 1 || text != want || strings.Count(errs, "\n") != 1 {
+				t.Errorf("status of nothing: exit code %d: %s%s", code, text, errs)
 			}
 			if left := n.ip("link") + n.ip("rule"); strings.Contains(left, "liqo.") || strings.Contains(left, "6091") {
 				t.Errorf("left behind:\n%s", left)
@@ -251,8 +269,24 @@ func TestAgentWithoutPrivilege(t *testing.T) {
 		code, _, stderr := n.run(args...)
 		n.says("without privilege", fmt.Sprint(code, stderr), "1fabric: not permitted", "NET_ADMIN")
 	}
-	if code, out, _ := n.run("cleanup", "--dry-run"); code != 0 || out != "nothing to remove\n" {
-		t.Errorf("cleanup --dry-run: exit code %d: %s", code, out)
+	code, out, _ := n.run("cleanup", "--dry-run")
+	n.says("cleanup --dry-run", fmt.Sprint(code, out), "0nothing to remove\n", "not seen for the lack of the capability NET_ADMIN: whether there is a table inet sluice-fabric")
+	_, out, _ = n.run("status", "--admin-socket", n.socket)
+	n.says("status", out, "the kernel holds nothing of fabric", "TRANSLATION  not seen: nf_tables may not be used: grant the capability NET_ADMIN\n")
+}
+
+// An agent that waits for the end of another one can be told to end.
+func TestOpenHostEnds(t *testing.T) {
+	newNode(t)
+	lock, err := hostnet.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (&agent{log: slog.New(slog.DiscardHandler)}).openHost(ctx); !errors.Is(err, errEnded) {
+		t.Errorf("got %v, want %v", err, errEnded)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 const cleanupHead = `cleanup removes everything that fabric has made in the network namespace that it
 is called in: links, addresses, routes, rules and address translation. It
 touches nothing that does not carry fabric's mark. It needs the capability
-NET_ADMIN.
+NET_ADMIN; with --dry-run it does without, but then does not see the table of
+address translation, and says so.
 
 A fabric that runs would make it all anew: end it first. On a node of a cluster
 cleanup runs in the network namespace of the node, as in a pod with hostNetwork.
@@ -34,22 +35,27 @@ Exit status: 0 when nothing is left, 1 for a mistake or a failure.
 // cleanup removes what carries our mark.
 func cleanup(args []string, stdout io.Writer) error {
 	fs := daemon.NewFlagSet("fabric cleanup", nil)
-	dry := fs.Bool("dry-run", false, "only show what would be removed; needs no privilege, and fabric may run")
+	dry := fs.Bool("dry-run", false, "only show what would be removed; fabric may run")
 	if err := daemon.Parse(fs, args, stdout, cleanupHead, cleanupTail); err != nil {
 		return err
 	}
-	open := hostnet.Open
-	if *dry {
-		open = hostnet.OpenReadOnly
-	}
-	host, err := open()
+	host, err := hostnet.Open()
+	blind := errors.Is(err, hostnet.ErrNotPermitted)
 	switch {
+	case *dry && (blind || errors.Is(err, hostnet.ErrInUse)):
+		if host, err = hostnet.OpenReadOnly(); err != nil {
+			return err
+		}
 	case errors.Is(err, hostnet.ErrInUse):
 		return fmt.Errorf("%w\nIt would make everything anew. In a cluster delete its DaemonSet: kubectl -n liqo-fabric delete daemonset liqo-fabric", err)
 	case err != nil:
 		return err
 	}
-	return errors.Join(remove(host, *dry, stdout), host.Close())
+	err = errors.Join(remove(host, *dry, stdout), host.Close())
+	if err == nil && blind {
+		fmt.Fprintf(stdout, "not seen for the lack of the capability NET_ADMIN: whether there is a table inet %s, which would be removed, too\n", hostnet.TranslationTable)
+	}
+	return err
 }
 
 // host is what cleanup needs of a hostnet.Conn.

@@ -13,7 +13,8 @@ import (
 // read: fields are added, not renamed.
 type report struct {
 	Version   string        `json:"version"`
-	Running   bool          `json:"running"` // false: no agent answers, this is what the kernel holds
+	Running   bool          `json:"running"`             // false: no agent answers, this is what the kernel holds
+	Elsewhere bool          `json:"elsewhere,omitempty"` // an agent runs here, but does not answer on this socket
 	Time      time.Time     `json:"time"`
 	Started   time.Time     `json:"started,omitzero"`
 	Manifests string        `json:"manifests,omitempty"` // empty: in a cluster
@@ -23,6 +24,11 @@ type report struct {
 	// none.
 	Userspace *nodelink.Status `json:"userspace,omitempty"`
 	Memory    daemon.Memory    `json:"memory"`
+}
+
+// empty tells whether the kernel holds nothing of ours, as far as it lets us see.
+func (r report) empty() bool {
+	return len(r.Tunnels)+len(r.Rules) == 0 && !r.Translation.Exists
 }
 
 // report gathers what is shown.

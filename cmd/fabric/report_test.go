@@ -127,6 +127,14 @@ func startingReport() report {
 	return report{Version: "devel", Running: true, Time: now, Started: now, API: &mirror.State{}, State: fabric.State{Node: "worker-1"}}
 }
 
+// unseenReport is that of a user to whom neither the agent nor nf_tables answers.
+func unseenReport() report {
+	r := leftReport()
+	r.Elsewhere = true
+	r.Translation = hostnet.TranslationState{Reason: "nf_tables may not be used: grant the capability NET_ADMIN; until then the CNI may hide the addresses of pods"}
+	return r
+}
+
 // leftReport is about a network without an agent.
 func leftReport() report {
 	r := standaloneReport()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
@@ -24,26 +25,53 @@ func status(ctx context.Context, args []string, stdout io.Writer) error {
 	if !errors.As(err, new(daemon.NoAnswerError)) {
 		return err
 	}
-	if leftErr := showLeft(o, stdout); leftErr != nil {
-		return errors.Join(err, leftErr)
+	r, readErr := readLeft()
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	if o.JSON {
+		readErr = daemon.WriteJSON(stdout, r)
+	} else {
+		readErr = writeStatus(stdout, r, o.All)
+	}
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	return noAnswer(err, r)
+}
+
+// noAnswer adds to the error what is known of the agent that does not answer.
+func noAnswer(err error, r report) error {
+	switch {
+	case r.Elsewhere:
+		return fmt.Errorf("%w\nOne does run in this network namespace. Ask as its user, with the --admin-socket that its log names; in a cluster: kubectl -n liqo-fabric exec POD -- fabric status", err)
+	case r.empty():
+		return err
 	}
 	return fmt.Errorf("%w\nAbove is what the kernel holds. Start fabric to have it looked after, or remove it: fabric cleanup", err)
 }
 
-// showLeft prints what an agent that does not run any more has left.
-func showLeft(o daemon.StatusOptions, stdout io.Writer) error {
+// readLeft reads what the kernel holds without asking an agent.
+func readLeft() (report, error) {
 	h, err := hostnet.OpenReadOnly()
 	if err != nil {
-		return err
+		return report{}, err
 	}
 	defer h.Close()
 	state, err := fabric.ReadState(h)
+	return report{Version: daemon.Version(version), Elsewhere: agentRuns(), Time: time.Now(), State: state}, err
+}
+
+// agentLock is the socket by which hostnet.Open sees to it that only one agent
+// runs in a network namespace. It shows to everybody there.
+const agentLock = "@sluice-fabric"
+
+// agentRuns tells whether an agent runs in this network namespace.
+func agentRuns() bool {
+	conn, err := net.Dial("unixgram", agentLock)
 	if err != nil {
-		return err
+		return false
 	}
-	r := report{Version: daemon.Version(version), Time: time.Now(), State: state}
-	if o.JSON {
-		return daemon.WriteJSON(stdout, r)
-	}
-	return writeStatus(stdout, r, o.All)
+	conn.Close()
+	return true
 }

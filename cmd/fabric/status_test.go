@@ -22,6 +22,7 @@ func TestWriteStatus(t *testing.T) {
 		{"status-cluster.txt", clusterReport(), false},
 		{"status-starting.txt", startingReport(), false},
 		{"status-left.txt", leftReport(), false},
+		{"status-unseen.txt", unseenReport(), false},
 	} {
 		var out bytes.Buffer
 		if err := writeStatus(&out, tt.report, tt.all); err != nil {

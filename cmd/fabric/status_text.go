@@ -33,6 +33,10 @@ const (
 // writeStatus prints a report for a person. Times are relative to the report's.
 func writeStatus(out io.Writer, r report, all bool) error {
 	w := statusWriter{daemon.NewText(out, r.Time), all}
+	if !r.Running {
+		w.left(r)
+		return w.Flush()
+	}
 	w.summary(r)
 	w.problems(r)
 	w.conditions(r.Conditions)
@@ -42,11 +46,32 @@ func writeStatus(out io.Writer, r report, all bool) error {
 	w.translation(r.Translation)
 	w.userspace(r.Userspace)
 	w.drift(r)
-	if r.Running {
-		w.Title("MEMORY", fmt.Sprintf("resident %s, heap %s (%s), %d goroutines",
-			daemon.Size(r.Memory.Resident), daemon.Size(r.Memory.Heap), r.Memory.LimitText(), r.Memory.Goroutines))
-	}
+	w.Title("MEMORY", fmt.Sprintf("resident %s, heap %s (%s), %d goroutines",
+		daemon.Size(r.Memory.Resident), daemon.Size(r.Memory.Heap), r.Memory.LimitText(), r.Memory.Goroutines))
 	return w.Flush()
+}
+
+// left prints what the kernel holds where no agent answers.
+func (w statusWriter) left(r report) {
+	agent, what := "none runs here", "this is what the kernel holds"
+	if r.Elsewhere {
+		agent = "one runs here, but does not answer on this socket"
+	}
+	if r.empty() {
+		what = "the kernel holds nothing of fabric"
+	}
+	w.Row("Agent", agent+"; "+what)
+	if !r.empty() {
+		w.tunnels(r.Tunnels)
+		w.routes(r.Tunnels)
+		w.rules(r.Rules)
+	}
+	if t := r.Translation; !t.Available && t.Reason != "" {
+		why, _, _ := strings.Cut(t.Reason, ";") // what it costs is for those who have an agent
+		w.Title("TRANSLATION", "not seen: "+why)
+	} else if t.Exists {
+		w.translation(t)
+	}
 }
 
 // statusWriter prints the parts of a report.
@@ -72,10 +97,6 @@ func (w statusWriter) more(hidden int) {
 }
 
 func (w statusWriter) summary(r report) {
-	if !r.Running {
-		w.Row("Agent", "none runs here; this is what the kernel holds")
-		return
-	}
 	w.Row("Node", fmt.Sprintf("%s, fabric %s, up %s", r.Node, r.Version, w.Age(r.Started)))
 	w.mode(r)
 	w.Row("Links", fmt.Sprintf("%s: %s", cmp.Or(string(r.Link.Kind), "none"), cmp.Or(r.Link.Reason, "not looked yet")))
