@@ -89,6 +89,7 @@ var families = []daemon.Metric[report]{
 			emit(float64(len(r.Untranslated)), "untranslated")
 			emit(float64(len(r.Warnings)), "warning")
 			emit(float64(len(r.Failures)), "failure")
+			emit(daemon.Bool(r.ReportError != ""), "unreported")
 		}, "kind"),
 	daemon.Counter("sluice_fabric_reload_errors_total", "States of the objects that were refused.",
 		func(r report, emit daemon.Emit) { emit(float64(r.ReloadErrors)) }),

@@ -63,7 +63,7 @@ func standaloneReport() report {
 					{Comment: "pods_kept: pods", Family: "ipv4", Packets: 12, Bytes: 720},
 				}}},
 			},
-			NodeIP: networkingv1beta1.NodeIP{Local: "10.243.1.1", Remote: "172.18.0.2"},
+			Planned: true, NodeIP: networkingv1beta1.NodeIP{Local: "10.243.1.1", Remote: "172.18.0.2"},
 			Conditions: []metav1.Condition{
 				{Type: "TunnelsReady", Status: metav1.ConditionFalse, Reason: "TunnelRefused", Message: "link liqo.klmnopqrst: there is a link of this name that is not ours" + strings.Repeat(" and more", 20)},
 				{Type: "AddressTranslationReady", Status: metav1.ConditionTrue, Reason: "AddressTranslationReady", Message: "Addresses are kept"},
@@ -99,7 +99,7 @@ func clusterReport() report {
 		},
 		State: fabric.State{
 			Node: "worker-1", Port: 6091, Link: fabric.LinkChoice{Kind: hostnet.KindTUN, Reason: "asked for by --link=tun", Forced: true, Supported: []hostnet.KindSupport{noGeneve}},
-			Generation: 1, AppliedAt: now.Add(-49 * time.Hour),
+			Generation: 1, AppliedAt: now.Add(-49 * time.Hour), Planned: true, ReportError: "internalnodes.networking.liqo.io \"worker-1\" is forbidden",
 			Tunnels: []fabric.TunnelState{{
 				Name: "liqo.abcdefghij", Owner: "InternalFabric tenant/milan", Status: fabric.TunnelKept, Kind: hostnet.KindTUN, VNI: 7, Gateway: addr("fd00:9::9"), Port: 6091, MTU: 1340,
 				Address: addr("fd00:80::2"), GatewayAddress: addr("fd00:80::1"), RxPackets: 1, RxBytes: 1, Drops: map[string]uint64{"DropFrame": 2},

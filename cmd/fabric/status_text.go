@@ -100,7 +100,7 @@ func (w statusWriter) summary(r report) {
 	w.Row("Node", fmt.Sprintf("%s, fabric %s, up %s", r.Node, r.Version, w.Age(r.Started)))
 	w.mode(r)
 	w.Row("Links", fmt.Sprintf("%s: %s", cmp.Or(string(r.Link.Kind), "none"), cmp.Or(r.Link.Reason, "not looked yet")))
-	w.Row("Node IP", nodeIPText(r.NodeIP))
+	w.Row("Node IP", nodeIPText(r))
 	configuration := "none in force yet"
 	if r.Generation > 0 {
 		configuration = fmt.Sprintf("generation %d, applied %s", r.Generation, w.Ago(r.AppliedAt))
@@ -121,8 +121,11 @@ func (w statusWriter) mode(r report) {
 	w.Row("Objects", objects)
 }
 
-func nodeIPText(ip networkingv1beta1.NodeIP) string {
+func nodeIPText(r report) string {
+	ip := r.NodeIP
 	switch {
+	case !r.Planned && ip == networkingv1beta1.NodeIP{}:
+		return "not known yet: the objects have not been read"
 	case ip.Remote == "" && ip.Local == "":
 		return "not known: no gateway can be reached"
 	case ip.Local == "":
@@ -158,6 +161,9 @@ func (w statusWriter) problems(r report) {
 		w.Line("  PROBLEM: %s", p)
 	}
 	w.lines("  FAILED: ", r.Failures)
+	if r.ReportError != "" {
+		w.Line("  UNREPORTED: the status of the InternalNode cannot be written: %s", r.ReportError)
+	}
 	if r.Contested != "" {
 		w.Line("  CONTESTED: another program keeps changing what is ours: %s", r.Contested)
 	}
