@@ -57,7 +57,7 @@ func (p Program) listenAdmin(path string, log *slog.Logger) (net.Listener, error
 		}
 		reasons = append(reasons, err.Error())
 	}
-	log.Warn(fmt.Sprintf("'%s status' cannot ask this process: choose a place for its socket with --admin-socket", p), "reason", strings.Join(reasons, "; "))
+	log.Warn("there is no admin socket, so the status command cannot ask this process: choose a place with --admin-socket", "reason", strings.Join(reasons, "; "))
 	return nil, nil
 }
 

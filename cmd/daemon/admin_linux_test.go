@@ -72,7 +72,7 @@ func TestDefaultSocket(t *testing.T) {
 	if servers, err = gateway.Listen(&a, pages, log); err != nil || len(servers) > 0 || a.AdminSocket != "" {
 		t.Errorf("no place can be had: %v, %d servers, %q", err, len(servers), a.AdminSocket)
 	}
-	for _, want := range []string{"level=WARN", "'gateway status' cannot ask this process", "/run/sluice/gateway.sock: read-only file system; admin socket " + temp} {
+	for _, want := range []string{"level=WARN", "the status command cannot ask this process", "/run/sluice/gateway.sock: read-only file system; admin socket " + temp} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, &text)
 		}
