@@ -214,14 +214,15 @@ func (e fakeEnds) Status() nodelink.Status {
 
 // fakeFeed is a Feed and a Reporter.
 type fakeFeed struct {
-	mu      sync.Mutex
-	world   *world
-	waiting manifests.Waiting
-	version byte
-	changed func()
-	reports []string
-	refuse  error // of Report
-	status  networkingv1beta1.InternalNodeStatus
+	mu       sync.Mutex
+	world    *world
+	waiting  manifests.Waiting
+	version  byte
+	changed  func()
+	reports  []string
+	refuse   error // of Report
+	reserved []Reserved
+	status   networkingv1beta1.InternalNodeStatus
 }
 
 func (f *fakeFeed) Read(known manifests.Digest) (r manifests.Reading, err error) {
@@ -234,6 +235,12 @@ func (f *fakeFeed) Read(known manifests.Digest) (r manifests.Reading, err error)
 		r.Objects = f.world.objects(true).Objects
 	}
 	return r, nil
+}
+
+func (f *fakeFeed) Reserved() []Reserved {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reserved
 }
 
 func (f *fakeFeed) Watch(ctx context.Context, changed func()) {

@@ -18,7 +18,7 @@ import (
 // force stays in force.
 func (r *Runner) follow(pathsToo bool) {
 	known := r.judged
-	if pathsToo && known != (manifests.Digest{}) && r.moved() {
+	if known != (manifests.Digest{}) && (pathsToo && r.moved() || !slices.Equal(r.reserved(), r.ways.reserved)) {
 		known = manifests.Digest{} // the same objects may mean something else
 	}
 	reading, err := r.feed.Read(known)
@@ -52,7 +52,7 @@ func (r *Runner) build(objects manifests.Objects) (Plan, error) {
 	r.ways = r.lookUp()
 	return Build(all, Facts{
 		NodeName: r.options.NodeName, Kind: r.choice.Kind, Port: r.options.Port, RulePriority: r.options.RulePriority,
-		HideAll: r.options.HideAll, Reserved: r.options.Reserved, Paths: r.ways.paths, NoPath: r.ways.noPath, Connected: r.ways.connected,
+		HideAll: r.options.HideAll, Reserved: r.ways.reserved, Paths: r.ways.paths, NoPath: r.ways.noPath, Connected: r.ways.connected,
 		InForce: r.inForce(),
 	})
 }
@@ -62,15 +62,16 @@ type ways struct {
 	paths     map[netip.Addr]hostnet.Path
 	noPath    map[netip.Addr]string
 	connected []hostnet.Network
+	reserved  []Reserved
 }
 
 func (w ways) equal(other ways) bool {
-	return maps.Equal(w.paths, other.paths) && maps.Equal(w.noPath, other.noPath) && slices.Equal(w.connected, other.connected)
+	return maps.Equal(w.paths, other.paths) && maps.Equal(w.noPath, other.noPath) && slices.Equal(w.connected, other.connected) && slices.Equal(w.reserved, other.reserved)
 }
 
 // lookUp asks the kernel for the ways.
 func (r *Runner) lookUp() ways {
-	w := ways{make(map[netip.Addr]hostnet.Path), make(map[netip.Addr]string), nil}
+	w := ways{paths: make(map[netip.Addr]hostnet.Path), noPath: make(map[netip.Addr]string), reserved: r.reserved()}
 	for _, gateway := range r.gateways {
 		path, err := r.host.Path(gateway, r.options.Port)
 		if err != nil {
@@ -85,6 +86,14 @@ func (r *Runner) lookUp() ways {
 		w.connected = r.ways.connected
 	}
 	return w
+}
+
+// reserved are the prefixes that no tunnel may take.
+func (r *Runner) reserved() []Reserved {
+	if f, ok := r.feed.(Reserver); ok {
+		return slices.Concat(r.options.Reserved, f.Reserved())
+	}
+	return r.options.Reserved
 }
 
 // moved tells whether something is reached in another way than before.

@@ -123,16 +123,18 @@ func tunnelsReady(p Plan, f failures, noKind error, refused, hints manifests.Pro
 		message = fmt.Sprintf("Tunnels in place: %d", n)
 	}
 	if len(hints) > 0 {
-		message += "; packets do not pass: " + hints.Error()
+		message += "; packets do not pass: " + oneLine(hints)
 	}
 	if len(p.Unrouted) > 0 {
-		message += "; nothing leads into: " + p.Unrouted.Condensed().Error()
+		message += "; nothing leads into: " + oneLine(p.Unrouted.Condensed())
 	}
 	if len(p.Waiting) > 0 {
 		message += "; waiting: " + p.Waiting.Condensed().Error()
 	}
 	return condition(kind, networkingv1beta1.ReasonTunnelsReady, message)
 }
+
+func oneLine(ps manifests.Problems) string { return strings.ReplaceAll(ps.Error(), "\n", "; ") }
 
 // translationReady is the condition AddressTranslationReady.
 func translationReady(p Plan, failed error, is hostnet.TranslationState) metav1.Condition {

@@ -50,6 +50,12 @@ type Feed interface {
 	Watch(ctx context.Context, changed func())
 }
 
+// Reserver is a Feed that knows of prefixes that no tunnel may take. It calls
+// changed of Watch when it knows of others.
+type Reserver interface {
+	Reserved() []Reserved
+}
+
 // Options are what a Runner is built from.
 type Options struct {
 	// NodeName is the InternalNode that this node is.

@@ -362,6 +362,22 @@ func TestRunnerTellsThatItCannotReport(t *testing.T) {
 	})
 }
 
+// What a feed reserves counts as soon as it is known.
+func TestRunnerReserves(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, nil, Options{})
+		x.expect("at the start", time.Second, addMilan, addRome, translate)
+		x.feed.mu.Lock()
+		x.feed.reserved = []Reserved{{prefix("10.90.0.1/32"), "the API server"}}
+		x.feed.mu.Unlock()
+		x.feed.changed()
+		time.Sleep(time.Second)
+		if reason, message := x.condition(networkingv1beta1.ConditionTunnelsReady); reason != "TunnelRefused" || !strings.Contains(message, "overlaps the API server (10.90.0.1/32)") {
+			t.Errorf("%s: %s", reason, message)
+		}
+	})
+}
+
 func TestRunnerAttachesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, nil, Options{Link: "tun"})

@@ -327,8 +327,12 @@ func TestReadWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.Read(manifests.Digest{}); err != nil {
-		t.Error(err)
+	if _, err := l.Read(manifests.Digest{}); err == nil || err.Error() != "asking the API server where it is" {
+		t.Errorf("without its address: %v", err)
+	}
+	l.addresses.add(nil)
+	if r, err := l.Read(manifests.Digest{}); err != nil || !r.Heavy {
+		t.Errorf("%+v, %v", r, err)
 	}
 	// The InternalNode is gone: that is said, and no reason to hurry.
 	if _, err := l.patch(context.Background(), report(new(networkingv1beta1.InternalNode), "172.18.0.2")); !errors.Is(err, errNoNode) {

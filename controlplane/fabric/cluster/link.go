@@ -46,6 +46,9 @@ type Link struct {
 	ips       *mirror.Store[ipamv1alpha1.IP, *ipamv1alpha1.IP]
 	networks  *mirror.Store[ipamv1alpha1.Network, *ipamv1alpha1.Network]
 
+	addresses serverAddresses
+	heavy     bool // what was read and could not be used yet; owned by the caller of Read
+
 	mu     sync.Mutex
 	newest *fabric.Report // nil: none yet
 	err    error          // of the last write
@@ -149,14 +152,29 @@ func (l *Link) objects() manifests.Objects {
 func (l *Link) Watch(ctx context.Context, changed func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.writer.Run(ctx) })
+	wg.Go(func() { l.addresses.follow(ctx, l.networking, changed) })
 	l.mirror.Run(ctx, changed)
 	wg.Wait()
 }
 
 // Read implements fabric.Feed.
 func (l *Link) Read(known manifests.Digest) (manifests.Reading, error) {
-	return l.mirror.Read(known, l.objects)
+	r, err := l.mirror.Read(known, l.objects)
+	l.heavy = l.heavy || r.Heavy
+	switch {
+	case err != nil:
+		return r, err
+	case !l.addresses.known():
+		// Without them a tunnel could take the API server away.
+		return manifests.Reading{}, manifests.Waiting{{Reason: "asking the API server where it is"}}
+	}
+	r.Heavy, l.heavy = l.heavy, false
+	return r, nil
 }
+
+// Reserved implements fabric.Reserver: where the API server is, behind whatever
+// address the agent knows it by.
+func (l *Link) Reserved() []fabric.Reserved { return l.addresses.reserved() }
 
 // State returns what the Link does now, for display.
 func (l *Link) State() mirror.State { return l.mirror.State() }
