@@ -194,7 +194,7 @@ func (r *Runner) resume() {
 	r.attach(there, failed)
 	r.sampler.outdated()
 	if len(failed) > 0 {
-		r.log.Warn("TUN devices that are there cannot be served", "first", firstOf(failed.lines()))
+		r.log.Warn("TUN devices that are there cannot be served", "first", strings.Join(firstOf(failed.lines()), "; "))
 		clear(r.attached)
 		return
 	}
@@ -327,7 +327,7 @@ func (r *Runner) repaired(lines []string, now time.Time) {
 	case begins:
 		r.log.Warn("another program keeps changing what is ours: it is put right more slowly from now on", "what", r.contest.over)
 	case before == "":
-		r.log.Warn("put right what another program has changed", "changes", len(lines), "first", firstOf(lines))
+		r.log.Warn("put right what another program has changed", "changes", len(lines), "first", strings.Join(firstOf(lines), "; "))
 	}
 }
 
@@ -337,7 +337,7 @@ func firstOf(lines []string) []string { return lines[:min(len(lines), 5)] }
 // fail records what could not be done, and plans another attempt.
 func (r *Runner) fail(failed failures, now time.Time) {
 	if now, before := failed.lines(), r.failures.lines(); !slices.Equal(now, before) {
-		r.log.Error("the network of this node is not as it should be, trying again", "failures", len(now), "first", firstOf(now))
+		r.log.Error("the network of this node is not as it should be, trying again", "failures", len(now), "first", strings.Join(firstOf(now), "; "))
 	}
 	r.failures, r.dirty = failed, false
 	if r.due.retry.IsZero() { // else this was not the attempt that was planned, and must not put it off

@@ -74,6 +74,9 @@ type Plan struct {
 	Unreachable manifests.Problems
 	// Untranslated says why addresses are not translated as they should be.
 	Untranslated manifests.Problems
+	// OtherFamily says what the pods of this cluster have no addresses for; it is
+	// among the warnings, too.
+	OtherFamily manifests.Problems
 	// Unrouted are tunnels that nothing leads into; they are among the warnings, too.
 	Unrouted manifests.Problems
 	// Warnings are what else the authors of the objects should know.
@@ -208,7 +211,7 @@ func (b *builder) node() {
 		b.lack(b.nodeRef.Problem(path, "is not given yet: the node's own address in the tunnels"))
 		return
 	}
-	a, why := parseAddr(s)
+	a, why := manifests.ParseAddr(s)
 	if why != "" {
 		b.exclude(b.nodeRef.Problem(path, "%q %s", s, why))
 		return
@@ -257,7 +260,7 @@ func Underlay(o Objects, nodeName string) (out []netip.Addr) {
 			continue
 		}
 		if i, ok := fabrics.of(t.Object); ok {
-			if a, why := parseAddr(string(o.InternalFabrics[i].Object.Spec.GatewayIP)); why == "" {
+			if a, why := manifests.ParseAddr(string(o.InternalFabrics[i].Object.Spec.GatewayIP)); why == "" {
 				out = append(out, a)
 			}
 		}

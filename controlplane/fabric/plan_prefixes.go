@@ -2,7 +2,6 @@ package fabric
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -36,7 +35,7 @@ func (b *builder) locals() {
 		if into == nil {
 			continue
 		}
-		if p, why := parsePrefix(string(cidr)); why != "" {
+		if p, why := manifests.ParsePrefix(string(cidr)); why != "" {
 			b.exclude(r.Problem(path, "%q %s", cidr, why))
 		} else if !slices.Contains(*into, p) {
 			*into = append(*into, p)
@@ -63,7 +62,7 @@ func (b *builder) locals() {
 // take adds prefixes that are not known yet.
 func (b *builder) take(into *[]netip.Prefix, r manifests.Ref, path *field.Path, cidrs []networkingv1beta1.CIDR) {
 	for i, s := range cidrs {
-		p, why := parsePrefix(string(s))
+		p, why := manifests.ParsePrefix(string(s))
 		switch {
 		case why != "":
 			b.exclude(r.Problem(path.Index(i), "%q %s", s, why))
@@ -71,40 +70,6 @@ func (b *builder) take(into *[]netip.Prefix, r manifests.Ref, path *field.Path, 
 			*into = append(*into, p)
 		}
 	}
-}
-
-// parsePrefix reads a prefix and says what is wrong with it.
-func parsePrefix(s string) (netip.Prefix, string) {
-	p, err := netip.ParsePrefix(s)
-	switch {
-	case err != nil:
-		return p, "is not a prefix such as 10.243.0.0/16 or fd00:10::/64"
-	case p.Addr().Is4In6():
-		return p, "is an IPv4-mapped IPv6 prefix: write it as IPv4"
-	case p.Masked() != p:
-		return p, fmt.Sprintf("has bits set behind its length: %s is meant?", p.Masked())
-	}
-	switch a := p.Addr(); {
-	case a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a.IsLinkLocalUnicast(), p.Bits() == 0:
-		return p, "cannot be routed between clusters"
-	}
-	return p, ""
-}
-
-// parseAddr reads the address of a host.
-func parseAddr(s string) (netip.Addr, string) {
-	a, err := netip.ParseAddr(s)
-	switch {
-	case err != nil:
-		return a, "is not an IP address"
-	case a.Zone() != "":
-		return a, "must have no zone"
-	case a.Is4In6():
-		return a, "is an IPv4-mapped IPv6 address: write it as " + a.Unmap().String()
-	case a.IsUnspecified(), a.IsMulticast():
-		return a, "is not the address of a host"
-	}
-	return a, ""
 }
 
 // within tells whether one of the prefixes contains a.

@@ -332,7 +332,7 @@ func TestBuild(t *testing.T) {
 			"local [fd60::/64] remote [fd90::/64] unknown [fd70::] hosts [] gateways [fd01::11]", "nodeIP /fd01::2"}},
 		{"IPv6 behind an IPv4 internal network", func(w *world) { w.fabrics[1].Spec.RemoteCIDRs = append(w.fabrics[1].Spec.RemoteCIDRs, "fd92::/64") }, false, []string{
 			milanLink, strings.Replace(romeLink, "]", " fd92::/64]", 1), strings.Replace(translated, "10.92.0.0/16]", "10.92.0.0/16 fd92::/64]", 1), remoteIP,
-			"untranslated no IPv6 pod CIDR of this cluster is known: packets of pods and of the node keep the source that they have, or get one from the CNI; it stands in spec.local of the Configurations"}},
+			"warning the pods of this cluster have no IPv6: of what is sent by it to the remote clusters, packets of pods and of the node keep the source that they have, or get one from the CNI"}},
 		{"the same VNI twice", func(w *world) { w.tunnels[0].Spec.ID = 8 }, false, []string{
 			strings.Replace(milanLink, "geneve 7", "geneve 8", 1), "local [10.60.0.0/16] remote [10.90.0.0/16 10.91.0.0/16] unknown [10.70.0.0] hosts [{10.70.0.5 192.168.1.5}] gateways [10.0.0.11]",
 			remoteIP, "ignored GeneveTunnel t-rome/rome-worker: spec.id: 8 is the VNI of GeneveTunnel t-milan/milan-worker as well: every tunnel of a node needs its own"}},
@@ -406,7 +406,7 @@ func TestBuild(t *testing.T) {
 			"local [10.59.0.0/16 10.60.0.0/16] remote [10.90.0.0/16 10.91.0.0/16 10.92.0.0/16] unknown [10.71.0.0] hosts [{10.71.0.5 192.168.1.5}] gateways [10.0.0.11 10.0.0.12]", remoteIP}},
 		{"no Configuration", func(w *world) { w.config = nil; w.ip = nil }, false, []string{milanLink, romeLink,
 			"local [] remote [10.90.0.0/16 10.91.0.0/16 10.92.0.0/16] unknown [] hosts [] gateways [10.0.0.11 10.0.0.12]", remoteIP,
-			"untranslated no IPv4 pod CIDR of this cluster is known: packets of pods and of the node keep the source that they have, or get one from the CNI; it stands in spec.local of the Configurations"}},
+			"untranslated no IPv4 pod CIDR of this cluster is known: packets of pods and of the node keep the source that they have, or get one from the CNI; it stands in the Networks of this cluster (kubectl get networks.ipam.liqo.io -A), or in spec.local of the Configurations"}},
 		{"a Configuration that claims more than the Networks", func(w *world) {
 			network := func(kind string, cidr ipamv1alpha1.CIDR) *ipamv1alpha1.Network {
 				n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}}}
@@ -427,7 +427,7 @@ func TestBuild(t *testing.T) {
 		}, true, []string{milanLink, romeLink, translated, remoteIP}},
 		{"no external CIDR", func(w *world) { w.config.Spec.Local.CIDR.External = cidrs(); w.ip = nil }, false, []string{milanLink, romeLink,
 			"local [10.60.0.0/16] remote [10.90.0.0/16 10.91.0.0/16 10.92.0.0/16] unknown [] hosts [] gateways [10.0.0.11 10.0.0.12]", remoteIP,
-			"untranslated no IPv4 external CIDR of this cluster is known: node processes and hostNetwork pods cannot reach the remote clusters; it stands in spec.local of the Configurations"}},
+			"untranslated no IPv4 external CIDR of this cluster is known: node processes and hostNetwork pods cannot reach the remote clusters; it stands in the Networks of this cluster (kubectl get networks.ipam.liqo.io -A), or in spec.local of the Configurations"}},
 		{"a local CIDR that is none", func(w *world) { w.config.Spec.Local.CIDR.Pod = cidrs("10.60.0.0/16", "ten") }, false, []string{milanLink, romeLink, translated, remoteIP,
 			`ignored Configuration t-milan/milan: spec.local.cidr.pod[1]: "ten" is not a prefix such as 10.243.0.0/16 or fd00:10::/64`}},
 		{"a Network that is none", func(w *world) {

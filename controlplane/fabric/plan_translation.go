@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -69,18 +70,24 @@ func (b *builder) lackOfTranslation(remote []netip.Prefix) {
 		if is4 {
 			version = "IPv4"
 		}
-		what := ""
-		switch {
-		case !slices.ContainsFunc(b.local.pods, family):
-			what = "no " + version + " pod CIDR of this cluster is known: packets of pods and of the node keep the source that they have, or get one from the CNI"
-		case !slices.ContainsFunc(b.local.external, family):
-			what = "no " + version + " external CIDR of this cluster is known: node processes and hostNetwork pods cannot reach the remote clusters"
-		default:
-			continue
+		where := "; it stands in spec.local of the Configurations"
+		if b.objects.InCluster {
+			where = "; it stands in the Networks of this cluster (kubectl get networks.ipam.liqo.io -A), or in spec.local of the Configurations"
 		}
-		b.plan.Untranslated = append(b.plan.Untranslated, manifests.Problem{
-			Reason: what + "; it stands in spec.local of the Configurations",
-		})
+		const kept = "packets of pods and of the node keep the source that they have, or get one from the CNI"
+		switch known := slices.ContainsFunc(b.local.pods, family); {
+		case !known && len(b.local.pods) > 0:
+			// A cluster of one family, and a peer of two.
+			p := manifests.Problem{Reason: fmt.Sprintf("the pods of this cluster have no %s: of what is sent by it to the remote clusters, %s", version, kept)}
+			b.plan.OtherFamily = append(b.plan.OtherFamily, p)
+			b.warn(p)
+		case !known:
+			b.plan.Untranslated = append(b.plan.Untranslated, manifests.Problem{Reason: "no " + version + " pod CIDR of this cluster is known: " + kept + where})
+		case !slices.ContainsFunc(b.local.external, family):
+			b.plan.Untranslated = append(b.plan.Untranslated, manifests.Problem{
+				Reason: "no " + version + " external CIDR of this cluster is known: node processes and hostNetwork pods cannot reach the remote clusters" + where,
+			})
+		}
 	}
 }
 
@@ -117,7 +124,7 @@ var specIPPath, statusIPPath = field.NewPath("spec", "ip"), field.NewPath("statu
 // host reads one mapping.
 func (b *builder) host(r manifests.Ref, spec, status string) (m hostnet.HostMapping, ok bool) {
 	var why string
-	if m.Host, why = parseAddr(spec); why != "" {
+	if m.Host, why = manifests.ParseAddr(spec); why != "" {
 		b.excludeHost(r.Problem(specIPPath, "%q %s", spec, why))
 		return m, false
 	}
@@ -125,7 +132,7 @@ func (b *builder) host(r manifests.Ref, spec, status string) (m hostnet.HostMapp
 		b.plan.HostsWaiting = append(b.plan.HostsWaiting, r.Problem(statusIPPath, "is not given yet: the address waits"))
 		return m, false
 	}
-	if m.External, why = parseAddr(status); why != "" {
+	if m.External, why = manifests.ParseAddr(status); why != "" {
 		b.excludeHost(r.Problem(statusIPPath, "%q %s", status, why))
 		return m, false
 	}
@@ -211,7 +218,7 @@ func (b *builder) gatewaysHere() map[netip.Addr]bool {
 		if e == nil || e.Node != b.facts.NodeName {
 			return
 		}
-		if a, why := parseAddr(string(e.IP)); why == "" {
+		if a, why := manifests.ParseAddr(string(e.IP)); why == "" {
 			here[a] = true
 		}
 	}

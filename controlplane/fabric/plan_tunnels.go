@@ -151,7 +151,7 @@ func (b *builder) read(c *candidate, t *networkingv1beta1.GeneveTunnel, f *netwo
 	}
 	for i, s := range f.Spec.RemoteCIDRs {
 		path := remoteCIDRsPath.Index(i)
-		p, why := parsePrefix(string(s))
+		p, why := manifests.ParsePrefix(string(s))
 		if why != "" {
 			b.refuse(c, c.fabric.Problem(path, "%q %s", s, why))
 			continue
@@ -172,7 +172,7 @@ func (b *builder) addr(c *candidate, path *field.Path, s string) netip.Addr {
 		b.concern(c, path.String()+" is not given yet")
 		return netip.Addr{}
 	}
-	a, why := parseAddr(s)
+	a, why := manifests.ParseAddr(s)
 	if why != "" {
 		b.refuse(c, c.fabric.Problem(path, "%q %s", s, why))
 	}

@@ -149,7 +149,11 @@ func translationReady(p Plan, failed error, is hostnet.TranslationState) metav1.
 	case len(p.HostsIgnored) > 0:
 		return condition(kind, networkingv1beta1.ReasonTranslationRefused, "in force but for: "+p.HostsIgnored.Condensed().Error())
 	}
-	return condition(kind, networkingv1beta1.ReasonAddressTranslationReady, "Addresses are kept and given as they should be")
+	message := "Addresses are kept and given as they should be"
+	if len(p.OtherFamily) > 0 {
+		message += "; but " + oneLine(p.OtherFamily)
+	}
+	return condition(kind, networkingv1beta1.ReasonAddressTranslationReady, message)
 }
 
 // mergeConditions keeps the times of what has not changed.
