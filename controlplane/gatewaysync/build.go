@@ -237,7 +237,7 @@ func (b *builder) oneOf(path *field.Path, value string, words ...string) {
 // badHost says why a host is neither an address nor a DNS name.
 func badHost(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
-		_, why := parseAddr(host)
+		_, why := manifests.ParseAddr(host)
 		return why
 	}
 	if _, _, err := net.SplitHostPort(host); err == nil {

@@ -47,12 +47,12 @@ func (b *builder) addresses() {
 // for third clusters and means nothing to this peer.
 func (b *builder) address(r manifests.Ref, spec, status string) (m dataplane.AddressMapping, ok bool) {
 	var why string
-	if m.Inside, why = parseAddr(spec); why != "" {
+	if m.Inside, why = manifests.ParseAddr(spec); why != "" {
 		b.exclude(r.Problem(field.NewPath("spec", "ip"), "%q %s", spec, why))
 		return m, false
 	}
 	path := field.NewPath("status", "ip")
-	if m.Outside, why = parseAddr(status); why != "" {
+	if m.Outside, why = manifests.ParseAddr(status); why != "" {
 		b.exclude(r.Problem(path, "%q %s", status, why))
 		return m, false
 	}

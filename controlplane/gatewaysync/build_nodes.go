@@ -46,7 +46,7 @@ func (b *builder) internalAddr(r manifests.Ref, path *field.Path, s string) (net
 		b.fail(r, path, "is required")
 		return netip.Addr{}, false
 	}
-	a, why := parseAddr(s)
+	a, why := manifests.ParseAddr(s)
 	if why != "" {
 		b.exclude(r.Problem(path, "%q %s", s, why))
 		return a, false
@@ -191,7 +191,7 @@ func (b *builder) nodeIPs(r manifests.Ref, ips networkingv1beta1.NodeIP) (out []
 		if f.value == "" {
 			continue
 		}
-		a, why := parseAddr(f.value)
+		a, why := manifests.ParseAddr(f.value)
 		if why != "" {
 			b.exclude(r.Problem(path.Child(f.name), "%q %s", f.value, why))
 			continue

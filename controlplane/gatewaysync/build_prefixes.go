@@ -117,7 +117,7 @@ func (b *builder) remote(r manifests.Ref, kind string, spec, status []networking
 		return
 	}
 	for i, s := range spec {
-		outside, why := parsePrefix(string(s))
+		outside, why := manifests.ParsePrefix(string(s))
 		if why != "" {
 			b.fail(r, specPath.Index(i), "%q %s", s, why)
 			continue
@@ -128,7 +128,7 @@ func (b *builder) remote(r manifests.Ref, kind string, spec, status []networking
 		}
 		if len(status) != 0 {
 			inside.path = statusPath.Index(i)
-			if inside.prefix, why = parsePrefix(string(status[i])); why != "" {
+			if inside.prefix, why = manifests.ParsePrefix(string(status[i])); why != "" {
 				b.fail(r, inside.path, "%q %s", status[i], why)
 				continue
 			}
@@ -151,7 +151,7 @@ func (b *builder) remote(r manifests.Ref, kind string, spec, status []networking
 // use parses s, claims it and appends it to list.
 func (b *builder) use(list []netip.Prefix, p usedPrefix, s string) []netip.Prefix {
 	var why string
-	if p.prefix, why = parsePrefix(s); why != "" {
+	if p.prefix, why = manifests.ParsePrefix(s); why != "" {
 		b.fail(p.ref, p.path, "%q %s", s, why)
 		return list
 	}
@@ -177,38 +177,6 @@ func (b *builder) claim(p usedPrefix) bool {
 	}
 	b.used = append(b.used, p)
 	return true
-}
-
-// parsePrefix reads a prefix and says what is wrong with it.
-func parsePrefix(s string) (netip.Prefix, string) {
-	p, err := netip.ParsePrefix(s)
-	switch {
-	case err != nil:
-		return p, "is not a prefix such as 10.243.0.0/16 or fd00:10::/64"
-	case p.Addr().Is4In6():
-		return p, "is an IPv4-mapped IPv6 prefix: write it as IPv4"
-	case p.Masked() != p:
-		return p, fmt.Sprintf("has bits set behind its length: %s is meant?", p.Masked())
-	}
-	switch a := p.Addr(); {
-	case a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a.IsLinkLocalUnicast(), p.Bits() == 0:
-		return p, "cannot be routed between clusters"
-	}
-	return p, ""
-}
-
-// parseAddr reads the address of a host.
-func parseAddr(s string) (netip.Addr, string) {
-	a, err := netip.ParseAddr(s)
-	switch {
-	case err != nil:
-		return a, "is not an IP address"
-	case a.Zone() != "":
-		return a, "must have no zone"
-	case a.IsUnspecified(), a.IsMulticast():
-		return a, "is not the address of a host"
-	}
-	return a.Unmap(), ""
 }
 
 // plural counts things: "1 byte", "2 prefixes".

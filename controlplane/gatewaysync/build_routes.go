@@ -99,7 +99,7 @@ func (b *builder) route(r manifests.Ref, path func() *field.Path, rt *networking
 	by := "gw"
 	switch {
 	case rt.Gw != "":
-		gw, why := parseAddr(string(rt.Gw))
+		gw, why := manifests.ParseAddr(string(rt.Gw))
 		if why != "" {
 			b.exclude(r.Problem(path().Child("gw"), "%q %s", rt.Gw, why))
 			return dst, "", false
