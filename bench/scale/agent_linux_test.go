@@ -284,12 +284,13 @@ func (a *agent) until(do func(), to netip.Prefix, device string) spent {
 	do()
 	start := time.Now()
 	for {
-		path, err := a.conn.Path(to.Addr().Next(), 80)
-		if err == nil && path.Device == device {
+		// hostnet.Conn.Path does not look into tunnels.
+		way, err := a.Try("ip", "route", "get", to.Addr().Next().String())
+		if err == nil && strings.Contains(way, " dev "+device+" ") {
 			break
 		}
 		if time.Since(start) > patience {
-			a.t.Fatalf("%s: by %q (%v), want %s; the agent says\n%s", to, path.Device, err, device, a.Log())
+			a.t.Fatalf("%s: by %q (%v), want %s; the agent says\n%s", to, way, err, device, a.Log())
 		}
 		time.Sleep(time.Millisecond)
 	}
