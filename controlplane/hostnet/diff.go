@@ -115,12 +115,12 @@ func (d *differ) possible(links []Link) []Link {
 		if err := l.check(); err != nil {
 			d.problem(l.Name, "%w", err)
 			d.kept[l.Name] = true
-			d.keepOwner(l.Owner)
+			d.keepOwner(l.Owner, links)
 			continue
 		}
 		if f, ok := d.foreign[l.Name]; ok {
 			d.problem(l.Name, "%w", inTheWay{foreignLinkError(f)})
-			d.keepOwner(l.Owner)
+			d.keepOwner(l.Owner, links)
 			continue
 		}
 		if other, ok := numbers[l.number()]; ok && l.ethernet() {
@@ -137,10 +137,10 @@ func (d *differ) possible(links []Link) []Link {
 	return possible
 }
 
-// keepOwner keeps what is there of an object under whatever name.
-func (d *differ) keepOwner(owner string) {
+// keepOwner keeps what is there of an object under a name that nobody wants.
+func (d *differ) keepOwner(owner string, links []Link) {
 	for name, h := range d.have {
-		if h.Owner() == owner {
+		if h.Owner() == owner && !slices.ContainsFunc(links, func(l Link) bool { return l.Name == name }) {
 			d.kept[name] = true
 		}
 	}

@@ -54,6 +54,7 @@ func (c *Conn) readLinks(a *Actual) error {
 		if err != nil {
 			return err
 		}
+		a.Links = slices.Grow(a.Links, len(links))
 		for _, l := range links {
 			// What was ours stays ours, whoever took the mark from it.
 			if l.marked() || c.ours.has(l.Index) {
@@ -163,6 +164,7 @@ func (c *Conn) readRoutes(a *Actual) error {
 		if err != nil {
 			return err
 		}
+		a.Routes = slices.Grow(a.Routes, len(routes))
 		for _, r := range routes {
 			if l := links[r.index]; l != nil {
 				r.Device = l.Name
