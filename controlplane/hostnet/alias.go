@@ -23,6 +23,13 @@ func (l *Link) alias() string {
 	return fmt.Sprintf("%s%s%s%d, gateway %v)", AliasPrefix, l.Owner, aliasEnd, l.VNI, netip.AddrPortFrom(l.Gateway, l.Port))
 }
 
+// marked tells whether the link is ours: by its alias, or by its MAC address
+// where its maker died before it could set the alias.
+func (l *ActualLink) marked() bool {
+	return strings.HasPrefix(l.Alias, AliasPrefix) ||
+		l.Kind != KindTUN && strings.HasPrefix(l.Name, LinkPrefix) && l.MAC == linkMAC(l.Name, l.VNI)
+}
+
 // decodeAlias takes from the alias of a TUN device what the kernel knows of other
 // kinds. What is not exactly as we write it says nothing.
 func (l *ActualLink) decodeAlias() {

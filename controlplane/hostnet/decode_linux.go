@@ -4,20 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // The kernel's messages to values.
-
-// marked tells whether the link is ours: by its alias, or by its MAC address
-// where its maker died before it could set the alias.
-func (l *ActualLink) marked() bool {
-	return strings.HasPrefix(l.Alias, AliasPrefix) ||
-		l.Kind != KindTUN && strings.HasPrefix(l.Name, LinkPrefix) && l.MAC == linkMAC(l.Name, l.VNI)
-}
 
 // decodeLink decodes a link and the kernel's name of its kind.
 func decodeLink(b []byte) (l ActualLink, kind string, err error) {
