@@ -407,6 +407,11 @@ func TestBuild(t *testing.T) {
 		{"no Configuration", func(w *world) { w.config = nil; w.ip = nil }, false, []string{milanLink, romeLink,
 			"local [] remote [10.90.0.0/16 10.91.0.0/16 10.92.0.0/16] unknown [] hosts [] gateways [10.0.0.11 10.0.0.12]", remoteIP,
 			"untranslated no IPv4 pod CIDR of this cluster is known: packets of pods and of the node keep the source that they have, or get one from the CNI; it stands in the Networks of this cluster (kubectl get networks.ipam.liqo.io -A), or in spec.local of the Configurations"}},
+		{"a part of a network of this node", func(w *world) {
+			w.Connected = []hostnet.Network{{Prefix: prefix("10.0.0.0/8"), Device: "eth1"}, {Prefix: prefix("10.1.2.3/32"), Device: "eth1"}}
+			w.tunnels = w.tunnels[1:]
+		}, false, []string{romeLink, onlyRome, remoteIP,
+			"warning InternalFabric t-rome/rome: spec.remoteCIDRs[0]: 10.92.0.0/16 is a part of the network 10.0.0.0/8 that this node is in (eth1): whoever has these addresses there cannot be reached"}},
 		{"a Configuration that claims more than the Networks", func(w *world) {
 			network := func(kind string, cidr ipamv1alpha1.CIDR) *ipamv1alpha1.Network {
 				n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: kind, Labels: map[string]string{ipamv1alpha1.LabelNetworkType: kind}}}

@@ -258,9 +258,23 @@ func (b *builder) judge(c *candidate) {
 		}
 		if what := b.taken(r.prefix); what != "" {
 			b.refuse(c, c.fabric.Problem(r.path, "%s overlaps %s: packets to it would go into the tunnel; remap the remote cluster to other prefixes (Configuration status.remote)", r.prefix, what))
+		} else if n, ok := b.partOf(r.prefix); ok {
+			b.warn(c.fabric.Problem(r.path, "%s is a part of the network %s that this node is in (%s): whoever has these addresses there cannot be reached", r.prefix, n.Prefix, n.Device))
 		}
 	}
 	b.mtu(c)
+}
+
+// partOf returns the network of this node that a prefix is a part of. Networks as wide as
+// 10.0.0.0/8 are met, and most of such a one is nobody's: that is no mistake.
+func (b *builder) partOf(p netip.Prefix) (hostnet.Network, bool) {
+	i := slices.IndexFunc(b.facts.Connected, func(n hostnet.Network) bool {
+		return n.Prefix.Overlaps(p) && n.Prefix.Bits() < p.Bits()
+	})
+	if i < 0 {
+		return hostnet.Network{}, false
+	}
+	return b.facts.Connected[i], true
 }
 
 // taken says what of this node or cluster a prefix overlaps.
@@ -285,7 +299,7 @@ func (b *builder) taken(p netip.Prefix) string {
 		case !n.Prefix.Overlaps(p):
 		case n.Prefix.IsSingleIP():
 			return fmt.Sprintf("the address %s of this node (%s)", n.Prefix.Addr(), n.Device)
-		default:
+		case p.Bits() <= n.Prefix.Bits():
 			return fmt.Sprintf("the network %s that this node is in (%s)", n.Prefix, n.Device)
 		}
 	}

@@ -189,8 +189,9 @@ func TestNetworks(t *testing.T) {
 	}
 	settle(t, c, desired(tunnel(KindVXLAN, 1)))
 	want := []Network{
-		{prefix("10.0.0.0/24"), "eth0"}, {prefix("10.9.0.1/32"), "lo"}, {prefix("172.31.1.1/32"), "eth0"}, {prefix("198.51.100.7/32"), "eth0"},
-		{prefix("203.0.113.9/32"), "lo"}, {prefix("2001:db8::/64"), "eth0"},
+		{prefix("10.0.0.0/24"), "eth0"}, {prefix("10.0.0.1/32"), "peer0"}, {prefix("10.0.0.5/32"), "eth0"}, {prefix("10.0.0.6/32"), "eth0"},
+		{prefix("10.9.0.1/32"), "lo"}, {prefix("172.31.1.1/32"), "eth0"}, {prefix("198.51.100.7/32"), "eth0"}, {prefix("203.0.113.9/32"), "lo"},
+		{prefix("2001:db8::/64"), "eth0"}, {prefix("2001:db8::5/128"), "eth0"},
 	}
 	for range 2 { // by a reader that does not know yet which links are ours, too
 		got, err := c.Networks()

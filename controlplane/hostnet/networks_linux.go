@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Networks finds what this host reaches without a router: the networks of its
-// addresses and of its point-to-point neighbors, on links that are up and not
-// ours, and single addresses of loopback. A tunnel that took one of them would
-// cut it off. They are sorted, each with the first of its devices.
+// Networks finds what this host reaches without a router: its own addresses,
+// their networks and its point-to-point neighbors, on links that are up and not
+// ours. A tunnel that took one of them would cut it off. They are sorted, each
+// with the first of its devices.
 func (c *Conn) Networks() ([]Network, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,10 +72,8 @@ func (l networkLink) append(networks []Network, a linkAddress) []Network {
 	if l.name == "" {
 		return networks
 	}
+	networks = append(networks, Network{host(a.prefix.Addr()), l.name})
 	// Loopback is no network: no route takes the other addresses of a prefix there.
-	if own := a.prefix.Addr(); l.loopback || !a.network.Contains(own) {
-		networks = append(networks, Network{host(own), l.name})
-	}
 	if !l.loopback {
 		networks = append(networks, Network{a.network, l.name})
 	}
