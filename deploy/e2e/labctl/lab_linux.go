@@ -108,26 +108,27 @@ func hold() (err error) {
 	stop := make(chan os.Signal, 1)
 	l := lab.New(t, "iperf3", "curl", "traceroute")
 	topo := l.NewTopology(
-		[]lab.NodeSpec{{Encapsulation: lab.VXLAN}, {Encapsulation: lab.Geneve}},
-		[]lab.NodeSpec{{Encapsulation: lab.VXLAN}},
+		[]lab.NodeSpec{{Agent: true}, {Agent: true}},
+		[]lab.NodeSpec{{Agent: true}},
 	)
 	t.Cleanup(lab.RemoveBuilt)
-	binary := lab.Build(t, lab.GatewayPackage)
-	a, b := topo.A.StartGateway(binary, lab.GatewayOptions{}), topo.B.StartGateway(binary, lab.GatewayOptions{})
+	gateway, fabric := lab.Build(t, lab.GatewayPackage), lab.Build(t, lab.FabricPackage)
+	a, b := topo.A.StartGateway(gateway, lab.GatewayOptions{}), topo.B.StartGateway(gateway, lab.GatewayOptions{})
+	agents := []*lab.Fabric{
+		topo.A.Nodes[0].StartFabric(fabric, lab.FabricOptions{}),
+		topo.A.Nodes[1].StartFabric(fabric, lab.FabricOptions{Link: "tun"}),
+		topo.B.Nodes[0].StartFabric(fabric, lab.FabricOptions{}),
+	}
+	for _, f := range agents {
+		f.Ready(30 * time.Second)
+	}
 	a.WaitConnected(30 * time.Second)
 	b.WaitConnected(30 * time.Second)
-	for _, c := range []*lab.Cluster{topo.A, topo.B} {
-		for _, n := range c.Nodes {
-			if err := n.RouteIPv6(); err != nil {
-				return err
-			}
-		}
-	}
 	if err := os.WriteFile(pidFile, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
 		return err
 	}
 	defer os.Remove(pidFile)
-	explain(topo, binary, a, b)
+	explain(topo, gateway, fabric, a, b, agents)
 
 	// The lab itself would end the process on a signal, without the rest.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
@@ -140,27 +141,27 @@ func hold() (err error) {
 }
 
 // explain says what there is and how to look at it.
-func explain(topo *lab.Topology, binary string, a, b *lab.Gateway) {
+func explain(topo *lab.Topology, gateway, fabric string, a, b *lab.Gateway, agents []*lab.Fabric) {
 	in := func(h *lab.Host) string { return "ip netns exec " + h.Namespace() }
 	fmt.Printf(`Two clusters, both %s, are joined:
 
-  a: pods %s (node speaks VXLAN) and %s (Geneve); sees b as %s
-  b: pod  %s (VXLAN); sees a as %s
+  a: pods %s (its node's link is what the kernel has) and %s (a TUN device); sees b as %s
+  b: pod  %s (what the kernel has); sees a as %s
 
   %s ping %s
   %s traceroute -n %s
   %s %s status --admin-socket %s
   %s %s status --admin-socket %s
-
-Configuration: %s
-               %s
 `,
 		lab.PodCIDR,
 		topo.A.Nodes[0].PodAddr, topo.A.Nodes[1].PodAddr, topo.A.RemotePod,
 		topo.B.Nodes[0].PodAddr, topo.B.RemotePod,
 		in(topo.A.Nodes[0].Pod), topo.A.Remote(topo.B.Nodes[0].PodAddr),
 		in(topo.B.Nodes[0].Pod), topo.B.Remote(topo.A.Nodes[1].PodAddr),
-		in(topo.A.Gateway), binary, a.AdminSocket,
-		in(topo.B.Gateway), binary, b.AdminSocket,
-		a.Manifests, b.Manifests)
+		in(topo.A.Gateway), gateway, a.AdminSocket,
+		in(topo.B.Gateway), gateway, b.AdminSocket)
+	for _, f := range agents {
+		fmt.Printf("  %s %s status --admin-socket %s\n", in(f.Node.Host), fabric, f.AdminSocket)
+	}
+	fmt.Printf("\nConfiguration of the gateways: %s\n                               %s\n", a.Manifests, b.Manifests)
 }
