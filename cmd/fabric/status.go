@@ -62,13 +62,9 @@ func readLeft() (report, error) {
 	return report{Version: daemon.Version(version), Elsewhere: agentRuns(), Time: time.Now(), State: state}, err
 }
 
-// agentLock is the socket by which hostnet.Open sees to it that only one agent
-// runs in a network namespace. It shows to everybody there.
-const agentLock = "@sluice-fabric"
-
 // agentRuns tells whether an agent runs in this network namespace.
 func agentRuns() bool {
-	conn, err := net.Dial("unixgram", agentLock)
+	conn, err := net.Dial("unixgram", hostnet.Lock)
 	if err != nil {
 		return false
 	}

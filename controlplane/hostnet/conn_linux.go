@@ -166,16 +166,16 @@ func (c *Conn) takeLock() error {
 		if err != nil {
 			return fmt.Errorf("take lock: %w", err)
 		}
-		err = unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + lockName})
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: Lock})
 		if err == nil {
 			c.lock = fd
 			return nil
 		}
 		_ = unix.Close(fd)
 		if errors.Is(err, unix.EADDRINUSE) {
-			return fmt.Errorf("%w: stop it first (ss -xlp | grep @%s shows it)", ErrInUse, lockName)
+			return fmt.Errorf("%w: stop it first (ss -xlp | grep %s shows it)", ErrInUse, Lock)
 		}
-		return fmt.Errorf("take lock @%s: %w", lockName, err)
+		return fmt.Errorf("take lock %s: %w", Lock, err)
 	})
 }
 

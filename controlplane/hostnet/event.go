@@ -22,9 +22,9 @@ func (e inTheWay) Is(target error) bool { return target == ErrInTheWay }
 
 func (e inTheWay) Unwrap() error { return e.error }
 
-// lockName is an abstract Unix socket. Such names belong to a network
-// namespace and end with their owner, whatever way it ends.
-const lockName = "sluice-fabric"
+// Lock is the abstract Unix socket, of type datagram, that Open holds. Such names
+// belong to a network namespace and end with their owner, whatever way it ends.
+const Lock = "@sluice-fabric"
 
 // Event says what may have changed. It does not say what: to look is cheap, and
 // right also where notifications got lost.
