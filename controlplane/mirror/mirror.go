@@ -120,6 +120,10 @@ func (m *Mirror) pace(ctx context.Context, changed func()) {
 			return
 		case <-timer.C:
 		}
+		select {
+		case <-m.kick: // came while this one waited: it is told now
+		default:
+		}
 		last = time.Now()
 		changed()
 	}

@@ -257,7 +257,7 @@ func TestMirrorPaces(t *testing.T) {
 		<-done
 		ms := time.Millisecond
 		want := []time.Duration{settle}
-		for i := range 6 { // the last for what came while the one before waited
+		for i := range 5 {
 			want = append(want, time.Hour+settle+time.Duration(i)*250*ms)
 		}
 		if diff := cmp.Diff(want, told); diff != "" {
