@@ -1,0 +1,83 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+)
+
+// Exec runs a command in a container, as `kubectl exec` does, until it ends. The
+// error holds the end of what it said on stderr.
+func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container string, argv []string, stdout io.Writer) error {
+	req := c.Clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: argv, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	doing := fmt.Sprintf("run %q in pod %s", strings.Join(argv, " "), pod)
+	websocket, err := remotecommand.NewWebSocketExecutor(c.Config, http.MethodGet, req.URL().String())
+	if err != nil {
+		return c.Explain(doing, err)
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(c.Config, http.MethodPost, req.URL())
+	if err != nil {
+		return c.Explain(doing, err)
+	}
+	// What stands between us and the API server may know only the older of the
+	// two.
+	e, err := remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return c.Explain(doing, err)
+	}
+	stderr := &tail{max: 2 << 10}
+	if err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr}); err != nil {
+		return c.Explain(doing, execError(err, stderr.String()))
+	}
+	return nil
+}
+
+// Output is Exec that returns what the command prints.
+func (c *Cluster) Output(ctx context.Context, pod types.NamespacedName, container string, argv []string) ([]byte, error) {
+	var out bytes.Buffer
+	err := c.Exec(ctx, pod, container, argv, &out)
+	return out.Bytes(), err
+}
+
+// execError puts what the command said in the place of its exit code.
+func execError(err error, stderr string) error {
+	var exit exec.CodeExitError
+	if errors.As(err, &exit) && stderr != "" {
+		return fmt.Errorf("%s: %w", strings.TrimSpace(stderr), err)
+	}
+	if apierrors.IsNotFound(err) || stderr == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr))
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	max  int
+	kept []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.kept = append(t.kept, b...)
+	if n := len(t.kept) - t.max; n > 0 {
+		t.kept = append(t.kept[:0], t.kept[n:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string { return string(t.kept) }
