@@ -64,6 +64,10 @@ var importRules = struct{ direct, linked []rule }{
 		{"controlplane/manifests", []string{module + "/controlplane", module + "/dataplane"}, "reading objects knows nobody who uses them"},
 		{"controlplane/mirror", []string{module + "/controlplane/gatewaysync", module + "/controlplane/fabric", module + "/dataplane"}, "following objects knows nobody who uses them"},
 		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
+		{"controlplane/progress", []string{module, "k8s.io"}, "who tells and who shows share nothing else"},
+		{"controlplane/access", []string{module + "/controlplane/peering", module + "/controlplane/survey", module + "/controlplane/doctor"}, "reaching a cluster knows nobody who does it"},
+		{"controlplane/...", []string{"github.com/spf13/cobra", "github.com/pterm/pterm", "golang.org/x/term"}, "what is done to clusters knows no terminal"},
+		{"dataplane/capture", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "a capture sees packets and knows nothing else"},
 	},
 	linked: []rule{
 		{"geneve", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
@@ -72,6 +76,8 @@ var importRules = struct{ direct, linked []rule }{
 		{"dataplane/...", []string{"k8s.io", module + "/api", module + "/controlplane", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
 		{"cmd/gateway", []string{"sigs.k8s.io/controller-runtime"}, "the gateway stays small: informers are enough"},
 		{"cmd/fabric", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com/wireguard/device", module + "/tunnel", module + "/controlplane/gatewaysync"}, "the node agent is small: no gateway in it"},
+		{"cmd/liqoctl", []string{module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the command line carries no packets: it asks gateways"},
+		{"cmd/prober", []string{"k8s.io", "sigs.k8s.io", "gvisor.dev"}, "an image of a few megabytes"},
 		{"cmd/controller", []string{module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the controllers do not link the data plane"},
 	},
 }
@@ -82,6 +88,8 @@ var owners = map[string][]string{
 	"gvisor.dev/gvisor":                 {"dataplane/netstack"},
 	"github.com/mdlayher/netlink":       {"controlplane/hostnet"},
 	"github.com/google/nftables":        {"controlplane/hostnet"},
+	"helm.sh/helm":                      {"controlplane/release"},
+	"github.com/pterm/pterm":            {"cmd/liqoctl/console"},
 }
 
 // reconcilers are independent: what one leaves to another goes through an API
