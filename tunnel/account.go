@@ -32,19 +32,20 @@ func (t *lent) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64) {
 // egressAccount counts the packets between tun.Device.Read and Bind.Send.
 type egressAccount struct {
 	waiter
-	ledger    ledger
-	lent      lent
-	lastSent  time.Time
-	lastHeard time.Time
-	lastProbe time.Time
-	waited    time.Duration
-	sending   int
-	reachable bool
-	held      bool
-	drops     [dropReasons]uint64
-	noPeer    uint64 // not taken: no peer has the destination in its allowed IPs
-	flushed   uint64 // taken, but never sent
-	sent      uint64
+	ledger     ledger
+	lent       lent
+	lastSent   time.Time
+	lastHeard  time.Time
+	lastProbe  time.Time
+	waited     time.Duration
+	sending    int
+	reachable  bool
+	held       bool
+	drops      [dropReasons]uint64
+	noPeer     uint64 // not taken: no peer has the destination in its allowed IPs
+	flushed    uint64 // taken, but never sent
+	sent       uint64
+	handshakes handshakeCounts
 }
 
 func newEgressAccount(max int) *egressAccount {
@@ -171,6 +172,18 @@ func (a *egressAccount) setReachable() {
 	a.mu.Unlock()
 }
 
+// sendHandshake is called before handshake messages go to the socket.
+func (a *egressAccount) sendHandshake(bufs [][]byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range bufs {
+		a.handshakes.add(m)
+	}
+	// Only a peer with an endpoint is sent a handshake. (A cookie reply goes to
+	// whoever asked.)
+	a.reachable = true
+}
+
 // reset forgets everything about a peer that was removed.
 func (a *egressAccount) reset() {
 	a.mu.Lock()
@@ -194,7 +207,7 @@ type ingressAccount struct {
 	forgotten  uint64 // struck out as rejected, but perhaps only late
 	delivered  uint64
 	malformed  uint64
-	handshakes uint64
+	handshakes handshakeCounts
 	errors     uint64
 }
 
@@ -238,7 +251,7 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
 			a.ledger.enter(id)
 			a.lent.put(i, id)
 		case messageHandshake:
-			a.handshakes++
+			a.handshakes.add(bufs[i])
 		case messageMalformed:
 			sizes[i] = 0
 			a.malformed++

@@ -180,9 +180,7 @@ func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 		// Settled even when sending fails: the packets leave wireguard-go anyway.
 		defer b.egress.sendEnds(last, data)
 	case typeInitiation, typeResponse:
-		// Only a peer with an endpoint is sent a handshake. (A cookie reply goes
-		// to whoever asked.)
-		b.egress.setReachable()
+		b.egress.sendHandshake(bufs)
 	}
 	return b.write(bufs, e.addr)
 }

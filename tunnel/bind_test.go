@@ -237,7 +237,7 @@ func TestReceiverSortsDatagrams(t *testing.T) {
 	}
 	var s Stats
 	b.ingress.addTo(&s)
-	if s.DropMalformed != 7 || s.RxHandshakes != 3 || s.InFlightIngress != 1 {
+	if s.DropMalformed != 7 || s.RxHandshakes != 3 || s.RxInitiations != 1 || s.RxResponses != 1 || s.InFlightIngress != 1 {
 		t.Errorf("%+v", s)
 	}
 }

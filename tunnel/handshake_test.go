@@ -25,6 +25,31 @@ func lostSession(t *testing.T) (a, b *gateway) {
 	return a, b
 }
 
+// What was sent and what came in, by both ends, tells on which way handshakes
+// get lost.
+func TestHandshakesAreCountedByDirection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, newMemNet())
+		cross(t, a, b, 1)
+		keepPeers(a, b)
+		sa, sb := a.Stats(), b.Stats()
+		if sa.TxInitiations != 1 || sb.RxInitiations != 1 || sb.TxResponses != 1 || sa.RxResponses != 1 {
+			t.Errorf("a handshake is an initiation and a response; a %+v, b %+v", sa, sb)
+		}
+		time.Sleep(time.Second) // responders take one handshake per 20 ms
+
+		// An initiation for another key arrives, and nobody answers it.
+		a.apply(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
+		keepPeers(a)
+		a.overlay.out <- ipPacket(a.inner, b.inner, 2, 100)
+		synctest.Wait()
+		sa, sb = a.Stats(), b.Stats()
+		if sa.TxInitiations != 2 || sb.RxInitiations != 2 || sb.TxResponses != 1 || sa.RxResponses != 1 {
+			t.Errorf("an initiation for another key; a %+v, b %+v", sa, sb)
+		}
+	})
+}
+
 // reconnect sends a packet every second until one arrives, and calls ask before
 // each.
 func reconnect(t *testing.T, a, b *gateway, ask func()) time.Duration {

@@ -45,3 +45,18 @@ func classify(b []byte) messageClass {
 	}
 	return messageMalformed
 }
+
+// handshakeCounts counts handshake messages of one direction. Which of them get
+// through, and which do not, tells on which way a network loses them.
+type handshakeCounts struct{ all, initiations, responses uint64 }
+
+// add counts one message that classify calls a handshake.
+func (c *handshakeCounts) add(m []byte) {
+	c.all++
+	switch binary.LittleEndian.Uint32(m) {
+	case typeInitiation:
+		c.initiations++
+	case typeResponse:
+		c.responses++
+	}
+}

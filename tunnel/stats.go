@@ -61,6 +61,14 @@ type Stats struct {
 	// RxHandshakes counts received datagrams with type and length of a handshake
 	// message, valid or not.
 	RxHandshakes uint64 `json:"rxHandshakes"`
+	// RxInitiations and RxResponses are those of them that begin and that answer a
+	// handshake, TxInitiations and TxResponses what was sent. Of both ends they
+	// tell which direction a network in between blocks: a response is sent only to
+	// an initiation of the expected key.
+	RxInitiations uint64 `json:"rxInitiations"`
+	RxResponses   uint64 `json:"rxResponses"`
+	TxInitiations uint64 `json:"txInitiations"`
+	TxResponses   uint64 `json:"txResponses"`
 	// ReceiveErrors counts errors of the socket.
 	ReceiveErrors uint64 `json:"receiveErrors"`
 }
@@ -142,6 +150,7 @@ func (a *egressAccount) addTo(s *Stats) {
 	s.DropInFlight = a.drops[dropInFlight]
 	s.DropNoPeer = a.noPeer
 	s.DropFlushed = a.flushed
+	s.TxInitiations, s.TxResponses = a.handshakes.initiations, a.handshakes.responses
 }
 
 // addTo puts the account's counters into s.
@@ -153,6 +162,6 @@ func (a *ingressAccount) addTo(s *Stats) {
 	s.DropUnknownSession = a.unknown
 	s.DropRejected = a.rejected
 	s.DropMalformed = a.malformed
-	s.RxHandshakes = a.handshakes
+	s.RxHandshakes, s.RxInitiations, s.RxResponses = a.handshakes.all, a.handshakes.initiations, a.handshakes.responses
 	s.ReceiveErrors = a.errors
 }
