@@ -1,0 +1,186 @@
+package survey
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Cluster is what one cluster says of itself.
+type Cluster struct {
+	// Name is that of the access.Cluster: "local", "remote" or empty.
+	Name string
+	// ReadAt is when it was read, by the clock of this machine.
+	ReadAt       time.Time
+	Installation Installation
+	Networks     Networks
+	// Nodes are those that take part in the internal network or should, by name.
+	Nodes []Node
+	// Peers are the remote clusters that anything in this one speaks of, by ID.
+	Peers []Peer
+	// Gaps is what could not be read.
+	Gaps []Gap
+}
+
+// Peer returns the peer with an ID, nil if there is none.
+func (c *Cluster) Peer(id string) *Peer {
+	for i := range c.Peers {
+		if c.Peers[i].ID == id {
+			return &c.Peers[i]
+		}
+	}
+	return nil
+}
+
+// Gap is something that could not be read. The rest is there nevertheless.
+type Gap struct {
+	// What is a noun phrase: "Secrets in all namespaces", "Configuration a/b".
+	What string
+	// Err says why, with the cluster's name and the next step.
+	Err error
+}
+
+// Installation is what is installed, and how it is.
+type Installation struct {
+	// ClusterID is empty where it could not be read or nothing is installed.
+	ClusterID string
+	// Version is that of the controller; empty: not known.
+	Version   string
+	Namespace string
+	// APIServer is the address by which it was reached, and KubernetesVersion what
+	// it says of itself.
+	APIServer         string
+	KubernetesVersion string
+	// Labels are those that the administrator gave the cluster.
+	Labels     map[string]string
+	Components []Component
+}
+
+// Component is a Deployment or a DaemonSet of the installation.
+type Component struct {
+	Kind      string // Deployment, DaemonSet
+	Namespace string
+	Name      string
+	Version   string
+	// Desired and Ready count pods.
+	Desired, Ready int32
+	// Updated counts those of the newest template.
+	Updated int32
+	// Pods are those that are not well; where all are ready they are not asked for.
+	Pods []Pod
+}
+
+// Networks are the Networks of the installation.
+type Networks struct {
+	Pod, Service, External, Internal, Reserved []Network
+}
+
+// Network is one of them.
+type Network struct {
+	Name string
+	// Desired is what was asked for, CIDR what was given; empty: nothing yet.
+	Desired, CIDR string
+	// Problem is why not.
+	Problem string
+}
+
+// Node is a node of this cluster as an end of the internal network.
+type Node struct {
+	Name string
+	// Internal is nil for a node without InternalNode.
+	Internal *networkingv1beta1.InternalNode
+}
+
+// Peer is everything in this cluster that is about one remote cluster.
+type Peer struct {
+	// ID is empty for objects whose label with the ID is missing.
+	ID string
+	// Namespace is where the objects are that count.
+	Namespace string
+	// Configuration is the oldest; nil: none.
+	Configuration *networkingv1beta1.Configuration
+	// Gateway is the oldest, which is the one that serves; nil: none.
+	Gateway *Gateway
+	// PublicKeys are the peer's; more than one are a mistake.
+	PublicKeys []networkingv1beta1.PublicKey
+	// Connection is that of Gateway; nil: none.
+	Connection *networkingv1beta1.Connection
+	// Fabric is the gateway as the nodes know it; nil: they do not.
+	Fabric *networkingv1beta1.InternalFabric
+	// Tunnels are the names of the nodes that have a GeneveTunnel to the gateway.
+	Tunnels []string
+	// Firewall are the filters that the gateway applies because of its peer or as
+	// every gateway does.
+	Firewall []networkingv1beta1.FirewallConfiguration
+	// Surplus are objects that are of no effect, because another one counts:
+	// "GatewayClient default/milan".
+	Surplus []string
+}
+
+// Gateway is this cluster's end of a tunnel: a GatewayServer or a GatewayClient.
+type Gateway struct {
+	Kind      string // GatewayServer, GatewayClient
+	Namespace string
+	Name      string
+	Role      networkingv1beta1.ConnectionType
+	Created   time.Time
+	Deleting  bool
+	MTU       int
+	Template  corev1.ObjectReference
+	// ServiceType is that of a server.
+	ServiceType corev1.ServiceType
+	// Endpoint is where the server of the two is found: of a server that of its
+	// status, of a client that of its spec. Nil: a server has none yet.
+	Endpoint *networkingv1beta1.Endpoint
+	// SecretName is that of the Secret with the keys, empty until there is one.
+	SecretName string
+	// Generation is that of the spec, to compare with observedGeneration.
+	Generation int64
+	Conditions []metav1.Condition
+	// Keys is nil where there is no Secret or it could not be read.
+	Keys *Keys
+	// Pods are sorted: the active one first.
+	Pods []Pod
+	// Report is what the active pod answered, nil where it was not asked or did
+	// not answer; ReportErr says why it did not.
+	Report    *GatewayReport
+	ReportErr error
+}
+
+// String names the object: "GatewayServer liqo-tenant-milan/milan".
+func (g *Gateway) String() string { return g.Kind + " " + g.Namespace + "/" + g.Name }
+
+// Active is the pod that leads, nil where there is none.
+func (g *Gateway) Active() *Pod {
+	if len(g.Pods) == 0 || !g.Pods[0].Active {
+		return nil
+	}
+	return &g.Pods[0]
+}
+
+// Keys is the key pair of a gateway without its private half.
+type Keys struct {
+	Secret string // its name
+	// Public is the public key in base64; empty: the Secret holds none.
+	Public string
+	// Since is when the private key was last changed.
+	Since time.Time
+	// Generated says that the controller made it.
+	Generated bool
+}
+
+// Pod is a pod of a gateway or of a component.
+type Pod struct {
+	Namespace, Name, Node, IP string
+	// Version is the tag of its image.
+	Version  string
+	Ready    bool
+	Active   bool // of the gateway's pods the one that leads
+	Restarts int32
+	Created  time.Time
+	// Reason is why it is not ready, in few words; empty: it is.
+	Reason string
+}
