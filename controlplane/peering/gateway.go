@@ -1,0 +1,52 @@
+package peering
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// gateway is a GatewayServer or GatewayClient: what both have, in one shape.
+type gateway struct {
+	client.Object
+	server *networkingv1beta1.GatewayServer // one of them is nil
+	client *networkingv1beta1.GatewayClient
+}
+
+func newGateway(end networkingv1beta1.ConnectionType) *gateway {
+	if end == networkingv1beta1.ConnectionServer {
+		return serverGateway(new(networkingv1beta1.GatewayServer))
+	}
+	return clientGateway(new(networkingv1beta1.GatewayClient))
+}
+
+func serverGateway(s *networkingv1beta1.GatewayServer) *gateway {
+	return &gateway{Object: s, server: s}
+}
+func clientGateway(c *networkingv1beta1.GatewayClient) *gateway {
+	return &gateway{Object: c, client: c}
+}
+
+func (g *gateway) kind() string {
+	if g.server != nil {
+		return "GatewayServer"
+	}
+	return "GatewayClient"
+}
+
+// keys refers to the Secret with the gateway's keys; nil while there is none.
+func (g *gateway) keys() *corev1.ObjectReference {
+	if g.server != nil {
+		return g.server.Status.SecretRef
+	}
+	return g.client.Status.SecretRef
+}
+
+func (g *gateway) conditions() []metav1.Condition {
+	if g.server != nil {
+		return g.server.Status.Conditions
+	}
+	return g.client.Status.Conditions
+}
