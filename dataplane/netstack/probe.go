@@ -39,17 +39,73 @@ func (s *Stack) Ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 }
 
 func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment bool) (time.Duration, error) {
-	transport, headers := icmp.ProtocolNumber4, header.IPv4MinimumSize+header.ICMPv4MinimumSize
+	headers := header.IPv4MinimumSize + header.ICMPv4MinimumSize
 	if dst.Is6() {
-		transport, headers = icmp.ProtocolNumber6, header.IPv6MinimumSize+header.ICMPv6EchoMinimumSize
+		headers = header.IPv6MinimumSize + header.ICMPv6EchoMinimumSize
 	}
 	if !dst.IsValid() || size < 0 || headers+size > maxMTU || dontFragment && headers+size > int(s.link.MTU()) {
 		return 0, syscall.EMSGSIZE
 	}
+	request := echoRequest(dst, size)
+	return s.echo(ctx, dst, dontFragment, request, func(ep tcpip.Endpoint, _ tcpip.FullAddress) error {
+		if _, err := ep.Write(bytes.NewReader(request), tcpip.WriteOptions{}); err != nil {
+			return toError(err)
+		}
+		return nil
+	})
+}
+
+// PingWhole is Ping for a packet of exactly size bytes, headers included, that
+// leaves in one piece even where it exceeds the stack's own MTU; its answer comes
+// back in pieces then. It finds out what a path carries that nobody has been
+// asked to use. IPv4 only.
+func (s *Stack) PingWhole(ctx context.Context, dst netip.Addr, size int) (time.Duration, error) {
+	dst = dst.Unmap()
+	const headers = header.IPv4MinimumSize + header.ICMPv4MinimumSize
+	if !dst.Is4() || size < headers || size > maxMTU {
+		return 0, fmt.Errorf("ping %v: %w", dst, syscall.EMSGSIZE)
+	}
+	request := echoRequest(dst, size-headers)
+	rtt, err := s.echo(ctx, dst, false, request, func(_ tcpip.Endpoint, local tcpip.FullAddress) error {
+		if !s.SendPacket(wholeEcho(local, dst, request)) {
+			return syscall.ENOBUFS
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ping %v: %w", dst, err)
+	}
+	return rtt, nil
+}
+
+// wholeEcho is the packet that carries an echo message as the endpoint with the
+// address local would send it.
+func wholeEcho(local tcpip.FullAddress, dst netip.Addr, message []byte) []byte {
+	b := make([]byte, header.IPv4MinimumSize+len(message))
+	ip := header.IPv4(b)
+	ip.Encode(&header.IPv4Fields{
+		TotalLength: uint16(len(b)), TTL: 64, Protocol: uint8(header.ICMPv4ProtocolNumber),
+		SrcAddr: local.Addr, DstAddr: toAddress(dst),
+	})
+	ip.SetChecksum(^ip.CalculateChecksum())
+	icmp := header.ICMPv4(b[header.IPv4MinimumSize:])
+	copy(icmp, message)
+	icmp.SetIdent(local.Port)
+	icmp.SetChecksum(header.ICMPv4Checksum(icmp, 0))
+	return b
+}
+
+// echo opens an ICMP endpoint, has send send the echo message request to dst, and
+// waits for the reply.
+func (s *Stack) echo(ctx context.Context, dst netip.Addr, dontFragment bool, request []byte, send func(tcpip.Endpoint, tcpip.FullAddress) error) (time.Duration, error) {
+	transport := icmp.ProtocolNumber4
+	if dst.Is6() {
+		transport = icmp.ProtocolNumber6
+	}
 	var wq waiter.Queue
 	entry, readable := waiter.NewChannelEntry(waiter.ReadableEvents)
 	wq.EventRegister(&entry)
-	ep, id, err := s.pingSocket(transport, netip.AddrPortFrom(dst, 0), &wq, dontFragment)
+	ep, local, err := s.pingSocket(transport, netip.AddrPortFrom(dst, 0), &wq, dontFragment)
 	if err != nil {
 		return 0, err
 	}
@@ -58,7 +114,7 @@ func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 	failed := make(chan *ICMPError, 1)
 	defer s.ObserveICMP(func(pkt []byte) {
 		e, q, ok := parseICMPError(pkt)
-		if !ok || q.transport != transport || q.dst != dst || binary.BigEndian.Uint16(q.head[4:]) != id {
+		if !ok || q.transport != transport || q.dst != dst || binary.BigEndian.Uint16(q.head[4:]) != local.Port {
 			return
 		}
 		select {
@@ -67,10 +123,9 @@ func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 		}
 	})()
 
-	request := echoRequest(dst, size)
 	sent := time.Now()
-	if _, err := ep.Write(bytes.NewReader(request), tcpip.WriteOptions{}); err != nil {
-		return 0, toError(err)
+	if err := send(ep, local); err != nil {
+		return 0, err
 	}
 	for {
 		var reply bytes.Buffer
@@ -97,30 +152,28 @@ func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 	}
 }
 
-// pingSocket returns an ICMP endpoint that talks to dst, and the echo identifier
-// that the stack chose for it.
-func (s *Stack) pingSocket(t tcpip.TransportProtocolNumber, dst netip.AddrPort, wq *waiter.Queue, dontFragment bool) (tcpip.Endpoint, uint16, error) {
+// pingSocket returns an ICMP endpoint that talks to dst, and its address: the
+// port is the echo identifier that the stack chose.
+func (s *Stack) pingSocket(t tcpip.TransportProtocolNumber, dst netip.AddrPort, wq *waiter.Queue, dontFragment bool) (tcpip.Endpoint, tcpip.FullAddress, error) {
 	ep, err := s.stack.NewEndpoint(t, networkProtocol(dst.Addr()), wq)
 	if err != nil {
-		return nil, 0, toError(err)
+		return nil, tcpip.FullAddress{}, toError(err)
 	}
 	strategy := tcpip.PMTUDiscoveryDont
 	if dontFragment {
 		strategy = tcpip.PMTUDiscoveryProbe
 	}
+	var local tcpip.FullAddress
 	if err = ep.SetSockOptInt(tcpip.MTUDiscoverOption, int(strategy)); err == nil {
-		err = ep.Connect(fullAddress(dst))
+		if err = ep.Connect(fullAddress(dst)); err == nil {
+			local, err = ep.GetLocalAddress()
+		}
 	}
 	if err != nil {
 		ep.Close()
-		return nil, 0, toError(err)
+		return nil, tcpip.FullAddress{}, toError(err)
 	}
-	local, err := ep.GetLocalAddress()
-	if err != nil {
-		ep.Close()
-		return nil, 0, toError(err)
-	}
-	return ep, local.Port, nil
+	return ep, local, nil
 }
 
 // echoRequest is an echo message with sequence number 1; the stack fills in

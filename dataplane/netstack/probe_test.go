@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +54,56 @@ func TestPing(t *testing.T) {
 	defer cancel()
 	if _, err := a.Ping(lost, netip.MustParseAddr("10.9.9.9"), 1, false); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody there: %v", err)
+	}
+}
+
+func TestPingWhole(t *testing.T) {
+	const mtu, path = 1340, 1400
+	a, b := newStack(t, Config{MTU: mtu}, addrA4), newStack(t, Config{MTU: mtu}, addrB4)
+	var largest, returned atomic.Int64
+	run(t, a, func(pkt []byte) {
+		largest.Store(max(largest.Load(), int64(len(pkt))))
+		if len(pkt) <= path {
+			b.Inject(pkt)
+		}
+	})
+	run(t, b, func(pkt []byte) {
+		returned.Store(max(returned.Load(), int64(len(pkt))))
+		a.Inject(pkt)
+	})
+	ctx := testContext(t)
+	for _, tt := range []struct {
+		name string
+		dst  netip.Addr
+		size int
+		want error
+	}{
+		{"headers only", addrB4, 28, nil},
+		{"the MTU", addrB4, mtu, nil},
+		{"above the MTU", addrB4, path, nil},
+		{"more than the path takes", addrB4, path + 1, context.DeadlineExceeded},
+		{"less than the headers", addrB4, 27, syscall.EMSGSIZE},
+		{"more than there is", addrB4, 65536, syscall.EMSGSIZE},
+		{"IPv6", addrB6, 1340, syscall.EMSGSIZE},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			largest.Store(0)
+			ctx, cancel := ctx, context.CancelFunc(func() {})
+			if tt.want == context.DeadlineExceeded {
+				ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
+			}
+			defer cancel()
+			rtt, err := a.PingWhole(ctx, tt.dst, tt.size)
+			if !errors.Is(err, tt.want) || err == nil && rtt <= 0 {
+				t.Errorf("%v, %v; want error %v", rtt, err, tt.want)
+			}
+			if got := int(largest.Load()); tt.want != syscall.EMSGSIZE && got != tt.size {
+				t.Errorf("the largest packet had %d bytes, want %d", got, tt.size)
+			}
+		})
+	}
+	if got := returned.Load(); got > mtu {
+		t.Errorf("an answer of %d bytes exceeds the MTU of its sender", got)
 	}
 }
 
