@@ -172,13 +172,17 @@ func cause(err error) error {
 	return err
 }
 
-// AdminHandler serves what status returns as JSON.
-func AdminHandler(status func() any) http.Handler {
+// AdminHandler serves what status returns as JSON, and further pages by the
+// pattern that http.ServeMux takes: "GET /capture".
+func AdminHandler(status func() any, more map[string]http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		WriteJSON(w, status()) // an error means that the client has gone
 	})
+	for pattern, h := range more {
+		mux.Handle(pattern, h)
+	}
 	return mux
 }
 
@@ -207,21 +211,47 @@ func (e NoAnswerError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
+const statusPath = "/status"
+
 // maxStatus bounds the answer that is read: a hundred thousand routes.
 const maxStatus = 64 << 20
 
-// fetchStatus asks the process behind a socket, without a path that of the first
-// of AdminSockets that answers.
-func (p Program) fetchStatus(ctx context.Context, path string) ([]byte, error) {
-	if path != "" {
-		return p.FetchStatus(ctx, path)
+// statusWithin bounds how long a status command waits.
+const statusWithin = 5 * time.Second
+
+// FetchStatus asks the process behind an admin socket for its status; without a
+// path, the first of AdminSockets that answers. The error is a NoAnswerError where
+// there is none.
+func (p Program) FetchStatus(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusWithin)
+	defer cancel()
+	body, err := p.AdminGet(ctx, path, statusPath)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxStatus))
+	if err != nil {
+		return nil, fmt.Errorf("ask the %s: %w", p, err)
+	}
+	return text, nil
+}
+
+// AdminGet asks the process behind an admin socket for a page, as path and query:
+// "/capture?point=node". Without a socket it asks the first of AdminSockets that
+// answers. It returns the answer, which the caller closes, as it comes: it may be
+// a stream, which ends with ctx. What the process refuses is an error of its own
+// words; where there is no process, a NoAnswerError.
+func (p Program) AdminGet(ctx context.Context, socket, target string) (io.ReadCloser, error) {
+	if socket != "" {
+		return p.adminGet(ctx, socket, target)
 	}
 	none := NoAnswerError{Program: p}
-	for _, path := range p.AdminSockets() {
-		if err := checkOwner(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, socket := range p.AdminSockets() {
+		if err := checkOwner(filepath.Dir(socket)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			continue // of somebody who would like to be asked
 		}
-		body, err := p.FetchStatus(ctx, path)
+		body, err := p.adminGet(ctx, socket, target)
 		var e NoAnswerError
 		if !errors.As(err, &e) {
 			return body, err
@@ -231,38 +261,43 @@ func (p Program) fetchStatus(ctx context.Context, path string) ([]byte, error) {
 	return nil, none
 }
 
-// FetchStatus asks the process behind an admin socket for its status. The error
-// is a NoAnswerError where there is none.
-func (p Program) FetchStatus(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
+func (p Program) adminGet(ctx context.Context, socket, target string) (io.ReadCloser, error) {
 	client := http.Client{Transport: &http.Transport{
+		// One connection, one question.
+		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 	}}
-	defer client.CloseIdleConnections()
 	// The host is not used; HTTP wants one.
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(p)+"/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(p)+target, nil)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := client.Do(req)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, NoAnswerError{Program: p, Silent: []string{path}}
+		return nil, NoAnswerError{Program: p, Silent: []string{socket}}
 	case errors.Is(err, fs.ErrPermission):
-		return nil, NoAnswerError{Program: p, Denied: []string{path}}
+		return nil, NoAnswerError{Program: p, Denied: []string{socket}}
 	case err != nil:
-		return nil, fmt.Errorf("ask the %s on %s: %w", p, path, err)
+		return nil, fmt.Errorf("ask the %s on %s: %w", p, socket, err)
+	case resp.StatusCode == http.StatusOK:
+		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxStatus))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(resp.Status)
+	return nil, p.refusal(resp)
+}
+
+// refusal is what a process says instead of an answer.
+func (p Program) refusal(resp *http.Response) error {
+	const longest = 4 << 10
+	text, err := io.ReadAll(io.LimitReader(resp.Body, longest))
+	switch reason := strings.TrimSpace(string(text)); {
+	case resp.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("the %s has no page %s: it is of another version", p, resp.Request.URL.Path)
+	case err == nil && reason != "":
+		return errors.New(reason)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("ask the %s on %s: %w", p, path, err)
-	}
-	return body, nil
+	return fmt.Errorf("the %s answers %s", p, resp.Status)
 }

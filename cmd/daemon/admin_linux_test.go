@@ -57,7 +57,7 @@ func TestDefaultSocket(t *testing.T) {
 	for _, s := range servers {
 		g.Go(s.Name, s.Run)
 	}
-	if body, err := gateway.fetchStatus(t.Context(), ""); err != nil || !strings.Contains(string(body), "{") {
+	if body, err := gateway.FetchStatus(t.Context(), ""); err != nil || !strings.Contains(string(body), "{") {
 		t.Errorf("asked in the default places: %v, %s", err, body)
 	}
 	cancel()

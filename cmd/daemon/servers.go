@@ -21,9 +21,10 @@ type Addresses struct {
 
 // Pages are what it answers.
 type Pages struct {
-	Status  func() any            // on the admin socket, as JSON
-	Metrics http.Handler          // of /metrics
-	Ready   func() (bool, string) // whether it does its work, and else why not
+	Status  func() any              // on the admin socket, as JSON
+	Admin   map[string]http.Handler // more of the admin socket: see AdminHandler
+	Metrics http.Handler            // of /metrics
+	Ready   func() (bool, string)   // whether it does its work, and else why not
 }
 
 // Server is one HTTP server with its open listener.
@@ -42,7 +43,7 @@ func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []
 	}
 	if admin != nil {
 		a.AdminSocket = admin.Addr().String()
-		servers = append(servers, Server{"admin socket", admin, AdminHandler(pages.Status)})
+		servers = append(servers, Server{"admin socket", admin, AdminHandler(pages.Status, pages.Admin)})
 	}
 	for _, s := range []struct {
 		name, flag string
@@ -65,11 +66,29 @@ func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []
 	return servers, nil
 }
 
-// Run serves until ctx ends. Requests are short: those under way are cut off.
+// lastWords is how long answers under way may go on when the program ends.
+const lastWords = 300 * time.Millisecond
+
+// Run serves until ctx ends. The contexts of requests end with it: a stream can
+// say so, and what takes longer than lastWords is cut off.
 func (s Server) Run(ctx context.Context) error {
-	h := http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second}
-	defer context.AfterFunc(ctx, func() { h.Close() })()
-	return h.Serve(s.listener)
+	h := http.Server{
+		Handler: s.handler, ReadHeaderTimeout: 5 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if h.Shutdown(limit) != nil {
+		h.Close()
+	}
+	return <-served
 }
 
 // Close closes the listener of a server that does not run.

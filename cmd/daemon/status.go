@@ -39,7 +39,7 @@ func (p Program) ParseStatusFlags(args []string, stdout io.Writer, head, tail st
 // ShowStatus asks a running program for its status, a value of type R as JSON,
 // and prints the answer.
 func ShowStatus[R any](ctx context.Context, p Program, o StatusOptions, stdout io.Writer, write func(out io.Writer, r R, all bool) error) error {
-	body, err := p.fetchStatus(ctx, o.AdminSocket)
+	body, err := p.FetchStatus(ctx, o.AdminSocket)
 	if err != nil {
 		return err
 	}

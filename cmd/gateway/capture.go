@@ -1,3 +1,12 @@
 package main
 
-import _ "github.com/gopacket/gopacket/pcapgo"
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// captureCommand is "gateway capture".
+func captureCommand(_ context.Context, _ []string, _, _ io.Writer) error {
+	return errors.New("capture: not yet")
+}

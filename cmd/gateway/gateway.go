@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -163,10 +164,16 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 func (g *gateway) openServers() (err error) {
 	g.servers, err = program.Listen(&g.options.listen, daemon.Pages{
 		Status:  func() any { return g.report() },
+		Admin:   g.adminPages(),
 		Metrics: daemon.MetricsHandler(metricsOf(g.report), g.latency),
 		Ready:   g.ready,
 	}, g.log)
 	return err
+}
+
+// adminPages are what the commands besides status ask for.
+func (g *gateway) adminPages() map[string]http.Handler {
+	return map[string]http.Handler{}
 }
 
 // close releases what a gateway has opened that does not run.

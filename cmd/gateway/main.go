@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
 )
@@ -22,17 +24,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return program.ExitCode(dispatch(ctx, args, stdout, stderr), stderr)
 }
 
+// commands are what the gateway does besides being one: they ask one that runs.
+var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
+	"capture": captureCommand,
+	"status":  statusCommand,
+}
+
 // dispatch runs the command that the arguments name.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "status" {
-		o, err := program.ParseStatusFlags(args[1:], stdout, statusHead, statusTail)
-		if err != nil {
-			return err
-		}
-		return daemon.ShowStatus(ctx, program, o, stdout, writeStatus)
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:], stdout, stderr)
 	}
 	args = daemon.Words(args)
-	if err := daemon.NoCommand(args, "status"); err != nil {
+	if err := daemon.NoCommand(args, slices.Sorted(maps.Keys(commands))...); err != nil {
 		return err
 	}
 	o, err := parseFlags(args, stdout)
@@ -45,4 +49,13 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	}
 	daemon.UseProcessors(processors)
 	return serve(ctx, o, o.log.New(stderr, nil))
+}
+
+// statusCommand is "gateway status".
+func statusCommand(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail)
+	if err != nil {
+		return err
+	}
+	return daemon.ShowStatus(ctx, program, o, stdout, writeStatus)
 }

@@ -90,7 +90,7 @@ func Status[R any](t *testing.T, p daemon.Program, run func(ctx context.Context,
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := http.Server{Handler: daemon.AdminHandler(func() any { return want })}
+	server := http.Server{Handler: daemon.AdminHandler(func() any { return want }, nil)}
 	go server.Serve(l)
 	defer server.Close()
 
