@@ -127,6 +127,10 @@ type TunnelStats struct {
 	DropRejected       uint64         `json:"dropRejected"`
 	DropMalformed      uint64         `json:"dropMalformed"`
 	RxHandshakes       uint64         `json:"rxHandshakes"`
+	RxInitiations      uint64         `json:"rxInitiations"`
+	RxResponses        uint64         `json:"rxResponses"`
+	TxInitiations      uint64         `json:"txInitiations"`
+	TxResponses        uint64         `json:"txResponses"`
 	ReceiveErrors      uint64         `json:"receiveErrors"`
 }
 
