@@ -84,7 +84,7 @@ func (c *Cluster) ID(ctx context.Context) (string, error) {
 	err := c.Client.Get(ctx, types.NamespacedName{Namespace: c.LiqoNamespace, Name: clusterIDConfigMap}, &m)
 	if apierrors.IsNotFound(err) {
 		return "", c.Errorf("there is no ConfigMap %s/%s, so Sluice is %w: install it with 'liqoctl install', or name its namespace with %s",
-			c.LiqoNamespace, clusterIDConfigMap, ErrNotInstalled, c.flag("liqo-namespace"))
+			c.LiqoNamespace, clusterIDConfigMap, ErrNotInstalled, c.Flag("liqo-namespace"))
 	}
 	if err != nil {
 		return "", c.Explain(fmt.Sprintf("read ConfigMap %s/%s", c.LiqoNamespace, clusterIDConfigMap), err)
@@ -106,8 +106,8 @@ func (c *Cluster) UID(ctx context.Context) (types.UID, error) {
 	return ns.UID, nil
 }
 
-// flag is how a flag of this cluster is called.
-func (c *Cluster) flag(name string) string {
+// Flag is how a flag of this cluster is called: "--context", "--remote-context".
+func (c *Cluster) Flag(name string) string {
 	if c.Name == Remote {
 		return "--remote-" + name
 	}

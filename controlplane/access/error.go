@@ -53,16 +53,16 @@ func (c *Cluster) explain(doing string, err error) error {
 		return fmt.Errorf("%s: no answer in time: %w", doing, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s does not accept the credentials of %s: log in again, or choose others with %s or %s: %w",
-			doing, c.host(), c.Origin, c.flag("kubeconfig"), c.flag("context"), err)
+			doing, c.host(), c.Origin, c.Flag("kubeconfig"), c.Flag("context"), err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: the user of %s may not do this: ask for the right, or use another context: %w", doing, c.Origin, err)
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%s: the cluster does not know this kind: its CRDs are missing or old; run 'liqoctl install' with this version: %w", doing, err)
 	case errors.As(err, &dns):
-		return fmt.Errorf("%s: the API server's name %s cannot be resolved: check %s (%s): %w", doing, dns.Name, c.flag("kubeconfig"), c.Origin, err)
+		return fmt.Errorf("%s: the API server's name %s cannot be resolved: check %s (%s): %w", doing, dns.Name, c.Flag("kubeconfig"), c.Origin, err)
 	case errors.As(err, &op):
 		return fmt.Errorf("%s: the API server %s cannot be reached: check that the cluster runs and that %s is right (%s): %w",
-			doing, c.host(), c.flag("kubeconfig"), c.Origin, err)
+			doing, c.host(), c.Flag("kubeconfig"), c.Origin, err)
 	case strings.Contains(err.Error(), "x509: "):
 		return fmt.Errorf("%s: the API server %s shows a certificate that %s does not trust: get a kubeconfig of this cluster: %w", doing, c.host(), c.Origin, err)
 	}

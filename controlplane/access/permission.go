@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
@@ -32,17 +33,19 @@ func (p Permission) String() string {
 // Require asks the cluster whether it grants all of the permissions. The error
 // lists those that it does not.
 func (c *Cluster) Require(ctx context.Context, permissions ...Permission) error {
+	granted := make([]bool, len(permissions))
+	errs := make([]error, len(permissions))
+	var wg sync.WaitGroup
+	for i, p := range permissions { // all at once: there are a dozen, and the cluster may be far away
+		wg.Go(func() { granted[i], errs[i] = c.may(ctx, p) })
+	}
+	wg.Wait()
 	var missing []string
-	for _, p := range permissions {
-		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: p.Verb, Group: p.Group, Resource: p.Resource, Subresource: p.Subresource, Namespace: p.Namespace,
-			},
-		}}
-		if err := c.Client.Create(ctx, &review); err != nil {
-			return c.Explain("ask for permissions", err)
+	for i, p := range permissions {
+		if errs[i] != nil {
+			return c.Explain("ask for permissions", errs[i])
 		}
-		if !review.Status.Allowed {
+		if !granted[i] {
 			missing = append(missing, fmt.Sprintf("%q", p))
 		}
 	}
@@ -51,4 +54,15 @@ func (c *Cluster) Require(ctx context.Context, permissions ...Permission) error 
 			c.Origin, strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// may asks for one permission.
+func (c *Cluster) may(ctx context.Context, p Permission) (bool, error) {
+	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: p.Verb, Group: p.Group, Resource: p.Resource, Subresource: p.Subresource, Namespace: p.Namespace,
+		},
+	}}
+	err := c.Client.Create(ctx, &review)
+	return review.Status.Allowed, err
 }
