@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/access"
 )
 
 // app is what all commands share.
@@ -18,18 +21,70 @@ type app struct {
 	skipConfirm   bool
 	labels        map[string]string // for everything that is created
 	annotations   map[string]string
+
+	// running is set when a command begins its work: an error before that is the
+	// user's way to call it.
+	running bool
 }
 
 func newApp(program string, stdin io.Reader, stdout, stderr io.Writer) *app {
-	return &app{name: calledAs(program), stdout: stdout, console: console.New(stdin, stdout, stderr)}
+	c := console.New(stdin, stdout, stderr)
+	a := &app{name: calledAs(program), stdout: c.Out(), console: c}
+	a.local, a.remote = a.newClusterFlags(""), a.newClusterFlags("remote-")
+	return a
 }
 
+// Names of the program by which kubectl runs it as its plug-in.
+const (
+	kubectlPrefix   = "kubectl-"
+	kubectlComplete = "kubectl_complete-liqo"
+)
+
 // calledAs is how the user calls the program: kubectl runs its plug-ins under
-// names that begin with kubectl-.
+// names that begin with kubectl-, and asks another name for completions.
 func calledAs(program string) string {
-	base := strings.TrimSuffix(filepath.Base(program), ".exe")
-	if plugin, ok := strings.CutPrefix(base, "kubectl-"); ok {
+	base := programName(program)
+	if base == kubectlComplete {
+		return "kubectl liqo"
+	}
+	if plugin, ok := strings.CutPrefix(base, kubectlPrefix); ok {
 		return "kubectl " + plugin
 	}
 	return "liqoctl"
+}
+
+func programName(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") }
+
+// one is the cluster of a command that works on one. It has been asked who the
+// user is: it can be reached, and it accepts the credentials.
+func (a *app) one(ctx context.Context) (*access.Cluster, error) {
+	c, err := a.local.connect()
+	if err != nil {
+		return nil, err
+	}
+	return c, reach(ctx, c)
+}
+
+// two are the clusters of a command that works on both. Both can be reached;
+// nothing tells yet that they are not the same.
+func (a *app) two(ctx context.Context) (local, remote *access.Cluster, err error) {
+	a.local.name, a.remote.name = access.Local, access.Remote
+	if local, err = a.local.connect(); err != nil {
+		return nil, nil, err
+	}
+	if remote, err = a.remote.connect(); err != nil {
+		return nil, nil, err
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- reach(ctx, remote) }()
+	err = reach(ctx, local)
+	return local, remote, errors.Join(err, <-answer)
+}
+
+// confirm asks before something is destroyed. Its error is the last word.
+func (a *app) confirm(ctx context.Context, command string) error {
+	if a.skipConfirm {
+		return nil
+	}
+	return a.console.Confirm(ctx, command)
 }

@@ -2,12 +2,20 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sluice-net/sluice/controlplane/access"
 )
@@ -16,75 +24,147 @@ import (
 // cluster with remote- in front.
 type clusterFlags struct {
 	prefix        string // "" or "remote-"
-	name          string // access.Local, access.Remote
+	name          string // access.Local, access.Remote; empty where there is one cluster
 	kube          *genericclioptions.ConfigFlags
 	liqoNamespace string
+	flags         *pflag.FlagSet // all of them
+	warnings      rest.WarningHandler
 }
 
-// addClusterFlags adds the flags to a command and to those below it.
-func addClusterFlags(cmd *cobra.Command, prefix string) *clusterFlags {
-	f := &clusterFlags{prefix: prefix, kube: genericclioptions.NewConfigFlags(true)}
+// newClusterFlags builds the flags for the cluster that a prefix stands for.
+func (a *app) newClusterFlags(prefix string) *clusterFlags {
+	f := &clusterFlags{prefix: prefix, kube: genericclioptions.NewConfigFlags(true), flags: pflag.NewFlagSet("", pflag.ContinueOnError)}
+	f.warnings = &warnings{flags: f, warn: a.console.Warn}
 	f.kube.CacheDir = nil // nothing is discovered often enough
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.kube.AddFlags(all)
+	all.StringVar(&f.liqoNamespace, "liqo-namespace", access.DefaultLiqoNamespace, "")
 	common := map[string]string{
-		"kubeconfig": "`FILE` with the address of the API server and the credentials",
-		"context":    "`NAME` of the kubeconfig's context",
-		"cluster":    "`NAME` of the kubeconfig's cluster",
-		"user":       "`NAME` of the kubeconfig's user",
-		"namespace":  "`NAME` of the namespace to work in",
+		"kubeconfig":     "`FILE` with the address of the API server and the credentials",
+		"context":        "`NAME` of the kubeconfig's context",
+		"cluster":        "`NAME` of the kubeconfig's cluster",
+		"user":           "`NAME` of the kubeconfig's user",
+		"namespace":      "`NAME` of the namespace to work in",
+		"liqo-namespace": "`NAME` of the namespace of the installation",
 	}
 	all.VisitAll(func(flag *pflag.Flag) {
 		if usage, ok := common[flag.Name]; ok {
 			flag.Usage = usage
 		} else {
-			flag.Hidden = true // as in kubectl, for those who know them
+			flag.Hidden = true // they work as in kubectl, for those who know them
 		}
 		if prefix != "" {
 			flag.Name, flag.Shorthand, flag.Usage = prefix+flag.Name, "", flag.Usage+", of the remote cluster"
 		}
-		cmd.PersistentFlags().AddFlag(flag)
+		f.flags.AddFlag(flag)
 	})
-	usage := "`NAME` of the namespace of the installation"
-	if prefix != "" {
-		usage += ", of the remote cluster"
-	}
-	cmd.PersistentFlags().StringVar(&f.liqoNamespace, prefix+"liqo-namespace", access.DefaultLiqoNamespace, usage)
 	return f
 }
+
+// addTo adds the flags to a command and to those below it. Several commands may
+// have the same flags.
+func (f *clusterFlags) addTo(cmd *cobra.Command) {
+	cmd.PersistentFlags().AddFlagSet(f.flags)
+	for flag, names := range map[string]func(clientcmd.ClientConfig) []string{
+		"context": contextNames, "cluster": clusterNames, "user": userNames,
+	} {
+		if _, known := cmd.GetFlagCompletionFunc(f.prefix + flag); known {
+			continue
+		}
+		complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return names(f.kube.ToRawKubeConfigLoader()), cobra.ShellCompDirectiveNoFileComp
+		}
+		if err := cmd.RegisterFlagCompletionFunc(f.prefix+flag, complete); err != nil {
+			panic(err) // there is no such flag: a mistake above
+		}
+	}
+}
+
+// given tells whether the user named this cluster by any of the flags.
+func (f *clusterFlags) given() bool {
+	given := false
+	f.flags.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+	return given
+}
+
+// dialTimeout is how long an API server may take to accept a connection: the
+// kernel would try for two minutes.
+const dialTimeout = 5 * time.Second
 
 // connect builds the Cluster that the flags name. It asks the cluster nothing
 // yet.
 func (f *clusterFlags) connect() (*access.Cluster, error) {
 	loader := f.kube.ToRawKubeConfigLoader()
-	o := access.Options{Name: f.name, LiqoNamespace: f.liqoNamespace, Origin: f.origin(loader)}
-	fail := func(err error) error {
-		return &access.Error{Cluster: f.name, Err: fmt.Errorf("%s is of no use: %w; name another with --%skubeconfig or --%scontext", o.Origin, err, f.prefix, f.prefix)}
+	origin, err := f.origin(loader)
+	if err != nil {
+		return nil, f.errorf("%w", err)
 	}
+	o := access.Options{Name: f.name, LiqoNamespace: f.liqoNamespace, Origin: origin}
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, fail(err)
+		return nil, f.errorf("%s cannot be used: %w; name another with --%skubeconfig or --%scontext", origin, err, f.prefix, f.prefix)
 	}
-	if o.Namespace, o.NamespaceGiven, err = loader.Namespace(); err != nil {
-		return nil, fail(err)
+	if o.Namespace, _, err = loader.Namespace(); err != nil {
+		return nil, f.errorf("%s names no usable namespace: %w", origin, err)
 	}
 	o.NamespaceGiven = *f.kube.Namespace != ""
-	config.QPS, config.Burst = -1, 0 // the server's own limits are enough
+	config.QPS = -1 // the server's own limits are enough
+	config.WarningHandler = f.warnings
+	config.UserAgent = "liqoctl/" + clientVersion()
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
 	return access.New(config, o)
 }
 
-// origin says where the credentials come from.
-func (f *clusterFlags) origin(loader clientcmd.ClientConfig) string {
-	file := *f.kube.KubeConfig
-	if file == "" {
-		file = loader.ConfigAccess().GetDefaultFilename()
+func (f *clusterFlags) errorf(format string, args ...any) error {
+	return &access.Error{Cluster: f.name, Err: fmt.Errorf(format, args...)}
+}
+
+// origin says where the credentials come from: "kubeconfig FILE, context NAME". The
+// error says what is wrong with that.
+func (f *clusterFlags) origin(loader clientcmd.ClientConfig) (string, error) {
+	files := f.files(loader)
+	origin := "kubeconfig " + strings.Join(files, string(listSeparator))
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be read: %w; name another with --%skubeconfig", origin, err, f.prefix)
 	}
-	context := *f.kube.Context
-	if raw, err := loader.RawConfig(); err == nil {
-		context = cmp.Or(context, raw.CurrentContext)
+	if clientcmdapi.IsConfigEmpty(&raw) {
+		return f.originWithout(files)
 	}
-	if context == "" {
-		return "kubeconfig " + file
+	name := cmp.Or(*f.kube.Context, raw.CurrentContext)
+	contexts := slices.Sorted(maps.Keys(raw.Contexts))
+	switch {
+	case name == "" && *f.kube.ClusterName == "" && *f.kube.APIServer == "":
+		return "", fmt.Errorf("%s has no current context: choose one of %s with --%scontext", origin, strings.Join(contexts, ", "), f.prefix)
+	case name == "":
+		return origin, nil
+	case raw.Contexts[name] == nil:
+		return "", fmt.Errorf("%s has no context %q: it has %s", origin, name, cmp.Or(strings.Join(contexts, ", "), "none"))
 	}
-	return fmt.Sprintf("kubeconfig %s, context %s", file, context)
+	return origin + ", context " + name, nil
+}
+
+// originWithout is origin where there is no kubeconfig: in a pod its own
+// credentials, or what the flags say.
+func (f *clusterFlags) originWithout(files []string) (string, error) {
+	if *f.kube.APIServer != "" {
+		return "the flags", nil
+	}
+	if _, err := rest.InClusterConfig(); err == nil && *f.kube.KubeConfig == "" {
+		return "the pod's service account", nil
+	} else if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
+		return "", fmt.Errorf("the pod's service account cannot be used: %w", err)
+	}
+	return "", fmt.Errorf("there is no cluster in the kubeconfig %s: name a kubeconfig with --%skubeconfig or by the variable KUBECONFIG",
+		strings.Join(files, string(listSeparator)), f.prefix)
+}
+
+// files are those that the kubeconfig is read from.
+func (f *clusterFlags) files(loader clientcmd.ClientConfig) []string {
+	if *f.kube.KubeConfig != "" {
+		return []string{*f.kube.KubeConfig}
+	}
+	return loader.ConfigAccess().GetLoadingPrecedence()
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // version is set by the linker: see the Makefile.
@@ -15,6 +17,9 @@ var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first Ctrl-C asks the command to come to an end; from then on the next
+	// one kills.
+	context.AfterFunc(ctx, stop)
 	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -24,14 +29,24 @@ func main() {
 // or 1 for a mistake or a failure, whose reason is on stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := newApp(args[0], stdin, stdout, stderr)
+	defer a.console.Close()
 	root := rootCommand(a)
-	root.SetArgs(args[1:])
+	root.SetArgs(arguments(args))
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		a.console.Error(err)
+	root.SetOut(a.stdout)
+	root.SetErr(a.console.ErrOut())
+	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+		a.console.Error(a.explain(cmd, err))
 		return 1
 	}
 	return 0
+}
+
+// arguments are those of the command line. Under the name by which kubectl asks
+// its plug-in for completions they are what the user has typed so far.
+func arguments(args []string) []string {
+	if programName(args[0]) == kubectlComplete {
+		return append([]string{cobra.ShellCompRequestCmd}, args[1:]...)
+	}
+	return args[1:]
 }

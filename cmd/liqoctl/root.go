@@ -1,62 +1,108 @@
 package main
 
 import (
-	"context"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+)
 
-	"github.com/sluice-net/sluice/controlplane/access"
+// Groups of commands in the help.
+const (
+	groupNetwork = "network"
+	groupObjects = "objects"
+	groupInstall = "install"
 )
 
 // rootCommand is the tree of all commands.
 func rootCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           a.name,
-		Short:         "Connect Kubernetes clusters pod to pod",
+		Use:         strings.ReplaceAll(a.name, " ", "-"),
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: a.name},
+		Short:       "Connect Kubernetes clusters pod to pod",
+		Long: `Connect Kubernetes clusters pod to pod, also where both use the same addresses.
+
+A command reaches a cluster as kubectl does: by --kubeconfig and --context, KUBECONFIG, or ~/.kube/config. Commands
+for two clusters take the other one by the same flags with remote- in front.`,
+		Example: `  # Connect two clusters; the remote one is the gateway server.
+  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait
+
+  # How are the peerings of this cluster?
+  liqoctl network status
+
+  # Why does a connection not work?
+  liqoctl network doctor --kubeconfig rome.yaml --remote-kubeconfig milan.yaml`,
 		SilenceErrors: true, // run prints them
 		SilenceUsage:  true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.quietLibraries()
+		},
 	}
-	a.local = addClusterFlags(cmd, "")
-	fs := cmd.PersistentFlags()
-	fs.BoolVar(&a.skipConfirm, "skip-confirm", false, "do not ask before something is destroyed")
-	fs.StringToStringVar(&a.labels, "global-labels", nil, "`labels` (k=v,...) for everything that is created")
-	fs.StringToStringVar(&a.annotations, "global-annotations", nil, "`annotations` (k=v,...) for everything that is created")
-	a.console.AddFlags(fs)
-	cmd.AddCommand(
-		networkCommand(a), peerCommand(a), unpeerCommand(a),
-		createCommand(a), generateCommand(a), deleteCommand(a), getCommand(a),
-		infoCommand(a), testCommand(a), supportCommand(a),
-		installCommand(a), uninstallCommand(a), versionCommand(a),
+	a.addGlobalFlags(cmd)
+	cmd.AddGroup(
+		&cobra.Group{ID: groupNetwork, Title: "Clusters and their connection:"},
+		&cobra.Group{ID: groupObjects, Title: "Objects of a peering, one cluster at a time:"},
+		&cobra.Group{ID: groupInstall, Title: "Installation:"},
 	)
+	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), infoCommand(a), testCommand(a), supportCommand(a))
+	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
+	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))
+	group(cmd, "", versionCommand(a), completionCommand(a))
+	cmd.AddCommand(liqoCommands(a)...)
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.SetHelpCommand(helpCommand())
+	a.finish(cmd)
 	return cmd
 }
 
+func group(parent *cobra.Command, id string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.GroupID = id
+		parent.AddCommand(c)
+	}
+}
+
+func (a *app) addGlobalFlags(cmd *cobra.Command) {
+	a.local.addTo(cmd)
+	fs := cmd.PersistentFlags()
+	fs.BoolVar(&a.skipConfirm, "skip-confirm", false, "do not ask before something is destroyed")
+	fs.StringToStringVar(&a.labels, "global-labels", nil, "`LABELS` (key=value,...) for every object that is created")
+	fs.StringToStringVar(&a.annotations, "global-annotations", nil, "`ANNOTATIONS` (key=value,...) for every object that is created")
+	for _, name := range []string{"global-labels", "global-annotations"} {
+		fs.Lookup(name).DefValue = "" // "[]" tells nobody anything
+	}
+	a.console.AddFlags(fs)
+}
+
 // addRemoteFlags makes a command one that works on two clusters.
-func (a *app) addRemoteFlags(cmd *cobra.Command) {
-	a.remote = addClusterFlags(cmd, "remote-")
-}
+func (a *app) addRemoteFlags(cmd *cobra.Command) { a.remote.addTo(cmd) }
 
-// one is the cluster of a command that works on one.
-func (a *app) one() (*access.Cluster, error) { return a.local.connect() }
-
-// two are the clusters of a command that works on both. Nothing tells yet that
-// they are not the same.
-func (a *app) two() (local, remote *access.Cluster, err error) {
-	a.local.name, a.remote.name = access.Local, access.Remote
-	if local, err = a.local.connect(); err != nil {
-		return nil, nil, err
+// helpCommand is cobra's, which would otherwise be named after the program.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, _, err := cmd.Root().Find(args)
+			if err != nil || about == nil {
+				return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			about, _, err := cmd.Root().Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, c := range about.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
 	}
-	if remote, err = a.remote.connect(); err != nil {
-		return nil, nil, err
-	}
-	return local, remote, nil
-}
-
-// confirm asks before something is destroyed. The error is errAborted when the
-// user does not want it.
-func (a *app) confirm(ctx context.Context, command string) error {
-	if a.skipConfirm {
-		return nil
-	}
-	return a.console.Confirm(ctx, command)
 }

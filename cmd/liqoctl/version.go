@@ -1,7 +1,110 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 func versionCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the versions of client and cluster"}
+	var clientOnly bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of this program and of the installation in the cluster",
+		Long: `Print the version of this program, and that of the installation in the cluster.
+
+A cluster that cannot be reached is a remark, not an error: the version of this program is known anyway.`,
+		Example: `  liqoctl version
+  liqoctl version --client -o json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "ask no cluster")
+	out := a.outputFlag(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		v := versions{Client: thisClient()}
+		if !clientOnly {
+			installed, err := a.installedVersion(cmd.Context())
+			if err != nil {
+				a.console.Warn(fmt.Sprintf("the version of the installation is not known: %v", err))
+			}
+			v.Server = installed
+		}
+		if out.given() {
+			return out.data(v)
+		}
+		fmt.Fprintf(a.stdout, "Client version: %s\n", v.Client.Version)
+		if v.Server != nil {
+			fmt.Fprintf(a.stdout, "Server version: %s\n", v.Server.Version)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// versions is what `version -o json` prints.
+type versions struct {
+	Client clientInfo  `json:"clientVersion"`
+	Server *serverInfo `json:"serverVersion,omitempty"`
+}
+
+type clientInfo struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+type serverInfo struct {
+	Version string `json:"version"`
+	Image   string `json:"image"`
+}
+
+func thisClient() clientInfo {
+	return clientInfo{Version: clientVersion(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+// clientVersion is the version that this program was built as.
+func clientVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
+	}
+	return cmp.Or(version, "unknown")
+}
+
+// installedVersion is the version of the controllers that the cluster runs.
+func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {
+	c, err := a.one(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key := client.ObjectKey{Namespace: c.LiqoNamespace, Name: "liqo-controller"}
+	var d appsv1.Deployment
+	if err := c.Client.Get(ctx, key, &d); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, c.Errorf("there is no Deployment %s: nothing is installed, or in another namespace, to be named by --liqo-namespace", key)
+		}
+		return nil, c.Explain("read Deployment "+key.String(), err)
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if container.Name == "controller" {
+			return &serverInfo{Version: imageTag(container.Image), Image: container.Image}, nil
+		}
+	}
+	return nil, c.Errorf("Deployment %s has no container named controller: it is not Sluice's", key)
+}
+
+// imageTag is the tag of an image, or its digest where it has none.
+func imageTag(image string) string {
+	name, digest, _ := strings.Cut(image, "@")
+	base := name[strings.LastIndex(name, "/")+1:] // a registry may have a port
+	if _, tag, ok := strings.Cut(base, ":"); ok {
+		return tag
+	}
+	return cmp.Or(digest, "latest")
 }

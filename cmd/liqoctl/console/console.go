@@ -1,71 +1,126 @@
 package console
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
-
-	"github.com/sluice-net/sluice/controlplane/progress"
 )
 
-// Console is where a command speaks to its user.
+// Console is where a command speaks to its user. Its methods may be called from
+// several goroutines.
 type Console struct {
 	in          io.Reader
-	out, errOut io.Writer
-	verbose     bool
+	out, errOut *stream
+	verbosity   verbosity
+
+	mu    sync.Mutex
+	area  area  // what is redrawn below the lines that stay
+	waits waits // what the area shows while work is under way
 }
 
-// New builds a Console.
+// New builds a Console. What the outputs can show it finds out itself.
 func New(in io.Reader, out, errOut io.Writer) *Console {
+	return build(in, detect(out, os.Getenv), detect(errOut, os.Getenv))
+}
+
+func build(in io.Reader, out, errOut *stream) *Console {
 	return &Console{in: in, out: out, errOut: errOut}
 }
 
 // AddFlags adds the flags that change what is shown.
 func (c *Console) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVarP(&c.verbose, "verbose", "v", false, "show more")
+	flag := fs.VarPF(&c.verbosity, "verbose", "v", "show more; a higher `LEVEL` also shows the requests to the API server, as kubectl's does")
+	flag.NoOptDefVal = "+1"
+	flag.DefValue = "0"
 }
 
-// Progress shows what work tells: lines on stderr, and while it waits, on a
-// terminal, a spinner with the elapsed time.
-func (c *Console) Progress() progress.Func {
-	return func(e progress.Event) {
-		fmt.Fprintln(c.errOut, " INFO  ", prefix(e.Cluster)+e.Text)
-	}
+// Verbose is how much the user wants to see: 0, or the level of -v.
+func (c *Console) Verbose() int { return int(c.verbosity) }
+
+// Width is the number of columns for what was asked for; 0 where there is no
+// limit.
+func (c *Console) Width() int { return c.out.width() }
+
+// Out is stdout, for what was asked for.
+func (c *Console) Out() io.Writer { return writer{c, c.out} }
+
+// ErrOut is stderr, for what somebody else logs.
+func (c *Console) ErrOut() io.Writer { return writer{c, c.errOut} }
+
+type writer struct {
+	c *Console
+	s *stream
 }
 
-func prefix(cluster string) string {
-	if cluster == "" {
-		return ""
-	}
-	return "(" + cluster + ") "
+func (w writer) Write(b []byte) (int, error) {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	return len(b), w.c.area.write(w.s, string(b))
 }
 
 // Info writes a line to stderr.
-func (c *Console) Info(text string) { fmt.Fprintln(c.errOut, " INFO  ", text) }
+func (c *Console) Info(text string) { c.say(info, text) }
 
 // Warn writes a line to stderr.
-func (c *Console) Warn(text string) { fmt.Fprintln(c.errOut, " WARN  ", text) }
+func (c *Console) Warn(text string) { c.say(warning, text) }
 
 // Error writes an error to stderr, the last thing before the end.
-func (c *Console) Error(err error) { fmt.Fprintln(c.errOut, " ERRO  ", err) }
+func (c *Console) Error(err error) {
+	c.Close()
+	c.say(failure, err.Error())
+}
 
-// ErrAborted is what Confirm returns when the user does not want to go on.
-var ErrAborted = errors.New("action aborted")
+// Close ends what is redrawn: the spinners.
+func (c *Console) Close() {
+	c.mu.Lock()
+	stopped := c.waits.clear()
+	c.area.show(c.errOut, nil)
+	c.mu.Unlock()
+	stopped()
+}
 
-// Confirm asks whether a command that may destroy something shall go on. The
-// error is ErrAborted if not.
-func (c *Console) Confirm(_ context.Context, command string) error {
-	fmt.Fprintf(c.errOut, "%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]", command)
-	var answer string
-	if _, err := fmt.Fscanln(c.in, &answer); err != nil && !errors.Is(err, io.EOF) {
-		return ErrAborted
+func (c *Console) say(p prefix, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sayLocked(p, text)
+}
+
+func (c *Console) sayLocked(p prefix, text string) {
+	_ = c.area.write(c.errOut, message(p, text, c.errOut)) // nobody is left to tell
+}
+
+// prefix is what a line of progress begins with.
+type prefix struct{ word, tone string }
+
+var (
+	info    = prefix{"INFO", "30;46"}
+	warning = prefix{"WARN", "30;43"}
+	failure = prefix{"ERRO", "30;41"}
+)
+
+// margin is where the text of such lines begins.
+const margin = 8
+
+// message lays out a line of progress. On a terminal it wraps, with the margin
+// kept free.
+func message(p prefix, text string, s *stream) string {
+	columns := 0
+	if n := s.width(); n-margin >= 2*narrowValue {
+		columns = n - margin
 	}
-	if a := strings.ToLower(answer); a != "y" && a != "yes" {
-		return ErrAborted
+	var b strings.Builder
+	head := " " + p.word + "   "
+	if s.colours {
+		head = "\x1b[" + p.tone + "m " + p.word + " \x1b[0m  "
 	}
-	return nil
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		for _, gs := range wrap(glyphs(line), columns) {
+			b.WriteString(head + render(gs, s.colours) + "\n")
+			head = strings.Repeat(" ", margin)
+		}
+	}
+	return b.String()
 }

@@ -1,7 +1,0 @@
-package console
-
-import (
-	_ "github.com/pterm/pterm"
-	_ "golang.org/x/term"
-	_ "k8s.io/cli-runtime/pkg/printers"
-)

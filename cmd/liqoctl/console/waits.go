@@ -1,0 +1,172 @@
+package console
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-net/sluice/controlplane/progress"
+)
+
+const (
+	// frame is how long a picture of the spinner stands.
+	spinnerFrame = 100 * time.Millisecond
+	// patience is how long a wait is not worth a line where there is no spinner,
+	// and repeat how often it is worth another one.
+	patience = 10 * time.Second
+	repeat   = 30 * time.Second
+)
+
+// waits is what is under way: at most one thing for each cluster.
+type waits struct {
+	active []*wait       // the longest first
+	stop   chan struct{} // closed to end what redraws them; nil: nothing does
+	done   chan struct{} // closed when it ended
+}
+
+type wait struct {
+	cluster, text string
+	since         time.Time
+	told          time.Duration // elapsed when last written as a line
+}
+
+// Progress shows what work tells: lines on stderr, and while it waits, on a
+// terminal, a spinner with the elapsed time for each cluster. A wait ends with
+// the next event of its cluster that is none, with Error or with Close.
+func (c *Console) Progress() progress.Func {
+	return func(e progress.Event) {
+		c.mu.Lock()
+		if e.Kind == progress.Waiting {
+			c.waits.begin(e)
+			if c.waits.stop == nil {
+				c.waits.stop, c.waits.done = make(chan struct{}), make(chan struct{})
+				go c.watch(c.waits.stop, c.waits.done)
+			}
+			c.drawWaits(time.Now())
+			c.mu.Unlock()
+			return
+		}
+		stopped := c.waits.end(e.Cluster)
+		c.sayLocked(prefixOf(e.Kind), about(e.Cluster)+e.Text)
+		c.drawWaits(time.Now())
+		c.mu.Unlock()
+		stopped()
+	}
+}
+
+func prefixOf(k progress.Kind) prefix {
+	switch k {
+	case progress.Warning:
+		return warning
+	case progress.Failed:
+		return failure
+	}
+	return info
+}
+
+func about(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return "(" + cluster + ") "
+}
+
+// begin notes what an event waits for. The time counts from the first of several
+// waits that nothing came between.
+func (w *waits) begin(e progress.Event) {
+	for _, active := range w.active {
+		if active.cluster == e.Cluster {
+			active.text = e.Text
+			return
+		}
+	}
+	w.active = append(w.active, &wait{cluster: e.Cluster, text: e.Text, since: time.Now()})
+}
+
+// end ends the wait of a cluster. The returned function waits until nothing is
+// redrawn any more, if that was the last; it must not be called under the lock.
+func (w *waits) end(cluster string) (stopped func()) {
+	for i, active := range w.active {
+		if active.cluster == cluster {
+			w.active = append(w.active[:i], w.active[i+1:]...)
+			break
+		}
+	}
+	if len(w.active) > 0 {
+		return func() {}
+	}
+	return w.clear()
+}
+
+// clear ends all waits.
+func (w *waits) clear() (stopped func()) {
+	w.active = nil
+	if w.stop == nil {
+		return func() {}
+	}
+	done := w.done
+	close(w.stop)
+	w.stop, w.done = nil, nil
+	return func() { <-done }
+}
+
+// watch redraws the spinners until stop is closed.
+func (c *Console) watch(stop, done chan struct{}) {
+	defer close(done)
+	tick := time.NewTicker(spinnerFrame)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case now := <-tick.C:
+			c.mu.Lock()
+			select {
+			case <-stop: // while we waited for the lock
+			default:
+				c.drawWaits(now)
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+// drawWaits shows what is under way.
+func (c *Console) drawWaits(now time.Time) {
+	if !c.errOut.terminal() {
+		c.tellWaits(now)
+		return
+	}
+	columns, rows := c.errOut.size()
+	var lines []string
+	for _, w := range c.waits.active {
+		elapsed := now.Sub(w.since)
+		line := spinner(elapsed, c.errOut.ascii) + about(w.cluster) + w.text
+		timer := glyphs(Faint(fmt.Sprintf(" (%v)", elapsed.Truncate(time.Second))))
+		// One column stays free: in the last one some terminals wrap.
+		text := fit(glyphs(line), columns-1-width(timer), c.errOut.ascii)
+		lines = append(lines, render(append(text, fit(timer, columns-1-width(text), c.errOut.ascii)...), c.errOut.colours))
+	}
+	c.area.show(c.errOut, lines[:min(len(lines), max(rows-1, 1))])
+}
+
+// tellWaits writes lines about what takes long, where there are no spinners.
+func (c *Console) tellWaits(now time.Time) {
+	for _, w := range c.waits.active {
+		elapsed := now.Sub(w.since)
+		if elapsed < patience || w.told > 0 && elapsed-w.told < repeat {
+			continue
+		}
+		w.told = elapsed
+		c.sayLocked(info, fmt.Sprintf("%s%s (%v)", about(w.cluster), w.text, elapsed.Truncate(time.Second)))
+	}
+}
+
+// spinner is a picture that turns, as wide as the margin.
+func spinner(elapsed time.Duration, ascii bool) string {
+	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	if ascii {
+		frames = []rune(`|/-\`)
+	}
+	n := int(elapsed/spinnerFrame) % len(frames)
+	return " " + Good(string(frames[n])) + "      "
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/controlplane/access"
+)
+
+const listSeparator = os.PathListSeparator
+
+// reachTimeout is how long a cluster may take for its first answer.
+const reachTimeout = 15 * time.Second
+
+// reach asks a cluster who the user is, which every user may know: it can be
+// reached then, and accepts the credentials.
+func reach(ctx context.Context, c *access.Cluster) error {
+	ask, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	_, err := c.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ask, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch {
+	case err == nil, apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return nil // it answers; what it forbids will be said where it matters
+	case ctx.Err() != nil:
+		return c.Explain("reach the cluster", ctx.Err())
+	case errors.Is(err, context.DeadlineExceeded):
+		return c.Errorf("the API server %s does not answer: check that the cluster runs, that a firewall or VPN does not keep you from it, and that this is the right one (%s)",
+			c.Config.Host, c.Origin)
+	}
+	return c.Explain("reach the cluster", err)
+}
+
+// warnings shows what an API server remarks on a request: each remark once.
+type warnings struct {
+	flags *clusterFlags
+	warn  func(string)
+
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(code int, _, text string) {
+	if code != 299 || text == "" { // the only code that API servers use
+		return
+	}
+	if w.flags.name != "" {
+		text = "(" + w.flags.name + ") " + text
+	}
+	w.mu.Lock()
+	seen := w.seen[text]
+	if w.seen == nil {
+		w.seen = map[string]bool{}
+	}
+	w.seen[text] = true
+	w.mu.Unlock()
+	if !seen {
+		w.warn(text)
+	}
+}
