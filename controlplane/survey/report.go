@@ -106,7 +106,11 @@ type Mapping struct {
 // TunnelStats is what WireGuard counted. The reasons of its drops are explained
 // in tunnel/stats.go; see also Drops.
 type TunnelStats struct {
-	Peer               string         `json:"peer"` // its public key in base64; empty: not known yet
+	// Self and Peer are public keys in base64; empty: not known yet. FormerPeer is
+	// one that is still honoured, while nothing has come by the new one.
+	Self               string         `json:"self"`
+	Peer               string         `json:"peer"`
+	FormerPeer         string         `json:"formerPeer,omitempty"`
 	Endpoint           netip.AddrPort `json:"endpoint"`
 	LookupError        string         `json:"lookupError,omitempty"`
 	ListenPort         uint16         `json:"listenPort"`

@@ -1,10 +1,8 @@
 package survey
 
 import (
+	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -35,10 +33,18 @@ func (c *Cluster) Peer(id string) *Peer {
 	return nil
 }
 
+// Unread tells whether the objects of a kind could not be read, so that their
+// absence means nothing.
+func (c *Cluster) Unread(kind string) bool {
+	return slices.ContainsFunc(c.Gaps, func(g Gap) bool { return g.Kind == kind })
+}
+
 // Gap is something that could not be read. The rest is there nevertheless.
 type Gap struct {
-	// What is a noun phrase: "Secrets in all namespaces", "Configuration a/b".
+	// What is a noun phrase: "Secrets", "Pods of namespace a", "Configuration a/b".
 	What string
+	// Kind is that of the objects, where they are all the objects of a kind.
+	Kind string
 	// Err says why, with the cluster's name and the next step.
 	Err error
 }
@@ -118,58 +124,6 @@ type Peer struct {
 	// Surplus are objects that are of no effect, because another one counts:
 	// "GatewayClient default/milan".
 	Surplus []string
-}
-
-// Gateway is this cluster's end of a tunnel: a GatewayServer or a GatewayClient.
-type Gateway struct {
-	Kind      string // GatewayServer, GatewayClient
-	Namespace string
-	Name      string
-	Role      networkingv1beta1.ConnectionType
-	Created   time.Time
-	Deleting  bool
-	MTU       int
-	Template  corev1.ObjectReference
-	// ServiceType is that of a server.
-	ServiceType corev1.ServiceType
-	// Endpoint is where the server of the two is found: of a server that of its
-	// status, of a client that of its spec. Nil: a server has none yet.
-	Endpoint *networkingv1beta1.Endpoint
-	// SecretName is that of the Secret with the keys, empty until there is one.
-	SecretName string
-	// Generation is that of the spec, to compare with observedGeneration.
-	Generation int64
-	Conditions []metav1.Condition
-	// Keys is nil where there is no Secret or it could not be read.
-	Keys *Keys
-	// Pods are sorted: the active one first.
-	Pods []Pod
-	// Report is what the active pod answered, nil where it was not asked or did
-	// not answer; ReportErr says why it did not.
-	Report    *GatewayReport
-	ReportErr error
-}
-
-// String names the object: "GatewayServer liqo-tenant-milan/milan".
-func (g *Gateway) String() string { return g.Kind + " " + g.Namespace + "/" + g.Name }
-
-// Active is the pod that leads, nil where there is none.
-func (g *Gateway) Active() *Pod {
-	if len(g.Pods) == 0 || !g.Pods[0].Active {
-		return nil
-	}
-	return &g.Pods[0]
-}
-
-// Keys is the key pair of a gateway without its private half.
-type Keys struct {
-	Secret string // its name
-	// Public is the public key in base64; empty: the Secret holds none.
-	Public string
-	// Since is when the private key was last changed.
-	Since time.Time
-	// Generated says that the controller made it.
-	Generated bool
 }
 
 // Pod is a pod of a gateway or of a component.

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
+	"github.com/sluice-net/sluice/controlplane/manifests"
+)
+
+// TestReportJSON fixes the names in "fabric status -o json": scripts read them,
+// and so does controlplane/survey, whose tests read the golden files.
+func TestReportJSON(t *testing.T) {
+	inCluster := clusterReport()
+	inCluster.Untranslated = manifests.Problems{{Object: "Network liqo/pod-cidr", Reason: "has no CIDR yet"}}
+	for name, r := range map[string]report{"report-standalone.json": standaloneReport(), "report-cluster.json": inCluster} {
+		var out bytes.Buffer
+		if err := daemon.WriteJSON(&out, r); err != nil {
+			t.Fatal(err)
+		}
+		daemontest.Golden(t, name, out.String())
+	}
+}

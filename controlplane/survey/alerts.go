@@ -1,0 +1,288 @@
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Health is how something is.
+type Health string
+
+// What something can be.
+const (
+	// Healthy: as it should be.
+	Healthy Health = "Healthy"
+	// Unhealthy: something of it does not work.
+	Unhealthy Health = "Unhealthy"
+	// Disabled: nobody asked for it.
+	Disabled Health = "Disabled"
+	// Unknown: the user may not see what tells.
+	Unknown Health = "Unknown"
+)
+
+// Alert is something that is not as it should be.
+type Alert struct {
+	// Object is what it is about: "GatewayClient liqo-tenant-milan/milan".
+	Object string
+	// Reason is one word, that of a condition where it is one.
+	Reason string
+	// Message says what is the matter and what to do.
+	Message string
+	// Warning says that traffic flows nevertheless, or that of many parts some are
+	// not well.
+	Warning bool
+}
+
+func (a Alert) String() string { return a.Object + ": " + cmp.Or(a.Message, a.Reason) }
+
+// Reasons of alerts that are no conditions.
+const (
+	ReasonDeleting     = "Deleting"
+	ReasonNoConditions = "NoConditions"
+	ReasonNoPod        = "NoPod"
+	ReasonPodNotReady  = "PodNotReady"
+	ReasonMissing      = "Missing"
+	ReasonNotConnected = "NotConnected"
+	ReasonStale        = "Stale"
+	ReasonSurplus      = "Surplus"
+	ReasonNodes        = "NodesNotJoined"
+	ReasonAPIAway      = "APIServerAway"
+)
+
+// Health tells how the network to a peer is, and everything that is not as it
+// should be about it, the most telling first.
+func (c *Cluster) Health(p *Peer) (Health, []Alert) {
+	alerts := c.alerts(p)
+	switch {
+	case p.Gateway == nil && (c.Unread("GatewayServer") || c.Unread("GatewayClient")):
+		return Unknown, alerts
+	case p.Gateway == nil:
+		return Disabled, alerts
+	case slices.ContainsFunc(alerts, func(a Alert) bool { return !a.Warning }):
+		return Unhealthy, alerts
+	case p.Connection == nil:
+		return Unknown, alerts // else there were an alert
+	}
+	return Healthy, alerts
+}
+
+// alerts asks every rule. Errors come before warnings.
+func (c *Cluster) alerts(p *Peer) (out []Alert) {
+	for _, rule := range []func(*Cluster, *Peer) []Alert{
+		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, reportAlerts, nodeAlerts, firewallAlerts, surplusAlerts,
+	} {
+		out = append(out, rule(c, p)...)
+	}
+	slices.SortStableFunc(out, func(a, b Alert) int {
+		switch {
+		case a.Warning && !b.Warning:
+			return 1
+		case b.Warning && !a.Warning:
+			return -1
+		}
+		return 0
+	})
+	return out
+}
+
+// patience is how long the controllers may take to say something about an
+// object.
+const patience = 30 * time.Second
+
+// conditionAlerts are the conditions that are not True. Nothing at all is an
+// alert, too: then nobody looks after the object.
+func conditionAlerts(object string, conditions []metav1.Condition, age time.Duration) (out []Alert) {
+	if len(conditions) == 0 && age > patience {
+		return []Alert{{Object: object, Reason: ReasonNoConditions,
+			Message: "the controller has said nothing about it yet: see whether it runs, and its log"}}
+	}
+	for _, c := range conditions {
+		if c.Status != metav1.ConditionTrue {
+			out = append(out, Alert{Object: object, Reason: c.Reason, Message: c.Message, Warning: flowsAnyway(c)})
+		}
+	}
+	return out
+}
+
+// flowsAnyway tells whether traffic flows although a condition is not True.
+func flowsAnyway(c metav1.Condition) bool {
+	switch networkingv1beta1.ConditionType(c.Type) {
+	case networkingv1beta1.ConditionAllPortsServed, networkingv1beta1.ConditionMTUMatches:
+		return true
+	case networkingv1beta1.ConditionConfigurationApplied: // what was in force stays
+		return c.Reason == string(networkingv1beta1.ReasonRefused)
+	}
+	return false
+}
+
+func configurationAlerts(c *Cluster, p *Peer) []Alert {
+	if o := p.Configuration; o != nil {
+		return conditionAlerts("Configuration "+o.Namespace+"/"+o.Name, o.Status.Conditions, c.ReadAt.Sub(o.CreationTimestamp.Time))
+	}
+	if p.Gateway == nil || c.Unread("Configuration") {
+		return nil
+	}
+	return []Alert{{Object: "namespace " + p.Namespace, Reason: ReasonMissing, Message: fmt.Sprintf(
+		"there is no Configuration of %s: run 'liqoctl network connect', or apply what 'liqoctl generate configuration' prints in that cluster", p)}}
+}
+
+func gatewayAlerts(c *Cluster, p *Peer) []Alert {
+	g := p.Gateway
+	if g == nil {
+		return nil
+	}
+	if g.Deleting {
+		return []Alert{{Object: g.String(), Reason: ReasonDeleting, Message: "it is being deleted"}}
+	}
+	return conditionAlerts(g.String(), g.Conditions, c.ReadAt.Sub(g.Created))
+}
+
+func podAlerts(c *Cluster, p *Peer) (out []Alert) {
+	g := p.Gateway
+	if g == nil || g.Deleting || c.Unread("Pod") {
+		return nil
+	}
+	if g.Active() == nil && c.ReadAt.Sub(g.Created) > patience {
+		out = append(out, Alert{Object: g.String(), Reason: ReasonNoPod, Message: "none of its pods is active, so nothing is forwarded: see its condition Deployed"})
+	}
+	for _, pod := range g.Pods {
+		if !pod.Ready {
+			out = append(out, Alert{Object: "pod " + pod.Namespace + "/" + pod.Name, Reason: ReasonPodNotReady, Message: pod.Reason, Warning: !pod.Active})
+		}
+	}
+	return out
+}
+
+// maxSilence is how old the latency of a Connection may be: a gateway renews it
+// every ten seconds. The clocks of this machine and of the gateway may differ a
+// little.
+const maxSilence = 2 * time.Minute
+
+func connectionAlerts(c *Cluster, p *Peer) (out []Alert) {
+	g, o := p.Gateway, p.Connection
+	switch {
+	case g == nil || o == nil && c.Unread("Connection"):
+		return nil
+	case o == nil:
+		return []Alert{{Object: g.String(), Reason: ReasonMissing, Message: "it has no Connection: see its conditions"}}
+	}
+	name := "Connection " + o.Namespace + "/" + o.Name
+	answers := meta.FindStatusCondition(o.Status.Conditions, string(networkingv1beta1.ConditionPeerAnswers))
+	if v := o.Status.Value; v != networkingv1beta1.Connected && (answers == nil || answers.Status == metav1.ConditionTrue) {
+		out = append(out, Alert{Object: name, Reason: ReasonNotConnected,
+			Message: fmt.Sprintf("it is %s: the gateway of %s has not answered yet", cmp.Or(v, "without a state"), p)})
+	}
+	for _, cond := range o.Status.Conditions {
+		if cond.Status == metav1.ConditionTrue {
+			continue
+		}
+		out = append(out, Alert{Object: name, Reason: cond.Reason, Message: cond.Message, Warning: flowsAnyway(cond)})
+	}
+	at := o.Status.Latency.Timestamp
+	if age := c.ReadAt.Sub(at.Time); o.Status.Value == networkingv1beta1.Connected && g.Report == nil && !at.IsZero() && age > maxSilence {
+		out = append(out, Alert{Object: name, Reason: ReasonStale, Warning: true, Message: fmt.Sprintf(
+			"the gateway has written nothing into it for %s: it does not run or cannot reach the API server, unless the clocks differ", age.Round(time.Second))})
+	}
+	return out
+}
+
+func reportAlerts(_ *Cluster, p *Peer) []Alert {
+	g := p.Gateway
+	if g == nil || g.Report == nil || g.Report.Cluster == nil || g.Report.Cluster.API.Connected {
+		return nil
+	}
+	api := g.Report.Cluster.API
+	return []Alert{{Object: g.String(), Reason: ReasonAPIAway, Warning: true, Message: "the gateway cannot read from the API server, so what it does may be out of date: " + cmp.Or(api.Error, "it is reading")}}
+}
+
+func firewallAlerts(_ *Cluster, p *Peer) (out []Alert) {
+	if p.Gateway == nil {
+		return nil
+	}
+	for i := range p.Firewall {
+		o := &p.Firewall[i]
+		for _, h := range o.Status.Conditions {
+			if h.Host == p.Gateway.Name && h.Type == networkingv1beta1.HostConditionApplied && h.Status != metav1.ConditionTrue {
+				out = append(out, Alert{Object: "FirewallConfiguration " + o.Namespace + "/" + o.Name, Reason: h.Reason, Message: h.Message, Warning: true})
+			}
+		}
+	}
+	return out
+}
+
+func surplusAlerts(_ *Cluster, p *Peer) (out []Alert) {
+	for _, o := range p.Surplus {
+		out = append(out, Alert{Object: o, Reason: ReasonSurplus, Warning: true, Message: fmt.Sprintf(
+			"it is of no effect, as another one counts for %s, in namespace %s: delete it", p, p.Namespace)})
+	}
+	return out
+}
+
+// String is the ID, or what stands for it in sentences.
+func (p *Peer) String() string {
+	if p.ID == "" {
+		return "a cluster without a name (the label " + networkingv1beta1.LabelRemoteClusterID + " is missing)"
+	}
+	return p.ID
+}
+
+// Joined counts the nodes that are joined to the gateway of a peer, as far as
+// objects tell, out of all. The names are the first of those that are not.
+func (c *Cluster) Joined(p *Peer) (joined, all int, missing []string) {
+	has := make(map[string]bool, len(p.Tunnels))
+	for _, n := range p.Tunnels {
+		has[n] = true
+	}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if has[n.Name] && n.reason() == "" {
+			joined++
+		} else {
+			missing = append(missing, n.Name)
+		}
+	}
+	return joined, len(c.Nodes), missing
+}
+
+// reason says why a node is not joined to the gateways; empty: it is.
+func (n *Node) reason() string {
+	if n.Internal == nil {
+		return "it has no InternalNode: see the log of the controller"
+	}
+	ready := meta.FindStatusCondition(n.Internal.Status.Conditions, string(networkingv1beta1.ConditionTunnelsReady))
+	switch ip := n.Internal.Status.NodeIP; {
+	case ready != nil && ready.Status != metav1.ConditionTrue:
+		return ready.Message
+	case ip.Local == "" && ip.Remote == "":
+		return "the agent of the node has reported nothing: see whether its pod runs"
+	}
+	return ""
+}
+
+// nodeAlerts speaks of nodes together: there may be thousands.
+func nodeAlerts(c *Cluster, p *Peer) []Alert {
+	if p.Gateway == nil || p.Fabric == nil || c.Unread("InternalNode") || c.Unread("GeneveTunnel") {
+		return nil
+	}
+	joined, all, missing := c.Joined(p)
+	if len(missing) == 0 {
+		return nil
+	}
+	const shown = 3
+	names := missing[:min(len(missing), shown)]
+	text := fmt.Sprintf("%d of %d nodes are not joined to the gateway: %s", all-joined, all, strings.Join(names, ", "))
+	if len(missing) > shown {
+		text += ", ..."
+	}
+	i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == missing[0] })
+	why := cmp.Or(c.Nodes[i].reason(), "there is no GeneveTunnel for it: see the log of the controller")
+	return []Alert{{Object: p.Gateway.String(), Reason: ReasonNodes, Warning: joined > 0, Message: fmt.Sprintf("%s. %s: %s", text, missing[0], why)}}
+}

@@ -1,0 +1,96 @@
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/controlplane/access"
+)
+
+const (
+	// askAtOnce is how many gateways are asked at the same time: each request is a
+	// connection of its own through the API server.
+	askAtOnce = 8
+	// askTimeout is how long one may take to answer.
+	askTimeout = 10 * time.Second
+)
+
+// Names of containers and of the programs in them.
+const (
+	gatewayProgram = "gateway"
+	fabricProgram  = "fabric"
+)
+
+// errNoActivePod is why a gateway cannot be asked.
+var errNoActivePod = errors.New("no pod of it is active")
+
+// AskGateways asks the active pods of all gateways, several at a time, and fills
+// in Report or ReportErr of each. Those that do not answer are Gaps, too.
+func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, askAtOnce)
+	for i := range s.Peers {
+		g := s.Peers[i].Gateway
+		if g == nil {
+			continue
+		}
+		pod := g.Active()
+		if pod == nil {
+			g.ReportErr = c.Errorf("%s: %w", g, errNoActivePod)
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			g.Report, g.ReportErr = ReadGateway(ctx, c, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		})
+	}
+	wg.Wait()
+	for i := range s.Peers {
+		if g := s.Peers[i].Gateway; g != nil && g.ReportErr != nil && !errors.Is(g.ReportErr, errNoActivePod) {
+			what := "the report of " + g.String()
+			if denied(g.ReportErr) {
+				what = "the reports of gateways (pods/exec)"
+			}
+			s.Gaps = append(s.Gaps, Gap{What: what, Err: g.ReportErr})
+		}
+	}
+}
+
+// ReadGateway asks a gateway pod for its report.
+func ReadGateway(ctx context.Context, c *access.Cluster, pod types.NamespacedName) (*GatewayReport, error) {
+	return ask[GatewayReport](ctx, c, pod, gatewayProgram)
+}
+
+// ReadFabric asks the agent of a node, whose pod it is, for its report.
+func ReadFabric(ctx context.Context, c *access.Cluster, pod types.NamespacedName) (*FabricReport, error) {
+	return ask[FabricReport](ctx, c, pod, fabricProgram)
+}
+
+// ask runs the status command of a program in its container.
+func ask[R any](ctx context.Context, c *access.Cluster, pod types.NamespacedName, program string) (*R, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	out, err := c.Output(ctx, pod, program, []string{program, "status", "-o", "json"})
+	if err != nil {
+		return nil, err
+	}
+	r := new(R)
+	if err := decode(out, r); err != nil {
+		return nil, c.Errorf("pod %s: the answer of '%s status' is not what this version understands: %w", pod, program, err)
+	}
+	return r, nil
+}
+
+func decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("decode JSON: %w", err)
+	}
+	return nil
+}

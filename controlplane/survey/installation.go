@@ -1,0 +1,193 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Labels by which Kubernetes' tools know what belongs together.
+const (
+	labelPartOf  = "app.kubernetes.io/part-of"
+	labelVersion = "app.kubernetes.io/version"
+	partOf       = "liqo"
+)
+
+// fabricSuffix ends the name of the namespace of the node agents.
+const fabricSuffix = "-fabric"
+
+// maxUnwellPods is how many pods of one component are worth showing.
+const maxUnwellPods = 10
+
+// components reads the Deployments and DaemonSets of the installation, and the
+// pods of those that are not well.
+func (r *reader) components(ctx context.Context) []Component {
+	var out []Component
+	var selectors []*metav1.LabelSelector
+	add := func(m *metav1.ObjectMeta, template *corev1.PodTemplateSpec, selector *metav1.LabelSelector, c Component) {
+		_, ofGateway := m.Labels[networkingv1beta1.LabelRemoteClusterID]
+		same := func(o Component) bool { return o.Kind == c.Kind && o.Namespace == m.Namespace && o.Name == m.Name }
+		if ofGateway || slices.ContainsFunc(out, same) {
+			return
+		}
+		c.Namespace, c.Name = m.Namespace, m.Name
+		c.Version = cmp.Or(m.Labels[labelVersion], template.Labels[labelVersion], imageVersion(template.Spec.Containers))
+		out, selectors = append(out, c), append(selectors, selector)
+	}
+	for _, d := range listInstalled[appsv1.Deployment](ctx, r, "Deployment") {
+		desired := int32(1)
+		if d.Spec.Replicas != nil {
+			desired = *d.Spec.Replicas
+		}
+		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
+			Kind: "Deployment", Desired: desired, Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas,
+		})
+	}
+	for _, d := range listInstalled[appsv1.DaemonSet](ctx, r, "DaemonSet") {
+		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
+			Kind: "DaemonSet", Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady, Updated: d.Status.UpdatedNumberScheduled,
+		})
+	}
+	for i := range out {
+		if !out[i].Healthy() {
+			out[i].Pods = r.unwell(ctx, &out[i], selectors[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b Component) int {
+		return cmp.Or(strings.Compare(b.Kind, a.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// Healthy tells whether all pods that there should be are ready.
+func (c *Component) Healthy() bool { return c.Ready >= c.Desired }
+
+// String names the object: "Deployment liqo/liqo-controller".
+func (c *Component) String() string { return c.Kind + " " + c.Namespace + "/" + c.Name }
+
+// listInstalled returns what lies in the namespaces of the installation, and
+// elsewhere what is labelled as part of it. Who may not look everywhere gets
+// what lies in these namespaces.
+func listInstalled[T any](ctx context.Context, r *reader, kind string) []T {
+	q := query{kind: appsv1.SchemeGroupVersion.WithKind(kind), plural: kind + "s", namespace: r.cluster.LiqoNamespace}
+	out := list[T](ctx, r, q)
+	q.namespace, q.options = "", []client.ListOption{client.MatchingLabels{labelPartOf: partOf}}
+	more, err := listErr[T](ctx, r, q)
+	if denied(err) {
+		q.namespace, q.options = r.cluster.LiqoNamespace+fabricSuffix, nil
+		return append(out, list[T](ctx, r, q)...)
+	}
+	r.add(q.gap(err))
+	return append(out, more...)
+}
+
+// unwell returns the first of a component's pods that are not ready.
+func (r *reader) unwell(ctx context.Context, c *Component, s *metav1.LabelSelector) (out []Pod) {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		r.miss("the pods of "+c.String(), err)
+		return nil
+	}
+	pods := list[corev1.Pod](ctx, r, query{
+		kind: core("Pod"), plural: "Pods", namespace: c.Namespace,
+		options: []client.ListOption{client.MatchingLabelsSelector{Selector: selector}},
+	})
+	for i := range pods {
+		if p := podOf(&pods[i]); !p.Ready && len(out) < maxUnwellPods {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// imageVersion is the tag of the first container's image.
+func imageVersion(containers []corev1.Container) string {
+	if len(containers) == 0 {
+		return ""
+	}
+	image, digest, _ := strings.Cut(containers[0].Image, "@")
+	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
+		return image[i+1:]
+	}
+	if len(digest) > 19 { // sha256: and what tells two apart
+		return digest[:19]
+	}
+	return digest
+}
+
+// podOf is what is told of a pod.
+func podOf(p *corev1.Pod) Pod {
+	out := Pod{
+		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
+		Version: cmp.Or(p.Labels[labelVersion], imageVersion(p.Spec.Containers)),
+		Active:  p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue,
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		out.Restarts += c.RestartCount
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp.IsZero() {
+			out.Ready = true
+			return out
+		}
+	}
+	out.Reason = podReason(p)
+	return out
+}
+
+// podReason says why a pod is not ready, in the words of the one who keeps it
+// from being.
+func podReason(p *corev1.Pod) string {
+	switch {
+	case !p.DeletionTimestamp.IsZero():
+		return "is being deleted"
+	case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+		return strings.ToLower(string(p.Status.Phase)) + because(p.Status.Reason, p.Status.Message)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "no node takes it" + because(c.Reason, c.Message)
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil {
+			return fmt.Sprintf("container %s waits%s%s", c.Name, because(w.Reason, w.Message), lastEnd(c))
+		}
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			return fmt.Sprintf("container %s ended with %d%s", c.Name, t.ExitCode, because(t.Reason, t.Message))
+		}
+		if !c.Ready && c.State.Running != nil {
+			return fmt.Sprintf("container %s runs and is not ready%s", c.Name, lastEnd(c))
+		}
+	}
+	return "phase " + cmp.Or(string(p.Status.Phase), "Unknown") + because(p.Status.Reason, p.Status.Message)
+}
+
+// lastEnd tells of an end before, which often is the reason.
+func lastEnd(c corev1.ContainerStatus) string {
+	t := c.LastTerminationState.Terminated
+	if t == nil {
+		return ""
+	}
+	return fmt.Sprintf("; it ended before with %d%s", t.ExitCode, because(t.Reason, ""))
+}
+
+func because(reason, message string) string {
+	text := reason
+	if message != "" && message != reason {
+		text = strings.TrimPrefix(text+": "+message, ": ")
+	}
+	if text == "" {
+		return ""
+	}
+	return " (" + strings.Join(strings.Fields(text), " ") + ")"
+}
