@@ -120,6 +120,9 @@ func testConnects(t *testing.T, c *controlplanetest.Cluster) {
 			t.Errorf("latency %+v", conn.Status.Latency)
 		}
 	}
+	for _, p := range []*pod{a, b} {
+		checkProbe(t, p)
+	}
 	// A gateway that ends says so.
 	a.cmd.Process.Signal(syscall.SIGTERM)
 	<-a.done

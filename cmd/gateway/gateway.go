@@ -173,7 +173,9 @@ func (g *gateway) openServers() (err error) {
 
 // adminPages are what the commands besides status ask for.
 func (g *gateway) adminPages() map[string]http.Handler {
-	return map[string]http.Handler{}
+	return map[string]http.Handler{
+		"GET " + probePath: http.HandlerFunc(g.serveProbe),
+	}
 }
 
 // close releases what a gateway has opened that does not run.
