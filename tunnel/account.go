@@ -184,6 +184,19 @@ func (a *egressAccount) sendHandshake(bufs [][]byte) {
 	a.reachable = true
 }
 
+// moveOn forgets what waits for a session by the peer's former key, now that
+// there is one by another key. While packets are being sent nothing waits.
+func (a *egressAccount) moveOn() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.lastSent) < provenFor/4 {
+		return
+	}
+	a.flushed += uint64(a.ledger.reset())
+	a.waited = 0
+	a.signalLocked()
+}
+
 // reset forgets everything about a peer that was removed.
 func (a *egressAccount) reset() {
 	a.mu.Lock()

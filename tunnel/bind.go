@@ -36,6 +36,9 @@ type bind struct {
 	log     *slog.Logger
 	egress  *egressAccount
 	ingress *ingressAccount
+	// answered is called when a handshake message goes to a peer: it may be the
+	// response to one that has proven its key.
+	answered func()
 	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshake
 	// workers send at the same time as the sequential sender.
 	datagrams sync.Pool
@@ -61,9 +64,9 @@ func (s *openSocket) shut() (err error) {
 	return err
 }
 
-func newBind(o Options, egress *egressAccount, ingress *ingressAccount) *bind {
+func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered func()) *bind {
 	return &bind{
-		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress,
+		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 	}
 }
@@ -181,6 +184,7 @@ func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 		defer b.egress.sendEnds(last, data)
 	case typeInitiation, typeResponse:
 		b.egress.sendHandshake(bufs)
+		b.answered()
 	}
 	return b.write(bufs, e.addr)
 }

@@ -55,6 +55,12 @@
 // again while there is no session, or while the peer leaves packets unanswered
 // for 20 s; a live session keeps the endpoint that the peer has.
 //
+// # Keys
+//
+// A key of the peer that replaces another in a live session is awaited: the former
+// one is honoured until the new one is used, for three minutes at most (rekey.go).
+// A key that is to be honoured no longer has to be taken away first.
+//
 // The protocol is that of the WireGuard paper (Donenfeld, NDSS 2017); sections
 // are cited where they matter.
 package tunnel

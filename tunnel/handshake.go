@@ -1,9 +1,5 @@
 package tunnel
 
-import (
-	"golang.zx2c4.com/wireguard/device"
-)
-
 // Handshake starts a handshake with the peer now. WireGuard itself does so only
 // after 15 seconds without an answer (paper section 6.2), which is long for a
 // peer that restarted and has lost the session. The session in use stays until
@@ -13,21 +9,12 @@ import (
 // initiations always lie 5 seconds, however often this is called.
 func (t *Tunnel) Handshake() bool {
 	t.mu.Lock()
-	dev, key, running := t.dev.Load(), t.config.PeerKey, t.state == running && t.up
+	key, running := t.config.PeerKey, t.state == running && t.up
 	t.mu.Unlock()
 	// Not under the lock: sending may block, and Run unblocks it only after it
 	// has taken the lock.
 	if !running || key.IsZero() {
 		return false
 	}
-	if p, err := readPeerStats(dev, key); err != nil || !p.Endpoint.IsValid() {
-		return false
-	}
-	peer := dev.LookupPeer(device.NoisePublicKey(key))
-	if peer == nil {
-		return false // replaced since
-	}
-	// An error is logged by wireguard-go, and means what a lost message means.
-	_ = peer.SendHandshakeInitiation(false)
-	return true
+	return t.greet(key)
 }

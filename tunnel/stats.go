@@ -15,8 +15,13 @@ import (
 // handshakes included, and start again with each peer; packets and drops count
 // what they carried, since New.
 type Stats struct {
+	// Self is this gateway's own key.
+	Self PublicKey `json:"self"`
 	// Peer is the peer's key, zero while there is none.
 	Peer PublicKey `json:"peer"`
+	// FormerPeer is the key that the peer had, as long as it is honoured besides;
+	// zero: it is not.
+	FormerPeer PublicKey `json:"formerPeer,omitzero"`
 	// Endpoint is where messages to the peer go: where it was last heard from, or
 	// as configured. It is not valid while no address is known.
 	Endpoint netip.AddrPort `json:"endpoint"`

@@ -330,7 +330,8 @@ func TestKeysChange(t *testing.T) {
 		// Responders take one handshake per 20 ms.
 		settle := func() { time.Sleep(time.Second) }
 
-		settle() // A wrong peer key: nothing passes.
+		settle() // The key is taken away, so that it is honoured no longer, and then a wrong one: nothing passes.
+		a.apply(t, func(c *Config) { c.PeerKey = PublicKey{} })
 		a.apply(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
 		keepPeers(a)
 		a.overlay.out <- ipPacket(a.inner, b.inner, 2, 100)
@@ -353,6 +354,7 @@ func TestKeysChange(t *testing.T) {
 		b.apply(t, func(c *Config) { c.PeerKey = fresh.Public() })
 		keepPeers(b)
 		a.apply(t, func(c *Config) { c.PrivateKey = fresh })
+		settle()
 		cross(t, a, b, 4)
 		cross(t, b, a, 5)
 

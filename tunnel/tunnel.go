@@ -80,6 +80,7 @@ type Tunnel struct {
 	tun     *tunDevice
 	dev     atomic.Pointer[device.Device] // nil before Run
 	changed chan struct{}                 // sent to by Apply, received by followEndpoint; one slot, never closed
+	keys    chan struct{}                 // sent to by wakeKeys, received by followKeys; one slot, never closed
 
 	mu     sync.Mutex
 	state  state
@@ -89,6 +90,10 @@ type Tunnel struct {
 	// unknown: wireguard-go has no configuration yet, or refused a part of one, so
 	// that the next is set from scratch.
 	unknown bool
+	// succession is under way while the peer has two keys.
+	succession succession
+	// strangers are those to begin a handshake with.
+	strangers []PublicKey
 	// lookupError is that of Stats.
 	lookupError string
 }
@@ -116,9 +121,10 @@ func New(o Options) (*Tunnel, error) {
 		egress:  newEgressAccount(o.MaxInFlight),
 		ingress: newIngressAccount(o.MaxInFlight),
 		changed: make(chan struct{}, 1),
+		keys:    make(chan struct{}, 1),
 		unknown: true,
 	}
-	t.bind = newBind(o, t.egress, t.ingress)
+	t.bind = newBind(o, t.egress, t.ingress, t.wakeKeys)
 	t.tun = newTunDevice(o.Overlay, t.egress, t.ingress)
 	return t, nil
 }
@@ -191,21 +197,28 @@ func (t *Tunnel) relisten(port uint16) error {
 
 // configure brings the device from t.config to next. The caller holds mu.
 func (t *Tunnel) configure(next Config) error {
-	old := &t.config
-	if t.unknown {
-		old = nil
+	var old *target
+	if !t.unknown {
+		o := t.succession.target(t.config)
+		old = &o
 	}
 	dev := t.dev.Load()
 	t.tun.setMTU(next.MTU)
-	if text := uapiDiff(old, next); text != "" {
+	s, want := t.succeed(dev, old, next)
+	if text := uapiDiff(old, want); text != "" {
 		t.unknown = true
 		if err := dev.IpcSet(text); err != nil {
 			return fmt.Errorf("configure WireGuard: %w", err)
 		}
 	}
-	if old == nil || old.PeerKey != next.PeerKey {
+	t.succession = s
+	if old == nil || old.holder() != want.holder() {
 		t.egress.reset()
 		t.ingress.reset()
+	}
+	if strangers := strangers(old, want); len(strangers) > 0 {
+		t.strangers = append(t.strangers, strangers...)
+		t.wakeKeys()
 	}
 	if _, ok := literalEndpoint(next.Endpoint); ok && !next.PeerKey.IsZero() {
 		t.egress.setReachable()
@@ -268,6 +281,7 @@ func (t *Tunnel) follow(ctx context.Context, dev *device.Device) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { t.followEndpoint(ctx) })
+	wg.Go(func() { t.followKeys(ctx) })
 	select {
 	case <-ctx.Done():
 	case <-dev.Wait():
@@ -297,7 +311,7 @@ func (t *Tunnel) Stats() Stats {
 	t.egress.addTo(&s)
 	t.ingress.addTo(&s)
 	t.mu.Lock()
-	s.Peer, s.LookupError = t.config.PeerKey, t.lookupError
+	s.Self, s.Peer, s.FormerPeer, s.LookupError = t.config.PrivateKey.Public(), t.config.PeerKey, t.succession.former, t.lookupError
 	t.mu.Unlock()
 	s.ListenPort = t.bind.port()
 	// The text comes from wireguard-go and a test parses what it writes, so an

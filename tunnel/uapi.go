@@ -22,56 +22,96 @@ func (u *uapiText) line(key, value string) {
 	u.WriteByte('\n')
 }
 
-// uapiDiff returns what leads a device from the configuration old to the
-// configuration next, and nothing that is not needed: an endpoint that is left
-// out keeps the address that the peer roamed to. A nil old is a device in an
-// unknown state; it then is set up from scratch. The listen port is not in it,
-// because it needs a socket first (see Tunnel.relisten).
-func uapiDiff(old *Config, next Config) string {
+// uapiDiff returns what leads a device from old to next, and nothing that is not
+// needed: an endpoint that is left out keeps the address that the peer roamed
+// to. A nil old is a device in an unknown state; it then is set up from scratch.
+// The listen port is not in it, because it needs a socket first (see
+// Tunnel.relisten).
+func uapiDiff(old *target, next target) string {
 	var u uapiText
 	if old == nil || old.PrivateKey != next.PrivateKey {
 		u.line("private_key", hex.EncodeToString(next.PrivateKey[:]))
 	}
-	samePeer := old != nil && old.PeerKey == next.PeerKey
-	switch {
-	case old == nil:
+	if old == nil {
 		u.line("replace_peers", "true")
-	case !samePeer && !old.PeerKey.IsZero():
-		u.line("public_key", hex.EncodeToString(old.PeerKey[:]))
-		u.line("remove", "true")
+		old = new(target)
 	}
-	if next.PeerKey.IsZero() {
-		return u.String()
+	before, after := old.peers(), next.peers()
+	for _, p := range before {
+		if _, stays := byKey(after, p.key); !stays {
+			u.line("public_key", hex.EncodeToString(p.key[:]))
+			u.line("remove", "true")
+		}
 	}
-	if !samePeer {
-		u.line("public_key", hex.EncodeToString(next.PeerKey[:]))
-		u.line("protocol_version", "1")
-		u.WriteString(peerLines(Config{}, next))
-		return u.String()
-	}
-	if lines := peerLines(*old, next); lines != "" {
-		u.line("public_key", hex.EncodeToString(next.PeerKey[:]))
-		u.line("update_only", "true")
-		u.WriteString(lines)
+	for _, p := range after {
+		was, known := byKey(before, p.key)
+		lines := peerLines(was, p)
+		switch {
+		case !known:
+			u.line("public_key", hex.EncodeToString(p.key[:]))
+			u.line("protocol_version", "1")
+			u.WriteString(lines)
+		case lines != "":
+			u.line("public_key", hex.EncodeToString(p.key[:]))
+			u.line("update_only", "true")
+			u.WriteString(lines)
+		}
 	}
 	return u.String()
 }
 
-// peerLines returns the lines that change the peer of old to the peer of next.
-// New allowed IPs come before old ones go, so that no packet falls in between
-// when one prefix replaces another that overlaps it.
-func peerLines(old, next Config) string {
+// uapiPeer is a peer of a device.
+type uapiPeer struct {
+	key      PublicKey
+	endpoint string         // as configured
+	found    netip.AddrPort // where to begin instead, if it is valid
+	allowed  []netip.Prefix
+}
+
+// peers are those of a device: one, or two while the peer has two keys, of which
+// one has the allowed IPs.
+func (t *target) peers() []uapiPeer {
+	if t.PeerKey.IsZero() {
+		return nil
+	}
+	p := uapiPeer{key: t.PeerKey, endpoint: t.Endpoint, found: t.Found, allowed: t.AllowedIPs}
+	if t.Former.IsZero() {
+		return []uapiPeer{p}
+	}
+	former := uapiPeer{key: t.Former, endpoint: t.Endpoint}
+	if !t.Moved {
+		former.allowed, p.allowed = p.allowed, nil
+	}
+	return []uapiPeer{p, former}
+}
+
+func byKey(peers []uapiPeer, key PublicKey) (uapiPeer, bool) {
+	i := slices.IndexFunc(peers, func(p uapiPeer) bool { return p.key == key })
+	if i < 0 {
+		return uapiPeer{}, false
+	}
+	return peers[i], true
+}
+
+// peerLines returns the lines that change the peer old to the peer next. New
+// allowed IPs come before old ones go, so that no packet falls in between when
+// one prefix replaces another that overlaps it. What one peer is given another
+// one loses.
+func peerLines(old, next uapiPeer) string {
 	var u uapiText
-	if addr, ok := literalEndpoint(next.Endpoint); ok && old.Endpoint != next.Endpoint {
+	addr, ok := literalEndpoint(next.endpoint)
+	if old.key != next.key && next.found.IsValid() {
+		u.line("endpoint", next.found.String())
+	} else if ok && old.endpoint != next.endpoint {
 		u.line("endpoint", addr.String())
 	}
-	for _, p := range next.AllowedIPs {
-		if !slices.Contains(old.AllowedIPs, p) {
+	for _, p := range next.allowed {
+		if !slices.Contains(old.allowed, p) {
 			u.line("allowed_ip", p.String())
 		}
 	}
-	for _, p := range old.AllowedIPs {
-		if !slices.Contains(next.AllowedIPs, p) {
+	for _, p := range old.allowed {
+		if !slices.Contains(next.allowed, p) {
 			u.line("allowed_ip", "-"+p.String())
 		}
 	}

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,50 +32,69 @@ func TestUAPIDiff(t *testing.T) {
 		change(&c)
 		return c
 	}
-	ptr := func(c Config) *Config { return &c }
+	tgt := func(c Config) *target { return &target{Config: c} }
+	// The peer has another key, and keeps the one it had until it uses the new one.
+	awaited := target{Config: with(func(c *Config) { c.PeerKey = PublicKey(testKey(3)) }), Former: base.PeerKey}
+	moved := awaited
+	moved.Moved = true
+	another := awaited
+	another.PeerKey, another.Found = PublicKey(testKey(4)), netip.MustParseAddrPort("198.51.100.7:9")
 	for _, tt := range []struct {
 		name string
-		old  *Config
-		next Config
+		old  *target
+		next target
 		want []string
 	}{
-		{"first configuration", nil, base, []string{
+		{"another key of the peer", tgt(base), awaited, []string{
+			"public_key=" + hexKey(3), "protocol_version=1", "endpoint=192.0.2.1:51820",
+		}},
+		{"it is used", &awaited, moved, []string{
+			"public_key=" + hexKey(3), "update_only=true", "allowed_ip=10.1.0.0/16", "allowed_ip=10.2.0.0/16",
+			"public_key=" + hexKey(2), "update_only=true", "allowed_ip=-10.1.0.0/16", "allowed_ip=-10.2.0.0/16",
+		}},
+		{"the former one is removed", &moved, target{Config: moved.Config}, []string{"public_key=" + hexKey(2), "remove=true"}},
+		{"back to the former key", &awaited, *tgt(base), []string{"public_key=" + hexKey(3), "remove=true"}},
+		{"yet another key of the peer, which is elsewhere by now", &awaited, another, []string{
+			"public_key=" + hexKey(3), "remove=true",
+			"public_key=" + hexKey(4), "protocol_version=1", "endpoint=198.51.100.7:9",
+		}},
+		{"first configuration", nil, *tgt(base), []string{
 			"private_key=" + hexKey(1), "replace_peers=true",
 			"public_key=" + hexKey(2), "protocol_version=1", "endpoint=192.0.2.1:51820",
 			"allowed_ip=10.1.0.0/16", "allowed_ip=10.2.0.0/16",
 		}},
-		{"first configuration without a peer", nil, with(func(c *Config) { c.PeerKey = PublicKey{} }), []string{
+		{"first configuration without a peer", nil, *tgt(with(func(c *Config) { c.PeerKey = PublicKey{} })), []string{
 			"private_key=" + hexKey(1), "replace_peers=true",
 		}},
-		{"first configuration with a name", nil, with(func(c *Config) { c.Endpoint = "gw.example:1"; c.AllowedIPs = nil }), []string{
+		{"first configuration with a name", nil, *tgt(with(func(c *Config) { c.Endpoint = "gw.example:1"; c.AllowedIPs = nil })), []string{
 			"private_key=" + hexKey(1), "replace_peers=true", "public_key=" + hexKey(2), "protocol_version=1",
 		}},
-		{"no change", &base, base, nil},
-		{"another port and MTU are not for here", &base, with(func(c *Config) { c.ListenPort = 2; c.MTU = 1280 }), nil},
-		{"the peer's key becomes known", ptr(with(func(c *Config) { c.PeerKey = PublicKey{} })), base, []string{
+		{"no change", tgt(base), *tgt(base), nil},
+		{"another port and MTU are not for here", tgt(base), *tgt(with(func(c *Config) { c.ListenPort = 2; c.MTU = 1280 })), nil},
+		{"the peer's key becomes known", tgt(with(func(c *Config) { c.PeerKey = PublicKey{} })), *tgt(base), []string{
 			"public_key=" + hexKey(2), "protocol_version=1", "endpoint=192.0.2.1:51820",
 			"allowed_ip=10.1.0.0/16", "allowed_ip=10.2.0.0/16",
 		}},
-		{"the peer goes away", &base, with(func(c *Config) { c.PeerKey = PublicKey{} }), []string{
+		{"the peer goes away", tgt(base), *tgt(with(func(c *Config) { c.PeerKey = PublicKey{} })), []string{
 			"public_key=" + hexKey(2), "remove=true",
 		}},
-		{"another peer", &base, with(func(c *Config) { c.PeerKey = PublicKey(testKey(3)) }), []string{
+		{"another peer", tgt(base), *tgt(with(func(c *Config) { c.PeerKey = PublicKey(testKey(3)) })), []string{
 			"public_key=" + hexKey(2), "remove=true",
 			"public_key=" + hexKey(3), "protocol_version=1", "endpoint=192.0.2.1:51820",
 			"allowed_ip=10.1.0.0/16", "allowed_ip=10.2.0.0/16",
 		}},
-		{"another private key", &base, with(func(c *Config) { c.PrivateKey = PrivateKey(testKey(9)) }), []string{
+		{"another private key", tgt(base), *tgt(with(func(c *Config) { c.PrivateKey = PrivateKey(testKey(9)) })), []string{
 			"private_key=" + hexKey(9),
 		}},
-		{"another endpoint", &base, with(func(c *Config) { c.Endpoint = "[2001:db8::1]:2" }), []string{
+		{"another endpoint", tgt(base), *tgt(with(func(c *Config) { c.Endpoint = "[2001:db8::1]:2" })), []string{
 			"public_key=" + hexKey(2), "update_only=true", "endpoint=[2001:db8::1]:2",
 		}},
-		{"an endpoint becomes a name", &base, with(func(c *Config) { c.Endpoint = "gw.example:1" }), nil},
-		{"an endpoint goes away", &base, with(func(c *Config) { c.Endpoint = "" }), nil},
-		{"allowed IPs change, new ones first", &base, with(func(c *Config) { c.AllowedIPs = prefixes("10.2.0.0/16", "10.3.0.0/16") }), []string{
+		{"an endpoint becomes a name", tgt(base), *tgt(with(func(c *Config) { c.Endpoint = "gw.example:1" })), nil},
+		{"an endpoint goes away", tgt(base), *tgt(with(func(c *Config) { c.Endpoint = "" })), nil},
+		{"allowed IPs change, new ones first", tgt(base), *tgt(with(func(c *Config) { c.AllowedIPs = prefixes("10.2.0.0/16", "10.3.0.0/16") })), []string{
 			"public_key=" + hexKey(2), "update_only=true", "allowed_ip=10.3.0.0/16", "allowed_ip=-10.1.0.0/16",
 		}},
-		{"an IPv4-mapped endpoint", &base, with(func(c *Config) { c.Endpoint = "[::ffff:192.0.2.9]:2" }), []string{
+		{"an IPv4-mapped endpoint", tgt(base), *tgt(with(func(c *Config) { c.Endpoint = "[::ffff:192.0.2.9]:2" })), []string{
 			"public_key=" + hexKey(2), "update_only=true", "endpoint=192.0.2.9:2",
 		}},
 	} {
@@ -122,6 +142,9 @@ func (m *uapiModel) set(text string) error {
 			if p, gone := strings.CutPrefix(value, "-"); gone {
 				delete(m.peers[peer], p)
 			} else {
+				for _, others := range m.peers {
+					delete(others, value)
+				}
 				m.peers[peer][value] = true
 			}
 		case "protocol_version", "update_only":
@@ -132,23 +155,26 @@ func (m *uapiModel) set(text string) error {
 	return nil
 }
 
-func TestUAPIDiffLeadsToTheConfig(t *testing.T) {
-	config := rapid.Custom(func(t *rapid.T) Config {
-		c := Config{
+func TestUAPIDiffLeadsToTheTarget(t *testing.T) {
+	config := rapid.Custom(func(t *rapid.T) target {
+		c := target{Config: Config{
 			PrivateKey: PrivateKey(testKey(byte(rapid.IntRange(1, 2).Draw(t, "private")))),
 			PeerKey:    PublicKey(testKey(byte(rapid.SampledFrom([]int{0, 11, 12}).Draw(t, "peer")))),
 			Endpoint:   rapid.SampledFrom([]string{"", "192.0.2.1:1", "192.0.2.2:1", "gw.example:1"}).Draw(t, "endpoint"),
-		}
+		}}
 		for i := range 4 {
 			if rapid.Bool().Draw(t, "allowed") {
 				c.AllowedIPs = append(c.AllowedIPs, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i)}), 16))
 			}
 		}
+		if !c.PeerKey.IsZero() && rapid.Bool().Draw(t, "two keys") {
+			c.Former, c.Moved = PublicKey(testKey(byte(rapid.IntRange(13, 14).Draw(t, "former")))), rapid.Bool().Draw(t, "moved")
+		}
 		return c
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		m := &uapiModel{peers: map[string]map[string]bool{}, endpoint: map[string]string{}}
-		var old *Config
+		var old *target
 		for _, next := range rapid.SliceOfN(config, 1, 6).Draw(t, "configs") {
 			if rapid.IntRange(0, 5).Draw(t, "trouble") == 0 {
 				old = nil
@@ -156,33 +182,38 @@ func TestUAPIDiffLeadsToTheConfig(t *testing.T) {
 			if err := m.set(uapiDiff(old, next)); err != nil {
 				t.Fatal(err)
 			}
-			if m.private != hex.EncodeToString(next.PrivateKey[:]) {
-				t.Fatalf("private key %s", m.private)
-			}
-			key := hex.EncodeToString(next.PeerKey[:])
-			switch {
-			case next.PeerKey.IsZero() && len(m.peers) != 0, !next.PeerKey.IsZero() && (len(m.peers) != 1 || m.peers[key] == nil):
-				t.Fatalf("peers %v, want %q", m.peers, key)
-			}
-			var got []string
-			for p := range m.peers[key] {
-				got = append(got, p)
-			}
-			var want []string
-			if !next.PeerKey.IsZero() {
-				for _, p := range next.AllowedIPs {
-					want = append(want, p.String())
-				}
-			}
-			slices.Sort(got)
-			slices.Sort(want)
-			if !slices.Equal(got, want) {
-				t.Fatalf("allowed IPs %v, want %v", got, want)
-			}
-			if addr, ok := literalEndpoint(next.Endpoint); ok && !next.PeerKey.IsZero() && m.endpoint[key] != addr.String() {
-				t.Fatalf("endpoint %q, want %v", m.endpoint[key], addr)
-			}
+			m.check(t, next)
 			old = &next
 		}
 	})
+}
+
+// check compares the device with what it should be.
+func (m *uapiModel) check(t *rapid.T, want target) {
+	if m.private != hex.EncodeToString(want.PrivateKey[:]) {
+		t.Fatalf("private key %s", m.private)
+	}
+	peers := make(map[string][]string)
+	for _, key := range []PublicKey{want.PeerKey, want.Former} {
+		if !key.IsZero() {
+			peers[hex.EncodeToString(key[:])] = nil
+		}
+	}
+	if holder := want.holder(); !holder.IsZero() {
+		for _, p := range want.AllowedIPs {
+			peers[hex.EncodeToString(holder[:])] = append(peers[hex.EncodeToString(holder[:])], p.String())
+		}
+	}
+	got := make(map[string][]string)
+	for key, allowed := range m.peers {
+		got[key] = slices.Sorted(maps.Keys(allowed))
+	}
+	if diff := cmp.Diff(peers, got); diff != "" {
+		t.Fatalf("(-want +got)\n%s", diff)
+	}
+	for key := range got {
+		if addr, ok := literalEndpoint(want.Endpoint); ok && m.endpoint[key] != addr.String() {
+			t.Fatalf("endpoint of %s is %q, want %v", key, m.endpoint[key], addr)
+		}
+	}
 }

@@ -1,0 +1,275 @@
+package tunnel
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.zx2c4.com/wireguard/device"
+)
+
+// flow is traffic from one gateway to another that never pauses. It remembers
+// for how long nothing arrived.
+type flow struct {
+	mu   sync.Mutex
+	last time.Time
+	gap  time.Duration
+}
+
+// flowPause is the time between two packets.
+const flowPause = 5 * time.Millisecond
+
+// startFlow ends with the test.
+func startFlow(t *testing.T, from, to *gateway) *flow {
+	f := &flow{last: time.Now()}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(flowPause)
+		defer tick.Stop()
+		for id := uint32(0); ; id++ {
+			select {
+			case <-tick.C:
+				from.overlay.out <- ipPacket(from.inner, to.inner, id, 100)
+			case <-stop:
+				return
+			}
+		}
+	})
+	wg.Go(func() {
+		for {
+			select {
+			case <-to.overlay.in:
+				f.mu.Lock()
+				f.gap, f.last = max(f.gap, time.Since(f.last)), time.Now()
+				f.mu.Unlock()
+			case <-stop:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		wg.Wait()
+	})
+	return f
+}
+
+// longest is the longest silence since the last call.
+func (f *flow) longest() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gap := max(f.gap, time.Since(f.last))
+	f.gap = 0
+	return gap
+}
+
+// applyKeys is apply in fake time, for changes of keys.
+func (g *gateway) applyKeys(t *testing.T, change func(*Config)) {
+	t.Helper()
+	g.apply(t, change)
+	synctest.Wait()
+	keepPeers(g)
+}
+
+// rotationSteps is what is done to replace the keys of both gateways, in any order.
+var rotationSteps = []string{"a's private key", "a's public key at b", "b's private key", "b's public key at a"}
+
+func TestKeysAreReplacedWithoutSilence(t *testing.T) {
+	for _, pause := range []time.Duration{100 * time.Millisecond, 50 * time.Second} {
+		for _, order := range permutations(rotationSteps) {
+			if pause > time.Second && deafness(order) > 0 {
+				continue // one more minute of silence
+			}
+			t.Run(pause.String()+" "+strings.Join(order, ", "), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testRotation(t, order, pause) })
+			})
+		}
+	}
+}
+
+func testRotation(t *testing.T, order []string, pause time.Duration) {
+	a, b := newPair(t, newMemNet())
+	cross(t, a, b, 0)
+	keepPeers(a, b)
+	ab, ba := startFlow(t, a, b), startFlow(t, b, a)
+	newA, newB := GeneratePrivateKey(), GeneratePrivateKey()
+	for _, step := range order {
+		switch step {
+		case "a's private key":
+			a.applyKeys(t, func(c *Config) { c.PrivateKey = newA })
+		case "a's public key at b":
+			b.applyKeys(t, func(c *Config) { c.PeerKey = newA.Public() })
+		case "b's private key":
+			b.applyKeys(t, func(c *Config) { c.PrivateKey = newB })
+		case "b's public key at a":
+			a.applyKeys(t, func(c *Config) { c.PeerKey = newB.Public() })
+		}
+		time.Sleep(pause)
+	}
+	time.Sleep(10 * time.Second)
+	// Who cannot be known by the key that he has can neither begin a session nor
+	// send in the one he had.
+	most := 40 * time.Millisecond
+	if deaf := deafness(order); deaf > 0 {
+		most += time.Duration(deaf)*pause + 6*time.Second // an attempt was in vain
+	}
+	if gap := max(ab.longest(), ba.longest()); gap > most {
+		t.Errorf("silence of %v, want at most %v", gap, most)
+	}
+	for _, g := range []*gateway{a, b} {
+		s := g.Stats()
+		if !s.FormerPeer.IsZero() || s.LastHandshake.IsZero() || s.Self != g.config.PrivateKey.Public() || s.Peer != g.config.PeerKey {
+			t.Errorf("%s: %+v", g.inner, s)
+		}
+	}
+}
+
+// deafness is after how many of the steps one side has a key that the other does
+// not know.
+func deafness(order []string) (n int) {
+	for i := range order {
+		done := func(step string) bool { return slices.Contains(order[:i+1], step) }
+		if done("a's private key") && !done("a's public key at b") || done("b's private key") && !done("b's public key at a") {
+			n++
+		}
+	}
+	return n
+}
+
+func permutations(s []string) (all [][]string) {
+	if len(s) == 0 {
+		return [][]string{nil}
+	}
+	for i := range s {
+		rest := slices.Delete(slices.Clone(s), i, i+1)
+		for _, p := range permutations(rest) {
+			all = append(all, append([]string{s[i]}, p...))
+		}
+	}
+	return all
+}
+
+func TestFormerKeyIsHonouredForThreeMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, newMemNet())
+		cross(t, a, b, 0)
+		keepPeers(a, b)
+		ab, ba := startFlow(t, a, b), startFlow(t, b, a)
+		former, next := a.key.Public(), GeneratePrivateKey()
+		b.applyKeys(t, func(c *Config) { c.PeerKey = next.Public() })
+		time.Sleep(formerLife - time.Second)
+		if s := b.Stats(); s.FormerPeer != former || s.Peer != next.Public() || !s.LastHandshake.IsZero() {
+			t.Errorf("before: %+v", s)
+		}
+		if gap := max(ab.longest(), ba.longest()); gap > 10*time.Millisecond {
+			t.Errorf("silence of %v while it is honoured", gap)
+		}
+		time.Sleep(time.Minute)
+		if s := b.Stats(); !s.FormerPeer.IsZero() {
+			t.Errorf("after: %+v", s)
+		}
+		if gap := min(ab.longest(), ba.longest()); gap < 55*time.Second {
+			t.Errorf("silence of %v after it was no longer honoured", gap)
+		}
+		a.applyKeys(t, func(c *Config) { c.PrivateKey = next })
+		time.Sleep(10 * time.Second)
+		ab.longest()
+		ba.longest()
+		time.Sleep(time.Second)
+		if gap := max(ab.longest(), ba.longest()); gap > 10*time.Millisecond {
+			t.Errorf("silence of %v when the peer has its key", gap)
+		}
+	})
+}
+
+func TestBackToTheFormerKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, newMemNet())
+		cross(t, a, b, 0)
+		keepPeers(a, b)
+		ab, ba := startFlow(t, a, b), startFlow(t, b, a)
+		handshake := b.Stats().LastHandshake
+		for range 3 { // each key anew
+			b.applyKeys(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
+			time.Sleep(time.Second)
+		}
+		b.applyKeys(t, func(c *Config) { c.PeerKey = a.key.Public() })
+		time.Sleep(time.Second)
+		if s := b.Stats(); !s.FormerPeer.IsZero() || !s.LastHandshake.Equal(handshake) {
+			t.Errorf("not the session of before: %+v", s)
+		}
+		// While the former key rests, it is taken into use again.
+		next := GeneratePrivateKey()
+		b.applyKeys(t, func(c *Config) { c.PeerKey = next.Public() })
+		a.applyKeys(t, func(c *Config) { c.PrivateKey = next })
+		time.Sleep(formerRest / 2)
+		b.applyKeys(t, func(c *Config) { c.PeerKey = a.key.Public() })
+		time.Sleep(formerRest)
+		a.applyKeys(t, func(c *Config) { c.PrivateKey = a.key })
+		time.Sleep(10 * time.Second)
+		if gap := max(ab.longest(), ba.longest()); gap > 40*time.Millisecond {
+			t.Errorf("silence of %v", gap)
+		}
+		if s := b.Stats(); !s.FormerPeer.IsZero() || s.LastHandshake.IsZero() {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestPeersWithoutSessionAreReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newPair(t, newMemNet())
+		b.applyKeys(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() }) // a mistake
+		b.applyKeys(t, func(c *Config) { c.PeerKey = a.key.Public() })
+		if s := b.Stats(); !s.FormerPeer.IsZero() {
+			t.Errorf("a key that was never used is honoured: %+v", s)
+		}
+		cross(t, a, b, 1)
+		keepPeers(a, b)
+		b.apply(t, func(c *Config) { c.PeerKey = PublicKey{} }) // a live one, taken away
+		synctest.Wait()
+		b.apply(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
+		if s := b.Stats(); !s.FormerPeer.IsZero() || b.dev.Load().LookupPeer(device.NoisePublicKey(a.key.Public())) != nil {
+			t.Errorf("a key that was taken away is honoured: %+v", s)
+		}
+		keepPeers(b)
+	})
+}
+
+func TestSuccession(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	key := PublicKey(testKey(1))
+	waiting := succession{former: key, since: start, rx: 10}
+	resting := succession{former: key, since: start, rx: 10, moved: at(time.Minute)}
+	type result struct {
+		Next succession
+		Wait time.Duration
+	}
+	for _, tt := range []struct {
+		name string
+		s    succession
+		rx   uint64
+		at   time.Duration
+		want result
+	}{
+		{"none", succession{}, 7, 0, result{succession{}, idleCheck}},
+		{"nothing new heard", waiting, 10, time.Minute, result{waiting, keyCheck}},
+		{"heard", waiting, 11, time.Minute, result{resting, formerRest}},
+		{"time is up", waiting, 10, formerLife, result{succession{former: key, since: start, rx: 10, moved: at(formerLife)}, formerRest}},
+		{"at rest", resting, 11, time.Minute + formerRest/4, result{resting, formerRest - formerRest/4}},
+		{"rested", resting, 11, time.Minute + formerRest, result{succession{}, idleCheck}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			next, wait := tt.s.next(tt.rx, at(tt.at))
+			if diff := cmp.Diff(tt.want, result{next, wait}, cmp.AllowUnexported(succession{})); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
