@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -129,13 +130,13 @@ func (c *Cluster) startEtcd() (err error) {
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(adminToken+",admin,admin,system:masters\n"), 0o600); err != nil {
 		return err
 	}
-	return c.serviceAccountKey()
+	return errors.Join(c.serviceAccountKey(), c.kubeletCertificate())
 }
 
 func (c *Cluster) startManager() (err error) {
 	c.manager, err = c.run("kube-controller-manager", "--kubeconfig="+c.Kubeconfig, "--leader-elect=false",
 		"--use-service-account-credentials=false", "--service-account-private-key-file="+c.path("sa.key"), "--root-ca-file="+c.path("pki/apiserver.crt"),
-		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller",
+		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,daemonset-controller",
 		fmt.Sprintf("--secure-port=%d", freePort(c.tb)), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
 		"--kube-api-qps=200", "--kube-api-burst=400")
 	return err
@@ -149,6 +150,7 @@ func (c *Cluster) StartAPIServer() (err error) {
 		"--token-auth-file="+c.path("tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file="+c.path("sa.key"),
 		"--service-account-key-file="+c.path("sa.key"), "--allow-privileged=true", "--endpoint-reconciler-type=none",
+		"--kubelet-client-certificate="+c.path(kubeletCertFile), "--kubelet-client-key="+c.path(kubeletKeyFile), "--kubelet-preferred-address-types=InternalIP",
 		"--max-requests-inflight=1000", "--max-mutating-requests-inflight=500", "--watch-cache=true")
 	if err != nil {
 		return err

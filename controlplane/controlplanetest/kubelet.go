@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -47,6 +48,10 @@ type Image struct {
 	// rights of the pod's service account, $(LOOPBACK) the address on which to
 	// listen; paths below a mount are replaced as in the container's own.
 	Args []string
+	// Exec plays the commands that are run in a container without a Program, and
+	// returns the exit code. Its context ends with the connection and with stdin, if
+	// there is one. Where there is a Program, it is run if the first word is its name.
+	Exec func(ctx context.Context, pod *corev1.Pod, argv []string, stdout, stderr io.Writer) int
 }
 
 // Node is one node.
@@ -54,6 +59,8 @@ type Node struct {
 	Name    string
 	IP      netip.Addr
 	PodCIDR netip.Prefix
+
+	kubelet int32 // port of its API
 }
 
 // Kubelet stands for the scheduler and for the kubelets of all nodes: it binds
@@ -110,11 +117,18 @@ func StartKubelet(tb testing.TB, c *Cluster, o KubeletOptions) *Kubelet {
 		base[2] = byte(1 + i)
 		n := Node{Name: name, IP: k.Loopback.Node(i), PodCIDR: netip.PrefixFrom(netip.AddrFrom4(base), 24)}
 		k.nodes = append(k.nodes, n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := k.startServers(ctx, tb); err != nil {
+		cancel()
+		tb.Fatalf("start the servers of the nodes: %v", err)
+	}
+	for _, n := range k.nodes {
 		if err := k.register(n); err != nil {
+			cancel()
 			tb.Fatalf("register %s: %v", n.Name, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(func() {
 		cancel()
 		k.wg.Wait()
@@ -178,6 +192,7 @@ func (k *Kubelet) register(n Node) error {
 			return err
 		}
 		o.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.IP.String()}, {Type: corev1.NodeHostName, Address: n.Name}}
+		o.Status.DaemonEndpoints = n.endpoints()
 		o.Status.Conditions = []corev1.NodeCondition{nodeReady(corev1.ConditionTrue)}
 		_, err = nodes.UpdateStatus(ctx, o, metav1.UpdateOptions{})
 		return err
@@ -253,17 +268,38 @@ func (k *Kubelet) node(name string) *Node {
 }
 
 // choose takes the next node that lives and fits.
-func (k *Kubelet) choose(selector map[string]string) (string, error) {
+func (k *Kubelet) choose(p *corev1.Pod) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for range k.nodes {
 		n := k.nodes[k.turn%len(k.nodes)]
 		k.turn++
-		if want, ok := selector[corev1.LabelHostname]; !k.dead[n.Name] && (want == n.Name || !ok && n.Name != ControlPlaneNode) {
+		want := wantedNode(p)
+		if !k.dead[n.Name] && (want == n.Name || want == "" && n.Name != ControlPlaneNode) {
 			return n.Name, nil
 		}
 	}
 	return "", errors.New("no node is left")
+}
+
+// wantedNode is the node that a pod asks for: in its node selector, or as the
+// pods of a DaemonSet do.
+func wantedNode(p *corev1.Pod) string {
+	if name := p.Spec.NodeSelector[corev1.LabelHostname]; name != "" {
+		return name
+	}
+	a := p.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, f := range term.MatchFields {
+			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
+				return f.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 // address takes a free address of a node's pods.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -25,7 +25,7 @@ func (w *podWorker) command(ctx context.Context, pod *corev1.Pod, c *container) 
 	if vars["KUBECONFIG"], err = w.kubeconfig(ctx, pod, credential); err != nil {
 		return command{}, err
 	}
-	cmd := command{program: c.image.Program, env: append(env, "PATH="+os.Getenv("PATH")), dir: w.dir, log: c.log, credential: credential}
+	cmd := command{program: c.image.Program, env: append(env, "PATH="+os.Getenv("PATH"), "XDG_RUNTIME_DIR="+w.runDir(c.spec)), dir: w.dir, log: c.log, credential: credential}
 	words := append([]string(nil), c.image.Args...)
 	if len(c.spec.Command) > 1 {
 		words = append(words, c.spec.Command[1:]...)
@@ -44,33 +44,20 @@ func (w *podWorker) inHost(spec *corev1.Container, arg string) string {
 	return arg
 }
 
-// Exec runs the program of a pod's container once more, as `kubectl exec` does,
-// and returns what it prints.
-func (k *Kubelet) Exec(ctx context.Context, namespace, pod string, args ...string) (string, error) {
-	k.mu.Lock()
-	var w *podWorker
-	for _, o := range k.workers {
-		if o.namespace == namespace && o.name == pod && o.containers[0].running() != nil {
-			w = o
+// runDir is the container's /run, for a program that looks there without being
+// told: it has the mounts below /run.
+func (w *podWorker) runDir(spec *corev1.Container) string {
+	dir := filepath.Join(w.dir, "run-"+spec.Name)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return dir // it is there
+	}
+	_ = os.Chmod(dir, 0o777) // past the umask; without it the program says what it misses
+	for _, m := range spec.VolumeMounts {
+		if parent, name := filepath.Split(filepath.Clean(m.MountPath)); parent == "/run/" {
+			_ = os.Symlink(volumePath(w.first, w.dir, m.Name), filepath.Join(dir, name))
 		}
 	}
-	k.mu.Unlock()
-	if w == nil {
-		return "", fmt.Errorf("no pod %s/%s runs here", namespace, pod)
-	}
-	c := w.containers[0]
-	for i := range args {
-		args[i] = w.inHost(c.spec, args[i])
-	}
-	cmd := exec.CommandContext(ctx, c.image.Program, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(w.first, c.spec)}
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, errs.String())
-	}
-	return string(out), err
+	return dir
 }
 
 // environment returns the variables of a container, for its arguments and for

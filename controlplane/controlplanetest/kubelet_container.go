@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -34,8 +35,12 @@ type container struct {
 	wake  chan struct{} // of the pod's worker
 
 	mu       sync.Mutex
-	process  *process // nil: none runs
-	paused   bool     // it runs without a process
+	process  *process        // nil: none runs
+	paused   bool            // it runs without a process
+	over     context.Context // ends with what runs now; nil: nothing has
+	end      context.CancelFunc
+	began    int64 // where in the log the output begins of what runs now, or ran last,
+	before   int64 // and of what ran before; negative: nothing did
 	started  time.Time
 	ended    time.Time
 	exit     *corev1.ContainerStateTerminated // of the last process
@@ -49,8 +54,18 @@ type container struct {
 
 func newContainer(w *podWorker, spec *corev1.Container) *container {
 	return &container{
-		w: w, spec: spec, image: w.k.images[spec.Image], wake: w.wake,
+		w: w, spec: spec, image: w.k.images[spec.Image], wake: w.wake, before: -1,
 		log: filepath.Join(w.k.logs(), fmt.Sprintf("%s_%s_%s.log", w.namespace, w.name, spec.Name)),
+	}
+}
+
+// forget ends what goes with a container that nothing ends: one without a
+// process.
+func (c *container) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over != nil {
+		c.end()
 	}
 }
 
@@ -78,9 +93,11 @@ func (c *container) start(ctx context.Context, pod *corev1.Pod) error {
 	if !idle {
 		return nil
 	}
+	from := logSize(c.log)
 	if c.image.Program == "" {
 		c.mu.Lock()
 		c.paused, c.started = true, time.Now()
+		c.beginLocked(from)
 		c.mu.Unlock()
 		return nil
 	}
@@ -91,6 +108,9 @@ func (c *container) start(ctx context.Context, pod *corev1.Pod) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err == nil {
+		c.beginLocked(from)
+	}
 	c.failure = ""
 	if err != nil {
 		c.failure, c.ended, c.backoff = err.Error(), time.Now(), max(c.backoff, firstBackoff)
@@ -104,11 +124,52 @@ func (c *container) start(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
+// beginLocked notes that something runs, whose output begins there in the log.
+func (c *container) beginLocked(from int64) {
+	if c.over != nil {
+		c.before = c.began
+	}
+	c.began = from
+	c.over, c.end = context.WithCancel(context.Background())
+}
+
+// up tells whether the container runs, and what ends with it.
+func (c *container) up() (over context.Context, up bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over == nil {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		return gone, false
+	}
+	return c.over, c.over.Err() == nil
+}
+
+// logRange is where in the log the output stands of what runs now, or ran last,
+// or of what ran before. A negative end is that of the file.
+func (c *container) logRange(previous bool) (began, end int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if previous {
+		return c.before, c.began, c.before >= 0
+	}
+	return c.began, -1, c.over != nil
+}
+
+func logSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0 // nothing was written
+	}
+	return info.Size()
+}
+
 // wait notes how a process ends.
 func (c *container) wait(p *process) {
 	<-p.done
 	c.mu.Lock()
 	state := p.cmd.ProcessState
+	c.end()
 	c.process, c.ready, c.ended = nil, false, time.Now()
 	if c.backoff = min(max(2*c.backoff, firstBackoff), longBackoff); c.blamed || time.Since(c.started) > backoffForget {
 		c.backoff, c.blamed = firstBackoff, false
@@ -135,6 +196,9 @@ func (c *container) id(p *process) string { return fmt.Sprintf("process://%d", p
 // stop asks the process to end, or makes it, and tells whether it has ended.
 func (c *container) stop(first, late bool) (ended bool) {
 	c.mu.Lock()
+	if c.paused {
+		c.end()
+	}
 	c.stopping, c.paused = true, false
 	p := c.process
 	c.mu.Unlock()

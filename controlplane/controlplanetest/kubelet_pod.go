@@ -75,6 +75,16 @@ func (w *podWorker) node() string {
 	return w.nodeName
 }
 
+// current is the pod as seen last, or as it was first when it is deleted.
+func (w *podWorker) current() *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pod != nil {
+		return w.pod
+	}
+	return w.first
+}
+
 func (w *podWorker) kill() {
 	for _, c := range w.containers {
 		c.kill()
@@ -128,6 +138,9 @@ func (w *podWorker) run(ctx context.Context) {
 		cancel()
 		wg.Wait()
 		w.kill()
+		for _, c := range w.containers {
+			c.forget()
+		}
 		os.RemoveAll(w.dir)
 	}()
 	for _, c := range w.containers {
@@ -179,6 +192,9 @@ func (w *podWorker) step(ctx context.Context) (done bool, err error) {
 	}
 	if !w.address().IsValid() {
 		a := w.k.address(w.node())
+		if pod.Spec.HostNetwork {
+			a = w.k.node(w.node()).IP
+		}
 		w.mu.Lock()
 		w.ip = a
 		w.mu.Unlock()
@@ -197,7 +213,7 @@ func (w *podWorker) step(ctx context.Context) (done bool, err error) {
 
 // bind is the scheduler.
 func (w *podWorker) bind(ctx context.Context, pod *corev1.Pod) error {
-	node, err := w.k.choose(pod.Spec.NodeSelector)
+	node, err := w.k.choose(pod)
 	if err != nil {
 		return err
 	}

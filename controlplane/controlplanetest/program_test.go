@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,12 +19,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// playPod as first argument makes the test binary the program of a pod.
-const playPod = "play-pod"
+// playPod as first argument makes the test binary the program of a pod,
+// playCommand what is run there with kubectl exec.
+const (
+	playPod     = "play-pod"
+	playCommand = "play-command"
+)
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == playPod {
 		os.Exit(program(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == playCommand {
+		os.Exit(command(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
@@ -72,6 +80,28 @@ func program(args []string) int {
 	}()
 	<-ctx.Done()
 	_, _ = io.WriteString(os.Stdout, "asked to end\n")
+	return 0
+}
+
+// command does what its first argument says.
+func command(args []string) int {
+	switch args[0] {
+	case "fail":
+		_, _ = io.WriteString(os.Stderr, "it failed\n")
+		return 3
+	case "see": // files
+		for _, path := range args[1:] {
+			b, err := os.ReadFile(path)
+			fmt.Printf("%s %v\n", b, err)
+		}
+		fmt.Println(os.Getenv("POD"))
+	case "cat":
+		fmt.Println(0, os.Getpid())
+		_, _ = io.Copy(os.Stdout, os.Stdin)
+	case "wait": // silently, to the end of time
+		fmt.Println(0, os.Getpid())
+		select {}
+	}
 	return 0
 }
 
