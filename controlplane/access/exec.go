@@ -20,9 +20,13 @@ import (
 
 // Exec runs a command in a container, as `kubectl exec` does, until it ends. The
 // error holds the end of what it said on stderr.
+//
+// The stdin of the command stays open and empty until then, or until ctx ends. A
+// command that runs on until somebody tells it to end can wait for its end: not
+// every container runtime kills what it runs for a client that is gone.
 func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container string, argv []string, stdout io.Writer) error {
 	req := c.Clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: container, Command: argv, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: argv, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	doing := fmt.Sprintf("run %q in pod %s", strings.Join(argv, " "), pod)
 	websocket, err := remotecommand.NewWebSocketExecutor(c.Config, http.MethodGet, req.URL().String())
 	if err != nil {
@@ -40,8 +44,10 @@ func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container 
 	if err != nil {
 		return c.Explain(doing, err)
 	}
+	stdin, end := io.Pipe()
+	defer end.Close()
 	stderr := &tail{max: 2 << 10}
-	if err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr}); err != nil {
+	if err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr}); err != nil {
 		return c.Explain(doing, execError(err, stderr.String()))
 	}
 	return nil
