@@ -1,7 +1,219 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
 
 func infoCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "info", Short: "Show the installation and its peerings"}
+	cmd := &cobra.Command{
+		Use:   "info",
+		Short: "Show the installation in a cluster and its peerings",
+		Long: `Show the installation in a cluster, how it is, and which peerings the cluster has.
+
+What the user may not read is left out, and a line on stderr says what that is. With --get, only one value is printed,
+to be used in scripts; "clusterid" is short for "local.clusterID". Its path is that of the output of -o json, in upper
+or lower case.`,
+		Example: `  liqoctl info
+  liqoctl info --verbose
+
+  # The name of this cluster, which its peers need.
+  liqoctl info --get clusterid
+
+  liqoctl info --get network.podCIDRs -o json`,
+		Args: cobra.NoArgs,
+	}
+	get := cmd.Flags().StringP("get", "g", "", "print only the value at this `PATH` of the output of -o json")
+	out := a.outputFlag(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		c, err := a.one(ctx)
+		if err != nil {
+			return err
+		}
+		if isClusterID(*get) { // one object tells, which nearly everybody may read
+			id, err := c.ID(ctx)
+			if err != nil {
+				return err
+			}
+			return out.value(id)
+		}
+		s, err := a.survey(ctx, c, survey.Options{})
+		if err != nil {
+			return err
+		}
+		defer a.missing(s, c)
+		info := infoOf(s)
+		switch {
+		case *get != "":
+			return out.get(info, *get)
+		case out.given():
+			return out.data(info)
+		}
+		a.console.Show(func(p *console.Page) { info.write(p, a.console.Verbose() > 0) })
+		return nil
+	}
+	cmd.AddCommand(infoPeerCommand(a))
+	return cmd
+}
+
+// isClusterID tells whether a path asks for the name of the cluster.
+func isClusterID(path string) bool {
+	path = strings.TrimPrefix(path, ".")
+	return strings.EqualFold(path, "clusterid") || strings.EqualFold(path, "local.clusterid")
+}
+
+func infoPeerCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "peer [PEER-ID...]",
+		Short: "Show peerings of a cluster",
+		Long: `Show the network to some peers, or to all: how it is, what is wrong and what to do about it, under which addresses
+the peer is reached from here, and where the gateway server is.
+
+The role is that of the peer's gateway: where this cluster has the server, the peer has the client. The address is always
+the server's, as the client needs it.`,
+		Example: `  liqoctl info peer
+  liqoctl info peer milan
+
+  # Address and port for a GatewayClient in the other cluster.
+  liqoctl info peer milan --get network.gateway
+
+  # With several peers the path begins with the ID.
+  liqoctl info peer milan rome --get milan.network.status`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completePeers,
+	}
+	get := cmd.Flags().StringP("get", "g", "", "print only the value at this `PATH` of the output of -o json")
+	out := a.outputFlag(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		s, err := a.survey(cmd.Context(), c, survey.Options{})
+		if err != nil {
+			return err
+		}
+		defer a.missing(s, c)
+		peers, err := choosePeers(c, s, args)
+		if err != nil {
+			return err
+		}
+		infos := make(map[string]peerInfo, len(peers))
+		for _, p := range peers {
+			infos[p.ID] = peerInfoOf(s, p)
+		}
+		switch {
+		case *get != "" && len(peers) == 1:
+			// The ID in front, as where there are several, does no harm.
+			id := peers[0].ID
+			return out.get(infos[id], *get, strings.TrimPrefix(strings.TrimPrefix(*get, "."), id))
+		case *get != "":
+			return out.get(infos, *get)
+		case out.given():
+			return out.data(infos)
+		}
+		a.console.Show(func(page *console.Page) {
+			for i, p := range peers {
+				if i > 0 {
+					page.Line("")
+				}
+				infos[p.ID].write(page)
+			}
+			if len(peers) == 0 {
+				page.Line(noPeers)
+			}
+		})
+		return nil
+	}
+	return cmd
+}
+
+// noPeers is shown where there is nothing to show.
+const noPeers = "This cluster has no peering yet: 'liqoctl network connect' makes one."
+
+// survey reads a cluster. Of one that nothing is installed in there is nothing
+// to show.
+func (a *app) survey(ctx context.Context, c *access.Cluster, o survey.Options) (*survey.Cluster, error) {
+	if c.NamespaceGiven {
+		o.Namespace = c.Namespace
+	}
+	s, err := survey.Read(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, c.Explain("read the cluster", err)
+	}
+	for _, g := range s.Gaps {
+		if errors.Is(g.Err, access.ErrNotInstalled) {
+			return nil, g.Err
+		}
+	}
+	return s, nil
+}
+
+// missing tells what is not shown.
+func (a *app) missing(s *survey.Cluster, c *access.Cluster) {
+	for _, line := range survey.GapLines(s.Gaps, c.Origin) {
+		a.console.Warn(line)
+	}
+}
+
+// choosePeers returns the peers of some IDs or, without IDs, all.
+func choosePeers(c *access.Cluster, s *survey.Cluster, ids []string) ([]*survey.Peer, error) {
+	var all []*survey.Peer
+	var known []string
+	for i := range s.Peers {
+		if p := &s.Peers[i]; !p.Empty() {
+			all = append(all, p)
+			if p.ID != "" {
+				known = append(known, p.ID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return all, nil
+	}
+	var chosen []*survey.Peer
+	for _, id := range ids {
+		p := s.Peer(id)
+		if p == nil || p.Empty() || id == "" {
+			return nil, c.Errorf("there is no peering with %q: %s", id, knownPeers(known))
+		}
+		chosen = append(chosen, p)
+	}
+	return chosen, nil
+}
+
+func knownPeers(ids []string) string {
+	if len(ids) == 0 {
+		return "this cluster has none yet; 'liqoctl network connect' makes one"
+	}
+	return fmt.Sprintf("this cluster's are with %s", strings.Join(ids, ", "))
+}
+
+// completionTimeout is how long a user waits for a completion.
+const completionTimeout = 3 * time.Second
+
+// completePeers completes the IDs of peers that are not on the line yet.
+func (a *app) completePeers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	c, err := a.local.connect()
+	if err != nil {
+		return nil, none
+	}
+	return slices.DeleteFunc(survey.PeerIDs(ctx, c), func(id string) bool { return slices.Contains(args, id) }), none
 }

@@ -50,23 +50,31 @@ func keysOf(secrets []corev1.Secret) map[types.NamespacedName]Keys {
 }
 
 // keySince is when the private key of a Secret was last written: a Secret may be
-// older than what is in it. Who wrote which field when is in the managed fields,
-// unless something removed them.
-func keySince(m *metav1.ObjectMeta) time.Time {
-	since := m.CreationTimestamp.Time
+// older than what is in it.
+func keySince(m *metav1.ObjectMeta) time.Time { return writtenAt(m, "f:data", "f:"+privateKeyEntry) }
+
+// writtenAt is when a field of an object was last written. Who wrote what when is
+// in the managed fields; where something removed them, the object's own age is
+// all that there is.
+func writtenAt(m *metav1.ObjectMeta, path ...string) time.Time {
+	at := m.CreationTimestamp.Time
 	for _, e := range m.ManagedFields {
-		if e.Time == nil || e.FieldsV1 == nil || !e.Time.After(since) {
-			continue
-		}
-		var owned struct {
-			Data map[string]json.RawMessage `json:"f:data"`
-		}
-		if json.Unmarshal(e.FieldsV1.Raw, &owned) != nil {
-			continue
-		}
-		if _, ok := owned.Data["f:"+privateKeyEntry]; ok {
-			since = e.Time.Time
+		if e.Time != nil && e.FieldsV1 != nil && e.Time.After(at) && owns(e.FieldsV1.Raw, path) {
+			at = e.Time.Time
 		}
 	}
-	return since
+	return at
+}
+
+// owns tells whether a field is among managed fields.
+func owns(fields []byte, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	var inside map[string]json.RawMessage
+	if json.Unmarshal(fields, &inside) != nil {
+		return false
+	}
+	next, ok := inside[path[0]]
+	return ok && owns(next, path[1:])
 }

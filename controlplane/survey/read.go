@@ -2,6 +2,8 @@ package survey
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,4 +157,24 @@ func networking(kind, namespace string, options ...client.ListOption) query {
 
 func ipam(kind, namespace string) query {
 	return query{kind: ipamv1alpha1.GroupVersion.WithKind(kind), plural: kind + "s", namespace: namespace}
+}
+
+// PeerIDs returns the IDs of all peers, as far as they can be read: for
+// completions, which have nobody to complain to.
+func PeerIDs(ctx context.Context, c *access.Cluster) []string {
+	r := &reader{cluster: c}
+	kinds := []string{"Configuration", "GatewayServer", "GatewayClient"}
+	lists := make([][]metav1.PartialObjectMetadata, len(kinds))
+	var wg sync.WaitGroup
+	for i, kind := range kinds {
+		wg.Go(func() { lists[i] = listNames(ctx, r, networking(kind, "")) })
+	}
+	wg.Wait()
+	ids := make(map[string]bool)
+	for _, o := range slices.Concat(lists...) {
+		if id := o.Labels[networkingv1beta1.LabelRemoteClusterID]; id != "" {
+			ids[id] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
 }

@@ -138,3 +138,8 @@ type Pod struct {
 	// Reason is why it is not ready, in few words; empty: it is.
 	Reason string
 }
+
+// Empty tells whether nothing is left of a peering but, maybe, its namespace.
+func (p *Peer) Empty() bool {
+	return p.Configuration == nil && p.Gateway == nil && p.Connection == nil && len(p.Surplus) == 0
+}

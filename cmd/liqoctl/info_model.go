@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"strings"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+// info is what `info -o json` prints. Its keys are Liqo's, and stay.
+type info struct {
+	Local    localInfo    `json:"local"`
+	Health   healthInfo   `json:"health"`
+	Network  networkInfo  `json:"network"`
+	Peerings peeringsInfo `json:"peerings"`
+}
+
+type localInfo struct {
+	ClusterID         string            `json:"clusterID"`
+	Version           string            `json:"version"`
+	Labels            map[string]string `json:"labels"`
+	APIServerAddr     string            `json:"APIServerAddr"`
+	KubernetesVersion string            `json:"kubernetesVersion"`
+}
+
+type healthInfo struct {
+	Healthy    bool            `json:"healthy"`
+	Components []componentInfo `json:"components"`
+	// UnhealthyPods are the pods that are not ready, by name.
+	UnhealthyPods map[string]podInfo `json:"unhealthyPods,omitempty"`
+}
+
+type componentInfo struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	Ready     int32  `json:"ready"`
+	Desired   int32  `json:"desired"`
+}
+
+type podInfo struct {
+	Namespace string `json:"namespace"`
+	Node      string `json:"node,omitempty"`
+	Status    string `json:"status"`
+	Restarts  int32  `json:"restarts"`
+}
+
+type networkInfo struct {
+	PodCIDRs        []string `json:"podCIDRs"`
+	ServiceCIDR     string   `json:"serviceCIDR"`
+	ExternalCIDR    string   `json:"externalCIDR"`
+	InternalCIDR    string   `json:"internalCIDR"`
+	ReservedSubnets []string `json:"reservedSubnets,omitempty"`
+	// Problems are Networks that the cluster could not have.
+	Problems []string `json:"problems,omitempty"`
+}
+
+type peeringsInfo struct {
+	Peers []peeringInfo `json:"peers"`
+}
+
+type peeringInfo struct {
+	ClusterID            string        `json:"clusterID"`
+	Role                 string        `json:"role"`
+	NetworkingStatus     survey.Health `json:"networkingStatus"`
+	AuthenticationStatus survey.Health `json:"authenticationStatus"`
+	OffloadingStatus     survey.Health `json:"offloadingStatus"`
+}
+
+// infoOf is what a reading of a cluster says.
+func infoOf(s *survey.Cluster) info {
+	i := info{
+		Local: localInfo{
+			ClusterID: s.Installation.ClusterID, Version: s.Installation.Version, Labels: s.Installation.Labels,
+			APIServerAddr: s.Installation.APIServer, KubernetesVersion: s.Installation.KubernetesVersion,
+		},
+		Health:   healthOf(s),
+		Network:  networkOf(s.Networks),
+		Peerings: peeringsInfo{Peers: []peeringInfo{}},
+	}
+	if i.Local.Labels == nil {
+		i.Local.Labels = map[string]string{}
+	}
+	for n := range s.Peers {
+		p := &s.Peers[n]
+		if p.Empty() {
+			continue
+		}
+		health, _ := s.Health(p)
+		i.Peerings.Peers = append(i.Peerings.Peers, peeringInfo{
+			ClusterID: p.ID, Role: peerRole(p), NetworkingStatus: health,
+			AuthenticationStatus: survey.Disabled, OffloadingStatus: survey.Disabled,
+		})
+	}
+	return i
+}
+
+func healthOf(s *survey.Cluster) healthInfo {
+	h := healthInfo{Healthy: true, Components: []componentInfo{}}
+	for i := range s.Installation.Components {
+		c := &s.Installation.Components[i]
+		h.Healthy = h.Healthy && c.Healthy()
+		h.Components = append(h.Components, componentInfo{c.Kind, c.Namespace, c.Name, c.Version, c.Ready, c.Desired})
+		for _, p := range c.Pods {
+			if h.UnhealthyPods == nil {
+				h.UnhealthyPods = make(map[string]podInfo)
+			}
+			h.UnhealthyPods[p.Name] = podInfo{p.Namespace, p.Node, p.Reason, p.Restarts}
+		}
+	}
+	// Without any, nobody looks after anything. Where they may not be seen, nothing
+	// is known.
+	if len(h.Components) == 0 {
+		h.Healthy = false
+	}
+	return h
+}
+
+func networkOf(n survey.Networks) networkInfo {
+	i := networkInfo{PodCIDRs: []string{}}
+	cidrs := func(list []survey.Network) (out []string) {
+		for _, o := range list {
+			if o.CIDR != "" {
+				out = append(out, o.CIDR)
+			}
+			if o.Problem != "" {
+				i.Problems = append(i.Problems, "Network "+o.Name+": "+o.Problem)
+			}
+		}
+		return out
+	}
+	i.PodCIDRs = append(i.PodCIDRs, cidrs(n.Pod)...)
+	i.ServiceCIDR = strings.Join(cidrs(n.Service), ",")
+	i.ExternalCIDR = strings.Join(cidrs(n.External), ",")
+	i.InternalCIDR = strings.Join(cidrs(n.Internal), ",")
+	i.ReservedSubnets = cidrs(n.Reserved)
+	return i
+}
+
+// peerInfo is what `info peer -o json` prints of each peer. Its keys are Liqo's,
+// and stay.
+type peerInfo struct {
+	Info struct {
+		ClusterID string `json:"clusterID"`
+		Role      string `json:"role"`
+	} `json:"info"`
+	Network        peerNetwork `json:"network"`
+	Authentication moduleInfo  `json:"authentication"`
+	Offloading     moduleInfo  `json:"offloading"`
+}
+
+// moduleInfo is about a part of Liqo that there is not.
+type moduleInfo struct {
+	Status survey.Health `json:"status"`
+}
+
+type peerNetwork struct {
+	Status  survey.Health `json:"status"`
+	Alerts  []string      `json:"alerts,omitempty"`
+	CIDRs   peerCIDRs     `json:"CIDRs"`
+	Gateway peerGateway   `json:"gateway"`
+	// Connection is absent while there is none.
+	Connection *peerConnection `json:"connection,omitempty"`
+}
+
+type peerCIDRs struct {
+	Remote networkingv1beta1.ClusterCIDR `json:"remote"`
+	// Remapped is how the peer is reached from here; absent until that is known.
+	Remapped *networkingv1beta1.ClusterCIDR `json:"remapped,omitempty"`
+}
+
+type peerGateway struct {
+	// Address and Port are those of the server of the two.
+	Address []string `json:"address"`
+	Port    int32    `json:"port"`
+	// Role is that of the peer's gateway: Server or Client.
+	Role string `json:"role"`
+}
+
+type peerConnection struct {
+	Status  string `json:"status"`
+	Latency string `json:"latency"`
+}
+
+// peerInfoOf is what a reading of a cluster says of a peer.
+func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
+	var i peerInfo
+	i.Info.ClusterID, i.Info.Role = p.ID, peerRole(p)
+	i.Authentication.Status, i.Offloading.Status = survey.Disabled, survey.Disabled
+	health, alerts := s.Health(p)
+	i.Network.Status = health
+	for _, a := range alerts {
+		i.Network.Alerts = append(i.Network.Alerts, a.String())
+	}
+	if c := p.Configuration; c != nil {
+		i.Network.CIDRs.Remote = c.Spec.Remote.CIDR
+		if c.Status.Remote != nil {
+			i.Network.CIDRs.Remapped = &c.Status.Remote.CIDR
+		}
+	}
+	i.Network.Gateway = peerGateway{Address: []string{}, Role: i.Info.Role}
+	if g := p.Gateway; g != nil && g.Endpoint != nil {
+		i.Network.Gateway.Address = append(i.Network.Gateway.Address, g.Endpoint.Addresses...)
+		i.Network.Gateway.Port = g.Endpoint.Port
+		if len(g.Endpoint.Ports) > 0 {
+			i.Network.Gateway.Port = g.Endpoint.Ports[0]
+		}
+	}
+	if c := p.Connection; c != nil {
+		i.Network.Connection = &peerConnection{Status: string(c.Status.Value), Latency: cmp.Or(c.Status.Latency.Value, "N/A")}
+	}
+	return i
+}
+
+// peerRole is what the peer's gateway is: the opposite of ours.
+func peerRole(p *survey.Peer) string {
+	switch {
+	case p.Gateway == nil:
+		return "Unknown"
+	case p.Gateway.Role == networkingv1beta1.ConnectionServer:
+		return string(networkingv1beta1.ConnectionClient)
+	}
+	return string(networkingv1beta1.ConnectionServer)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// get prints the value at a path of v, as -o json names it: a value as it is,
+// anything larger as YAML or, with -o json, as JSON. Where there is nothing at
+// the path, others are tried.
+func (o *output) get(v any, path string, others ...string) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var tree any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return err
+	}
+	found, err := lookUp(tree, path)
+	for _, other := range others {
+		if v, otherErr := lookUp(tree, other); err != nil && otherErr == nil {
+			found, err = v, nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return o.value(found)
+}
+
+// value prints a value that was looked up.
+func (o *output) value(v any) error {
+	switch v.(type) {
+	case map[string]any, []any:
+		if !o.given() {
+			return o.as(formatYAML).data(v)
+		}
+		return o.data(v)
+	}
+	if o.format == formatJSON {
+		return o.data(v)
+	}
+	_, err := fmt.Fprintln(o.w, v)
+	return err
+}
+
+// as is the output in another format.
+func (o *output) as(format string) *output {
+	c := *o
+	c.format = format
+	return &c
+}
+
+// lookUp follows a path of keys and of indexes of lists. Keys may be in upper or
+// lower case; one that holds dots itself, as cluster IDs may, is found, too.
+func lookUp(tree any, path string) (any, error) {
+	rest := strings.Trim(path, ".")
+	at := ""
+	for rest != "" {
+		next, key, after, err := step(tree, rest)
+		if err != nil {
+			where := "what can be had"
+			if at != "" {
+				where = strconv.Quote(at)
+			}
+			return nil, fmt.Errorf("--get %s: %w", path, stepError{where, err})
+		}
+		tree, rest = next, after
+		at = strings.TrimPrefix(at+"."+key, ".")
+	}
+	if empty(tree) {
+		return nil, fmt.Errorf("--get %s: it has no value yet", path)
+	}
+	return tree, nil
+}
+
+// stepError says where a step could not be taken.
+type stepError struct {
+	where string
+	err   error
+}
+
+func (e stepError) Error() string { return e.where + " " + e.err.Error() }
+
+func (e stepError) Unwrap() error { return e.err }
+
+// step takes one step into a tree and returns what is left of the path.
+func step(tree any, path string) (next any, key, rest string, err error) {
+	switch v := tree.(type) {
+	case map[string]any:
+		// The longest key that fits: a cluster ID may have dots.
+		for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
+			for key, next := range v {
+				if strings.EqualFold(key, path[:end]) {
+					return next, key, strings.TrimPrefix(path[end:], "."), nil
+				}
+			}
+		}
+		head, _, _ := strings.Cut(path, ".")
+		return nil, "", "", fmt.Errorf("has no %q, it has %s", head, strings.Join(slices.Sorted(maps.Keys(v)), ", "))
+	case []any:
+		head, rest, _ := strings.Cut(path, ".")
+		i, err := strconv.Atoi(head)
+		if err != nil || i < 0 || i >= len(v) {
+			return nil, "", "", fmt.Errorf("is a list of %d: %q is not one of them; they count from 0", len(v), head)
+		}
+		return v[i], head, rest, nil
+	}
+	head, _, _ := strings.Cut(path, ".")
+	return nil, "", "", fmt.Errorf("is a value: it has no %q", head)
+}
+
+// empty tells whether there is nothing to print.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}

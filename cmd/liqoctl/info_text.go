@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+// write shows an info. The Networks are for those who want more.
+func (i info) write(p *console.Page, verbose bool) {
+	p.Box("Local installation info", i.Local.section())
+	p.Box("Installation health", i.Health.section())
+	if verbose {
+		p.Box("Network", i.Network.section())
+	}
+	p.Box("Active peerings", i.Peerings.section())
+}
+
+func (l localInfo) section() *console.Section {
+	s := &console.Section{}
+	s.Entry("Cluster ID", orUnknown(l.ClusterID))
+	s.Entry("Version", orUnknown(l.Version))
+	s.Entry("K8s API server", l.APIServerAddr)
+	s.Entry("K8s version", orUnknown(l.KubernetesVersion))
+	if len(l.Labels) > 0 {
+		labels := s.Sub("Cluster labels")
+		for _, k := range slices.Sorted(maps.Keys(l.Labels)) {
+			labels.Entry(k, l.Labels[k])
+		}
+	}
+	return s
+}
+
+func (h healthInfo) section() *console.Section {
+	s := &console.Section{}
+	switch {
+	case len(h.Components) == 0:
+		s.Text(console.Bad("There is no controller: nothing looks after the peerings."))
+		return s
+	case h.Healthy:
+		s.Text(console.Good("Sluice is healthy"))
+	default:
+		s.Text(console.Bad("Sluice is unhealthy"))
+	}
+	for _, c := range h.Components {
+		if c.Ready < c.Desired {
+			s.Entry(fmt.Sprintf("%s %s/%s", c.Kind, c.Namespace, c.Name), console.Bad(fmt.Sprintf("%d of %d pods are ready", c.Ready, c.Desired)))
+		}
+	}
+	if len(h.UnhealthyPods) > 0 {
+		pods := s.Sub("Unhealthy pods")
+		for _, name := range slices.Sorted(maps.Keys(h.UnhealthyPods)) {
+			p := h.UnhealthyPods[name]
+			pods.Entry(name, fmt.Sprintf("%s, restarts: %d", p.Status, p.Restarts))
+		}
+	}
+	return s
+}
+
+func (n networkInfo) section() *console.Section {
+	s := &console.Section{}
+	s.Entry("Pod CIDR", orUnknown(strings.Join(n.PodCIDRs, ", ")))
+	s.Entry("Service CIDR", orUnknown(n.ServiceCIDR))
+	s.Entry("External CIDR", orUnknown(n.ExternalCIDR))
+	s.Entry("Internal CIDR", orUnknown(n.InternalCIDR))
+	if len(n.ReservedSubnets) > 0 {
+		s.Entry("Reserved subnets", n.ReservedSubnets...)
+	}
+	for _, p := range n.Problems {
+		s.Text(console.Bad(p))
+	}
+	return s
+}
+
+func (ps peeringsInfo) section() *console.Section {
+	s := &console.Section{}
+	for _, p := range ps.Peers {
+		peer := s.Sub(orUnknown(p.ClusterID))
+		peer.Entry("Role", p.Role)
+		peer.Entry("Networking status", healthText(p.NetworkingStatus))
+		peer.Entry("Authentication status", healthText(p.AuthenticationStatus))
+		peer.Entry("Offloading status", healthText(p.OffloadingStatus))
+	}
+	if len(ps.Peers) == 0 {
+		s.Text(noPeers)
+	}
+	return s
+}
+
+// write shows a peerInfo.
+func (i peerInfo) write(p *console.Page) {
+	s := &console.Section{}
+	s.Entry("Cluster ID", orUnknown(i.Info.ClusterID))
+	s.Entry("Role", i.Info.Role)
+	p.Box("Peer cluster info", s)
+	p.Box("Network", i.Network.section())
+	for title, m := range map[string]moduleInfo{"Authentication": i.Authentication, "Offloading": i.Offloading} {
+		if m.Status != survey.Disabled { // nothing to tell
+			s := &console.Section{}
+			s.Entry("Status", healthText(m.Status))
+			p.Box(title, s)
+		}
+	}
+}
+
+func (n peerNetwork) section() *console.Section {
+	s := &console.Section{}
+	s.Entry("Status", healthText(n.Status))
+	if len(n.Alerts) > 0 {
+		alerts := make([]string, len(n.Alerts))
+		for i, a := range n.Alerts {
+			alerts[i] = console.Caution(a)
+		}
+		s.Entry("Alerts", alerts...)
+	}
+	if n.Connection != nil {
+		s.Entry("Connection", fmt.Sprintf("%s, latency %s", orUnknown(n.Connection.Status), n.Connection.Latency))
+	}
+	if !n.CIDRs.Remote.Pod.IsZero() || !n.CIDRs.Remote.External.IsZero() {
+		remapped := n.CIDRs.Remapped
+		if remapped == nil {
+			remapped = &networkingv1beta1.ClusterCIDR{}
+		}
+		remote := s.Sub("CIDR").Sub("Remote")
+		remote.Entry("Pod CIDR", cidrText(n.CIDRs.Remote.Pod, remapped.Pod))
+		remote.Entry("External CIDR", cidrText(n.CIDRs.Remote.External, remapped.External))
+	}
+	if n.Status != survey.Disabled {
+		gateway := s.Sub("Gateway")
+		gateway.Entry("Role", n.Gateway.Role)
+		gateway.Entry("Address", orUnknown(strings.Join(n.Gateway.Address, ", ")))
+		if n.Gateway.Port != 0 {
+			gateway.Entry("Port", fmt.Sprint(n.Gateway.Port))
+		}
+	}
+	return s
+}
+
+// cidrText is what the peer uses and what stands for it here.
+func cidrText(remote, remapped networkingv1beta1.CIDRs) string {
+	text := orUnknown(joinCIDRs(remote))
+	if len(remapped.List) == 0 {
+		return text
+	}
+	return text + " → Remapped to " + joinCIDRs(remapped)
+}
+
+func joinCIDRs(c networkingv1beta1.CIDRs) string {
+	texts := make([]string, len(c.List))
+	for i, p := range c.List {
+		texts[i] = string(p)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func healthText(h survey.Health) string {
+	switch h {
+	case survey.Healthy:
+		return console.Good(string(h))
+	case survey.Unhealthy:
+		return console.Bad(string(h))
+	}
+	return string(h)
+}
+
+// orUnknown is a text, or what stands where there is none.
+func orUnknown(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
