@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -54,6 +55,8 @@ func (c *Cluster) explain(doing string, err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s does not accept the credentials of %s: log in again, or choose others with %s or %s: %w",
 			doing, c.host(), c.Origin, c.Flag("kubeconfig"), c.Flag("context"), err)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fmt.Errorf("%s: the namespace is being deleted: try again when it is gone: %w", doing, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: the user of %s may not do this: ask for the right, or use another context: %w", doing, c.Origin, err)
 	case meta.IsNoMatchError(err):

@@ -50,3 +50,16 @@ func (g *gateway) conditions() []metav1.Condition {
 	}
 	return g.client.Status.Conditions
 }
+
+// template is what the gateway is rendered from.
+func (g *gateway) template() corev1.ObjectReference {
+	if g.server != nil {
+		return g.server.Spec.ServerTemplateRef
+	}
+	return g.client.Spec.ClientTemplateRef
+}
+
+// String names the object: "GatewayServer liqo-tenant-milan/milan".
+func (g *gateway) String() string {
+	return g.kind() + " " + g.GetNamespace() + "/" + g.GetName()
+}

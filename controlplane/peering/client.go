@@ -1,0 +1,110 @@
+package peering
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/progress"
+)
+
+// setUpClient has this end dial its peer.
+func (e *end) setUpClient() *step {
+	s := &step{in: e.Cluster, waiting: "Setting up gateway client", done: "Gateway client correctly set up", clues: e.gatewayClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		ref, err := e.templateRef()
+		if err != nil {
+			return "", err
+		}
+		name := e.named(e.gateway())
+		what := "GatewayClient " + name.String()
+		var live networkingv1beta1.GatewayClient
+		err = e.Client.Get(ctx, name, &live)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return "", e.Explain("read "+what, err)
+		case err == nil && live.DeletionTimestamp != nil:
+			return what + " is being deleted", nil
+		case err == nil:
+			return "", e.changeClient(ctx, s, &live, ref)
+		}
+		addresses, port := e.options.Client.dials(e.peer.endpoint)
+		wanted := NewGatewayClient(e.metadata(name.Name), ClientOptions{
+			Template: ref, MTU: cmp.Or(e.options.MTU, e.peer.mtu), Addresses: addresses, Port: port, Protocol: e.peer.endpoint.Protocol,
+		})
+		return "", e.Explain("create "+what, e.write.Create(ctx, wanted))
+	}
+	return s
+}
+
+// changeClient has a client that exists be as the flags and the server say.
+func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1.GatewayClient, ref corev1.ObjectReference) error {
+	connection, err := e.connection(ctx)
+	if err != nil {
+		return err
+	}
+	works := connection != nil && connection.Status.Value == networkingv1beta1.Connected
+	before, what := live.DeepCopy(), clientGateway(live).String()
+	if kept := e.options.changedClient(&live.Spec, ref, e.peer.endpoint, works); kept {
+		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; --gw-client-address and --gw-client-port change it",
+			what, hostPort(&live.Spec.Endpoint)))
+	}
+	if equality.Semantic.DeepEqual(before.Spec, live.Spec) {
+		return nil
+	}
+	return e.Explain("change "+what, e.write.Patch(ctx, live, client.MergeFrom(before)))
+}
+
+// changedClient changes what a client is to be to what the flags and the server
+// say. A client that is connected keeps where it dials unless the flags say
+// otherwise: somebody chose it, for a reason that the server does not know.
+func (o *Options) changedClient(spec *networkingv1beta1.GatewayClientSpec, ref corev1.ObjectReference, server *networkingv1beta1.Endpoint, works bool) (kept bool) {
+	spec.MTU = cmp.Or(o.MTU, spec.MTU)
+	if o.Client.Template != (TemplateFlags{}) && !sameTemplate(spec.ClientTemplateRef, ref) {
+		spec.ClientTemplateRef = ref
+	}
+	have := &spec.Endpoint
+	addresses, port := o.Client.dials(server)
+	if slices.Equal(have.Addresses, addresses) && firstPort(have) == port {
+		return false
+	}
+	if works && o.Client.Address == "" && o.Client.Port == 0 {
+		return true
+	}
+	have.Addresses, have.Port, have.Ports = addresses, port, nil
+	return false
+}
+
+// dials is where a client reaches the server: where the user says, or else where
+// the server itself does.
+func (f ClientFlags) dials(server *networkingv1beta1.Endpoint) (addresses []string, port int32) {
+	addresses = server.Addresses
+	if f.Address != "" {
+		addresses = []string{f.Address}
+	}
+	return addresses, cmp.Or(f.Port, firstPort(server))
+}
+
+// firstPort is the port of the only tunnel.
+func firstPort(e *networkingv1beta1.Endpoint) int32 {
+	if len(e.Ports) > 0 {
+		return e.Ports[0]
+	}
+	return e.Port
+}
+
+// hostPort is an endpoint as text.
+func hostPort(e *networkingv1beta1.Endpoint) string {
+	if e == nil || len(e.Addresses) == 0 {
+		return "no address"
+	}
+	return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(firstPort(e)))) + " (UDP)"
+}

@@ -1,0 +1,101 @@
+package peering
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Failure is why the work ended before its time, and what is known about the
+// reasons. What was done before stays done, and the same command goes on from
+// there.
+type Failure struct {
+	// Cluster is the name of the one where it ended.
+	Cluster string
+	// Doing is what was being done: "waiting for gateway pod gw-milan to be ready".
+	Doing string
+	// Missing is what was still to wait for.
+	Missing string
+	// Err is the cause: context.DeadlineExceeded when time was up,
+	// context.Canceled when somebody interrupted it, else what went wrong.
+	Err error
+	// After is how long it lasted.
+	After time.Duration
+	// Clues are lines about the reasons: conditions, pods, events, and what to do.
+	Clues []string
+	// Done of Steps steps are over.
+	Done, Steps int
+}
+
+// timeToExplain bounds the search for reasons.
+const timeToExplain = 10 * time.Second
+
+// fail says why a plan ended.
+func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
+	s := t.culprit()
+	t.rest()
+	f := &Failure{
+		Cluster: s.in.Name, Doing: cmp.Or(lowerFirst(s.waiting), "at work"), Missing: s.missing, Err: t.err,
+		After: took, Done: t.count(), Steps: len(p.steps),
+	}
+	if f.Err == nil {
+		f.Err = ctx.Err()
+	}
+	if s.clues != nil && !errors.Is(f.Err, context.Canceled) { // who interrupts wants no explanation
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeToExplain)
+		defer cancel()
+		f.Clues = s.clues(ctx)
+	}
+	return f
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+func (f *Failure) Error() string {
+	lines := append([]string{f.headline()}, indent(f.Clues)...)
+	if f.Done > 0 {
+		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay so: the same command goes on from there", f.Done, f.Steps))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// headline is what went wrong, in one line.
+func (f *Failure) headline() string {
+	why := ""
+	if f.Missing != "" {
+		why = ": " + strings.TrimPrefix(f.Missing, f.prefix())
+	}
+	switch {
+	case errors.Is(f.Err, context.Canceled):
+		return f.prefix() + "interrupted while " + f.Doing + why
+	case f.Err == context.DeadlineExceeded: //nolint:errorlint // not the deadline of a request in it
+		return fmt.Sprintf("%stime is up after %v, %s%s", f.prefix(), f.After.Round(time.Second), f.Doing, why)
+	}
+	return f.prefix() + f.Doing + ": " + strings.TrimPrefix(f.Err.Error(), f.prefix())
+}
+
+// prefix is the cluster's name before a text.
+func (f *Failure) prefix() string {
+	if f.Cluster == "" {
+		return ""
+	}
+	return "(" + f.Cluster + ") "
+}
+
+func indent(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = "  " + l
+	}
+	return out
+}
+
+func lowerFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}

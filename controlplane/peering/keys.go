@@ -1,0 +1,106 @@
+package peering
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// readKey reads the public key of this end's gateway.
+func (e *end) readKey() *step {
+	which := "Gateway " + strings.ToLower(string(e.role))
+	return &step{
+		in: e.Cluster, waiting: "Waiting for g" + which[1:] + " Secret to be created", done: which + " Secret created successfully",
+		try: func(ctx context.Context) (missing string, err error) {
+			g, err := e.readGateway(ctx)
+			if err != nil {
+				return "", err
+			}
+			if missing, err := conditionMissing(g, networkingv1beta1.ConditionKeysReady); missing != "" || err != nil {
+				return missing, err
+			}
+			e.key, err = PublicKeyOf(ctx, e.Cluster, e.role, e.namespace, g.GetName())
+			if errors.Is(err, ErrNotReady) {
+				return err.Error(), nil
+			}
+			return "", err
+		},
+		clues: e.gatewayClues,
+	}
+}
+
+// tellKey has this end know its peer's public key.
+func (e *end) tellKey() *step {
+	return &step{
+		in: e.Cluster, waiting: "Creating public key", done: "Public key correctly created",
+		try: func(ctx context.Context) (missing string, err error) {
+			g, err := e.readGateway(ctx)
+			if err != nil {
+				return "", err
+			}
+			live, err := e.publicKeys(ctx)
+			switch {
+			case err != nil:
+				return "", err
+			case len(live) > 1:
+				return "", &complaint{manyKeys(e.namespace, live)}
+			case len(live) == 0:
+				k := NewPublicKey(e.metadata(""), e.peer.key)
+				k.OwnerReferences = []metav1.OwnerReference{g.owner()}
+				return "", e.Explain(fmt.Sprintf("create PublicKey %s/%s", k.Namespace, k.Name), e.write.Create(ctx, k))
+			case live[0].DeletionTimestamp != nil:
+				return fmt.Sprintf("PublicKey %s/%s is being deleted", live[0].Namespace, live[0].Name), nil
+			}
+			return "", e.replaceKey(ctx, &live[0], g)
+		},
+	}
+}
+
+// replaceKey has a PublicKey that exists hold the peer's key. One that belongs to
+// an earlier gateway would be collected with it.
+func (e *end) replaceKey(ctx context.Context, k *networkingv1beta1.PublicKey, g *gateway) error {
+	before := k.DeepCopy()
+	k.Spec.PublicKey = bytes.Clone(e.peer.key)
+	k.Labels[networkingv1beta1.LabelGatewayResource] = networkingv1beta1.LabelTrue // there are labels: it was found by one
+	if slices.ContainsFunc(k.OwnerReferences, func(o metav1.OwnerReference) bool { return isGateway(o) && o.UID != g.GetUID() }) {
+		k.OwnerReferences = slices.DeleteFunc(k.OwnerReferences, isGateway)
+		k.OwnerReferences = append(k.OwnerReferences, g.owner())
+	}
+	if equality.Semantic.DeepEqual(before, k) {
+		return nil
+	}
+	return e.Explain(fmt.Sprintf("change PublicKey %s/%s", k.Namespace, k.Name), e.write.Patch(ctx, k, client.MergeFrom(before)))
+}
+
+// publicKeys are those of the peer in the tenant namespace.
+func (e *end) publicKeys(ctx context.Context) ([]networkingv1beta1.PublicKey, error) {
+	var list networkingv1beta1.PublicKeyList
+	err := e.list(ctx, "PublicKeys", &list, client.InNamespace(e.namespace), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: e.peer.id})
+	return list.Items, err
+}
+
+func manyKeys(namespace string, ks []networkingv1beta1.PublicKey) string {
+	names := make([]string, len(ks))
+	for i := range ks {
+		names[i] = ks[i].Name
+	}
+	return fmt.Sprintf("namespace %s has several PublicKeys of the peer, %s: delete all but one of them", namespace, strings.Join(names, ", "))
+}
+
+// owner refers to a gateway as that which an object goes with.
+func (g *gateway) owner() metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: g.kind(), Name: g.GetName(), UID: g.GetUID()}
+}
+
+func isGateway(o metav1.OwnerReference) bool {
+	return o.Kind == "GatewayServer" || o.Kind == "GatewayClient"
+}

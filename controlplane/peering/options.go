@@ -1,0 +1,119 @@
+package peering
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Options say how two clusters are connected or separated. What is zero stays as
+// it is where it exists already, and has the default where it is made.
+type Options struct {
+	// Timeout ends the work; 0: it may take as long as it takes.
+	Timeout time.Duration
+	// Wait is for what follows by itself: the connection, or the end of everything
+	// that the controllers made.
+	Wait bool
+	// SkipValidation leaves out the checks of the templates.
+	SkipValidation bool
+	// Labels and Annotations are for everything that is created.
+	Labels, Annotations map[string]string
+
+	// ServerIsLocal has the local cluster wait and the remote one dial.
+	ServerIsLocal bool
+	// DisableSharingKeys leaves it to the user to exchange the public keys.
+	DisableSharingKeys bool
+	// MTU is the largest packet that the tunnel carries.
+	MTU int
+	// Server describes the gateway server, Client the gateway client.
+	Server ServerFlags
+	Client ClientFlags
+
+	// DeleteNamespaces has Reset delete the tenant namespaces too, if nothing of
+	// anybody else is in them; OwnNamespaces only those that Connect or Init made.
+	DeleteNamespaces, OwnNamespaces bool
+}
+
+// TemplateFlags name a template.
+type TemplateFlags struct {
+	// Type is group/version/resource.
+	Type string
+	// Name and Namespace are the template's. No namespace: the installation's.
+	Name, Namespace string
+}
+
+// ServerFlags describe a gateway server.
+type ServerFlags struct {
+	Template       TemplateFlags
+	ServiceType    corev1.ServiceType
+	Port           int32
+	NodePort       int32
+	LoadBalancerIP string
+}
+
+// ClientFlags describe a gateway client.
+type ClientFlags struct {
+	Template TemplateFlags
+	// Address and Port are where the server is reached; zero: what the server
+	// itself tells.
+	Address string
+	Port    int32
+}
+
+// ServiceTypes are the ways to expose a gateway server.
+var ServiceTypes = []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort, corev1.ServiceTypeClusterIP}
+
+// Validate finds what no cluster could work with. Its messages name flags.
+func (o Options) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.MTU != 0 && (o.MTU < MinMTU || o.MTU > MaxMTU) {
+		wrong("--mtu %d: must be from %d to %d", o.MTU, MinMTU, MaxMTU)
+	}
+	s := o.Server
+	if s.ServiceType != "" && !slices.Contains(ServiceTypes, s.ServiceType) {
+		wrong("--gw-server-service-type %q: must be LoadBalancer, NodePort or ClusterIP", s.ServiceType)
+	}
+	for _, p := range []struct {
+		flag string
+		port int32
+	}{{"--gw-server-service-port", s.Port}, {"--gw-server-service-nodeport", s.NodePort}, {"--gw-client-port", o.Client.Port}} {
+		if p.port < 0 || p.port > 65535 {
+			wrong("%s %d: must be from 1 to 65535", p.flag, p.port)
+		}
+	}
+	if s.NodePort != 0 && s.ServiceType == corev1.ServiceTypeClusterIP {
+		wrong("--gw-server-service-nodeport %d: a Service of type ClusterIP has no node port; use --gw-server-service-type NodePort", s.NodePort)
+	}
+	if s.LoadBalancerIP != "" {
+		if _, err := netip.ParseAddr(s.LoadBalancerIP); err != nil {
+			wrong("--gw-server-service-loadbalancerip %q: must be an IP address", s.LoadBalancerIP)
+		}
+		if t := s.ServiceType; t != "" && t != corev1.ServiceTypeLoadBalancer {
+			wrong("--gw-server-service-loadbalancerip %s: a Service of type %s has none; use --gw-server-service-type LoadBalancer", s.LoadBalancerIP, t)
+		}
+	}
+	if a := o.Client.Address; a != "" && !isHost(a) {
+		wrong("--gw-client-address %q: must be an IP address or a DNS name, without a port (that is --gw-client-port)", a)
+	}
+	return errors.Join(errs...)
+}
+
+// hostName is what the API takes for a DNS name.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.][A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*[.]?$`)
+
+// allDigits is a name that was meant to be an IPv4 address.
+var allDigits = regexp.MustCompile(`^[0-9.]+$`)
+
+func isHost(s string) bool {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a.Zone() == ""
+	}
+	return len(s) <= 253 && hostName.MatchString(s) && !allDigits.MatchString(strings.TrimSuffix(s, "."))
+}

@@ -1,0 +1,194 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/progress"
+)
+
+// identify finds out who the clusters are, and that they are two.
+func (p pair) identify(ctx context.Context, tell progress.Func) error {
+	for _, e := range p {
+		tell.Waiting(e.Name, "Retrieving cluster identity")
+	}
+	err := p.both(func(e *end) error {
+		var errs [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() { e.id, errs[0] = e.ID(ctx) })
+		wg.Go(func() { e.uid, errs[1] = e.UID(ctx) })
+		wg.Wait()
+		if errs[0] != nil {
+			return errs[0]
+		}
+		return errs[1]
+	})
+	if err != nil {
+		return err
+	}
+	return p.different()
+}
+
+// different fails unless the clusters are two, with two names.
+func (p pair) different() error {
+	local, remote := p[0], p[1]
+	if local.uid == remote.uid {
+		return fmt.Errorf("%s and %s lead to the same cluster, %s (its namespace %s has the UID %s both times): nothing was changed; name the other one with %s or %s",
+			local.Origin, remote.Origin, local.id, metav1.NamespaceSystem, local.uid, remote.Flag("kubeconfig"), remote.Flag("context"))
+	}
+	if local.id == remote.id {
+		return fmt.Errorf("both clusters have the ID %q (ConfigMap liqo-clusterid-configmap), so neither could tell the other from itself: nothing was changed; "+
+			"install one of them again with 'liqoctl install --cluster-id' and another name", local.id)
+	}
+	return nil
+}
+
+// prepare finds out all that stands in the way of connecting, before anything is
+// changed.
+func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool) error {
+	if err := p[0].options.Validate(); err != nil {
+		return err
+	}
+	if err := p.identify(ctx, tell); err != nil {
+		return err
+	}
+	for _, e := range p {
+		tell.Waiting(e.Name, "Checking cluster "+e.id)
+	}
+	return p.both(func(e *end) error {
+		if err := e.checkKinds(ctx); err != nil {
+			return err
+		}
+		if err := e.look(ctx); err != nil {
+			return err
+		}
+		if err := e.chooseNamespace(); err != nil {
+			return err
+		}
+		if err := e.Require(ctx, e.rights(withGateways)...); err != nil {
+			return err
+		}
+		if !withGateways {
+			return nil
+		}
+		return e.checkGateway(ctx)
+	})
+}
+
+// chooseNamespace decides about the tenant namespace.
+func (e *end) chooseNamespace() error {
+	given := ""
+	if e.NamespaceGiven {
+		given = e.Namespace
+	}
+	var err error
+	if e.namespace, err = tenantNamespace(e.peer.id, given, e.Flag("namespace"), &e.found); err != nil {
+		return e.Errorf("%w", err)
+	}
+	if problem := namespaceProblem(e.namespaceFound(), e.peer.id, e.Flag("namespace")); problem != "" {
+		return e.Errorf("%s", problem)
+	}
+	return nil
+}
+
+// rights are those that it takes to connect.
+func (e *end) rights(withGateways bool) []access.Permission {
+	var all []access.Permission
+	may := func(group, resource, namespace string, verbs ...string) {
+		for _, v := range verbs {
+			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: namespace})
+		}
+	}
+	ours := networkingv1beta1.GroupVersion.Group
+	if e.namespaceFound() == nil {
+		may("", "namespaces", "", "create")
+	}
+	may(ours, "configurations", e.namespace, "list", "create", "patch")
+	if !withGateways {
+		return all
+	}
+	resource := "gatewayclients"
+	if e.role == networkingv1beta1.ConnectionServer {
+		resource = "gatewayservers"
+		may(ours, resource, e.namespace, "delete")
+	}
+	may(ours, resource, e.namespace, "get", "create", "patch")
+	if !e.options.DisableSharingKeys {
+		may("", "secrets", e.namespace, "get")
+		may(ours, "publickeies", e.namespace, "list", "create", "patch")
+	}
+	if e.options.Wait {
+		may(ours, "connections", e.namespace, "list")
+	}
+	return all
+}
+
+// checkGateway finds out whether the gateway can be made as it is wanted.
+func (e *end) checkGateway(ctx context.Context) error {
+	ref, err := e.templateRef()
+	if err != nil {
+		return err
+	}
+	if !e.options.SkipValidation {
+		if err := e.checkTemplate(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if e.role != networkingv1beta1.ConnectionServer {
+		return nil
+	}
+	return e.checkNodePort(ctx)
+}
+
+// checkNodePort asks the cluster whether the node port can be had, by a Service
+// that is never made.
+func (e *end) checkNodePort(ctx context.Context) error {
+	port := e.options.Server.NodePort
+	if port == 0 || e.hasNodePort(port) {
+		return nil
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqoctl-check-", Namespace: e.LiqoNamespace},
+		Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeNodePort,
+			Ports: []corev1.ServicePort{{Port: DefaultServicePort, NodePort: port, Protocol: corev1.ProtocolUDP}},
+		},
+	}
+	err := e.write.Create(ctx, service, client.DryRunAll)
+	if apierrors.IsInvalid(err) {
+		return e.Errorf("--gw-server-service-nodeport %d: %w: nothing was changed; choose another port, or 0 for any that is free", port, why(err))
+	}
+	return nil // who may not make Services there is told by the condition of the gateway
+}
+
+// hasNodePort tells whether the gateway server has the port already.
+func (e *end) hasNodePort(port int32) bool {
+	for _, g := range e.found.servers {
+		s := g.server
+		if s.Spec.Endpoint.NodePort == port || s.Status.Endpoint != nil && s.Status.Endpoint.Port == port {
+			return true
+		}
+	}
+	return false
+}
+
+// why is what an API server objects to in an object, without the object's name,
+// which nobody gave it.
+func why(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if d := status.Status().Details; d != nil && len(d.Causes) > 0 {
+			return errors.New(d.Causes[0].Message)
+		}
+	}
+	return err
+}

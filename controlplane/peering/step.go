@@ -1,0 +1,117 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/progress"
+)
+
+// How often a step looks, and how long one look may take.
+const (
+	firstPause = 25 * time.Millisecond
+	longPause  = 250 * time.Millisecond
+	oneLook    = 10 * time.Second
+)
+
+// step is one thing to be done in one cluster: what the user reads about it, and
+// how it is done.
+//
+// A step looks at the world and applies what is missing, again and again, until
+// nothing is left to wait for. So it does not matter whether it ran before, how
+// far it came then, or who did its work instead.
+type step struct {
+	in *access.Cluster
+	// waiting is what the user reads while it lasts, done what he reads then; an
+	// empty text is not told.
+	waiting, done string
+	// try looks and applies. It returns what is still to wait for; "": nothing.
+	try func(ctx context.Context) (missing string, err error)
+	// clues reads what may tell why it lasts so long; nil: nothing would.
+	clues func(ctx context.Context) []string
+
+	after []*step
+	over  chan struct{} // closed after the last successful look
+
+	// Owned by run until it returns.
+	notes   []progress.Event // told before done
+	missing string           // at the last look
+}
+
+// note tells something on the way.
+func (s *step) note(kind progress.Kind, text string) {
+	s.notes = append(s.notes, progress.Event{Kind: kind, Cluster: s.in.Name, Text: text})
+}
+
+// run looks until there is nothing to wait for. What goes wrong is tolerated for
+// as long as it may pass by itself.
+func (s *step) run(ctx context.Context) error {
+	var wrongSince time.Time
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		missing, err := s.look(ctx)
+		if err == nil && missing == "" {
+			return nil
+		}
+		if s.missing = missing; err == nil {
+			wrongSince = time.Time{}
+		} else if ctx.Err() == nil {
+			s.missing = err.Error()
+			if wrongSince.IsZero() {
+				wrongSince = time.Now()
+			}
+			if time.Since(wrongSince) >= patience(err) {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *step) look(ctx context.Context) (missing string, err error) {
+	if s.try == nil {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, oneLook)
+	defer cancel()
+	return s.try(ctx)
+}
+
+// How long it is waited for what may pass by itself.
+const (
+	// unreachableFor is long enough for an API server to be replaced.
+	unreachableFor = 15 * time.Second
+	// complaintFor is long enough for a controller to see what was just changed.
+	complaintFor = 5 * time.Second
+)
+
+// patience is how long an error may last.
+func patience(err error) time.Duration {
+	var complaint *complaint
+	var network net.Error
+	switch {
+	case errors.As(err, &complaint):
+		return complaintFor
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err),
+		apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
+		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err),
+		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),
+		utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err):
+		return unreachableFor
+	}
+	return 0
+}
+
+// complaint is what a controller says that only a person can cure.
+type complaint struct{ text string }
+
+func (c *complaint) Error() string { return c.text }
