@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ const (
 	gatewayProgram = "gateway"
 	fabricProgram  = "fabric"
 )
+
+// deniedReports is what a user lacks who may not run commands in pods.
+const deniedReports = "the reports of gateways (pods/exec)"
 
 // errNoActivePod is why a gateway cannot be asked.
 var errNoActivePod = errors.New("no pod of it is active")
@@ -56,7 +60,7 @@ func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
 		if g := s.Peers[i].Gateway; g != nil && g.ReportErr != nil && !errors.Is(g.ReportErr, errNoActivePod) {
 			what := "the report of " + g.String()
 			if denied(g.ReportErr) {
-				what = "the reports of gateways (pods/exec)"
+				what = deniedReports
 			}
 			s.Gaps = append(s.Gaps, Gap{What: what, Err: g.ReportErr})
 		}
@@ -93,4 +97,19 @@ func decode(text []byte, into any) error {
 		return fmt.Errorf("decode JSON: %w", err)
 	}
 	return nil
+}
+
+// MayNotAsk tells whether the user may ask no gateway at all, as AskGateways
+// found, and returns the Gap that says so.
+func (c *Cluster) MayNotAsk() (Gap, bool) {
+	for i := range c.Peers {
+		if g := c.Peers[i].Gateway; g != nil && g.Report != nil {
+			return Gap{}, false
+		}
+	}
+	i := slices.IndexFunc(c.Gaps, func(g Gap) bool { return g.What == deniedReports })
+	if i < 0 {
+		return Gap{}, false
+	}
+	return c.Gaps[i], true
 }

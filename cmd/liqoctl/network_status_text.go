@@ -1,0 +1,310 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+// statusTable is what `network status -o json` prints.
+type statusTable struct {
+	Time     time.Time       `json:"time"`
+	Peerings []survey.Status `json:"peerings"`
+
+	both    bool     // there are two clusters
+	missing []string // what is not shown
+}
+
+// statusLook says how a statusTable is drawn.
+type statusLook struct {
+	wide  bool
+	rates bool
+	// columns is the width to fit into; 0: any.
+	columns int
+}
+
+// statusColumn is one column: its cell for a row, and how dear it is. In a narrow
+// window the columns of the highest cost go first; those of cost 0 stay.
+type statusColumn struct {
+	header string
+	cost   int
+	cell   func(s *survey.Status) string
+	// tone colours a cell; nil: as it is.
+	tone func(s *survey.Status, text string) string
+}
+
+// columns are those that a look asks for, before any is left out.
+func (t statusTable) columns(l statusLook) []statusColumn {
+	now := t.Time
+	all := []statusColumn{
+		{header: "PEER", cell: func(s *survey.Status) string { return orUnknown(s.Peer) }},
+		{header: "STATE", cell: stateCell, tone: stateTone},
+		{header: "LATENCY", cost: 2, cell: func(s *survey.Status) string { return orUnknown(strings.TrimSuffix(s.Latency, "N/A")) }},
+	}
+	if t.both {
+		self := statusColumn{header: "CLUSTER", cell: func(s *survey.Status) string { return orUnknown(s.Self) }}
+		all = append([]statusColumn{self}, all...)
+	}
+	if l.rates {
+		all = append(all,
+			statusColumn{header: "OUT", cost: 1, cell: func(s *survey.Status) string {
+				return rateCell(s, func(t *survey.Traffic) *survey.Rate { return t.Egress.Rate })
+			}},
+			statusColumn{header: "IN", cost: 1, cell: func(s *survey.Status) string {
+				return rateCell(s, func(t *survey.Traffic) *survey.Rate { return t.Ingress.Rate })
+			}})
+	}
+	all = append(all,
+		statusColumn{header: "DROPS", cost: 3, cell: func(s *survey.Status) string { return dropsCell(s, l.wide) }},
+		statusColumn{header: "MTU", cost: 6, cell: mtuCell},
+		statusColumn{header: "KEY", cost: 7, cell: func(s *survey.Status) string {
+			if s.Keys == nil {
+				return "-"
+			}
+			return ageCell(now, s.Keys.Since)
+		}},
+		statusColumn{header: "HANDSHAKE", cost: 8, cell: func(s *survey.Status) string {
+			if s.Keys == nil {
+				return "-"
+			}
+			return ageCell(now, s.Keys.Handshake)
+		}},
+		statusColumn{header: "PODS", cost: 5, cell: func(s *survey.Status) string {
+			if s.Gateway == nil {
+				return "-"
+			}
+			return fmt.Sprintf("%d/%d", s.Gateway.Ready, s.Gateway.Replicas)
+		}},
+		statusColumn{header: "NODES", cost: 4, cell: func(s *survey.Status) string {
+			if s.Nodes == nil {
+				return "-"
+			}
+			return fmt.Sprintf("%d/%d", s.Nodes.Joined, s.Nodes.Known)
+		}})
+	if !l.wide {
+		return all
+	}
+	gateway := func(get func(*survey.GatewayState) string) func(*survey.Status) string {
+		return func(s *survey.Status) string {
+			if s.Gateway == nil {
+				return "-"
+			}
+			return orUnknown(get(s.Gateway))
+		}
+	}
+	return append(all,
+		statusColumn{header: "PEER KEY", cost: 9, cell: func(s *survey.Status) string {
+			if s.Keys == nil {
+				return "-"
+			}
+			return ageCell(now, s.Keys.PeerSince)
+		}},
+		statusColumn{header: "ROLE", cost: 10, cell: gateway(func(g *survey.GatewayState) string { return string(g.Role) })},
+		statusColumn{header: "SERVER", cost: 11, cell: gateway(func(g *survey.GatewayState) string { return g.Endpoint })},
+		statusColumn{header: "ACTIVE POD", cost: 12, cell: gateway(func(g *survey.GatewayState) string { return g.ActivePod })},
+		statusColumn{header: "NODE", cost: 13, cell: gateway(func(g *survey.GatewayState) string { return g.ActiveNode })},
+		statusColumn{header: "RESTARTS", cost: 14, cell: gateway(func(g *survey.GatewayState) string { return fmt.Sprint(g.Restarts) })},
+		statusColumn{header: "VERSION", cost: 15, cell: gateway(func(g *survey.GatewayState) string { return g.Version })},
+	)
+}
+
+// draw puts the table and what is wrong on a page.
+func (t statusTable) draw(p *console.Page, l statusLook) {
+	if len(t.Peerings) == 0 {
+		p.Line(noPeers)
+		return
+	}
+	columns := t.fitting(l)
+	header := make([]string, len(columns))
+	for i, c := range columns {
+		header[i] = c.header
+	}
+	rows := make([][]string, len(t.Peerings))
+	for n := range t.Peerings {
+		for _, c := range columns {
+			text := c.cell(&t.Peerings[n])
+			if c.tone != nil {
+				text = c.tone(&t.Peerings[n], text)
+			}
+			rows[n] = append(rows[n], text)
+		}
+	}
+	p.Table(header, rows)
+	t.drawAlerts(p, l)
+}
+
+// columnGap is between two columns of a console's table.
+const columnGap = 3
+
+// fitting leaves out columns until the rest fits. Of a wide table nothing is left
+// out: who asks for all wants all.
+func (t statusTable) fitting(l statusLook) []statusColumn {
+	columns := t.columns(l)
+	if l.columns == 0 || l.wide {
+		return columns
+	}
+	widths := make(map[string]int, len(columns))
+	for _, c := range columns {
+		widths[c.header] = len(c.header)
+		for i := range t.Peerings {
+			widths[c.header] = max(widths[c.header], utf8.RuneCountInString(c.cell(&t.Peerings[i])))
+		}
+	}
+	for {
+		total, dearest := -columnGap, 0
+		for i, c := range columns {
+			total += widths[c.header] + columnGap
+			if c.cost >= columns[dearest].cost {
+				dearest = i
+			}
+		}
+		if total <= l.columns || columns[dearest].cost == 0 {
+			return columns
+		}
+		columns = slices.Delete(columns, dearest, dearest+1)
+	}
+}
+
+// drawAlerts says below the table what is wrong: in a wide one everything, else
+// the errors.
+func (t statusTable) drawAlerts(p *console.Page, l statusLook) {
+	first := true
+	for i := range t.Peerings {
+		s := &t.Peerings[i]
+		for _, a := range s.Alerts {
+			warning := a.Severity != "error"
+			if warning && !l.wide {
+				continue
+			}
+			if first {
+				p.Line("")
+				first = false
+			}
+			who := orUnknown(s.Peer)
+			if t.both {
+				who = orUnknown(s.Self) + " to " + who
+			}
+			text := fmt.Sprintf("%s: %s: %s", who, a.Object, a.Message)
+			if warning {
+				p.Line(console.Caution(text))
+			} else {
+				p.Line(console.Bad(text))
+			}
+		}
+	}
+}
+
+// unwell are the peers whose network is not healthy, or whose health cannot be
+// told. Where nobody asked for a network, none is missed.
+func (t statusTable) unwell() (ids []string) {
+	for _, s := range t.Peerings {
+		if id := orUnknown(s.Peer); s.Health != survey.Healthy && s.Health != survey.Disabled {
+			if t.both {
+				id = orUnknown(s.Self) + " to " + id
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func stateCell(s *survey.Status) string {
+	switch {
+	case s.Health == survey.Disabled:
+		return "Disconnected"
+	case s.State == "":
+		return string(survey.Unknown)
+	case s.State == string(networkingv1beta1.Connected) && s.Health == survey.Unhealthy:
+		return s.State + " (!)"
+	}
+	return s.State
+}
+
+func stateTone(s *survey.Status, text string) string {
+	switch {
+	case s.Health == survey.Healthy:
+		return console.Good(text)
+	case s.Health == survey.Disabled:
+		return console.Faint(text)
+	case s.State == string(networkingv1beta1.ConnectionError):
+		return console.Bad(text)
+	}
+	return console.Caution(text)
+}
+
+func rateCell(s *survey.Status, of func(*survey.Traffic) *survey.Rate) string {
+	if s.Traffic == nil || of(s.Traffic) == nil {
+		return "-"
+	}
+	return bitRate(of(s.Traffic).Bytes)
+}
+
+// bitRate is a rate in the unit in which networks are sold.
+func bitRate(bytesPerSecond float64) string {
+	bits := 8 * bytesPerSecond
+	for _, unit := range []string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s"} {
+		if bits < 999.5 || unit == "Gbit/s" {
+			return significant(bits) + " " + unit
+		}
+		bits /= 1000
+	}
+	return "" // not reached
+}
+
+// significant shows two digits or more: 0, 4.2, 42, 420.
+func significant(x float64) string {
+	if x < 9.95 && x != math.Trunc(x) {
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// dropsCell is how many packets were dropped, and how many are being dropped. In
+// a wide table it is why.
+func dropsCell(s *survey.Status, wide bool) string {
+	t := s.Traffic
+	if t == nil {
+		return "-"
+	}
+	text := fmt.Sprint(t.Egress.Dropped + t.Ingress.Dropped)
+	if t.Egress.Rate != nil && t.Ingress.Rate != nil {
+		if now := t.Egress.Rate.Drops + t.Ingress.Rate.Drops; now > 0 {
+			text += fmt.Sprintf(" (+%s/s)", significant(math.Max(now, 0.1)))
+		}
+	}
+	if wide {
+		for _, d := range t.Drops {
+			text += fmt.Sprintf("\n%s %s %d", d.Direction, d.Reason, d.Count)
+		}
+	}
+	return text
+}
+
+// mtuCell shows both MTUs where they differ.
+func mtuCell(s *survey.Status) string {
+	switch g := s.Gateway; {
+	case g == nil || g.MTU == 0:
+		return "-"
+	case g.PeerMTU != 0 && g.PeerMTU != g.MTU:
+		return fmt.Sprintf("%d, peer %d", g.MTU, g.PeerMTU)
+	default:
+		return fmt.Sprint(g.MTU)
+	}
+}
+
+// ageCell is how long ago something was, as kubectl shows ages.
+func ageCell(now, then time.Time) string {
+	if then.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(now.Sub(then), 0))
+}
