@@ -32,7 +32,8 @@ type end struct {
 	id        string
 	uid       types.UID
 	found     found
-	namespace string // the tenant namespace
+	namespace string                 // the tenant namespace
+	defaults  access.GatewayDefaults // of a server that is made
 
 	// Found out by steps, for those that come after them.
 	network  networkingv1beta1.ClusterConfig // its own CIDRs

@@ -34,8 +34,8 @@ func after(stages ...stage) []stage { return stages }
 // of it runs any more. The error is a *Failure.
 func (p *plan) run(ctx context.Context, tell progress.Func) error {
 	started := time.Now()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	changed := make(chan func(*teller)) // what happened to a step, received by the loop below
 	var wg sync.WaitGroup
 	for _, s := range p.steps {
@@ -66,7 +66,7 @@ func (p *plan) run(ctx context.Context, tell progress.Func) error {
 	for change := range changed {
 		change(&t)
 		if t.failed != nil {
-			cancel(errOver) // the others have nothing to work for any more
+			cancel() // the others have nothing to work for any more
 		}
 	}
 	if t.told == len(p.steps) {
@@ -74,9 +74,6 @@ func (p *plan) run(ctx context.Context, tell progress.Func) error {
 	}
 	return p.fail(ctx, &t, time.Since(started))
 }
-
-// errOver ends the steps that still run when one of them failed.
-var errOver = errors.New("another step failed")
 
 // state is how far a step is.
 type state int
@@ -107,7 +104,7 @@ func (t *teller) begin(s *step) {
 func (t *teller) end(s *step, err error) {
 	if err != nil {
 		t.state[s] = gaveUp
-		if t.failed == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		if t.failed == nil && !errors.Is(err, errStopped) {
 			t.failed, t.err = s, err
 		}
 		return

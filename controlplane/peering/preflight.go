@@ -146,6 +146,11 @@ func (e *end) checkGateway(ctx context.Context) error {
 	if e.role != networkingv1beta1.ConnectionServer {
 		return nil
 	}
+	installed, err := e.Installation(ctx)
+	if err != nil {
+		return err
+	}
+	e.defaults = installed.Gateway
 	return e.checkNodePort(ctx)
 }
 

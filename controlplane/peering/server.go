@@ -66,11 +66,14 @@ func (e *end) setUpServer() *step {
 	return s
 }
 
+// newServer is a server as the flags say, or else the administrator of its
+// cluster.
 func (e *end) newServer(name string, ref corev1.ObjectReference) *networkingv1beta1.GatewayServer {
-	o := e.options
+	f, d := e.options.Server, e.defaults
 	return NewGatewayServer(e.metadata(name), ServerOptions{
-		Template: ref, MTU: o.MTU, ServiceType: o.Server.ServiceType, Port: o.Server.Port,
-		NodePort: o.Server.NodePort, LoadBalancerIP: o.Server.LoadBalancerIP,
+		Template: ref, MTU: cmp.Or(e.options.MTU, d.MTU),
+		ServiceType: cmp.Or(f.ServiceType, d.ServerServiceType), Port: cmp.Or(f.Port, d.ServerServicePort),
+		NodePort: f.NodePort, LoadBalancerIP: f.LoadBalancerIP,
 	})
 }
 

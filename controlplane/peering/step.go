@@ -49,6 +49,9 @@ func (s *step) note(kind progress.Kind, text string) {
 	s.notes = append(s.notes, progress.Event{Kind: kind, Cluster: s.in.Name, Text: text})
 }
 
+// errStopped says that the context of a step ended before the step did.
+var errStopped = errors.New("stopped")
+
 // run looks until there is nothing to wait for. What goes wrong is tolerated for
 // as long as it may pass by itself.
 func (s *step) run(ctx context.Context) error {
@@ -58,8 +61,8 @@ func (s *step) run(ctx context.Context) error {
 		if err == nil && missing == "" {
 			return nil
 		}
-		if s.missing = missing; err == nil {
-			wrongSince = time.Time{}
+		if err == nil {
+			s.missing, wrongSince = missing, time.Time{}
 		} else if ctx.Err() == nil {
 			s.missing = err.Error()
 			if wrongSince.IsZero() {
@@ -71,7 +74,7 @@ func (s *step) run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errStopped
 		case <-time.After(pause):
 		}
 	}
