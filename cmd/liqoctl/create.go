@@ -1,7 +1,193 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
 
 func createCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "create", Short: "Create objects of a peering"}
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create an object of a peering",
+		Long: `Create an object of a peering in one cluster, where 'liqoctl network connect' cannot reach both at once.
+
+With -o the object is printed and not created. What exists already as it should be is left alone, so a command may be
+repeated; what exists and differs is not changed.`,
+	}
+	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a))
+	cmd.AddCommand(refusals(a,
+		foreign{"nonce", authentication}, foreign{"resourceslice", offloading}, foreign{"virtualnode vn", offloading},
+		foreign{"tenant", authentication},
+	)...)
+	return cmd
+}
+
+// creation is what the commands below `create` have in common.
+type creation struct {
+	*app
+	kind            *kind
+	out             *output
+	remoteClusterID string
+	wait            bool
+	timeout         time.Duration
+}
+
+// newCreation gives a command its name and its common flags.
+func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
+	c := &creation{app: a, kind: k}
+	cmd.Use = k.name + " NAME"
+	cmd.Aliases = k.allAliases()
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the cluster at the other end (there: liqoctl info --get clusterid)")
+	require(cmd, "remote-cluster-id")
+	c.out = a.outputFlag(cmd, formatYAML, formatJSON, formatName)
+	return c
+}
+
+// addWait adds the flags of kinds that the controllers make something of.
+func (c *creation) addWait(cmd *cobra.Command, forWhat string) {
+	cmd.Flags().BoolVar(&c.wait, "wait", false, "wait until "+forWhat)
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting")
+}
+
+// require marks flags as required.
+func require(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := cmd.MarkFlagRequired(flag); err != nil {
+			panic(err) // there is no such flag: a mistake where it is called
+		}
+	}
+}
+
+// metadata is that of what is created.
+func (c *creation) metadata(name, namespace string) peering.Metadata {
+	return peering.Metadata{Name: name, Namespace: namespace, RemoteClusterID: c.remoteClusterID, Labels: c.labels, Annotations: c.annotations}
+}
+
+// offline is the namespace for an object that is only printed, for which no
+// cluster is asked.
+func (c *creation) offline() string {
+	if namespace, _, err := c.local.kube.ToRawKubeConfigLoader().Namespace(); err == nil {
+		return namespace
+	}
+	return "default" // no kubeconfig at all
+}
+
+// run creates an object, or finds that it is there already.
+func (c *creation) run(ctx context.Context, in *access.Cluster, obj client.Object) error {
+	if c.out.given() {
+		return c.out.objects(obj)
+	}
+	what := c.kind.of(client.ObjectKeyFromObject(obj))
+	wanted, err := plainObject(obj)
+	if err != nil {
+		return err
+	}
+	err = in.Client.Create(ctx, obj, client.FieldOwner(peering.FieldOwner))
+	switch {
+	case err == nil:
+		c.console.Info(c.kind.sentence() + " created")
+	case apierrors.IsAlreadyExists(err):
+		if err := c.compare(ctx, in, wanted); err != nil {
+			return err
+		}
+		c.console.Info(c.kind.sentence() + " exists already, and is as it should be")
+	case apierrors.IsNotFound(err): // of what else could be missing, a kind says so in another way
+		return in.Errorf("create %s: there is no namespace %q: create it, or choose another with -n", what, obj.GetNamespace())
+	default:
+		return in.Explain("create "+what, err)
+	}
+	if !c.wait {
+		return nil
+	}
+	return c.app.await(ctx, in, c.kind, client.ObjectKeyFromObject(obj), c.timeout)
+}
+
+// compare fails if what exists is not what is wanted.
+func (c *creation) compare(ctx context.Context, in *access.Cluster, wanted *unstructured.Unstructured) error {
+	key := client.ObjectKeyFromObject(wanted)
+	there := c.kind.object()
+	if err := in.Client.Get(ctx, key, there); err != nil {
+		return in.Explain("read "+c.kind.of(key), err)
+	}
+	actual, err := plainObject(there)
+	if err != nil {
+		return err
+	}
+	if diff := objectDifferences(wanted.Object, actual.Object); len(diff) > 0 {
+		return in.Errorf("%s exists already, and differs: %s\nto change it, run the same command with '-o yaml | kubectl apply -f -'; to keep it, choose another name",
+			c.kind.of(key), strings.Join(diff, "; "))
+	}
+	return nil
+}
+
+// await waits until the controllers have made of an object what it is for.
+func (a *app) await(ctx context.Context, in *access.Cluster, k *kind, key client.ObjectKey, timeout time.Duration) error {
+	say := a.console.Progress()
+	say.Waiting(in.Name, fmt.Sprintf("Waiting for %s %s to be ready", k.name, key.Name))
+	missing := "nothing is known of it yet"
+	late, err := poll(ctx, timeout, func(ctx context.Context) (bool, error) {
+		obj := k.object()
+		if err := in.Client.Get(ctx, key, obj); err != nil {
+			return false, in.Explain("read "+k.of(key), err)
+		}
+		missing = missingOf(obj)
+		return missing == "", nil
+	})
+	if late {
+		return in.Errorf("%s is not ready: %s (waited %v); it stays, and 'kubectl -n %s describe %s %s' tells more",
+			k.of(key), missing, timeout, key.Namespace, k.name, key.Name)
+	}
+	if err != nil {
+		return err
+	}
+	say.Done(in.Name, k.name+" is ready")
+	return nil
+}
+
+// pollInterval is how often an object is looked at while something is awaited.
+const pollInterval = 500 * time.Millisecond
+
+// poll asks until the answer is yes or an error. Late tells that the time was up
+// before that, and not that somebody interrupted it.
+func poll(ctx context.Context, timeout time.Duration, done func(context.Context) (bool, error)) (late bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		ok, err := done(limited)
+		if limited.Err() != nil { // whatever was asked last has failed because of it
+			return ctx.Err() == nil, interrupted(ctx)
+		}
+		if ok || err != nil {
+			return false, err
+		}
+		select {
+		case <-limited.Done():
+			return ctx.Err() == nil, interrupted(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+var errInterrupted = errors.New("interrupted while waiting; what was done stays, and the same command goes on from there")
+
+func interrupted(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return nil
 }

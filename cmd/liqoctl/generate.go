@@ -1,7 +1,132 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
 
 func generateCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "generate", Short: "Print objects for the other cluster"}
+	cmd := &cobra.Command{
+		Use:     "generate",
+		Aliases: []string{"gen"},
+		Short:   "Print what the other cluster has to apply",
+		Long: `Print objects about this cluster that the other cluster has to apply: in the namespace of the peering there.
+
+Nothing is changed.`,
+	}
+	cmd.AddCommand(generateConfigurationCommand(a), generatePublicKeyCommand(a))
+	cmd.AddCommand(refusals(a,
+		foreign{"identity", authentication}, foreign{"tenant", authentication}, foreign{"peering-user", authentication}, foreign{"nonce", authentication},
+	)...)
+	return cmd
+}
+
+// orYAML is the format where the user asks for none.
+func orYAML(o *output) *output {
+	o.format = formatYAML
+	return o
+}
+
+func generateConfigurationCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     kindConfiguration.name,
+		Aliases: kindConfiguration.allAliases(),
+		Short:   "Print this cluster's network for the other cluster",
+		Long:    `Print a Configuration with the CIDRs of this cluster. The other cluster applies it.`,
+		Example: `  liqoctl generate configuration --kubeconfig rome.yaml > rome-network.yaml
+  kubectl --kubeconfig milan.yaml apply -f rome-network.yaml`,
+		Args: cobra.NoArgs,
+	}
+	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		id, err := in.ID(cmd.Context())
+		if err != nil {
+			return err
+		}
+		network, err := peering.LocalNetwork(cmd.Context(), in)
+		if err != nil {
+			return err
+		}
+		m := peering.Metadata{RemoteClusterID: id, Labels: a.labels, Annotations: a.annotations}
+		return out.objects(peering.NewConfiguration(m, network))
+	}
+	return cmd
+}
+
+func generatePublicKeyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     kindPublicKey.name,
+		Aliases: kindPublicKey.allAliases(),
+		Short:   "Print the key of this cluster's gateway for the other cluster",
+		Long: `Print a PublicKey with the key of a gateway of this cluster. The other cluster applies it. The command waits until the
+gateway has its keys.`,
+		Example: `  liqoctl generate publickey --kubeconfig rome.yaml --gateway-type server --gateway-name server > rome-key.yaml
+  kubectl --kubeconfig milan.yaml apply -f rome-key.yaml`,
+		Args: cobra.NoArgs,
+	}
+	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
+	var end, name string
+	var timeout time.Duration
+	cmd.Flags().StringVar(&end, "gateway-type", "", "`TYPE` of this cluster's gateway: server or client")
+	cmd.Flags().StringVar(&name, "gateway-name", "", "`NAME` of this cluster's GatewayServer or GatewayClient")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting for the keys")
+	require(cmd, "gateway-type", "gateway-name")
+	complete(cmd, "gateway-type", "server", "client")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		types := map[string]networkingv1beta1.ConnectionType{"server": networkingv1beta1.ConnectionServer, "client": networkingv1beta1.ConnectionClient}
+		gatewayType, ok := types[strings.ToLower(end)]
+		if !ok {
+			return fmt.Errorf("--gateway-type %q: must be server or client", end)
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		id, err := in.ID(cmd.Context())
+		if err != nil {
+			return err
+		}
+		key, err := a.awaitKey(cmd.Context(), in, gatewayType, client.ObjectKey{Namespace: in.Namespace, Name: name}, timeout)
+		if err != nil {
+			return err
+		}
+		m := peering.Metadata{RemoteClusterID: id, Labels: a.labels, Annotations: a.annotations}
+		return out.objects(peering.NewPublicKey(m, key))
+	}
+	return cmd
+}
+
+// awaitKey is the public key of a gateway, once it has one.
+func (a *app) awaitKey(ctx context.Context, in *access.Cluster, end networkingv1beta1.ConnectionType, of client.ObjectKey, timeout time.Duration) ([]byte, error) {
+	say := a.console.Progress()
+	defer a.console.Close()
+	var key []byte
+	missing := in.Errorf("%s %s: no answer", end, of)
+	late, err := poll(ctx, timeout, func(ctx context.Context) (bool, error) {
+		var err error
+		if key, err = peering.PublicKeyOf(ctx, in, end, of.Namespace, of.Name); errors.Is(err, peering.ErrNotReady) {
+			missing = err
+			say.Waiting(in.Name, "Waiting for the keys of gateway "+of.Name)
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if late {
+		return nil, fmt.Errorf("%w (waited %v)", missing, timeout)
+	}
+	return key, err
 }

@@ -1,7 +1,195 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/access"
+)
 
 func getCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "get", Short: "Get objects of a peering"}
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "List the objects of peerings",
+		Long: `List the objects of peerings in one cluster, as kubectl does; 'liqoctl get peerings' has one line for each peering.
+
+'liqoctl network status' adds what the gateways themselves tell.`,
+	}
+	cmd.AddCommand(getPeeringsCommand(a))
+	for _, k := range append(userKinds, kindConnection) {
+		cmd.AddCommand(getKindCommand(a, k))
+	}
+	cmd.AddCommand(refusals(a, foreign{"kubeconfig", authentication}, foreign{"nonce", authentication})...)
+	return cmd
+}
+
+func getKindCommand(a *app, k *kind) *cobra.Command {
+	q := query{app: a, kind: k}
+	cmd := &cobra.Command{
+		Use:     k.name + " [NAME...]",
+		Aliases: k.allAliases(),
+		Short:   "List " + k.title + "s",
+		Long:    fmt.Sprintf("List the %ss of a namespace, or of all, or those that are named.", k.title),
+		Example: fmt.Sprintf("  liqoctl get %s -A -o wide\n  liqoctl get %[1]s -n liqo-tenant-milan milan -o yaml", k.plural),
+	}
+	cmd.ValidArgsFunction = completeNames(a, k)
+	q.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if len(names) > 0 && (q.all || q.selector != "") {
+			return fmt.Errorf("names do not go together with --all-namespaces or --selector")
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if q.out.given() && q.out.format != formatWide {
+			return q.printObjects(cmd.Context(), in, names)
+		}
+		return q.printTable(cmd.Context(), in, names)
+	}
+	return cmd
+}
+
+// query is what to list and how.
+type query struct {
+	*app
+	kind            *kind
+	out             *output
+	all             bool
+	selector        string
+	remoteClusterID string
+}
+
+func (q *query) addFlags(cmd *cobra.Command) {
+	q.out = q.outputFlag(cmd, formatWide, formatYAML, formatJSON, formatName)
+	fs := cmd.Flags()
+	fs.BoolVarP(&q.all, "all-namespaces", "A", false, "those of all namespaces")
+	fs.StringVarP(&q.selector, "selector", "l", "", "only objects with these `LABELS`: key=value,...")
+	fs.StringVar(&q.remoteClusterID, "remote-cluster-id", "", "only objects about the cluster with this `ID`")
+}
+
+// labels are those that objects must have.
+func (q *query) labels() (labels.Selector, error) {
+	s := q.selector
+	if q.remoteClusterID != "" {
+		s = strings.Trim(s+","+networkingv1beta1.LabelRemoteClusterID+"="+q.remoteClusterID, ",")
+	}
+	selector, err := labels.Parse(s)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
+	return selector, nil
+}
+
+// namespace is where to look; empty: everywhere.
+func (q *query) namespace(in *access.Cluster) string {
+	if q.all {
+		return ""
+	}
+	return in.Namespace
+}
+
+// printObjects prints whole objects.
+func (q *query) printObjects(ctx context.Context, in *access.Cluster, names []string) error {
+	objs, err := q.objects(ctx, in, names)
+	if err != nil {
+		return err
+	}
+	plain := make([]*unstructured.Unstructured, len(objs))
+	for i, obj := range objs {
+		if plain[i], err = plainObject(obj); err != nil {
+			return err
+		}
+	}
+	return q.out.print(plain, len(names) == 1)
+}
+
+func (q *query) objects(ctx context.Context, in *access.Cluster, names []string) ([]client.Object, error) {
+	var objs []client.Object
+	for _, name := range names {
+		obj, key := q.kind.object(), client.ObjectKey{Namespace: in.Namespace, Name: name}
+		if err := in.Client.Get(ctx, key, obj); err != nil {
+			return nil, in.Explain("read "+q.kind.of(key), err)
+		}
+		objs = append(objs, obj)
+	}
+	if len(names) > 0 {
+		return objs, nil
+	}
+	selector, err := q.labels()
+	if err != nil {
+		return nil, err
+	}
+	list := q.kind.list()
+	if err := in.Client.List(ctx, list, client.InNamespace(q.namespace(in)), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, in.Explain("list "+q.kind.title+"s", err)
+	}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		objs = append(objs, o.(client.Object))
+		return nil
+	})
+	return objs, err
+}
+
+// printTable prints the columns that the API server has for the kind.
+func (q *query) printTable(ctx context.Context, in *access.Cluster, names []string) error {
+	selector, err := q.labels()
+	if err != nil {
+		return err
+	}
+	var t serverTable
+	if len(names) == 0 {
+		err = t.list(ctx, in, q.kind, q.namespace(in), selector)
+	}
+	for _, name := range names {
+		if err = t.get(ctx, in, q.kind, client.ObjectKey{Namespace: in.Namespace, Name: name}); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if len(t.rows) == 0 {
+		where := "in any namespace"
+		if !q.all {
+			where = "in namespace " + in.Namespace + " (-A: in all)"
+		}
+		q.console.Info(fmt.Sprintf("There are no %ss %s", q.kind.title, where))
+		return nil
+	}
+	header, rows := t.columns(q.all, q.out.format == formatWide)
+	q.console.Show(func(p *console.Page) { p.Table(header, rows) })
+	return nil
+}
+
+// completeNames completes names of objects of a kind.
+func completeNames(a *app, k *kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		in, err := a.local.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		q := query{app: a, kind: k}
+		objs, err := q.objects(ctx, in, nil)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, obj := range objs {
+			names = append(names, obj.GetName())
+		}
+		return without(names, given), cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -68,8 +68,8 @@ func (*output) Type() string { return "format" }
 // given tells whether the user wants something other than the command's own look.
 func (o *output) given() bool { return o.format != "" }
 
-// objects prints objects so that they can be applied as they are. What a cluster
-// made of them stays behind when asked: with status it is part of what is shown.
+// objects prints objects so that they can be applied as they are: without what a
+// cluster made of them.
 func (o *output) objects(objs ...client.Object) error {
 	plain := make([]*unstructured.Unstructured, len(objs))
 	for i, obj := range objs {
@@ -80,17 +80,17 @@ func (o *output) objects(objs ...client.Object) error {
 		delete(u.Object, "status")
 		plain[i] = u
 	}
-	return o.print(plain)
+	return o.print(plain, len(plain) == 1)
 }
 
-// print prints one object as itself, more as a list.
-func (o *output) print(objs []*unstructured.Unstructured) error {
+// print prints objects: one alone as itself, others as a list.
+func (o *output) print(objs []*unstructured.Unstructured, alone bool) error {
 	o.printer.OutputFormat = &o.format
 	printer, err := o.printer.ToPrinter()
 	if err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
-	if len(objs) == 1 {
+	if alone {
 		return printer.PrintObj(objs[0], o.w)
 	}
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}}}

@@ -7,10 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
 
 // helpWidth is how wide help is where the window allows it.
 const helpWidth = 100
+
+const helpTemplate = `{{with or .Long .Short}}{{fold .}}
+
+{{end}}{{.UsageString}}`
 
 const usageTemplate = `Usage:
   {{useLine .}}
@@ -66,14 +72,16 @@ Global flags:
 // finish gives every command of the tree the same manners.
 func (a *app) finish(root *cobra.Command) {
 	cobra.AddTemplateFunc("useLine", useLine)
+	columns := helpWidth
+	if n := a.console.Width(); n > 0 {
+		columns = min(n, helpWidth)
+	}
+	cobra.AddTemplateFunc("fold", func(text string) string { return console.Fold(strings.TrimSpace(text), columns) })
 	cobra.AddTemplateFunc("flags", func(fs *pflag.FlagSet) string {
-		columns := helpWidth
-		if n := a.console.Width(); n > 0 {
-			columns = min(n, helpWidth)
-		}
 		// Of a flag that needs no value pflag shows what it then has.
 		return strings.TrimRight(strings.ReplaceAll(fs.FlagUsagesWrapped(columns), "LEVEL[=+1]", "[=LEVEL]  "), "\n")
 	})
+	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 	each(root, func(cmd *cobra.Command) {
 		cmd.DisableFlagsInUseLine = true

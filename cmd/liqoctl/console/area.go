@@ -14,28 +14,32 @@ import (
 //
 // Each drawing is one write: a terminal shows no half of it.
 type area struct {
-	stream *stream  // where it was drawn; nil: it never was
-	lines  []string // what is drawn, each narrower than the window
-	open   bool     // somebody wrote a line without its end: nothing is drawn below it
+	stream *stream // where it is
+	// lines are what it shall show in a window of this size, each of fewer columns
+	// than there are. Nil: nothing.
+	lines func(columns, rows int) []string
+	drawn []string
+	open  bool // somebody wrote a line without its end: nothing is drawn below it
 }
 
 const eraseBelow = "\r\x1b[J"
 
-// show makes lines what is drawn on s. No lines: nothing is.
-func (a *area) show(s *stream, lines []string) {
-	if !s.terminal() || a.stream == s && slices.Equal(lines, a.lines) {
-		return // what is not written again can be selected and copied
-	}
-	if len(a.lines) > 0 && a.stream != s {
+// set says what the area shall show from the next drawing on.
+func (a *area) set(s *stream, lines func(columns, rows int) []string) {
+	if a.stream != s && len(a.drawn) > 0 {
 		_, _ = io.WriteString(a.stream, eraseBelow)
+		a.drawn = nil
 	}
-	erase := len(a.lines) > 0 && a.stream == s
 	a.stream, a.lines = s, lines
-	if text := a.drawing(); text != "" || erase {
-		if erase {
-			text = eraseBelow + text
-		}
-		_, _ = io.WriteString(s, text)
+}
+
+// draw draws the area, unless it is as it shall be: what is not written again can
+// be selected and copied.
+func (a *area) draw() {
+	before := a.drawn
+	erase := a.erasing()
+	if text := a.drawing(); !slices.Equal(a.drawn, before) {
+		_, _ = io.WriteString(a.stream, erase+text)
 	}
 }
 
@@ -44,36 +48,42 @@ func (a *area) write(s *stream, text string) error {
 	if text == "" {
 		return nil
 	}
-	wasOpen := a.open
-	a.open = !strings.HasSuffix(text, "\n")
-	if len(a.lines) == 0 {
+	if a.stream != s && !s.terminal() { // another place
 		_, err := io.WriteString(s, text)
 		return err
 	}
-	before, after := "", ""
-	if !wasOpen {
-		before = eraseBelow
-	}
-	if !a.open {
-		after = a.drawing()
-	}
-	if a.stream == s {
-		_, err := io.WriteString(s, before+text+after)
+	erase := a.erasing()
+	a.open = !strings.HasSuffix(text, "\n")
+	after := a.drawing()
+	if a.stream == s || erase+after == "" {
+		_, err := io.WriteString(s, erase+text+after)
 		return err
 	}
-	_, _ = io.WriteString(a.stream, before)
+	_, _ = io.WriteString(a.stream, erase)
 	_, err := io.WriteString(s, text)
 	_, _ = io.WriteString(a.stream, after)
 	return err
 }
 
-// drawing draws the lines and brings the cursor back.
-func (a *area) drawing() string {
-	if a.open || len(a.lines) == 0 {
+// erasing is what takes away what is drawn.
+func (a *area) erasing() string {
+	if len(a.drawn) == 0 {
 		return ""
 	}
-	text := strings.Join(a.lines, "\n") + "\r"
-	if up := len(a.lines) - 1; up > 0 {
+	return eraseBelow
+}
+
+// drawing draws the lines and brings the cursor back.
+func (a *area) drawing() string {
+	a.drawn = nil
+	if a.open || a.lines == nil {
+		return ""
+	}
+	if a.drawn = a.lines(a.stream.size()); len(a.drawn) == 0 {
+		return ""
+	}
+	text := strings.Join(a.drawn, "\n") + "\r"
+	if up := len(a.drawn) - 1; up > 0 {
 		text += fmt.Sprintf("\x1b[%dA", up)
 	}
 	return text

@@ -77,7 +77,8 @@ func (c *Console) Error(err error) {
 func (c *Console) Close() {
 	c.mu.Lock()
 	stopped := c.waits.clear()
-	c.area.show(c.errOut, nil)
+	c.area.set(c.errOut, nil)
+	c.area.draw()
 	c.mu.Unlock()
 	stopped()
 }

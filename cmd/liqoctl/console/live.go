@@ -73,25 +73,28 @@ func (c *Console) place(p *Page) {
 	if !c.out.terminal() {
 		return
 	}
-	columns, rows := c.out.size()
-	lines := p.lines(layout{columns: columns - 1, ascii: c.out.ascii})
-	if n := max(rows-1, 1); len(lines) > n {
-		more := fmt.Sprintf("%d more lines; a higher window shows them", len(lines)-n+1)
-		lines = append(lines[:n-1:n-1], glyphs(Faint(more)))
-	}
-	drawn := make([]string, len(lines))
-	for i, line := range lines {
-		drawn[i] = render(fit(line, columns-1, c.out.ascii), c.out.colours)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.area.show(c.out, drawn)
+	c.area.set(c.out, func(columns, rows int) []string {
+		lines := p.lines(layout{columns: columns - 1, ascii: c.out.ascii})
+		if n := max(rows-1, 1); len(lines) > n {
+			more := fmt.Sprintf("%d more lines; a higher window shows them", len(lines)-n+1)
+			lines = append(lines[:n-1:n-1], glyphs(Faint(more)))
+		}
+		drawn := make([]string, len(lines))
+		for i, line := range lines {
+			drawn[i] = render(fit(line, columns-1, c.out.ascii), c.out.colours)
+		}
+		return drawn
+	})
+	c.area.draw()
 }
 
 // settle turns the page that is drawn into lines that stay.
 func (c *Console) settle(p *Page) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.area.show(c.out, nil)
+	c.area.set(c.out, nil)
+	c.area.draw()
 	_ = c.area.write(c.out, c.text(p))
 }

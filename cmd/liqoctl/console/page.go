@@ -45,3 +45,32 @@ func (p *Page) lines(l layout) [][]glyph {
 	}
 	return lines
 }
+
+// Fold breaks paragraphs, which blank lines separate, into lines of at most so
+// many columns. Lines that begin with a space or a dash stay as they are.
+func Fold(text string, columns int) string {
+	var b strings.Builder
+	paragraph := ""
+	flush := func() {
+		if paragraph == "" {
+			return
+		}
+		for _, line := range wrap(glyphs(paragraph), columns) {
+			b.WriteString(render(line, false) + "\n")
+		}
+		paragraph = ""
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		switch {
+		case line == "" || strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-"):
+			flush()
+			b.WriteString(line + "\n")
+		case paragraph == "":
+			paragraph = line
+		default:
+			paragraph += " " + line
+		}
+	}
+	flush()
+	return strings.TrimRight(b.String(), "\n")
+}

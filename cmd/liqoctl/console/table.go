@@ -8,6 +8,9 @@ const (
 	// narrowest is the width below which a column is not squeezed: a table of
 	// narrower columns is harder to read than records.
 	narrowest = 10
+	// prose is the width that sentences keep until words of other columns have to
+	// be broken.
+	prose = 20
 )
 
 // Table appends a table. It looks like kubectl's where there is room; in a
@@ -49,41 +52,56 @@ func cell(row []string, i, columns int) [][]glyph {
 	return lines
 }
 
-// natural is how wide column i would like to be.
-func (t table) natural(i int) int {
-	n := width(glyphs(t.header[i]))
+// widths returns how wide column i would like to be, and how wide it must be for
+// no word of it to be broken.
+func (t table) widths(i int) (natural, unbroken int) {
+	natural, unbroken = width(glyphs(t.header[i])), longestWord(t.header[i])
 	for _, row := range t.rows {
 		for _, line := range cell(row, i, 0) {
-			n = max(n, width(line))
+			natural = max(natural, width(line))
+			unbroken = max(unbroken, longestWord(render(line, false)))
 		}
 	}
-	return n
+	return natural, unbroken
 }
 
-// squeeze returns the width of each column so that the table fits, taking from
-// the widest first. It reports false where that makes no sense.
+// squeeze returns the width of each column so that the table fits: it takes from
+// the widest first, and breaks words only if it must. It reports false where that
+// makes no sense.
 func (t table) squeeze(columns int) ([]int, bool) {
-	widths, least := make([]int, len(t.header)), make([]int, len(t.header))
+	widths, words, least := make([]int, len(t.header)), make([]int, len(t.header)), make([]int, len(t.header))
 	total := gap * (len(t.header) - 1)
 	for i := range t.header {
-		widths[i] = t.natural(i)
+		widths[i], words[i] = t.widths(i)
 		least[i] = min(widths[i], max(narrowest, longestWord(t.header[i])))
+		words[i] = max(words[i], least[i], min(widths[i], prose))
 		total += widths[i]
 	}
-	for columns > 0 && total > columns {
-		widest := -1
-		for i := range widths {
-			if widths[i] > least[i] && (widest < 0 || widths[i] > widths[widest]) {
-				widest = i
-			}
-		}
-		if widest < 0 {
-			return nil, false
-		}
-		widths[widest]--
-		total--
+	if columns < 1 {
+		return widths, true
 	}
-	return widths, true
+	for _, limit := range [][]int{words, least} {
+		for total > columns {
+			i := widest(widths, limit)
+			if i < 0 {
+				break
+			}
+			widths[i]--
+			total--
+		}
+	}
+	return widths, total <= columns
+}
+
+// widest is the index of the widest column that is above its limit, -1 if none is.
+func widest(widths, limit []int) int {
+	found := -1
+	for i := range widths {
+		if widths[i] > limit[i] && (found < 0 || widths[i] > widths[found]) {
+			found = i
+		}
+	}
+	return found
 }
 
 func longestWord(s string) int {

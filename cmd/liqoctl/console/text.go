@@ -185,20 +185,20 @@ func wrap(gs []glyph, columns int) [][]glyph {
 	if columns < 1 || width(gs) <= columns {
 		return [][]glyph{gs}
 	}
-	indent := 0
-	for indent < len(gs) && gs[indent].text == " " {
-		indent++
+	body := gs
+	for len(body) > 0 && body[0].text == " " {
+		body = body[1:]
 	}
-	if indent > columns/2 {
-		indent = 0
+	lead := gs[: len(gs)-len(body) : len(gs)-len(body)]
+	if len(lead) > columns/2 || columns-len(lead) < 2 { // a wide character needs two
+		lead = nil
 	}
-	lead := gs[:indent:indent]
 	var lines [][]glyph
-	for rest := gs[indent:]; len(rest) > 0; {
-		n := breakAt(rest, columns-indent)
-		lines = append(lines, append(lead, trimRight(rest[:n])...))
-		for rest = rest[n:]; len(rest) > 0 && rest[0].text == " "; {
-			rest = rest[1:]
+	for len(body) > 0 {
+		n := breakAt(body, columns-len(lead))
+		lines = append(lines, append(lead, trimRight(body[:n])...))
+		for body = body[n:]; len(body) > 0 && body[0].text == " "; {
+			body = body[1:]
 		}
 	}
 	return lines

@@ -36,21 +36,28 @@ func (c *Console) Progress() progress.Func {
 	return func(e progress.Event) {
 		c.mu.Lock()
 		if e.Kind == progress.Waiting {
-			c.waits.begin(e)
-			if c.waits.stop == nil {
-				c.waits.stop, c.waits.done = make(chan struct{}), make(chan struct{})
-				go c.watch(c.waits.stop, c.waits.done)
-			}
-			c.drawWaits(time.Now())
+			c.beginWait(e)
 			c.mu.Unlock()
 			return
 		}
 		stopped := c.waits.end(e.Cluster)
 		c.sayLocked(prefixOf(e.Kind), about(e.Cluster)+e.Text)
-		c.drawWaits(time.Now())
 		c.mu.Unlock()
 		stopped()
 	}
+}
+
+// beginWait notes that something is under way, and has it redrawn.
+func (c *Console) beginWait(e progress.Event) {
+	c.waits.begin(e)
+	if c.errOut.terminal() {
+		c.area.set(c.errOut, c.waitLines)
+	}
+	if c.waits.stop == nil {
+		c.waits.stop, c.waits.done = make(chan struct{}), make(chan struct{})
+		go c.watch(c.waits.stop, c.waits.done)
+	}
+	c.showWaits()
 }
 
 func prefixOf(k progress.Kind) prefix {
@@ -118,41 +125,45 @@ func (c *Console) watch(stop, done chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case now := <-tick.C:
+		case <-tick.C:
 			c.mu.Lock()
 			select {
 			case <-stop: // while we waited for the lock
 			default:
-				c.drawWaits(now)
+				c.showWaits()
 			}
 			c.mu.Unlock()
 		}
 	}
 }
 
-// drawWaits shows what is under way.
-func (c *Console) drawWaits(now time.Time) {
-	if !c.errOut.terminal() {
-		c.tellWaits(now)
-		return
+// showWaits shows what is under way.
+func (c *Console) showWaits() {
+	if c.errOut.terminal() {
+		c.area.draw()
+	} else {
+		c.tellWaits()
 	}
-	columns, rows := c.errOut.size()
+}
+
+// waitLines are what is under way as lines for a window of some size.
+func (c *Console) waitLines(columns, rows int) []string {
 	var lines []string
 	for _, w := range c.waits.active {
-		elapsed := now.Sub(w.since)
+		elapsed := time.Since(w.since)
 		line := spinner(elapsed, c.errOut.ascii) + about(w.cluster) + w.text
 		timer := glyphs(Faint(fmt.Sprintf(" (%v)", elapsed.Truncate(time.Second))))
 		// One column stays free: in the last one some terminals wrap.
 		text := fit(glyphs(line), columns-1-width(timer), c.errOut.ascii)
 		lines = append(lines, render(append(text, fit(timer, columns-1-width(text), c.errOut.ascii)...), c.errOut.colours))
 	}
-	c.area.show(c.errOut, lines[:min(len(lines), max(rows-1, 1))])
+	return lines[:min(len(lines), max(rows-1, 1))]
 }
 
 // tellWaits writes lines about what takes long, where there are no spinners.
-func (c *Console) tellWaits(now time.Time) {
+func (c *Console) tellWaits() {
 	for _, w := range c.waits.active {
-		elapsed := now.Sub(w.since)
+		elapsed := time.Since(w.since)
 		if elapsed < patience || w.told > 0 && elapsed-w.told < repeat {
 			continue
 		}

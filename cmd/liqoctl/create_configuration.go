@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
+
+func createConfigurationCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Short: "Tell this cluster the network of the other one",
+		Long: `Create a Configuration: it tells this cluster the CIDRs of the other one, as the other one uses them. Its status
+then says by which CIDRs this cluster reaches them.
+
+In the other cluster 'liqoctl generate configuration' prints it ready to apply.`,
+		Example: `  liqoctl create configuration milan --remote-cluster-id milan \
+    --pod-cidr 10.243.0.0/16 --external-cidr 10.70.0.0/16 --wait`,
+	}
+	c := newCreation(a, kindConfiguration, cmd)
+	var pod, external []string
+	cmd.Flags().StringSliceVar(&pod, "pod-cidr", nil, "`CIDR` of the pods of the other cluster; may be repeated")
+	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "`CIDR` of the other cluster for addresses that are no pods'; may be repeated")
+	require(cmd, "pod-cidr", "external-cidr")
+	c.addWait(cmd, "it is known by which CIDRs the other cluster is reached")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var remote networkingv1beta1.ClusterConfig
+		var err error
+		if remote.CIDR.Pod, err = cidrs("pod-cidr", pod); err != nil {
+			return err
+		}
+		if remote.CIDR.External, err = cidrs("external-cidr", external); err != nil {
+			return err
+		}
+		if c.out.given() {
+			return c.out.objects(peering.NewConfiguration(c.metadata(args[0], c.offline()), remote))
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), in, peering.NewConfiguration(c.metadata(args[0], in.Namespace), remote))
+	}
+	return cmd
+}
+
+// cidrs reads the values of a flag. One stands as a string, as in the documents,
+// more as a list.
+func cidrs(flag string, values []string) (networkingv1beta1.CIDRs, error) {
+	list := networkingv1beta1.CIDRs{Scalar: len(values) == 1}
+	for _, v := range values {
+		p, err := netip.ParsePrefix(v)
+		switch {
+		case err != nil:
+			return list, fmt.Errorf("--%s: %q is no CIDR, such as 10.243.0.0/16", flag, v)
+		case p != p.Masked():
+			return list, fmt.Errorf("--%s: %s has host bits: %s is meant", flag, v, p.Masked())
+		}
+		list.List = append(list.List, networkingv1beta1.CIDR(v))
+	}
+	return list, nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
+
+func createGatewayServerCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Short: "Create the end of the tunnel that the other cluster connects to",
+		Long: `Create a GatewayServer: this cluster's end of the tunnel, behind a Service that the other cluster's GatewayClient must
+reach. Its status tells address and port.`,
+		Example: `  liqoctl create gatewayserver server --remote-cluster-id milan --service-type NodePort --wait
+
+  # Look at it first.
+  liqoctl create gatewayserver server --remote-cluster-id milan --service-type NodePort -o yaml`,
+	}
+	c := newCreation(a, kindGatewayServer, cmd)
+	g := &gatewayFlags{}
+	o := &peering.ServerOptions{}
+	g.add(cmd, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
+	fs := cmd.Flags()
+	var exposed string
+	fs.StringVar(&exposed, "service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default the installation's, LoadBalancer)")
+	fs.Int32Var(&o.Port, "port", 0, "`PORT` of the Service (default the installation's, 51840)")
+	fs.Int32Var(&o.NodePort, "node-port", 0, "`PORT` of the nodes, of a Service of type NodePort (default any free one)")
+	fs.StringVar(&o.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` to ask for, of a Service of type LoadBalancer (default any)")
+	complete(cmd, "service-type", serviceTypes()...)
+	c.addWait(cmd, "the gateway runs, has keys, and an address for the other cluster")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if o.ServiceType, err = serviceType(exposed); err != nil {
+			return renamed(err)
+		}
+		flags := peering.Options{MTU: g.mtu, Server: peering.ServerFlags{ServiceType: o.ServiceType, Port: o.Port, NodePort: o.NodePort, LoadBalancerIP: o.LoadBalancerIP}}
+		if err := flags.Validate(); err != nil {
+			return renamed(err)
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		installed, err := in.Installation(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionServer); err != nil {
+			return err
+		}
+		g.complete(&o.MTU, installed)
+		completeServer(o, installed)
+		return c.run(cmd.Context(), in, peering.NewGatewayServer(c.metadata(args[0], in.Namespace), *o))
+	}
+	return cmd
+}
+
+// completeServer puts the installation's defaults where the user said nothing.
+func completeServer(o *peering.ServerOptions, installed access.Installation) {
+	if o.ServiceType == "" {
+		o.ServiceType = installed.Gateway.ServerServiceType
+	}
+	if o.Port == 0 {
+		o.Port = installed.Gateway.ServerServicePort
+	}
+}
+
+func serviceTypes() []string {
+	var types []string
+	for _, t := range peering.ServiceTypes {
+		types = append(types, string(t))
+	}
+	return types
+}
+
+// gatewayFlags are those of both ends of a tunnel.
+type gatewayFlags struct {
+	template peering.TemplateFlags
+	mtu      int
+}
+
+func (g *gatewayFlags) add(cmd *cobra.Command, templateType, templateName string) {
+	fs := cmd.Flags()
+	fs.IntVar(&g.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default the installation's, 1340)")
+	fs.StringVar(&g.template.Type, "type", templateType, "`GROUP/VERSION/RESOURCE` of the template")
+	fs.StringVar(&g.template.Name, "template-name", templateName, "`NAME` of the template")
+	fs.StringVar(&g.template.Namespace, "template-namespace", "", "`NAMESPACE` of the template (default that of the installation)")
+}
+
+func (g *gatewayFlags) templateRef(in *access.Cluster, role networkingv1beta1.ConnectionType) (corev1.ObjectReference, error) {
+	return peering.TemplateRef(in, role, g.template)
+}
+
+func (g *gatewayFlags) complete(mtu *int, installed access.Installation) {
+	if *mtu = g.mtu; *mtu == 0 {
+		*mtu = installed.Gateway.MTU
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
+
+func createPublicKeyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Short: "Tell this cluster's gateway the key of the other one",
+		Long: `Create a PublicKey: by it this cluster's gateway knows the other one.
+
+In the other cluster 'liqoctl generate publickey' prints it ready to apply.`,
+		Example: `  liqoctl create publickey milan --remote-cluster-id milan --public-key n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=`,
+	}
+	c := newCreation(a, kindPublicKey, cmd)
+	var text string
+	cmd.Flags().StringVar(&text, "public-key", "", "`KEY` of the other cluster's gateway, in base64, as wg pubkey prints it")
+	require(cmd, "public-key")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(key) != 32 {
+			return fmt.Errorf("--public-key %q: must be 32 bytes in base64, 44 characters", text)
+		}
+		if c.out.given() {
+			return c.out.objects(peering.NewPublicKey(c.metadata(args[0], c.offline()), key))
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), in, peering.NewPublicKey(c.metadata(args[0], in.Namespace), key))
+	}
+	return cmd
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+func getPeeringsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "peerings [ID...]",
+		Aliases: []string{"peering", "peers", "peer"},
+		Short:   "List the peerings of a cluster",
+		Long: `List the peerings of a cluster, or those with the given clusters: the end of the tunnel that is here, whether it is
+connected, and by which CIDRs the pods of the other cluster are reached from here.`,
+		Example: "  liqoctl get peerings\n  liqoctl get peerings milan -o json",
+	}
+	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
+	cmd.ValidArgsFunction = a.completePeers
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		// Nodes and their tunnels are nobody's question here.
+		cluster, err := a.survey(cmd.Context(), in, survey.Options{Nodes: &survey.Cluster{}})
+		if err != nil {
+			return err
+		}
+		a.missing(cluster, in)
+		peers, err := choosePeers(in, cluster, ids)
+		if err != nil {
+			return err
+		}
+		rows := peeringRows(peers)
+		if out.given() && out.format != formatWide {
+			return out.data(rows)
+		}
+		if len(rows) == 0 {
+			a.console.Info(noPeers)
+			return nil
+		}
+		a.console.Show(func(p *console.Page) { p.Table(peeringTable(rows, out.format == formatWide, time.Now())) })
+		return nil
+	}
+	return cmd
+}
+
+// peeringRow is one peering as `get peerings -o json` prints it.
+type peeringRow struct {
+	ID        string `json:"id"`
+	Namespace string `json:"namespace"`
+	// Gateway is the end of the tunnel that is in this cluster: Server or Client.
+	Gateway    networkingv1beta1.ConnectionType  `json:"gateway,omitempty"`
+	Status     networkingv1beta1.ConnectionValue `json:"status,omitempty"`
+	Latency    string                            `json:"latency,omitempty"`
+	Endpoint   string                            `json:"endpoint,omitempty"`
+	MTU        int                               `json:"mtu,omitempty"`
+	PodCIDR    networkingv1beta1.CIDRs           `json:"podCIDR,omitzero"`
+	RemappedTo networkingv1beta1.CIDRs           `json:"remappedPodCIDR,omitzero"`
+	Created    time.Time                         `json:"created,omitzero"`
+}
+
+func peeringRows(peers []*survey.Peer) []peeringRow {
+	rows := []peeringRow{}
+	for _, p := range peers {
+		row := peeringRow{ID: p.ID, Namespace: p.Namespace}
+		if conf := p.Configuration; conf != nil {
+			row.PodCIDR, row.Created = conf.Spec.Remote.CIDR.Pod, conf.CreationTimestamp.Time
+			if conf.Status.Remote != nil {
+				row.RemappedTo = conf.Status.Remote.CIDR.Pod
+			}
+		}
+		if g := p.Gateway; g != nil {
+			row.Gateway, row.MTU, row.Endpoint = g.Role, g.MTU, endpointText(g.Endpoint)
+			if row.Created.IsZero() {
+				row.Created = g.Created
+			}
+		}
+		if p.Connection != nil {
+			row.Status, row.Latency = p.Connection.Status.Value, p.Connection.Status.Latency.Value
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func endpointText(e *networkingv1beta1.Endpoint) string {
+	if e == nil || len(e.Addresses) == 0 {
+		return ""
+	}
+	port := e.Port
+	if port == 0 && len(e.Ports) > 0 {
+		port = e.Ports[0]
+	}
+	return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(port)))
+}
+
+// peeringTable is the table of peerings: dashes stand for what is not there.
+func peeringTable(rows []peeringRow, wide bool, now time.Time) (header []string, cells [][]string) {
+	header = []string{"PEER", "GATEWAY", "STATUS", "POD CIDR", "REMAPPED POD CIDR", "AGE"}
+	if wide {
+		header = append(header, "LATENCY", "ENDPOINT", "MTU", "NAMESPACE")
+	}
+	for _, r := range rows {
+		age := "-"
+		if !r.Created.IsZero() {
+			age = duration.HumanDuration(now.Sub(r.Created))
+		}
+		row := []string{r.ID, string(r.Gateway), toned(r.Status), joinCIDRs(r.PodCIDR), joinCIDRs(r.RemappedTo), age}
+		if wide {
+			row = append(row, r.Latency, r.Endpoint, strconv.Itoa(r.MTU), r.Namespace)
+		}
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+		cells = append(cells, row)
+	}
+	return header, cells
+}
+
+func toned(v networkingv1beta1.ConnectionValue) string {
+	switch v {
+	case networkingv1beta1.Connected:
+		return console.Good(string(v))
+	case networkingv1beta1.ConnectionError:
+		return console.Bad(string(v))
+	}
+	return console.Caution(string(v))
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// kind is a kind of objects of a peering, as the verbs name it.
+type kind struct {
+	name, plural string
+	aliases      []string // besides plural
+	title        string   // as the API spells it
+	object       func() client.Object
+	list         func() client.ObjectList
+}
+
+var (
+	kindConfiguration = &kind{
+		name: "configuration", plural: "configurations", aliases: []string{"config", "conf"}, title: "Configuration",
+		object: func() client.Object { return &networkingv1beta1.Configuration{} },
+		list:   func() client.ObjectList { return &networkingv1beta1.ConfigurationList{} },
+	}
+	kindGatewayServer = &kind{
+		name: "gatewayserver", plural: "gatewayservers", aliases: []string{"server", "servers", "gws"}, title: "GatewayServer",
+		object: func() client.Object { return &networkingv1beta1.GatewayServer{} },
+		list:   func() client.ObjectList { return &networkingv1beta1.GatewayServerList{} },
+	}
+	kindGatewayClient = &kind{
+		name: "gatewayclient", plural: "gatewayclients", aliases: []string{"client", "clients", "gwc"}, title: "GatewayClient",
+		object: func() client.Object { return &networkingv1beta1.GatewayClient{} },
+		list:   func() client.ObjectList { return &networkingv1beta1.GatewayClientList{} },
+	}
+	kindPublicKey = &kind{
+		name: "publickey", plural: "publickeies", aliases: []string{"publickeys"}, title: "PublicKey",
+		object: func() client.Object { return &networkingv1beta1.PublicKey{} },
+		list:   func() client.ObjectList { return &networkingv1beta1.PublicKeyList{} },
+	}
+	kindConnection = &kind{
+		name: "connection", plural: "connections", aliases: []string{"conn"}, title: "Connection",
+		object: func() client.Object { return &networkingv1beta1.Connection{} },
+		list:   func() client.ObjectList { return &networkingv1beta1.ConnectionList{} },
+	}
+)
+
+// allAliases are the other names of the kind.
+func (k *kind) allAliases() []string { return append([]string{k.plural}, k.aliases...) }
+
+// sentence is the name of the kind at the beginning of a line: "Gatewayserver".
+func (k *kind) sentence() string { return string(k.name[0]-'a'+'A') + k.name[1:] }
+
+// of names an object: "GatewayServer default/server".
+func (k *kind) of(key client.ObjectKey) string { return fmt.Sprintf("%s %s", k.title, key) }
+
+// path is where the API server keeps objects of the kind. No namespace: all.
+func (k *kind) path(namespace string) string {
+	gv := networkingv1beta1.GroupVersion
+	path := "/apis/" + gv.Group + "/" + gv.Version
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + k.plural
+}
+
+// users are the kinds whose objects users write.
+var userKinds = slices.Clip([]*kind{kindConfiguration, kindGatewayServer, kindGatewayClient, kindPublicKey})

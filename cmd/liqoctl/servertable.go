@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/controlplane/access"
+)
+
+const (
+	// pageSize is how many objects the API server sends at a time.
+	pageSize = "500"
+	asTable  = "application/json;as=Table;v=v1;g=meta.k8s.io"
+)
+
+// serverTable is a table as the API server prints objects: with the columns that
+// their CRD names, which are those that kubectl shows.
+type serverTable struct {
+	definitions []metav1.TableColumnDefinition
+	rows        []metav1.TableRow
+}
+
+// list reads the objects of a namespace; empty: of all.
+func (t *serverTable) list(ctx context.Context, in *access.Cluster, k *kind, namespace string, selector labels.Selector) error {
+	for next, more := "", true; more; more = next != "" {
+		var page metav1.Table
+		raw, err := in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(namespace)).SetHeader("Accept", asTable).
+			Param("labelSelector", selector.String()).Param("limit", pageSize).Param("continue", next).Do(ctx).Raw()
+		if err == nil {
+			err = json.Unmarshal(raw, &page)
+		}
+		if err != nil {
+			return explainTable(in, "list "+k.title+"s", err)
+		}
+		t.definitions, t.rows, next = page.ColumnDefinitions, append(t.rows, page.Rows...), page.Continue
+	}
+	return nil
+}
+
+// get reads one object.
+func (t *serverTable) get(ctx context.Context, in *access.Cluster, k *kind, key client.ObjectKey) error {
+	var page metav1.Table
+	raw, err := in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(key.Namespace), key.Name).SetHeader("Accept", asTable).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) && isStatusOf(err, key.Name) {
+		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all", k.of(key), k.plural)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &page)
+	}
+	if err != nil {
+		return explainTable(in, "read "+k.of(key), err)
+	}
+	t.definitions, t.rows = page.ColumnDefinitions, append(t.rows, page.Rows...)
+	return nil
+}
+
+// isStatusOf tells whether an error is about the object, not about its kind.
+func isStatusOf(err error, name string) bool {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // client-go returns it unwrapped
+	return ok && status.Status().Details != nil && status.Status().Details.Name == name
+}
+
+func explainTable(in *access.Cluster, doing string, err error) error {
+	if apierrors.IsNotFound(err) { // there is no such path
+		return in.Errorf("%s: the cluster does not know this kind: its CRDs are missing or old; run 'liqoctl install' with this version", doing)
+	}
+	return in.Explain(doing, err)
+}
+
+// columns are header and rows, with the namespaces, or with those columns that are
+// otherwise left out.
+func (t *serverTable) columns(namespaces, wide bool) (header []string, rows [][]string) {
+	var shown []int
+	if namespaces {
+		header = append(header, "NAMESPACE")
+	}
+	for i, d := range t.definitions {
+		if d.Priority == 0 || wide {
+			shown = append(shown, i)
+			header = append(header, strings.ToUpper(d.Name))
+		}
+	}
+	for _, r := range t.rows {
+		var row []string
+		if namespaces {
+			row = append(row, namespaceOf(r))
+		}
+		for _, i := range shown {
+			row = append(row, cellText(r, i))
+		}
+		rows = append(rows, row)
+	}
+	return header, rows
+}
+
+func cellText(r metav1.TableRow, i int) string {
+	if i >= len(r.Cells) || r.Cells[i] == nil {
+		return ""
+	}
+	return fmt.Sprint(r.Cells[i])
+}
+
+// namespaceOf reads the metadata that come with a row.
+func namespaceOf(r metav1.TableRow) string {
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(r.Object.Raw, &o); err != nil {
+		return ""
+	}
+	return o.Namespace
+}
+
+func without(names, given []string) []string {
+	return slices.DeleteFunc(names, func(n string) bool { return slices.Contains(given, n) })
+}
