@@ -40,6 +40,7 @@ func getKindCommand(a *app, k *kind) *cobra.Command {
 		Aliases: k.allAliases(),
 		Short:   "List " + k.title + "s",
 		Long:    fmt.Sprintf("List the %ss of a namespace, or of all, or those that are named.", k.title),
+		Args:    cobra.ArbitraryArgs,
 		Example: fmt.Sprintf("  liqoctl get %s -A -o wide\n  liqoctl get %[1]s -n liqo-tenant-milan milan -o yaml", k.plural),
 	}
 	cmd.ValidArgsFunction = completeNames(a, k)

@@ -21,6 +21,7 @@ func getPeeringsCommand(a *app) *cobra.Command {
 		Short:   "List the peerings of a cluster",
 		Long: `List the peerings of a cluster, or those with the given clusters: the end of the tunnel that is here, whether it is
 connected, and by which CIDRs the pods of the other cluster are reached from here.`,
+		Args:    cobra.ArbitraryArgs,
 		Example: "  liqoctl get peerings\n  liqoctl get peerings milan -o json",
 	}
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
