@@ -1,5 +1,3 @@
 // Package release installs, upgrades and removes the installation of one
 // cluster: the chart in this program, through Helm's library.
 package release
-
-import _ "helm.sh/helm/v4/pkg/action"

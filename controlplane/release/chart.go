@@ -1,0 +1,146 @@
+package release
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+
+	"github.com/sluice-net/sluice/deploy"
+)
+
+// Name of the release, as `helm list` shows it.
+const Name = "sluice"
+
+// Chart is what is installed.
+type Chart struct {
+	chart *chartv2.Chart
+}
+
+// released is a version that images are tagged with, in contrast to one that
+// tells of a commit or of changes in the folder.
+var released = regexp.MustCompile(`^v(\d+\.\d+\.\d+(-(alpha|beta|rc)\.?\d+)?)$`)
+
+// Embedded is the chart in this program. A program of a released version
+// installs images of that version.
+func Embedded(version string) (*Chart, error) {
+	c, err := load(deploy.Chart())
+	if err != nil {
+		return nil, fmt.Errorf("the chart in this program: %w", err)
+	}
+	if m := released.FindStringSubmatch(version); m != nil {
+		c.chart.Metadata.Version, c.chart.Metadata.AppVersion = m[1], version
+	}
+	return c, nil
+}
+
+// Folder is the chart in a folder, or in a .tgz file.
+func Folder(path string) (*Chart, error) {
+	c, err := loader.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("chart %s: %w", path, err)
+	}
+	// CRDs are none of the release's business: see crds.go.
+	c.Files = slices.DeleteFunc(c.Files, func(f *common.File) bool { return strings.HasPrefix(f.Name, "crds/") })
+	return &Chart{c}, nil
+}
+
+func load(files fs.FS) (*Chart, error) {
+	var buffered []*archive.BufferedFile
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, name)
+		buffered = append(buffered, &archive.BufferedFile{Name: name, Data: data})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := loader.LoadFiles(buffered)
+	if err != nil {
+		return nil, err
+	}
+	return &Chart{c}, nil
+}
+
+// Version is that of the programs that the chart installs unless a value says
+// otherwise.
+func (c *Chart) Version() string { return c.chart.AppVersion() }
+
+// Render makes the manifests, by the name of their template: "fabric.yaml". The
+// namespace is that of the release. Without a version of Kubernetes the chart's
+// opinion of it is not asked.
+func (c *Chart) Render(values map[string]any, namespace string) (map[string]string, error) {
+	if err := util.ValidateAgainstSchema(c.chart, c.coalesced(values)); err != nil {
+		return nil, schemaError(err)
+	}
+	return c.render(values, namespace)
+}
+
+// render is Render for values that no cluster could work with.
+func (c *Chart) render(values map[string]any, namespace string) (map[string]string, error) {
+	o := common.ReleaseOptions{Name: Name, Namespace: namespace, Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValuesWithSchemaValidation(c.chart, values, o, common.DefaultCapabilities, true)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Engine{}.Render(c.chart, all)
+	if err != nil {
+		return nil, err
+	}
+	rendered := map[string]string{}
+	for name, text := range files {
+		base := path.Base(name)
+		if strings.TrimSpace(text) != "" && !strings.HasPrefix(base, "_") {
+			rendered[base] = strings.TrimSpace(text) + "\n"
+		}
+	}
+	return rendered, nil
+}
+
+// coalesced are the values with the chart's own behind them.
+func (c *Chart) coalesced(values map[string]any) map[string]any {
+	all, err := util.CoalesceValues(c.chart, maps.Clone(values))
+	if err != nil {
+		return values // of the wrong shape: the schema says so
+	}
+	return all
+}
+
+// schemaError drops what Helm's message says of the schema's place.
+func schemaError(err error) error {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	lines = slices.DeleteFunc(lines, func(l string) bool { return l == Name+":" })
+	return fmt.Errorf("the values are refused:\n%s", strings.Join(lines, "\n"))
+}
+
+// Manifests are the rendered manifests in the order in which they can be applied.
+func (c *Chart) Manifests(values Values, namespace string) (string, error) {
+	files, err := c.Render(values, namespace)
+	if err != nil {
+		return "", err
+	}
+	delete(files, "NOTES.txt")
+	_, sorted, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, m := range sorted {
+		fmt.Fprintf(&b, "---\n%s\n", strings.TrimSpace(m.Content))
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,97 @@
+package release
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what is rendered to deploy/manifests and testdata")
+
+const generated = "# Generated from deploy/chart by `make generate`.\n"
+
+// manifests are the files of deploy/manifests: what the chart makes, for those
+// who install with kubectl.
+var manifests = []struct {
+	template, file string
+	head           string
+	cleanup        bool
+}{
+	{template: "namespace.yaml", file: "00-namespace.yaml"},
+	{template: "controller-rbac.yaml", file: "controller-rbac.yaml"},
+	{template: "role.yaml", file: "role.yaml"},
+	{template: "gateway-rbac.yaml", file: "gateway-rbac.yaml"},
+	{template: "gateway-templates.yaml", file: "gateway-templates.yaml"},
+	{template: "fabric-rbac.yaml", file: "fabric-rbac.yaml"},
+	{template: "installation.yaml", file: "installation.yaml"},
+	{template: "validation.yaml", file: "validation.yaml"},
+	{template: "controller.yaml", file: "controller/controller.yaml", head: `#
+# The controller of one cluster. What is in the folder above is the same everywhere; this is not: set <CLUSTER_ID> and
+# <POD_CIDR>, then apply it.
+#
+#   kubectl apply --server-side -f deploy/crds
+#   kubectl apply --server-side -f deploy/manifests
+#   kubectl apply -f deploy/manifests/controller
+`},
+	{template: "fabric.yaml", file: "fabric/fabric.yaml", head: `#
+# The agent of every node. It needs what is in the folder above.
+#
+#   kubectl apply --server-side -f deploy/crds
+#   kubectl apply --server-side -f deploy/manifests
+#   kubectl apply -f deploy/manifests/fabric
+#   kubectl -n liqo-fabric exec <pod> -- fabric status
+#
+# ../fabric-cleanup removes what it makes on the nodes.
+`},
+	{template: "fabric-cleanup.yaml", file: "fabric-cleanup/fabric-cleanup.yaml", cleanup: true, head: `#
+#   kubectl -n liqo-fabric delete daemonset liqo-fabric --cascade=foreground
+#   kubectl apply -f deploy/manifests/fabric-cleanup
+#   kubectl -n liqo-fabric wait pod -l app.kubernetes.io/name=liqo-fabric-cleanup --timeout=5m \
+#     --for=jsonpath='{.status.containerStatuses[0].lastState.terminated.exitCode}'=0
+#   kubectl -n liqo-fabric logs -l app.kubernetes.io/name=liqo-fabric-cleanup --prefix
+#   kubectl -n liqo-fabric delete daemonset liqo-fabric-cleanup
+`},
+}
+
+// TestManifests guards that deploy/manifests is what the chart makes. With
+// -update it writes them (make generate).
+func TestManifests(t *testing.T) {
+	c, err := Embedded("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range manifests {
+		files, err := c.render(map[string]any{
+			"createNamespace": true,
+			"discovery":       map[string]any{"config": map[string]any{"clusterID": "<CLUSTER_ID>"}},
+			"ipam":            map[string]any{"podCIDR": "<POD_CIDR>"},
+			"networking":      map[string]any{"fabric": map[string]any{"cleanup": m.cleanup}},
+		}, "liqo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, filepath.Join("../../deploy/manifests", m.file), generated+m.head+strings.TrimPrefix(files[m.template], "---\n"))
+	}
+}
+
+// golden compares got with a file, or writes it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; -update makes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s is not what is rendered (-want +got); `make generate` writes it anew\n%s", path, diff)
+	}
+}
