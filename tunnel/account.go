@@ -77,8 +77,9 @@ func (a *egressAccount) admit(bufs [][]byte) (grant, error) {
 }
 
 // take enters the packets that were read, own of them the gateway's own and
-// first. A packet that is not admitted gets size 0, which wireguard-go skips.
-func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admitted int) {
+// first. A packet that is not admitted gets size 0, which wireguard-go skips; why
+// is the same for all of them.
+func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admitted int, why dropReason) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := a.factsLocked()
@@ -114,7 +115,7 @@ func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admi
 		a.lent.put(i, id)
 		admitted++
 	}
-	return admitted
+	return admitted, g.Reason
 }
 
 // sendStarts is called before transport messages go to the socket.

@@ -42,6 +42,7 @@ type bind struct {
 	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshake
 	// workers send at the same time as the sequential sender.
 	datagrams sync.Pool
+	tap       tap
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -207,6 +208,9 @@ func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
 	if s == nil {
 		return nil // between two sockets, or after the last: datagrams may get lost
 	}
+	if see := b.tap.Load(); see != nil {
+		showSent(see, bufs, s.LocalAddr(), to)
+	}
 	ds := b.datagrams.Get().(*[BatchSize]underlay.Datagram)
 	defer b.datagrams.Put(ds)
 	for len(bufs) > 0 {
@@ -244,6 +248,9 @@ func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
 			switch {
 			case err == nil:
 				pause = firstPause
+				if see := b.tap.Load(); see != nil {
+					showReceived(see, bufs[:n], sizes[:n], s.LocalAddr(), from[:n])
+				}
 				b.ingress.take(bufs[:n], sizes[:n])
 				for i, addr := range from[:n] {
 					eps[i] = sources.endpoint(addr)

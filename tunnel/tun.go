@@ -16,6 +16,7 @@ type tunDevice struct {
 	egress  *egressAccount
 	ingress *ingressAccount
 	mtu     atomic.Int32
+	tap     tap
 
 	mu      sync.Mutex
 	events  chan tun.Event // sent to by setMTU, received by wireguard-go, closed by Close; one slot
@@ -43,7 +44,12 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 			room = bufs[:min(len(bufs), g.Credits)]
 		}
 		n, own, err := t.overlay.ReadPackets(room, sizes, offset)
-		admitted := t.egress.take(g, bufs[:n], sizes[:n], own)
+		var admitted int
+		if see := t.tap.Load(); see != nil {
+			admitted = t.takeSeen(see, g, bufs[:n], sizes[:n], own, offset)
+		} else {
+			admitted, _ = t.egress.take(g, bufs[:n], sizes[:n], own)
+		}
 		if err != nil {
 			return n, t.readFailed(err)
 		}
@@ -81,6 +87,9 @@ func (t *tunDevice) Write(bufs [][]byte, offset int) (int, error) {
 	last := identity(bufs[len(bufs)-1]) // the overlay may change bufs
 	t.egress.heard()
 	t.ingress.writeStarts()
+	if see := t.tap.Load(); see != nil {
+		showDecrypted(see, bufs, offset)
+	}
 	t.overlay.WritePackets(bufs, offset)
 	t.ingress.writeEnds(last, len(bufs))
 	return len(bufs), nil

@@ -1,0 +1,96 @@
+package tunnel
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// Sighting is a packet or a datagram that a tap is shown.
+type Sighting struct {
+	Time time.Time
+	// Egress: to the peer. Otherwise from it.
+	Egress bool
+	// Outside: a WireGuard message on the socket, with its addresses. Otherwise a
+	// packet inside the tunnel, without.
+	Outside       bool
+	Local, Remote netip.AddrPort
+	// Bytes are lent: they must stay as they are, and are somebody else's when the
+	// tap returns.
+	Bytes []byte
+	// Drop is why it goes no further: the name of the counter in Stats with Tunnel
+	// in front, as in the metrics. Empty: it goes on.
+	Drop string
+}
+
+// Tap shows what passes from now on to f: packets as they go into WireGuard and
+// come out of it, messages as they go to the socket and come from it, and what is dropped
+// before it gets there. Nil ends that, but for what is under way. Several
+// goroutines call f at the same time; none of them should have to wait.
+func (t *Tunnel) Tap(f func(Sighting)) {
+	var see *func(Sighting)
+	if f != nil {
+		see = &f
+	}
+	t.tun.tap.Store(see)
+	t.bind.tap.Store(see)
+}
+
+// tap is what is called, nil while nobody looks.
+type tap = atomic.Pointer[func(Sighting)]
+
+// showDecrypted shows packets from the peer.
+func showDecrypted(see *func(Sighting), bufs [][]byte, offset int) {
+	s := Sighting{Time: time.Now()}
+	for _, b := range bufs {
+		s.Bytes = b[offset:]
+		(*see)(s)
+	}
+}
+
+// takeSeen is egress.take in front of somebody who looks.
+func (t *tunDevice) takeSeen(see *func(Sighting), g grant, bufs [][]byte, sizes []int, own, offset int) (admitted int) {
+	var before [BatchSize]int // take gives size 0 to what it does not admit
+	copy(before[:], sizes)
+	admitted, why := t.egress.take(g, bufs, sizes, own)
+	s := Sighting{Time: time.Now(), Egress: true}
+	for i, b := range bufs {
+		size := min(before[i], len(b)-offset)
+		if size < 1 {
+			continue
+		}
+		if s.Drop = ""; sizes[i] == 0 {
+			s.Drop = dropNames[why]
+		}
+		s.Bytes = b[offset : offset+size]
+		(*see)(s)
+	}
+	return admitted
+}
+
+var dropNames = [dropReasons]string{
+	dropNoEndpoint: "DropTunnelNoEndpoint",
+	dropNoSession:  "DropTunnelNoSession",
+	dropInFlight:   "DropTunnelInFlight",
+}
+
+// showSent shows messages that go to one address.
+func showSent(see *func(Sighting), bufs [][]byte, local, to netip.AddrPort) {
+	s := Sighting{Time: time.Now(), Egress: true, Outside: true, Local: local, Remote: to}
+	for _, b := range bufs {
+		s.Bytes = b
+		(*see)(s)
+	}
+}
+
+// showReceived shows datagrams that came in.
+func showReceived(see *func(Sighting), bufs [][]byte, sizes []int, local netip.AddrPort, from []netip.AddrPort) {
+	s := Sighting{Time: time.Now(), Outside: true, Local: local}
+	for i, b := range bufs {
+		s.Bytes, s.Remote = b[:sizes[i]], from[i]
+		if s.Drop = ""; classify(s.Bytes) == messageMalformed {
+			s.Drop = "DropTunnelMalformed"
+		}
+		(*see)(s)
+	}
+}

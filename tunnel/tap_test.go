@@ -1,0 +1,138 @@
+package tunnel
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"golang.zx2c4.com/wireguard/conn"
+
+	"github.com/sluice-net/sluice/dataplane/underlay"
+)
+
+// sightings collects what a tap is shown.
+type sightings []Sighting
+
+func (s *sightings) see() *func(Sighting) {
+	f := func(x Sighting) {
+		x.Bytes = slices.Clone(x.Bytes)
+		*s = append(*s, x)
+	}
+	return &f
+}
+
+// TestTapInside: what is admitted is seen as it goes in, what is not with the
+// reason, and what comes from the peer as it comes out.
+func TestTapInside(t *testing.T) {
+	overlay := fullBatches(1)
+	overlay.read = func(bufs [][]byte, sizes []int, offset int) (int, int, error) {
+		for i := range bufs {
+			sizes[i] = 1 + copy(bufs[i][offset:], []byte{byte(i), 1, 2, 3})
+		}
+		sizes[len(bufs)-1] = 0 // nothing
+		return len(bufs), 1, nil
+	}
+	overlay.write = func(bufs [][]byte, offset int) { clear(bufs[0][offset:]) }
+	d := newTestTun(t, overlay)
+	d.egress.setReachable()
+	var got sightings
+	d.tap.Store(got.see())
+	bufs, sizes := batchBuffers(), make([]int, BatchSize)
+	n, err := d.Read(bufs, sizes, 16) // as many as go without a session
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != n-1 {
+		t.Errorf("%d sightings of %d packets, one of which is empty", len(got), n)
+	}
+	for i, s := range got {
+		if !s.Egress || s.Outside || s.Drop != "" || s.Time.IsZero() || !slices.Equal(s.Bytes, []byte{byte(i), 1, 2, 3, 0}) {
+			t.Fatalf("packet %d: %+v", i, s)
+		}
+	}
+	replaceTaken(bufs, sizes[:n])
+
+	got = nil
+	n, err = d.Read(bufs, sizes, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range got {
+		want := "DropTunnelNoSession"
+		if i < 2 { // the gateway's own packet, and a probe
+			want = ""
+		}
+		if !s.Egress || s.Outside || s.Drop != want || !slices.Equal(s.Bytes, []byte{byte(i), 1, 2, 3, 0}) {
+			t.Fatalf("packet %d: %+v", i, s)
+		}
+	}
+	if len(got) != n-1 {
+		t.Errorf("%d sightings of %d packets, one of which is empty", len(got), n)
+	}
+
+	got = nil
+	if _, err := d.Write([][]byte{append(make([]byte, 16), 1, 2, 3)}, 16); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0].Egress || got[0].Outside || !slices.Equal(got[0].Bytes, []byte{1, 2, 3}) {
+		t.Errorf("from the peer: %+v", got)
+	}
+}
+
+// TestTapOutside: messages are seen with the addresses of the socket and the other
+// end, and what is none with the reason.
+func TestTapOutside(t *testing.T) {
+	peer, local := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("127.0.0.1:51820")
+	b, receive := newTestBind(t, &funcSocket{
+		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
+		read: func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+			sizes[0], addrs[0] = copy(bufs[0], message(typeTransport, 60)), peer
+			sizes[1], addrs[1] = copy(bufs[1], "no message"), peer
+			return 2, nil
+		},
+	})
+	var got sightings
+	b.tap.Store(got.see())
+	ep, _ := b.ParseEndpoint(peer.String())
+	if err := b.Send([][]byte{message(typeTransport, 40), message(typeTransport, 50)}, ep); err != nil {
+		t.Fatal(err)
+	}
+	bufs, sizes := batchBuffers(), make([]int, BatchSize)
+	if _, err := receive(bufs, sizes, make([]conn.Endpoint, BatchSize)); err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		egress bool
+		size   int
+		drop   string
+	}{{true, 40, ""}, {true, 50, ""}, {false, 60, ""}, {false, 10, "DropTunnelMalformed"}}
+	if len(got) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i, w := range want {
+		if s := got[i]; s.Egress != w.egress || !s.Outside || len(s.Bytes) != w.size || s.Drop != w.drop || s.Local != local || s.Remote != peer || s.Time.IsZero() {
+			t.Errorf("message %d: %+v", i, s)
+		}
+	}
+}
+
+// TestTapEnds: nobody is shown anything after the end.
+func TestTapEnds(t *testing.T) {
+	tun, err := New(Options{Overlay: fullBatches(0), Listen: newMemNet().listen("192.0.2.1"), MaxInFlight: testInFlight})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tun.egress.setReachable()
+	var got sightings
+	tun.Tap(*got.see())
+	if tun.tun.tap.Load() == nil || tun.bind.tap.Load() == nil {
+		t.Error("there is no tap")
+	}
+	tun.Tap(nil)
+	if _, err := tun.tun.Read(batchBuffers(), make([]int, BatchSize), 16); err != nil || len(got) > 0 {
+		t.Errorf("%d sightings, %v", len(got), err)
+	}
+	if tun.tun.tap.Load() != nil || tun.bind.tap.Load() != nil {
+		t.Error("there is a tap")
+	}
+}
