@@ -98,15 +98,17 @@ func (b *tunnelBatch) add(size int) {
 // of equal size leave in one system call.
 type nodeWriter struct {
 	underlay  Underlay
+	look      func() (look, bool) // Forwarder.look
 	datagrams []underlay.Datagram
 	heads     [][headLen]byte
 	arena     []byte // unused rest
 	memory    []byte // the whole arena
 }
 
-func newNodeWriter(u Underlay) *nodeWriter {
+func newNodeWriter(f *Forwarder) *nodeWriter {
 	w := &nodeWriter{
-		underlay:  u,
+		underlay:  f.underlay,
+		look:      f.look,
 		datagrams: make([]underlay.Datagram, 0, writeBatch),
 		heads:     make([][headLen]byte, writeBatch),
 		memory:    make([]byte, arenaLen),
@@ -176,6 +178,9 @@ func (w *nodeWriter) flush() {
 // socket: there is nobody to tell.
 func (w *nodeWriter) transmit() {
 	if len(w.datagrams) > 0 {
+		if l, on := w.look(); on {
+			l.departing(w.datagrams)
+		}
 		_, _ = w.underlay.WriteBatch(w.datagrams)
 		w.datagrams = w.datagrams[:0]
 	}

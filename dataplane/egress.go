@@ -51,6 +51,7 @@ func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own 
 // buffers are used up.
 func (f *Forwarder) egressBatch(out *tunnelBatch) {
 	s, r, now := f.snap.Load(), f.reader, f.clock()
+	l, looking := f.look()
 	before := out.n
 	for !out.full() {
 		if r.cutting != cutNothing {
@@ -60,10 +61,16 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 		if r.next == r.n {
 			break
 		}
-		i := r.next
+		datagram, src := r.bufs[r.next][:r.sizes[r.next]], r.sources[r.next]
 		r.next++
-		v := f.egress(s, r.bufs[i][:r.sizes[i]], r.sources[i].Addr(), out, now)
+		if looking {
+			l.arrived(s, datagram, src)
+		}
+		v := f.egress(s, datagram, src.Addr(), out, now)
 		f.egressCount.verdicts[v].Add(1)
+		if looking {
+			l.egressed(s, datagram, src, v)
+		}
 	}
 	f.replies.flush()
 	f.egressCount.forwarded(out.n-before, out.sizes[before:out.n])

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
@@ -73,6 +74,9 @@ type Forwarder struct {
 
 	egressCount, ingressCount counters
 
+	captures capture.Set
+	locals   atomic.Pointer[locals] // set before the first capture
+
 	mu     sync.Mutex
 	states map[string]*nodeState // by node and VNI; kept over changes
 }
@@ -126,13 +130,12 @@ func New(o Options) (*Forwarder, error) {
 		own:      make(chan []byte, ownQueueLen),
 		applied:  make(chan struct{}, 1),
 		reader:   newNodeReader(),
-		replies:  newNodeWriter(o.Underlay),
-		toNodes:  newNodeWriter(o.Underlay),
-		fromOwn:  newNodeWriter(o.Underlay),
-		probes:   newNodeWriter(o.Underlay),
 		states:   make(map[string]*nodeState),
 
 		egressErrors: newRateLimit(), ingressErrors: newRateLimit(),
+	}
+	for _, w := range []**nodeWriter{&f.replies, &f.toNodes, &f.fromOwn, &f.probes} {
+		*w = newNodeWriter(f)
 	}
 	f.snap.Store(&snapshot{})
 	o.Tunnel.Overlay = f
@@ -251,6 +254,9 @@ func (f *Forwarder) tend(now int64) {
 	}
 	f.probes.flush()
 	f.pathMTUs.sweep(now)
+	if f.captures.Taps() != nil {
+		f.findLocals()
+	}
 	f.flows.sweep(now, func(node string) bool { return s.byName[node] != nil })
 }
 
@@ -285,7 +291,8 @@ func (f *Forwarder) Status() Status {
 		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes, Filter: s.filter.Status(),
 		Flows:  f.flows.status(),
 		Egress: f.egressCount.status(), Ingress: f.ingressCount.status(),
-		Sockets: map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},
+		Sockets:  map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},
+		Captures: f.captures.Status(),
 	}
 	for _, t := range s.nodes {
 		st.Nodes = append(st.Nodes, t.status(f.start))

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
@@ -31,6 +32,8 @@ type Status struct {
 	Egress  DirectionStatus         `json:"egress"`
 	Ingress DirectionStatus         `json:"ingress"`
 	Sockets map[string]SocketStatus `json:"sockets"` // "geneve", "wireguard"
+	// Captures are what Forwarder.Capture was used for.
+	Captures capture.Status `json:"captures"`
 }
 
 // SocketStatus are the address, the counters and the offloads of one UDP socket.
