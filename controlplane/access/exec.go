@@ -12,10 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // Exec runs a command in a container, as `kubectl exec` does, until it ends. The
@@ -37,9 +37,15 @@ func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container 
 		return c.Explain(doing, err)
 	}
 	// What stands between us and the API server may know only the older of the
-	// two.
+	// two, and so may the user's rights.
+	var refused error
 	e, err := remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		failure := (*httpstream.UpgradeFailureError)(nil)
+		if !errors.As(err, &failure) {
+			return httpstream.IsHTTPSProxyError(err)
+		}
+		refused = failure.Cause // it does not unwrap to it
+		return true
 	})
 	if err != nil {
 		return c.Explain(doing, err)
@@ -48,7 +54,7 @@ func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container 
 	defer end.Close()
 	stderr := &tail{max: 2 << 10}
 	if err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr}); err != nil {
-		return c.Explain(doing, execError(err, stderr.String()))
+		return c.Explain(doing, execError(withStatus(err, refused), stderr.String()))
 	}
 	return nil
 }
@@ -58,6 +64,17 @@ func (c *Cluster) Output(ctx context.Context, pod types.NamespacedName, containe
 	var out bytes.Buffer
 	err := c.Exec(ctx, pod, container, argv, &out)
 	return out.Bytes(), err
+}
+
+// withStatus adds the API server's answer to the newer way to the error of the
+// older one, which only has its text.
+func withStatus(err, refused error) error {
+	var exit exec.CodeExitError
+	var status apierrors.APIStatus
+	if errors.As(err, &exit) || errors.As(err, &status) || !errors.As(refused, &status) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, refused)
 }
 
 // execError puts what the command said in the place of its exit code.
