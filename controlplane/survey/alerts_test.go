@@ -1,0 +1,173 @@
+package survey
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no"))
+
+func TestHealth(t *testing.T) {
+	server := func(f *facts) *networkingv1beta1.GatewayServer { return &f.servers[0] }
+	connection := func(f *facts) *networkingv1beta1.ConnectionStatus { return &f.connections[0].Status }
+	for _, tt := range []struct {
+		name   string
+		change func(*facts)
+		gaps   []Gap
+		want   Health
+		alerts []string // reason, and a W for a warning
+	}{
+		{"all is well", func(*facts) {}, nil, Healthy, nil},
+		{"no gateway", func(f *facts) { f.servers, f.connections = nil, nil }, nil, Disabled, nil},
+		{"no gateway that could be seen", func(f *facts) { f.servers, f.connections = nil, nil }, []Gap{{Kind: "GatewayServer", Err: forbidden}}, Unknown, nil},
+		{"a Configuration that waits", func(f *facts) {
+			f.configurations[0].Status.Conditions = []metav1.Condition{condition(networkingv1beta1.ConditionNetworkCIDRsConfigured, false, "NetworkRefused", "no prefix is free")}
+		}, nil, Unhealthy, []string{"NetworkRefused"}},
+		{"no Configuration", func(f *facts) { f.configurations = nil }, nil, Unhealthy, []string{"Missing"}},
+		{"no Configuration that could be seen", func(f *facts) { f.configurations = nil }, []Gap{{Kind: "Configuration", Err: forbidden}}, Healthy, nil},
+		{"no controller", func(f *facts) { server(f).Status.Conditions = nil }, nil, Unhealthy, []string{"NoConditions"}},
+		{"no controller yet", func(f *facts) {
+			server(f).Status.Conditions, server(f).CreationTimestamp = nil, metav1.NewTime(now)
+		}, nil, Healthy, nil},
+		{"the template is gone", func(f *facts) {
+			server(f).Status.Conditions = append(server(f).Status.Conditions, condition(networkingv1beta1.ConditionTemplateRendered, false, "TemplateNotFound", "there is none"))
+		}, nil, Unhealthy, []string{"TemplateNotFound"}},
+		{"a condition that traffic does not need", func(f *facts) {
+			server(f).Status.Conditions = append(server(f).Status.Conditions, condition(networkingv1beta1.ConditionAllPortsServed, false, "FirstPortOnly", "one port"))
+		}, nil, Healthy, []string{"FirstPortOnly W"}},
+		{"a gateway that is being deleted", func(f *facts) { server(f).DeletionTimestamp = new(metav1.NewTime(now)) }, nil, Unhealthy, []string{"Deleting"}},
+		{"the active pod is not ready", func(f *facts) { f.pods[1].Status.Conditions = nil }, nil, Unhealthy, []string{"PodNotReady"}},
+		{"another pod is not ready", func(f *facts) { f.pods[0].Status.Conditions = nil }, nil, Healthy, []string{"PodNotReady W"}},
+		{"no pod", func(f *facts) { f.pods = nil }, nil, Unhealthy, []string{"NoPod"}},
+		{"no pod that could be seen", func(f *facts) { f.pods = nil }, []Gap{{Kind: "Pod", Err: forbidden}}, Healthy, nil},
+		{"no Connection", func(f *facts) { f.connections = nil }, nil, Unhealthy, []string{"Missing"}},
+		{"no Connection that could be seen", func(f *facts) { f.connections = nil }, []Gap{{Kind: "Connection", Err: forbidden}}, Unknown, nil},
+		{"still connecting", func(f *facts) {
+			*connection(f) = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connecting}
+		}, nil, Unhealthy, []string{"NotConnected"}},
+		{"the peer does not answer", func(f *facts) {
+			connection(f).Value = networkingv1beta1.ConnectionError
+			connection(f).Conditions = []metav1.Condition{condition(networkingv1beta1.ConditionPeerAnswers, false, "NoHandshake", "WireGuard gets no answer")}
+		}, nil, Unhealthy, []string{"NoHandshake"}},
+		{"the MTUs differ", func(f *facts) {
+			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionMTUMatches, false, "MTUMismatch", "1340 and 1400"))
+		}, nil, Healthy, []string{"MTUMismatch W"}},
+		{"the newest objects are refused", func(f *facts) {
+			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionConfigurationApplied, false, "Refused", "a bad prefix"))
+		}, nil, Healthy, []string{"Refused W"}},
+		{"objects are missing", func(f *facts) {
+			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionConfigurationApplied, false, "WaitingForObjects", "no key"))
+		}, nil, Unhealthy, []string{"WaitingForObjects"}},
+		{"the gateway is silent", func(f *facts) { connection(f).Latency.Timestamp = metav1.NewTime(now.Add(-10 * time.Minute)) }, nil, Healthy, []string{"Stale W"}},
+		{"a node without an agent", func(f *facts) { f.internalNodes[1].Status = networkingv1beta1.InternalNodeStatus{} }, nil, Healthy, []string{"NodesNotJoined W"}},
+		{"no node is joined", func(f *facts) { f.tunnels = nil }, nil, Unhealthy, []string{"NodesNotJoined"}},
+		{"no node that could be seen", func(f *facts) { f.tunnels = nil }, []Gap{{Kind: "GeneveTunnel", Err: forbidden}}, Healthy, nil},
+		{"a filter that is refused", func(f *facts) {
+			f.firewalls = []networkingv1beta1.FirewallConfiguration{{
+				ObjectMeta: with(object("liqo", "web", "", 9), networkingv1beta1.LabelFirewallSubcategory, networkingv1beta1.SubcategoryAllGateways),
+				Status: networkingv1beta1.FirewallConfigurationStatus{Conditions: []networkingv1beta1.HostCondition{
+					{Host: "milan", Type: networkingv1beta1.HostConditionApplied, Status: metav1.ConditionFalse, Reason: "Refused", Message: "rule 3"},
+					{Host: "paris", Type: networkingv1beta1.HostConditionApplied, Status: metav1.ConditionFalse, Reason: "Other"},
+				}},
+			}, {ObjectMeta: with(object("liqo", "paris", "", 9), networkingv1beta1.LabelFirewallUnique, "paris")}}
+		}, nil, Healthy, []string{"Refused W"}},
+		{"an object that is too many", func(f *facts) {
+			f.configurations = append(f.configurations, networkingv1beta1.Configuration{ObjectMeta: object("default", "milan", "milan", 1)})
+		}, nil, Healthy, []string{"Surplus W"}},
+		{"errors come first", func(f *facts) {
+			f.configurations = append(f.configurations, networkingv1beta1.Configuration{ObjectMeta: object("default", "milan", "milan", 1)})
+			f.connections = nil
+			f.pods[0].Status.Conditions = nil
+		}, nil, Unhealthy, []string{"Missing", "PodNotReady W", "Surplus W"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := peering()
+			tt.change(f)
+			s := f.read()
+			s.Gaps = tt.gaps
+			health, alerts := s.Health(s.Peer("milan"))
+			var got []string
+			for _, a := range alerts {
+				text := a.Reason
+				if a.Warning {
+					text += " W"
+				}
+				if a.Object == "" || a.Message == "" {
+					t.Errorf("%+v does not say what is the matter", a)
+				}
+				got = append(got, text)
+			}
+			if health != tt.want {
+				t.Errorf("%s, want %s", health, tt.want)
+			}
+			if diff := cmp.Diff(tt.alerts, got); diff != "" {
+				t.Errorf("alerts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodeAlertNamesSome(t *testing.T) {
+	f := peering()
+	for i := range 5 {
+		f.nodes = append(f.nodes, metav1.PartialObjectMetadata{ObjectMeta: object("", fmt.Sprintf("node-%d", i), "", 1)})
+	}
+	s := f.read()
+	_, alerts := s.Health(s.Peer("milan"))
+	want := "GatewayServer liqo-tenant-milan/milan: 5 of 7 nodes are not joined to the gateway: node-0, node-1, node-2, .... " +
+		"node-0: it has no InternalNode: see the log of the controller"
+	if len(alerts) != 1 || alerts[0].String() != want {
+		t.Errorf("%v, want %s", alerts, want)
+	}
+}
+
+func TestAlertOfAGatewayWithoutAPIServer(t *testing.T) {
+	s := peering().read()
+	p := s.Peer("milan")
+	p.Gateway.Report = gatewayReport(t)
+	_, alerts := s.Health(p)
+	if len(alerts) != 1 || alerts[0].Reason != ReasonAPIAway || !alerts[0].Warning {
+		t.Errorf("%+v", alerts)
+	}
+}
+
+func TestPodReasonIsShown(t *testing.T) {
+	f := peering()
+	f.pods[1].Status = corev1.PodStatus{Phase: corev1.PodPending}
+	s := f.read()
+	_, alerts := s.Health(s.Peer("milan"))
+	if len(alerts) != 1 || alerts[0].String() != "pod liqo-tenant-milan/gw-milan-a: phase Pending" {
+		t.Errorf("%+v", alerts)
+	}
+}
+
+func TestGapLines(t *testing.T) {
+	gaps := []Gap{
+		{What: "Secrets", Err: forbidden}, {What: "Nodes", Err: forbidden}, {What: "Secrets", Err: forbidden},
+		{What: "Configuration a/b", Err: errors.New("(local) read Configuration a/b: it is not what this version understands")},
+	}
+	for i := range 7 {
+		gaps = append(gaps, Gap{What: "x", Err: fmt.Errorf("reason %d", i)})
+	}
+	want := []string{
+		"left out, as the user of kubeconfig a may not read it: Nodes, Secrets",
+		"(local) read Configuration a/b: it is not what this version understands",
+		"reason 0", "reason 1", "reason 2", "reason 3", "and 3 more that cannot be read",
+	}
+	if diff := cmp.Diff(want, GapLines(gaps, "kubeconfig a")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if lines := GapLines(nil, ""); lines != nil {
+		t.Errorf("no gaps: %q", lines)
+	}
+}
