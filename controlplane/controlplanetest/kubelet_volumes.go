@@ -92,8 +92,10 @@ func (v *volumes) syncOne(ctx context.Context, vol *corev1.Volume) error {
 		return v.write(vol.Name, dir, vol.ConfigMap.Items, vol.ConfigMap.DefaultMode, data)
 	case vol.Projected != nil:
 		return os.MkdirAll(dir, 0o755) // the token is in the kubeconfig
+	case vol.HostPath != nil:
+		return os.MkdirAll(dir, 0o755) // nothing of this machine
 	}
-	return errors.New("only emptyDir, Secret and ConfigMap are known")
+	return errors.New("only emptyDir, Secret, ConfigMap and hostPath are known")
 }
 
 // missing decides about a volume whose source cannot be read. One that is
