@@ -34,11 +34,12 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 lint: ## formatting, vet, golangci-lint, govulncheck
 	bash .ci/lint
 
-generate: ## deepcopy functions, CRDs and roles from the code
+generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests from the chart
 	@# Embedded metadata, or an API server prunes the labels of the gateways' Deployments; short
 	@# descriptions, or the largest CRDs do not fit into kubectl's annotation.
 	$(TOOL) controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
-	$(TOOL) controller-gen rbac:roleName=liqo-controller paths=./controlplane/... output:rbac:dir=deploy/manifests
+	$(TOOL) controller-gen rbac:roleName=liqo-controller paths=./controlplane/... output:rbac:dir=deploy/chart/files
+	$(GO) test -count=1 ./controlplane/release -run '^TestManifests$$' -update
 
 kube: ## build the Kubernetes control plane that the tests run (once, cached)
 	@bash deploy/e2e/kubetools/build.sh

@@ -11,7 +11,6 @@ require (
 	github.com/gopacket/gopacket v1.7.7 // pcapng files of captures
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
-	github.com/pterm/pterm v0.12.84 // liqoctl: colours, spinner, tables
 	github.com/spf13/cobra v1.10.2 // liqoctl: commands, help, completion
 	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
 	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
@@ -28,15 +27,13 @@ require (
 	k8s.io/client-go v0.37.2 // the API server: informers in the gateway, and what controller-runtime is built on
 	k8s.io/cri-streaming v0.37.2 // tests: exec and logs of the stand-in kubelet
 	k8s.io/klog/v2 v2.140.0 // client-go logs through it: joined to our log
+	k8s.io/streaming v0.37.2 // exec: whether an upgrade of the connection was refused
 	pgregory.net/rapid v1.3.0 // property tests
 	sigs.k8s.io/controller-runtime v0.25.2 // the loop around each reconciler
 	sigs.k8s.io/yaml v1.6.0 // YAML as an API server reads it
 )
 
 require (
-	atomicgo.dev/cursor v0.2.0 // indirect
-	atomicgo.dev/keyboard v0.2.10 // indirect
-	atomicgo.dev/schedule v0.1.0 // indirect
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect
@@ -53,7 +50,6 @@ require (
 	github.com/chai2010/gettext-go v1.0.2 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect
-	github.com/containerd/console v1.0.5 // indirect
 	github.com/cyphar/filepath-securejoin v0.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dylibso/observe-sdk/go v0.0.0-20240819160327-2d926c5d788a // indirect
@@ -96,7 +92,6 @@ require (
 	github.com/lann/ps v0.0.0-20150810152359-62de8c46ede0 // indirect
 	github.com/lib/pq v1.12.3 // indirect
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
-	github.com/lithammer/fuzzysearch v1.1.8 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mattn/go-runewidth v0.0.24 // indirect
@@ -137,17 +132,13 @@ require (
 	golang.org/x/time v0.15.0 // indirect
 	golang.zx2c4.com/wintun v0.0.0-20230126152724-0fa3db229ce2 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
-	google.golang.org/grpc v1.83.1 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/component-base v0.37.2 // indirect
-	k8s.io/cri-api v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/kubectl v0.37.1 // indirect
-	k8s.io/streaming v0.37.2 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	oras.land/oras-go/v2 v2.6.2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
