@@ -66,7 +66,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
 		{"controlplane/progress", []string{module, "k8s.io"}, "who tells and who shows share nothing else"},
 		{"controlplane/access", []string{module + "/controlplane/peering", module + "/controlplane/survey", module + "/controlplane/doctor"}, "reaching a cluster knows nobody who does it"},
-		{"controlplane/...", []string{"github.com/spf13/cobra", "github.com/pterm/pterm", "golang.org/x/term"}, "what is done to clusters knows no terminal"},
+		{"controlplane/...", []string{"github.com/spf13/cobra", "golang.org/x/term"}, "what is done to clusters knows no terminal"},
 		{"dataplane/capture", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "a capture sees packets and knows nothing else"},
 	},
 	linked: []rule{
@@ -89,7 +89,7 @@ var owners = map[string][]string{
 	"github.com/mdlayher/netlink":       {"controlplane/hostnet"},
 	"github.com/google/nftables":        {"controlplane/hostnet"},
 	"helm.sh/helm":                      {"controlplane/release"},
-	"github.com/pterm/pterm":            {"cmd/liqoctl/console"},
+	"golang.org/x/term":                 {"cmd/liqoctl/console"},
 }
 
 // reconcilers are independent: what one leaves to another goes through an API
