@@ -134,16 +134,32 @@ func (f *clusterFlags) origin(loader clientcmd.ClientConfig) (string, error) {
 		return f.originWithout(files)
 	}
 	name := cmp.Or(*f.kube.Context, raw.CurrentContext)
-	contexts := slices.Sorted(maps.Keys(raw.Contexts))
-	switch {
-	case name == "" && *f.kube.ClusterName == "" && *f.kube.APIServer == "":
-		return "", fmt.Errorf("%s has no current context: choose one of %s with --%scontext", origin, strings.Join(contexts, ", "), f.prefix)
-	case name == "":
-		return origin, nil
-	case raw.Contexts[name] == nil:
+	context := raw.Contexts[name]
+	switch contexts := slices.Sorted(maps.Keys(raw.Contexts)); {
+	case name != "" && context == nil:
 		return "", fmt.Errorf("%s has no context %q: it has %s", origin, name, cmp.Or(strings.Join(contexts, ", "), "none"))
+	case name != "":
+		origin += ", context " + name
+	case *f.kube.ClusterName == "" && *f.kube.APIServer == "":
+		return "", fmt.Errorf("%s has no current context: choose one of %s with --%scontext", origin, strings.Join(contexts, ", "), f.prefix)
+	default:
+		context = clientcmdapi.NewContext()
 	}
-	return origin + ", context " + name, nil
+	return origin, f.complete(origin, &raw, context)
+}
+
+// complete says what a kubeconfig lacks that a context refers to. Client libraries
+// would look for a cluster on this machine instead.
+func (f *clusterFlags) complete(origin string, raw *clientcmdapi.Config, context *clientcmdapi.Context) error {
+	cluster := cmp.Or(*f.kube.ClusterName, context.Cluster)
+	if raw.Clusters[cluster] == nil && *f.kube.APIServer == "" {
+		return fmt.Errorf("%s refers to the cluster %q, which is not in it", origin, cluster)
+	}
+	user := cmp.Or(*f.kube.AuthInfoName, context.AuthInfo)
+	if raw.AuthInfos[user] == nil && user != "" {
+		return fmt.Errorf("%s refers to the user %q, which is not in it", origin, user)
+	}
+	return nil
 }
 
 // originWithout is origin where there is no kubeconfig: in a pod its own

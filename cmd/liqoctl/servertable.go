@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/controlplane/access"
@@ -31,35 +32,44 @@ type serverTable struct {
 // list reads the objects of a namespace; empty: of all.
 func (t *serverTable) list(ctx context.Context, in *access.Cluster, k *kind, namespace string, selector labels.Selector) error {
 	for next, more := "", true; more; more = next != "" {
-		var page metav1.Table
-		raw, err := in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(namespace)).SetHeader("Accept", asTable).
-			Param("labelSelector", selector.String()).Param("limit", pageSize).Param("continue", next).Do(ctx).Raw()
-		if err == nil {
-			err = json.Unmarshal(raw, &page)
-		}
+		var err error
+		next, err = t.add(in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(namespace)).SetHeader("Accept", asTable).
+			Param("labelSelector", selector.String()).Param("limit", pageSize).Param("continue", next).Do(ctx))
 		if err != nil {
 			return explainTable(in, "list "+k.title+"s", err)
 		}
-		t.definitions, t.rows, next = page.ColumnDefinitions, append(t.rows, page.Rows...), page.Continue
 	}
 	return nil
 }
 
 // get reads one object.
 func (t *serverTable) get(ctx context.Context, in *access.Cluster, k *kind, key client.ObjectKey) error {
-	var page metav1.Table
-	raw, err := in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(key.Namespace), key.Name).SetHeader("Accept", asTable).Do(ctx).Raw()
+	_, err := t.add(in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(key.Namespace), key.Name).SetHeader("Accept", asTable).Do(ctx))
 	if apierrors.IsNotFound(err) && isStatusOf(err, key.Name) {
 		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all", k.of(key), k.plural)
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &page)
 	}
 	if err != nil {
 		return explainTable(in, "read "+k.of(key), err)
 	}
-	t.definitions, t.rows = page.ColumnDefinitions, append(t.rows, page.Rows...)
 	return nil
+}
+
+// add adds what the API server answered. More, where it is not empty, asks for
+// the rest.
+func (t *serverTable) add(answer rest.Result) (more string, err error) {
+	if err := answer.Error(); err != nil {
+		return "", err
+	}
+	raw, err := answer.Raw()
+	if err != nil {
+		return "", err
+	}
+	var page metav1.Table
+	if err := json.Unmarshal(raw, &page); err != nil {
+		return "", err
+	}
+	t.definitions, t.rows = page.ColumnDefinitions, append(t.rows, page.Rows...)
+	return page.Continue, nil
 }
 
 // isStatusOf tells whether an error is about the object, not about its kind.
