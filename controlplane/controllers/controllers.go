@@ -94,7 +94,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new manager: %w", err)
 	}
-	if err := setup(mgr, o); err != nil {
+	if err := SetupWithManager(mgr, o); err != nil {
 		return nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -103,8 +103,9 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	return mgr, mgr.AddReadyzCheck("caches", cachesSynced(mgr))
 }
 
-// setup adds the controllers, in the order in which data flows.
-func setup(mgr ctrl.Manager, o Options) error {
+// SetupWithManager adds the controllers to a manager, in the order in which data
+// flows.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	o.Install.LiqoNamespace = o.LiqoNamespace
 	for _, c := range []struct {
 		name string

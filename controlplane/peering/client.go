@@ -47,11 +47,10 @@ func (e *end) setUpClient() *step {
 
 // changeClient has a client that exists be as the flags and the server say.
 func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1.GatewayClient, ref corev1.ObjectReference) error {
-	connection, err := e.connection(ctx)
+	works, err := e.works(ctx)
 	if err != nil {
 		return err
 	}
-	works := connection != nil && connection.Status.Value == networkingv1beta1.Connected
 	before, what := live.DeepCopy(), clientGateway(live).String()
 	if kept := e.options.changedClient(&live.Spec, ref, e.peer.endpoint, works); kept {
 		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; --gw-client-address and --gw-client-port change it",
@@ -61,6 +60,19 @@ func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1
 		return nil
 	}
 	return e.Explain("change "+what, e.write.Patch(ctx, live, client.MergeFrom(before)))
+}
+
+// works tells whether the gateways of both ends answer each other. A gateway that
+// lost its peer a moment ago does not know it yet, but one that was just made
+// knows that it has none.
+func (e *end) works(ctx context.Context) (bool, error) {
+	for _, e := range []*end{e, e.peer} {
+		c, err := e.connection(ctx)
+		if c == nil || err != nil || c.Status.Value != networkingv1beta1.Connected {
+			return false, err
+		}
+	}
+	return !e.peer.fresh, nil
 }
 
 // changedClient changes what a client is to be to what the flags and the server

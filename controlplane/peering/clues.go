@@ -37,14 +37,14 @@ type judged struct {
 }
 
 // controllerClues tells of the installation.
-func (e *end) controllerClues(ctx context.Context) []string {
+func (e *end) controllerClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
-	return v.explain()
+	return v.explain(told)
 }
 
 // configurationClues tells of the Configuration.
-func (e *end) configurationClues(ctx context.Context) []string {
+func (e *end) configurationClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
 	var c networkingv1beta1.Configuration
@@ -52,25 +52,25 @@ func (e *end) configurationClues(ctx context.Context) []string {
 		v.Objects = append(v.Objects, judged{"Configuration " + c.Namespace + "/" + c.Name, c.Status.Conditions})
 	}
 	e.seeEvents(ctx, &v, e.configuration())
-	return v.explain()
+	return v.explain(told)
 }
 
 // gatewayClues tells of this end's gateway.
-func (e *end) gatewayClues(ctx context.Context) []string {
+func (e *end) gatewayClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
 	e.seeGateway(ctx, &v)
 	e.seeEvents(ctx, &v, e.gateway())
-	return v.explain()
+	return v.explain(told)
 }
 
 // connectionClues tells of both gateways and what they say of each other.
-func (e *end) connectionClues(ctx context.Context) []string {
+func (e *end) connectionClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeGateway(ctx, &v)
 	e.seeConnection(ctx, &v)
 	e.peer.seeConnection(ctx, &v)
-	return v.explain()
+	return v.explain(told)
 }
 
 func (e *end) seeInstallation(ctx context.Context, v *evidence) {
@@ -82,7 +82,10 @@ func (e *end) seeInstallation(ctx context.Context, v *evidence) {
 
 func (e *end) seeGateway(ctx context.Context, v *evidence) {
 	if g, err := e.readGateway(ctx); err == nil {
-		v.Objects = append(v.Objects, judged{g.String(), g.conditions()})
+		conditions := slices.DeleteFunc(slices.Clone(g.conditions()), func(c metav1.Condition) bool {
+			return c.Type == string(networkingv1beta1.ConditionPeerKeyReady) && e.peer.key == nil // that comes later
+		})
+		v.Objects = append(v.Objects, judged{g.String(), conditions})
 	}
 	of := client.MatchingLabels{networkingv1beta1.LabelGatewayName: e.gateway(), networkingv1beta1.LabelGatewayNamespace: e.namespace}
 	var deployments appsv1.DeploymentList

@@ -40,6 +40,7 @@ type end struct {
 	key      []byte                          // its gateway's public key
 	endpoint *networkingv1beta1.Endpoint     // its gateway's, of a server
 	mtu      int                             // its gateway's
+	fresh    bool                            // its gateway was made just now
 }
 
 // pair is both ends, in the order in which the user reads about them.

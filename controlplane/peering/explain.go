@@ -16,9 +16,10 @@ import (
 const maxEvents = 5
 
 // explain says what the evidence shows, and what to do about it: first what is in
-// the way, then the latest events, then the next step.
-func (v *evidence) explain() []string {
-	var x explanation
+// the way, then the latest events, then the next step. What was told is not told
+// again.
+func (v *evidence) explain(told string) []string {
+	x := explanation{told: []string{told}}
 	for i := range v.Installation {
 		x.installed(&v.Installation[i])
 	}
@@ -202,7 +203,7 @@ var remedies = []struct {
 
 // next is what to do.
 func (x *explanation) next() []string {
-	if len(x.lines) == 0 {
+	if len(x.signs) == 0 {
 		return []string{"Next: 'liqoctl network doctor' looks closer"}
 	}
 	for _, r := range remedies {

@@ -47,7 +47,7 @@ func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
 	if s.clues != nil && !errors.Is(f.Err, context.Canceled) { // who interrupts wants no explanation
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeToExplain)
 		defer cancel()
-		f.Clues = s.clues(ctx)
+		f.Clues = s.clues(ctx, f.headline())
 	}
 	return f
 }

@@ -10,13 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/controlplane/access"
 	"github.com/sluice-net/sluice/controlplane/progress"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	here  = &access.Cluster{Options: access.Options{Name: access.Local}}
@@ -90,7 +87,7 @@ func TestPlanEndsEarly(t *testing.T) {
 		return &step{in: there, waiting: "Waiting for B", done: "B done", try: func(context.Context) (string, error) { return "", err }}
 	}
 	clues := func(s *step) *step {
-		s.clues = func(context.Context) []string { return []string{"Pod b: ImagePullBackOff"} }
+		s.clues = func(context.Context, string) []string { return []string{"Pod b: ImagePullBackOff"} }
 		return s
 	}
 	for _, tt := range []struct {

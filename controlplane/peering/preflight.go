@@ -154,12 +154,20 @@ func (e *end) checkGateway(ctx context.Context) error {
 	return e.checkNodePort(ctx)
 }
 
-// checkNodePort asks the cluster whether the node port can be had, by a Service
-// that is never made.
+// The node ports of a cluster, unless its administrator chose others, which no API
+// tells.
+const minNodePort, maxNodePort = 30000, 32767
+
+// checkNodePort finds out whether the node port can be had, by a Service that is
+// never made.
 func (e *end) checkNodePort(ctx context.Context) error {
 	port := e.options.Server.NodePort
 	if port == 0 || e.hasNodePort(port) {
 		return nil
+	}
+	if !e.options.SkipValidation && (port < minNodePort || port > maxNodePort) {
+		return e.Errorf("--gw-server-service-nodeport %d: clusters have node ports from %d to %d; nothing was changed; if this one has others, add --skip-validation",
+			port, minNodePort, maxNodePort)
 	}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqoctl-check-", Namespace: e.LiqoNamespace},
@@ -170,7 +178,7 @@ func (e *end) checkNodePort(ctx context.Context) error {
 	}
 	err := e.write.Create(ctx, service, client.DryRunAll)
 	if apierrors.IsInvalid(err) {
-		return e.Errorf("--gw-server-service-nodeport %d: %w: nothing was changed; choose another port, or 0 for any that is free", port, why(err))
+		return e.Errorf("--gw-server-service-nodeport %d: %w; nothing was changed; choose another port, or 0 for any that is free", port, why(err))
 	}
 	return nil // who may not make Services there is told by the condition of the gateway
 }

@@ -60,7 +60,7 @@ func (e *end) setUpServer() *step {
 		if wanted == nil {
 			wanted = e.newServer(name.Name, ref)
 		}
-		e.mtu = wanted.Spec.MTU
+		e.mtu, e.fresh = wanted.Spec.MTU, true
 		return "", e.Explain("create "+what, e.write.Create(ctx, wanted))
 	}
 	return s

@@ -33,8 +33,9 @@ type step struct {
 	waiting, done string
 	// try looks and applies. It returns what is still to wait for; "": nothing.
 	try func(ctx context.Context) (missing string, err error)
-	// clues reads what may tell why it lasts so long; nil: nothing would.
-	clues func(ctx context.Context) []string
+	// clues reads what may tell why it lasts so long, beyond what was told; nil:
+	// nothing would.
+	clues func(ctx context.Context, told string) []string
 
 	after []*step
 	over  chan struct{} // closed after the last successful look
