@@ -116,7 +116,7 @@ func peeringTable(rows []peeringRow, wide bool, now time.Time) (header []string,
 		if !r.Created.IsZero() {
 			age = duration.HumanDuration(now.Sub(r.Created))
 		}
-		row := []string{r.ID, string(r.Gateway), toned(r.Status), joinCIDRs(r.PodCIDR), joinCIDRs(r.RemappedTo), age}
+		row := []string{r.ID, string(r.Gateway), stateText(r.Status), joinCIDRs(r.PodCIDR), joinCIDRs(r.RemappedTo), age}
 		if wide {
 			row = append(row, r.Latency, r.Endpoint, strconv.Itoa(r.MTU), r.Namespace)
 		}
@@ -128,7 +128,7 @@ func peeringTable(rows []peeringRow, wide bool, now time.Time) (header []string,
 	return header, cells
 }
 
-func toned(v networkingv1beta1.ConnectionValue) string {
+func stateText(v networkingv1beta1.ConnectionValue) string {
 	switch v {
 	case networkingv1beta1.Connected:
 		return console.Good(string(v))
