@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// service judges what exposes a gateway server.
+func service(e *end) []Finding {
+	g := e.gateway()
+	if g.Role != networkingv1beta1.ConnectionServer {
+		return []Finding{pass("a client needs none")}
+	}
+	object := "Service " + e.peer.Namespace + "/" + e.deployment()
+	switch {
+	case e.serviceErr != nil:
+		return []Finding{skip("%s", plain(e.serviceErr))}
+	case e.service == nil:
+		return []Finding{fail("there is none for the gateway server").on(object).fix("the controller makes it: see its log, and 'kubectl -n %s describe gatewayserver %s'", g.Namespace, g.Name)}
+	}
+	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionEndpointReady); len(out) > 0 {
+		return out
+	}
+	if p := e.activePod(); p != nil && !matches(e.service.Spec.Selector, p.Labels) {
+		return []Finding{fail("it selects no pod: the labels of pod %s do not match its selector", p.Name).on(object).
+			because("what arrives at the Service goes nowhere").fix("let selector and pod labels of the template agree; delete the Service if somebody changed it by hand")}
+	}
+	if !slices.ContainsFunc(e.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP }) {
+		return []Finding{fail("it has no UDP port").on(object).because("WireGuard is UDP").fix("let the template's Service have protocol UDP")}
+	}
+	if g.Endpoint == nil || len(g.Endpoint.Addresses) == 0 || portOf(g.Endpoint) == 0 {
+		return []Finding{fail("the gateway server has no endpoint yet").on(g.String()).
+			because("a Service of type %s gets its address from elsewhere", e.service.Spec.Type).fix("wait a moment; for a LoadBalancer see 'kubectl -n %s describe service %s'", e.peer.Namespace, e.deployment())}
+	}
+	return []Finding{pass("%s, at %s", e.service.Spec.Type, endpointText(g.Endpoint))}
+}
+
+// matches tells whether labels satisfy a plain selector.
+func matches(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+func endpointText(e *networkingv1beta1.Endpoint) string {
+	var texts []string
+	for _, a := range e.Addresses {
+		texts = append(texts, hostPort(a, portOf(e)))
+	}
+	if len(texts) == 0 {
+		return "no address"
+	}
+	return strings.Join(texts, " or ")
+}
+
+func hostPort(host string, port int32) string {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return netip.AddrPortFrom(a, uint16(port)).String()
+	}
+	return host + ":" + strconv.Itoa(int(port))
+}
+
+// endpoints compares what the client dials with where the server is.
+func endpoints(p *peering) []Finding {
+	server, client := p.by()
+	if client == nil {
+		return []Finding{skip("the client's end cannot be looked at without the other kubeconfig; it must dial %s", endpointText(server.gateway().Endpoint))}
+	}
+	dials := client.gateway().Endpoint
+	object := client.gateway().String()
+	if f, found := client.leavesNot(dials); found {
+		return []Finding{f.on(object).in(client.cluster)}
+	}
+	if server == nil {
+		return []Finding{skip("the client dials %s; whether the server is there can only be judged with the other kubeconfig", endpointText(dials))}
+	}
+	at := server.gateway().Endpoint
+	if at == nil {
+		return []Finding{skip("the server has no endpoint yet")}
+	}
+	wrongPort := portOf(dials) != portOf(at)
+	wrongAddress := !slices.ContainsFunc(dials.Addresses, func(a string) bool { return slices.Contains(at.Addresses, a) })
+	if !wrongPort && !wrongAddress {
+		return []Finding{pass("the client dials %s, where the server is", endpointText(dials))}
+	}
+	f := fail("the client dials %s, but the server is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster).
+		because("the endpoint of the server has changed, or a hand has written another").
+		fix("run 'liqoctl network connect' again, or set spec.endpoint of the %s to what the status of the %s says", object, server.gateway())
+	if client.connected() {
+		// Something in between, such as a NAT or a DNS name, may lead there.
+		f.Status = Warning
+		f = f.because("it works, so something in between leads there: a NAT, a name, or what the tunnel has learnt from the server; after a restart it may not")
+	}
+	return []Finding{f}
+}
+
+// leavesNot finds endpoints that packets of this cluster do not leave it for.
+func (e *end) leavesNot(dials *networkingv1beta1.Endpoint) (f Finding, found bool) {
+	inside := e.cluster.own()
+	if conf := e.peer.Configuration; conf != nil && conf.Status.Remote != nil {
+		for _, p := range append(parsed(conf.Status.Remote.CIDR.Pod), parsed(conf.Status.Remote.CIDR.External)...) {
+			inside = append(inside, named{"CIDR that leads into the tunnel itself,", p})
+		}
+	}
+	if e.connected() {
+		return f, false
+	}
+	for _, a := range addressesOf(dials) {
+		if o, ok := clash(netip.PrefixFrom(a, a.BitLen()), inside); ok {
+			return fail("the client dials %s, which in this cluster lies in the %s %s", a, o.what, o.prefix).
+				because("packets to it do not leave the cluster").
+				fix("expose the server by an address that both clusters can route: NodePort or LoadBalancer ('--gw-server-service-type')"), true
+		}
+	}
+	return f, false
+}
+
+func mtus(p *peering) (out []Finding) {
+	for _, e := range p.ends() {
+		if a := e.after; a != nil && a.DataPlane.MTU != 0 && a.DataPlane.MTU != e.mtu() {
+			out = append(out, warn("its spec says an MTU of %d, its gateway works with %d", e.mtu(), a.DataPlane.MTU).on(e.gateway().String()).in(e.cluster).
+				because("the gateway has not taken the change over yet, or refuses it"))
+		}
+		if fabric := e.peer.Fabric; fabric != nil && fabric.Spec.MTU != 0 && fabric.Spec.MTU != e.mtu() {
+			out = append(out, warn("the nodes send packets of up to %d bytes, the gateway takes %d", fabric.Spec.MTU, e.mtu()).
+				on("InternalFabric "+fabric.Namespace+"/"+fabric.Name).in(e.cluster).because("the controller has not followed the change yet").fix("see the log of the controller"))
+		}
+	}
+	here, there := p.local.mtu(), 0
+	switch {
+	case p.remote != nil:
+		there = p.remote.mtu()
+	case p.local.after != nil:
+		there = p.local.after.Sync.Peer.MTU // as the peer tells in its pings
+	}
+	switch {
+	case there == 0:
+		out = append(out, skip("%d here; the peer does not tell its own", here))
+	case here != there:
+		out = append(out, fail("it is %d here and %d there", here, there).
+			because("packets of more than %d bytes get lost in one direction: connections open and then hang", min(here, there)).
+			fix("give both gateways the same spec.mtu: 'liqoctl network connect --mtu %d'", min(here, there)))
+	case len(out) == 0:
+		out = append(out, pass("%d on both sides", here))
+	}
+	return out
+}

@@ -1,0 +1,295 @@
+package doctor
+
+import (
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+const defaultMTU = 1340
+
+func tenantNamespace(e *end) []Finding {
+	if why := e.cluster.unread("GatewayServer", "GatewayClient"); e.peer == nil && why != "" {
+		return []Finding{fail("%s", why)}
+	}
+	if e.peer == nil || e.peer.Namespace == "" {
+		return []Finding{fail("nothing in this cluster is about %s", e.id).
+			because("the clusters were never connected, or were disconnected").fix("'liqoctl network connect' connects them")}
+	}
+	ns := e.cluster.namespace(e.peer.Namespace)
+	object := "Namespace " + e.peer.Namespace
+	switch {
+	case e.cluster.namespaces.err != nil:
+		return []Finding{skip("%s", plain(e.cluster.namespaces.err))}
+	case ns != nil && ns.Status.Phase == corev1.NamespaceTerminating:
+		return []Finding{fail("it is being deleted, and the peering with it").on(object).
+			fix("wait until it is gone, then connect anew; 'kubectl get namespace %s -o yaml' says what holds it up", ns.Name)}
+	case ns != nil && ns.Labels[networkingv1beta1.LabelTenantNamespace] != networkingv1beta1.LabelTrue:
+		return []Finding{pass("%s, which is no tenant namespace by its labels, but needs not be", ns.Name)}
+	}
+	return []Finding{pass("%s", e.peer.Namespace)}
+}
+
+func (c *cluster) namespace(name string) *corev1.Namespace {
+	for i := range c.namespaces.items {
+		if c.namespaces.items[i].Name == name {
+			return &c.namespaces.items[i]
+		}
+	}
+	return nil
+}
+
+// untrue are the findings of conditions that are not True. Their messages say
+// what to do.
+func untrue(object string, conditions []metav1.Condition, types ...networkingv1beta1.ConditionType) (out []Finding) {
+	for _, t := range types {
+		if c := meta.FindStatusCondition(conditions, string(t)); c != nil && c.Status != metav1.ConditionTrue {
+			out = append(out, fail("%s: %s", c.Reason, c.Message).on(object))
+		}
+	}
+	return out
+}
+
+func configurations(p *peering) (out []Finding) {
+	for _, e := range p.ends() {
+		var other *cluster
+		if o := p.opposite(e); o != nil {
+			other = o.cluster
+		}
+		out = append(out, e.configuration(other)...)
+	}
+	if len(out) == 0 {
+		if p.remote == nil {
+			return []Finding{pass("complete; whether the CIDRs are those of %s can only be judged with its kubeconfig", p.id)}
+		}
+		return []Finding{pass("each cluster knows the CIDRs of the other")}
+	}
+	return out
+}
+
+// opposite is the other end; nil: nobody can look at it.
+func (p *peering) opposite(e *end) *end {
+	if e == p.local {
+		return p.remote
+	}
+	return p.local
+}
+
+// configuration judges what this end knows of the other cluster's CIDRs.
+func (e *end) configuration(other *cluster) (out []Finding) {
+	if why := e.cluster.unread("Configuration"); why != "" {
+		return []Finding{skip("%s", why).in(e.cluster)}
+	}
+	conf := e.peer.Configuration
+	if conf == nil {
+		return []Finding{fail("there is no Configuration of %s in namespace %s", e.id, e.peer.Namespace).in(e.cluster).
+			because("this cluster does not know the other's CIDRs").fix("run 'liqoctl network connect', or apply what 'liqoctl generate configuration' prints in %s", e.id)}
+	}
+	object := "Configuration " + conf.Namespace + "/" + conf.Name
+	for _, f := range untrue(object, conf.Status.Conditions, networkingv1beta1.ConditionNetworkCIDRsConfigured) {
+		out = append(out, f.in(e.cluster))
+	}
+	if conf.Spec.Local != nil {
+		out = append(out, e.differs("this cluster", "spec.local", conf.Spec.Local.CIDR, e.cluster,
+			"remove spec.local from it: the controller fills it in")...)
+	}
+	if other != nil && other.err == nil {
+		out = append(out, e.differs(e.id, "spec.remote", conf.Spec.Remote.CIDR, other,
+			"run 'liqoctl network connect' again, or apply here what 'liqoctl generate configuration' prints in "+e.id)...)
+	}
+	return out
+}
+
+// differs compares CIDRs in the Configuration of this end with those of the
+// cluster that they are about.
+func (e *end) differs(who, field string, said networkingv1beta1.ClusterCIDR, of *cluster, fix string) (out []Finding) {
+	conf := e.peer.Configuration
+	for _, kind := range []struct {
+		name, field string
+		said        networkingv1beta1.CIDRs
+		real        []named
+	}{
+		{"pods", field + ".cidr.pod", said.Pod, granted("", of.Networks.Pod)},
+		{"external addresses", field + ".cidr.external", said.External, granted("", of.Networks.External)},
+	} {
+		said, is := parsed(kind.said), prefixesOf(kind.real)
+		if len(is) == 0 || samePrefixes(said, is) {
+			continue
+		}
+		out = append(out, fail("%s says that the %s of %s are in %s, but they are in %s", kind.field, kind.name, who, prefixText(said), prefixText(is)).
+			on("Configuration "+conf.Namespace+"/"+conf.Name).in(e.cluster).
+			because("packets are translated to addresses that mean nothing there, or something else").fix("%s", fix))
+	}
+	return out
+}
+
+func gateways(p *peering) (out []Finding) {
+	for _, e := range p.ends() {
+		g, why := e.gateway(), e.cluster.unread("GatewayServer", "GatewayClient")
+		switch {
+		case g == nil && why != "":
+			out = append(out, fail("%s", why).in(e.cluster))
+		case g == nil:
+			out = append(out, fail("there is neither a GatewayServer nor a GatewayClient for %s", e.id).in(e.cluster).
+				fix("'liqoctl network connect' makes them"))
+		case g.Deleting:
+			out = append(out, fail("it is being deleted").on(g.String()).in(e.cluster).fix("wait until it is gone, then connect anew"))
+		}
+		for _, s := range e.peer.Surplus {
+			out = append(out, warn("it is of no effect, as another one counts").on(s).in(e.cluster).fix("delete it"))
+		}
+		if g != nil {
+			for _, f := range untrue(g.String(), g.Conditions, networkingv1beta1.ConditionAllPortsServed) {
+				f.Status = Warning
+				out = append(out, f.in(e.cluster))
+			}
+		}
+	}
+	if p.remote != nil && len(out) == 0 {
+		a, b := p.local.gateway(), p.remote.gateway()
+		if a.Role == b.Role {
+			f := fail("both ends are a %s", a.Kind).fix("disconnect ('liqoctl network disconnect') and connect anew: one end is a GatewayServer, the other a GatewayClient")
+			if a.Role == networkingv1beta1.ConnectionServer {
+				return []Finding{f.because("both wait, nobody dials")}
+			}
+			return []Finding{f.because("both dial, nobody waits")}
+		}
+	}
+	if len(out) == 0 {
+		var texts []string
+		for _, e := range p.ends() {
+			texts = append(texts, e.gateway().String())
+		}
+		out = append(out, pass("%s", strings.Join(texts, " and ")))
+	}
+	return out
+}
+
+func template(e *end) []Finding {
+	g := e.gateway()
+	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionTemplateRendered); len(out) > 0 {
+		return out
+	}
+	name := g.Template.Name
+	if g.Template.Namespace != "" {
+		name = g.Template.Namespace + "/" + name
+	}
+	if e.templateErr != nil {
+		return []Finding{warn("its template %s %s cannot be read: %s", g.Template.Kind, name, plain(e.templateErr)).on(g.String()).
+			because("the gateway stays as it was rendered last, and cannot be rendered anew").fix("create the template, or let the gateway refer to another")}
+	}
+	if meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionTemplateRendered)) == nil {
+		return []Finding{fail("no controller has looked at it").on(g.String()).
+			because("the controller does not run, or is of another product").fix("see the Deployment of the controller, and its log")}
+	}
+	return []Finding{pass("%s, rendered", name)}
+}
+
+func gatewayRights(e *end) []Finding {
+	g := e.gateway()
+	switch {
+	case e.accountErr != nil:
+		return []Finding{skip("%s", plain(e.accountErr))}
+	case len(e.account) > 0:
+		return []Finding{fail("its service account may not %s", shorten(e.account, 3)).on(g.String()).
+			because("the gateway cannot read what it works by, or cannot tell its state").
+			fix("the controller makes roles and bindings: see its log, and whether somebody deleted the ClusterRole liqo-gateway")}
+	}
+	return []Finding{pass("the gateway may do what it must")}
+}
+
+// objectsApplied tells whether the gateway works by the newest objects.
+func objectsApplied(e *end) (out []Finding) {
+	g := e.gateway()
+	if e.after == nil {
+		c := e.peer.Connection
+		if c == nil {
+			return []Finding{skip("the gateway cannot be asked, and there is no Connection: %s", e.silent())}
+		}
+		if out := untrue("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionConfigurationApplied); len(out) > 0 {
+			return out
+		}
+		return []Finding{pass("the gateway works by the newest objects, says its Connection")}
+	}
+	s := e.after.Sync
+	for _, p := range s.Waiting {
+		out = append(out, fail("the gateway waits: %s", p).on(g.String()))
+	}
+	for _, p := range s.Refused {
+		out = append(out, fail("the gateway refuses the newest objects: %s", p).on(g.String()).because("what was in force before stays"))
+	}
+	for _, p := range s.Ignored {
+		out = append(out, warn("the gateway leaves an object out: %s", p).on(g.String()))
+	}
+	if c := e.after.Cluster; c != nil && !c.API.Connected {
+		out = append(out, warn("the gateway cannot reach the API server: %s", c.API.Error).on(g.String()).
+			because("it goes on by what it has, but follows no change"))
+	}
+	if len(out) == 0 {
+		out = append(out, pass("the gateway works by the newest objects"))
+	}
+	return out
+}
+
+// silent says why the gateway told nothing.
+func (e *end) silent() string {
+	if e.reportErr != nil {
+		return plain(e.reportErr)
+	}
+	return "none of its pods is active"
+}
+
+func firewall(e *end) (out []Finding) {
+	if why := e.cluster.unread("FirewallConfiguration"); why != "" {
+		return []Finding{skip("%s", why)}
+	}
+	g := e.gateway()
+	for i := range e.peer.Firewall {
+		o := &e.peer.Firewall[i]
+		for _, h := range o.Status.Conditions {
+			// A bare Error is what Liqo's gateways write.
+			bad := h.Type == networkingv1beta1.HostConditionApplied && h.Status != metav1.ConditionTrue ||
+				h.Type == networkingv1beta1.HostConditionError && h.Status == metav1.ConditionTrue
+			if h.Host == g.Name && bad {
+				out = append(out, warn("the gateway does not apply it: %s", h.Message).on("FirewallConfiguration "+o.Namespace+"/"+o.Name).
+					because("what it should filter passes, or what it should let through is dropped; the rules before stay in force"))
+			}
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case len(e.peer.Firewall) == 0:
+		return []Finding{pass("none")}
+	}
+	return []Finding{pass("%d FirewallConfigurations are in force", len(e.peer.Firewall))}
+}
+
+// addressesOf are the IP addresses of an endpoint; names are left out.
+func addressesOf(e *networkingv1beta1.Endpoint) (out []netip.Addr) {
+	if e == nil {
+		return nil
+	}
+	for _, text := range e.Addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out
+}
+
+// portOf is the port that is used: of several the first.
+func portOf(e *networkingv1beta1.Endpoint) int32 {
+	switch {
+	case e == nil:
+		return 0
+	case len(e.Ports) > 0:
+		return e.Ports[0]
+	}
+	return e.Port
+}

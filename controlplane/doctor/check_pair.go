@@ -1,0 +1,162 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// reachable are the clusters that answer. What is about the others has been said.
+func (f *facts) reachable() (out []*cluster) {
+	for _, c := range f.clusters {
+		if c.err == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func identity(f *facts) (out []Finding) {
+	cs := f.reachable()
+	if len(cs) == 0 {
+		return []Finding{skip("no cluster answers")}
+	}
+	for _, c := range cs {
+		if c.Installation.ClusterID == "" {
+			why := c.unread("ConfigMap")
+			for _, g := range c.Gaps {
+				if g.What == "the cluster ID" {
+					why = plain(g.Err)
+				}
+			}
+			out = append(out, fail("the cluster has no ID: %s", why).in(c))
+		}
+	}
+	if len(cs) == 2 && len(out) == 0 {
+		a, b := cs[0], cs[1]
+		switch {
+		case a.uid != "" && a.uid == b.uid:
+			out = append(out, fail("both are the same cluster, %s", a.Installation.ClusterID).
+				because("%s and %s lead to the same API server", a.origin, b.origin).
+				fix("name two clusters: --kubeconfig and --context, --remote-kubeconfig and --remote-context"))
+		case a.Installation.ClusterID == b.Installation.ClusterID:
+			out = append(out, fail("both clusters have the ID %s", a.Installation.ClusterID).because("a cluster cannot tell itself from its peer").
+				fix("install one of them anew with another --cluster-id"))
+		}
+	}
+	if len(out) == 0 {
+		var ids []string
+		for _, c := range cs {
+			ids = append(ids, c.Installation.ClusterID)
+		}
+		out = append(out, pass("%s", strings.Join(ids, " and ")))
+	}
+	return out
+}
+
+// running is a version of something, and where it runs.
+type running struct{ what, version string }
+
+func (f *facts) versionsRunning() (out []running) {
+	for _, c := range f.reachable() {
+		where := ""
+		if c.name != "" {
+			where = " (" + c.name + ")"
+		}
+		for i := range c.Installation.Components {
+			o := &c.Installation.Components[i]
+			out = append(out, running{o.Name + where, o.Version})
+		}
+	}
+	for _, p := range f.peerings {
+		for _, e := range p.ends() {
+			if e.after != nil {
+				out = append(out, running{fmt.Sprintf("gateway of %s (%s)", e.id, e.cluster.name), e.after.Version})
+			}
+		}
+	}
+	return out
+}
+
+// versions compares those that can be compared: tags like latest cannot.
+func versions(f *facts) []Finding {
+	if len(f.reachable()) == 0 {
+		return []Finding{skip("no cluster answers")}
+	}
+	all := append([]running{{"liqoctl", f.version}}, f.versionsRunning()...)
+	var first *version.Version
+	var name string
+	var differ, texts []string
+	for _, r := range all {
+		v, err := version.ParseSemantic(r.version)
+		if err != nil {
+			continue
+		}
+		texts = append(texts, r.what+" "+r.version)
+		if first == nil {
+			first, name = v, r.what
+			continue
+		}
+		if v.Major() != first.Major() || v.Minor() != first.Minor() {
+			differ = append(differ, r.what)
+		}
+	}
+	switch {
+	case len(texts) < 2:
+		return []Finding{pass("nothing to compare: %s is %s", all[0].what, all[0].version)}
+	case len(differ) > 0:
+		return []Finding{warn("versions differ: %s", strings.Join(texts, ", ")).because("%s and %s are of different releases: what one writes the other may not understand", name, strings.Join(differ, ", ")).
+			fix("bring both clusters to the same version: 'liqoctl install' of that version")}
+	}
+	return []Finding{pass("%s", shorten(texts, 3))}
+}
+
+// maxSkew is how far clocks may differ before somebody notices.
+const maxSkew = 10 * time.Second
+
+func clocks(f *facts) (out []Finding) {
+	type clock struct {
+		what  string
+		in    *cluster
+		ahead *time.Duration
+	}
+	var all []clock
+	for _, c := range f.reachable() {
+		all = append(all, clock{"the API server's clock", c, c.clockAhead})
+	}
+	for _, p := range f.peerings {
+		for _, e := range p.ends() {
+			all = append(all, clock{"the clock of the gateway of " + e.id, e.cluster, e.clockAhead})
+		}
+	}
+	known := 0
+	for _, c := range all {
+		if c.ahead == nil {
+			continue
+		}
+		known++
+		if d := *c.ahead; d.Abs() > maxSkew {
+			out = append(out, warn("%s is %s", c.what, offset(d)).in(c.in).
+				because("certificates and tokens may count as expired or not yet valid, and ages that are shown are wrong by this much; a gateway whose clock was set back is refused by its peer, as WireGuard takes no handshake that is older than the last").
+				fix("synchronise the clocks: NTP or chrony on nodes and on this machine"))
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case known == 0 && len(f.reachable()) == 0:
+		return []Finding{skip("no cluster answers")}
+	case known == 0:
+		return []Finding{skip("no clock could be read")}
+	}
+	return []Finding{pass("%d clocks differ by less than %v from this machine's", known, maxSkew)}
+}
+
+func offset(d time.Duration) string {
+	if d < 0 {
+		return fmt.Sprintf("%v behind this machine's", d.Abs().Round(time.Second))
+	}
+	return fmt.Sprintf("%v ahead of this machine's", d.Round(time.Second))
+}

@@ -1,0 +1,256 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// firewallHint is what to look at where UDP gets lost.
+const firewallHint = "look at firewalls and security groups on the way, at those of the server's nodes or load balancer, and whether the address is reachable from the client's cluster at all"
+
+// reachability tells apart, by what both gateways sent and received, where UDP
+// gets lost.
+//
+//	client sends nothing                                  it knows no address
+//	client sends, server receives nothing                 lost on the way there
+//	server receives initiations and answers none          not of the expected key
+//	server answers, client receives nothing               lost on the way back
+func reachability(p *peering) []Finding {
+	server, client := p.by()
+	if p.remote == nil {
+		return oneSided(p.local)
+	}
+	switch {
+	case !client.asked():
+		return []Finding{skip("the client's gateway cannot be asked: %s", client.silent()).in(client.cluster)}
+	case !server.asked():
+		return []Finding{skip("the server's gateway cannot be asked: %s", server.silent()).in(server.cluster)}
+	}
+	from, to := client.traffic(), server.traffic()
+	at := client.after.DataPlane.Tunnel.Endpoint
+	switch {
+	case client.connected() && server.connected():
+		return []Finding{pass("UDP passes in both directions between the client and %s", at)}
+	case !from.sent():
+		f := fail("the client sends nothing").on(client.gateway().String()).in(client.cluster)
+		if why := client.after.DataPlane.Tunnel.LookupError; why != "" {
+			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or what the DNS of the client's cluster says")}
+		}
+		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod, and the condition PeerAnswers of its Connection")}
+	case !to.received():
+		return []Finding{fail("the client sends to %s, but nothing arrives at the server", at).in(client.cluster).
+			because("UDP is blocked or misled on the way to the server").fix("%s; the server's Service must lead to its pod", firewallHint)}
+	case to.rxInitiations > 0 && to.txResponses == 0 && !session(server.after):
+		return []Finding{fail("handshakes of somebody arrive at the server, but none that it accepts").in(server.cluster).
+			because("they are of another key than the server expects, or older than one that it has taken: the client's clock was set back").
+			fix("compare the keys ('liqoctl network rotate-keys' makes new ones on both sides), and the clock of the client's node")}
+	case to.sent() && !from.received():
+		return []Finding{fail("the server answers, but nothing comes back to the client").in(client.cluster).
+			because("UDP is blocked on the way back, or the server's cluster sends its answers from another address than the client dialled").
+			fix("%s; a load balancer or NAT must let answers out by the way that the questions came", firewallHint)}
+	}
+	return []Finding{pass("UDP passes in both directions between the client and %s", at)}
+}
+
+// oneSided is reachability by what one side sees.
+func oneSided(e *end) []Finding {
+	if !e.asked() {
+		return []Finding{skip("the gateway cannot be asked: %s", e.silent())}
+	}
+	t, g := e.traffic(), e.gateway()
+	both := "run this with the kubeconfig of both clusters: then it tells which of the two it is"
+	switch {
+	case e.connected():
+		return []Finding{pass("UDP passes in both directions")}
+	case !t.sent() && g.Role == "Client":
+		f := fail("the client sends nothing").on(g.String())
+		if why := e.after.DataPlane.Tunnel.LookupError; why != "" {
+			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or what the DNS of this cluster says")}
+		}
+		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod")}
+	case g.Role == "Client" && !t.received():
+		return []Finding{fail("the client sends to %s, but nothing comes back", e.after.DataPlane.Tunnel.Endpoint).on(g.String()).
+			because("UDP does not get there, its answers do not come back, or the server does not accept the client's key").fix("%s", both)}
+	case !t.received():
+		return []Finding{fail("nothing arrives from the client").on(g.String()).
+			because("the client does not run or dials another address, or UDP does not get here").fix("%s", both)}
+	case t.rxInitiations > 0 && t.txResponses == 0 && !session(e.after):
+		return []Finding{fail("handshakes of somebody arrive, but none that this gateway accepts").on(g.String()).
+			because("they are of another key than this side expects").fix("%s", both)}
+	}
+	return []Finding{pass("UDP arrives")}
+}
+
+func handshake(p *peering) (out []Finding) {
+	var texts []string
+	for _, e := range p.ends() {
+		if e.after == nil {
+			continue
+		}
+		last := e.after.DataPlane.Tunnel.LastHandshake
+		switch {
+		case session(e.after):
+			texts = append(texts, fmt.Sprintf("%s ago", e.after.Time.Sub(last).Round(time.Second)))
+		case last.IsZero():
+			out = append(out, fail("there was never a handshake with %s", e.id).on(e.gateway().String()).in(e.cluster).
+				because("%s", or(e.after.Sync.Peer.Silence.Message, "nothing that the peer's key made has come back")).
+				fix("keys and UDP are judged above; 'gateway status' in the pod says what the gateway waits for"))
+		default:
+			out = append(out, fail("the last handshake with %s was %s ago, and none since", e.id, e.after.Time.Sub(last).Round(time.Second)).on(e.gateway().String()).in(e.cluster).
+				because("%s", or(e.after.Sync.Peer.Silence.Message, "the session has expired after three minutes")).
+				fix("see whether the other gateway runs, and whether keys were replaced on one side only"))
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case len(texts) == 0:
+		return []Finding{skip("no gateway can be asked: %s", p.local.silent())}
+	}
+	return []Finding{pass("the last was %s", strings.Join(texts, ", "))}
+}
+
+// or is the first text that says something.
+func or(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// maxLoss is how much of the pings may get lost before it is worth a word.
+const maxLoss = 0.1
+
+func pings(p *peering) (out []Finding) {
+	var texts []string
+	for _, e := range p.ends() {
+		if e.probe == nil || len(e.probe.Pings) == 0 {
+			if f, known := e.pingsByConnection(); known {
+				out = append(out, f)
+			}
+			continue
+		}
+		small := e.probe.Pings[0]
+		switch lost := small.Sent - small.Received; {
+		case small.Received == 0:
+			out = append(out, fail("%d pings to the peer's gateway, no answer", small.Sent).on(e.gateway().String()).in(e.cluster).
+				because("%s", or(e.silence(), "there is a WireGuard session, but the other gateway forwards nothing: it has nothing in force, or is not the one that leads")).
+				fix("see the checks of the other cluster, and 'gateway status' in its pod"))
+		case float64(lost) > maxLoss*float64(small.Sent):
+			out = append(out, warn("%d of %d pings got lost", lost, small.Sent).on(e.gateway().String()).in(e.cluster).
+				because("the network between the gateways loses packets, or one of the gateways has more to do than it can").
+				fix("look for overruns and drops in 'gateway status', and for loss between the clusters"))
+		default:
+			texts = append(texts, fmt.Sprintf("%d of %d answered, %s", small.Received, small.Sent, milliseconds(small.Avg)))
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case len(texts) == 0:
+		return []Finding{skip("the tunnel could not be probed: %s", p.local.unprobed())}
+	}
+	return []Finding{pass("%s", strings.Join(texts, "; "))}
+}
+
+// silence is what the gateway says of a peer that does not answer.
+func (e *end) silence() string {
+	if e.after == nil {
+		return ""
+	}
+	return e.after.Sync.Peer.Silence.Message
+}
+
+// unprobed says why the tunnel was not probed.
+func (e *end) unprobed() string {
+	if e.probeErr != nil {
+		return plain(e.probeErr)
+	}
+	return e.silent()
+}
+
+// pingsByConnection is what the gateway's own pings say, where it could not be
+// asked for more.
+func (e *end) pingsByConnection() (f Finding, known bool) {
+	c := e.peer.Connection
+	if c == nil || c.Status.Value == "" {
+		return f, false
+	}
+	if !e.connected() {
+		return fail("the Connection is %s", c.Status.Value).on("Connection " + c.Namespace + "/" + c.Name).in(e.cluster).
+			because("the peer's gateway does not answer the pings of this one"), true
+	}
+	return f, false
+}
+
+func milliseconds(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(100 * time.Microsecond).String()
+}
+
+func pathMTU(p *peering) (out []Finding) {
+	var texts []string
+	for _, e := range p.ends() {
+		r := e.probe
+		if r == nil || r.Largest == 0 {
+			continue
+		}
+		g := e.gateway().String()
+		switch {
+		case r.Largest < r.MTU:
+			out = append(out, fail("packets of %d bytes get through, %d do not; the MTU is %d", r.Largest, r.Largest+1, r.MTU).on(g).in(e.cluster).
+				because("something on the way drops what is too large for it without a word: connections open and then hang").
+				fix("give both gateways an MTU of at most %d: 'liqoctl network connect --mtu %d'", r.Largest, r.Largest))
+		case r.Path.Inner > 0 && r.Path.Inner < r.MTU:
+			out = append(out, warn("the way to the peer takes %d bytes at a time: the tunnel's packets of up to %d leave in fragments", r.Path.Inner, r.MTU).on(g).in(e.cluster).
+				because("fragments cost throughput, and many networks drop them").
+				fix("give both gateways an MTU of at most %d: 'liqoctl network connect --mtu %d'", r.Path.Inner, r.Path.Inner))
+		case r.Largest > r.MTU:
+			texts = append(texts, fmt.Sprintf("%d passes, up to %d would", r.MTU, r.Largest))
+		default:
+			texts = append(texts, fmt.Sprintf("%d passes", r.MTU))
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case len(texts) == 0:
+		return []Finding{skip("the tunnel could not be probed: %s", p.local.unprobed())}
+	}
+	return []Finding{pass("%s", strings.Join(texts, "; "))}
+}
+
+// headers of TCP, and of the IP packet around it.
+const (
+	headers4 = 40
+	headers6 = 60
+	// smallestMSS is what every host must take (RFC 9293 section 3.7.1).
+	smallestMSS = 536
+)
+
+// mss tells what new TCP connections are clamped to: gateways do so always, by
+// their MTU, so that it is right where the MTU is.
+func mss(p *peering) (out []Finding) {
+	var texts []string
+	for _, e := range p.ends() {
+		mtu := e.mtu()
+		if mtu-headers4 < smallestMSS {
+			out = append(out, warn("an MTU of %d leaves TCP %d bytes in a packet", mtu, mtu-headers4).on(e.gateway().String()).in(e.cluster).
+				because("hosts need not take an MSS below %d", smallestMSS).fix("use a larger MTU"))
+			continue
+		}
+		text := fmt.Sprintf("%d for IPv4, %d for IPv6", mtu-headers4, mtu-headers6)
+		if len(texts) == 0 || texts[0] != text {
+			texts = append(texts, text)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return []Finding{pass("TCP connections get an MSS of at most %s", strings.Join(texts, "; "))}
+}
