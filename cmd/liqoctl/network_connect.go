@@ -1,7 +1,131 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
 
 func networkConnectCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "connect", Short: "TODO"}
+	cmd := &cobra.Command{
+		Use:   "connect",
+		Short: "Connect two clusters pod to pod",
+		Long: `Connect two clusters pod to pod through a gateway in each and a WireGuard tunnel between them.
+
+The remote cluster gets the gateway server, behind a Service that the local cluster must be able to reach: give the
+remote cluster that which is easier to reach. How it is exposed:
+
+  LoadBalancer  by the address that the cloud, or MetalLB, gives the Service
+  NodePort      by the address of a node and a port from 30000 to 32767
+  ClusterIP     by the Service's own address, for clusters that reach each other's Services already
+
+The local cluster gets the gateway client, which dials that address; --gw-client-address and --gw-client-port name
+another one, as of a NAT or a port forwarding in between.
+
+Before anything is changed both clusters are checked: access, rights, versions, templates. Then, step by step:
+
+  1. each cluster gets a tenant namespace, liqo-tenant-<ID of the other>, and in it a
+     Configuration with the CIDRs of the other; it chooses by which CIDRs it reaches them
+  2. a GatewayServer in the remote cluster, a GatewayClient in the local one
+  3. each gets the public key of the other's gateway, unless --disable-sharing-keys
+  4. with --wait: until the gateways answer each other
+
+The command may be repeated, and goes on where it was interrupted. What is there already stays as it is: flags that are
+not given change nothing. Objects with other names, or in another namespace, are used if they are for the same cluster.
+A gateway server that is exposed in another way than the flags say is deleted and made again. If the clusters are
+connected in the opposite direction, it stays so.`,
+		Example: `  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml \
+    --gw-server-service-type NodePort --wait
+
+  # Milan is behind a router that forwards UDP port 51840 of 203.0.113.7 to node port 30742.
+  liqoctl network connect --context rome --remote-context milan --wait \
+    --gw-server-service-type NodePort --gw-server-service-nodeport 30742 \
+    --gw-client-address 203.0.113.7 --gw-client-port 51840`,
+		Args: cobra.NoArgs,
+	}
+	var f connectFlags
+	f.add(cmd.Flags(), timeoutOfNetwork, "the clusters are connected")
+	f.addGateways(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := f.options(a)
+		if err != nil {
+			return err
+		}
+		local, remote, err := a.two(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return peering.Connect(cmd.Context(), local, remote, o, a.console.Progress())
+	}
+	return cmd
+}
+
+// connectFlags are those that say how clusters are connected.
+type connectFlags struct {
+	peeringFlags
+	server             peering.ServerFlags
+	serviceType        string
+	client             peering.ClientFlags
+	mtu                int
+	disableSharingKeys bool
+}
+
+// addGateways adds the flags of the gateways.
+func (f *connectFlags) addGateways(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SetNormalizeFunc(currentName)
+	addTemplate(fs, "gw-server", &f.server.Template, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
+	fs.StringVar(&f.serviceType, "gw-server-service-type", "", "`TYPE` of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default the installation's, LoadBalancer)")
+	fs.Int32Var(&f.server.Port, "gw-server-service-port", 0, "`PORT` of the gateway server's Service (default the installation's, 51840)")
+	fs.Int32Var(&f.server.NodePort, "gw-server-service-nodeport", 0, "`PORT` of the nodes, of a Service of type NodePort or LoadBalancer (default any free one)")
+	fs.StringVar(&f.server.LoadBalancerIP, "gw-server-service-loadbalancerip", "", "`ADDRESS` to ask for, of a Service of type LoadBalancer (default any)")
+	addTemplate(fs, "gw-client", &f.client.Template, peering.DefaultClientTemplateType, peering.DefaultClientTemplateName)
+	fs.StringVar(&f.client.Address, "gw-client-address", "", "`ADDRESS`, or DNS name, by which the client reaches the server (default what the server tells)")
+	fs.Int32Var(&f.client.Port, "gw-client-port", 0, "`PORT` by which the client reaches the server (default what the server tells)")
+	fs.IntVar(&f.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default the installation's, 1340)")
+	fs.BoolVar(&f.disableSharingKeys, "disable-sharing-keys", false, "leave it to the user to give each cluster the public key of the other")
+	complete(cmd, "gw-server-service-type", serviceTypes()...)
+}
+
+func addTemplate(fs *pflag.FlagSet, prefix string, t *peering.TemplateFlags, typ, name string) {
+	which := strings.TrimPrefix(prefix, "gw-")
+	fs.StringVar(&t.Type, prefix+"-type", "", "`GROUP/VERSION/RESOURCE` of the gateway "+which+"'s template (default "+typ+")")
+	fs.StringVar(&t.Name, prefix+"-template-name", "", "`NAME` of the gateway "+which+"'s template (default "+name+")")
+	fs.StringVar(&t.Namespace, prefix+"-template-namespace", "", "`NAMESPACE` of the gateway "+which+"'s template (default that of the installation)")
+}
+
+// options are what all flags say.
+func (f *connectFlags) options(a *app) (peering.Options, error) {
+	o := f.peeringFlags.options(a)
+	o.Server, o.Client, o.MTU, o.DisableSharingKeys = f.server, f.client, f.mtu, f.disableSharingKeys
+	var err error
+	if o.Server.ServiceType, err = serviceType(f.serviceType); err != nil {
+		return o, err
+	}
+	return o, o.Validate()
+}
+
+// serviceType reads a type of Services, however its letters are written.
+func serviceType(s string) (corev1.ServiceType, error) {
+	for _, t := range peering.ServiceTypes {
+		if strings.EqualFold(s, string(t)) {
+			return t, nil
+		}
+	}
+	if s == "" {
+		return "", nil
+	}
+	return "", fmt.Errorf("--gw-server-service-type %q: must be %s", s, strings.Join(serviceTypes(), ", "))
+}
+
+// hide keeps flags out of the help.
+func hide(fs *pflag.FlagSet, names ...string) {
+	for _, n := range names {
+		fs.Lookup(n).Hidden = true
+	}
 }

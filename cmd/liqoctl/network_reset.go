@@ -1,7 +1,38 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
 
 func networkResetCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "reset", Short: "TODO"}
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Disconnect two clusters and have them forget each other",
+		Long: `Do what 'liqoctl network disconnect' does, and have both clusters forget each other: Configurations and public keys are
+deleted, and the addresses that stood for the other cluster are free again. After another 'liqoctl network connect' they
+may be others.
+
+A tenant namespace is deleted as well if liqoctl made it (it then has the label app.kubernetes.io/managed-by=liqoctl)
+and nothing is left in it but what liqoctl and the controllers made. Every other namespace stays.`,
+		Example: `  liqoctl network reset --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --wait`,
+		Args:    cobra.NoArgs,
+	}
+	var f peeringFlags
+	f.add(cmd.Flags(), timeoutOfNetwork, "nothing of the peering is left")
+	hide(cmd.Flags(), "skip-validation")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := a.confirm(cmd.Context(), cmd.Name()); err != nil {
+			return err
+		}
+		local, remote, err := a.two(cmd.Context())
+		if err != nil {
+			return err
+		}
+		o := f.options(a)
+		o.OwnNamespaces = true
+		return peering.Reset(cmd.Context(), local, remote, o, a.console.Progress())
+	}
+	return cmd
 }
