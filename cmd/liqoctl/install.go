@@ -1,7 +1,248 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/controlplane/release"
+)
 
 func installCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "install", Short: "Install Sluice in a cluster"}
+	f := installFlags{app: a}
+	cmd := &cobra.Command{
+		Use:   "install [kubeadm|kind|k3s|aks|eks|gke|openshift]",
+		Short: "Install Sluice in a cluster, or upgrade it",
+		Long: `Install Sluice in a cluster, or upgrade what is installed: the chart in this program, as a Helm release that 'helm list'
+shows, after the CRDs, which Helm would not update. The same command again changes nothing; after an interruption it goes
+on.
+
+What the cluster tells need not be said: the CIDRs of pods and Services are looked for in the configuration of the CNI, of
+the control plane and of the nodes, and the output says where each was found. Nothing is changed before everything is
+known and nothing is in the way. The kind of cluster is only needed where the cluster does not tell it either.
+
+The cluster needs an ID that none of its peers has, and keeps it. Without --cluster-id one is made up.`,
+		Example: `  liqoctl install --cluster-id rome
+
+  # What would be installed? And with which values, for Helm or a repository?
+  liqoctl install --cluster-id rome --dry-run
+  liqoctl install --cluster-id rome --only-output-values --dump-values-path -
+
+  # Two controllers and two pods for each gateway, behind node ports.
+  liqoctl install --cluster-id rome --set controllerManager.replicas=2 --set networking.gatewayTemplates.replicas=2 \
+    --set peering.networking.gateway.server.service.type=NodePort`,
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: providerNames(),
+		RunE:      f.run,
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func providerNames() (names []string) {
+	for _, p := range release.Providers {
+		names = append(names, string(p))
+	}
+	return names
+}
+
+// installFlags are the flags of install.
+type installFlags struct {
+	app            *app
+	clusterID      string
+	clusterLabels  map[string]string
+	pods, services []string
+	reserved       []string
+	sources        release.Sources
+	chartPath      string
+	timeout        time.Duration
+	metrics        bool
+	reuseValues    bool
+	skipValidation bool
+	dryRun         bool
+	includeCRDs    bool
+	onlyValues     bool
+	valuesPath     string
+	version, repo  string
+}
+
+func (f *installFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.clusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (default made up)")
+	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that characterize this cluster")
+	fs.Lookup("cluster-labels").DefValue = ""
+	fs.StringSliceVar(&f.pods, "pod-cidr", nil, "`CIDR` of the pods; may be repeated (default what the cluster tells)")
+	fs.StringSliceVar(&f.services, "service-cidr", nil, "`CIDR` of the Services; may be repeated (default what the cluster tells)")
+	fs.StringSliceVar(&f.reserved, "reserved-subnets", nil, "`CIDRS` of networks around the cluster, which must never stand for a peer's")
+	fs.StringArrayVarP(&f.sources.Files, "values", "f", nil, "`FILE` with values of the chart, - for the standard input; may be repeated")
+	fs.StringArrayVar(&f.sources.Set, "set", nil, "`VALUE` of the chart (path=value,...); may be repeated")
+	fs.StringArrayVar(&f.sources.SetString, "set-string", nil, "the same, but the `VALUE` is text whatever it looks like")
+	fs.BoolVar(&f.reuseValues, "reuse-values", false, "keep the values of the installed release where this command says nothing else")
+	fs.BoolVar(&f.metrics, "enable-metrics", false, "give every gateway a Service for its metrics, and open those of the node agents")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` after which to give up waiting")
+	fs.BoolVar(&f.skipValidation, "skip-validation", false, "go on where a check of the cluster fails that need not be the end")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests")
+	fs.BoolVar(&f.includeCRDs, "include-crds", false, "with --dry-run: print the CRDs, too")
+	fs.BoolVar(&f.onlyValues, "only-output-values", false, "change nothing: write the values of the chart to --dump-values-path")
+	fs.StringVar(&f.valuesPath, "dump-values-path", "./values.yaml", "`FILE` for the values of the chart, - for the standard output")
+	fs.StringVar(&f.chartPath, "local-chart-path", "", "`PATH` of another chart than the one in this program")
+	fs.StringVar(&f.version, "version", "", "")
+	fs.StringVar(&f.repo, "repo-url", "", "")
+	for name := range idleInstallFlags {
+		fs.String(name, "", "")
+		fs.Lookup(name).NoOptDefVal = "true"
+	}
+	fs.Lookup("api-server-url").NoOptDefVal = ""
+	hide(fs, append(slices.Collect(maps.Keys(idleInstallFlags)), "version", "repo-url")...)
+}
+
+// idleInstallFlags are flags of Liqo's install that do nothing here, and why.
+var idleInstallFlags = map[string]string{
+	"api-server-url":                  "peers do not use this cluster's API server",
+	"disable-telemetry":               "nothing is sent anywhere",
+	"disable-kernel-version-check":    "the agents try out what a node's kernel can do",
+	"disable-api-server-sanity-check": "peers do not use this cluster's API server",
+}
+
+func (f *installFlags) run(cmd *cobra.Command, args []string) error {
+	o, err := f.options(cmd, args)
+	if err != nil {
+		return err
+	}
+	chart, err := f.chart()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	c, err := f.app.one(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := release.Prepare(ctx, c, chart, version, o)
+	if err != nil {
+		return err
+	}
+	f.tell(cmd.Flags(), plan)
+	switch {
+	case f.onlyValues:
+		return f.writeValues(plan)
+	case f.dryRun:
+		return f.printManifests(plan)
+	}
+	if _, err := plan.Apply(ctx, f.app.console.Progress()); err != nil {
+		return err
+	}
+	f.app.console.Info(fmt.Sprintf("Sluice %s is installed: this cluster is %s among its peers", chart.Version(), plan.ClusterID))
+	return nil
+}
+
+// options puts together what the flags say.
+func (f *installFlags) options(cmd *cobra.Command, args []string) (release.Options, error) {
+	o := release.Options{
+		ClusterID: f.clusterID, ClusterLabels: f.clusterLabels, Metrics: f.metrics,
+		ReuseValues: f.reuseValues, SkipValidation: f.skipValidation,
+	}
+	if len(args) > 0 {
+		o.Provider = release.Provider(args[0])
+	}
+	var err error
+	for _, p := range []struct {
+		flag  string
+		texts []string
+		to    *[]netip.Prefix
+	}{{"pod-cidr", f.pods, &o.PodCIDRs}, {"service-cidr", f.services, &o.ServiceCIDRs}, {"reserved-subnets", f.reserved, &o.ReservedSubnets}} {
+		if *p.to, err = prefixes(p.flag, p.texts); err != nil {
+			return o, err
+		}
+	}
+	if o.Values, err = f.sources.Read(cmd.InOrStdin()); err != nil {
+		return o, err
+	}
+	o.GlobalLabels, o.GlobalAnnotations = f.app.labels, f.app.annotations
+	return o, nil
+}
+
+// prefixes reads the values of a flag.
+func prefixes(flag string, texts []string) (ps []netip.Prefix, err error) {
+	for _, s := range texts {
+		p, err := netip.ParsePrefix(s)
+		if err != nil || p != p.Masked() {
+			return nil, fmt.Errorf("--%s: %q is not a CIDR, such as 10.244.0.0/16", flag, s)
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+// chart is the one in this program, unless the user has another one.
+func (f *installFlags) chart() (*release.Chart, error) {
+	switch {
+	case f.repo != "":
+		return nil, fmt.Errorf("--repo-url: the chart is in this program; --local-chart-path takes another one")
+	case f.version != "" && f.version != version:
+		return nil, fmt.Errorf("--version: this program installs %s: get liqoctl %s, or set the tag of the images with --set tag=%s", version, f.version, f.version)
+	case f.chartPath != "":
+		return release.Folder(f.chartPath)
+	}
+	return release.Embedded(version)
+}
+
+// tell says what was decided, before anything is done.
+func (f *installFlags) tell(fs *pflag.FlagSet, p *release.Plan) {
+	c := f.app.console
+	fs.Visit(func(flag *pflag.Flag) {
+		if why := idleInstallFlags[flag.Name]; why != "" {
+			c.Warn(fmt.Sprintf("--%s does nothing: %s", flag.Name, why))
+		}
+	})
+	c.Info(fmt.Sprintf("Cluster ID: %s (%s)", p.ClusterID, p.ClusterIDFrom))
+	c.Info(fmt.Sprintf("Pods: %s (%s)", joined(p.Pods.Prefixes), p.Pods.From))
+	c.Info(fmt.Sprintf("Services: %s (%s)", joined(p.Services.Prefixes), p.Services.From))
+	for _, n := range p.Notes {
+		c.Info(n)
+	}
+	for _, w := range p.Warnings {
+		c.Warn(w)
+	}
+}
+
+func joined(ps []netip.Prefix) string {
+	var texts []string
+	for _, p := range ps {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (f *installFlags) writeValues(p *release.Plan) error {
+	text, err := release.YAML(p.Values)
+	if err != nil {
+		return err
+	}
+	if f.valuesPath == "-" {
+		_, err = fmt.Fprint(f.app.stdout, text)
+		return err
+	}
+	if err := os.WriteFile(f.valuesPath, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("--dump-values-path: %w", err)
+	}
+	f.app.console.Info("Values written to " + f.valuesPath)
+	return nil
+}
+
+func (f *installFlags) printManifests(p *release.Plan) error {
+	text, err := p.DryRun(f.includeCRDs)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(f.app.stdout, text)
+	return err
 }

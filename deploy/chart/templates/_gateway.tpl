@@ -63,7 +63,7 @@
                 {{- toYaml . | nindent 16 }}
               {{- end }}
               {{- with include "sluice.affinity" (dict "affinity" ($t.pod.affinity | default $values.common.affinity) "replicas" $t.replicas "labels" $selector) }}
-              {{- . | nindent 14 }}
+              {{- . | trim | nindent 14 }}
               {{- end }}
               securityContext:
                 {{- include "sluice.user" .root | nindent 16 }}

@@ -1,0 +1,168 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cleanNodes removes from every node what its agent has made there: the agents
+// end first, or they would make it all anew.
+func (r *Removal) cleanNodes(ctx context.Context) error {
+	ns := r.fabricNamespace()
+	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fabricName}}
+	agents.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	cleanup := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cleanupName}}
+	cleanup.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	begun, err := r.exists(ctx, cleanup) // by an uninstallation that was interrupted
+	if err != nil {
+		return err
+	}
+	running, err := r.exists(ctx, agents)
+	if err != nil || !running && !begun {
+		return err
+	}
+	if running {
+		if err := r.delete(ctx, []client.Object{agents}); err != nil {
+			return err
+		}
+		if err := r.noPods(ctx, ns, fabricName); err != nil {
+			return err
+		}
+	}
+	if err := r.applyCleanup(ctx); err != nil {
+		return err
+	}
+	if err := r.nodesClean(ctx); err != nil {
+		return err
+	}
+	if _, err := r.exists(ctx, cleanup); err != nil {
+		return err
+	}
+	if err := r.delete(ctx, []client.Object{cleanup}); err != nil {
+		return err
+	}
+	return r.noPods(ctx, ns, cleanupName)
+}
+
+// exists reads an object.
+func (r *Removal) exists(ctx context.Context, o client.Object) (bool, error) {
+	kind := o.GetObjectKind().GroupVersionKind()
+	err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, r.cluster.Explain("read "+describe(o), err)
+}
+
+// applyCleanup puts in the place of the agents what cleans up after them, with
+// the image and the settings of the release.
+func (r *Removal) applyCleanup(ctx context.Context) error {
+	manifests, err := r.render(true)
+	if err != nil {
+		return err
+	}
+	objects, err := decode(manifests)
+	if err != nil {
+		return err
+	}
+	for _, u := range objects {
+		if u.GetKind() != "DaemonSet" {
+			continue
+		}
+		if err := r.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
+			return r.cluster.Explain("apply "+describe(u), err)
+		}
+	}
+	return nil
+}
+
+// nodesClean waits until the cleanup has succeeded on every node that is ready.
+func (r *Removal) nodesClean(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	var missing string
+	for {
+		done, m, err := r.cleanedUp(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err == nil && done >= 0:
+			r.tell.Done(r.cluster.Name, fmt.Sprintf("Nodes are clean (%d)", done))
+			return nil
+		case err == nil:
+			missing = m
+		}
+		r.tell.Waiting(r.cluster.Name, "Waiting for the nodes to be clean: "+missing)
+		select {
+		case <-ctx.Done():
+			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			why := strings.Join(findings(reading, r.cluster, r.fabricNamespace(), cleanupName), "\n  ")
+			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s\n  %s\nThe same command goes on where this one has ended; --skip-node-cleanup leaves the nodes as they are", context.Cause(ctx), missing, why)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// cleanedUp counts the nodes that are clean. It is negative while some are not
+// and could be.
+func (r *Removal) cleanedUp(ctx context.Context) (done int, missing string, err error) {
+	var d appsv1.DaemonSet
+	if err := r.cluster.Client.Get(ctx, client.ObjectKey{Namespace: r.fabricNamespace(), Name: cleanupName}, &d); err != nil {
+		return -1, "", r.cluster.Explain("read DaemonSet "+cleanupName, err)
+	}
+	away, err := nodesAway(ctx, r.cluster)
+	if err != nil {
+		return -1, "", r.cluster.Explain("read the nodes", err)
+	}
+	pods, err := podsOf(ctx, r.cluster, d.Namespace, cleanupName)
+	if err != nil {
+		return -1, "", r.cluster.Explain("read the pods of the cleanup", err)
+	}
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil && succeeded(p) {
+			done++
+		}
+	}
+	want := int(d.Status.DesiredNumberScheduled)
+	if d.Status.ObservedGeneration < d.Generation || done < want-len(away) {
+		return -1, fmt.Sprintf("%d of %d are%s", done, want, firstFailure(pods)), nil
+	}
+	if done < want {
+		r.left("what the agents have made on nodes that are not ready (%s): 'fabric cleanup' there removes it", strings.Join(away, ", "))
+	}
+	return done, "", nil
+}
+
+// succeeded tells whether the cleanup in a pod has ended well. It is started
+// again then, again and again.
+func succeeded(p corev1.Pod) bool {
+	for _, c := range p.Status.ContainerStatuses {
+		for _, t := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+			if t != nil && t.ExitCode == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func firstFailure(pods []corev1.Pod) string {
+	for _, p := range pods {
+		if !succeeded(p) {
+			if t := podTrouble(p); t != "" {
+				return ": " + t
+			}
+		}
+	}
+	return ""
+}

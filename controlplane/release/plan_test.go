@@ -1,0 +1,212 @@
+package release
+
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+)
+
+// told is a cluster that tells everything.
+func told() Facts {
+	return Facts{UID: "0c1f7ad7-54d1-4f3f-8bb5-6a1a4a1f4b7e", KubernetesVersion: "v1.36.3", Kubeadm: `{"networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}}`}
+}
+
+func TestDecide(t *testing.T) {
+	installed := told()
+	installed.Installed = Installed{ClusterID: "rome", PodCIDRs: cidrs("10.200.0.0/16"), ServiceCIDRs: cidrs("10.97.0.0/16"),
+		ExternalCIDR: netip.MustParsePrefix("10.71.0.0/16"), InternalCIDR: netip.MustParsePrefix("10.80.0.0/16")}
+	nearPools := told()
+	nearPools.Nodes = []Node{
+		{Addresses: []netip.Addr{netip.MustParseAddr("192.168.7.3")}}, {Addresses: []netip.Addr{netip.MustParseAddr("192.168.7.4")}},
+		{Addresses: []netip.Addr{netip.MustParseAddr("192.168.9.4")}}, {Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.4")}},
+	}
+	ipam := func(v Values) Values { return Values{"ipam": v} }
+	for _, tt := range []struct {
+		name     string
+		options  Options
+		facts    Facts
+		before   Values
+		values   string // YAML, of what the user need not say
+		from     string // who says cluster ID, pods, Services
+		warnings []string
+		notes    []string
+		err      string
+	}{
+		{name: "nothing said", facts: told(), values: `
+discovery: {config: {clusterID: steady-ivy}}
+ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: []}`,
+			from: "made up; --cluster-id chooses another one, before the installation only|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config"},
+		{name: "everything said by flags", facts: told(), options: Options{
+			Provider: Kind, ClusterID: "rome", ClusterLabels: map[string]string{"liqo.io/region": "eu"}, PodCIDRs: cidrs("10.1.0.0/16", "fd01::/56"), ServiceCIDRs: cidrs("10.2.0.0/16"),
+			ReservedSubnets: cidrs("192.168.1.0/24"), Metrics: true, GlobalLabels: map[string]string{"team": "net"},
+		}, values: `
+common: {globalLabels: {team: net}}
+discovery: {config: {clusterID: rome, clusterLabels: {liqo.io/region: eu}}}
+ipam: {podCIDR: "", podCIDRs: [10.1.0.0/16, "fd01::/56"], serviceCIDR: 10.2.0.0/16, serviceCIDRs: [], reservedSubnets: [192.168.1.0/24]}
+metrics: {enabled: true}
+peering: {networking: {gateway: {server: {service: {type: NodePort}}}}}`,
+			from:  "as you said|as you said|as you said",
+			notes: []string{"gateway servers are reached by NodePort, because kind has no load balancers"}},
+		{name: "everything said by values", facts: told(), options: Options{Values: Values{
+			"discovery": Values{"config": Values{"clusterID": "rome"}}, "ipam": Values{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16"},
+		}}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as you said|as the values say|as the values say"},
+		{name: "installed already", facts: installed, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as before|as before|as before"},
+		{name: "the same said again", facts: installed, options: Options{ClusterID: "rome", PodCIDRs: cidrs("10.200.0.0/16")}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as you said|as you said|as before"},
+		{name: "the release before", facts: installed, before: Values{"tag": "v1", "ipam": Values{"podCIDRs": []any{"10.200.0.0/16"}}}, options: Options{ReuseValues: true}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}
+tag: v1`, from: "as before|as before|as before"},
+		{name: "another ID, and other networks", facts: installed, options: Options{ClusterID: "milan", PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16"),
+			Values: ipam(Values{"externalCIDR": "10.72.0.0/16", "internalCIDR": "10.80.0.0/16"})}, err: `
+this cluster is "rome", as its peers know it, and cannot become "milan": leave out --cluster-id, or uninstall first
+the CIDR of the pods is 10.200.0.0/16 in this installation and cannot become 10.1.0.0/16: leave out --pod-cidr, or uninstall first
+the CIDR of the Services is 10.97.0.0/16 in this installation and cannot become 10.2.0.0/16: leave out --service-cidr, or uninstall first
+ipam.externalCIDR is 10.71.0.0/16 in this installation and cannot become 10.72.0.0/16: uninstall first`},
+		{name: "flags against values", facts: told(), options: Options{ClusterID: "rome", ClusterLabels: map[string]string{"a": "1"}, PodCIDRs: cidrs("10.1.0.0/16"), Values: Values{
+			"discovery": Values{"config": Values{"clusterID": "milan", "clusterLabels": Values{"a": "2"}}}, "ipam": Values{"podCIDR": "10.2.0.0/16"},
+		}}, err: `
+--cluster-id rome contradicts the value discovery.config.clusterID milan: drop one of them
+--pod-cidr 10.1.0.0/16 contradicts the value ipam.podCIDR 10.2.0.0/16: drop one of them
+--cluster-labels a=1 contradicts the value discovery.config.clusterLabels, which says 2: drop one of them`},
+		{name: "an ID that is none", facts: told(), options: Options{ClusterID: "Rome"}, err: `
+the cluster ID "Rome" must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends`},
+		{name: "nobody knows", facts: Facts{UID: "1"}, err: `
+nothing in the cluster says which CIDR its pods have: set --pod-cidr
+nothing in the cluster says which CIDR its Services have: set --service-cidr`},
+		{name: "values that are no CIDRs", facts: told(), options: Options{Values: ipam(Values{"podCIDR": "10.1", "serviceCIDR": "10.96.0.1/16", "pools": []any{"x"}})}, err: `
+ipam.podCIDR: "10.1" is not a CIDR, such as 10.244.0.0/16
+ipam.serviceCIDR: "10.96.0.1/16" is not a CIDR, such as 10.244.0.0/16
+ipam.pools: "x" is not a CIDR, such as 10.244.0.0/16`},
+		{name: "networks that overlap", facts: told(), options: Options{PodCIDRs: cidrs("10.96.0.0/16"), Values: ipam(Values{"internalCIDR": "10.96.1.0/24"})}, err: `
+ipam.internalCIDR 10.96.1.0/24 overlaps the CIDR of the Services 10.96.0.0/12: an address must belong to one of them
+ipam.internalCIDR 10.96.1.0/24 overlaps the CIDR of the pods 10.96.0.0/16: an address must belong to one of them
+the CIDR of the Services 10.96.0.0/12 overlaps the CIDR of the pods 10.96.0.0/16: an address must belong to one of them`},
+		{name: "nodes in the pools", facts: nearPools, options: Options{ClusterID: "rome", ReservedSubnets: cidrs("192.168.9.0/24")}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], reservedSubnets: [192.168.9.0/24]}`,
+			from:     "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
+			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, perhaps --reserved-subnets 192.168.7.0/24"}},
+		{name: "nodes outside of the pools", facts: nearPools, options: Options{ClusterID: "rome", Values: ipam(Values{"pools": []any{"10.0.0.0/8"}})}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], pools: [10.0.0.0/8]}`,
+			from: "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := decide(tt.options, tt.facts, tt.before)
+			checkError(t, err, strings.TrimSpace(tt.err))
+			if err != nil {
+				return
+			}
+			if diff := gocmp.Diff(mustYAML(t, parse(t, tt.values)), mustYAML(t, d.Values)); diff != "" {
+				t.Errorf("values (-want +got)\n%s", diff)
+			}
+			if from := strings.Join([]string{d.ClusterIDFrom, d.Pods.From, d.Services.From}, "|"); from != tt.from {
+				t.Errorf("from %s, want %s", from, tt.from)
+			}
+			if diff := gocmp.Diff(tt.warnings, d.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got)\n%s", diff)
+			}
+			if diff := gocmp.Diff(tt.notes, d.Notes); diff != "" {
+				t.Errorf("notes (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSuggestID guards that the suggestion is an ID, and one for each cluster.
+func TestSuggestID(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range 1000 {
+		uid := "0c1f7ad7-54d1-4f3f-8bb5-" + strings.Repeat("a", i%7) + string(rune('a'+i%26)) + strings.Repeat("b", i/26)
+		id := suggestID(types.UID(uid))
+		if !validID.MatchString(id) || id != suggestID(types.UID(uid)) {
+			t.Errorf("%s: %s", uid, id)
+		}
+		seen[id] = true
+	}
+	if len(seen) < 900 {
+		t.Errorf("%d names for 1000 clusters", len(seen))
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	good := func(change func(*Facts)) Facts {
+		f := told()
+		change(&f)
+		return f
+	}
+	crd := func(d InstalledCRD) Facts {
+		d.Name = "networks.ipam.liqo.io"
+		return good(func(f *Facts) { f.Installed.CRDs = []InstalledCRD{d} })
+	}
+	for _, tt := range []struct {
+		name      string
+		facts     Facts
+		namespace string
+		version   string
+		skip      bool
+		warnings  []string
+		err       string
+	}{
+		{name: "a good cluster", facts: told()},
+		{name: "an old cluster", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.30.4" }),
+			err: "Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first; --skip-validation goes on all the same"},
+		{name: "an old cluster, knowingly", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.30.4" }), skip: true,
+			warnings: []string{"Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first"}},
+		{name: "a vendor's version", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.31.0-gke.1234" })},
+		{name: "Liqo itself", facts: good(func(f *Facts) {
+			f.Installed.Liqo, f.Installed.LiqoKinds = []string{"Deployment liqo/liqo-controller-manager"}, []string{"tenants.authentication.liqo.io"}
+		}), skip: true, err: "Liqo itself runs in this cluster, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
+		{name: "what Liqo left", facts: good(func(f *Facts) { f.Installed.LiqoKinds = []string{"tenants.authentication.liqo.io"} }),
+			warnings: []string{"Liqo was here and has left its kinds (tenants.authentication.liqo.io, ...): they are not touched"}},
+		{name: "another namespace", facts: good(func(f *Facts) { f.Installed.Elsewhere = "network" }),
+			err: "Sluice is installed in the namespace network already, and a cluster can have one installation only: name it with --liqo-namespace network, or uninstall it first"},
+		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",
+			err: "the namespace liqo-fabric is called like that of an installation's node agents: choose another one with --liqo-namespace"},
+		{name: "CRDs of an older version", facts: crd(InstalledCRD{Version: "v0.9.0", Stored: []string{"v1alpha1"}}), version: "v1.0.0"},
+		{name: "CRDs of a newer version", facts: crd(InstalledCRD{Version: "v1.1.0"}), version: "v1.0.0", skip: true,
+			err: "CRD networks.ipam.liqo.io comes from v1.1.0, and this liqoctl is v1.0.0, which is older: get liqoctl v1.1.0 or newer"},
+		{name: "CRDs of a version that nobody tells", facts: crd(InstalledCRD{Version: "unknown"}), version: "v1.0.0"},
+		{name: "objects of a newer version", facts: crd(InstalledCRD{Stored: []string{"v1alpha1", "v1"}}),
+			err: "CRD networks.ipam.liqo.io has objects of version v1, which this liqoctl does not know: get a newer liqoctl"},
+		{name: "CRDs that go away", facts: crd(InstalledCRD{Terminating: true}), err: "CRD networks.ipam.liqo.io is being deleted: wait until it is gone"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			versions := map[string][]string{"networks.ipam.liqo.io": {"v1alpha1"}}
+			warnings, err := preflight(tt.facts, cmp.Or(tt.namespace, "liqo"), tt.version, versions, tt.skip)
+			checkError(t, err, tt.err)
+			if diff := gocmp.Diff(tt.warnings, warnings); diff != "" {
+				t.Errorf("warnings (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func parse(t *testing.T, text string) Values {
+	t.Helper()
+	var v Values
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func mustYAML(t *testing.T, v Values) string {
+	t.Helper()
+	s, err := YAML(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,244 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/progress"
+)
+
+// rollout waits until the programs in the cluster are those of the release, and
+// have made what an installation begins with.
+func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
+	c := p.cluster
+	fabric := c.LiqoNamespace + fabricSuffix
+	if err := (waiter{c, tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, controllerName, p.controllerReady); err != nil {
+		return err
+	}
+	if err := (waiter{c, tell}).until(ctx, "the cluster's networks to be set up", "Networks correctly set up", c.LiqoNamespace, controllerName, p.networksReady); err != nil {
+		return err
+	}
+	return waiter{c, tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, fabricName, func(ctx context.Context) (string, error) {
+		return daemonSetReady(ctx, c, fabric, fabricName)
+	})
+}
+
+// waiter waits and tells.
+type waiter struct {
+	cluster *access.Cluster
+	tell    progress.Func
+}
+
+// until polls ready, which says what is missing, until nothing is. The program
+// is the one whose pods tell more when the time is over.
+func (w waiter) until(ctx context.Context, what, done, namespace, program string, ready func(context.Context) (missing string, err error)) error {
+	var missing string
+	for {
+		m, err := ready(ctx)
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			return w.cluster.Explain("wait for "+what, err)
+		}
+		if err == nil && m == "" {
+			w.tell.Done(w.cluster.Name, done)
+			return nil
+		}
+		if err == nil {
+			missing = m
+			w.tell.Waiting(w.cluster.Name, fmt.Sprintf("Waiting for %s: %s", what, m))
+		}
+		select {
+		case <-ctx.Done():
+			return w.tooLate(ctx, what, missing, namespace, program)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// tooLate says what was waited for, and what is known about it.
+func (w waiter) tooLate(ctx context.Context, what, missing, namespace, program string) error {
+	w.tell.Failed(w.cluster.Name, "Waiting for "+what)
+	why := ""
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	for _, line := range findings(reading, w.cluster, namespace, program) {
+		why += "\n  " + line
+	}
+	return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command goes on where this one has ended.", context.Cause(ctx), what, missing, why)
+}
+
+// controllerReady tells what the controller's Deployment lacks.
+func (p *Plan) controllerReady(ctx context.Context) (missing string, err error) {
+	var d appsv1.Deployment
+	if err := p.cluster.Client.Get(ctx, client.ObjectKey{Namespace: p.cluster.LiqoNamespace, Name: controllerName}, &d); err != nil {
+		return "", err
+	}
+	want, s := *d.Spec.Replicas, d.Status
+	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < want || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < want {
+		return fmt.Sprintf("%d of %d pods are up to date and ready%s", min(s.UpdatedReplicas, s.AvailableReplicas), want, firstTrouble(ctx, p.cluster, d.Namespace, controllerName)), nil
+	}
+	return "", nil
+}
+
+// daemonSetReady tells what a DaemonSet lacks. Nodes that are not ready are not
+// waited for: their agents come with them.
+func daemonSetReady(ctx context.Context, c *access.Cluster, namespace, name string) (missing string, err error) {
+	var d appsv1.DaemonSet
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &d); err != nil {
+		return "", err
+	}
+	away, err := nodesAway(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	s := d.Status
+	want := s.DesiredNumberScheduled
+	if s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < want-int32(len(away)) || s.NumberReady < want-int32(len(away)) {
+		return fmt.Sprintf("%d of %d pods are up to date and ready%s", min(s.UpdatedNumberScheduled, s.NumberReady), want, firstTrouble(ctx, c, namespace, name)), nil
+	}
+	return "", nil
+}
+
+// nodesAway are the nodes that are not ready.
+func nodesAway(ctx context.Context, c *access.Cluster) (names []string, err error) {
+	var list corev1.NodeList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for _, n := range list.Items {
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if !ready && n.Labels[networkingv1beta1.LabelNodeType] != networkingv1beta1.NodeTypeVirtual {
+			names = append(names, n.Name)
+		}
+	}
+	return names, nil
+}
+
+// networksReady tells which of the installation's Networks has no prefix yet,
+// and why.
+func (p *Plan) networksReady(ctx context.Context) (missing string, err error) {
+	if _, err := p.cluster.ID(ctx); err != nil {
+		return "no ConfigMap with the ID of the cluster yet", nil
+	}
+	var list ipamv1alpha1.NetworkList
+	if err := p.cluster.Client.List(ctx, &list, client.InNamespace(p.cluster.LiqoNamespace)); err != nil {
+		return "", err
+	}
+	granted := map[string]bool{}
+	for _, n := range list.Items {
+		kind := n.Labels[ipamv1alpha1.LabelNetworkType]
+		if n.Status.CIDR != "" {
+			granted[kind] = true
+		} else if reason := notTrue(n.Status.Conditions); reason != "" {
+			return fmt.Sprintf("Network %s/%s: %s", n.Namespace, n.Name, reason), nil
+		}
+	}
+	for _, kind := range []string{
+		ipamv1alpha1.NetworkTypePodCIDR, ipamv1alpha1.NetworkTypeServiceCIDR, ipamv1alpha1.NetworkTypeExternalCIDR, ipamv1alpha1.NetworkTypeInternalCIDR,
+	} {
+		if !granted[kind] {
+			return fmt.Sprintf("no Network for the %s yet", kind), nil
+		}
+	}
+	return "", nil
+}
+
+func notTrue(conditions []metav1.Condition) string {
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionFalse })
+	if i < 0 {
+		return ""
+	}
+	return conditions[i].Message
+}
+
+// firstTrouble is the first thing that keeps a program's pods from being ready.
+func firstTrouble(ctx context.Context, c *access.Cluster, namespace, program string) string {
+	pods, err := podsOf(ctx, c, namespace, program)
+	if err != nil {
+		return ""
+	}
+	for _, p := range pods {
+		if t := podTrouble(p); t != "" {
+			return ": " + t
+		}
+	}
+	return ""
+}
+
+func podsOf(ctx context.Context, c *access.Cluster, namespace, program string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": program})
+	return list.Items, err
+}
+
+// podTrouble says why a pod is not ready, if it tells.
+func podTrouble(p corev1.Pod) string {
+	where := func(format string, args ...any) string { return "pod " + p.Name + ": " + fmt.Sprintf(format, args...) }
+	for _, c := range p.Status.ContainerStatuses {
+		switch w, t := c.State.Waiting, c.LastTerminationState.Terminated; {
+		case w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
+			return where("%s", strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
+		case t != nil && !c.Ready:
+			return where("it has ended with exit code %d (%s), and is started again", t.ExitCode, t.Reason)
+		}
+	}
+	for _, cond := range p.Status.Conditions {
+		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
+			return where("%s: %s", cond.Reason, cond.Message)
+		}
+	}
+	return ""
+}
+
+// findings are what pods, their logs and the events of a namespace tell about a
+// program that does not come up. What cannot be read is left out.
+func findings(ctx context.Context, c *access.Cluster, namespace, program string) (lines []string) {
+	pods, _ := podsOf(ctx, c, namespace, program)
+	for _, p := range pods {
+		if t := podTrouble(p); t != "" {
+			lines = append(lines, t)
+		}
+		for _, s := range p.Status.ContainerStatuses {
+			if s.RestartCount > 0 && !s.Ready {
+				lines = append(lines, lastWords(ctx, c, p, s.Name)...)
+			}
+		}
+	}
+	var events corev1.EventList
+	if c.Client.List(ctx, &events, client.InNamespace(namespace)) != nil {
+		return lines
+	}
+	for _, e := range events.Items {
+		line := fmt.Sprintf("event of %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+		if e.Type == corev1.EventTypeWarning && strings.HasPrefix(e.InvolvedObject.Name, program) && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	const enough = 12
+	return lines[:min(len(lines), enough)]
+}
+
+// lastWords are the end of the log of a container that has ended.
+func lastWords(ctx context.Context, c *access.Cluster, p corev1.Pod, container string) (lines []string) {
+	b, err := c.Clientset.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: container, Previous: true, TailLines: new(int64(3))}).DoRaw(ctx)
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		lines = append(lines, fmt.Sprintf("log of pod %s: %s", p.Name, strings.TrimSpace(line)))
+	}
+	return lines
+}

@@ -1,0 +1,128 @@
+package release
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Values are those of a chart, as YAML says them.
+type Values = map[string]any
+
+// YAML writes values as a file that --values reads.
+func YAML(v Values) (string, error) {
+	b, err := yaml.Marshal(v)
+	return string(b), err
+}
+
+// merge puts the values of over upon those of base. Lists are replaced. Neither
+// is changed.
+func merge(base, over Values) Values {
+	m := maps.Clone(base)
+	if m == nil {
+		m = Values{}
+	}
+	for k, v := range over {
+		below, ok := m[k].(map[string]any)
+		if table, is := v.(map[string]any); ok && is {
+			m[k] = merge(below, table)
+		} else {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// at is the value at a path with dots, or nil.
+func at(v Values, path string) any {
+	keys := strings.Split(path, ".")
+	for _, k := range keys[:len(keys)-1] {
+		v, _ = v[k].(map[string]any)
+	}
+	return v[keys[len(keys)-1]]
+}
+
+// value is the tree that holds one value at a path.
+func value(v any, path string) Values {
+	keys := strings.Split(path, ".")
+	for _, k := range slices.Backward(keys) {
+		v = map[string]any{k: v}
+	}
+	return v.(map[string]any)
+}
+
+// textAt is the text at a path, or "".
+func textAt(v Values, path string) string {
+	s, _ := at(v, path).(string)
+	return s
+}
+
+// cidrsAt reads the prefixes of a list at one path, or the one of another path.
+func cidrsAt(v Values, many, one string) ([]netip.Prefix, error) {
+	var texts []string
+	list, _ := at(v, many).([]any)
+	for _, e := range list {
+		texts = append(texts, fmt.Sprint(e))
+	}
+	path := many
+	if s := textAt(v, one); len(texts) == 0 && s != "" {
+		texts, path = []string{s}, one
+	}
+	var ps []netip.Prefix
+	for _, s := range texts {
+		p, err := netip.ParsePrefix(s)
+		if err != nil || p != p.Masked() {
+			return nil, fmt.Errorf("%s: %q is not a CIDR, such as 10.244.0.0/16", path, s)
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+// cidrValue is the tree that says prefixes: the one, or the list.
+func cidrValue(ps []netip.Prefix, many, one string) Values {
+	if len(ps) == 1 {
+		return value(ps[0].String(), one)
+	}
+	return value(list(ps), many)
+}
+
+func list(ps []netip.Prefix) []any {
+	texts := make([]any, len(ps))
+	for i, p := range ps {
+		texts[i] = p.String()
+	}
+	return texts
+}
+
+// ignored tells which of the values do nothing here, and why.
+func (c *Chart) ignored(v Values) []string {
+	var s schemaNode
+	if json.Unmarshal(c.chart.Schema, &s) != nil {
+		return nil // the test of the schema finds out
+	}
+	return s.ignored(v, "")
+}
+
+// schemaNode is what is read of the chart's schema.
+type schemaNode struct {
+	Ignored    string                `json:"ignored"`
+	Properties map[string]schemaNode `json:"properties"`
+}
+
+func (s schemaNode) ignored(v Values, prefix string) (notes []string) {
+	for _, k := range slices.Sorted(maps.Keys(v)) {
+		p := s.Properties[k]
+		if p.Ignored != "" {
+			notes = append(notes, fmt.Sprintf("the value %s%s does nothing: %s", prefix, k, p.Ignored))
+		} else if table, ok := v[k].(map[string]any); ok {
+			notes = append(notes, p.ignored(table, prefix+k+".")...)
+		}
+	}
+	return notes
+}
