@@ -131,7 +131,7 @@ the server's, as the client needs it.`,
 				infos[p.ID].write(page)
 			}
 			if len(peers) == 0 {
-				page.Line(noPeers)
+				page.Line(noPeersIn(s))
 			}
 		})
 		return nil
@@ -141,6 +141,14 @@ the server's, as the client needs it.`,
 
 // noPeers is shown where there is nothing to show.
 const noPeers = "This cluster has no peering yet: 'liqoctl network connect' makes one."
+
+// noPeersIn is noPeers, unless they are only not seen.
+func noPeersIn(s *survey.Cluster) string {
+	if s.Unread("GatewayServer") || s.Unread("GatewayClient") || s.Unread("Configuration") {
+		return "There is no peering that this user may see."
+	}
+	return noPeers
+}
 
 // survey reads a cluster. Of one that nothing is installed in there is nothing
 // to show.
@@ -189,16 +197,16 @@ func choosePeers(c *access.Cluster, s *survey.Cluster, ids []string) ([]*survey.
 	for _, id := range ids {
 		p := s.Peer(id)
 		if p == nil || p.Empty() || id == "" {
-			return nil, c.Errorf("there is no peering with %q: %s", id, knownPeers(known))
+			return nil, c.Errorf("there is no peering with %q: %s", id, knownPeers(s, known))
 		}
 		chosen = append(chosen, p)
 	}
 	return chosen, nil
 }
 
-func knownPeers(ids []string) string {
+func knownPeers(s *survey.Cluster, ids []string) string {
 	if len(ids) == 0 {
-		return "this cluster has none yet; 'liqoctl network connect' makes one"
+		return noPeersIn(s)
 	}
 	return fmt.Sprintf("this cluster's are with %s", strings.Join(ids, ", "))
 }

@@ -25,7 +25,8 @@ type localInfo struct {
 }
 
 type healthInfo struct {
-	Healthy    bool            `json:"healthy"`
+	// Healthy is null where the user may not see what tells.
+	Healthy    *bool           `json:"healthy"`
 	Components []componentInfo `json:"components"`
 	// UnhealthyPods are the pods that are not ready, by name.
 	UnhealthyPods map[string]podInfo `json:"unhealthyPods,omitempty"`
@@ -59,6 +60,8 @@ type networkInfo struct {
 
 type peeringsInfo struct {
 	Peers []peeringInfo `json:"peers"`
+
+	none string // what is shown where there are none
 }
 
 type peeringInfo struct {
@@ -78,7 +81,7 @@ func infoOf(s *survey.Cluster) info {
 		},
 		Health:   healthOf(s),
 		Network:  networkOf(s.Networks),
-		Peerings: peeringsInfo{Peers: []peeringInfo{}},
+		Peerings: peeringsInfo{Peers: []peeringInfo{}, none: noPeersIn(s)},
 	}
 	if i.Local.Labels == nil {
 		i.Local.Labels = map[string]string{}
@@ -98,10 +101,12 @@ func infoOf(s *survey.Cluster) info {
 }
 
 func healthOf(s *survey.Cluster) healthInfo {
-	h := healthInfo{Healthy: true, Components: []componentInfo{}}
+	h := healthInfo{Components: []componentInfo{}}
+	// Without any, nobody looks after anything.
+	healthy := len(s.Installation.Components) > 0
 	for i := range s.Installation.Components {
 		c := &s.Installation.Components[i]
-		h.Healthy = h.Healthy && c.Healthy()
+		healthy = healthy && c.Healthy()
 		h.Components = append(h.Components, componentInfo{c.Kind, c.Namespace, c.Name, c.Version, c.Ready, c.Desired})
 		for _, p := range c.Pods {
 			if h.UnhealthyPods == nil {
@@ -110,10 +115,8 @@ func healthOf(s *survey.Cluster) healthInfo {
 			h.UnhealthyPods[p.Name] = podInfo{p.Namespace, p.Node, p.Reason, p.Restarts}
 		}
 	}
-	// Without any, nobody looks after anything. Where they may not be seen, nothing
-	// is known.
-	if len(h.Components) == 0 {
-		h.Healthy = false
+	if healthy || !s.Unread("Deployment") {
+		h.Healthy = &healthy
 	}
 	return h
 }

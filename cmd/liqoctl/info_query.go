@@ -64,11 +64,11 @@ func lookUp(tree any, path string) (any, error) {
 	for rest != "" {
 		next, key, after, err := step(tree, rest)
 		if err != nil {
-			where := "what can be had"
+			where := "there is"
 			if at != "" {
-				where = strconv.Quote(at)
+				where = fmt.Sprintf("%q has", at)
 			}
-			return nil, fmt.Errorf("--get %s: %w", path, stepError{where, err})
+			return nil, fmt.Errorf("--get %s: %s %w", path, where, err)
 		}
 		tree, rest = next, after
 		at = strings.TrimPrefix(at+"."+key, ".")
@@ -79,17 +79,8 @@ func lookUp(tree any, path string) (any, error) {
 	return tree, nil
 }
 
-// stepError says where a step could not be taken.
-type stepError struct {
-	where string
-	err   error
-}
-
-func (e stepError) Error() string { return e.where + " " + e.err.Error() }
-
-func (e stepError) Unwrap() error { return e.err }
-
-// step takes one step into a tree and returns what is left of the path.
+// step takes one step into a tree and returns what is left of the path. Its
+// error goes on after "there is" or "it has".
 func step(tree any, path string) (next any, key, rest string, err error) {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -102,17 +93,17 @@ func step(tree any, path string) (next any, key, rest string, err error) {
 			}
 		}
 		head, _, _ := strings.Cut(path, ".")
-		return nil, "", "", fmt.Errorf("has no %q, it has %s", head, strings.Join(slices.Sorted(maps.Keys(v)), ", "))
+		return nil, "", "", fmt.Errorf("no %q: choose from %s", head, strings.Join(slices.Sorted(maps.Keys(v)), ", "))
 	case []any:
 		head, rest, _ := strings.Cut(path, ".")
 		i, err := strconv.Atoi(head)
 		if err != nil || i < 0 || i >= len(v) {
-			return nil, "", "", fmt.Errorf("is a list of %d: %q is not one of them; they count from 0", len(v), head)
+			return nil, "", "", fmt.Errorf("no %q: it is a list of %d, which count from 0", head, len(v))
 		}
 		return v[i], head, rest, nil
 	}
 	head, _, _ := strings.Cut(path, ".")
-	return nil, "", "", fmt.Errorf("is a value: it has no %q", head)
+	return nil, "", "", fmt.Errorf("no %q: it is a value", head)
 }
 
 // empty tells whether there is nothing to print.

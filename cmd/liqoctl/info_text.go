@@ -25,7 +25,7 @@ func (l localInfo) section() *console.Section {
 	s := &console.Section{}
 	s.Entry("Cluster ID", orUnknown(l.ClusterID))
 	s.Entry("Version", orUnknown(l.Version))
-	s.Entry("K8s API server", l.APIServerAddr)
+	s.Entry("K8s API server", orUnknown(l.APIServerAddr))
 	s.Entry("K8s version", orUnknown(l.KubernetesVersion))
 	if len(l.Labels) > 0 {
 		labels := s.Sub("Cluster labels")
@@ -39,10 +39,11 @@ func (l localInfo) section() *console.Section {
 func (h healthInfo) section() *console.Section {
 	s := &console.Section{}
 	switch {
+	case h.Healthy == nil:
+		s.Text(console.Caution("Not known: it may not be seen by this user"))
 	case len(h.Components) == 0:
-		s.Text(console.Bad("There is no controller: nothing looks after the peerings."))
-		return s
-	case h.Healthy:
+		s.Text(console.Bad("There is no controller: nothing looks after the peerings"))
+	case *h.Healthy:
 		s.Text(console.Good("Sluice is healthy"))
 	default:
 		s.Text(console.Bad("Sluice is unhealthy"))
@@ -87,7 +88,7 @@ func (ps peeringsInfo) section() *console.Section {
 		peer.Entry("Offloading status", healthText(p.OffloadingStatus))
 	}
 	if len(ps.Peers) == 0 {
-		s.Text(noPeers)
+		s.Text(ps.none)
 	}
 	return s
 }

@@ -231,7 +231,7 @@ func (v *statusView) before(p *survey.Peer) *survey.GatewayReport {
 // table joins the ends of all peerings: below each of the local ones the remote
 // one, if that cluster was read.
 func (r *statusRun) table(readings []*survey.Cluster) statusTable {
-	t := statusTable{Time: readings[0].ReadAt.UTC().Truncate(time.Second), Peerings: []survey.Status{}, both: len(readings) > 1}
+	t := statusTable{Time: readings[0].ReadAt.UTC().Truncate(time.Second), Peerings: []survey.Status{}, both: len(readings) > 1, none: noPeersIn(readings[0])}
 	chosen, _ := choosePeers(r.clusters[0], readings[0], r.ids) // read has reported the error
 	add := func(i int, p *survey.Peer) {
 		t.Peerings = append(t.Peerings, readings[i].Status(p, r.views[r.clusters[i].Name].before(p)))

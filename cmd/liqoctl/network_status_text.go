@@ -21,6 +21,7 @@ type statusTable struct {
 	Peerings []survey.Status `json:"peerings"`
 
 	both    bool     // there are two clusters
+	none    string   // what is shown where there are no peerings
 	missing []string // what is not shown
 }
 
@@ -120,7 +121,7 @@ func (t statusTable) columns(l statusLook) []statusColumn {
 // draw puts the table and what is wrong on a page.
 func (t statusTable) draw(p *console.Page, l statusLook) {
 	if len(t.Peerings) == 0 {
-		p.Line(noPeers)
+		p.Line(t.none)
 		return
 	}
 	columns := t.fitting(l)

@@ -59,7 +59,7 @@ func keySince(m *metav1.ObjectMeta) time.Time { return writtenAt(m, "f:data", "f
 func writtenAt(m *metav1.ObjectMeta, path ...string) time.Time {
 	at := m.CreationTimestamp.Time
 	for _, e := range m.ManagedFields {
-		if e.Time != nil && e.FieldsV1 != nil && e.Time.After(at) && owns(e.FieldsV1.Raw, path) {
+		if e.Time != nil && e.FieldsV1 != nil && e.Time.After(at) && owns(e.FieldsV1.GetRawBytes(), path) {
 			at = e.Time.Time
 		}
 	}

@@ -27,7 +27,7 @@ func TestKeysOfKeepsNoPrivateKey(t *testing.T) {
 
 func TestWrittenAt(t *testing.T) {
 	entry := func(minutes int, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Time: new(metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Time: new(metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))), FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	for _, tt := range []struct {
 		name   string

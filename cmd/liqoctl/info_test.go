@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+var someTime = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// romeSurvey is a cluster with three peers: one that is well, one that is not, one
+// that was disconnected; and with a controller that is not well.
+func romeSurvey() *survey.Cluster {
+	networks := func(cidr string) []survey.Network { return []survey.Network{{Name: cidr, Desired: cidr, CIDR: cidr}} }
+	s := &survey.Cluster{
+		ReadAt: someTime,
+		Installation: survey.Installation{
+			ClusterID: "rome", Version: "v0.5.0", Namespace: "liqo", APIServer: "https://172.18.0.2:6443", KubernetesVersion: "v1.33.0",
+			Labels: map[string]string{"tier": "gold", "region": "south"},
+			Components: []survey.Component{
+				{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller", Version: "v0.5.0", Desired: 1,
+					Pods: []survey.Pod{{Namespace: "liqo", Name: "liqo-controller-5d9f-abcde", Node: "worker-1", Restarts: 7, Reason: "container controller waits (CrashLoopBackOff)"}}},
+				{Kind: "DaemonSet", Namespace: "liqo-fabric", Name: "liqo-fabric", Version: "v0.5.0", Desired: 2, Ready: 2},
+			},
+		},
+		Networks: survey.Networks{
+			Pod: networks("10.243.0.0/16"), Service: networks("10.96.0.0/16"), External: networks("10.70.0.0/16"),
+			Internal: []survey.Network{{Name: "internal-cidr", Desired: "10.80.0.0/16", Problem: "no prefix is free"}}, Reserved: networks("192.168.0.0/24"),
+		},
+		Peers: []survey.Peer{peerSurvey("milan"), peerSurvey("naples"), peerSurvey("venice"), {ID: "pisa", Namespace: "liqo-tenant-pisa"}},
+	}
+	for i, name := range []string{"worker-1", "worker-2"} {
+		s.Nodes = append(s.Nodes, survey.Node{Name: name, Internal: &networkingv1beta1.InternalNode{Status: networkingv1beta1.InternalNodeStatus{
+			NodeIP: networkingv1beta1.NodeIP{Remote: networkingv1beta1.Address(fmt.Sprintf("172.18.0.%d", 2+i))},
+		}}})
+	}
+	s.Peer("milan").Gateway.Role = networkingv1beta1.ConnectionServer
+	s.Peer("naples").Tunnels = s.Peer("naples").Tunnels[:1]
+	naples := s.Peer("naples")
+	naples.Connection.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.ConnectionError, Conditions: []metav1.Condition{{
+		Type: string(networkingv1beta1.ConditionPeerAnswers), Status: metav1.ConditionFalse, Reason: "NoHandshake",
+		Message: "WireGuard gets no answer from 203.0.113.7:51840: check that this is the endpoint in the status of the peer's GatewayServer, that UDP gets there",
+	}}}
+	venice := s.Peer("venice")
+	venice.Gateway, venice.Connection, venice.Configuration.Status.Remote = nil, nil, nil
+	return s
+}
+
+// peerSurvey is a peer that is well.
+func peerSurvey(id string) survey.Peer {
+	ns := "liqo-tenant-" + id
+	old := metav1.NewTime(someTime.Add(-72 * time.Hour))
+	ready := func(t networkingv1beta1.ConditionType) []metav1.Condition {
+		return []metav1.Condition{{Type: string(t), Status: metav1.ConditionTrue, Reason: string(t)}}
+	}
+	cidrs := func(pod networkingv1beta1.CIDR) networkingv1beta1.ClusterConfig {
+		return networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{
+			Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{pod}, Scalar: true},
+			External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16", "10.72.0.0/16"}},
+		}}
+	}
+	remapped := cidrs("10.71.0.0/16")
+	return survey.Peer{
+		ID: id, Namespace: ns, Tunnels: []string{"worker-1", "worker-2"}, Fabric: &networkingv1beta1.InternalFabric{},
+		Configuration: &networkingv1beta1.Configuration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: id, CreationTimestamp: old},
+			Spec:       networkingv1beta1.ConfigurationSpec{Remote: cidrs("10.243.0.0/16")},
+			Status:     networkingv1beta1.ConfigurationStatus{Remote: &remapped, Conditions: ready(networkingv1beta1.ConditionNetworkCIDRsConfigured)},
+		},
+		Gateway: &survey.Gateway{
+			Kind: "GatewayClient", Namespace: ns, Name: id, Role: networkingv1beta1.ConnectionClient, Created: old.Time, MTU: 1340,
+			Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.7"}, Port: 51840}, Conditions: ready(networkingv1beta1.ConditionDeployed),
+			Keys: &survey.Keys{Secret: "gw-" + id, Since: old.Time},
+			Pods: []survey.Pod{{Namespace: ns, Name: "gw-" + id + "-abcde", Node: "worker-1", Ready: true, Active: true, Version: "v0.5.0"}},
+		},
+		Connection: &networkingv1beta1.Connection{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "gw-" + id},
+			Status: networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Conditions: ready(networkingv1beta1.ConditionPeerAnswers),
+				Latency: networkingv1beta1.ConnectionLatency{Value: "12ms", Timestamp: metav1.NewTime(someTime)}},
+		},
+	}
+}
+
+// shown is a page as it is on a pipe.
+func shown(build func(*console.Page)) string {
+	var out bytes.Buffer
+	c := console.New(strings.NewReader(""), &out, &out)
+	defer c.Close()
+	c.Show(build)
+	return out.String()
+}
+
+// printed is what -o prints.
+func printed(t *testing.T, format string, v any) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := (&output{w: &out, format: format}).data(v); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestInfoLooks(t *testing.T) {
+	i := infoOf(romeSurvey())
+	golden(t, "info/info.txt", shown(func(p *console.Page) { i.write(p, false) }))
+	golden(t, "info/info-verbose.txt", shown(func(p *console.Page) { i.write(p, true) }))
+	golden(t, "info/info.json", printed(t, formatJSON, i))
+	golden(t, "info/info.yaml", printed(t, formatYAML, i))
+	nothing := infoOf(&survey.Cluster{})
+	golden(t, "info/info-nothing.txt", shown(func(p *console.Page) { nothing.write(p, true) }))
+	unseen := infoOf(&survey.Cluster{Gaps: []survey.Gap{{Kind: "Deployment"}, {Kind: "Network"}, {Kind: "GatewayClient"}}})
+	golden(t, "info/info-unseen.txt", shown(func(p *console.Page) { unseen.write(p, true) }))
+	golden(t, "info/info-unseen.json", printed(t, formatJSON, unseen))
+}
+
+func TestInfoPeerLooks(t *testing.T) {
+	s := romeSurvey()
+	for _, id := range []string{"milan", "naples", "venice"} {
+		i := peerInfoOf(s, s.Peer(id))
+		golden(t, "info/peer-"+id+".txt", shown(i.write))
+		golden(t, "info/peer-"+id+".json", printed(t, formatJSON, i))
+	}
+	golden(t, "info/peer-milan.yaml", printed(t, formatYAML, peerInfoOf(s, s.Peer("milan"))))
+}
+
+func TestGet(t *testing.T) {
+	s := romeSurvey()
+	peers := map[string]peerInfo{"milan": peerInfoOf(s, s.Peer("milan")), "a.b": {}}
+	for _, tt := range []struct {
+		name   string
+		format string
+		from   any
+		paths  []string
+		want   string // or the error
+	}{
+		{"a value", "", infoOf(s), []string{"local.clusterID"}, "rome\n"},
+		{"in lower case, with a dot in front", "", infoOf(s), []string{".local.apiserveraddr"}, "https://172.18.0.2:6443\n"},
+		{"a value as JSON", formatJSON, infoOf(s), []string{"local.clusterid"}, "\"rome\"\n"},
+		{"false is a value", "", infoOf(s), []string{"health.healthy"}, "false\n"},
+		{"a list", "", infoOf(s), []string{"network.podcidrs"}, "- 10.243.0.0/16\n"},
+		{"an element of a list", "", infoOf(s), []string{"peerings.peers.0.role"}, "Client\n"},
+		{"an object", "", peers["milan"], []string{"network.gateway"}, "address:\n- 203.0.113.7\nport: 51840\nrole: Client\n"},
+		{"an object as JSON", formatJSON, peers["milan"], []string{"network.gateway"}, `{
+  "address": [
+    "203.0.113.7"
+  ],
+  "port": 51840,
+  "role": "Client"
+}
+`},
+		{"a CIDR in its shape", "", peers["milan"], []string{"network.CIDRs.remapped.pod"}, "10.71.0.0/16\n"},
+		{"with an ID in front", "", peers, []string{"milan.network.status"}, "Healthy\n"},
+		{"with an ID that is not needed", "", peers["milan"], []string{"milan.network.status", ".network.status"}, "Healthy\n"},
+		{"an ID with dots", "", peers, []string{"a.b.info.role"}, "--get a.b.info.role: it has no value yet"},
+		{"a mistake", "", infoOf(s), []string{"local.clusterident"},
+			`--get local.clusterident: "local" has no "clusterident": choose from APIServerAddr, clusterID, kubernetesVersion, labels, version`},
+		{"a mistake at the beginning", "", infoOf(s), []string{"cluster"}, `--get cluster: there is no "cluster": choose from health, local, network, peerings`},
+		{"behind a value", "", infoOf(s), []string{"local.version.major"}, `--get local.version.major: "local.version" has no "major": it is a value`},
+		{"behind the end of a list", "", infoOf(s), []string{"peerings.peers.7"}, `--get peerings.peers.7: "peerings.peers" has no "7": it is a list of 3, which count from 0`},
+		{"nothing yet", "", infoOf(s), []string{"network.internalCIDR"}, "--get network.internalCIDR: it has no value yet"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			o := &output{w: &out, format: tt.format}
+			got := ""
+			if err := o.get(tt.from, tt.paths[0], tt.paths[1:]...); err != nil {
+				got = err.Error()
+			} else {
+				got = out.String()
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

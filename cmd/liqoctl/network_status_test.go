@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+// romeStatus is a table of romeSurvey, with what the gateway to milan counted.
+func romeStatus() statusTable {
+	s := romeSurvey()
+	before := &survey.GatewayReport{Version: "v0.5.0", Started: someTime.Add(-time.Hour), Time: someTime.Add(-2 * time.Second)}
+	before.DataPlane.MTU, before.DataPlane.Tunnel.LastHandshake = 1340, someTime.Add(-100*time.Second)
+	before.Sync.Peer.LatencyText = "850μs"
+	before.DataPlane.Nodes = []survey.NodeTunnel{{Name: "worker-1", LastSeen: someTime}, {Name: "worker-2"}}
+	after := *before
+	after.Time = someTime
+	after.DataPlane.Egress = survey.Direction{Bytes: 123_456_789, Packets: 100_000, Verdicts: map[string]uint64{"Forwarded": 100_000, "DropNoMapping": 12}}
+	after.DataPlane.Ingress = survey.Direction{Bytes: 1000, Packets: 10, Verdicts: map[string]uint64{"DropNoNode": 3}}
+	after.DataPlane.Tunnel.DropNoSession = 2
+	s.Peer("milan").Gateway.Report = &after
+	t := statusTable{Time: someTime}
+	for i := range s.Peers {
+		if p := &s.Peers[i]; !p.Empty() {
+			t.Peerings = append(t.Peerings, s.Status(p, before))
+		}
+	}
+	return t
+}
+
+// bothEnds adds the remote end of one of the peerings.
+func bothEnds(t statusTable) statusTable {
+	other := t.Peerings[0]
+	other.Self, other.Peer, other.Cluster = "milan", "rome", "remote"
+	other.Alerts = []survey.StatusAlert{{Severity: "error", Object: "GatewayServer a/b", Reason: "X", Message: "it waits"}}
+	t.both = true
+	t.Peerings = append([]survey.Status{t.Peerings[0], other}, t.Peerings[1:]...)
+	return t
+}
+
+func TestNetworkStatusLooks(t *testing.T) {
+	table := romeStatus()
+	for name, tt := range map[string]struct {
+		table statusTable
+		look  statusLook
+	}{
+		"plain":       {table, statusLook{rates: true}},
+		"no-rates":    {table, statusLook{}},
+		"wide":        {table, statusLook{rates: true, wide: true}},
+		"both":        {bothEnds(table), statusLook{rates: true}},
+		"nothing":     {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
+		"columns-100": {table, statusLook{rates: true, columns: 100}},
+		"columns-80":  {table, statusLook{rates: true, columns: 80}},
+		"columns-40":  {table, statusLook{rates: true, columns: 40}},
+		"columns-10":  {table, statusLook{rates: true, columns: 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := shown(func(p *console.Page) { tt.table.draw(p, tt.look) })
+			golden(t, "status/"+name+".txt", got)
+			lines := strings.Split(got, "\n")
+			for _, line := range lines[:min(len(lines), len(tt.table.Peerings)+1)] {
+				if n := len([]rune(line)); tt.look.columns >= 40 && n > tt.look.columns {
+					t.Errorf("%d columns: %q", n, line)
+				}
+			}
+		})
+	}
+	golden(t, "status/status.json", printed(t, formatJSON, table))
+	golden(t, "status/status.yaml", printed(t, formatYAML, table))
+}
+
+func TestNetworkStatusExitCode(t *testing.T) {
+	if diff := cmp.Diff([]string{"naples"}, romeStatus().unwell()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"rome to naples"}, bothEnds(romeStatus()).unwell()); diff != "" {
+		t.Errorf("both ends (-want +got):\n%s", diff)
+	}
+}
+
+func TestBitRate(t *testing.T) {
+	for bytes, want := range map[float64]string{
+		0: "0 bit/s", 0.1: "0.8 bit/s", 1: "8 bit/s", 124.9: "999 bit/s", 125: "1 kbit/s", 1250: "10 kbit/s", 1437.5: "12 kbit/s", 155: "1.2 kbit/s",
+		124_990: "1.0 Mbit/s", 5e8: "4 Gbit/s", 5e12: "40000 Gbit/s",
+	} {
+		if got := bitRate(bytes); got != want {
+			t.Errorf("%v bytes/s: %q, want %q", bytes, got, want)
+		}
+	}
+}
+
+func TestDropsCell(t *testing.T) {
+	status := func(dropped uint64, rate float64) *survey.Status {
+		return &survey.Status{Traffic: &survey.Traffic{
+			Egress: survey.Counted{Dropped: dropped, Rate: &survey.Rate{Drops: rate}}, Ingress: survey.Counted{Rate: &survey.Rate{}},
+			Drops: []survey.Drop{{Direction: "egress", Reason: "DropNoMapping", Count: dropped}},
+		}}
+	}
+	for _, tt := range []struct {
+		of   *survey.Status
+		wide bool
+		want string
+	}{
+		{&survey.Status{}, false, "-"},
+		{status(7, 0), false, "7"},
+		{status(7, 12.3), false, "7 (+12/s)"},
+		{status(7, 0.01), false, "7 (+0.1/s)"},
+		{status(7, 0), true, "7\negress DropNoMapping 7"},
+	} {
+		if got := dropsCell(tt.of, tt.wide); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestStateCell(t *testing.T) {
+	for _, tt := range []struct {
+		state  string
+		health survey.Health
+		want   string
+	}{
+		{"Connected", survey.Healthy, "Connected"},
+		{"Connected", survey.Unhealthy, "Connected (!)"},
+		{"Connecting", survey.Unhealthy, "Connecting"},
+		{"Error", survey.Unhealthy, "Error"},
+		{"", survey.Disabled, "Disconnected"},
+		{"", survey.Unknown, "Unknown"},
+		{"", survey.Unhealthy, "Unknown"},
+	} {
+		if got := stateCell(&survey.Status{State: tt.state, Health: tt.health}); got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
+
+// TestNetworkStatusMistakes are those that are told before a cluster is asked.
+func TestNetworkStatusMistakes(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-w", "--interval", "0"}, "--interval 0s is too short to watch by: take at least 500ms"},
+		{[]string{"--interval", "soon"}, `invalid argument "soon" for "--interval" flag`},
+		{[]string{"-o", "xml"}, `"xml" is not one of json, yaml, wide`},
+	} {
+		got := liqoctl(t.Context(), append([]string{"network", "status"}, tt.args...)...)
+		if got.code != 1 || !strings.Contains(got.stderr, tt.want) {
+			t.Errorf("%v: %s", tt.args, fmt.Sprintf("%+v", got))
+		}
+	}
+}
