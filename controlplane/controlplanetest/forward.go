@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // backend is one pod behind a Service.
@@ -21,6 +22,8 @@ type backend struct {
 type forward struct {
 	conn *net.UDPConn
 	wg   sync.WaitGroup
+	// lose is what gets lost on the way: nothing, or one of the directions.
+	lose atomic.Pointer[string]
 
 	mu       sync.Mutex
 	backends []backend
@@ -43,6 +46,12 @@ func newForward(listen netip.AddrPort) (*forward, error) {
 	f := &forward{conn: conn, clients: make(map[netip.AddrPort]*upstream)}
 	f.wg.Go(f.run)
 	return f, nil
+}
+
+// loses tells whether what goes in a direction gets lost.
+func (f *forward) loses(direction string) bool {
+	lose := f.lose.Load()
+	return lose != nil && *lose == direction
 }
 
 // set exchanges the backends. Clients of one that is gone move with their next
@@ -76,6 +85,9 @@ func (f *forward) run() {
 		n, client, err := f.conn.ReadFromUDPAddrPort(b)
 		if err != nil {
 			return
+		}
+		if f.loses(LoseIn) {
+			continue
 		}
 		if u := f.upstream(client); u != nil {
 			_, _ = u.conn.Write(b[:n]) // lost, as UDP may be: the backend is not there yet, or not any more
@@ -117,7 +129,9 @@ func (f *forward) answer(client netip.AddrPort, u *upstream) {
 			}
 			continue // nobody listens yet
 		}
-		_, _ = f.conn.WriteToUDPAddrPort(b[:n], client)
+		if !f.loses(LoseOut) {
+			_, _ = f.conn.WriteToUDPAddrPort(b[:n], client)
+		}
 	}
 }
 

@@ -31,6 +31,14 @@ type KubeProxy struct {
 	balancer int // how many addresses of load balancers are given away
 }
 
+// AnnotationLose, on a Service, has datagrams of one direction get lost, as in a
+// firewall: LoseIn those to the pods, LoseOut those from them.
+const (
+	AnnotationLose = "controlplanetest/lose"
+	LoseIn         = "in"
+	LoseOut        = "out"
+)
+
 // frontend is where a Service is reached from outside.
 type frontend struct {
 	service types.NamespacedName
@@ -86,8 +94,10 @@ func StartKubeProxy(tb testing.TB, k *Kubelet) *KubeProxy {
 func (p *KubeProxy) sync(ctx context.Context, pods cache.Store) error {
 	var errs []error
 	wanted := make(map[frontend][]backend)
+	lose := make(map[types.NamespacedName]string)
 	for _, o := range p.services.List() {
 		s := o.(*corev1.Service)
+		lose[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = s.Annotations[AnnotationLose]
 		ingress, err := p.loadBalancer(ctx, s)
 		errs = append(errs, err)
 		for _, port := range s.Spec.Ports {
@@ -114,6 +124,7 @@ func (p *KubeProxy) sync(ctx context.Context, pods cache.Store) error {
 			}
 			p.forwards[key] = f
 		}
+		f.lose.Store(new(lose[key.service]))
 		f.set(to)
 	}
 	return errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,15 @@ func (e *end) nodeProblem(n *survey.Node) (f Finding, bad bool) {
 	return e.unheard(n.Name)
 }
 
+const (
+	// longestSilence is how long a node is silent at most: gateways ask it for its
+	// address after half a minute, and again after twice the time of the last.
+	longestSilence = 2 * time.Minute
+	// settling is how long a gateway that was just started may not have heard all
+	// nodes.
+	settling = 10 * time.Second
+)
+
 // unheard tells whether packets of a node have never arrived at the gateway, which
 // asks every node for its address.
 func (e *end) unheard(node string) (f Finding, bad bool) {
@@ -71,10 +81,17 @@ func (e *end) unheard(node string) (f Finding, bad bool) {
 		return fail("is not known to the gateway").because("the gateway has not taken the node over yet, or leaves it out").fix("see 'gateway status' in the gateway's pod"), true
 	}
 	t := e.after.DataPlane.Nodes[i]
-	if !t.LastSeen.IsZero() {
+	switch silence := e.after.Time.Sub(t.LastSeen); {
+	case t.LastSeen.IsZero() && e.after.Time.Sub(e.after.Started) < settling:
+		return f, false // it has hardly been asked
+	case t.LastSeen.IsZero():
+		f = fail("has never been heard: no packet of it has arrived at the gateway")
+	case silence > longestSilence:
+		f = fail("has not been heard for %v", silence.Round(time.Minute))
+	default:
 		return f, false
 	}
-	f = fail("has never been heard: no packet of it has arrived at the gateway").
+	f = f.
 		because("the agent of the node is away, or UDP %d between node and gateway pod is blocked, or the node sends from another address than %s", e.nodePort(), t.Underlay).
 		fix("%s; let firewalls and NetworkPolicies pass UDP %d between nodes and gateway pods", e.agentHint(node), e.nodePort())
 	if a, ok := e.agents[node]; ok {

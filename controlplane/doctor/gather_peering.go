@@ -293,7 +293,8 @@ func (e *endCase) askAgents(ctx context.Context) {
 	}
 	e.agents = make(map[string]agentReport)
 	for _, n := range e.after.DataPlane.Nodes {
-		if !n.LastSeen.IsZero() || len(e.agents) == mostAgents {
+		heard := !n.LastSeen.IsZero() && e.after.Time.Sub(n.LastSeen) < longestSilence
+		if heard || len(e.agents) == mostAgents {
 			continue
 		}
 		for i := range e.cluster.agents.items {

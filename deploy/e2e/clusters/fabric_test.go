@@ -39,6 +39,9 @@ type fabric struct {
 	changed  chan struct{} // one slot; sent to by informers, received by run
 	nodes    []*node
 	links    map[client.ObjectKey]*link // by GeneveTunnel; of run only
+
+	mu   sync.Mutex
+	away map[string]bool // nodes whose agent does nothing
 }
 
 // node is one simulated node.
@@ -56,7 +59,7 @@ type link struct {
 // startFabric connects the nodes until the test ends.
 func startFabric(tb testing.TB, c *controlplanetest.Cluster, k *controlplanetest.Kubelet) *fabric {
 	tb.Helper()
-	f := &fabric{cluster: c, loopback: k.Loopback, changed: make(chan struct{}, 1), links: make(map[client.ObjectKey]*link)}
+	f := &fabric{cluster: c, loopback: k.Loopback, changed: make(chan struct{}, 1), links: make(map[client.ObjectKey]*link), away: make(map[string]bool)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	tb.Cleanup(func() {
@@ -163,6 +166,9 @@ func (f *fabric) sync(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
+		if f.isAway(on.info.Name) {
+			continue
+		}
 		key := client.ObjectKeyFromObject(&t)
 		wanted[key] = true
 		if l := f.links[key]; l == nil || !reflect.DeepEqual(l.from, cfg) {
@@ -179,6 +185,24 @@ func (f *fabric) sync(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// setAway takes the agent of a node away, and its tunnels with it, or brings it
+// back.
+func (f *fabric) setAway(node string, away bool) {
+	f.mu.Lock()
+	f.away[node] = away
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fabric) isAway(node string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.away[node]
 }
 
 // report tells from where the tunnels of a node come.

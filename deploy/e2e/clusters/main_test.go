@@ -44,6 +44,7 @@ func TestClusters(t *testing.T) {
 		{"disconnect", false, testDisconnect},
 		{"hands", false, testHands},
 		{"account", false, testAccount},
+		{"doctor", false, testDoctor},
 		{"replicas", true, testReplicas},
 		{"outage", true, testOutage},
 		{"any order", true, testAnyOrder},
