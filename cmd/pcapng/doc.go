@@ -1,0 +1,19 @@
+// Package pcapng writes the blocks of a capture file as Wireshark reads it
+// (draft-ietf-opsawg-pcapng), and passes a stream of them on block by block.
+//
+// It is what the gateway, which writes them, and its clients have in common. The
+// library that we test with does the same and more, at the price of a megabyte of
+// resident memory and of allocations per packet.
+//
+// A file is a section header, then descriptions of interfaces, packets and
+// statistics in any order, an interface before what refers to it. All blocks have
+// the form
+//
+//	type 4, length 4, body, length 4
+//
+// with the length of the whole block, a multiple of four. Nothing in front of a
+// block that is missing depends on it: a file that ends between two blocks is
+// complete.
+//
+// Nothing here does I/O but through the Writer of a Copier.
+package pcapng
