@@ -174,7 +174,8 @@ func (g *gateway) openServers() (err error) {
 // adminPages are what the commands besides status ask for.
 func (g *gateway) adminPages() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET " + probePath: http.HandlerFunc(g.serveProbe),
+		"GET " + capturePath: http.HandlerFunc(g.serveCapture),
+		"GET " + probePath:   http.HandlerFunc(g.serveProbe),
 	}
 }
 

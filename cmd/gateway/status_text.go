@@ -54,6 +54,9 @@ func (w statusWriter) summary(r report) {
 	w.Row("Connection", connection)
 	w.Row("MTU", mtuText(r))
 	w.Row("Configuration", fmt.Sprintf("generation %d, applied %s", s.Generation, w.Ago(s.AppliedAt)))
+	if n := r.DataPlane.Captures.Running; n > 0 {
+		w.Row("Captures", fmt.Sprintf("%d under way", n))
+	}
 	for _, p := range s.Waiting {
 		w.Line("  WAITING: %s", p)
 	}
