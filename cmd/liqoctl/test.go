@@ -1,7 +1,29 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/controlplane/nettest"
+)
+
+// testFlags are what all tests share.
+type testFlags struct {
+	timeout  time.Duration
+	failFast bool
+}
 
 func testCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "test", Short: "Test what is connected"}
+	f := &testFlags{}
+	cmd := &cobra.Command{
+		Use:   "test",
+		Short: "Test what is connected",
+		Long:  "Test what is connected, by using it.",
+	}
+	fs := cmd.PersistentFlags()
+	fs.DurationVar(&f.timeout, "timeout", nettest.DefaultTimeout, "`TIME` that the test may take")
+	fs.BoolVar(&f.failFast, "fail-fast", false, "end with the first group of checks in which something failed")
+	cmd.AddCommand(testNetworkCommand(a, f))
+	return cmd
 }

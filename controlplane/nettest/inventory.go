@@ -1,0 +1,197 @@
+package nettest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Inventory is what is there to test in one cluster.
+type Inventory struct {
+	// ID is the cluster's among its peers.
+	ID string `json:"id"`
+	// Name is "local", "remote" or the like.
+	Name string `json:"name"`
+	// Probers are the pods on the pod network, Hosts those on the network of their
+	// node.
+	Probers []Prober `json:"probers"`
+	Hosts   []Prober `json:"hosts,omitempty"`
+	Nodes   []Node   `json:"nodes"`
+	// Views are how this cluster addresses the others that it is peered with.
+	Views    []View    `json:"views"`
+	Services []Service `json:"services,omitempty"`
+	// ExternalIP is the address of this cluster's external CIDR that stands for a
+	// host outside.
+	ExternalIP netip.Addr `json:"externalIP,omitzero"`
+	// HidesPods says that the nodes hide the addresses of pods from the peers, as
+	// they are told by fullMasquerade.
+	HidesPods bool `json:"hidesPods,omitempty"`
+}
+
+// Prober is one pod of the test.
+type Prober struct {
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Node      string     `json:"node"`
+	IP        netip.Addr `json:"ip"`
+}
+
+// Node is one node.
+type Node struct {
+	Name         string     `json:"name"`
+	InternalIP   netip.Addr `json:"internalIP,omitzero"`
+	ExternalIP   netip.Addr `json:"externalIP,omitzero"`
+	ControlPlane bool       `json:"controlPlane,omitempty"`
+}
+
+// Service is one whose endpoints are the probers of a peer.
+type Service struct {
+	Peer      string     `json:"peer"`
+	ClusterIP netip.Addr `json:"clusterIP"`
+	NodePort  uint16     `json:"nodePort,omitempty"`
+	// Balancer is the address, or the name, that a load balancer has given it.
+	Balancer string `json:"balancer,omitempty"`
+}
+
+// View is how one cluster addresses another.
+type View struct {
+	// ID is the other cluster's.
+	ID string `json:"id"`
+	// Configuration is what says so, as namespace/name.
+	Configuration string  `json:"configuration"`
+	Pod           []Remap `json:"pod"`
+	External      []Remap `json:"external"`
+}
+
+// Remap is a CIDR as the other cluster uses it, and as it is used here.
+type Remap struct {
+	There netip.Prefix `json:"there"`
+	Here  netip.Prefix `json:"here"`
+}
+
+// view returns how this cluster addresses another; nil: they are not peered.
+func (i *Inventory) view(id string) *View {
+	for n := range i.Views {
+		if i.Views[n].ID == id {
+			return &i.Views[n]
+		}
+	}
+	return nil
+}
+
+func (i *Inventory) service(peer string) *Service {
+	for n := range i.Services {
+		if i.Services[n].Peer == peer {
+			return &i.Services[n]
+		}
+	}
+	return nil
+}
+
+// translate returns what an address of the other cluster is here. One that lies
+// in none of the CIDRs is invalid.
+func translate(remaps []Remap, there netip.Addr) netip.Addr {
+	for _, r := range remaps {
+		if r.There.Contains(there) {
+			return withPrefix(r.Here, there)
+		}
+	}
+	return netip.Addr{}
+}
+
+// withPrefix replaces the first bits of an address.
+func withPrefix(p netip.Prefix, a netip.Addr) netip.Addr {
+	from, to := p.Masked().Addr().AsSlice(), a.AsSlice()
+	if len(from) != len(to) {
+		return netip.Addr{}
+	}
+	for i := range to {
+		bits := max(0, min(8, p.Bits()-8*i)) // of the prefix in this byte
+		mask := byte(0xff << (8 - bits))
+		to[i] = from[i]&mask | to[i]&^mask
+	}
+	out, _ := netip.AddrFromSlice(to) // of the length of an address
+	return out
+}
+
+// unknownSource is what this cluster sees for all of the other that is no pod:
+// the first address of the external CIDR.
+func (v *View) unknownSource() netip.Addr {
+	if len(v.External) == 0 {
+		return netip.Addr{}
+	}
+	return v.External[0].Here.Masked().Addr()
+}
+
+// viewOf reads a Configuration. It has an error where the controllers have not
+// decided yet.
+func viewOf(c *networkingv1beta1.Configuration) (View, error) {
+	v := View{ID: c.Labels[networkingv1beta1.LabelRemoteClusterID], Configuration: c.Namespace + "/" + c.Name}
+	if c.Status.Remote == nil {
+		return v, fmt.Errorf("Configuration %s has no status.remote yet: see its conditions, and whether the controllers run", v.Configuration)
+	}
+	spec, status := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
+	var err error
+	if v.Pod, err = remaps(spec.Pod, status.Pod); err == nil {
+		v.External, err = remaps(spec.External, status.External)
+	}
+	if err != nil {
+		return v, fmt.Errorf("Configuration %s: %w", v.Configuration, err)
+	}
+	return v, nil
+}
+
+// remaps pairs the CIDRs of spec and status.
+func remaps(spec, status networkingv1beta1.CIDRs) ([]Remap, error) {
+	there, err := spec.Prefixes()
+	if err != nil {
+		return nil, err
+	}
+	here, err := status.Prefixes()
+	if err != nil {
+		return nil, err
+	}
+	if len(there) != len(here) {
+		return nil, fmt.Errorf("its status has %d CIDRs for %d: the controllers are still at work", len(here), len(there))
+	}
+	out := make([]Remap, len(there))
+	for i := range there {
+		if there[i].Bits() != here[i].Bits() {
+			return nil, fmt.Errorf("%s cannot stand for %s", here[i], there[i])
+		}
+		out[i] = Remap{There: there[i], Here: here[i]}
+	}
+	return out, nil
+}
+
+// NodeSet says which nodes are tried as ways to a node port.
+type NodeSet string
+
+// The sets of nodes.
+const (
+	AllNodes      NodeSet = "all"
+	Workers       NodeSet = "workers"
+	ControlPlanes NodeSet = "control-planes"
+)
+
+// NodeSets are all of them.
+var NodeSets = []string{string(AllNodes), string(Workers), string(ControlPlanes)}
+
+// of returns those of the nodes that belong to the set.
+func (s NodeSet) of(nodes []Node) []Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool {
+		return s == Workers && n.ControlPlane || s == ControlPlanes && !n.ControlPlane
+	})
+}
+
+// Address returns what a pod's address of another cluster is in this one. It is
+// invalid where there is none.
+func (i *Inventory) Address(cluster string, pod netip.Addr) netip.Addr {
+	v := i.view(cluster)
+	if v == nil {
+		return netip.Addr{}
+	}
+	return translate(v.Pod, pod)
+}

@@ -1,0 +1,168 @@
+package nettest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// waitForPods waits for the probers. Those on the network of the node may be
+// refused, by a policy of the cluster: then nodes are not tested.
+func (s *site) waitForPods(ctx context.Context) error {
+	var err error
+	if s.inv.Probers, err = s.probers(ctx, Namespace); err != nil {
+		return err
+	}
+	s.say.Done(s.Name, fmt.Sprintf("%d pods are ready to test", len(s.inv.Probers)))
+	if s.Basic {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, hostTimeout)
+	defer cancel()
+	if s.inv.Hosts, err = s.probers(limited, HostNamespace); err != nil && ctx.Err() == nil {
+		s.skip(s, fmt.Sprintf("nodes are not tested, as their pods do not run: %v", err))
+		return nil
+	}
+	return err
+}
+
+// hostTimeout is how long pods of the host's network may take once the others run:
+// the image is there.
+const hostTimeout = 30 * time.Second
+
+// probers waits for the pods in a namespace and returns them in the order of
+// their nodes.
+func (s *site) probers(ctx context.Context, namespace string) (out []Prober, err error) {
+	err = s.poll(ctx, "Waiting for the pods in namespace "+namespace, func(ctx context.Context) (string, error) {
+		desired, err := s.desired(ctx, namespace)
+		if err != nil {
+			return "", err
+		}
+		var pods corev1.PodList
+		if err := s.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{labelName: workloadName}); err != nil {
+			return "", s.Explain("list pods in namespace "+namespace, err)
+		}
+		var missing []string
+		out, missing = ready(pods.Items, s.image)
+		for _, m := range missing {
+			if strings.Contains(m, neverPulled) {
+				return "", s.Errorf("%s: %s", namespace, m)
+			}
+		}
+		if n := desired - len(out) - len(missing); n > 0 {
+			missing = append(missing, fmt.Sprintf("%d pods are not there yet%s", n, s.refusal(ctx, namespace)))
+		}
+		if desired == 0 {
+			missing = append(missing, "no node takes them: all have taints, or there is none")
+		}
+		return strings.Join(missing, "; "), nil
+	})
+	slices.SortFunc(out, func(a, b Prober) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
+	return out, err
+}
+
+// desired is how many pods there are to be.
+func (s *site) desired(ctx context.Context, namespace string) (int, error) {
+	if s.Replicas > 0 {
+		return int(s.Replicas), nil
+	}
+	name := types.NamespacedName{Namespace: namespace, Name: workloadName}
+	var d appsv1.DaemonSet
+	if err := s.Client.Get(ctx, name, &d); err != nil {
+		return 0, s.Explain(fmt.Sprintf("read DaemonSet %s", name), err)
+	}
+	if d.Status.ObservedGeneration != d.Generation {
+		return len(s.inv.Nodes), nil
+	}
+	return int(d.Status.DesiredNumberScheduled), nil
+}
+
+// neverPulled is in what is said of a pod whose image will not come by waiting.
+const neverPulled = "name another with --image"
+
+// ready returns the pods that are ready, and what keeps the others. Pods with
+// another image are on their way out.
+func ready(pods []corev1.Pod, image string) (out []Prober, missing []string) {
+	for i := range pods {
+		p := &pods[i]
+		if p.DeletionTimestamp != nil || len(p.Spec.Containers) == 0 || p.Spec.Containers[0].Image != image {
+			continue
+		}
+		ip, err := netip.ParseAddr(p.Status.PodIP)
+		if isReady(p) && err == nil {
+			out = append(out, Prober{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, IP: ip})
+			continue
+		}
+		missing = append(missing, "pod "+p.Name+on(p.Spec.NodeName)+" "+obstacle(p))
+	}
+	return out, missing
+}
+
+func on(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " on node " + node
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// obstacle says in a few words why a pod is not ready.
+func obstacle(p *corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		switch w := c.State.Waiting; {
+		case w == nil:
+		case w.Reason == "ErrImageNeverPull" || w.Reason == "InvalidImageName":
+			return fmt.Sprintf("cannot have image %s (%s): bring it to the node, or %s", c.Image, w.Reason, neverPulled)
+		case w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff":
+			return fmt.Sprintf("cannot pull image %s (%s): is the name right, and does the node reach the registry? --image names another", p.Spec.Containers[0].Image, cmp.Or(firstLine(w.Message), w.Reason))
+		case w.Reason != "ContainerCreating" || w.Message != "":
+			return fmt.Sprintf("waits: %s %s", w.Reason, firstLine(w.Message))
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "has no node: " + firstLine(c.Message)
+		}
+	}
+	return "starts"
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// refusal is the newest reason for which pods of the namespace are not even
+// created, if there is one.
+func (s *site) refusal(ctx context.Context, namespace string) string {
+	var events corev1.EventList
+	if err := s.Client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+		return "" // what is missing is said without it
+	}
+	var newest *corev1.Event
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Reason == "FailedCreate" && (newest == nil || newest.LastTimestamp.Before(&e.LastTimestamp)) {
+			newest = e
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return ": " + firstLine(newest.Message)
+}
+
+func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
