@@ -104,6 +104,7 @@ func releaseOf(r helmrelease.Releaser, err error) (*releasev1.Release, error) {
 // takeOver ends a revision that somebody began and did not finish, and waits for
 // one that is under way.
 func (h *helm) takeOver(ctx context.Context, tell progress.Func) error {
+	tell = onlyNews(tell)
 	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 		last, err := h.last()
 		if err != nil || last == nil {

@@ -179,15 +179,17 @@ func (r *Removal) removeKinds(ctx context.Context) error {
 	return r.delete(ctx, objects)
 }
 
-// removeTenantNamespaces removes the namespaces of peers in which nothing of
-// others is.
+// removeTenantNamespaces removes the namespaces of peers that liqoctl has made and
+// in which nothing of others is.
 func (r *Removal) removeTenantNamespaces(ctx context.Context) error {
 	tenants, err := r.listKind(ctx, namespaceKind, client.MatchingLabels{networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue})
 	if err != nil {
 		return err
 	}
 	for _, ns := range tenants {
-		if err := r.removeNamespace(ctx, ns); err != nil {
+		if ns.GetLabels()[labelManagedBy] != managedByUs {
+			r.left("namespace %s: liqoctl has not made it", ns.GetName())
+		} else if err := r.removeNamespace(ctx, ns); err != nil {
 			return err
 		}
 	}

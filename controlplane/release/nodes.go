@@ -106,8 +106,8 @@ func (r *Removal) nodesClean(ctx context.Context) error {
 		case <-ctx.Done():
 			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
-			why := strings.Join(findings(reading, r.cluster, r.fabricNamespace(), cleanupName), "\n  ")
-			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s\n  %s\nThe same command goes on where this one has ended; --skip-node-cleanup leaves the nodes as they are", context.Cause(ctx), missing, why)
+			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nThe same command goes on where this one has ended; --skip-node-cleanup leaves the nodes as they are",
+				context.Cause(ctx), missing, indented(findings(reading, r.cluster, r.fabricNamespace(), cleanupName)))
 		case <-time.After(pause):
 		}
 	}

@@ -24,6 +24,7 @@ import (
 func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
 	c := p.cluster
 	fabric := c.LiqoNamespace + fabricSuffix
+	tell = onlyNews(tell)
 	if err := (waiter{c, tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, controllerName, p.controllerReady); err != nil {
 		return err
 	}
@@ -33,6 +34,18 @@ func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
 	return waiter{c, tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, fabricName, func(ctx context.Context) (string, error) {
 		return daemonSetReady(ctx, c, fabric, fabricName)
 	})
+}
+
+// onlyNews leaves out what was told just before: waiting means to ask again and
+// again.
+func onlyNews(tell progress.Func) progress.Func {
+	var last progress.Event
+	return func(e progress.Event) {
+		if e != last && tell != nil {
+			tell(e)
+		}
+		last = e
+	}
 }
 
 // waiter waits and tells.
@@ -60,22 +73,26 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 		}
 		select {
 		case <-ctx.Done():
-			return w.tooLate(ctx, what, missing, namespace, program)
+			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			if m, err := ready(reading); err == nil && m != "" {
+				missing = m
+			}
+			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
+			return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command goes on where this one has ended.",
+				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program)))
 		case <-time.After(pause):
 		}
 	}
 }
 
-// tooLate says what was waited for, and what is known about it.
-func (w waiter) tooLate(ctx context.Context, what, missing, namespace, program string) error {
-	w.tell.Failed(w.cluster.Name, "Waiting for "+what)
-	why := ""
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	for _, line := range findings(reading, w.cluster, namespace, program) {
-		why += "\n  " + line
+// indented are lines below an error.
+func indented(lines []string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("\n  " + l)
 	}
-	return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command goes on where this one has ended.", context.Cause(ctx), what, missing, why)
+	return b.String()
 }
 
 // controllerReady tells what the controller's Deployment lacks.
@@ -86,7 +103,8 @@ func (p *Plan) controllerReady(ctx context.Context) (missing string, err error) 
 	}
 	want, s := *d.Spec.Replicas, d.Status
 	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < want || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < want {
-		return fmt.Sprintf("%d of %d pods are up to date and ready%s", min(s.UpdatedReplicas, s.AvailableReplicas), want, firstTrouble(ctx, p.cluster, d.Namespace, controllerName)), nil
+		old := s.Replicas - s.UpdatedReplicas // which serve until the new ones do
+		return fmt.Sprintf("%d of %d pods are up to date and ready%s", max(0, s.AvailableReplicas-old), want, firstTrouble(ctx, p.cluster, d.Namespace, controllerName)), nil
 	}
 	return "", nil
 }
@@ -212,8 +230,8 @@ func findings(ctx context.Context, c *access.Cluster, namespace, program string)
 			lines = append(lines, t)
 		}
 		for _, s := range p.Status.ContainerStatuses {
-			if s.RestartCount > 0 && !s.Ready {
-				lines = append(lines, lastWords(ctx, c, p, s.Name)...)
+			if t := s.LastTerminationState.Terminated; t != nil && t.ExitCode != 0 && !s.Ready {
+				lines = append(lines, lastWords(ctx, c, p, s)...)
 			}
 		}
 	}
@@ -231,9 +249,10 @@ func findings(ctx context.Context, c *access.Cluster, namespace, program string)
 	return lines[:min(len(lines), enough)]
 }
 
-// lastWords are the end of the log of a container that has ended.
-func lastWords(ctx context.Context, c *access.Cluster, p corev1.Pod, container string) (lines []string) {
-	b, err := c.Clientset.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: container, Previous: true, TailLines: new(int64(3))}).DoRaw(ctx)
+// lastWords are the end of the log of a container that has failed.
+func lastWords(ctx context.Context, c *access.Cluster, p corev1.Pod, s corev1.ContainerStatus) (lines []string) {
+	o := &corev1.PodLogOptions{Container: s.Name, Previous: s.State.Running != nil, TailLines: new(int64(3))}
+	b, err := c.Clientset.CoreV1().Pods(p.Namespace).GetLogs(p.Name, o).DoRaw(ctx)
 	if err != nil {
 		return nil
 	}

@@ -134,7 +134,7 @@ func (r *Removal) fabricNamespace() string { return r.cluster.LiqoNamespace + fa
 // agents to do it, then the programs, and at the end what nobody would miss any
 // more. It may be repeated, also after it was interrupted.
 func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) {
-	r.tell = tell
+	r.tell = onlyNews(tell)
 	for _, step := range []struct {
 		wanted bool
 		do     func(context.Context) error

@@ -1,0 +1,24 @@
+package release
+
+import (
+	"time"
+
+	"helm.sh/helm/v4/pkg/release/common"
+
+	"github.com/sluice-net/sluice/controlplane/access"
+)
+
+// Interrupt makes the release one whose upgrade began some time ago, by a program
+// that is gone.
+func Interrupt(c *access.Cluster, ago time.Duration) error {
+	h, err := newHelm(c)
+	if err != nil {
+		return err
+	}
+	last, err := h.last()
+	if err != nil {
+		return err
+	}
+	last.Info.Status, last.Info.LastDeployed = common.StatusPendingUpgrade, time.Now().Add(-ago)
+	return h.config.Releases.Update(last)
+}
