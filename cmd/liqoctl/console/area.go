@@ -17,17 +17,24 @@ type area struct {
 	stream *stream // where it is
 	// lines are what it shall show in a window of this size, each of fewer columns
 	// than there are. Nil: nothing.
-	lines func(columns, rows int) []string
-	drawn []string
-	open  bool // somebody wrote a line without its end: nothing is drawn below it
+	lines   func(columns, rows int) []string
+	drawn   []string
+	columns int  // of the window when it was drawn
+	open    bool // somebody wrote a line without its end: nothing is drawn below it
 }
 
-const eraseBelow = "\r\x1b[J"
+const (
+	eraseLine  = "\r\x1b[K"
+	eraseBelow = "\r\x1b[J"
+	// A window may have become narrower without our knowing yet. Lines that are
+	// too long for it must not wrap, or the way back would be longer.
+	wrapOff, wrapOn = "\x1b[?7l", "\x1b[?7h"
+)
 
 // set says what the area shall show from the next drawing on.
 func (a *area) set(s *stream, lines func(columns, rows int) []string) {
 	if a.stream != s && len(a.drawn) > 0 {
-		_, _ = io.WriteString(a.stream, eraseBelow)
+		_, _ = io.WriteString(a.stream, a.erasing())
 		a.drawn = nil
 	}
 	a.stream, a.lines = s, lines
@@ -65,12 +72,16 @@ func (a *area) write(s *stream, text string) error {
 	return err
 }
 
-// erasing is what takes away what is drawn.
+// erasing is what takes away what is drawn: line by line, as tmux takes a screen
+// that is erased from its first line on for one that is to be remembered.
 func (a *area) erasing() string {
-	if len(a.drawn) == 0 {
+	switch columns, _ := a.size(); {
+	case len(a.drawn) == 0:
 		return ""
+	case columns != a.columns: // nobody knows how many lines there are now
+		return eraseBelow
 	}
-	return eraseBelow
+	return eraseLine + strings.Repeat("\n"+eraseLine, len(a.drawn)-1) + up(len(a.drawn)-1)
 }
 
 // drawing draws the lines and brings the cursor back.
@@ -79,12 +90,25 @@ func (a *area) drawing() string {
 	if a.open || a.lines == nil {
 		return ""
 	}
-	if a.drawn = a.lines(a.stream.size()); len(a.drawn) == 0 {
+	var rows int
+	a.columns, rows = a.size()
+	if a.drawn = a.lines(a.columns, rows); len(a.drawn) == 0 {
 		return ""
 	}
-	text := strings.Join(a.drawn, "\n") + "\r"
-	if up := len(a.drawn) - 1; up > 0 {
-		text += fmt.Sprintf("\x1b[%dA", up)
+	return wrapOff + strings.Join(a.drawn, "\n") + wrapOn + "\r" + up(len(a.drawn)-1)
+}
+
+func (a *area) size() (columns, rows int) {
+	if a.stream == nil || !a.stream.terminal() {
+		return 0, 0
 	}
-	return text
+	return a.stream.size()
+}
+
+// up moves the cursor up.
+func up(n int) string {
+	if n < 1 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dA", n)
 }

@@ -13,7 +13,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if scene := os.Getenv(sceneVariable); scene != "" {
+		os.Exit(play(scene))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // golden compares with a file of testdata.
 func golden(t *testing.T, name, got string) {

@@ -21,6 +21,7 @@ type screen struct {
 	lines   [][]rune // a wide character is followed by a 0
 	line    int      // of the cursor
 	off     int      // of the cursor in its line
+	noWrap  bool     // what is too long is written over the last column
 	widest  int      // the longest line that was ever drawn, since the last reset
 }
 
@@ -61,6 +62,9 @@ func (s *screen) Write(b []byte) (int, error) {
 			}
 			s.off = 0
 		case '\r':
+			if s.off > 0 && s.off%s.columns == 0 { // at the edge
+				s.off--
+			}
 			s.off -= s.off % s.columns
 		default:
 			s.put(r)
@@ -78,6 +82,9 @@ func (s *screen) put(r rune) {
 		cells = append(cells, 0)
 	}
 	line := s.lines[s.line]
+	if s.noWrap && s.off%s.columns == 0 && s.off > 0 || s.noWrap && s.off%s.columns+len(cells) > s.columns {
+		s.off = (s.off-1)/s.columns*s.columns + s.columns - len(cells)
+	}
 	for len(line) < s.off+len(cells) {
 		line = append(line, ' ')
 	}
@@ -90,6 +97,10 @@ func (s *screen) put(r rune) {
 func (s *screen) escape(sequence string) {
 	switch {
 	case isTone(sequence), strings.HasSuffix(sequence, "m"):
+	case sequence == wrapOff, sequence == wrapOn:
+		s.noWrap = sequence == wrapOff
+	case sequence == "\x1b[K":
+		s.lines[s.line] = s.lines[s.line][:min(s.off, len(s.lines[s.line]))]
 	case sequence == "\x1b[J":
 		s.lines[s.line] = s.lines[s.line][:min(s.off, len(s.lines[s.line]))]
 		s.lines = s.lines[:s.line+1]
@@ -118,16 +129,17 @@ func (s *screen) up() {
 	}
 }
 
-// text is what is on the screen, without spaces at the ends of lines.
+// text is what is on the screen, without spaces at the ends of lines and empty
+// lines at its end.
 func (s *screen) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	for i, line := range s.lines {
-		text := strings.TrimRight(strings.ReplaceAll(string(line), "\x00", ""), " ")
-		if i < len(s.lines)-1 || text != "" {
-			fmt.Fprintln(&b, text)
-		}
+	for _, line := range s.lines {
+		fmt.Fprintln(&b, strings.TrimRight(strings.ReplaceAll(string(line), "\x00", ""), " "))
 	}
-	return b.String()
+	if text := strings.TrimRight(b.String(), "\n"); text != "" {
+		return text + "\n"
+	}
+	return ""
 }
