@@ -1,6 +1,7 @@
 package release
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -97,7 +98,7 @@ func (c *Chart) render(values map[string]any, namespace string) (map[string]stri
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{}.Render(c.chart, all)
+	files, err := engine.Engine{}.RenderWithContext(context.Background(), c.chart, all) // it asks nobody
 	if err != nil {
 		return nil, err
 	}

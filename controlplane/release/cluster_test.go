@@ -224,6 +224,9 @@ func same(t *testing.T, what string, want, got map[string]string) {
 
 // TestInstallation is the life of an installation.
 func TestInstallation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: starts a control plane")
+	}
 	s := startSite(t)
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} { // the cluster is complete
 		if err := s.CreateNamespace(ns, nil); err != nil {
@@ -383,7 +386,7 @@ func testInTheWay(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := release.Prepare(t.Context(), &elsewhere, chart, "", rome()); err == nil || !strings.Contains(err.Error(), "Sluice is installed in the namespace liqo already") {
+	if _, err := release.Prepare(t.Context(), &elsewhere, chart, "", rome()); err == nil || !strings.Contains(err.Error(), "there is an installation in the namespace liqo already") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := release.PrepareUninstall(t.Context(), &elsewhere, chart, release.UninstallOptions{}); err == nil || !strings.Contains(err.Error(), "--liqo-namespace liqo") {

@@ -167,11 +167,11 @@ func TestPreflight(t *testing.T) {
 		{name: "a vendor's version", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.31.0-gke.1234" })},
 		{name: "Liqo itself", facts: good(func(f *Facts) {
 			f.Installed.Liqo, f.Installed.LiqoKinds = []string{"Deployment liqo/liqo-controller-manager"}, []string{"tenants.authentication.liqo.io"}
-		}), skip: true, err: "Liqo itself runs in this cluster, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
+		}), skip: true, err: "this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
 		{name: "what Liqo left", facts: good(func(f *Facts) { f.Installed.LiqoKinds = []string{"tenants.authentication.liqo.io"} }),
 			warnings: []string{"Liqo was here and has left its kinds (tenants.authentication.liqo.io, ...): they are not touched"}},
 		{name: "another namespace", facts: good(func(f *Facts) { f.Installed.Elsewhere = "network" }),
-			err: "Sluice is installed in the namespace network already, and a cluster can have one installation only: name it with --liqo-namespace network, or uninstall it first"},
+			err: "there is an installation in the namespace network already, and a cluster can have one only: name it with --liqo-namespace network, or uninstall it first"},
 		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",
 			err: "the namespace liqo-fabric is called like that of an installation's node agents: choose another one with --liqo-namespace"},
 		{name: "CRDs of an older version", facts: crd(InstalledCRD{Version: "v0.9.0", Stored: []string{"v1alpha1"}}), version: "v1.0.0"},
