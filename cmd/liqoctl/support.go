@@ -2,6 +2,12 @@ package main
 
 import "github.com/spf13/cobra"
 
+// supportCommand is what helps those who help.
 func supportCommand(a *app) *cobra.Command {
-	return &cobra.Command{Use: "support", Short: "Help those who help"}
+	cmd := &cobra.Command{
+		Use:   "support",
+		Short: "Collect what others need to help",
+	}
+	cmd.AddCommand(supportBundleCommand(a))
+	return cmd
 }
