@@ -5,14 +5,47 @@ import (
 	"context"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/controlplane/controlplanetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
+
+// asProgram is the variable by which the test binary becomes the program.
+const asProgram = "LIQOCTL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// testProgram is a file that is the program where asProgram is set.
+func testProgram(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// kubectl is the one that the tests' control plane comes with.
+func kubectl(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("bash", filepath.Join(controlplanetest.Root(), "deploy/e2e/kubetools/build.sh"), "--path").Output()
+	if err != nil {
+		t.Skipf("SKIPPED: kubectl is not built (%v): run `make kube` once", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "kubectl")
+}
 
 // golden compares with a file of testdata.
 func golden(t *testing.T, name, got string) {

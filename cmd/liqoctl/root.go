@@ -38,13 +38,16 @@ for two clusters take the other one by the same flags with remote- in front.`,
 			a.quietLibraries()
 		},
 	}
+	cobra.EnableCommandSorting = false // the order in which one needs them tells more
 	a.addGlobalFlags(cmd)
 	cmd.AddGroup(
 		&cobra.Group{ID: groupNetwork, Title: "Clusters and their connection:"},
 		&cobra.Group{ID: groupObjects, Title: "Objects of a peering, one cluster at a time:"},
 		&cobra.Group{ID: groupInstall, Title: "Installation:"},
 	)
-	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), infoCommand(a), testCommand(a), supportCommand(a))
+	info := infoCommand(a)
+	info.Aliases = append(info.Aliases, "status") // as it was called first
+	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), info, testCommand(a), supportCommand(a))
 	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
 	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))
 	group(cmd, "", versionCommand(a), completionCommand(a))
@@ -84,8 +87,8 @@ func helpCommand() *cobra.Command {
 		Short: "Help about a command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			about, _, err := cmd.Root().Find(args)
-			if err != nil || about == nil {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
 				return fmt.Errorf("there is no command %q", strings.Join(args, " "))
 			}
 			about.InitDefaultHelpFlag()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,8 +75,8 @@ func (t *serverTable) add(answer rest.Result) (more string, err error) {
 
 // isStatusOf tells whether an error is about the object, not about its kind.
 func isStatusOf(err error, name string) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // client-go returns it unwrapped
-	return ok && status.Status().Details != nil && status.Status().Details.Name == name
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == name
 }
 
 func explainTable(in *access.Cluster, doing string, err error) error {

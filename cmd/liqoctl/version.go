@@ -93,18 +93,23 @@ func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {
 	}
 	for _, container := range d.Spec.Template.Spec.Containers {
 		if container.Name == "controller" {
-			return &serverInfo{Version: imageTag(container.Image), Image: container.Image}, nil
+			return &serverInfo{Version: imageVersion(container.Image, d.Labels[versionLabel]), Image: container.Image}, nil
 		}
 	}
 	return nil, c.Errorf("Deployment %s has no container named controller: it is not Sluice's", key)
 }
 
-// imageTag is the tag of an image, or its digest where it has none.
-func imageTag(image string) string {
+// versionLabel is the recommended label of Kubernetes.
+const versionLabel = "app.kubernetes.io/version"
+
+// imageVersion is the version of an image: its tag, unless that tells nothing and
+// a label says more.
+func imageVersion(image, label string) string {
 	name, digest, _ := strings.Cut(image, "@")
 	base := name[strings.LastIndex(name, "/")+1:] // a registry may have a port
-	if _, tag, ok := strings.Cut(base, ":"); ok {
-		return tag
+	_, tag, _ := strings.Cut(base, ":")
+	if tag == "" || tag == "latest" {
+		return cmp.Or(label, tag, digest, "latest")
 	}
-	return cmp.Or(digest, "latest")
+	return tag
 }

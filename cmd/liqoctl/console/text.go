@@ -46,11 +46,7 @@ func glyphs(s string) []glyph {
 	current := ""
 	for len(s) > 0 {
 		if sequence, rest := cutEscape(s); sequence != "" {
-			if isTone(sequence) {
-				if current += sequence; sequence == "\x1b[0m" {
-					current = ""
-				}
-			}
+			current = nextTone(current, sequence)
 			s = rest
 			continue
 		}
@@ -98,6 +94,20 @@ func cutEscape(s string) (sequence, rest string) {
 		return s, ""
 	}
 	return s[:2], s[2:]
+}
+
+// maxTone bounds what tones within tones add up to.
+const maxTone = 32
+
+// nextTone is the tone after an escape sequence.
+func nextTone(current, sequence string) string {
+	switch {
+	case sequence == "\x1b[0m", sequence == "\x1b[m":
+		return ""
+	case !isTone(sequence), len(current)+len(sequence) > maxTone:
+		return current
+	}
+	return current + sequence
 }
 
 func isTone(sequence string) bool {

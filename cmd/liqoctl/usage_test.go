@@ -1,0 +1,112 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestUsageMistakes: one line says what is wrong and where to read on.
+func TestUsageMistakes(t *testing.T) {
+	tests := []struct{ args, want string }{
+		{"netwrok", `unknown command "netwrok", did you mean network?; see 'liqoctl --help'`},
+		{"nonsense", `unknown command "nonsense"; see 'liqoctl --help'`},
+		{"network conect", `unknown command "conect", did you mean connect?; see 'liqoctl network --help'`},
+		{"network connect to rome", `unknown command "to" for "liqoctl network connect"; see 'liqoctl network connect --help'`},
+		{"version --clinet", `unknown flag: --clinet; see 'liqoctl version --help'`},
+		{"version -o xml", `invalid argument "xml" for "-o, --output" flag: "xml" is not one of json, yaml; see 'liqoctl version --help'`},
+		{"version -v=many", `invalid argument "many" for "-v, --verbose" flag: "many" is no level: use 0 to 10; see 'liqoctl version --help'`},
+		{"create gatewayserver", `accepts 1 arg(s), received 0; see 'liqoctl create gatewayserver --help'`},
+		{"create gatewayserver x", `required flag(s) "remote-cluster-id" not set; see 'liqoctl create gatewayserver --help'`},
+		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},
+		{"completion tcsh", `invalid argument "tcsh" for "liqoctl completion"; see 'liqoctl completion --help'`},
+		{"help nonsense", `there is no command "nonsense"`},
+	}
+	for _, tt := range tests {
+		liqoctl(t.Context(), strings.Fields(tt.args)...).want(t, tt.args, "", " ERRO   "+tt.want+"\n")
+	}
+}
+
+// TestRefusals: what belongs to other parts of Liqo says so, whatever flags it
+// gets.
+func TestRefusals(t *testing.T) {
+	for _, args := range []string{
+		"authenticate --remote-kubeconfig x", "auth", "unauthenticate", "offload namespace shop --pod-offloading-strategy Remote", "unoffload namespace shop",
+		"move volume", "cordon tenant x", "uncordon resourceslice x", "drain tenant x", "activate tenant x", "force unpeer",
+		"create nonce --remote-cluster-id x", "create resourceslice x --cpu 4", "create virtualnode x", "generate identity", "generate tenant",
+		"generate peering-user --consumer-cluster-id x", "get kubeconfig x", "get nonce", "delete peering-user", "delete virtualnode x",
+	} {
+		got := liqoctl(t.Context(), strings.Fields(args)...)
+		if got.code != 1 || !strings.Contains(got.stderr, " ERRO   liqoctl ") || !strings.Contains(got.stderr, "'liqoctl ") || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+func TestConfirmation(t *testing.T) {
+	a := newApp("liqoctl", strings.NewReader("n\n"), &strings.Builder{}, &strings.Builder{})
+	if err := a.confirm(t.Context(), "disconnect"); err == nil || err.Error() != "action aborted" {
+		t.Errorf("no: %v", err)
+	}
+	a.skipConfirm = true
+	if err := a.confirm(t.Context(), "disconnect"); err != nil {
+		t.Errorf("--skip-confirm: %v", err)
+	}
+}
+
+// TestKubectlPlugin: under the names that kubectl looks for, the program speaks of
+// itself as the user calls it.
+func TestKubectlPlugin(t *testing.T) {
+	got := liqoctlAs(t.Context(), "/usr/local/bin/kubectl-liqo", "", "network", "connect", "--help")
+	if !strings.Contains(got.stdout, "kubectl liqo network connect") || strings.Contains(got.stdout, "liqoctl ") {
+		t.Errorf("help:\n%s", got.stdout)
+	}
+	got = liqoctlAs(t.Context(), "kubectl-liqo.exe", "", "nonsense")
+	got.want(t, "a mistake", "", " ERRO   unknown command \"nonsense\"; see 'kubectl liqo --help'\n")
+	got = liqoctlAs(t.Context(), "kubectl_complete-liqo", "", "network", "con")
+	if !strings.HasPrefix(got.stdout, "connect\t") || got.code != 0 {
+		t.Errorf("completion: %+v", got)
+	}
+}
+
+// TestKubectl runs the plug-in by a real kubectl.
+func TestKubectl(t *testing.T) {
+	kubectl := kubectl(t)
+	dir := t.TempDir()
+	for _, name := range []string{"kubectl-liqo", "kubectl_complete-liqo"} {
+		if err := os.Symlink(testProgram(t), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ name, want string }{
+		{"liqo version --client", "Client version: " + clientVersion() + "\n"},
+		{"__complete liqo network con", "connect\tConnect two clusters"},
+	} {
+		cmd := exec.Command(kubectl, strings.Fields(tt.name)...)
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), asProgram+"=1", "HOME="+dir)
+		out, err := cmd.Output()
+		if err != nil || !strings.HasPrefix(string(out), tt.want) {
+			t.Errorf("kubectl %s: %v, %q, want %q", tt.name, err, out, tt.want)
+		}
+	}
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		got := liqoctl(t.Context(), "completion", shell)
+		if got.code != 0 || !strings.Contains(got.stdout, "liqoctl") || got.stderr != "" {
+			t.Errorf("%s: exit code %d, %d bytes, stderr %q", shell, got.code, len(got.stdout), got.stderr)
+		}
+		interpreter, err := exec.LookPath(shell)
+		if err != nil || shell == "powershell" {
+			continue
+		}
+		check := exec.Command(interpreter, "-n")
+		check.Stdin = strings.NewReader(got.stdout)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s does not understand its script: %v: %s", shell, err, out)
+		}
+	}
+}
