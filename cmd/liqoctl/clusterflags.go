@@ -51,7 +51,9 @@ func (a *app) newClusterFlags(prefix string) *clusterFlags {
 		if usage, ok := common[flag.Name]; ok {
 			flag.Usage = usage
 		} else {
-			flag.Hidden = true // they work as in kubectl, for those who know them
+			// They work as in kubectl, for those who know them; letters are for what
+			// everybody uses.
+			flag.Hidden, flag.Shorthand = true, ""
 		}
 		if prefix != "" {
 			flag.Name, flag.Shorthand, flag.Usage = prefix+flag.Name, "", flag.Usage+", of the remote cluster"

@@ -53,7 +53,9 @@ for two clusters take the other one by the same flags with remote- in front.`,
 	group(cmd, "", versionCommand(a), completionCommand(a))
 	cmd.AddCommand(liqoCommands(a)...)
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.SetHelpCommand(helpCommand())
+	help := helpCommand()
+	group(cmd, "", help)
+	cmd.SetHelpCommand(help)
 	a.finish(cmd)
 	return cmd
 }
@@ -84,12 +86,15 @@ func (a *app) addRemoteFlags(cmd *cobra.Command) { a.remote.addTo(cmd) }
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "Help about a command",
+		Short: "Tell about a command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return fmt.Errorf("there is no command %q", strings.Join(args, " "))
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return fmt.Errorf("there is no command %q: '%s --help' lists those there are", strings.Join(args, " "), about.CommandPath())
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

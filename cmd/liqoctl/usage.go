@@ -37,19 +37,19 @@ Examples:
 
 {{.Title}}
 {{- range $commands}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}
+  {{rpad .Name .NamePadding}}  {{.Short}}
 {{- end}}{{end}}
 {{- end}}
 
 Other commands:
 {{- range $commands}}{{if and (eq .GroupID "") .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}
+  {{rpad .Name .NamePadding}}  {{.Short}}
 {{- end}}{{end}}
 {{- else}}
 
 Commands:
 {{- range $commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}
+  {{rpad .Name .NamePadding}}  {{.Short}}
 {{- end}}{{end}}
 {{- end}}
 {{- end}}

@@ -22,7 +22,7 @@ func TestUsageMistakes(t *testing.T) {
 		{"create gatewayserver x", `required flag(s) "remote-cluster-id" not set; see 'liqoctl create gatewayserver --help'`},
 		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},
 		{"completion tcsh", `invalid argument "tcsh" for "liqoctl completion"; see 'liqoctl completion --help'`},
-		{"help nonsense", `there is no command "nonsense"`},
+		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists those there are`},
 	}
 	for _, tt := range tests {
 		liqoctl(t.Context(), strings.Fields(tt.args)...).want(t, tt.args, "", " ERRO   "+tt.want+"\n")
