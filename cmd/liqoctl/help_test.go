@@ -92,9 +92,34 @@ func exampleLines(example string) [][]string {
 		line, _, _ = strings.Cut(strings.TrimSpace(line), " | ")
 		line, _, _ = strings.Cut(line, " > ")
 		line, _, _ = strings.Cut(line, " # ")
-		if words := strings.Fields(line); len(words) > 0 && words[0] == "liqoctl" {
+		if words := shellWords(line); len(words) > 0 && words[0] == "liqoctl" {
 			lines = append(lines, words[1:])
 		}
 	}
 	return lines
+}
+
+// shellWords splits a line as a shell does, as far as examples need it.
+func shellWords(line string) []string {
+	var words []string
+	word, quote, inside := "", rune(0), false
+	for _, r := range line {
+		switch {
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, inside = r, true
+		case r == quote:
+			quote = 0
+		case quote == 0 && r == ' ':
+			if inside {
+				words = append(words, word)
+			}
+			word, inside = "", false
+		default:
+			word, inside = word+string(r), true
+		}
+	}
+	if inside {
+		words = append(words, word)
+	}
+	return words
 }
