@@ -52,12 +52,15 @@ func matches(selector, labels map[string]string) bool {
 }
 
 func endpointText(e *networkingv1beta1.Endpoint) string {
+	if e == nil {
+		return "no address yet"
+	}
 	var texts []string
 	for _, a := range e.Addresses {
 		texts = append(texts, hostPort(a, portOf(e)))
 	}
 	if len(texts) == 0 {
-		return "no address"
+		return "no address yet"
 	}
 	return strings.Join(texts, " or ")
 }

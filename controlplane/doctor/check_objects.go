@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,14 +151,15 @@ func gateways(p *peering) (out []Finding) {
 			}
 		}
 	}
-	if p.remote != nil && len(out) == 0 {
+	if p.remote != nil && !slices.ContainsFunc(out, func(f Finding) bool { return f.Status == Failed }) {
 		a, b := p.local.gateway(), p.remote.gateway()
 		if a.Role == b.Role {
 			f := fail("both ends are a %s", a.Kind).fix("disconnect ('liqoctl network disconnect') and connect anew: one end is a GatewayServer, the other a GatewayClient")
+			f = f.because("both dial, nobody waits")
 			if a.Role == networkingv1beta1.ConnectionServer {
-				return []Finding{f.because("both wait, nobody dials")}
+				f = f.because("both wait, nobody dials")
 			}
-			return []Finding{f.because("both dial, nobody waits")}
+			out = append(out, f)
 		}
 	}
 	if len(out) == 0 {

@@ -13,7 +13,7 @@ var checks = []check{
 	{name: "versions", title: "versions", needs: []string{"api-access"}, ofClient: versions},
 	{name: "clocks", title: "clocks", needs: []string{"api-access"}, ofClient: clocks},
 	{name: "networks", title: "networks of the cluster", needs: []string{"installation"}, ofCluster: networks},
-	{name: "pod-security", title: "PodSecurity", needs: []string{"installation"}, ofCluster: podSecurity},
+	{name: "pod-security", title: "PodSecurity", needs: []string{"api-access"}, ofCluster: podSecurity},
 
 	{name: "tenant-namespace", title: "tenant namespace", needs: []string{"crds", "identity"}, ofEnd: tenantNamespace},
 	{name: "configuration", title: "Configuration", needs: []string{"tenant-namespace"}, ofPeering: configurations},
@@ -36,7 +36,7 @@ var checks = []check{
 	{name: "path-mtu", title: "MTU end to end", needs: []string{"ping"}, ofPeering: pathMTU},
 	{name: "mss", title: "MSS clamp", needs: []string{"path-mtu"}, ofPeering: mss},
 
-	{name: "nodes", title: "node tunnels", needs: []string{"gateway-pods"}, ofEnd: nodeTunnels},
+	{name: "nodes", title: "node tunnels", needs: []string{"gateway-pods", "configuration"}, ofEnd: nodeTunnels},
 	{name: "firewall", title: "filters", needs: []string{"gateways"}, ofEnd: firewall},
 	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: drops},
 }
