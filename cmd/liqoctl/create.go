@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/controlplane/access"
@@ -53,6 +54,12 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the cluster at the other end (there: liqoctl info --get clusterid)")
 	require(cmd, "remote-cluster-id")
 	c.out = a.outputFlag(cmd, formatYAML, formatJSON, formatName)
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if len(validation.IsDNS1123Label(c.remoteClusterID)) > 0 {
+			return fmt.Errorf("--remote-cluster-id %q: must be lower-case letters, digits and dashes, at most 63", c.remoteClusterID)
+		}
+		return nil
+	}
 	return c
 }
 
@@ -104,7 +111,7 @@ func (c *creation) run(ctx context.Context, in *access.Cluster, obj client.Objec
 			return err
 		}
 		c.console.Info(c.kind.sentence() + " exists already, and is as it should be")
-	case apierrors.IsNotFound(err): // of what else could be missing, a kind says so in another way
+	case apierrors.IsNotFound(err) && kindOfStatus(err) == "namespaces":
 		return in.Errorf("create %s: there is no namespace %q: create it, or choose another with -n", what, obj.GetNamespace())
 	default:
 		return in.Explain("create "+what, err)
@@ -113,6 +120,15 @@ func (c *creation) run(ctx context.Context, in *access.Cluster, obj client.Objec
 		return nil
 	}
 	return c.app.await(ctx, in, c.kind, client.ObjectKeyFromObject(obj), c.timeout)
+}
+
+// kindOfStatus is the kind of objects that an error of an API server is about.
+func kindOfStatus(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		return status.Status().Details.Kind
+	}
+	return ""
 }
 
 // compare fails if what exists is not what is wanted.
