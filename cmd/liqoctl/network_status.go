@@ -150,12 +150,16 @@ func (r *statusRun) read(ctx context.Context) ([]*survey.Cluster, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	if id := readings[0].Installation.ClusterID; len(readings) > 1 && id != "" && id == readings[1].Installation.ClusterID {
+		c := r.clusters[1]
+		return nil, c.Errorf("its ID is %s, too, and the two ends of a peering have different ones: name the other cluster with %s or %s", id, c.Flag("kubeconfig"), c.Flag("context"))
+	}
 	_, err := choosePeers(r.clusters[0], readings[0], r.ids)
 	return readings, err
 }
 
 func (r *statusRun) readOne(ctx context.Context, c *access.Cluster, v *statusView) (*survey.Cluster, error) {
-	o := survey.Options{}
+	o := survey.Options{PeeringsOnly: true}
 	if v.nodes != nil && time.Since(v.nodes.ReadAt) < nodesAge {
 		o.Nodes = v.nodes
 	}

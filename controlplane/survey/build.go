@@ -215,7 +215,8 @@ func (f *facts) complete(p *Peer) {
 		return
 	}
 	for i := range f.connections {
-		if o := &f.connections[i]; o.Namespace == g.Namespace && o.Spec.GatewayRef.Kind == g.Kind && o.Spec.GatewayRef.Name == g.Name {
+		// The kind that it refers to is that of the template's object.
+		if o := &f.connections[i]; o.Namespace == g.Namespace && o.Spec.Type == g.Role && o.Spec.GatewayRef.Name == g.Name {
 			p.Connection = o
 		}
 	}

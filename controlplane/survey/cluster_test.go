@@ -58,7 +58,7 @@ data: {privateKey: fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0=, publicKey: n2T4
 apiVersion: networking.liqo.io/v1beta1
 kind: Connection
 metadata: {name: gw-milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
-spec: {type: Client, gatewayRef: {kind: GatewayClient, name: milan, namespace: liqo-tenant-milan}}
+spec: {type: Client, gatewayRef: {kind: WgGatewayClient, name: milan, namespace: liqo-tenant-milan}}
 ---
 apiVersion: v1
 kind: Pod
@@ -262,9 +262,8 @@ func testRestricted(t *testing.T, c *controlplanetest.Cluster) {
 	if _, none := s.MayNotAsk(); !none {
 		t.Error("it is not known that the user may not ask gateways")
 	}
-	want := []string{"left out, as the user of kubeconfig test may not read it: DaemonSets of namespace liqo, DaemonSets of namespace liqo-fabric, " +
-		"Deployments of namespace liqo, Deployments of namespace liqo-fabric, InternalNodes, Namespaces, Networks of namespace liqo, Nodes, " +
-		"Secrets of namespace liqo-tenant-milan, the cluster ID, the reports of gateways (pods/exec), what was said at install time"}
+	want := []string{"left out, as the user of kubeconfig test may not read it: DaemonSets, Deployments, InternalNodes, " +
+		"Namespaces, Networks, Nodes, Secrets, the cluster ID, the reports of gateways (pods/exec), what was said at install time"}
 	if diff := cmp.Diff(want, survey.GapLines(s.Gaps, reader.Origin)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

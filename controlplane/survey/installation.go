@@ -78,15 +78,14 @@ func (c *Component) String() string { return c.Kind + " " + c.Namespace + "/" + 
 // elsewhere what is labelled as part of it. Who may not look everywhere gets
 // what lies in these namespaces.
 func listInstalled[T any](ctx context.Context, r *reader, kind string) []T {
-	q := query{kind: appsv1.SchemeGroupVersion.WithKind(kind), plural: kind + "s", namespace: r.cluster.LiqoNamespace}
-	out := list[T](ctx, r, q)
-	q.namespace, q.options = "", []client.ListOption{client.MatchingLabels{labelPartOf: partOf}}
-	more, err := listErr[T](ctx, r, q)
+	in := func(namespace string) query { return queryOf(appsv1.SchemeGroupVersion.WithKind(kind), namespace) }
+	out := list[T](ctx, r, in(r.cluster.LiqoNamespace))
+	everywhere := in("").labelled(labelPartOf, partOf)
+	more, err := listErr[T](ctx, r, everywhere)
 	if denied(err) {
-		q.namespace, q.options = r.cluster.LiqoNamespace+fabricSuffix, nil
-		return append(out, list[T](ctx, r, q)...)
+		return append(out, list[T](ctx, r, in(r.cluster.LiqoNamespace+fabricSuffix))...)
 	}
-	r.add(q.gap(err))
+	r.add(r.gap(everywhere, err))
 	return append(out, more...)
 }
 
@@ -97,10 +96,9 @@ func (r *reader) unwell(ctx context.Context, c *Component, s *metav1.LabelSelect
 		r.miss("the pods of "+c.String(), err)
 		return nil
 	}
-	pods := list[corev1.Pod](ctx, r, query{
-		kind: core("Pod"), plural: "Pods", namespace: c.Namespace,
-		options: []client.ListOption{client.MatchingLabelsSelector{Selector: selector}},
-	})
+	q := core("Pod", c.Namespace)
+	q.options = []client.ListOption{client.MatchingLabelsSelector{Selector: selector}}
+	pods := list[corev1.Pod](ctx, r, q)
 	for i := range pods {
 		if p := podOf(&pods[i]); !p.Ready && len(out) < maxUnwellPods {
 			out = append(out, p)

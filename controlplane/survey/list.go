@@ -56,13 +56,17 @@ func (q query) String() string {
 	return q.plural + " of namespace " + q.namespace
 }
 
-func (q query) gap(err error) Gap { return Gap{What: q.String(), Kind: q.kind.Kind, Err: err} }
+// gap is what is missing when the list cannot be read. Where it was looked for is
+// part of the error only.
+func (r *reader) gap(q query, err error) Gap {
+	return Gap{What: q.plural, Kind: q.kind.Kind, Err: r.cluster.Explain("read "+q.String(), err)}
+}
 
 // list returns the objects of a query. What cannot be decoded is left out and
 // noted, so that one object that a newer version wrote hides no other.
 func list[T any](ctx context.Context, r *reader, q query) []T {
 	objects, err := listErr[T](ctx, r, q)
-	r.add(q.gap(err))
+	r.add(r.gap(q, err))
 	return objects
 }
 
@@ -89,7 +93,7 @@ func listNames(ctx context.Context, r *reader, q query) (out []metav1.PartialObj
 	err := r.pages(ctx, q, func() client.ObjectList { return new(metav1.PartialObjectMetadataList) }, func(page client.ObjectList) {
 		out = append(out, page.(*metav1.PartialObjectMetadataList).Items...)
 	})
-	r.add(q.gap(err))
+	r.add(r.gap(q, err))
 	return out
 }
 
