@@ -54,8 +54,8 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the cluster at the other end (there: liqoctl info --get clusterid)")
 	require(cmd, "remote-cluster-id")
 	c.out = a.outputFlag(cmd, formatYAML, formatJSON, formatName)
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if len(validation.IsDNS1123Label(c.remoteClusterID)) > 0 {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("remote-cluster-id") && len(validation.IsDNS1123Label(c.remoteClusterID)) > 0 {
 			return fmt.Errorf("--remote-cluster-id %q: must be lower-case letters, digits and dashes, at most 63", c.remoteClusterID)
 		}
 		return nil
