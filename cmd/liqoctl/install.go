@@ -87,7 +87,7 @@ func (f *installFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.reuseValues, "reuse-values", false, "keep the values of the installed release where this command says nothing else")
 	fs.BoolVar(&f.metrics, "enable-metrics", false, "give every gateway a Service for its metrics, and open those of the node agents")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` after which to give up waiting")
-	fs.BoolVar(&f.skipValidation, "skip-validation", false, "go on where a check of the cluster fails that need not be the end")
+	fs.BoolVar(&f.skipValidation, "skip-validation", false, "take --pod-cidr and --service-cidr as they are, also where the cluster has other addresses")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests")
 	fs.BoolVar(&f.includeCRDs, "include-crds", false, "with --dry-run: print the CRDs, too")
 	fs.BoolVar(&f.onlyValues, "only-output-values", false, "change nothing: write the values of the chart to --dump-values-path")

@@ -81,18 +81,17 @@ func load(files fs.FS) (*Chart, error) {
 // otherwise.
 func (c *Chart) Version() string { return c.chart.AppVersion() }
 
-// Render makes the manifests, by the name of their template: "fabric.yaml". The
-// namespace is that of the release. Without a version of Kubernetes the chart's
-// opinion of it is not asked.
-func (c *Chart) Render(values map[string]any, namespace string) (map[string]string, error) {
+// Check tells which of the values the chart refuses.
+func (c *Chart) Check(values Values) error {
 	if err := util.ValidateAgainstSchema(c.chart, c.coalesced(values)); err != nil {
-		return nil, schemaError(err)
+		return schemaError(err)
 	}
-	return c.render(values, namespace)
+	return nil
 }
 
-// render is Render for values that no cluster could work with.
-func (c *Chart) render(values map[string]any, namespace string) (map[string]string, error) {
+// render makes the manifests, by the name of their template: "fabric.yaml". The
+// namespace is that of the release.
+func (c *Chart) render(values Values, namespace string) (map[string]string, error) {
 	o := common.ReleaseOptions{Name: Name, Namespace: namespace, Revision: 1, IsInstall: true}
 	all, err := util.ToRenderValuesWithSchemaValidation(c.chart, values, o, common.DefaultCapabilities, true)
 	if err != nil {
@@ -113,7 +112,7 @@ func (c *Chart) render(values map[string]any, namespace string) (map[string]stri
 }
 
 // coalesced are the values with the chart's own behind them.
-func (c *Chart) coalesced(values map[string]any) map[string]any {
+func (c *Chart) coalesced(values Values) Values {
 	all, err := util.CoalesceValues(c.chart, maps.Clone(values))
 	if err != nil {
 		return values // of the wrong shape: the schema says so
@@ -128,9 +127,9 @@ func schemaError(err error) error {
 	return fmt.Errorf("the values are refused:\n%s", strings.Join(lines, "\n"))
 }
 
-// Manifests are the rendered manifests in the order in which they can be applied.
-func (c *Chart) Manifests(values Values, namespace string) (string, error) {
-	files, err := c.Render(values, namespace)
+// manifests are the rendered manifests in the order in which they can be applied.
+func (c *Chart) manifests(values Values, namespace string) (string, error) {
+	files, err := c.render(values, namespace)
 	if err != nil {
 		return "", err
 	}

@@ -47,7 +47,11 @@ func TestChart(t *testing.T) {
 				}
 				values = parse(t, string(b))
 			}
-			files, err := embedded(t).Render(merge(parse(t, minimal), values), tt.namespace)
+			values = merge(parse(t, minimal), values)
+			if err := embedded(t).Check(values); err != nil {
+				t.Fatal(err)
+			}
+			files, err := embedded(t).render(values, tt.namespace)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +76,7 @@ func TestEmbeddedVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := c.Render(parse(t, minimal), "liqo")
+		files, err := c.render(parse(t, minimal), "liqo")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,11 +93,11 @@ func TestFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Manifests(parse(t, minimal), "liqo")
+	got, err := c.manifests(parse(t, minimal), "liqo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := embedded(t).Manifests(parse(t, minimal), "liqo")
+	want, err := embedded(t).manifests(parse(t, minimal), "liqo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +142,11 @@ func TestRefusedValues(t *testing.T) {
 		{"no cluster ID", "discovery: {config: {clusterID: ''}}", "discovery.config.clusterID: the name of this cluster among its peers"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := embedded(t).Render(merge(parse(t, minimal), parse(t, tt.values)), "liqo")
+			values := merge(parse(t, minimal), parse(t, tt.values))
+			err := embedded(t).Check(values)
+			if err == nil {
+				_, err = embedded(t).render(values, "liqo")
+			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
@@ -159,7 +167,7 @@ networking:
   gatewayTemplates: {wireguard: {implementation: kernel}}
 offloading: {defaultNodeResources: {cpu: 4}}
 `))
-	if _, err := c.Render(v, "liqo"); err != nil {
+	if err := c.Check(v); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{

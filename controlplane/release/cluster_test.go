@@ -280,6 +280,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("a rollout that does not end", func(t *testing.T) { testStuck(t, s) })
 	t.Run("peerings are in the way of an uninstallation", func(t *testing.T) { testPeerings(t, s) })
 	t.Run("uninstall", func(t *testing.T) { testUninstall(t, s) })
+	t.Run("what kubectl installed", func(t *testing.T) { testKubectl(t, s) })
 	t.Run("uninstall all", func(t *testing.T) {
 		s.install(t, rome())
 		if removed := s.uninstall(t, release.UninstallOptions{Purge: true}); len(removed.Left) > 0 {
@@ -492,9 +493,13 @@ spec: {ip: 192.0.2.7}
 	if err != nil {
 		t.Fatal(err)
 	}
+	crds, err := filepath.Glob("../../deploy/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := []string{
 		"namespace liqo: it holds IP printer",
-		"16 CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them",
+		fmt.Sprint(len(crds), " CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them"),
 	}
 	if diff := cmp.Diff(want, removed.Left); diff != "" {
 		t.Errorf("left (-want +got)\n%s", diff)
@@ -508,6 +513,39 @@ spec: {ip: 192.0.2.7}
 		if !slices.Contains(removed.Objects, want) {
 			t.Errorf("%s is not among what was removed: %v", want, removed.Objects)
 		}
+	}
+}
+
+// testKubectl takes over, and removes, what came without Helm.
+func testKubectl(t *testing.T, s *site) {
+	s.uninstall(t, release.UninstallOptions{Purge: true})
+	folder := filepath.Join(controlplanetest.Root(), "deploy")
+	apply := func() {
+		t.Helper()
+		if err := s.Install(filepath.Join(folder, "crds"), filepath.Join(folder, "manifests")); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(folder, "manifests", "controller", "controller.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Apply(strings.NewReplacer("<CLUSTER_ID>", "rome", "<POD_CIDR>", "10.243.0.0/16").Replace(string(b)))
+	}
+	apply()
+	if r := s.install(t, release.Options{ClusterID: "rome", PodCIDRs: prefixes("10.243.0.0/16")}); r.Revision != 1 {
+		t.Errorf("%+v", r)
+	}
+	for _, again := range []bool{false, true} {
+		if again { // this time without a release
+			apply()
+		}
+		removed := s.uninstall(t, release.UninstallOptions{Purge: true})
+		if diff := cmp.Diff([]string{"namespace liqo: liqoctl has not made it"}, removed.Left); diff != "" {
+			t.Errorf("left (-want +got)\n%s", diff)
+		}
+	}
+	if _, err := s.Kubectl("delete", "namespace", "liqo"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -59,13 +59,29 @@ func detectPods(f Facts, p Provider) (Found, error) {
 	if found.Prefixes == nil {
 		return found, unknownPods(f, p)
 	}
-	for _, pod := range f.Pods {
-		if outside(found.Prefixes, pod.Address) {
-			return found, fmt.Errorf("the CIDR of the pods is not clear: %s says %s, but pod %s has the address %s: set --pod-cidr",
-				found.From, join(found.Prefixes), pod.Pod, pod.Address)
-		}
+	if who := f.podOutside(found.Prefixes); who != "" {
+		return found, fmt.Errorf("the CIDR of the pods is not clear: %s says %s, but %s: set --pod-cidr", found.From, join(found.Prefixes), who)
 	}
 	return found, nil
+}
+
+// podOutside tells of a pod that none of the prefixes covers, if there is one.
+func (f Facts) podOutside(ps []netip.Prefix) string {
+	for _, pod := range f.Pods {
+		if outside(ps, pod.Address) {
+			return fmt.Sprintf("pod %s has the address %s", pod.Pod, pod.Address)
+		}
+	}
+	return ""
+}
+
+// serviceOutside tells of the Service that every cluster has, if none of the
+// prefixes covers it.
+func (f Facts) serviceOutside(ps []netip.Prefix) string {
+	if a := f.KubernetesService; a.IsValid() && outside(ps, a) {
+		return fmt.Sprintf("the Service default/kubernetes has the address %s", a)
+	}
+	return ""
 }
 
 // unknownPods says how the user finds out what the cluster does not tell.
@@ -91,9 +107,8 @@ func detectServices(f Facts, p Provider) (Found, error) {
 	if found.Prefixes == nil {
 		return found, fmt.Errorf("nothing in the cluster says which CIDR its Services have: set --service-cidr")
 	}
-	if a := f.KubernetesService; a.IsValid() && outside(found.Prefixes, a) {
-		return found, fmt.Errorf("the CIDR of the Services is not clear: %s says %s, but the Service default/kubernetes has the address %s: set --service-cidr",
-			found.From, join(found.Prefixes), a)
+	if who := f.serviceOutside(found.Prefixes); who != "" {
+		return found, fmt.Errorf("the CIDR of the Services is not clear: %s says %s, but %s: set --service-cidr", found.From, join(found.Prefixes), who)
 	}
 	return found, nil
 }

@@ -21,14 +21,13 @@ type Plan struct {
 	Decision
 	// Upgrade says that there is a release already.
 	Upgrade bool
-	// Manifests are the objects of the release, as YAML.
-	Manifests string
 
 	cluster   *access.Cluster
 	chart     *Chart
 	helm      *helm
 	crds      []*unstructured.Unstructured
-	unchanged bool
+	manifests string // of the release
+	unchanged bool   // they are in force
 }
 
 // Prepare looks at the cluster and decides what to install. The error tells all
@@ -60,7 +59,7 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	if last != nil && o.ReuseValues {
 		before = last.Config
 	}
-	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, versions, o.SkipValidation)
+	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, versions)
 	var undecided error
 	p.Decision, undecided = decide(o, facts, before)
 	if err := errors.Join(inTheWay, undecided); err != nil {
@@ -69,7 +68,10 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	p.Warnings = append(warnings, p.Warnings...)
 	p.Warnings = append(p.Warnings, chart.ignored(p.Values)...)
 	p.Upgrade = last != nil
-	if p.Manifests, err = chart.Manifests(p.Values, c.LiqoNamespace); err != nil {
+	if err := chart.Check(p.Values); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	if p.manifests, err = chart.manifests(p.Values, c.LiqoNamespace); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
 	if p.Upgrade {
@@ -110,7 +112,7 @@ func (p *Plan) DryRun(withCRDs bool) (string, error) {
 		}
 		b.WriteString("---\n" + text)
 	}
-	manifests, err := p.chart.Manifests(merge(p.Values, value(true, "createNamespace")), p.cluster.LiqoNamespace)
+	manifests, err := p.chart.manifests(merge(p.Values, value(true, "createNamespace")), p.cluster.LiqoNamespace)
 	b.WriteString(manifests)
 	return b.String(), err
 }
@@ -195,7 +197,7 @@ func (p *Plan) namespace(ctx context.Context) error {
 // inForce tells whether the cluster has what the manifests say: a server-side
 // apply would change nothing.
 func (p *Plan) inForce(ctx context.Context) (bool, error) {
-	objects, err := decode(p.Manifests)
+	objects, err := decode(p.manifests)
 	if err != nil {
 		return false, err
 	}

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Options are what the user says about the installation.
@@ -31,10 +30,9 @@ type Options struct {
 	// ReuseValues keeps the values of the release that is installed where nothing
 	// else is said.
 	ReuseValues bool
-	// SkipValidation turns what is refused into warnings where that can work.
+	// SkipValidation takes the prefixes as they are said, also where the cluster has
+	// addresses outside of them.
 	SkipValidation bool
-	// Timeout bounds the whole.
-	Timeout time.Duration
 }
 
 // Decision is what to install, and who says so.
@@ -138,7 +136,7 @@ func (d *decider) clusterID() {
 func (d *decider) pods(p Provider) {
 	found, err := d.cidrs(cidrQuestion{
 		flag: "--pod-cidr", many: "ipam.podCIDRs", one: "ipam.podCIDR", given: d.options.PodCIDRs, installed: d.facts.Installed.PodCIDRs,
-		what: "the CIDR of the pods", detect: func() (Found, error) { return detectPods(d.facts, p) },
+		what: "the CIDR of the pods", detect: func() (Found, error) { return detectPods(d.facts, p) }, outside: d.facts.podOutside,
 	})
 	if err != nil {
 		d.errs = append(d.errs, err)
@@ -149,7 +147,7 @@ func (d *decider) pods(p Provider) {
 func (d *decider) services(p Provider) {
 	found, err := d.cidrs(cidrQuestion{
 		flag: "--service-cidr", many: "ipam.serviceCIDRs", one: "ipam.serviceCIDR", given: d.options.ServiceCIDRs, installed: d.facts.Installed.ServiceCIDRs,
-		what: "the CIDR of the Services", detect: func() (Found, error) { return detectServices(d.facts, p) },
+		what: "the CIDR of the Services", detect: func() (Found, error) { return detectServices(d.facts, p) }, outside: d.facts.serviceOutside,
 	})
 	if err != nil {
 		d.errs = append(d.errs, err)
@@ -163,6 +161,7 @@ type cidrQuestion struct {
 	many, one        string // paths of the values
 	given, installed []netip.Prefix
 	detect           func() (Found, error)
+	outside          func([]netip.Prefix) string // whom the prefixes do not cover
 }
 
 // cidrs answers by flag, value, installation or detection, in this order. What
@@ -183,6 +182,9 @@ func (d *decider) cidrs(q cidrQuestion) (Found, error) {
 	case len(found.Prefixes) > 0 && len(q.installed) > 0 && !slices.Equal(sorted(found.Prefixes), q.installed):
 		return found, fmt.Errorf("%s is %s in this installation and cannot become %s: leave out %s, or uninstall first", q.what, join(q.installed), join(found.Prefixes), q.flag)
 	case len(found.Prefixes) > 0:
+		if who := q.outside(found.Prefixes); who != "" && !d.options.SkipValidation {
+			return found, fmt.Errorf("%s is not %s, as %s: correct %s; if you are sure, --skip-validation takes it", q.what, join(found.Prefixes), who, q.flag)
+		}
 	case len(q.installed) > 0:
 		found = Found{q.installed, "as before"}
 	default:

@@ -16,6 +16,14 @@ func told() Facts {
 	return Facts{UID: "0c1f7ad7-54d1-4f3f-8bb5-6a1a4a1f4b7e", KubernetesVersion: "v1.36.3", Kubeadm: `{"networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}}`}
 }
 
+// withPod is such a cluster with a pod and a Service.
+func withPod(address string) Facts {
+	f := told()
+	f.Pods = []PodAddress{{types.NamespacedName{Namespace: "app", Name: "web"}, netip.MustParseAddr(address)}}
+	f.KubernetesService = netip.MustParseAddr("10.96.0.1")
+	return f
+}
+
 func TestDecide(t *testing.T) {
 	installed := told()
 	installed.Installed = Installed{ClusterID: "rome", PodCIDRs: cidrs("10.200.0.0/16"), ServiceCIDRs: cidrs("10.97.0.0/16"),
@@ -92,6 +100,12 @@ ipam.pools: "x" is not a CIDR, such as 10.244.0.0/16`},
 ipam.internalCIDR 10.96.1.0/24 overlaps the CIDR of the Services 10.96.0.0/12: an address must belong to one of them
 ipam.internalCIDR 10.96.1.0/24 overlaps the CIDR of the pods 10.96.0.0/16: an address must belong to one of them
 the CIDR of the Services 10.96.0.0/12 overlaps the CIDR of the pods 10.96.0.0/16: an address must belong to one of them`},
+		{name: "networks that cannot be", facts: withPod("192.168.3.4"), options: Options{PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16")}, err: `
+the CIDR of the pods is not 10.1.0.0/16, as pod app/web has the address 192.168.3.4: correct --pod-cidr; if you are sure, --skip-validation takes it
+the CIDR of the Services is not 10.2.0.0/16, as the Service default/kubernetes has the address 10.96.0.1: correct --service-cidr; if you are sure, --skip-validation takes it`},
+		{name: "networks that cannot be, but are", facts: withPod("192.168.3.4"), options: Options{ClusterID: "rome", PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16"), SkipValidation: true}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as you said|as you said|as you said"},
 		{name: "nodes in the pools", facts: nearPools, options: Options{ClusterID: "rome", ReservedSubnets: cidrs("192.168.9.0/24")}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], reservedSubnets: [192.168.9.0/24]}`,
@@ -155,19 +169,16 @@ func TestPreflight(t *testing.T) {
 		facts     Facts
 		namespace string
 		version   string
-		skip      bool
 		warnings  []string
 		err       string
 	}{
 		{name: "a good cluster", facts: told()},
 		{name: "an old cluster", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.30.4" }),
-			err: "Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first; --skip-validation goes on all the same"},
-		{name: "an old cluster, knowingly", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.30.4" }), skip: true,
-			warnings: []string{"Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first"}},
+			err: "the cluster's Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first"},
 		{name: "a vendor's version", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.31.0-gke.1234" })},
 		{name: "Liqo itself", facts: good(func(f *Facts) {
 			f.Installed.Liqo, f.Installed.LiqoKinds = []string{"Deployment liqo/liqo-controller-manager"}, []string{"tenants.authentication.liqo.io"}
-		}), skip: true, err: "this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
+		}), err: "this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
 		{name: "what Liqo left", facts: good(func(f *Facts) { f.Installed.LiqoKinds = []string{"tenants.authentication.liqo.io"} }),
 			warnings: []string{"Liqo was here and has left its kinds (tenants.authentication.liqo.io, ...): they are not touched"}},
 		{name: "another namespace", facts: good(func(f *Facts) { f.Installed.Elsewhere = "network" }),
@@ -175,7 +186,7 @@ func TestPreflight(t *testing.T) {
 		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",
 			err: "the namespace liqo-fabric is called like that of an installation's node agents: choose another one with --liqo-namespace"},
 		{name: "CRDs of an older version", facts: crd(InstalledCRD{Version: "v0.9.0", Stored: []string{"v1alpha1"}}), version: "v1.0.0"},
-		{name: "CRDs of a newer version", facts: crd(InstalledCRD{Version: "v1.1.0"}), version: "v1.0.0", skip: true,
+		{name: "CRDs of a newer version", facts: crd(InstalledCRD{Version: "v1.1.0"}), version: "v1.0.0",
 			err: "CRD networks.ipam.liqo.io comes from v1.1.0, and this liqoctl is v1.0.0, which is older: get liqoctl v1.1.0 or newer"},
 		{name: "CRDs of a version that nobody tells", facts: crd(InstalledCRD{Version: "unknown"}), version: "v1.0.0"},
 		{name: "objects of a newer version", facts: crd(InstalledCRD{Stored: []string{"v1alpha1", "v1"}}),
@@ -184,7 +195,7 @@ func TestPreflight(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			versions := map[string][]string{"networks.ipam.liqo.io": {"v1alpha1"}}
-			warnings, err := preflight(tt.facts, cmp.Or(tt.namespace, "liqo"), tt.version, versions, tt.skip)
+			warnings, err := preflight(tt.facts, cmp.Or(tt.namespace, "liqo"), tt.version, versions)
 			checkError(t, err, tt.err)
 			if diff := gocmp.Diff(tt.warnings, warnings); diff != "" {
 				t.Errorf("warnings (-want +got)\n%s", diff)

@@ -17,18 +17,10 @@ const oldestKubernetes = "1.31.0"
 
 // preflight finds what is in the way of an installation, before anything is
 // changed. What it returns first are warnings.
-func preflight(f Facts, liqoNamespace, newVersion string, crdVersions map[string][]string, skip bool) (warnings []string, err error) {
+func preflight(f Facts, liqoNamespace, newVersion string, crdVersions map[string][]string) (warnings []string, err error) {
 	var errs []error
-	// A cluster that is not as it should be may still do, if the user says so.
-	doubt := func(format string, args ...any) {
-		if skip {
-			warnings = append(warnings, fmt.Sprintf(format, args...))
-		} else {
-			errs = append(errs, fmt.Errorf(format+"; --skip-validation goes on all the same", args...))
-		}
-	}
 	if v, err := version.ParseGeneric(f.KubernetesVersion); err != nil || v.LessThan(version.MustParseGeneric(oldestKubernetes)) {
-		doubt("Kubernetes %s is older than %s, and does not know what the schemas use: upgrade the cluster first", f.KubernetesVersion, oldestKubernetes)
+		errs = append(errs, fmt.Errorf("the cluster's Kubernetes %s is older than %s, and does not know what the schemas use: upgrade the cluster first", f.KubernetesVersion, oldestKubernetes))
 	}
 	i := f.Installed
 	if len(i.Liqo) > 0 {

@@ -273,7 +273,7 @@ func (r *Removal) render(cleanup bool) (string, error) {
 			v = merge(v, value(fallback, path))
 		}
 	}
-	return r.chart.Manifests(merge(v, value(cleanup, "networking.fabric.cleanup")), r.cluster.LiqoNamespace)
+	return r.chart.manifests(merge(v, value(cleanup, "networking.fabric.cleanup")), r.cluster.LiqoNamespace)
 }
 
 // list reads objects of a kind of ours, of which the cluster may have none.
