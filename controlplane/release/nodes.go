@@ -133,8 +133,11 @@ func (r *Removal) cleanedUp(ctx context.Context) (done int, missing string, err 
 			done++
 		}
 	}
+	if d.Status.ObservedGeneration < d.Generation {
+		return -1, "it has not begun", nil
+	}
 	want := int(d.Status.DesiredNumberScheduled)
-	if d.Status.ObservedGeneration < d.Generation || done < want-len(away) {
+	if done < want-len(away) {
 		return -1, fmt.Sprintf("%d of %d are%s", done, want, firstFailure(pods)), nil
 	}
 	if done < want {
