@@ -103,10 +103,7 @@ func (e *end) seeConnection(ctx context.Context, v *evidence) {
 	if err != nil || c == nil {
 		return
 	}
-	name := "Connection " + c.Namespace + "/" + c.Name
-	if e.Name != "" {
-		name = "(" + e.Name + ") " + name
-	}
+	name := e.tagged("Connection " + c.Namespace + "/" + c.Name)
 	v.Objects = append(v.Objects, judged{name + ", " + orNothing(string(c.Status.Value)), c.Status.Conditions})
 }
 

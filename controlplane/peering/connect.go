@@ -62,11 +62,14 @@ func Connect(ctx context.Context, local, remote *access.Cluster, o Options, tell
 		return p.run(ctx, tell)
 	}
 
-	// While the client's pod starts the keys are exchanged.
+	// While the client's pod starts the keys are exchanged. The client, which begins
+	// the handshake, gets its peer's last: were the server not to know it by then,
+	// the next attempt would come five seconds later.
+	clientKnows, serverKnows := client.tellKey(), server.tellKey()
 	serverKey := p.add(after(serverMade), server.readKey())
-	keys := p.add(after(serverKey, clientMade), client.tellKey())
+	keys := p.add(after(serverKey, clientMade, stage{serverKnows}), clientKnows)
 	clientKey := p.add(after(clientMade), client.readKey())
-	keys = append(keys, p.add(after(clientKey), server.tellKey())...)
+	p.add(after(clientKey), serverKnows)
 	if o.Wait {
 		p.add(after(serverMade), server.connectionMade())
 		p.add(after(clientMade), client.connectionMade())

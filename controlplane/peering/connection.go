@@ -49,19 +49,27 @@ func (e *end) connectionMade() *step {
 	}
 }
 
-// established waits until the peers answer each other.
+// established waits until the peers answer each other. Both must say so: the one
+// whose peer was just replaced does not know it yet.
 func (e *end) established() *step {
 	s := &step{in: e.Cluster, waiting: "Waiting for Connection to be established", done: "Connection is established", clues: e.connectionClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
-		c, err := e.connection(ctx)
+		own, err := e.connection(ctx)
 		if err != nil {
 			return "", err
 		}
-		if missing, err := connectionMissing(c); missing != "" || err != nil {
+		if missing, err := connectionMissing(own); missing != "" || err != nil {
 			return missing, err
 		}
-		if m := meta.FindStatusCondition(c.Status.Conditions, string(networkingv1beta1.ConditionMTUMatches)); m != nil && m.Status == metav1.ConditionFalse {
-			s.note(progress.Warning, fmt.Sprintf("Connection %s/%s: %s", c.Namespace, c.Name, m.Message))
+		others, err := e.peer.connection(ctx)
+		if err != nil {
+			return "", err
+		}
+		if missing, err := connectionMissing(others); missing != "" || err != nil {
+			return e.peer.tagged(missing), err
+		}
+		if m := meta.FindStatusCondition(own.Status.Conditions, string(networkingv1beta1.ConditionMTUMatches)); m != nil && m.Status == metav1.ConditionFalse {
+			s.note(progress.Warning, fmt.Sprintf("Connection %s/%s: %s", own.Namespace, own.Name, m.Message))
 		}
 		return "", nil
 	}

@@ -145,7 +145,15 @@ func (e *end) configuration() string {
 	return GatewayName(e.peer.id)
 }
 
-// key is the name of an object in the tenant namespace.
+// tagged is a text about this end, for where it is not clear which one is meant.
+func (e *end) tagged(text string) string {
+	if e.Name == "" {
+		return text
+	}
+	return "(" + e.Name + ") " + text
+}
+
+// named is the name of an object in the tenant namespace.
 func (e *end) named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.namespace, Name: name}
 }

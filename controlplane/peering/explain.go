@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // maxEvents is how many events are worth reading.
@@ -49,7 +51,8 @@ type explanation struct {
 // say adds a line unless its message has been told.
 func (x *explanation) say(about, sign, message string) {
 	x.signs = append(x.signs, sign, message)
-	if message != "" && slices.ContainsFunc(x.told, func(t string) bool { return strings.Contains(t, message) }) {
+	message = strings.TrimSuffix(strings.TrimSpace(message), ".")
+	if message != "" && slices.ContainsFunc(x.told, func(t string) bool { return saysTheSame(t, message) }) {
 		return
 	}
 	x.told = append(x.told, message)
@@ -60,6 +63,13 @@ func (x *explanation) say(about, sign, message string) {
 		}
 	}
 	x.lines = append(x.lines, line)
+}
+
+// saysTheSame tells whether one message is in the other, if it is long enough for
+// that to mean something.
+func saysTheSame(told, message string) bool {
+	const sentence = 30
+	return strings.Contains(told, message) || len(told) >= sentence && strings.Contains(message, told)
 }
 
 // installed tells of a Deployment of the installation without a ready pod.
@@ -79,9 +89,13 @@ func isController(d *appsv1.Deployment) bool { return strings.Contains(d.Name, "
 
 // object tells of the conditions that are not as they should be.
 func (x *explanation) object(o judged) {
+	notDeployed := slices.ContainsFunc(o.Conditions, func(c metav1.Condition) bool {
+		return c.Type == string(networkingv1beta1.ConditionDeployed) && c.Status != metav1.ConditionTrue
+	})
 	for _, c := range o.Conditions {
-		if c.Status != metav1.ConditionTrue {
-			x.say(fmt.Sprintf("%s: %s is %s", o.Name, c.Type, c.Status), c.Reason, strings.TrimSuffix(c.Message, "."))
+		follows := notDeployed && c.Reason == string(networkingv1beta1.ReasonWaitingForGatewayPod)
+		if c.Status != metav1.ConditionTrue && !follows {
+			x.say(fmt.Sprintf("%s: %s is %s", o.Name, c.Type, c.Status), c.Reason, c.Message)
 		}
 	}
 }

@@ -44,7 +44,11 @@ func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
 	if f.Err == nil {
 		f.Err = ctx.Err()
 	}
-	if s.clues != nil && !errors.Is(f.Err, context.Canceled) { // who interrupts wants no explanation
+	switch {
+	case errors.Is(f.Err, context.Canceled): // who interrupts wants no explanation
+	case unreachable(s.wrong):
+		f.Clues = []string{"Next: find out why the API server gives no answer"}
+	case s.clues != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeToExplain)
 		defer cancel()
 		f.Clues = s.clues(ctx, f.headline())

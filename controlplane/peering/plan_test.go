@@ -108,7 +108,7 @@ func TestPlanEndsEarly(t *testing.T) {
 		},
 		{
 			name: "what does not answer is tried for a while", step: fails(there.Errorf("read: %w", context.DeadlineExceeded)), after: time.Second + unreachableFor,
-			want: "(remote) waiting for B: read: context deadline exceeded\n1 of 3 steps are done and stay so: the same command goes on from there",
+			want: "(remote) waiting for B: read: context deadline exceeded\n  Next: find out why the API server gives no answer\n1 of 3 steps are done and stay so: the same command goes on from there",
 		},
 		{
 			name: "time is up", step: clues(takes(there, "B", time.Hour)), timeout: time.Minute, after: time.Minute,

@@ -49,7 +49,7 @@ func ownNetwork(namespace string, networks []ipamv1alpha1.Network) (own networki
 				continue
 			}
 			if n.Status.CIDR == "" {
-				return networkingv1beta1.ClusterConfig{}, fmt.Errorf("Network %s/%s has no prefix in its status: %w: see 'kubectl -n %[1]s describe network %[2]s', and whether the controllers run",
+				return networkingv1beta1.ClusterConfig{}, fmt.Errorf("no prefix is in the status of Network %s/%s: %w: see 'kubectl -n %[1]s describe network %[2]s', and whether the controllers run",
 					n.Namespace, n.Name, ErrNotReady)
 			}
 			part.into.List = append(part.into.List, networkingv1beta1.CIDR(n.Status.CIDR))

@@ -43,6 +43,7 @@ type step struct {
 	// Owned by run until it returns.
 	notes   []progress.Event // told before done
 	missing string           // at the last look
+	wrong   error            // the same, if it failed
 }
 
 // note tells something on the way.
@@ -58,16 +59,17 @@ var errStopped = errors.New("stopped")
 func (s *step) run(ctx context.Context) error {
 	var wrongSince time.Time
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		began := time.Now()
 		missing, err := s.look(ctx)
 		if err == nil && missing == "" {
 			return nil
 		}
 		if err == nil {
-			s.missing, wrongSince = missing, time.Time{}
+			s.missing, s.wrong, wrongSince = missing, nil, time.Time{}
 		} else if ctx.Err() == nil {
-			s.missing = err.Error()
+			s.missing, s.wrong = err.Error(), err
 			if wrongSince.IsZero() {
-				wrongSince = time.Now()
+				wrongSince = began
 			}
 			if time.Since(wrongSince) >= patience(err) {
 				return err
@@ -101,18 +103,22 @@ const (
 // patience is how long an error may last.
 func patience(err error) time.Duration {
 	var complaint *complaint
-	var network net.Error
 	switch {
 	case errors.As(err, &complaint):
 		return complaintFor
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err),
-		apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
-		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err),
-		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),
-		utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err):
+	case unreachable(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return unreachableFor
 	}
 	return 0
+}
+
+// unreachable tells whether the cluster gave no answer, or that it cannot now.
+func unreachable(err error) bool {
+	var network net.Error
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
 }
 
 // complaint is what a controller says that only a person can cure.
