@@ -62,7 +62,8 @@ func (a *app) one(ctx context.Context) (*access.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, reach(ctx, c)
+	defer a.console.Close()
+	return c, a.reach(ctx, c)
 }
 
 // two are the clusters of a command that works on both. Both can be reached;
@@ -75,9 +76,10 @@ func (a *app) two(ctx context.Context) (local, remote *access.Cluster, err error
 	if remote, err = a.remote.connect(); err != nil {
 		return nil, nil, err
 	}
+	defer a.console.Close()
 	answer := make(chan error, 1)
-	go func() { answer <- reach(ctx, remote) }()
-	err = reach(ctx, local)
+	go func() { answer <- a.reach(ctx, remote) }()
+	err = a.reach(ctx, local)
 	return local, remote, errors.Join(err, <-answer)
 }
 

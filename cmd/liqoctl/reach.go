@@ -21,7 +21,8 @@ const reachTimeout = 15 * time.Second
 
 // reach asks a cluster who the user is, which every user may know: it can be
 // reached then, and accepts the credentials.
-func reach(ctx context.Context, c *access.Cluster) error {
+func (a *app) reach(ctx context.Context, c *access.Cluster) error {
+	a.console.Progress().Waiting(c.Name, "Waiting for the API server "+c.Config.Host)
 	ask, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	_, err := c.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ask, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

@@ -150,10 +150,11 @@ func (t *networkTest) connect(ctx context.Context) ([]*access.Cluster, error) {
 	var wg sync.WaitGroup
 	for i, f := range flags {
 		if clusters[i], errs[i] = f.connect(); errs[i] == nil {
-			wg.Go(func() { errs[i] = reach(ctx, clusters[i]) })
+			wg.Go(func() { errs[i] = t.reach(ctx, clusters[i]) })
 		}
 	}
 	wg.Wait()
+	t.console.Close()
 	return clusters, errors.Join(errs...)
 }
 

@@ -11,7 +11,7 @@ import (
 // TestUsageMistakes: one line says what is wrong and where to read on.
 func TestUsageMistakes(t *testing.T) {
 	tests := []struct{ args, want string }{
-		{"netwrok", `unknown command "netwrok", did you mean network?; see 'liqoctl --help'`},
+		{"networ", `unknown command "networ", did you mean network?; see 'liqoctl --help'`},
 		{"nonsense", `unknown command "nonsense"; see 'liqoctl --help'`},
 		{"network conect", `unknown command "conect", did you mean connect?; see 'liqoctl network --help'`},
 		{"network connect to rome", `unknown command "to" for "liqoctl network connect"; see 'liqoctl network connect --help'`},

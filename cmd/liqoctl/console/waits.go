@@ -47,7 +47,8 @@ func (c *Console) Progress() progress.Func {
 	}
 }
 
-// beginWait notes that something is under way, and has it redrawn.
+// beginWait notes that something is under way, and has it drawn from the next
+// picture on: what is over before that would only flicker.
 func (c *Console) beginWait(e progress.Event) {
 	c.waits.begin(e)
 	if c.errOut.terminal() {
@@ -57,7 +58,6 @@ func (c *Console) beginWait(e progress.Event) {
 		c.waits.stop, c.waits.done = make(chan struct{}), make(chan struct{})
 		go c.watch(c.waits.stop, c.waits.done)
 	}
-	c.showWaits()
 }
 
 func prefixOf(k progress.Kind) prefix {

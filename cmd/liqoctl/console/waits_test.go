@@ -26,11 +26,16 @@ func TestSpinners(t *testing.T) {
 		}
 		say.Done("local", "Network correctly initialized")
 		say.Waiting("remote", "Waiting for gateway pod gw-milan to be ready")
+		check("what may be over at once", " INFO   (local) Network correctly initialized\n")
+		time.Sleep(50 * time.Millisecond)
+		check("still", " INFO   (local) Network correctly initialized\n")
+		time.Sleep(100 * time.Millisecond)
 		check("one wait", ` INFO   (local) Network correctly initialized
- ⠋      (remote) Waiting for gateway pod gw-milan to be ready (0s)
+ ⠙      (remote) Waiting for gateway pod gw-milan to be ready (0s)
 `)
-		time.Sleep(2350 * time.Millisecond)
+		time.Sleep(2100 * time.Millisecond)
 		say.Waiting("local", "Waiting for gateway pod gw-rome-with-a-very-long-name to be ready")
+		time.Sleep(100 * time.Millisecond)
 		check("two waits, one too long for the window", ` INFO   (local) Network correctly initialized
  ⠸      (remote) Waiting for gateway pod gw-milan to be ready (2s)
  ⠋      (local) Waiting for gateway pod gw-rome-with-a-very-lon… (0s)
@@ -96,7 +101,8 @@ func TestWaitKeepsItsTime(t *testing.T) {
 		say.Waiting("", "Waiting for the pod")
 		time.Sleep(5 * time.Second)
 		say.Waiting("", "Waiting for the pod: ContainerCreating")
-		if got, want := s.text(), " ⠋      Waiting for the pod: ContainerCreating (5s)\n"; got != want {
+		time.Sleep(150 * time.Millisecond)
+		if got, want := s.text(), " ⠙      Waiting for the pod: ContainerCreating (5s)\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		c.Close()
