@@ -1,8 +1,14 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
+	"context"
+	"fmt"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-net/sluice/controlplane/access"
 	"github.com/sluice-net/sluice/controlplane/peering"
 )
 
@@ -22,18 +28,47 @@ already is no mistake, so the command may be repeated.`,
   liqoctl network disconnect --context rome --remote-context milan --wait --skip-confirm`,
 		Args: cobra.NoArgs,
 	}
-	var f peeringFlags
-	f.add(cmd.Flags(), timeoutOfNetwork, "nothing of the gateways runs any more")
-	hide(cmd.Flags(), "skip-validation")
+	var f removalFlags
+	f.add(cmd.Flags(), "nothing of the gateways runs any more")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := a.confirm(cmd.Context(), cmd.Name()); err != nil {
 			return err
 		}
-		local, remote, err := a.two(cmd.Context())
+		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
 			return err
 		}
 		return peering.Disconnect(cmd.Context(), local, remote, f.options(a), a.console.Progress())
 	}
 	return cmd
+}
+
+// removalFlags are those of all commands that separate clusters.
+type removalFlags struct {
+	peeringFlags
+	remoteClusterID string
+}
+
+func (f *removalFlags) add(fs *pflag.FlagSet, forWhat string) {
+	f.peeringFlags.add(fs, timeoutOfNetwork, forWhat)
+	hide(fs, "skip-validation") // of what is removed no template is needed
+	fs.StringVar(&f.remoteClusterID, "remote-cluster-id", "", "`ID` of a remote cluster that is gone for good: clean up in the local one alone")
+}
+
+// clusters are both, or the local one alone.
+func (f *removalFlags) clusters(ctx context.Context, a *app) (local, remote *access.Cluster, err error) {
+	if f.remoteClusterID == "" {
+		return a.two(ctx)
+	}
+	if wrong := validation.IsDNS1123Label(f.remoteClusterID); len(wrong) > 0 {
+		return nil, nil, fmt.Errorf("--remote-cluster-id %q is the ID of no cluster: %s", f.remoteClusterID, wrong[0])
+	}
+	local, err = a.one(ctx)
+	return local, nil, err
+}
+
+func (f *removalFlags) options(a *app) peering.Options {
+	o := f.peeringFlags.options(a)
+	o.RemoteClusterID = f.remoteClusterID
+	return o
 }

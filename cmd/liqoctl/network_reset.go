@@ -16,17 +16,19 @@ may be others.
 
 A tenant namespace is deleted as well if liqoctl made it (it then has the label app.kubernetes.io/managed-by=liqoctl)
 and nothing is left in it but what liqoctl and the controllers made. Every other namespace stays.`,
-		Example: `  liqoctl network reset --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --wait`,
-		Args:    cobra.NoArgs,
+		Example: `  liqoctl network reset --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --wait
+
+  # Milan does not exist any more.
+  liqoctl network reset --context rome --remote-cluster-id milan --wait`,
+		Args: cobra.NoArgs,
 	}
-	var f peeringFlags
-	f.add(cmd.Flags(), timeoutOfNetwork, "nothing of the peering is left")
-	hide(cmd.Flags(), "skip-validation")
+	var f removalFlags
+	f.add(cmd.Flags(), "nothing of the peering is left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := a.confirm(cmd.Context(), cmd.Name()); err != nil {
 			return err
 		}
-		local, remote, err := a.two(cmd.Context())
+		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
 			return err
 		}

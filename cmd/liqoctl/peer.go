@@ -83,12 +83,11 @@ in them but what liqoctl and the controllers made.`,
 		Args:    cobra.NoArgs,
 	}
 	a.addRemoteFlags(cmd)
-	f := peeringFlags{wait: true}
-	f.add(cmd.Flags(), timeoutOfNetwork, "nothing of the peering is left")
-	hide(cmd.Flags(), "skip-validation")
+	f := removalFlags{peeringFlags: peeringFlags{wait: true}}
+	f.add(cmd.Flags(), "nothing of the peering is left")
 	deleteNamespaces := cmd.Flags().Bool("delete-namespaces", false, "delete the tenant namespaces, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		local, remote, err := a.two(cmd.Context())
+		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
 			return err
 		}

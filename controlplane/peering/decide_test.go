@@ -421,7 +421,7 @@ func TestDetectRoles(t *testing.T) {
 		{"clients on both sides", found{clients: client}, found{clients: client}, "Client"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := pair{{Cluster: here}, {Cluster: there}}
+			p := newPair(here, there, new(Options))
 			p[0].found, p[1].found = tt.local, tt.remote
 			p.detectRoles()
 			if p[0].role != tt.want || p[1].role != otherRole(tt.want) {

@@ -14,10 +14,13 @@ import (
 
 // Disconnect removes the gateways of both clusters for each other. What they know
 // of each other's network stays, for the next Connect.
+//
+// Where the remote cluster is gone for good it is nil, and o.RemoteClusterID tells
+// what it was called.
 func Disconnect(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
-	ends := newPair(local, remote, &o)
+	ends := endsToRemove(local, remote, &o)
 	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToDisconnect); err != nil {
 		return err
 	}
@@ -27,11 +30,11 @@ func Disconnect(ctx context.Context, local, remote *access.Cluster, o Options, t
 }
 
 // Reset does what Disconnect does, and has both clusters forget each other's
-// network and keys.
+// network and keys. The remote cluster may be nil, too.
 func Reset(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
-	ends := newPair(local, remote, &o)
+	ends := endsToRemove(local, remote, &o)
 	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToReset); err != nil {
 		return err
 	}
@@ -40,6 +43,13 @@ func Reset(ctx context.Context, local, remote *access.Cluster, o Options, tell p
 	forgotten := p.add(after(gone), ends.steps((*end).forget)...)
 	p.add(after(forgotten), ends.steps((*end).removeNamespace)...)
 	return p.run(ctx, tell)
+}
+
+func endsToRemove(local, remote *access.Cluster, o *Options) pair {
+	if remote == nil {
+		return alone(local, o.RemoteClusterID, o)
+	}
+	return newPair(local, remote, o)
 }
 
 // prepareToRemove finds out what there is to remove, and all that stands in the
@@ -62,7 +72,7 @@ func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights fu
 // or else by that of the other. Where neither has any, the remote one is the
 // server, as Connect has it.
 func (p pair) detectRoles() {
-	local, remote := p[0], p[1]
+	local, remote := p[0], p[0].peer
 	isServer := func(e *end) bool { return len(e.found.servers) > 0 && len(e.found.clients) == 0 }
 	isClient := func(e *end) bool { return len(e.found.clients) > 0 && len(e.found.servers) == 0 }
 	local.role, remote.role = networkingv1beta1.ConnectionClient, networkingv1beta1.ConnectionServer

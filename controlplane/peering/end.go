@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +44,10 @@ type end struct {
 	fresh    bool                            // its gateway was made just now
 }
 
-// pair is both ends, in the order in which the user reads about them.
-type pair [2]*end
+// pair is both ends, in the order in which the user reads about them: the local
+// and the remote one. To clean up after a peer that is gone for good it is the
+// local one alone.
+type pair []*end
 
 func newPair(local, remote *access.Cluster, o *Options) pair {
 	p := pair{newEnd(local, o), newEnd(remote, o)}
@@ -54,6 +57,14 @@ func newPair(local, remote *access.Cluster, o *Options) pair {
 		p[0].role, p[1].role = p[1].role, p[0].role
 	}
 	return p
+}
+
+// alone is a pair of which only one end can be reached: of the other no more is
+// known than its ID.
+func alone(c *access.Cluster, peerID string, o *Options) pair {
+	e := newEnd(c, o)
+	e.peer = &end{id: peerID, options: o}
+	return pair{e}
 }
 
 func newEnd(c *access.Cluster, o *Options) *end {
@@ -72,17 +83,22 @@ func (p pair) with(role networkingv1beta1.ConnectionType) *end {
 }
 
 // steps makes a step for each end.
-func (p pair) steps(make func(*end) *step) []*step { return []*step{make(p[0]), make(p[1])} }
+func (p pair) steps(make func(*end) *step) (steps []*step) {
+	for _, e := range p {
+		steps = append(steps, make(e))
+	}
+	return steps
+}
 
 // both does something to both ends at the same time.
 func (p pair) both(do func(*end) error) error {
-	var errs [2]error
+	errs := make([]error, len(p))
 	var wg sync.WaitGroup
 	for i, e := range p {
 		wg.Go(func() { errs[i] = do(e) })
 	}
 	wg.Wait()
-	return joined(errs[:])
+	return joined(errs)
 }
 
 // joined is several errors as one, each on a line; one alone is returned as it is.
@@ -226,6 +242,9 @@ func (e *end) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	}
 	var n corev1.Namespace
 	switch err := e.Client.Get(ctx, types.NamespacedName{Name: name}, &n); {
+	case e.NamespaceGiven && apierrors.IsForbidden(err): // who may work in it need not be allowed to look at it
+		n.Name = name
+		found = append(found, n)
 	case client.IgnoreNotFound(err) != nil:
 		return nil, e.Explain("read namespace "+name, err)
 	case err == nil:

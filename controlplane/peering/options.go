@@ -35,6 +35,8 @@ type Options struct {
 	Server ServerFlags
 	Client ClientFlags
 
+	// RemoteClusterID is the ID of a remote cluster that is gone for good.
+	RemoteClusterID string
 	// DeleteNamespaces has Reset delete the tenant namespaces too, if nothing of
 	// anybody else is in them; OwnNamespaces only those that Connect or Init made.
 	DeleteNamespaces, OwnNamespaces bool

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,10 @@ func (p pair) identify(ctx context.Context, tell progress.Func) error {
 		wg.Go(func() { e.id, errs[0] = e.ID(ctx) })
 		wg.Go(func() { e.uid, errs[1] = e.UID(ctx) })
 		wg.Wait()
-		if errs[0] != nil {
-			return errs[0]
+		if apierrors.IsForbidden(errs[1]) { // the ID has to do
+			errs[1] = nil
 		}
-		return errs[1]
+		return cmp.Or(errs[0], errs[1])
 	})
 	if err != nil {
 		return err
@@ -40,16 +41,19 @@ func (p pair) identify(ctx context.Context, tell progress.Func) error {
 
 // different fails unless the clusters are two, with two names.
 func (p pair) different() error {
-	local, remote := p[0], p[1]
-	if local.uid == remote.uid {
+	local, other := p[0], p[0].peer
+	if local.id != other.id && (local.uid == "" || local.uid != other.uid) {
+		return nil
+	}
+	if len(p) == 1 {
+		return local.Errorf("%q is the ID of this cluster itself: name the one that it was connected with", other.id)
+	}
+	if local.uid == other.uid && local.uid != "" {
 		return fmt.Errorf("%s and %s lead to the same cluster, %s (its namespace %s has the UID %s both times): nothing was changed; name the other one with %s or %s",
-			local.Origin, remote.Origin, local.id, metav1.NamespaceSystem, local.uid, remote.Flag("kubeconfig"), remote.Flag("context"))
+			local.Origin, other.Origin, local.id, metav1.NamespaceSystem, local.uid, other.Flag("kubeconfig"), other.Flag("context"))
 	}
-	if local.id == remote.id {
-		return fmt.Errorf("both clusters have the ID %q (ConfigMap liqo-clusterid-configmap), so neither could tell the other from itself: nothing was changed; "+
-			"install one of them again with 'liqoctl install --cluster-id' and another name", local.id)
-	}
-	return nil
+	return fmt.Errorf("both clusters have the ID %q (ConfigMap liqo-clusterid-configmap), so neither could tell the other from itself: nothing was changed; "+
+		"if they are two, install one of them again with 'liqoctl install --cluster-id' and another name", local.id)
 }
 
 // prepare finds out all that stands in the way of connecting, before anything is
@@ -126,9 +130,7 @@ func (e *end) rights(withGateways bool) []access.Permission {
 		may("", "secrets", e.namespace, "get")
 		may(ours, "publickeies", e.namespace, "list", "create", "patch")
 	}
-	if e.options.Wait {
-		may(ours, "connections", e.namespace, "list")
-	}
+	may(ours, "connections", e.namespace, "list")
 	return all
 }
 

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/controlplane/peering"
+)
+
+func TestConnectFlags(t *testing.T) {
+	const all = "--gw-server-type=a/v1/servers --gw-server-template-name=s --gw-server-template-namespace=sn " +
+		"--gw-server-service-type=NodePort --gw-server-service-port=51000 --gw-server-service-nodeport=30742 " +
+		"--gw-client-type=a/v1/clients --gw-client-template-name=c --gw-client-template-namespace=cn --gw-client-address=192.0.2.1 --gw-client-port=1 " +
+		"--mtu=1400 --disable-sharing-keys --wait --timeout=1s --skip-validation"
+	wantAll := peering.Options{
+		Timeout: time.Second, Wait: true, SkipValidation: true, DisableSharingKeys: true, MTU: 1400,
+		Server: peering.ServerFlags{Template: peering.TemplateFlags{Type: "a/v1/servers", Name: "s", Namespace: "sn"}, ServiceType: "NodePort", Port: 51000, NodePort: 30742},
+		Client: peering.ClientFlags{Template: peering.TemplateFlags{Type: "a/v1/clients", Name: "c", Namespace: "cn"}, Address: "192.0.2.1", Port: 1},
+	}
+	for _, tt := range []struct {
+		name string
+		args string
+		want peering.Options
+		err  string
+	}{
+		{name: "none", want: peering.Options{Timeout: 2 * time.Minute}},
+		{name: "all", args: all, want: wantAll},
+		{name: "all, as they were called", args: strings.ReplaceAll(all, "--gw-", "--"), want: wantAll},
+		{name: "as they were called before that", args: "--server-service-type nodeport --server-port 51000 --node-port 30742 --timeout 1s",
+			want: peering.Options{Timeout: time.Second, Server: peering.ServerFlags{ServiceType: "NodePort", Port: 51000, NodePort: 30742}}},
+		{name: "an address of the load balancer", args: "--load-balancer-ip 192.0.2.7 --timeout 1s",
+			want: peering.Options{Timeout: time.Second, Server: peering.ServerFlags{LoadBalancerIP: "192.0.2.7"}}},
+		{name: "an unknown type", args: "--gw-server-service-type ExternalName", err: `--gw-server-service-type "ExternalName": must be LoadBalancer, NodePort, ClusterIP`},
+		{name: "an MTU that is too large", args: "--mtu 70000", err: "--mtu 70000: must be from 576 to 65455"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := new(cobra.Command)
+			var f connectFlags
+			f.add(cmd.Flags(), timeoutOfNetwork, "")
+			f.addGateways(cmd)
+			if err := cmd.ParseFlags(strings.Fields(tt.args)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.options(newApp("liqoctl", nil, new(bytes.Buffer), new(bytes.Buffer)))
+			if tt.err != "" {
+				if err == nil || err.Error() != tt.err {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNetworkRefuses has commands end before they ask any cluster.
+func TestNetworkRefuses(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"network connect --kubeconfig nowhere --mtu 1", "--mtu 1: must be from 576 to 65455"},
+		{"network connect rome", `see 'liqoctl network connect --help'`},
+		{"network reset --kubeconfig nowhere --skip-confirm --remote-cluster-id Mi.lan", `--remote-cluster-id "Mi.lan" is the ID of no cluster`},
+		{"network reset --kubeconfig nowhere", "reset is a potentially destructive command.\nAre you sure you want to continue? [y/N]"},
+		{"network disconnect --kubeconfig nowhere", "disconnect is a potentially destructive command.\nAre you sure you want to continue? [y/N]"},
+		{"peer --in-band", "--in-band: it belongs to Liqo's authentication"},
+		{"peer --cpu 4", "--cpu: it belongs to Liqo's offloading"},
+		{"peer --create-resource-slice", "--create-resource-slice: it belongs to Liqo's offloading"},
+		{"peer --networking-disabled", "--networking-disabled: without the network nothing is left to do"},
+		{"peer --gw-server-gateway-location Elsewhere", `--gw-server-service-location "Elsewhere": must be Provider or Consumer`},
+		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere", "nowhere"}, // on to the clusters
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			got := liqoctl(t.Context(), strings.Fields(tt.args)...)
+			if got.code != 1 || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
+				t.Errorf("code %d, stdout %q, stderr %q; want %q in it", got.code, got.stdout, got.stderr, tt.want)
+			}
+		})
+	}
+}
