@@ -1,6 +1,8 @@
 package release
 
 import (
+	"context"
+	"net/netip"
 	"time"
 
 	"helm.sh/helm/v4/pkg/release/common"
@@ -21,4 +23,11 @@ func Interrupt(c *access.Cluster, ago time.Duration) error {
 	}
 	last.Info.Status, last.Info.LastDeployed = common.StatusPendingUpgrade, time.Now().Add(-ago)
 	return h.config.Releases.Update(last)
+}
+
+// ServiceRange is what the API server tells of its Services by a refusal.
+func ServiceRange(ctx context.Context, c *access.Cluster) ([]netip.Prefix, error) {
+	g := gatherer{Cluster: c}
+	err := g.askRange(ctx)
+	return serviceRange(g.facts), err
 }

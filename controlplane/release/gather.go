@@ -144,7 +144,7 @@ func (g *gatherer) serviceCIDRs(ctx context.Context) error {
 func (g *gatherer) askRange(ctx context.Context) error {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "range-of-addresses-"},
-		Spec:       corev1.ServiceSpec{ClusterIP: "0.0.0.1", Ports: []corev1.ServicePort{{Port: 1}}},
+		Spec:       corev1.ServiceSpec{ClusterIP: "192.0.2.1", Ports: []corev1.ServicePort{{Port: 1}}},
 	}
 	err := g.Client.Create(ctx, s, client.DryRunAll)
 	if apierrors.IsInvalid(err) {

@@ -208,7 +208,7 @@ func podTrouble(p corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		switch w, t := c.State.Waiting, c.LastTerminationState.Terminated; {
 		case w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
-			return where("%s", strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
+			return where("%s", strings.TrimSuffix(w.Reason+": "+shorten(w.Message), ": "))
 		case t != nil && !c.Ready:
 			return where("it has ended with exit code %d (%s), and is started again", t.ExitCode, t.Reason)
 		}
@@ -219,6 +219,16 @@ func podTrouble(p corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// shorten keeps the end of a long message, which tells the cause: the beginning
+// is who says it.
+func shorten(message string) string {
+	const enough = 120
+	if r := []rune(message); len(r) > enough {
+		return "..." + string(r[len(r)-enough:])
+	}
+	return message
 }
 
 // findings are what pods, their logs and the events of a namespace tell about a
