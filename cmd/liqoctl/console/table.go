@@ -3,8 +3,10 @@ package console
 import "strings"
 
 const (
-	// gap is between columns, as in kubectl's tables.
-	gap = 3
+	// gap is between columns, as in kubectl's tables, and narrowGap where that is
+	// too much.
+	gap       = 3
+	narrowGap = 2
 	// narrowest is the width below which a column is not squeezed: a table of
 	// narrower columns is harder to read than records.
 	narrowest = 10
@@ -19,7 +21,7 @@ const (
 func (p *Page) Table(header []string, rows [][]string) {
 	p.parts = append(p.parts, func(l layout) [][]glyph {
 		t := table{header: header, rows: rows}
-		widths, ok := t.squeeze(l.columns)
+		widths, gap, ok := t.squeeze(l.columns)
 		if !ok {
 			return t.records(l.columns)
 		}
@@ -29,7 +31,7 @@ func (p *Page) Table(header []string, rows [][]string) {
 			strong[i] = Strong(h)
 		}
 		for _, row := range append([][]string{strong}, rows...) {
-			lines = append(lines, t.row(row, widths)...)
+			lines = append(lines, t.row(row, widths, gap)...)
 		}
 		return lines
 	})
@@ -65,21 +67,24 @@ func (t table) widths(i int) (natural, unbroken int) {
 	return natural, unbroken
 }
 
-// squeeze returns the width of each column so that the table fits: it takes from
-// the widest first, and breaks words only if it must. It reports false where that
-// makes no sense.
-func (t table) squeeze(columns int) ([]int, bool) {
-	widths, words, least := make([]int, len(t.header)), make([]int, len(t.header)), make([]int, len(t.header))
-	total := gap * (len(t.header) - 1)
+// squeeze returns the width of each column, and the gap between them, so that the
+// table fits: it takes from the widest first, and breaks words only if it must. It
+// reports false where that makes no sense.
+func (t table) squeeze(columns int) (widths []int, between int, ok bool) {
+	n := len(t.header)
+	widths = make([]int, n)
+	words, least := make([]int, n), make([]int, n)
+	total := gap * (n - 1)
 	for i := range t.header {
 		widths[i], words[i] = t.widths(i)
 		least[i] = min(widths[i], max(narrowest, longestWord(t.header[i])))
 		words[i] = max(words[i], least[i], min(widths[i], prose))
 		total += widths[i]
 	}
-	if columns < 1 {
-		return widths, true
+	if columns < 1 || total <= columns {
+		return widths, gap, true
 	}
+	total -= (gap - narrowGap) * (n - 1)
 	for _, limit := range [][]int{words, least} {
 		for total > columns {
 			i := widest(widths, limit)
@@ -90,7 +95,7 @@ func (t table) squeeze(columns int) ([]int, bool) {
 			total--
 		}
 	}
-	return widths, total <= columns
+	return widths, narrowGap, total <= columns
 }
 
 // widest is the index of the widest column that is above its limit, -1 if none is.
@@ -113,7 +118,7 @@ func longestWord(s string) int {
 }
 
 // row lays out one row, which has as many lines as its highest cell.
-func (t table) row(row []string, widths []int) [][]glyph {
+func (t table) row(row []string, widths []int, gap int) [][]glyph {
 	cells := make([][][]glyph, len(widths))
 	height := 1
 	for i := range widths {
