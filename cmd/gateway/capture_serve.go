@@ -22,7 +22,7 @@ const (
 	// captureReport is how often the counters are told.
 	captureReport = time.Second
 	// captureGrace is how long a client may take for the end.
-	captureGrace = 5 * time.Second
+	captureGrace = 2 * time.Second
 	// captureTail is what is left of the size for the counters at the end.
 	captureTail = 1 << 10
 )
