@@ -2,6 +2,7 @@ package release_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -263,9 +264,21 @@ apiVersion: networking.liqo.io/v1beta1
 kind: Configuration
 metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}, finalizers: [configuration.liqo.io/of-nobody]}
 spec: {remote: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 `)
+	controlplanetest.Eventually(t, "the gateway is there", func(ctx context.Context) error {
+		var list networkingv1beta1.GeneveTunnelList
+		if err := s.Client.List(ctx, &list); err != nil || len(list.Items) != 2 {
+			return fmt.Errorf("%d tunnels, %v", len(list.Items), err)
+		}
+		return nil
+	})
 	_, err := s.prepareUninstall(t, release.UninstallOptions{})
-	for _, want := range []string{"Configuration liqo-tenant-milan/milan", "liqoctl network reset", "--force"} {
+	for _, want := range []string{"Configuration liqo-tenant-milan/milan\n  GatewayServer liqo-tenant-milan/milan", "liqoctl network reset", "--force"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -277,6 +290,14 @@ spec: {remote: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}}
 	if want := "namespace liqo-tenant-milan: liqoctl has not made it"; !slices.Contains(removed.Left, want) {
 		t.Errorf("left %v, want %s", removed.Left, want)
 	}
+	controlplanetest.Eventually(t, "the namespace of the peer is empty", func(context.Context) error {
+		for o := range s.objects(t) {
+			if strings.Contains(o, " liqo-tenant-milan/") && o != "ServiceAccount liqo-tenant-milan/default" {
+				return errors.New(o)
+			}
+		}
+		return nil
+	})
 	if err := s.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -98,6 +98,7 @@ func startSite(t *testing.T) *site {
 	c := controlplanetest.StartBare(t)
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
 		"sluice/controller:latest": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
+		"sluice/gateway:latest":    {}, // it does nothing
 		"sluice/fabric:latest":     {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},
 	}})
 	a, err := access.New(c.Config, access.Options{Origin: "kubeconfig of the test"})
