@@ -1,6 +1,7 @@
 package nettest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -104,9 +105,10 @@ func (s *site) readInstallation(ctx context.Context) error {
 		return s.Explain("list Deployments in "+s.LiqoNamespace, err)
 	}
 	for i := range deployments.Items {
-		for _, c := range deployments.Items[i].Spec.Template.Spec.Containers {
-			if image := besides(c.Image); s.image == "" && image != "" {
-				s.image = image
+		spec := &deployments.Items[i].Spec.Template.Spec
+		for _, c := range spec.Containers {
+			if image := besides(c.Image); image != "" {
+				s.image, s.pull = cmp.Or(s.image, image), spec.ImagePullSecrets
 			}
 		}
 	}

@@ -130,7 +130,7 @@ func (v *View) unknownSource() netip.Addr {
 func viewOf(c *networkingv1beta1.Configuration) (View, error) {
 	v := View{ID: c.Labels[networkingv1beta1.LabelRemoteClusterID], Configuration: c.Namespace + "/" + c.Name}
 	if c.Status.Remote == nil {
-		return v, fmt.Errorf("Configuration %s has no status.remote yet: see its conditions, and whether the controllers run", v.Configuration)
+		return v, fmt.Errorf("the status of Configuration %s has no CIDRs yet: see its conditions, and whether the controllers run", v.Configuration)
 	}
 	spec, status := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
 	var err error
@@ -138,7 +138,7 @@ func viewOf(c *networkingv1beta1.Configuration) (View, error) {
 		v.External, err = remaps(spec.External, status.External)
 	}
 	if err != nil {
-		return v, fmt.Errorf("Configuration %s: %w", v.Configuration, err)
+		return v, fmt.Errorf("read Configuration %s: %w", v.Configuration, err)
 	}
 	return v, nil
 }

@@ -49,10 +49,10 @@ func TestViewOf(t *testing.T) {
 		err  string
 	}{
 		{"two CIDRs", config(cidrs("10.0.0.0/16", "10.2.0.0/24"), cidrs("10.1.0.0/16", "10.3.0.0/24")), append(remap("10.0.0.0/16", "10.1.0.0/16"), remap("10.2.0.0/24", "10.3.0.0/24")...), ""},
-		{"no status", undecided, nil, "Configuration t/milan has no status.remote yet"},
+		{"no status", undecided, nil, "the status of Configuration t/milan has no CIDRs yet"},
 		{"a status that is behind", config(cidrs("10.0.0.0/16", "10.2.0.0/24"), cidrs("10.1.0.0/16")), nil, "its status has 1 CIDRs for 2"},
 		{"another length", config(cidrs("10.0.0.0/16"), cidrs("10.1.0.0/17")), nil, "10.1.0.0/17 cannot stand for 10.0.0.0/16"},
-		{"no CIDR", config(cidrs("ten"), cidrs("10.1.0.0/17")), nil, "Configuration t/milan: element 0"},
+		{"no CIDR", config(cidrs("ten"), cidrs("10.1.0.0/17")), nil, "read Configuration t/milan: element 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v, err := viewOf(test.c)
@@ -97,6 +97,18 @@ func TestNodeOf(t *testing.T) {
 	want := Node{Name: "n", InternalIP: addr("10.0.0.1"), ExternalIP: addr("192.0.2.1"), ControlPlane: true}
 	if got := nodeOf(n); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestCause(t *testing.T) {
+	for message, want := range map[string]string{
+		"":                       "",
+		"Back-off pulling image": "Back-off pulling image",
+		`failed to pull and unpack image "docker.io/sluice/prober:v9": failed to resolve reference "docker.io/sluice/prober:v9": failed to do request: Head "https://registry-1.docker.io/v2/sluice/prober/manifests/v9": dial tcp: lookup registry-1.docker.io: no such host` + "\nmore": `Head "https://registry-1.docker.io/v2/sluice/prober/manifests/v9": dial tcp: lookup registry-1.docker.io: no such host`,
+	} {
+		if got := cause(message); got != want {
+			t.Errorf("%q: %q, want %q", message, got, want)
+		}
 	}
 }
 

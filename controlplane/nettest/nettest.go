@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sluice-net/sluice/controlplane/access"
 	"github.com/sluice-net/sluice/controlplane/progress"
 )
@@ -70,6 +72,7 @@ type site struct {
 	*run
 	inv   Inventory
 	image string
+	pull  []corev1.LocalObjectReference // the Secrets of its registry
 }
 
 // Run tests the network between the first cluster and each of the others, and

@@ -94,7 +94,8 @@ func (w workload) pod() corev1.PodSpec {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
 	c := corev1.Container{
-		Name: containerName, Image: w.image, Args: []string{"serve"},
+		// The policy is given, as its default depends on the image and would outlive it.
+		Name: containerName, Image: w.image, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"serve"},
 		Env: []corev1.EnvVar{{Name: probe.EnvCluster, Value: w.cluster}, field(probe.EnvPod, "metadata.name"), field(probe.EnvNode, "spec.nodeName")},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),

@@ -59,12 +59,12 @@ func (s *site) probers(ctx context.Context, namespace string) (out []Prober, err
 			}
 		}
 		if n := desired - len(out) - len(missing); n > 0 {
-			missing = append(missing, fmt.Sprintf("%d pods are not there yet%s", n, s.refusal(ctx, namespace)))
+			missing = append(missing, fmt.Sprintf("%d are not there yet%s", n, s.refusal(ctx, namespace)))
 		}
 		if desired == 0 {
 			missing = append(missing, "no node takes them: all have taints, or there is none")
 		}
-		return strings.Join(missing, "; "), nil
+		return andMore(missing), nil
 	})
 	slices.SortFunc(out, func(a, b Prober) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name)) })
 	return out, err
@@ -84,6 +84,14 @@ func (s *site) desired(ctx context.Context, namespace string) (int, error) {
 		return len(s.inv.Nodes), nil
 	}
 	return int(d.Status.DesiredNumberScheduled), nil
+}
+
+// andMore names the first obstacle: most often all pods have the same.
+func andMore(missing []string) string {
+	if len(missing) < 2 {
+		return strings.Join(missing, "")
+	}
+	return fmt.Sprintf("%s; and %d more wait", missing[0], len(missing)-1)
 }
 
 // neverPulled is in what is said of a pod whose image will not come by waiting.
@@ -128,7 +136,7 @@ func obstacle(p *corev1.Pod) string {
 		case w.Reason == "ErrImageNeverPull" || w.Reason == "InvalidImageName":
 			return fmt.Sprintf("cannot have image %s (%s): bring it to the node, or %s", c.Image, w.Reason, neverPulled)
 		case w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff":
-			return fmt.Sprintf("cannot pull image %s (%s): is the name right, and does the node reach the registry? --image names another", p.Spec.Containers[0].Image, cmp.Or(firstLine(w.Message), w.Reason))
+			return fmt.Sprintf("cannot pull image %s (%s): is the name right, and does the node reach the registry? --image names another", p.Spec.Containers[0].Image, cmp.Or(cause(w.Message), w.Reason))
 		case w.Reason != "ContainerCreating" || w.Message != "":
 			return fmt.Sprintf("waits: %s %s", w.Reason, firstLine(w.Message))
 		}
@@ -139,6 +147,17 @@ func obstacle(p *corev1.Pod) string {
 		}
 	}
 	return "starts"
+}
+
+// cause is the end of a message that is wrapped in others.
+func cause(message string) string {
+	parts := strings.Split(firstLine(message), ": ")
+	const enough = 60 // the last word alone may be as little as EOF
+	end := parts[len(parts)-1]
+	for i := len(parts) - 2; i >= 0 && len(end) < enough; i-- {
+		end = parts[i] + ": " + end
+	}
+	return end
 }
 
 func firstLine(s string) string {

@@ -42,7 +42,7 @@ func (s *site) startPods(ctx context.Context) error {
 		namespaces = append(namespaces, HostNamespace)
 	}
 	for _, ns := range namespaces {
-		w := workload{namespace: ns, cluster: s.inv.ID, image: s.image, replicas: s.Replicas}
+		w := workload{namespace: ns, cluster: s.inv.ID, image: s.image, pull: s.pull, replicas: s.Replicas}
 		if err := s.start(ctx, w); err != nil {
 			return err
 		}
@@ -252,7 +252,10 @@ func (s *site) poll(ctx context.Context, what string, check func(context.Context
 		}
 		select {
 		case <-ctx.Done():
-			return s.Errorf("%s: %s: %w", lowerFirst(what), cmp.Or(last, "no answer"), ctx.Err())
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return s.Errorf("%s: interrupted: %w", lowerFirst(what), ctx.Err())
+			}
+			return s.Errorf("%s: %s", lowerFirst(what), cmp.Or(last, "no answer")) // that time is up is said once
 		case <-tick.C:
 		}
 	}
