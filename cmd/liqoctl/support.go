@@ -7,6 +7,7 @@ func supportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support",
 		Short: "Collect what others need to help",
+		Long:  "Collect what others need to help. Nothing is changed, and nothing leaves this machine.",
 	}
 	cmd.AddCommand(supportBundleCommand(a))
 	return cmd
