@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -98,15 +99,11 @@ func (e *end) tunnelPort() int32 {
 	if e.after != nil && e.after.DataPlane.Tunnel.ListenPort != 0 {
 		return int32(e.after.DataPlane.Tunnel.ListenPort)
 	}
-	if e.service != nil {
-		for _, p := range e.service.Spec.Ports {
-			if p.TargetPort.IntVal != 0 {
-				return p.TargetPort.IntVal
-			}
-			return p.Port
-		}
+	if e.service == nil || len(e.service.Spec.Ports) == 0 {
+		return defaultTunnelPort
 	}
-	return defaultTunnelPort
+	p := e.service.Spec.Ports[0]
+	return cmp.Or(p.TargetPort.IntVal, p.Port)
 }
 
 // nodePort is where the gateway takes packets from nodes.

@@ -24,7 +24,7 @@ var checks = []check{
 	{name: "gateway-rights", title: "rights of the gateways", needs: []string{"gateways"}, ofEnd: gatewayRights},
 	{name: "objects-applied", title: "objects in force", needs: []string{"gateway-pods"}, ofEnd: objectsApplied},
 
-	{name: "service", title: "Service of the server", needs: []string{"gateways"}, ofEnd: service},
+	{name: "service", title: "Service of the server", needs: []string{"gateway-pods"}, ofEnd: service},
 	{name: "endpoint", title: "endpoint", needs: []string{"service"}, ofPeering: endpoints},
 	{name: "keys", title: "keys", needs: []string{"gateways"}, ofPeering: keys},
 	{name: "mtu", title: "MTU of both ends", needs: []string{"gateways"}, ofPeering: mtus},

@@ -146,14 +146,6 @@ func (e *end) gateway() *survey.Gateway {
 	return e.peer.Gateway
 }
 
-// namespace is where the objects of this end are.
-func (e *end) namespace() string {
-	if e.peer == nil {
-		return ""
-	}
-	return e.peer.Namespace
-}
-
 // mtu is that of the gateway's spec.
 func (e *end) mtu() int {
 	if g := e.gateway(); g != nil && g.MTU != 0 {

@@ -176,6 +176,8 @@ func TestFailuresHideWhatNeedsThem(t *testing.T) {
 		}},
 		{"one gateway's pods", func(w *world) { w.server.pods.items = nil }, []string{
 			"objects-applied@remote: needs what failed before: gateway pods",
+			"service@remote: needs what failed before: gateway pods",
+			"endpoint@: needs what failed before: gateway pods",
 			"network-policies@remote: the gateway has no pod that policies could select",
 			"reachability@: needs what failed before: gateway pods",
 			"handshake@: needs what failed before: gateway pods",

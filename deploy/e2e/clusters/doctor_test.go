@@ -75,7 +75,22 @@ func testDoctor(t *testing.T, p *pair) {
 		}
 		r := examine(t, target(x.local, access.Local), target(c, access.Remote))
 		find(t, r, fault{check: "api-access", cluster: access.Remote, status: doctor.Failed, says: "does not accept the credentials of kubeconfig old.yaml"})
-		find(t, r, fault{check: "keys", status: doctor.OK}) // the other side by itself
+		find(t, r, fault{check: "keys", cluster: access.Local, status: doctor.OK}) // the other side by itself
+	})
+	t.Run("a user without rights", func(t *testing.T) {
+		if err := p.provider.CreateNamespace("doctor-nobody", nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { kubectl(t, p.provider, "delete", "namespace", "doctor-nobody", "--wait=false") })
+		kubectl(t, p.provider, "create", "serviceaccount", "nobody", "-n", "doctor-nobody")
+		c, err := access.New(p.provider.ServiceAccount("doctor-nobody", "nobody"), access.Options{Name: access.Remote, Origin: "kubeconfig nobody.yaml"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := examine(t, target(x.local, access.Local), target(c, access.Remote))
+		find(t, r, fault{check: "permissions", cluster: access.Remote, status: doctor.Failed, says: "the user of kubeconfig nobody.yaml lacks rights"})
+		find(t, r, fault{check: "identity", cluster: access.Remote, status: doctor.Failed, says: "the cluster has no ID"})
+		find(t, r, fault{check: "permissions", cluster: access.Local, status: doctor.OK})
 	})
 	t.Run("the same cluster twice", func(t *testing.T) {
 		r := examine(t, target(x.local, access.Local), target(x.local, access.Remote))
@@ -237,16 +252,28 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "wrong port", check: "endpoint", cluster: access.Local, status: doctor.Failed, says: "but the server is at",
+			name: "another port, which the session has outlived", check: "endpoint", cluster: access.Local, status: doctor.Warning, says: "it works, so something in between leads there",
 			inject: func(t *testing.T, x *examined) {
 				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) {
 					saved.endpoint = *o.Spec.Endpoint.DeepCopy()
 					o.Spec.Endpoint.Port = 9
 				})
 			},
+			repair: func(t *testing.T, x *examined) {
+				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) { o.Spec.Endpoint = saved.endpoint })
+			},
+		},
+		{
+			name: "wrong port", check: "endpoint", cluster: access.Local, status: doctor.Failed, says: "but the server is at",
+			inject: func(t *testing.T, x *examined) {
+				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) { o.Spec.Endpoint.Port = 9 })
+				x.lose(t, controlplanetest.LoseOut) // or the server would find the new client first
+				kubectl(t, x.consumer, "delete", "pods", "--all", "-n", x.namespace(x.consumer))
+			},
 			settled: func(x *examined) error { return x.silent(x.consumer) },
 			repair: func(t *testing.T, x *examined) {
 				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) { o.Spec.Endpoint = saved.endpoint })
+				x.lose(t, "")
 			},
 		},
 		{
@@ -298,23 +325,18 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "no gateway pod", check: "gateway-pods", cluster: access.Remote, status: doctor.Failed, says: "exceeded quota",
+			name: "no gateway pod", check: "gateway-pods", cluster: access.Remote, status: doctor.Failed, says: "the API server refuses its pods",
 			inject: func(t *testing.T, x *examined) {
 				ns := x.namespace(x.provider)
-				err := x.provider.Client.Create(t.Context(), &corev1.ResourceQuota{
-					ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "no-pods"},
-					Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+				err := x.provider.Client.Create(t.Context(), &corev1.LimitRange{
+					ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tiny"},
+					Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+						Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ki")},
+					}}},
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				controlplanetest.Eventually(t, "the quota counts", func(ctx context.Context) error {
-					var q corev1.ResourceQuota
-					if err := x.provider.Get(ctx, ns, "no-pods", &q); err != nil || len(q.Status.Hard) == 0 {
-						return fmt.Errorf("%+v %v", q.Status, err)
-					}
-					return nil
-				})
 				kubectl(t, x.provider, "delete", "pods", "--all", "-n", ns)
 			},
 			settled: func(x *examined) error {
@@ -325,8 +347,8 @@ func faults() []fault {
 				return err
 			},
 			repair: func(t *testing.T, x *examined) {
-				kubectl(t, x.provider, "delete", "resourcequota", "no-pods", "-n", x.namespace(x.provider))
-				kubectl(t, x.provider, "rollout", "restart", "deployment", "-n", x.namespace(x.provider))
+				kubectl(t, x.provider, "delete", "limitrange", "tiny", "-n", x.namespace(x.provider))
+				kubectl(t, x.provider, "delete", "replicasets", "--all", "-n", x.namespace(x.provider)) // the next one tries at once
 			},
 		},
 		{
