@@ -8,7 +8,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // the interface through which controller-runtime logs
 	github.com/google/go-cmp v0.7.0 // differences in test failures
 	github.com/google/nftables v0.3.0 // the node agent's table of address translation
-	github.com/gopacket/gopacket v1.7.7 // pcapng files of captures
+	github.com/gopacket/gopacket v1.7.7 // tests: reads capture files as others do
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spf13/cobra v1.10.2 // liqoctl: commands, help, completion
