@@ -86,10 +86,8 @@ func step(tree any, path string) (next any, key, rest string, err error) {
 	case map[string]any:
 		// The longest key that fits: a cluster ID may have dots.
 		for end := len(path); end > 0; end = strings.LastIndexByte(path[:end], '.') {
-			for key, next := range v {
-				if strings.EqualFold(key, path[:end]) {
-					return next, key, strings.TrimPrefix(path[end:], "."), nil
-				}
+			if key, ok := findKey(v, path[:end]); ok {
+				return v[key], key, strings.TrimPrefix(path[end:], "."), nil
 			}
 		}
 		head, _, _ := strings.Cut(path, ".")
@@ -104,6 +102,20 @@ func step(tree any, path string) (next any, key, rest string, err error) {
 	}
 	head, _, _ := strings.Cut(path, ".")
 	return nil, "", "", fmt.Errorf("no %q: it is a value", head)
+}
+
+// findKey returns the key that is meant: the same or, if there is none, the first
+// that differs in upper and lower case only.
+func findKey(m map[string]any, name string) (string, bool) {
+	if _, ok := m[name]; ok {
+		return name, true
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if strings.EqualFold(key, name) {
+			return key, true
+		}
+	}
+	return "", false
 }
 
 // empty tells whether there is nothing to print.
