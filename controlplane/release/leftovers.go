@@ -150,8 +150,8 @@ func (r *Removal) listKind(ctx context.Context, kind schema.GroupVersionKind, o 
 	return objects, nil
 }
 
-// removeKinds removes our CRDs with all their objects.
-func (r *Removal) removeKinds(ctx context.Context) error {
+// removeObjects removes all objects of our kinds.
+func (r *Removal) removeObjects(ctx context.Context) error {
 	kinds, err := r.ourKinds(ctx)
 	if err != nil {
 		return err
@@ -164,14 +164,17 @@ func (r *Removal) removeKinds(ctx context.Context) error {
 		}
 		objects = append(objects, list...)
 	}
-	if err := r.delete(ctx, objects); err != nil {
-		return err
-	}
+	return r.delete(ctx, objects)
+}
+
+// removeKinds removes our CRDs. It is the last thing: the end of a namespace takes
+// longer while kinds go away.
+func (r *Removal) removeKinds(ctx context.Context) error {
 	definitions, err := r.definitions(ctx)
 	if err != nil {
 		return err
 	}
-	objects = nil
+	var objects []client.Object
 	for _, d := range definitions {
 		d.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 		objects = append(objects, &d)
@@ -179,14 +182,45 @@ func (r *Removal) removeKinds(ctx context.Context) error {
 	return r.delete(ctx, objects)
 }
 
-// removeTenantNamespaces removes the namespaces of peers that liqoctl has made and
-// in which nothing of others is.
-func (r *Removal) removeTenantNamespaces(ctx context.Context) error {
+// leaveKinds says that they stay.
+func (r *Removal) leaveKinds(ctx context.Context) error {
+	definitions, err := r.definitions(ctx)
+	if err == nil && len(definitions) > 0 {
+		r.left("%d CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them", len(definitions))
+	}
+	return err
+}
+
+var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
+
+// removeNamespaces removes the namespaces that liqoctl has made: those of peers, of
+// interrupted tests, and at the end that of the installation.
+func (r *Removal) removeNamespaces(ctx context.Context) error {
 	tenants, err := r.listKind(ctx, namespaceKind, client.MatchingLabels{networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue})
 	if err != nil {
 		return err
 	}
-	for _, ns := range tenants {
+	made, err := r.listKind(ctx, namespaceKind, client.MatchingLabels{labelManagedBy: managedByUs})
+	if err != nil {
+		return err
+	}
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.cluster.LiqoNamespace}}
+	own.SetGroupVersionKind(namespaceKind)
+	there, err := r.exists(ctx, own)
+	if err != nil {
+		return err
+	}
+	isOwn := func(o client.Object) bool { return o.GetName() == own.Name }
+	all := slices.DeleteFunc(slices.Concat(tenants, made), isOwn)
+	if there {
+		all = append(all, own)
+	}
+	seen := map[string]bool{}
+	for _, ns := range all {
+		if seen[ns.GetName()] {
+			continue
+		}
+		seen[ns.GetName()] = true
 		if ns.GetLabels()[labelManagedBy] != managedByUs {
 			r.left("namespace %s: liqoctl has not made it", ns.GetName())
 		} else if err := r.removeNamespace(ctx, ns); err != nil {
@@ -194,35 +228,6 @@ func (r *Removal) removeTenantNamespaces(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
-
-// removeNamespaces removes the namespaces of the installation.
-func (r *Removal) removeNamespaces(ctx context.Context) error {
-	for _, name := range []string{r.fabricNamespace(), r.cluster.LiqoNamespace} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		ns.SetGroupVersionKind(namespaceKind)
-		switch there, err := r.exists(ctx, ns); {
-		case err != nil:
-			return err
-		case !there:
-		case name == r.cluster.LiqoNamespace && ns.Labels[labelManagedBy] != managedByUs:
-			r.left("namespace %s: liqoctl has not made it", name)
-		default:
-			if err := r.removeNamespace(ctx, ns); err != nil {
-				return err
-			}
-		}
-	}
-	if r.options.Purge {
-		return nil
-	}
-	definitions, err := r.definitions(ctx)
-	if err == nil && len(definitions) > 0 {
-		r.left("%d CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them", len(definitions))
-	}
-	return err
 }
 
 // removeNamespace removes a namespace in which nothing of others is.
@@ -243,9 +248,13 @@ func (r *Removal) removeNamespace(ctx context.Context, ns client.Object) error {
 	return r.delete(ctx, []client.Object{ns})
 }
 
-// everywhere are objects that the cluster itself puts in every namespace, or that
-// only tell of others.
-func everywhere(kind schema.GroupVersionKind, o client.Object) bool {
+// nobodys are objects that nobody would miss: what the cluster itself puts in every
+// namespace, what only tells of others, and what liqoctl or the controllers have
+// made.
+func nobodys(kind schema.GroupVersionKind, o client.Object) bool {
+	if o.GetLabels()[labelManagedBy] == managedByUs || o.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue {
+		return true
+	}
 	switch kind.Kind {
 	case "Event", "PodMetrics", "ControllerRevision":
 		return true
@@ -282,7 +291,7 @@ func (r *Removal) settledOthers(ctx context.Context, namespace string) (names []
 // collectWithin is how long the garbage collector may take.
 const collectWithin = 30 * time.Second
 
-// others are the objects of a namespace, but those that are in every one. Owned
+// others are the objects of a namespace that somebody would miss. Owned
 // says that there are some, all of which belong to other objects.
 func (r *Removal) others(ctx context.Context, namespace string) (names []string, owned bool, err error) {
 	_, lists, err := r.cluster.Clientset.Discovery().ServerGroupsAndResources()
@@ -296,7 +305,7 @@ func (r *Removal) others(ctx context.Context, namespace string) (names []string,
 			return nil, false, err
 		}
 		for _, resource := range list.APIResources {
-			if !resource.Namespaced {
+			if !resource.Namespaced || resource.Kind == "Endpoints" { // EndpointSlices tell the same
 				continue
 			}
 			kind := gv.WithKind(resource.Kind)
@@ -305,7 +314,7 @@ func (r *Removal) others(ctx context.Context, namespace string) (names []string,
 				return nil, false, err
 			}
 			for _, o := range objects {
-				if o.GetDeletionTimestamp() != nil || everywhere(kind, o) {
+				if o.GetDeletionTimestamp() != nil || nobodys(kind, o) {
 					continue
 				}
 				found[kind.Kind+" "+o.GetName()] = true

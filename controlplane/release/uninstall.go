@@ -143,9 +143,10 @@ func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) 
 		{!r.options.SkipNodes, r.cleanNodes},
 		{true, r.removeRelease},
 		{true, r.removeManaged},
-		{r.options.Purge, r.removeKinds},
-		{true, r.removeTenantNamespaces},
+		{r.options.Purge, r.removeObjects},
 		{true, r.removeNamespaces},
+		{r.options.Purge, r.removeKinds},
+		{!r.options.Purge, r.leaveKinds},
 	} {
 		if !step.wanted {
 			continue
