@@ -44,7 +44,11 @@ func TestClusters(t *testing.T) {
 		{"disconnect", false, testDisconnect},
 		{"hands", false, testHands},
 		{"account", false, testAccount},
+		{"liqoctl", false, testLiqoctl},
+		{"info", false, testInfo},
 		{"doctor", false, testDoctor},
+		{"capture", false, testCapture},
+		{"network test", false, testNetwork},
 		{"replicas", true, testReplicas},
 		{"outage", true, testOutage},
 		{"any order", true, testAnyOrder},
@@ -59,8 +63,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// programs builds the images: gateway and controller.
-func programs(tb testing.TB) map[string]controlplanetest.Image {
+// programs builds the images, gateway and controller, and liqoctl.
+func programs(tb testing.TB) (images map[string]controlplanetest.Image, liqoctl program) {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "images-")
 	if err != nil {
@@ -70,7 +74,7 @@ func programs(tb testing.TB) map[string]controlplanetest.Image {
 	if err := os.Chmod(dir, 0o755); err != nil { // pods run as other users
 		tb.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/gateway", "./cmd/controller")
+	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/gateway", "./cmd/controller", "./cmd/liqoctl")
 	build.Dir = controlplanetest.Root()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -81,5 +85,5 @@ func programs(tb testing.TB) map[string]controlplanetest.Image {
 			Args: []string{"--kubeconfig=$(KUBECONFIG)", "--bind-address=$(LOOPBACK)"}},
 		"sluice/controller:latest": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
 		podImage:                   {},
-	}
+	}, program(filepath.Join(dir, "liqoctl"))
 }

@@ -20,6 +20,8 @@ const (
 // the clients.
 type pair struct {
 	provider, consumer *side
+	liqoctl            program
+	probers            *probers
 }
 
 // side is one cluster with its nodes and its controller.
@@ -29,6 +31,7 @@ type side struct {
 	kubelet *controlplanetest.Kubelet
 	fabric  *fabric
 	pods    []*pod // one on each node but that of the controller
+	probers *probers
 }
 
 func (p *pair) sides() []*side { return []*side{p.provider, p.consumer} }
@@ -36,10 +39,11 @@ func (p *pair) sides() []*side { return []*side{p.provider, p.consumer} }
 // startPair starts two clusters, in each the controller as a pod.
 func startPair(t *testing.T) *pair {
 	t.Helper()
-	images := programs(t)
-	p := &pair{provider: new(side), consumer: new(side)}
+	images, liqoctl := programs(t)
+	p := &pair{provider: new(side), consumer: new(side), liqoctl: liqoctl, probers: newProbers()}
+	images[proberImage] = p.probers.image()
 	for _, s := range p.sides() {
-		s.Cluster = controlplanetest.Start(t)
+		s.Cluster, s.probers = controlplanetest.Start(t), p.probers
 	}
 	p.provider.id, p.consumer.id = "provider", "consumer"
 	for _, s := range p.sides() {
