@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/controlplane/access"
 	"github.com/sluice-net/sluice/controlplane/bundle"
+	"github.com/sluice-net/sluice/controlplane/doctor"
 )
 
 func supportBundleCommand(a *app) *cobra.Command {
@@ -67,7 +68,14 @@ func (b *bundleRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.options.Version, b.options.Time, b.options.LogBytes = thisClient().Version, time.Now(), b.logKiB<<10
+	b.options.Version, b.options.Time, b.options.LogBytes = clientVersion(), time.Now(), b.logKiB<<10
+	b.options.Findings = func(ctx context.Context) (any, error) {
+		o := doctor.Options{Version: b.options.Version}
+		for _, c := range clusters {
+			o.Clusters = append(o.Clusters, doctor.Target{Name: c.Name, Origin: c.Origin, Cluster: c})
+		}
+		return doctor.Examine(ctx, o, nil)
+	}
 	file, done, err := b.create()
 	if err != nil {
 		return err

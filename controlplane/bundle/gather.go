@@ -100,7 +100,7 @@ func (g *gatherer) identify(ctx context.Context) error {
 // miss notes what could not be read.
 func (g *gatherer) miss(what string, err error) {
 	if apierrors.IsForbidden(err) {
-		err = errors.New("the user of " + g.Origin + " may not read it")
+		err = fmt.Errorf("the user of %s may not read it: %w", g.Origin, err)
 	}
 	g.archive.miss(g.Name, what, g.Explain("read "+what, err))
 }
