@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,10 +108,11 @@ func findingDetails(f *doctor.Finding) *console.Section {
 	return s
 }
 
-// skippedChecks shows what was not judged, those with the same reason together.
+// skippedChecks shows what was not judged, what has the same reason together.
 func skippedChecks(p *console.Page, r *doctor.Report) {
 	var reasons []string
-	checks := make(map[string][]string)
+	checks := make(map[string][]string)             // by reason, in order
+	clusters := make(map[[2]string]map[string]bool) // by reason and check
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if f.Status != doctor.Skipped {
@@ -119,31 +121,39 @@ func skippedChecks(p *console.Page, r *doctor.Report) {
 		if checks[f.Message] == nil {
 			reasons = append(reasons, f.Message)
 		}
-		title := doctor.Title(f.Check)
-		if f.Cluster != "" {
-			title += " (" + f.Cluster + ")"
+		key := [2]string{f.Message, f.Check}
+		if clusters[key] == nil {
+			clusters[key] = make(map[string]bool)
+			checks[f.Message] = append(checks[f.Message], f.Check)
 		}
-		if !slices.Contains(checks[f.Message], title) {
-			checks[f.Message] = append(checks[f.Message], title)
-		}
+		clusters[key][f.Cluster] = true
 	}
 	if len(reasons) > 0 {
 		p.Line("")
 	}
 	for _, why := range reasons {
-		p.Line(doctorTone(doctor.Skipped, "skipped") + "  " + strings.Join(checks[why], ", ") + ": " + why)
+		var titles []string
+		for _, check := range checks[why] {
+			title := doctor.Title(check)
+			if in := slices.Collect(maps.Keys(clusters[[2]string{why, check}])); len(in) == 1 && in[0] != "" {
+				title += " (" + in[0] + ")"
+			}
+			titles = append(titles, title)
+		}
+		p.Line(doctorTone(doctor.Skipped, "skipped") + "  " + strings.Join(titles, ", ") + ": " + why)
 	}
 }
 
 func doctorSummary(r *doctor.Report) string {
 	s := r.Summary
-	parts := []string{doctorTone(doctor.OK, count(s.OK, "finding")+" ok")}
+	var parts []string
 	if s.Failed > 0 {
-		parts = append([]string{doctorTone(doctor.Failed, count(s.Failed, "problem"))}, parts...)
+		parts = append(parts, doctorTone(doctor.Failed, count(s.Failed, "problem")))
 	}
 	if s.Warnings > 0 {
 		parts = append(parts, doctorTone(doctor.Warning, count(s.Warnings, "warning")))
 	}
+	parts = append(parts, doctorTone(doctor.OK, count(s.OK, "finding")+" ok"))
 	if s.Skipped > 0 {
 		parts = append(parts, count(s.Skipped, "check")+" skipped")
 	}

@@ -41,7 +41,7 @@ type Options struct {
 // Examine looks at the clusters and judges what it finds. What cannot be read is
 // a finding; the error is for a ctx that ended.
 func Examine(ctx context.Context, o Options, say progress.Func) (*Report, error) {
-	f, err := gather(ctx, o, say)
+	f, err := gather(ctx, o, inTurn(say))
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +51,19 @@ func Examine(ctx context.Context, o Options, say progress.Func) (*Report, error)
 	}
 	r.sum()
 	return r, nil
+}
+
+// inTurn lets several goroutines tell something, one at a time.
+func inTurn(say progress.Func) progress.Func {
+	if say == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(e progress.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		say(e)
+	}
 }
 
 // gather asks for everything that the checks judge.
@@ -63,13 +76,20 @@ func gather(ctx context.Context, o Options, say progress.Func) (*facts, error) {
 	patients := make([]*patient, len(o.Clusters))
 	each(o.Clusters, len(o.Clusters), func(i int, t Target) {
 		say.Waiting(t.Name, "Reading the cluster")
-		patients[i] = readCluster(ctx, t, wanted)
+		if patients[i] = readCluster(ctx, t, wanted); patients[i].err != nil {
+			say.Failed(t.Name, "The cluster cannot be examined")
+			return
+		}
+		say.Done(t.Name, "Cluster examined")
 	})
 	for _, p := range patients {
 		f.clusters = append(f.clusters, p.cluster)
 	}
 	cases := casesOf(patients, o.Peer)
-	each(cases, atOnce, func(_ int, c *peeringCase) { c.read(ctx, say) })
+	each(cases, atOnce, func(_ int, c *peeringCase) {
+		c.read(ctx, say)
+		say.Done(c.ends[0].access.Name, "Peering with "+c.id+" examined")
+	})
 	for _, c := range cases {
 		f.peerings = append(f.peerings, c.peering)
 	}
