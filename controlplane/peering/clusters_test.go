@@ -1,10 +1,7 @@
 package peering_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -18,7 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/access"
 	"github.com/sluice-net/sluice/controlplane/controllers"
@@ -194,6 +190,20 @@ func (s *side) resourceVersions(t *testing.T) string {
 	return out
 }
 
+// nothing fails unless there are no objects of these kinds in the tenant namespaces.
+func (s *side) nothing(t *testing.T, kinds string) {
+	t.Helper()
+	out, err := s.Kubectl("get", kinds, "-A", "-o", "jsonpath={range .items[*]}{.metadata.namespace} {.kind} {.metadata.name}{\"\\n\"}{end}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(out, "\n") {
+		if strings.HasPrefix(line, "liqo-tenant-") {
+			t.Errorf("left in %s: %s", s.id, line)
+		}
+	}
+}
+
 func TestOnClusters(t *testing.T) {
 	local, remote := startSide(t, access.Local, "rome"), startSide(t, access.Remote, "milan")
 	ctx := t.Context()
@@ -287,316 +297,6 @@ func TestOnClusters(t *testing.T) {
 	})
 	t.Run("reset", func(t *testing.T) { testReset(t, local, remote) })
 	t.Run("objects under other names", func(t *testing.T) { testForeign(t, local, remote) })
-}
-
-// nothing fails unless there are no objects of these kinds in the tenant namespaces.
-func (s *side) nothing(t *testing.T, kinds string) {
-	t.Helper()
-	out, err := s.Kubectl("get", kinds, "-A", "-o", "jsonpath={range .items[*]}{.metadata.namespace} {.kind} {.metadata.name}{\"\\n\"}{end}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.SplitSeq(out, "\n") {
-		if strings.HasPrefix(line, "liqo-tenant-") {
-			t.Errorf("left in %s: %s", s.id, line)
-		}
-	}
-}
-
-// testObjects looks at what was made.
-func testObjects(t *testing.T, local, remote *side) {
-	ctx := t.Context()
-	for _, s := range []struct {
-		*side
-		peer, namespace string
-	}{{local, "milan", "liqo-tenant-milan"}, {remote, "rome", "liqo-tenant-rome"}} {
-		var n corev1.Namespace
-		if err := s.Get(ctx, "", s.namespace, &n); err != nil {
-			t.Fatal(err)
-		}
-		for k, v := range map[string]string{
-			"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": s.peer,
-			"app.kubernetes.io/managed-by": "liqoctl", "pod-security.kubernetes.io/enforce": "restricted",
-		} {
-			if n.Labels[k] != v {
-				t.Errorf("namespace %s: label %s is %q, want %q", n.Name, k, n.Labels[k], v)
-			}
-		}
-		var c networkingv1beta1.Configuration
-		if err := s.Get(ctx, s.namespace, s.peer, &c); err != nil {
-			t.Fatal(err)
-		}
-		want := networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{
-			Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true},
-			External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}, Scalar: true},
-		}}
-		if diff := cmp.Diff(want, c.Spec.Remote); diff != "" {
-			t.Errorf("Configuration of %s (-want +got):\n%s", s.peer, diff)
-		}
-	}
-	testKeys(t, local, remote)
-}
-
-// testKeys checks that each side has the key of the other.
-func testKeys(t *testing.T, local, remote *side) {
-	t.Helper()
-	ctx := t.Context()
-	for _, x := range []struct {
-		of, at          *side
-		role            networkingv1beta1.ConnectionType
-		ofNS, of1, atNS string
-	}{
-		{local, remote, networkingv1beta1.ConnectionClient, "liqo-tenant-milan", "milan", "liqo-tenant-rome"},
-		{remote, local, networkingv1beta1.ConnectionServer, "liqo-tenant-rome", "rome", "liqo-tenant-milan"},
-	} {
-		key, err := peering.PublicKeyOf(ctx, x.of.access, x.role, x.ofNS, x.of1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var k networkingv1beta1.PublicKey
-		if err := x.at.Get(ctx, x.atNS, x.of.id, &k); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(key, k.Spec.PublicKey) || len(key) != 32 {
-			t.Errorf("%s has another key of %s than that has", x.at.id, x.of.id)
-		}
-	}
-}
-
-// testTimeout has the gateways never answer.
-func testTimeout(t *testing.T, local, remote *side) {
-	t.Run("", func(t *testing.T) { // ends the play
-		local.play(t, networkingv1beta1.Connecting)
-		remote.play(t, networkingv1beta1.Connecting)
-		o := options()
-		o.Timeout = 10 * time.Second
-		var s told
-		err := peering.Connect(t.Context(), local.access, remote.access, o, s.tell)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("error %v after\n%s", err, strings.Join(s.lines, "\n"))
-		}
-		for _, want := range []string{
-			"(local) time is up after 10s, waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: no handshake with 192.0.2.1:51840",
-			"check that the client's nodes reach the address and UDP port",
-			"of 23 steps are done and stay so: the same command goes on from there",
-		} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q is not in\n%v", want, err)
-			}
-		}
-	})
-	o := options()
-	o.OwnNamespaces = true
-	if err := peering.Reset(t.Context(), local.access, remote.access, o, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// testReset removes everything, step by step with what others left.
-func testReset(t *testing.T, local, remote *side) {
-	ctx := t.Context()
-	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "mine"}}
-	if err := local.Client.Create(ctx, mine); err != nil {
-		t.Fatal(err)
-	}
-	o := options()
-	o.OwnNamespaces = true
-	var s told
-	if err := peering.Reset(ctx, local.access, remote.access, o, s.tell); err != nil {
-		t.Fatal(err)
-	}
-	s.want(t, identified+`(local) Gateway client already deleted
-(remote) Gateway server already deleted
-(local) Network configuration correctly deleted
-(remote) Network configuration correctly deleted
-WARN (local) Namespace liqo-tenant-milan stays, as it holds what is not of the peering: ConfigMap mine
-`)
-	var n corev1.Namespace
-	if err := remote.Get(ctx, "", "liqo-tenant-rome", &n); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("namespace liqo-tenant-rome: %v, want it gone", err)
-	}
-	for _, s := range []*side{local, remote} {
-		s.nothing(t, "configurations,publickeies,networks.ipam.liqo.io")
-	}
-	if err := local.Client.Delete(ctx, mine); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// testForeign uses what somebody made under other names.
-func testForeign(t *testing.T, local, remote *side) {
-	ctx := t.Context()
-	remote.Apply(`
-apiVersion: v1
-kind: Namespace
-metadata: {name: customers, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: rome}}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: Configuration
-metadata: {name: conf, namespace: customers, labels: {liqo.io/remote-cluster-id: rome}}
-spec: {remote: {cidr: {pod: [10.1.0.0/16], external: [10.70.0.0/16]}}}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: GatewayServer
-metadata: {name: server, namespace: customers, labels: {liqo.io/remote-cluster-id: rome}}
-spec: {mtu: 1300, endpoint: {port: 51840, serviceType: NodePort, nodePort: 30777}}
-`)
-	o := options()
-	o.Server = peering.ServerFlags{}
-	o.Client = peering.ClientFlags{Address: "milan.example.com"}
-	var s told
-	if err := peering.Connect(ctx, local.access, remote.access, o, s.tell); err != nil {
-		t.Fatal(err)
-	}
-	s.want(t, strings.Replace(initialized, "(remote) Network configuration correctly set up",
-		"WARN (remote) Configuration customers/conf had other CIDRs than cluster rome uses: corrected\n(remote) Network configuration correctly set up", 1)+
-		checked+strings.Replace(gateways, "gw-rome", "gw-server", 1)+keys+established)
-	var c networkingv1beta1.GatewayClient
-	if err := local.Get(ctx, "liqo-tenant-milan", "milan", &c); err != nil {
-		t.Fatal(err)
-	}
-	want := networkingv1beta1.Endpoint{Addresses: []string{"milan.example.com"}, Port: 30777, Protocol: corev1.ProtocolUDP}
-	if diff := cmp.Diff(want, c.Spec.Endpoint); diff != "" || c.Spec.MTU != 1300 {
-		t.Errorf("the client dials, with MTU %d (-want +got):\n%s", c.Spec.MTU, diff)
-	}
-	o.Client = peering.ClientFlags{}
-	s = told{}
-	if err := peering.Connect(ctx, local.access, remote.access, o, s.tell); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(s.lines, "\n"); !strings.Contains(got, "WARN (local) GatewayClient liqo-tenant-milan/milan dials milan.example.com:30777") {
-		t.Errorf("nothing tells that the address stays:\n%s", got)
-	}
-	o.OwnNamespaces = true
-	if err := peering.Reset(ctx, local.access, remote.access, o, nil); err != nil {
-		t.Fatal(err)
-	}
-	var networks ipamv1alpha1.NetworkList
-	if err := remote.Client.List(ctx, &networks, client.InNamespace("customers")); err != nil || len(networks.Items) > 0 {
-		t.Errorf("%d Networks are left (%v)", len(networks.Items), err)
-	}
-	if err := remote.Get(ctx, "", "customers", new(corev1.Namespace)); err != nil {
-		t.Errorf("somebody's namespace: %v", err)
-	}
-	if _, err := remote.Kubectl("delete", "namespace", "customers"); err != nil {
-		t.Error(err)
-	}
-}
-
-// testPreflight asks for what cannot be.
-func testPreflight(t *testing.T, local, remote *side) {
-	ctx := t.Context()
-	before := local.resourceVersions(t) + remote.resourceVersions(t)
-	remote.Apply(`{apiVersion: v1, kind: Service, metadata: {name: other, namespace: default}, spec: {type: NodePort, ports: [{port: 1, nodePort: 30999, protocol: UDP}]}}`)
-	for _, tt := range []struct {
-		name          string
-		local, remote *access.Cluster
-		change        func(*peering.Options)
-		want          []string
-	}{
-		{name: "the same cluster twice", remote: local.as(t, func(o *access.Options) { o.Name = access.Remote }),
-			want: []string{"lead to the same cluster, rome", "--remote-kubeconfig"}},
-		{name: "nothing installed", remote: remote.as(t, func(o *access.Options) { o.LiqoNamespace = "elsewhere" }),
-			want: []string{"(remote) ", "not installed", "--remote-liqo-namespace"}},
-		{name: "a template that does not exist", change: func(o *peering.Options) { o.Server.Template.Name = "fast" },
-			want: []string{"(remote) there is no WgGatewayServerTemplate liqo/fast", "--gw-server-template-name"}},
-		{name: "a template of an unknown kind", change: func(o *peering.Options) { o.Client.Template.Type = "example.com/v1/tunnels" },
-			want: []string{"(local) the cluster does not know the type of templates example.com/v1/tunnels"}},
-		{name: "a node port out of range", change: func(o *peering.Options) { o.Server.NodePort = 80 },
-			want: []string{"(remote) --gw-server-service-nodeport 80: clusters have node ports from 30000 to 32767", "--skip-validation"}},
-		{name: "a node port in use", change: func(o *peering.Options) { o.Server.NodePort = 30999 },
-			want: []string{"(remote) --gw-server-service-nodeport 30999: ", "already allocated"}},
-		{name: "an MTU that is too small", change: func(o *peering.Options) { o.MTU = 500 }, want: []string{"--mtu 500"}},
-		{name: "a user without rights", local: user(t, local), want: []string{"(local) ", "of kubeconfig of nobody"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o := options()
-			if tt.change != nil {
-				tt.change(&o)
-			}
-			l, r := local.access, remote.access
-			if tt.local != nil {
-				l = tt.local
-			}
-			if tt.remote != nil {
-				r = tt.remote
-			}
-			var s told
-			err := peering.Connect(ctx, l, r, o, s.tell)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q is not in %q", want, err)
-				}
-			}
-			if len(s.lines) > 0 {
-				t.Errorf("lines were told: %q", s.lines)
-			}
-		})
-	}
-	t.Run("an old CRD", func(t *testing.T) { testOldKind(t, local, remote) })
-	t.Run("a namespace that is being deleted", func(t *testing.T) {
-		remote.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: ending}}`)
-		remote.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: ending, finalizers: [example.com/wait]}}`)
-		if _, err := remote.Kubectl("delete", "namespace", "ending", "--wait=false"); err != nil {
-			t.Fatal(err)
-		}
-		at := remote.as(t, func(o *access.Options) { o.Namespace, o.NamespaceGiven = "ending", true })
-		err := peering.Connect(ctx, local.access, at, options(), nil)
-		if err == nil || !strings.Contains(err.Error(), "(remote) namespace ending is being deleted") {
-			t.Errorf("error %v", err)
-		}
-	})
-	if diff := cmp.Diff(before, local.resourceVersions(t)+remote.resourceVersions(t)); diff != "" {
-		t.Errorf("objects (-before +after):\n%s", diff)
-	}
-}
-
-// user is somebody who may look at the cluster and change nothing.
-func user(t *testing.T, s *side) *access.Cluster {
-	t.Helper()
-	s.Apply(`
-{apiVersion: v1, kind: ServiceAccount, metadata: {name: nobody, namespace: default}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: nobody}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: nobody}
-subjects: [{kind: ServiceAccount, name: nobody, namespace: default}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: nobody}
-rules:
-- {apiGroups: ["", networking.liqo.io, ipam.liqo.io], resources: ["*"], verbs: [get, list]}
-`)
-	c, err := access.New(s.ServiceAccount("default", "nobody"), access.Options{Name: access.Local, Origin: "kubeconfig of nobody"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// testOldKind takes a field out of a schema.
-func testOldKind(t *testing.T, local, remote *side) {
-	const field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/endpoint/properties/nodePort"
-	crd := "gatewayservers.networking.liqo.io"
-	was, err := remote.Kubectl("get", "crd", crd, "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.endpoint}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	endpoint := strings.TrimSuffix(field, "/properties/nodePort")
-	old := fmt.Sprintf(`[{"op":"replace","path":%q,"value":{"type":"object","properties":{"port":{"type":"integer"},"serviceType":{"type":"string"},"loadBalancerIP":{"type":"string"}}}}]`, endpoint)
-	if _, err := remote.Kubectl("patch", "crd", crd, "--type=json", "-p", old); err != nil {
-		t.Fatal(err)
-	}
-	err = peering.Connect(t.Context(), local.access, remote.access, options(), nil)
-	if want := "(remote) the CRD gatewayservers.networking.liqo.io is old: it lacks spec.endpoint.nodePort"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %q", err, want)
-	}
-	if _, err := remote.Kubectl("patch", "crd", crd, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":%q,"value":%s}]`, endpoint, was)); err != nil {
-		t.Fatal(err)
-	}
+	t.Run("a user of one namespace", func(t *testing.T) { testOneNamespace(t, local, remote) })
+	t.Run("a peer that is gone for good", func(t *testing.T) { testAlone(t, local, remote) })
 }

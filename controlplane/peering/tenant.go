@@ -68,10 +68,11 @@ func tenantNamespace(peerID, given, flag string, f *found) (string, error) {
 	return own, nil
 }
 
-// labelled are the names of the namespaces labelled for the peer, oldest first.
+// labelled are the names of the namespaces labelled for the peer, oldest first,
+// without those that are being deleted.
 func (f *found) labelled(peerID string) (names []string) {
 	for _, n := range oldestFirst(f.namespaces) {
-		if n.Labels[networkingv1beta1.LabelRemoteClusterID] == peerID && n.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue {
+		if n.DeletionTimestamp == nil && n.Labels[networkingv1beta1.LabelRemoteClusterID] == peerID && n.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue {
 			names = append(names, n.Name)
 		}
 	}

@@ -1,0 +1,94 @@
+package peering
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+func TestMovedFrom(t *testing.T) {
+	have := networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: "NodePort", NodePort: 30742}
+	several := networkingv1beta1.ServerEndpoint{Ports: []int32{51840, 51841}, ServiceType: "NodePort", NodePorts: []int32{30742}}
+	for _, tt := range []struct {
+		name  string
+		have  networkingv1beta1.ServerEndpoint
+		flags ServerFlags
+		want  bool
+	}{
+		{"no flags", have, ServerFlags{}, false},
+		{"the same", have, ServerFlags{ServiceType: "NodePort", Port: 51840, NodePort: 30742}, false},
+		{"a template is no endpoint", have, ServerFlags{Template: TemplateFlags{Name: "fast"}}, false},
+		{"another type", have, ServerFlags{ServiceType: "LoadBalancer"}, true},
+		{"another port", have, ServerFlags{Port: 51841}, true},
+		{"another node port", have, ServerFlags{NodePort: 30743}, true},
+		{"an address", have, ServerFlags{LoadBalancerIP: "192.0.2.1"}, true},
+		{"the first of several", several, ServerFlags{Port: 51840, NodePort: 30742}, false},
+		{"none of several", several, ServerFlags{Port: 51839}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.flags.movedFrom(tt.have); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSuccessor(t *testing.T) {
+	old := &networkingv1beta1.GatewayServer{
+		ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},
+		Spec: networkingv1beta1.GatewayServerSpec{
+			MTU: 1400, Endpoint: networkingv1beta1.ServerEndpoint{Port: 51000, ServiceType: "NodePort", NodePort: 30742},
+			SecretRef: corev1.LocalObjectReference{Name: "mine"}, ServiceLabels: map[string]string{"x": "y"},
+		},
+	}
+	ref := ServerTemplate("fast", "liqo")
+	for _, tt := range []struct {
+		name  string
+		flags Options
+		want  networkingv1beta1.ServerEndpoint
+		mtu   int
+	}{
+		{"another type has no node port", Options{Server: ServerFlags{ServiceType: "LoadBalancer"}}, networkingv1beta1.ServerEndpoint{Port: 51000, ServiceType: "LoadBalancer"}, 1400},
+		{"another port keeps the node port", Options{Server: ServerFlags{Port: 51840}}, networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: "NodePort", NodePort: 30742}, 1400},
+		{"all", Options{MTU: 1300, Server: ServerFlags{ServiceType: "LoadBalancer", Port: 1, NodePort: 30001, LoadBalancerIP: "192.0.2.1"}},
+			networkingv1beta1.ServerEndpoint{Port: 1, ServiceType: "LoadBalancer", NodePort: 30001, LoadBalancerIP: "192.0.2.1"}, 1300},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.flags.successor(old, ref)
+			want := &networkingv1beta1.GatewayServer{
+				TypeMeta: typeMeta("GatewayServer"), ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "n", Labels: map[string]string{"a": "b"}},
+				Spec: networkingv1beta1.GatewayServerSpec{ServerTemplateRef: ref, MTU: tt.mtu, Endpoint: tt.want, SecretRef: old.Spec.SecretRef, ServiceLabels: old.Spec.ServiceLabels},
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditionMissing(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		conditions []metav1.Condition
+		want       string
+		complaint  bool
+	}{
+		{name: "none", want: "GatewayServer n/s has no condition Deployed: no controller has looked at it yet"},
+		{name: "true", conditions: []metav1.Condition{{Type: "Deployed", Status: "True", ObservedGeneration: 2}}},
+		{name: "true for an older spec", conditions: []metav1.Condition{{Type: "Deployed", Status: "True", ObservedGeneration: 1}},
+			want: "GatewayServer n/s: the controllers have not seen its newest version yet"},
+		{name: "false", conditions: []metav1.Condition{{Type: "Deployed", Status: "False", ObservedGeneration: 2, Reason: "DeploymentNotReady", Message: "no pod."}}, want: "GatewayServer n/s: no pod"},
+		{name: "false until somebody cures it", conditions: []metav1.Condition{{Type: "Deployed", Status: "False", ObservedGeneration: 2, Reason: "ObjectRefused", Message: "no"}}, want: "GatewayServer n/s: no", complaint: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := serverIn("n", "s", 0)
+			g.server.Generation, g.server.Status.Conditions = 2, tt.conditions
+			missing, err := conditionMissing(g, networkingv1beta1.ConditionDeployed)
+			check(t, missing, err, tt.want, tt.complaint)
+		})
+	}
+}
