@@ -44,6 +44,29 @@ func (g *gateway) keys() *corev1.ObjectReference {
 	return g.client.Status.SecretRef
 }
 
+// made refers to what was rendered from the template; nil while there is nothing.
+func (g *gateway) made() *corev1.ObjectReference {
+	if g.server != nil {
+		return g.server.Status.ServerRef
+	}
+	return g.client.Status.ClientRef
+}
+
+// foreign tells whether the gateway is of another technology than this project's.
+// Its object need not have our conditions.
+func (g *gateway) foreign() bool {
+	made := g.made()
+	return made != nil && made.GroupVersionKind().Group != networkingv1beta1.GroupVersion.Group
+}
+
+// pod is where the pod is found that leads; nil: there is none.
+func (g *gateway) pod() *networkingv1beta1.InternalEndpoint {
+	if g.server != nil {
+		return g.server.Status.InternalEndpoint
+	}
+	return g.client.Status.InternalEndpoint
+}
+
 func (g *gateway) conditions() []metav1.Condition {
 	if g.server != nil {
 		return g.server.Status.Conditions

@@ -147,7 +147,11 @@ func (e *end) gatewayRuns() *step {
 			if err != nil {
 				return "", err
 			}
-			return conditionMissing(g, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ConditionDeployed)
+			missing, err = conditionMissing(g, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ConditionDeployed)
+			if missing == "" && err == nil && g.pod() == nil {
+				missing = g.String() + " has no pod that leads: status.internalEndpoint is empty"
+			}
+			return missing, err
 		},
 		clues: e.gatewayClues,
 	}
@@ -203,6 +207,8 @@ func conditionMissing(g *gateway, types ...networkingv1beta1.ConditionType) (mis
 	for _, t := range types {
 		c := meta.FindStatusCondition(g.conditions(), string(t))
 		switch {
+		case c == nil && g.foreign():
+			continue // what it is about shows in the rest of the status
 		case c == nil:
 			return fmt.Sprintf("%s has no condition %s: no controller has looked at it yet", g, t), nil
 		case c.ObservedGeneration < g.GetGeneration():

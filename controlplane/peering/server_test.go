@@ -74,9 +74,11 @@ func TestConditionMissing(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		conditions []metav1.Condition
+		made       *corev1.ObjectReference
 		want       string
 		complaint  bool
 	}{
+		{name: "none, of another technology", made: &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "Tunnel"}},
 		{name: "none", want: "GatewayServer n/s has no condition Deployed: no controller has looked at it yet"},
 		{name: "true", conditions: []metav1.Condition{{Type: "Deployed", Status: "True", ObservedGeneration: 2}}},
 		{name: "true for an older spec", conditions: []metav1.Condition{{Type: "Deployed", Status: "True", ObservedGeneration: 1}},
@@ -86,7 +88,7 @@ func TestConditionMissing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := serverIn("n", "s", 0)
-			g.server.Generation, g.server.Status.Conditions = 2, tt.conditions
+			g.server.Generation, g.server.Status.Conditions, g.server.Status.ServerRef = 2, tt.conditions, tt.made
 			missing, err := conditionMissing(g, networkingv1beta1.ConditionDeployed)
 			check(t, missing, err, tt.want, tt.complaint)
 		})
