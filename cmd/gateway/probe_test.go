@@ -226,3 +226,28 @@ func checkProbe(t *testing.T, p *pod) {
 		t.Errorf("probe with a size of 1: %d %s", code, &errs)
 	}
 }
+
+// What is asked over the socket is refused, or within bounds and the same when
+// asked again.
+func FuzzParseProbeRequest(f *testing.F) {
+	f.Add("count=5&limit=0&timeout=1s")
+	f.Add("count=1&limit=1500&timeout=200ms&size=100&size=1340")
+	f.Add("count=-1&limit=x&timeout=&size=99999999999999999999")
+	f.Fuzz(func(t *testing.T, text string) {
+		q, err := url.ParseQuery(text)
+		if err != nil {
+			return
+		}
+		r, err := parseProbeRequest(q)
+		if err != nil {
+			return
+		}
+		if err := r.validate(); err != nil {
+			t.Fatalf("%q is taken, but %v", text, err)
+		}
+		again, err := parseProbeRequest(r.query())
+		if diff := cmp.Diff(r, again); err != nil || diff != "" {
+			t.Fatalf("%q: %v (-want +got):\n%s", text, err, diff)
+		}
+	})
+}
