@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -147,9 +146,6 @@ func testLiqoctl(t *testing.T, p *pair) {
 		})
 	}
 }
-
-// isLine tells whether a line on stderr tells of something that is done.
-var isLine = regexp.MustCompile(`^ *(INFO|WARN|ERRO) {2,}`)
 
 // done are the lines about steps that are done, as the documents print them.
 func done(lines []said) (texts []string) {
