@@ -45,77 +45,72 @@ type statusColumn struct {
 
 // columns are those that a look asks for, before any is left out.
 func (t statusTable) columns(l statusLook) []statusColumn {
-	now := t.Time
-	all := []statusColumn{
-		{header: "PEER", cell: func(s *survey.Status) string { return orUnknown(s.Peer) }},
-		{header: "STATE", cell: stateCell, tone: stateTone},
-		{header: "LATENCY", cost: 2, cell: func(s *survey.Status) string { return orUnknown(strings.TrimSuffix(s.Latency, "N/A")) }},
-	}
+	var all []statusColumn
 	if t.both {
-		self := statusColumn{header: "CLUSTER", cell: func(s *survey.Status) string { return orUnknown(s.Self) }}
-		all = append([]statusColumn{self}, all...)
+		all = append(all, statusColumn{header: "CLUSTER", cell: func(s *survey.Status) string { return orUnknown(s.Self) }})
 	}
+	all = append(all,
+		statusColumn{header: "PEER", cell: func(s *survey.Status) string { return orUnknown(s.Peer) }},
+		statusColumn{header: "STATE", cell: stateCell, tone: stateTone},
+		statusColumn{header: "LATENCY", cost: 2, cell: func(s *survey.Status) string { return orUnknown(strings.TrimSuffix(s.Latency, "N/A")) }},
+	)
 	if l.rates {
 		all = append(all,
-			statusColumn{header: "OUT", cost: 1, cell: func(s *survey.Status) string {
-				return rateCell(s, func(t *survey.Traffic) *survey.Rate { return t.Egress.Rate })
-			}},
-			statusColumn{header: "IN", cost: 1, cell: func(s *survey.Status) string {
-				return rateCell(s, func(t *survey.Traffic) *survey.Rate { return t.Ingress.Rate })
-			}})
+			statusColumn{header: "OUT", cost: 1, cell: rateCell(func(t *survey.Traffic) *survey.Rate { return t.Egress.Rate })},
+			statusColumn{header: "IN", cost: 1, cell: rateCell(func(t *survey.Traffic) *survey.Rate { return t.Ingress.Rate })})
 	}
 	all = append(all,
 		statusColumn{header: "DROPS", cost: 3, cell: func(s *survey.Status) string { return dropsCell(s, l.wide) }},
 		statusColumn{header: "MTU", cost: 6, cell: mtuCell},
-		statusColumn{header: "KEY", cost: 7, cell: func(s *survey.Status) string {
-			if s.Keys == nil {
-				return "-"
-			}
-			return ageCell(now, s.Keys.Since)
-		}},
-		statusColumn{header: "HANDSHAKE", cost: 8, cell: func(s *survey.Status) string {
-			if s.Keys == nil {
-				return "-"
-			}
-			return ageCell(now, s.Keys.Handshake)
-		}},
-		statusColumn{header: "PODS", cost: 5, cell: func(s *survey.Status) string {
-			if s.Gateway == nil {
-				return "-"
-			}
-			return fmt.Sprintf("%d/%d", s.Gateway.Ready, s.Gateway.Replicas)
-		}},
-		statusColumn{header: "NODES", cost: 4, cell: func(s *survey.Status) string {
-			if s.Nodes == nil {
-				return "-"
-			}
-			return fmt.Sprintf("%d/%d", s.Nodes.Joined, s.Nodes.Known)
-		}})
-	if !l.wide {
-		return all
-	}
-	gateway := func(get func(*survey.GatewayState) string) func(*survey.Status) string {
-		return func(s *survey.Status) string {
-			if s.Gateway == nil {
-				return "-"
-			}
-			return orUnknown(get(s.Gateway))
-		}
-	}
-	return append(all,
-		statusColumn{header: "PEER KEY", cost: 9, cell: func(s *survey.Status) string {
-			if s.Keys == nil {
-				return "-"
-			}
-			return ageCell(now, s.Keys.PeerSince)
-		}},
-		statusColumn{header: "ROLE", cost: 10, cell: gateway(func(g *survey.GatewayState) string { return string(g.Role) })},
-		statusColumn{header: "SERVER", cost: 11, cell: gateway(func(g *survey.GatewayState) string { return g.Endpoint })},
-		statusColumn{header: "ACTIVE POD", cost: 12, cell: gateway(func(g *survey.GatewayState) string { return g.ActivePod })},
-		statusColumn{header: "NODE", cost: 13, cell: gateway(func(g *survey.GatewayState) string { return g.ActiveNode })},
-		statusColumn{header: "RESTARTS", cost: 14, cell: gateway(func(g *survey.GatewayState) string { return fmt.Sprint(g.Restarts) })},
-		statusColumn{header: "VERSION", cost: 15, cell: gateway(func(g *survey.GatewayState) string { return g.Version })},
+		statusColumn{header: "KEY", cost: 7, cell: t.keyCell(func(k *survey.KeyState) time.Time { return k.Since })},
+		statusColumn{header: "HANDSHAKE", cost: 8, cell: t.keyCell(func(k *survey.KeyState) time.Time { return k.Handshake })},
+		statusColumn{header: "PODS", cost: 5, cell: gatewayCell(func(g *survey.GatewayState) string { return fmt.Sprintf("%d/%d", g.Ready, g.Replicas) })},
+		statusColumn{header: "NODES", cost: 4, cell: nodesCell},
 	)
+	if l.wide {
+		all = append(all, t.wideColumns()...)
+	}
+	return all
+}
+
+// wideColumns are those of -o wide only.
+func (t statusTable) wideColumns() []statusColumn {
+	return []statusColumn{
+		{header: "PEER KEY", cost: 9, cell: t.keyCell(func(k *survey.KeyState) time.Time { return k.PeerSince })},
+		{header: "ROLE", cost: 10, cell: gatewayCell(func(g *survey.GatewayState) string { return string(g.Role) })},
+		{header: "SERVER", cost: 11, cell: gatewayCell(func(g *survey.GatewayState) string { return g.Endpoint })},
+		{header: "ACTIVE POD", cost: 12, cell: gatewayCell(func(g *survey.GatewayState) string { return g.ActivePod })},
+		{header: "NODE", cost: 13, cell: gatewayCell(func(g *survey.GatewayState) string { return g.ActiveNode })},
+		{header: "RESTARTS", cost: 14, cell: gatewayCell(func(g *survey.GatewayState) string { return fmt.Sprint(g.Restarts) })},
+		{header: "VERSION", cost: 15, cell: gatewayCell(func(g *survey.GatewayState) string { return g.Version })},
+	}
+}
+
+// gatewayCell is a cell about the gateway, if there is one.
+func gatewayCell(of func(*survey.GatewayState) string) func(*survey.Status) string {
+	return func(s *survey.Status) string {
+		if s.Gateway == nil {
+			return "-"
+		}
+		return orUnknown(of(s.Gateway))
+	}
+}
+
+// keyCell is the age of something about keys, where it is known.
+func (t statusTable) keyCell(of func(*survey.KeyState) time.Time) func(*survey.Status) string {
+	return func(s *survey.Status) string {
+		if s.Keys == nil {
+			return "-"
+		}
+		return ageCell(t.Time, of(s.Keys))
+	}
+}
+
+func nodesCell(s *survey.Status) string {
+	if s.Nodes == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", s.Nodes.Joined, s.Nodes.Known)
 }
 
 // draw puts the table and what is wrong on a page.
@@ -242,11 +237,13 @@ func stateTone(s *survey.Status, text string) string {
 	return console.Caution(text)
 }
 
-func rateCell(s *survey.Status, of func(*survey.Traffic) *survey.Rate) string {
-	if s.Traffic == nil || of(s.Traffic) == nil {
-		return "-"
+func rateCell(of func(*survey.Traffic) *survey.Rate) func(*survey.Status) string {
+	return func(s *survey.Status) string {
+		if s.Traffic == nil || of(s.Traffic) == nil {
+			return "-"
+		}
+		return bitRate(of(s.Traffic).Bytes)
 	}
-	return bitRate(of(s.Traffic).Bytes)
 }
 
 // bitRate is a rate in the unit in which networks are sold.
