@@ -123,8 +123,8 @@ func TestVerboseShowsRequests(t *testing.T) {
 	if got := liqoctl(t.Context(), "--kubeconfig", kubeconfig, "version", "-v=6"); !strings.Contains(got.stderr, "selfsubjectreviews") {
 		t.Errorf("-v=6: %q", got.stderr)
 	}
-	if got := liqoctl(t.Context(), "--kubeconfig", kubeconfig, "version"); strings.Count(got.stderr, "\n") != 1 {
-		t.Errorf("without: %q", got.stderr)
+	if got := liqoctl(t.Context(), "--kubeconfig", kubeconfig, "version", "-v"); strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("-v: %q", got.stderr)
 	}
 }
 

@@ -32,7 +32,7 @@ func build(in io.Reader, out, errOut *stream) *Console {
 
 // AddFlags adds the flags that change what is shown.
 func (c *Console) AddFlags(fs *pflag.FlagSet) {
-	flag := fs.VarPF(&c.verbosity, "verbose", "v", "show more; a higher `LEVEL` also shows the requests to the API server, as kubectl's does")
+	flag := fs.VarPF(&c.verbosity, "verbose", "v", "show more; from `LEVEL` 6 on also the requests to the API server, as kubectl's does")
 	flag.NoOptDefVal = "+1"
 	flag.DefValue = "0"
 }
