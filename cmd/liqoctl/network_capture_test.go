@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/sluice-net/sluice/cmd/pcapng"
+	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/controlplane/survey"
+)
+
+// TestCaptureCommand: what runs in the pod.
+func TestCaptureCommand(t *testing.T) {
+	r := captureRun{points: []string{"node", "wire"}, duration: time.Minute, snaplen: 64, count: 7, maxSize: "1GB", filter: "tcp port 80"}
+	want := "gateway capture -w - --until-eof --point node,wire --duration 1m0s --snaplen 64 --count 7 --max-size 1GB --filter tcp port 80"
+	if got := strings.Join(r.command(), " "); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	r.filter = ""
+	if got := strings.Join(r.command(), " "); got != strings.TrimSuffix(want, " --filter tcp port 80") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestCaptureErrors: an end is none, and what the gateway refuses is told in its own
+// words.
+func TestCaptureErrors(t *testing.T) {
+	c := &access.Cluster{Options: access.Options{Name: access.Local}}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	exit := exec.CodeExitError{Err: errors.New("command terminated with exit code 1"), Code: 1}
+	broken := errors.New("unexpected EOF")
+	for name, tt := range map[string]struct {
+		ctx    context.Context
+		totals pcapng.Totals
+		err    error
+		want   string
+	}{
+		"a limit":          {t.Context(), pcapng.Totals{Packets: 3, End: "5s are over"}, nil, ""},
+		"Ctrl-C":           {interrupted, pcapng.Totals{Packets: 3, Bytes: 900}, context.Canceled, ""},
+		"Ctrl-C too early": {interrupted, pcapng.Totals{}, context.Canceled, "context canceled"},
+		"broken":           {t.Context(), pcapng.Totals{Packets: 3, Bytes: 900}, broken, "unexpected EOF"},
+		"without an end":   {t.Context(), pcapng.Totals{Packets: 3, Bytes: 900}, nil, "(local) the capture broke off before its end"},
+		"refused": {t.Context(), pcapng.Totals{}, c.Explain("run x", fmt.Errorf("gateway: --filter: column 1: no\n  x\n  ^\nTry 'gateway --help'.: %w", exit)),
+			"(local) the gateway refuses: --filter: column 1: no\n  x\n  ^"},
+		"refused later": {t.Context(), pcapng.Totals{}, c.Explain("run x", fmt.Errorf("gateway: two captures are under way: %w", exit)),
+			"(local) the gateway refuses: two captures are under way"},
+		"no gateway": {t.Context(), pcapng.Totals{}, c.Explain("run x", fmt.Errorf("not found: %w", exit)), "(local) run x: not found: command terminated with exit code 1"},
+	} {
+		err := captureError(c, tt.ctx, tt.totals, tt.err)
+		if got := fmt.Sprint(err); (err != nil || tt.want != "") && got != tt.want {
+			t.Errorf("%s: got %s\nwant %s", name, got, tt.want)
+		}
+	}
+}
+
+func TestCapturePod(t *testing.T) {
+	c := &access.Cluster{}
+	pods := []survey.Pod{{Namespace: "liqo-tenant-milan", Name: "gw-milan-1", Active: true}, {Name: "gw-milan-2"}}
+	pod, err := capturePod(c, &survey.Peer{ID: "milan", Gateway: &survey.Gateway{Pods: pods}})
+	if err != nil || pod.String() != "liqo-tenant-milan/gw-milan-1" {
+		t.Errorf("%v, %v", pod, err)
+	}
+	for want, peer := range map[string]*survey.Peer{
+		"the peering with milan has no gateway: 'liqoctl network doctor milan' says what is missing": {ID: "milan"},
+		"no pod of GatewayServer a/b carries traffic now: 'liqoctl network doctor milan' says why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayServer", Namespace: "a", Name: "b", Pods: pods[1:]}},
+		"no pod of GatewayClient a/b carries traffic now: 'liqoctl network doctor milan' says why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayClient", Namespace: "a", Name: "b"}},
+	} {
+		if _, err := capturePod(c, peer); err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+}
+
+// TestCaptureFile: it is made by what is in it, for the user alone, and does not
+// replace one that the user has not named.
+func TestCaptureFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), captureName("milan", time.Date(2026, 11, 21, 19, 4, 33, 0, time.UTC)))
+	if filepath.Base(path) != "milan-20261121-190433.pcapng" {
+		t.Error(path)
+	}
+	f := &captureFile{name: path, fresh: true}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("it is there too early: %v", err)
+	}
+	for _, b := range []string{"one ", "two"} {
+		if _, err := f.Write([]byte(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	info, err2 := os.Stat(path)
+	if err != nil || err2 != nil || string(b) != "one two" || info.Mode().Perm() != 0o600 {
+		t.Errorf("%q, %v, %v, %v", b, err, info, err2)
+	}
+	if _, err := (&captureFile{name: path, fresh: true}).Write([]byte("x")); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a second of that name: %v", err)
+	}
+	if err := (&captureFile{name: path}).close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSizeText(t *testing.T) {
+	got := map[uint64]string{}
+	want := map[uint64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 12_345: "12.3 kB", 100_000_000: "100.0 MB", 2_500_000_000: "2.50 GB"}
+	for n := range want {
+		got[n] = sizeText(n)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
