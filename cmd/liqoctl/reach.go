@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -27,7 +28,7 @@ func (a *app) reach(ctx context.Context, c *access.Cluster) error {
 	defer cancel()
 	_, err := c.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ask, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
-	case err == nil, apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case err == nil, apierrors.IsForbidden(err):
 		return nil // it answers; what it forbids will be said where it matters
 	case ctx.Err() != nil:
 		return c.Explain("reach the cluster", ctx.Err())
@@ -35,7 +36,29 @@ func (a *app) reach(ctx context.Context, c *access.Cluster) error {
 		return c.Errorf("the API server %s does not answer: check that the cluster runs, that a firewall or VPN does not keep you from it, and that this is the right one (%s)",
 			c.Config.Host, c.Origin)
 	}
+	if noAPIServer(err) {
+		return c.Errorf("what answers at %s is no Kubernetes API server, or one older than 1.28: check --%skubeconfig (%s): %w",
+			c.Config.Host, a.prefixOf(c), c.Origin, err)
+	}
 	return c.Explain("reach the cluster", err)
+}
+
+// noAPIServer tells whether somebody answered who does not speak as API servers do.
+func noAPIServer(err error) bool {
+	var notSent *url.Error
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+	}
+	return !errors.As(err, &notSent)
+}
+
+// prefixOf is that of the flags for a cluster.
+func (a *app) prefixOf(c *access.Cluster) string {
+	if c.Name == access.Remote {
+		return a.remote.prefix
+	}
+	return a.local.prefix
 }
 
 // warnings shows what an API server remarks on a request: each remark once.

@@ -11,9 +11,12 @@ const (
 	// frame is how long a picture of the spinner stands.
 	spinnerFrame = 100 * time.Millisecond
 	// patience is how long a wait is not worth a line where there is no spinner,
-	// and repeat how often it is worth another one.
+	// and repeat how often at most it is worth another one, if it says something
+	// else by then.
 	patience = 10 * time.Second
 	repeat   = 30 * time.Second
+	// lineWidth is how much of a wait is worth showing there.
+	lineWidth = 240
 )
 
 // waits is what is under way: at most one thing for each cluster.
@@ -27,6 +30,7 @@ type wait struct {
 	cluster, text string
 	since         time.Time
 	told          time.Duration // elapsed when last written as a line
+	toldText      string
 }
 
 // Progress shows what work tells: lines on stderr, and while it waits, on a
@@ -164,11 +168,12 @@ func (c *Console) waitLines(columns, rows int) []string {
 func (c *Console) tellWaits() {
 	for _, w := range c.waits.active {
 		elapsed := time.Since(w.since)
-		if elapsed < patience || w.told > 0 && elapsed-w.told < repeat {
+		if elapsed < patience || w.told > 0 && (elapsed-w.told < repeat || w.text == w.toldText) {
 			continue
 		}
-		w.told = elapsed
-		c.sayLocked(info, fmt.Sprintf("%s%s (%v)", about(w.cluster), w.text, elapsed.Truncate(time.Second)))
+		w.told, w.toldText = elapsed, w.text
+		text := render(fit(glyphs(about(w.cluster)+w.text), lineWidth, c.errOut.ascii), false)
+		c.sayLocked(info, fmt.Sprintf("%s (%v)", text, elapsed.Truncate(time.Second)))
 	}
 }
 

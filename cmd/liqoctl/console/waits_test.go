@@ -74,13 +74,14 @@ func TestWaitsWithoutTerminal(t *testing.T) {
 		say.Done("local", "A moment has passed")
 		say.Waiting("remote", "Waiting for the load balancer")
 		time.Sleep(75 * time.Second)
+		say.Waiting("remote", "Waiting for the load balancer: it says "+strings.Repeat("x", 1000))
+		time.Sleep(75 * time.Second)
 		say.Warning("remote", "It takes long")
 		say.Failed("local", "Something else")
 		c.Close()
 		want := ` INFO   (local) A moment has passed
  INFO   (remote) Waiting for the load balancer (10s)
- INFO   (remote) Waiting for the load balancer (40s)
- INFO   (remote) Waiting for the load balancer (1m10s)
+ INFO   (remote) Waiting for the load balancer: it says ` + strings.Repeat("x", 191) + `… (1m15s)
  WARN   (remote) It takes long
  ERRO   (local) Something else
 `
