@@ -222,30 +222,37 @@ func (r *Removal) removeNamespaces(ctx context.Context) error {
 		}
 		seen[ns.GetName()] = true
 		if ns.GetLabels()[labelManagedBy] != managedByUs {
+			if ns.GetDeletionTimestamp() != nil {
+				continue // somebody else sees to it
+			}
 			r.left("namespace %s: liqoctl has not made it", ns.GetName())
-		} else if err := r.removeNamespace(ctx, ns); err != nil {
+			continue
+		}
+		empty, err := r.empty(ctx, ns.GetName())
+		if err != nil {
 			return err
 		}
+		if empty {
+			r.namespaces = append(r.namespaces, ns)
+		}
 	}
-	return nil
+	return r.delete(ctx, r.namespaces)
 }
 
-// removeNamespace removes a namespace in which nothing of others is.
-func (r *Removal) removeNamespace(ctx context.Context, ns client.Object) error {
-	others, err := r.settledOthers(ctx, ns.GetName())
-	if err != nil {
-		return err
+// empty tells whether nothing of others is in a namespace. If there is, it stays,
+// and that is noted.
+func (r *Removal) empty(ctx context.Context, namespace string) (bool, error) {
+	others, err := r.settledOthers(ctx, namespace)
+	if err != nil || len(others) == 0 {
+		return err == nil, err
 	}
-	if len(others) > 0 {
-		const some = 3
-		more := ""
-		if n := len(others) - some; n > 0 {
-			more = fmt.Sprintf(" and %d more", n)
-		}
-		r.left("namespace %s: it holds %s%s", ns.GetName(), strings.Join(others[:min(some, len(others))], ", "), more)
-		return nil
+	const some = 3
+	more := ""
+	if n := len(others) - some; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
 	}
-	return r.delete(ctx, []client.Object{ns})
+	r.left("namespace %s: it holds %s%s", namespace, strings.Join(others[:min(some, len(others))], ", "), more)
+	return false, nil
 }
 
 // nobodys are objects that nobody would miss: what the cluster itself puts in every

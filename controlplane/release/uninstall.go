@@ -51,6 +51,8 @@ type Removal struct {
 	options UninstallOptions
 	result  Removed
 	tell    progress.Func
+	// namespaces are those of the release, which end at last.
+	namespaces []client.Object
 }
 
 // PrepareUninstall looks at the cluster. The error tells what is in the way.
@@ -205,6 +207,14 @@ func (r *Removal) removeRelease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Namespaces take seconds to end: they are waited for together, at the end.
+	isNamespace := func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind() == namespaceKind }
+	for _, o := range objects {
+		if isNamespace(o) {
+			r.namespaces = append(r.namespaces, o)
+		}
+	}
+	objects = slices.DeleteFunc(objects, isNamespace)
 	r.tell.Waiting(r.cluster.Name, "Removing the release "+Name)
 	if err := r.helm.remove(r.options.Timeout); err != nil {
 		return err
