@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -84,8 +83,8 @@ func openWindow(t *testing.T, scene string, columns, rows int, env ...string) *w
 	}
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "cues")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
+	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Fatalf("mkfifo: %v: %s", err, out)
 	}
 	w := &window{t: t, socket: filepath.Join(dir, "s")}
 	env = append([]string{sceneVariable + "=" + scene, cueVariable + "=" + pipe, "LC_ALL=C.UTF-8", "NO_COLOR="}, env...)
