@@ -53,6 +53,24 @@ func testDoctor(t *testing.T, p *pair) {
 			t.Logf("%-8s %-18s %-7s %s", f.Status, f.Check, f.Cluster, f.Message)
 		}
 	})
+	t.Run("command", func(t *testing.T) {
+		start := time.Now()
+		out := p.liqoctl.ok(t, p.both("network", "doctor")...)
+		t.Logf("%v:\n%s", time.Since(start).Round(10*time.Millisecond), out)
+		var r doctor.Report
+		p.liqoctl.decode(t, &r, p.both("network", "doctor", "-o", "json")...)
+		if !r.Healthy() || len(r.Clusters) != 2 {
+			t.Errorf("%+v", r)
+		}
+		fault := faults()[0]
+		fault.inject(t, x)
+		defer fault.repair(t, x)
+		out, errs, err := p.liqoctl.run(t.Context(), p.both("network", "doctor")...)
+		if err == nil || !strings.Contains(out, "FAILED  keys (local), PublicKey liqo-tenant-provider/provider\n") || !strings.Contains(errs, "1 problem found") {
+			t.Errorf("%v\n%s%s", err, out, errs)
+		}
+		t.Log(out + errs)
+	})
 	t.Run("one side", func(t *testing.T) {
 		for _, c := range []*access.Cluster{x.local, x.remote} {
 			r := examine(t, target(c, ""))
