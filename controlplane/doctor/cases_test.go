@@ -301,6 +301,10 @@ var cases = []testCase{
 	{"a name, and it works", "endpoint", func(w *world) {
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"gw.milan.example.org"}, Port: 32009}
 	}, local, Warning},
+	{"another address, which a NAT knows", "endpoint", func(w *world) {
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
+		w.client.after.DataPlane.Tunnel.Endpoint = netip.MustParseAddrPort("203.0.113.20:31000")
+	}, "", OK},
 	{"an address of this cluster", "endpoint", func(w *world) {
 		w.silence()
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.97.0.12"}, Port: 51840}

@@ -95,15 +95,27 @@ func endpoints(p *peering) []Finding {
 	if !wrongPort && !wrongAddress {
 		return []Finding{pass("the client dials %s, where the server is", endpointText(dials))}
 	}
+	if client.connected() && client.talksTo(dials) {
+		return []Finding{pass("the client reaches the server at %s, which something in between, such as a NAT, translates to %s", endpointText(dials), endpointText(at))}
+	}
 	f := fail("the client dials %s, but the server is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster).
 		because("the endpoint of the server has changed, or a hand has written another").
 		fix("run 'liqoctl network connect' again, or set spec.endpoint of the %s to what the status of the %s says", object, server.gateway())
 	if client.connected() {
-		// Something in between, such as a NAT or a DNS name, may lead there.
 		f.Status = Warning
-		f = f.because("it works, so something in between leads there: a NAT, a name, or what the tunnel has learnt from the server; after a restart it may not")
+		f = f.because("it works by what the tunnel has learnt from the server; after a restart it would not, unless the name leads there")
 	}
 	return []Finding{f}
+}
+
+// talksTo tells whether the tunnel's session is with one of the addresses of an
+// endpoint: that is the proof that they lead to the server.
+func (e *end) talksTo(dials *networkingv1beta1.Endpoint) bool {
+	if e.after == nil {
+		return false
+	}
+	at := e.after.DataPlane.Tunnel.Endpoint
+	return slices.ContainsFunc(dials.Addresses, func(a string) bool { return hostPort(a, portOf(dials)) == at.String() })
 }
 
 // leavesNot finds endpoints that packets of this cluster do not leave it for.
