@@ -293,10 +293,15 @@ var cases = []testCase{
 	{"another port", "endpoint", func(w *world) {
 		w.silence()
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: 31000}
-	}, local, Failed},
+	}, local, Warning},
 	{"another address", "endpoint", func(w *world) {
 		w.silence()
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.8"}, Ports: []int32{32009, 32010}}
+	}, local, Warning},
+	{"another address, and nothing arrives", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations += 2
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
 	}, local, Failed},
 	{"a name, and it works", "endpoint", func(w *world) {
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"gw.milan.example.org"}, Port: 32009}

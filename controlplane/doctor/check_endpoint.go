@@ -90,22 +90,24 @@ func endpoints(p *peering) []Finding {
 	if at == nil {
 		return []Finding{skip("the server has no endpoint yet")}
 	}
-	wrongPort := portOf(dials) != portOf(at)
-	wrongAddress := !slices.ContainsFunc(dials.Addresses, func(a string) bool { return slices.Contains(at.Addresses, a) })
-	if !wrongPort && !wrongAddress {
+	if reachesBy(dials, at) {
 		return []Finding{pass("the client dials %s, where the server is", endpointText(dials))}
 	}
 	if client.connected() && client.talksTo(dials) {
 		return []Finding{pass("the client reaches the server at %s, which something in between, such as a NAT, translates to %s", endpointText(dials), endpointText(at))}
 	}
-	f := fail("the client dials %s, but the server is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster).
-		because("the endpoint of the server has changed, or a hand has written another").
-		fix("run 'liqoctl network connect' again, or set spec.endpoint of the %s to what the status of the %s says", object, server.gateway())
+	f := warn("the client dials %s, but the server says that it is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster).
+		because("the server's endpoint has changed, a hand has written another, or a NAT or name in between leads from the one to the other").
+		fix("without such a NAT or name, set spec.endpoint of the %s to what the status of the %s says; with it, look whether it still leads there", object, server.gateway())
 	if client.connected() {
-		f.Status = Warning
-		f = f.because("it works by what the tunnel has learnt from the server; after a restart it would not, unless the name leads there")
+		f = f.because("it works by what the tunnel has learnt from the server; after a restart it would not, unless a name leads there")
 	}
 	return []Finding{f}
+}
+
+// reachesBy tells whether what a client dials is what the server tells.
+func reachesBy(dials, at *networkingv1beta1.Endpoint) bool {
+	return portOf(dials) == portOf(at) && slices.ContainsFunc(dials.Addresses, func(a string) bool { return slices.Contains(at.Addresses, a) })
 }
 
 // talksTo tells whether the tunnel's session is with one of the addresses of an

@@ -39,8 +39,12 @@ func reachability(p *peering) []Finding {
 		}
 		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod, and the condition PeerAnswers of its Connection")}
 	case !to.received():
-		return []Finding{fail("the client sends to %s, but nothing arrives at the server", at).in(client.cluster).
-			because("UDP is blocked or misled on the way to the server").fix("%s; the server's Service must lead to its pod", firewallHint)}
+		f := fail("the client sends to %s, but nothing arrives at the server", at).in(client.cluster).
+			because("UDP is blocked or misled on the way to the server").fix("%s; the server's Service must lead to its pod", firewallHint)
+		if dials, is := client.gateway().Endpoint, server.gateway().Endpoint; dials != nil && is != nil && !reachesBy(dials, is) {
+			f = f.because("UDP is blocked on the way to the server, or this is not its address: it says that it is at %s", endpointText(is))
+		}
+		return []Finding{f}
 	case to.rxInitiations > 0 && to.txResponses == 0 && !session(server.after):
 		return []Finding{fail("handshakes of somebody arrive at the server, but none that it accepts").in(server.cluster).
 			because("they are of another key than the server expects, or older than one that it has taken: the client's clock was set back").

@@ -270,7 +270,7 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "another port, which the session has outlived", check: "endpoint", cluster: access.Local, status: doctor.Warning, says: "it works, so something in between leads there",
+			name: "another port, which the session has outlived", check: "endpoint", cluster: access.Local, status: doctor.Warning, says: "it works by what the tunnel has learnt",
 			inject: func(t *testing.T, x *examined) {
 				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) {
 					saved.endpoint = *o.Spec.Endpoint.DeepCopy()
@@ -282,7 +282,7 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "wrong port", check: "endpoint", cluster: access.Local, status: doctor.Failed, says: "but the server is at",
+			name: "wrong port", check: "reachability", cluster: access.Local, status: doctor.Failed, says: "this is not its address: it says that it is at",
 			inject: func(t *testing.T, x *examined) {
 				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) { o.Spec.Endpoint.Port = 9 })
 				x.lose(t, controlplanetest.LoseOut) // or the server would find the new client first
