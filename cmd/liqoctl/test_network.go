@@ -98,10 +98,7 @@ func (t *networkTest) run(ctx context.Context) error {
 	if !t.options.Remove {
 		t.console.Info("The pods stay for the next test; run it with --rm to remove them")
 	}
-	if n := report.Failed(); n > 0 {
-		return fmt.Errorf("%d of %s failed: 'liqoctl network doctor' looks for the cause", n, count(len(report.Outcomes), "check"))
-	}
-	return nil
+	return verdict(report)
 }
 
 // complete makes options of the flags.

@@ -50,6 +50,23 @@ func TestNetworkTestLooks(t *testing.T) {
 	})))
 }
 
+func TestNetworkTestVerdict(t *testing.T) {
+	ok, failed, unrouted := nettest.Outcome{OK: true}, nettest.Outcome{}, nettest.Outcome{NoRoute: true}
+	for _, test := range []struct {
+		outcomes []nettest.Outcome
+		want     string
+	}{
+		{[]nettest.Outcome{ok}, "<nil>"},
+		{[]nettest.Outcome{ok, failed}, "1 of 2 checks failed: 'liqoctl network doctor' looks for the cause"},
+		{[]nettest.Outcome{ok, unrouted}, "1 of 2 checks failed: this machine has no route to the addresses of 1, which tells nothing of the clusters"},
+		{[]nettest.Outcome{failed, unrouted}, "2 of 2 checks failed: this machine has no route to the addresses of 1, which tells nothing of the clusters; for the rest, 'liqoctl network doctor' looks for the cause"},
+	} {
+		if got := fmt.Sprint(verdict(&nettest.Report{Outcomes: test.outcomes})); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
 func TestNetworkTestFlags(t *testing.T) {
 	for _, test := range []struct {
 		args []string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -47,6 +48,29 @@ func outcomePage(r *nettest.Report, all bool) func(*console.Page) {
 			p.Line(console.Faint(fmt.Sprintf("%s that succeeded are not shown one by one; -v shows them.", count(hidden, "check"))))
 		}
 	}
+}
+
+// verdict is an error if checks failed, and says where to look for the cause.
+func verdict(r *nettest.Report) error {
+	failed, unrouted := r.Failed(), 0
+	for _, o := range r.Outcomes {
+		if o.NoRoute {
+			unrouted++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %s failed: ", failed, count(len(r.Outcomes), "check"))
+	const cause = "'liqoctl network doctor' looks for the cause"
+	if unrouted == 0 {
+		return errors.New(text + cause)
+	}
+	text += fmt.Sprintf("this machine has no route to the addresses of %d, which tells nothing of the clusters", unrouted)
+	if unrouted < failed {
+		text += "; for the rest, " + cause
+	}
+	return errors.New(text)
 }
 
 func outcomeRow(o *nettest.Outcome) []string {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/exec"
@@ -27,6 +28,12 @@ const (
 	triesDefault = probe.DefaultTries
 )
 
+// How patiently nodes are asked whether they know the Services of the test.
+const (
+	settleTries   = 6
+	settleTimeout = time.Second // of each
+)
+
 // check runs the checks group by group.
 func (r *run) check(ctx context.Context, checks []Check) error {
 	for len(checks) > 0 {
@@ -34,6 +41,9 @@ func (r *run) check(ctx context.Context, checks []Check) error {
 		end := slices.IndexFunc(checks, func(c Check) bool { return c.Kind != kind })
 		if end < 0 {
 			end = len(checks)
+		}
+		if checks[0].byService() && !r.settled {
+			r.settle(ctx, checks[:end])
 		}
 		outcomes, err := r.group(ctx, kind, checks[:end])
 		r.report.Outcomes = append(r.report.Outcomes, outcomes...)
@@ -54,22 +64,15 @@ func (r *run) group(ctx context.Context, kind Kind, checks []Check) ([]Outcome, 
 	r.say.Done("", fmt.Sprintf("Running checks %s", kind))
 	outcomes := make([]Outcome, len(checks))
 	var done, failed atomic.Int32
-	slots := make(chan struct{}, execsAtOnce) // filled before a command, emptied after it
-	var wg sync.WaitGroup
-	for _, batch := range batches(checks) {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			for n, o := range r.batch(ctx, checks, batch) {
-				outcomes[batch[n]] = o
-				if !o.OK {
-					failed.Add(1)
-				}
+	eachBatch(checks, func(batch []int) {
+		for n, o := range r.batch(ctx, checks, batch) {
+			outcomes[batch[n]] = o
+			if !o.OK {
+				failed.Add(1)
 			}
-			r.say.Waiting("", fmt.Sprintf("Running checks %s: %d of %d", kind, done.Add(int32(len(batch))), len(checks)))
-		})
-	}
-	wg.Wait()
+		}
+		r.say.Waiting("", fmt.Sprintf("Running checks %s: %d of %d", kind, done.Add(int32(len(batch))), len(checks)))
+	})
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("running checks %s: %w", kind, err)
 	}
@@ -79,6 +82,34 @@ func (r *run) group(ctx context.Context, kind Kind, checks []Check) ([]Outcome, 
 		r.say.Done("", fmt.Sprintf("Checks succeeded: %d", len(checks)))
 	}
 	return outcomes, nil
+}
+
+// settle waits a little until the Services answer that checks go by. Nodes learn of
+// them in their own time, and a try that comes too early tells nothing of the
+// network.
+func (r *run) settle(ctx context.Context, checks []Check) {
+	r.settled = true
+	r.say.Waiting("", "Waiting until the nodes know the Services")
+	eachBatch(checks, func(batch []int) {
+		if urls := urlsOf(checks, batch); len(urls) > 0 {
+			args := []string{"get", "--tries", strconv.Itoa(settleTries), "--timeout", settleTimeout.String(), "--parallel", strconv.Itoa(triesAtOnce)}
+			_, _ = r.command(ctx, checks[batch[0]], append(args, urls...)) // what does not answer is the checks' to tell
+		}
+	})
+}
+
+// eachBatch does something for every batch of checks, for several at a time.
+func eachBatch(checks []Check, do func(batch []int)) {
+	slots := make(chan struct{}, execsAtOnce) // filled before a command, emptied after it
+	var wg sync.WaitGroup
+	for _, batch := range batches(checks) {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			do(batch)
+		})
+	}
+	wg.Wait()
 }
 
 // batches groups checks, by their index, into those that one command can run: of
@@ -105,17 +136,10 @@ func batches(checks []Check) (out [][]int) {
 func (r *run) batch(ctx context.Context, checks []Check, batch []int) []Outcome {
 	first := checks[batch[0]]
 	args := []string{"get", "--tries", strconv.Itoa(triesDefault), "--parallel", strconv.Itoa(triesAtOnce), "--count", strconv.Itoa(max(first.Times, 1))}
-	urls := 0
-	for _, i := range batch {
-		if url := checks[i].URL; url != "" {
-			args = append(args, url)
-			urls++
-		}
-	}
 	var results map[string][]probe.Result
 	var err error
-	if urls > 0 {
-		results, err = r.command(ctx, first, args)
+	if urls := urlsOf(checks, batch); len(urls) > 0 {
+		results, err = r.command(ctx, first, append(args, urls...))
 	}
 	outcomes := make([]Outcome, len(batch))
 	for n, i := range batch {
@@ -125,6 +149,16 @@ func (r *run) batch(ctx context.Context, checks []Check, batch []int) []Outcome 
 		}
 	}
 	return outcomes
+}
+
+// urlsOf are the URLs of a batch.
+func urlsOf(checks []Check, batch []int) (urls []string) {
+	for _, i := range batch {
+		if url := checks[i].URL; url != "" {
+			urls = append(urls, url)
+		}
+	}
+	return urls
 }
 
 // command runs a prober where a check begins: in a pod, or here.

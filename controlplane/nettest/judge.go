@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/sluice-net/sluice/controlplane/nettest/probe"
 )
@@ -22,6 +23,9 @@ type Outcome struct {
 	// Note says what is worth knowing though it succeeded, Error what is wrong.
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
+	// NoRoute says that the machine where the test was started has no route to the
+	// address, so that nothing was learnt of the clusters.
+	NoRoute bool `json:"noRoute,omitempty"`
 }
 
 // Judge says what the results of a check's tries mean.
@@ -52,6 +56,7 @@ func Judge(c Check, results []probe.Result) Outcome {
 		if o.Note == "" {
 			o.Note = one.Note
 		}
+		o.NoRoute = o.NoRoute || one.NoRoute
 	}
 	if o.OK = failed == 0; !o.OK && len(results) > 1 {
 		o.Error = fmt.Sprintf("%d of %d times: %s", failed, len(results), o.Error)
@@ -67,6 +72,9 @@ func (c *Check) judge(r probe.Result) (o Outcome) {
 	switch {
 	case r.Stalled:
 		o.Error = r.Error + ": small packets get through and large ones do not; somewhere on the way the MTU is smaller than the gateways', see spec.mtu of the GatewayServer and the GatewayClient"
+	case !r.OK && c.From.Cluster == "" && unrouted(r.Error):
+		o.NoRoute = true
+		o.Error = r.Error + ": this machine has no route to the address; run the test on one that has"
 	case !r.OK && c.Kind == PodToPodLarge:
 		o.Error = r.Error + " to large packets; if small ones get through, see spec.mtu of the GatewayServer and the GatewayClient"
 	case !r.OK:
@@ -83,6 +91,12 @@ func (c *Check) judge(r probe.Result) (o Outcome) {
 		o.Note = fmt.Sprintf("only try %d succeeded", r.Tries)
 	}
 	return o
+}
+
+// unrouted tells whether an error of a prober says that packets could not even
+// leave.
+func unrouted(text string) bool {
+	return text == syscall.ENETUNREACH.Error() || text == syscall.EHOSTUNREACH.Error()
 }
 
 // judgeSource judges the address by which the receiver saw the sender.

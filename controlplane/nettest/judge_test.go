@@ -26,6 +26,8 @@ func TestJudge(t *testing.T) {
 	}
 	again := well("milan", "m1", "10.243.1.2")
 	again.Tries = 3
+	here := Check{Kind: ExternalToNodePort, From: Party{Name: "this machine"}, To: Party{Cluster: "milan"}}
+	unrouted := probe.Result{Tries: 3, Error: "network is unreachable"}
 	silent := probe.Result{Tries: 3, Error: "no answer within 5s"}
 	for _, test := range []struct {
 		name    string
@@ -56,12 +58,17 @@ func TestJudge(t *testing.T) {
 		{"a Service that hides pods", service, []probe.Result{well("milan", "m7", "10.80.0.0"), well("milan", "m8", "10.80.0.0")}, true, "milan/m7 10.80.0.0", "kube-proxy there hides pods"},
 		{"a Service that fails sometimes", service, []probe.Result{well("milan", "m7", "10.243.1.2"), silent}, false, " ", "1 of 2 times: no answer within 5s"},
 		{"a Service with half of the results", service, []probe.Result{silent}, false, " ", "1 of 2 results came"},
+		{"no route from a pod", check, []probe.Result{unrouted}, false, " ", "network is unreachable"},
+		{"no route from here", here, []probe.Result{unrouted}, false, " ", "network is unreachable: this machine has no route to the address"},
 		{"the Internet", internet, []probe.Result{{OK: true, Status: 301, Tries: 1}}, true, " ", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := Judge(test.check, test.results)
 			if o.OK != test.ok || o.OK != (o.Error == "") || o.Answered+" "+o.Source != test.seen {
 				t.Errorf("ok %t, seen %q, error %q; want %t, %q", o.OK, o.Answered+" "+o.Source, o.Error, test.ok, test.seen)
+			}
+			if want := test.name == "no route from here"; o.NoRoute != want {
+				t.Errorf("no route: %t, want %t", o.NoRoute, want)
 			}
 			if said := o.Error + o.Note; !strings.Contains(said, test.says) || test.says == "" && said != "" {
 				t.Errorf("says %q, want %q in it", said, test.says)

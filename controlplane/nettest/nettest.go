@@ -63,7 +63,9 @@ type run struct {
 	say    progress.Func
 	sites  []*site
 	report *Report
-	mu     sync.Mutex // of what several clusters add to the report
+	// settled says that the Services had their time to come into force.
+	settled bool
+	mu      sync.Mutex // of what several clusters add to the report
 }
 
 // site is one cluster of a test.

@@ -72,6 +72,15 @@ type Check struct {
 	unknown   netip.Addr // by which the receiver sees what is no pod of the sender's cluster
 }
 
+// byService tells whether a check goes by a Service of the test.
+func (c *Check) byService() bool {
+	switch c.Kind {
+	case PodToService, PodToNodePort, ExternalToNodePort, ExternalToLoadBalancer:
+		return true
+	}
+	return false
+}
+
 // Sizes of what is sent to see whether large packets get through.
 const (
 	downloadSize = 2 << 20
