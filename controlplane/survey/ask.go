@@ -57,7 +57,7 @@ func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
 	}
 	wg.Wait()
 	for i := range s.Peers {
-		if g := s.Peers[i].Gateway; g != nil && g.ReportErr != nil && !errors.Is(g.ReportErr, errNoActivePod) {
+		if g := s.Peers[i].Gateway; g != nil && g.ReportErr != nil && !g.silenceIsKnown() {
 			what := "the report of " + g.String()
 			if denied(g.ReportErr) {
 				what = deniedReports
@@ -65,6 +65,16 @@ func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
 			s.Gaps = append(s.Gaps, Gap{What: what, Err: g.ReportErr})
 		}
 	}
+}
+
+// silenceIsKnown tells whether the state of the gateway's pods says better than
+// ReportErr why there is no report.
+func (g *Gateway) silenceIsKnown() bool {
+	if errors.Is(g.ReportErr, errNoActivePod) {
+		return true
+	}
+	pod := g.Active()
+	return pod != nil && !pod.Ready && !denied(g.ReportErr)
 }
 
 // ReadGateway asks a gateway pod for its report.

@@ -1,0 +1,29 @@
+package survey
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestSilenceIsKnown(t *testing.T) {
+	gone := errors.New(`unable to upgrade connection: container not found ("gateway")`)
+	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "p", nil)
+	for _, test := range []struct {
+		name string
+		pods []Pod
+		err  error
+		want bool
+	}{
+		{"no active pod", nil, errNoActivePod, true},
+		{"a pod that starts", []Pod{{Active: true}}, gone, true},
+		{"a pod that runs", []Pod{{Active: true, Ready: true}}, gone, false},
+		{"a pod that starts, of which the user may not ask", []Pod{{Active: true}}, denied, false},
+	} {
+		if got := (&Gateway{Pods: test.pods, ReportErr: test.err}).silenceIsKnown(); got != test.want {
+			t.Errorf("%s: %t, want %t", test.name, got, test.want)
+		}
+	}
+}
