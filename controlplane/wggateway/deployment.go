@@ -83,8 +83,9 @@ func (f *Facts) progress() (ok bool, r networkingv1beta1.ConditionReason, messag
 	case f.replicas() == 0:
 		return false, networkingv1beta1.ReasonDeploymentNotReady, "Deployment " + name + " has no replicas: set spec.deployment.spec.replicas to 1 or more"
 	}
-	// A pod that is refused says most, then a rollout that failed.
-	for _, t := range []appsv1.DeploymentConditionType{appsv1.DeploymentReplicaFailure, appsv1.DeploymentProgressing, appsv1.DeploymentAvailable} {
+	// A pod that is refused says most, then a rollout that failed. That it is not
+	// available is said below.
+	for _, t := range []appsv1.DeploymentConditionType{appsv1.DeploymentReplicaFailure, appsv1.DeploymentProgressing} {
 		for _, c := range d.Status.Conditions {
 			bad := corev1.ConditionFalse
 			if t == appsv1.DeploymentReplicaFailure {

@@ -170,7 +170,7 @@ func TestDeployed(t *testing.T) {
 		{"ready", &appsv1.DeploymentStatus{ReadyReplicas: 1}, "True DeploymentReady", "has a ready pod"},
 		{"not available", &appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
 			condition("Available", "False", "no minimum availability"), condition("Progressing", "True", "x"),
-		}}, "False DeploymentNotReady", "Deployment gw-a: no minimum availability"},
+		}}, "False DeploymentNotReady", "Deployment gw-a has no ready pod yet"},
 		{"pods refused", &appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
 			condition("Available", "False", "no minimum availability"), condition("ReplicaFailure", "True", "violates PodSecurity"),
 		}}, "False DeploymentNotReady", "Deployment gw-a: violates PodSecurity"},

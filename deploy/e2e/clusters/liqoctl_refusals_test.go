@@ -128,7 +128,7 @@ func testTimeIsUp(t *testing.T, p *pair) {
 	for _, want := range []string{
 		"(remote) time is up after 12s, waiting for gateway pod gw-consumer to be ready", // which step
 		"GatewayServer liqo-tenant-consumer/consumer",                                    // which object
-		"does not have minimum availability",                                             // what it says
+		"Deployment gw-consumer has no ready pod yet",                                    // what it says
 		"liqoctl network doctor",                                                         // what to do
 		"the same command goes on from there",
 	} {
