@@ -82,7 +82,7 @@ func (ps peeringsInfo) section() *console.Section {
 	s := &console.Section{}
 	for _, p := range ps.Peers {
 		peer := s.Sub(orUnknown(p.ClusterID))
-		peer.Entry("Role", p.Role)
+		peer.Entry("Role", roleText(p.Role))
 		peer.Entry("Networking status", healthText(p.NetworkingStatus))
 		peer.Entry("Authentication status", healthText(p.AuthenticationStatus))
 		peer.Entry("Offloading status", healthText(p.OffloadingStatus))
@@ -93,11 +93,23 @@ func (ps peeringsInfo) section() *console.Section {
 	return s
 }
 
+// roleText is the role of a peer's gateway and, lest it be taken for this
+// cluster's, the other.
+func roleText(peer string) string {
+	switch networkingv1beta1.ConnectionType(peer) {
+	case networkingv1beta1.ConnectionServer:
+		return "Server (this cluster is the client)"
+	case networkingv1beta1.ConnectionClient:
+		return "Client (this cluster is the server)"
+	}
+	return peer
+}
+
 // write shows a peerInfo.
 func (i peerInfo) write(p *console.Page) {
 	s := &console.Section{}
 	s.Entry("Cluster ID", orUnknown(i.Info.ClusterID))
-	s.Entry("Role", i.Info.Role)
+	s.Entry("Role", roleText(i.Info.Role))
 	p.Box("Peer cluster info", s)
 	p.Box("Network", i.Network.section())
 	for title, m := range map[string]moduleInfo{"Authentication": i.Authentication, "Offloading": i.Offloading} {
@@ -133,7 +145,7 @@ func (n peerNetwork) section() *console.Section {
 	}
 	if n.Status != survey.Disabled {
 		gateway := s.Sub("Gateway")
-		gateway.Entry("Role", n.Gateway.Role)
+		gateway.Entry("Role", roleText(n.Gateway.Role))
 		gateway.Entry("Address", orUnknown(strings.Join(n.Gateway.Address, ", ")))
 		if n.Gateway.Port != 0 {
 			gateway.Entry("Port", fmt.Sprint(n.Gateway.Port))
