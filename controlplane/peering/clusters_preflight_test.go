@@ -35,7 +35,9 @@ func testPreflight(t *testing.T, local, remote *side) {
 		{name: "a node port in use", change: func(o *peering.Options) { o.Server.NodePort = 30999 },
 			want: []string{"(remote) --gw-server-service-nodeport 30999: ", "already allocated"}},
 		{name: "an MTU that is too small", change: func(o *peering.Options) { o.MTU = 500 }, want: []string{"--mtu 500"}},
-		{name: "a user without rights", local: user(t, local), want: []string{"(local) ", "of kubeconfig of nobody"}},
+		{name: "a user who sees nothing", local: user(t, local, "stranger", `""`),
+			want: []string{"(local) the user of kubeconfig of stranger lacks rights", `"list gatewayservers.networking.liqo.io"`, `"create gatewayclients.networking.liqo.io in namespace liqo-tenant-milan"`, "nothing was changed"}},
+		{name: "a user without rights", local: user(t, local, "nobody", `"", networking.liqo.io, ipam.liqo.io`), want: []string{"(local) ", "of kubeconfig of nobody"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options()
@@ -82,25 +84,25 @@ func testPreflight(t *testing.T, local, remote *side) {
 	}
 }
 
-// user is somebody who may look at the cluster and change nothing.
-func user(t *testing.T, s *side) *access.Cluster {
+// user is somebody who may look at what is in some API groups and change nothing.
+func user(t *testing.T, s *side, name, groups string) *access.Cluster {
 	t.Helper()
-	s.Apply(`
-{apiVersion: v1, kind: ServiceAccount, metadata: {name: nobody, namespace: default}}
+	s.Apply(strings.NewReplacer("NAME", name, "GROUPS", groups).Replace(`
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: NAME, namespace: default}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {name: nobody}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: nobody}
-subjects: [{kind: ServiceAccount, name: nobody, namespace: default}]
+metadata: {name: NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAME}
+subjects: [{kind: ServiceAccount, name: NAME, namespace: default}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {name: nobody}
+metadata: {name: NAME}
 rules:
-- {apiGroups: ["", networking.liqo.io, ipam.liqo.io], resources: ["*"], verbs: [get, list]}
-`)
-	c, err := access.New(s.ServiceAccount("default", "nobody"), access.Options{Name: access.Local, Origin: "kubeconfig of nobody"})
+- {apiGroups: [GROUPS], resources: ["*"], verbs: [get, list]}
+`))
+	c, err := access.New(s.ServiceAccount("default", name), access.Options{Name: access.Local, Origin: "kubeconfig of " + name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights fu
 	}
 	err := p.both(func(e *end) error {
 		if err := e.look(ctx); err != nil {
-			return err
+			return e.lacking(ctx, err, rights(e))
 		}
 		return e.Require(ctx, rights(e)...)
 	})

@@ -72,11 +72,12 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 		if err := e.checkKinds(ctx); err != nil {
 			return err
 		}
-		if err := e.look(ctx); err != nil {
+		looked := e.look(ctx)
+		if err := e.chooseNamespace(); looked == nil && err != nil {
 			return err
 		}
-		if err := e.chooseNamespace(); err != nil {
-			return err
+		if looked != nil {
+			return e.lacking(ctx, looked, e.rights(withGateways))
 		}
 		if err := e.Require(ctx, e.rights(withGateways)...); err != nil {
 			return err
@@ -86,6 +87,15 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 		}
 		return e.checkGateway(ctx)
 	})
+}
+
+// lacking is the error of a look. To a user who may not even look it names all
+// rights that are missing for what was asked for, and not only the first.
+func (e *end) lacking(ctx context.Context, err error, rights []access.Permission) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return cmp.Or(e.Require(ctx, append(e.rightsToLook(), rights...)...), err)
 }
 
 // chooseNamespace decides about the tenant namespace.
@@ -102,6 +112,20 @@ func (e *end) chooseNamespace() error {
 		return e.Errorf("%s", problem)
 	}
 	return nil
+}
+
+// rightsToLook are those that look takes.
+func (e *end) rightsToLook() (all []access.Permission) {
+	namespace := ""
+	if e.NamespaceGiven {
+		namespace = e.Namespace
+	} else {
+		all = append(all, access.Permission{Verb: "list", Resource: "namespaces"})
+	}
+	for _, resource := range []string{"configurations", "gatewayclients", "gatewayservers"} {
+		all = append(all, access.Permission{Verb: "list", Group: networkingv1beta1.GroupVersion.Group, Resource: resource, Namespace: namespace})
+	}
+	return all
 }
 
 // rights are those that it takes to connect.
