@@ -51,7 +51,7 @@ func Connect(ctx context.Context, local, remote *access.Cluster, o Options, tell
 				tell(e)
 			}
 		}
-		return nil
+		return ends.awaitOpposite(ctx, o, tell)
 	}
 
 	serverMade := p.add(after(initialized), server.setUpServer())
@@ -123,6 +123,9 @@ func (p pair) opposite() (events []progress.Event) {
 	for _, g := range clients {
 		say(progress.Done, server, "%s exists already: the clusters are connected in the opposite direction, so it stays as it is", g)
 	}
+	if o := p[0].options; o.Server != (ServerFlags{}) || o.Client != (ClientFlags{}) || o.MTU != 0 {
+		say(progress.Warning, p[0], "What was said of the gateways (--gw-server-..., --gw-client-..., --mtu) is of no effect: 'liqoctl network disconnect' first, to connect in this direction")
+	}
 	const cure = "run the command with the two clusters exchanged to complete it, or 'liqoctl network disconnect' to begin anew"
 	if len(servers) == 0 {
 		say(progress.Warning, client, "There is no GatewayServer that the GatewayClient of the other cluster could dial: %s", cure)
@@ -131,6 +134,19 @@ func (p pair) opposite() (events []progress.Event) {
 		say(progress.Warning, server, "There is no GatewayClient for the GatewayServer of the other cluster: %s", cure)
 	}
 	return events
+}
+
+// awaitOpposite waits for a connection in the other direction, if it is asked for
+// and there is a gateway at both ends.
+func (p pair) awaitOpposite(ctx context.Context, o Options, tell progress.Func) error {
+	server, client := p.with(networkingv1beta1.ConnectionServer), p.with(networkingv1beta1.ConnectionClient)
+	if !o.Wait || o.DisableSharingKeys || len(client.found.servers) == 0 || len(server.found.clients) == 0 {
+		return nil
+	}
+	server.role, client.role = client.role, server.role // as they are
+	var wait plan
+	wait.add(nil, p.steps((*end).established)...)
+	return wait.run(ctx, tell)
 }
 
 // templateChecked tells that the preflight found the template.
