@@ -49,7 +49,7 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 	c := &creation{app: a, kind: k}
 	cmd.Use = k.name + " NAME"
 	cmd.Aliases = k.allAliases()
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = oneName
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the cluster at the other end (there: liqoctl info --get clusterid)")
 	require(cmd, "remote-cluster-id")
@@ -61,6 +61,14 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 		return nil
 	}
 	return c
+}
+
+// oneName is the Args of commands that are about one object.
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want one NAME, for the object; got %d", len(args))
+	}
+	return nil
 }
 
 // addWait adds the flags of kinds that the controllers make something of.

@@ -113,6 +113,9 @@ the server's, as the client needs it.`,
 		for _, p := range peers {
 			infos[p.ID] = peerInfoOf(s, p)
 		}
+		if *get != "" || out.given() {
+			a.warnOfNoAddress(peers)
+		}
 		switch {
 		case *get != "" && len(peers) == 1:
 			// The ID in front, as where there are several, does no harm.
@@ -137,6 +140,16 @@ the server's, as the client needs it.`,
 		return nil
 	}
 	return cmd
+}
+
+// warnOfNoAddress tells a script, which sees an empty address only, that there is
+// none yet.
+func (a *app) warnOfNoAddress(peers []*survey.Peer) {
+	for _, p := range peers {
+		if g := p.Gateway; g != nil && (g.Endpoint == nil || len(g.Endpoint.Addresses) == 0) {
+			a.console.Warn(fmt.Sprintf("%s has no address yet: 'liqoctl get %s -n %s %s' shows when it has", g, strings.ToLower(g.Kind), g.Namespace, g.Name))
+		}
+	}
 }
 
 // noPeers is shown where there is nothing to show.
@@ -206,7 +219,8 @@ func choosePeers(c *access.Cluster, s *survey.Cluster, ids []string) ([]*survey.
 
 func knownPeers(s *survey.Cluster, ids []string) string {
 	if len(ids) == 0 {
-		return noPeersIn(s)
+		none := strings.TrimSuffix(noPeersIn(s), ".")
+		return strings.ToLower(none[:1]) + none[1:]
 	}
 	return fmt.Sprintf("this cluster's are with %s", strings.Join(ids, ", "))
 }

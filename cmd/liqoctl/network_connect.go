@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -73,12 +74,14 @@ type connectFlags struct {
 	client             peering.ClientFlags
 	mtu                int
 	disableSharingKeys bool
+	given              func(flag string) bool
 }
 
 // addGateways adds the flags of the gateways.
 func (f *connectFlags) addGateways(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SetNormalizeFunc(currentName)
+	f.given = fs.Changed
 	addTemplate(fs, "gw-server", &f.server.Template, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
 	fs.StringVar(&f.serviceType, "gw-server-service-type", "", "`TYPE` of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default the installation's, LoadBalancer)")
 	fs.Int32Var(&f.server.Port, "gw-server-service-port", 0, "`PORT` of the gateway server's Service (default the installation's, 51840)")
@@ -107,7 +110,27 @@ func (f *connectFlags) options(a *app) (peering.Options, error) {
 	if o.Server.ServiceType, err = serviceType(f.serviceType); err != nil {
 		return o, err
 	}
-	return o, o.Validate()
+	return o, errors.Join(f.zeros(), o.Validate())
+}
+
+// zeros refuses a zero that was given: only where nothing is said it stands for
+// the default.
+func (f *connectFlags) zeros() error {
+	var errs []error
+	for _, n := range []struct {
+		flag  string
+		value int
+		bound string
+	}{
+		{"gw-server-service-port", int(f.server.Port), "from 1 to 65535"},
+		{"gw-client-port", int(f.client.Port), "from 1 to 65535"},
+		{"mtu", f.mtu, fmt.Sprintf("from %d to %d", peering.MinMTU, peering.MaxMTU)},
+	} {
+		if n.value == 0 && f.given(n.flag) {
+			errs = append(errs, fmt.Errorf("--%s 0: must be %s", n.flag, n.bound))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // serviceType reads a type of Services, however its letters are written.

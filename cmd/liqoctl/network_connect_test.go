@@ -36,6 +36,8 @@ func TestConnectFlags(t *testing.T) {
 		{name: "an address of the load balancer", args: "--load-balancer-ip 192.0.2.7 --timeout 1s",
 			want: peering.Options{Timeout: time.Second, Server: peering.ServerFlags{LoadBalancerIP: "192.0.2.7"}}},
 		{name: "an unknown type", args: "--gw-server-service-type ExternalName", err: `--gw-server-service-type "ExternalName": must be LoadBalancer, NodePort, ClusterIP`},
+		{name: "zeros", args: "--server-port 0 --gw-client-port 0 --mtu 0 --node-port 0",
+			err: "--gw-server-service-port 0: must be from 1 to 65535\n--gw-client-port 0: must be from 1 to 65535\n--mtu 0: must be from 576 to 65455"},
 		{name: "an MTU that is too large", args: "--mtu 70000", err: "--mtu 70000: must be from 576 to 65455"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

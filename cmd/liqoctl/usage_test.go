@@ -18,7 +18,7 @@ func TestUsageMistakes(t *testing.T) {
 		{"version --clinet", `unknown flag: --clinet; see 'liqoctl version --help'`},
 		{"version -o xml", `invalid argument "xml" for "-o, --output" flag: "xml" is not one of json, yaml; see 'liqoctl version --help'`},
 		{"version -v=many", `invalid argument "many" for "-v, --verbose" flag: "many" is no level: use 0 to 10; see 'liqoctl version --help'`},
-		{"create gatewayserver", `accepts 1 arg(s), received 0; see 'liqoctl create gatewayserver --help'`},
+		{"create gatewayserver", `want one NAME, for the object; got 0; see 'liqoctl create gatewayserver --help'`},
 		{"create gatewayserver x", `required flag(s) "remote-cluster-id" not set; see 'liqoctl create gatewayserver --help'`},
 		{"create gatewayserver x --remote-cluster-id Milan", `--remote-cluster-id "Milan": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl create gatewayserver --help'`},
 		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},

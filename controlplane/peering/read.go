@@ -6,6 +6,7 @@ import (
 	"crypto/ecdh"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,7 +69,12 @@ func ownNetwork(namespace string, networks []ipamv1alpha1.Network) (own networki
 func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.ConnectionType, namespace, name string) ([]byte, error) {
 	g := newGateway(end)
 	what := fmt.Sprintf("%s %s/%s", g.kind(), namespace, name)
-	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, g.Object); err != nil {
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, g.Object)
+	if apierrors.IsNotFound(err) {
+		kind := strings.ToLower(g.kind())
+		return nil, c.Errorf("%s does not exist: 'liqoctl get %s -A' lists those there are, 'liqoctl create %s' makes one", what, kind, kind)
+	}
+	if err != nil {
 		return nil, c.Explain("read "+what, err)
 	}
 	ref := g.keys()
@@ -76,7 +82,7 @@ func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.C
 		return nil, c.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", what, ErrNotReady)
 	}
 	var secret corev1.Secret
-	err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
+	err = c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
 	if apierrors.IsNotFound(err) {
 		return nil, c.Errorf("%s refers to Secret %s, which does not exist: %w: see its condition KeysReady", what, ref.Name, ErrNotReady)
 	}
