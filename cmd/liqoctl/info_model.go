@@ -39,6 +39,8 @@ type componentInfo struct {
 	Version   string `json:"version"`
 	Ready     int32  `json:"ready"`
 	Desired   int32  `json:"desired"`
+
+	unwell string // what is shown of one that is not healthy
 }
 
 type podInfo struct {
@@ -107,7 +109,11 @@ func healthOf(s *survey.Cluster) healthInfo {
 	for i := range s.Installation.Components {
 		c := &s.Installation.Components[i]
 		healthy = healthy && c.Healthy()
-		h.Components = append(h.Components, componentInfo{c.Kind, c.Namespace, c.Name, c.Version, c.Ready, c.Desired})
+		o := componentInfo{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Version: c.Version, Ready: c.Ready, Desired: c.Desired}
+		if !c.Healthy() {
+			o.unwell = c.Readiness()
+		}
+		h.Components = append(h.Components, o)
 		for _, p := range c.Pods {
 			if h.UnhealthyPods == nil {
 				h.UnhealthyPods = make(map[string]podInfo)

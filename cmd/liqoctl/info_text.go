@@ -49,8 +49,8 @@ func (h healthInfo) section() *console.Section {
 		s.Text(console.Bad("Sluice is unhealthy"))
 	}
 	for _, c := range h.Components {
-		if c.Ready < c.Desired {
-			s.Entry(fmt.Sprintf("%s %s/%s", c.Kind, c.Namespace, c.Name), console.Bad(fmt.Sprintf("%d of %d pods are ready", c.Ready, c.Desired)))
+		if c.unwell != "" {
+			s.Entry(fmt.Sprintf("%s %s/%s", c.Kind, c.Namespace, c.Name), console.Bad(c.unwell))
 		}
 	}
 	if len(h.UnhealthyPods) > 0 {

@@ -27,3 +27,10 @@ func TestSilenceIsKnown(t *testing.T) {
 		}
 	}
 }
+
+func TestRollOutThatHangs(t *testing.T) {
+	c := Component{Desired: 1, Ready: 1, Updated: 1, Outdated: 1}
+	if want := "1 of 1 pods are ready, 1 of an earlier version: the roll-out is not over"; c.Healthy() || c.Readiness() != want {
+		t.Errorf("healthy: %t, %q", c.Healthy(), c.Readiness())
+	}
+}

@@ -50,6 +50,7 @@ func (r *reader) components(ctx context.Context) []Component {
 		}
 		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
 			Kind: "Deployment", Desired: desired, Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas,
+			Outdated: max(d.Status.Replicas-d.Status.UpdatedReplicas, 0),
 		})
 	}
 	for _, d := range listInstalled[appsv1.DaemonSet](ctx, r, "DaemonSet") {
@@ -68,8 +69,18 @@ func (r *reader) components(ctx context.Context) []Component {
 	return out
 }
 
-// Healthy tells whether all pods that there should be are ready.
-func (c *Component) Healthy() bool { return c.Ready >= c.Desired }
+// Healthy tells whether all pods that there should be are ready, and no others are
+// left.
+func (c *Component) Healthy() bool { return c.Ready >= c.Desired && c.Outdated == 0 }
+
+// Readiness says how many pods are ready, and whether those are the wanted ones.
+func (c *Component) Readiness() string {
+	text := fmt.Sprintf("%d of %d pods are ready", c.Ready, c.Desired)
+	if c.Outdated > 0 {
+		text += fmt.Sprintf(", %d of an earlier version: the roll-out is not over", c.Outdated)
+	}
+	return text
+}
 
 // String names the object: "Deployment liqo/liqo-controller".
 func (c *Component) String() string { return c.Kind + " " + c.Namespace + "/" + c.Name }

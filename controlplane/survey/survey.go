@@ -75,6 +75,9 @@ type Component struct {
 	Desired, Ready int32
 	// Updated counts those of the newest template.
 	Updated int32
+	// Outdated counts pods of an earlier template, which those of the newest are to
+	// replace.
+	Outdated int32
 	// Pods are those that are not well; where all are ready they are not asked for.
 	Pods []Pod
 }
