@@ -94,8 +94,10 @@ func (s *step) look(ctx context.Context) (missing string, err error) {
 
 // How long it is waited for what may pass by itself.
 const (
-	// unreachableFor is long enough for an API server to be replaced.
-	unreachableFor = 15 * time.Second
+	// unreachableFor is long enough for an API server to be replaced on a slow node.
+	unreachableFor = time.Minute
+	// conflictFor is long enough for others to have written what they write.
+	conflictFor = 15 * time.Second
 	// complaintFor is long enough for a controller to see what was just changed.
 	complaintFor = 5 * time.Second
 )
@@ -106,8 +108,10 @@ func patience(err error) time.Duration {
 	switch {
 	case errors.As(err, &complaint):
 		return complaintFor
-	case unreachable(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+	case unreachable(err):
 		return unreachableFor
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return conflictFor
 	}
 	return 0
 }
