@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/sluice-net/sluice/controlplane/access"
 )
@@ -32,7 +33,7 @@ func (a *app) reach(ctx context.Context, c *access.Cluster) error {
 		return nil // it answers; what it forbids will be said where it matters
 	case ctx.Err() != nil:
 		return c.Explain("reach the cluster", ctx.Err())
-	case errors.Is(err, context.DeadlineExceeded):
+	case utilnet.IsTimeout(err): // also of TLS
 		return c.Errorf("the API server %s does not answer: check that the cluster runs, that a firewall or VPN does not keep you from it, and that this is the right one (%s)",
 			c.Config.Host, c.Origin)
 	}
