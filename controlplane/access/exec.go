@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,24 @@ import (
 // command that runs on until somebody tells it to end can wait for its end: not
 // every container runtime kills what it runs for a client that is gone.
 func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container string, argv []string, stdout io.Writer) error {
+	return c.exec(ctx, ctx, pod, container, argv, stdout)
+}
+
+// lastWords is how long a command may take after its stdin has ended.
+const lastWords = 3 * time.Second
+
+// ExecUntil is Exec of a command that ends with its stdin. When ctx ends that is
+// how it is told so, and what it says until its end still arrives: then the error is
+// nil.
+func (c *Cluster) ExecUntil(ctx context.Context, pod types.NamespacedName, container string, argv []string, stdout io.Writer) error {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })()
+	return c.exec(hard, ctx, pod, container, argv, stdout)
+}
+
+// exec runs a command whose stdin ends with listening.
+func (c *Cluster) exec(ctx, listening context.Context, pod types.NamespacedName, container string, argv []string, stdout io.Writer) error {
 	req := c.Clientset.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Container: container, Command: argv, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	doing := fmt.Sprintf("run %q in pod %s", strings.Join(argv, " "), pod)
@@ -52,6 +71,7 @@ func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container 
 	}
 	stdin, end := io.Pipe()
 	defer end.Close()
+	defer context.AfterFunc(listening, func() { end.Close() })()
 	stderr := &tail{max: 2 << 10}
 	if err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr}); err != nil {
 		return c.Explain(doing, execError(withStatus(err, refused), stderr.String()))
