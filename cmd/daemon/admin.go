@@ -242,7 +242,7 @@ func (p Program) FetchStatus(ctx context.Context, path string) ([]byte, error) {
 // answers. It returns the answer, which the caller closes, as it comes: it may be
 // a stream, which ends with ctx. What the process refuses is an error of its own
 // words; where there is no process, a NoAnswerError.
-func (p Program) AdminGet(ctx context.Context, socket, target string) (io.ReadCloser, error) {
+func (p Program) AdminGet(ctx context.Context, socket, target string) (*Answer, error) {
 	if socket != "" {
 		return p.adminGet(ctx, socket, target)
 	}
@@ -261,12 +261,29 @@ func (p Program) AdminGet(ctx context.Context, socket, target string) (io.ReadCl
 	return nil, none
 }
 
-func (p Program) adminGet(ctx context.Context, socket, target string) (io.ReadCloser, error) {
+// Answer is what a process says to AdminGet.
+type Answer struct {
+	io.ReadCloser
+	conn net.Conn
+}
+
+// Enough tells the process that no more is wanted: the context of its request ends.
+// What it says until then and as its last words can still be read.
+func (a *Answer) Enough() {
+	if c, ok := a.conn.(*net.UnixConn); ok {
+		_ = c.CloseWrite() // closed already is as good
+	}
+}
+
+func (p Program) adminGet(ctx context.Context, socket, target string) (*Answer, error) {
+	answer := new(Answer)
 	client := http.Client{Transport: &http.Transport{
 		// One connection, one question.
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		DialContext: func(ctx context.Context, _, _ string) (c net.Conn, err error) {
+			c, err = new(net.Dialer).DialContext(ctx, "unix", socket)
+			answer.conn = c
+			return c, err
 		},
 	}}
 	// The host is not used; HTTP wants one.
@@ -283,7 +300,8 @@ func (p Program) adminGet(ctx context.Context, socket, target string) (io.ReadCl
 	case err != nil:
 		return nil, fmt.Errorf("ask the %s on %s: %w", p, socket, err)
 	case resp.StatusCode == http.StatusOK:
-		return resp.Body, nil
+		answer.ReadCloser = resp.Body
+		return answer, nil
 	}
 	defer resp.Body.Close()
 	return nil, p.refusal(resp)

@@ -69,12 +69,18 @@ func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []
 // lastWords is how long answers under way may go on when the program ends.
 const lastWords = 300 * time.Millisecond
 
+// ErrEnding is the cause for which the context of a request ends with the program.
+// Otherwise it is the client that wants no more.
+var ErrEnding = errors.New("the program ends")
+
 // Run serves until ctx ends. The contexts of requests end with it: a stream can
 // say so, and what takes longer than lastWords is cut off.
 func (s Server) Run(ctx context.Context) error {
+	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
 	h := http.Server{
 		Handler: s.handler, ReadHeaderTimeout: 5 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		BaseContext: func(net.Listener) context.Context { return requests },
 	}
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(s.listener) }()
@@ -82,6 +88,7 @@ func (s Server) Run(ctx context.Context) error {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
+		end(ErrEnding)
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
