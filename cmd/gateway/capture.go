@@ -94,11 +94,16 @@ func captureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 	if o.untilEOF {
 		ctx = untilEOF(ctx, os.Stdin)
 	}
-	body, err := program.AdminGet(ctx, o.adminSocket, capturePath+"?"+o.request.query().Encode())
+	// An interruption is told to the gateway, which has some last words.
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(captureGrace/2, cancel) })()
+	answer, err := program.AdminGet(hard, o.adminSocket, capturePath+"?"+o.request.query().Encode())
 	if err != nil {
 		return err
 	}
-	defer body.Close()
+	defer answer.Close()
+	defer context.AfterFunc(ctx, answer.Enough)()
 	to := stdout
 	if o.file != "-" {
 		f, err := os.OpenFile(o.file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // nobody else's business
@@ -108,7 +113,7 @@ func captureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 		defer f.Close()
 		to = f
 	}
-	return copyCapture(ctx, body, to, stderr)
+	return copyCapture(ctx, answer, to, stderr)
 }
 
 // copyCapture hands a capture on and tells how it goes.

@@ -27,7 +27,7 @@ type captureRequest struct {
 // come to an end.
 const (
 	defaultPoints   = "node,tunnel,dropped"
-	defaultSnaplen  = 256
+	defaultSnaplen  = 128
 	defaultMaxSize  = 100_000_000
 	defaultDuration = 5 * time.Minute
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -11,12 +12,15 @@ import (
 	"github.com/sluice-net/sluice/dataplane/capture"
 )
 
-// What a capture costs: its ring and a buffer, freed at its end.
+// What a capture costs: its ring and a buffer, freed at its end, and the processor
+// time for what it writes. That is bounded, or a capture of whole packets would take
+// from the traffic that it shows.
 const (
 	captureRing = 4 << 20
+	captureRate = 100_000_000 // bytes per second
 	// capturePace is how often the ring is emptied. Waking up for every packet would
 	// cost the packet path more than the copying.
-	capturePace = 5 * time.Millisecond
+	capturePace = 10 * time.Millisecond
 	// captureChunk is what is written at once.
 	captureChunk = 64 << 10
 	// captureReport is how often the counters are told.
@@ -26,6 +30,9 @@ const (
 	// captureTail is what is left of the size for the counters at the end.
 	captureTail = 1 << 10
 )
+
+// capturedEnough is the end of a capture that its client wants no more of.
+const capturedEnough = "interrupted"
 
 // serveCapture is the page that captureCommand asks for: a capture file, as it
 // grows. All limits are kept here, so that a client that is lost or stops reading
@@ -81,7 +88,7 @@ func (s *captureStream) run(ctx context.Context) (why string) {
 	now := time.Now()
 	// What cannot be written because nobody reads does not hold up the end.
 	_ = s.control.SetWriteDeadline(now.Add(s.request.Duration + captureGrace))
-	s.buf = make([]byte, 0, captureChunk+capture.MaxSnaplen)
+	s.buf = make([]byte, 0, captureChunk+capture.MaxSnaplen/2)
 	var begin []byte
 	s.file, begin = newCaptureFile(s.request, now)
 	s.buf = append(s.buf, begin...)
@@ -94,18 +101,22 @@ func (s *captureStream) run(ctx context.Context) (why string) {
 	if err := s.flush(); err != nil {
 		return "the client is gone"
 	}
-	for {
+	for last := now; ; {
 		select {
 		case <-ctx.Done():
-			s.finish("the gateway ends", true) // if it is the client, nobody reads that
-			return "the client or the gateway ends"
+			if errors.Is(context.Cause(ctx), daemon.ErrEnding) {
+				return s.finish("the gateway ends", true)
+			}
+			return s.finish(capturedEnough, true) // or the client is gone, and nobody reads that
 		case <-end.C:
 			return s.finish(fmt.Sprintf("%v are over", s.request.Duration), true)
 		case <-report.C:
 			s.buf = s.file.statistics(s.buf, s.capture, time.Now(), "")
 		case <-pace.C:
 		}
-		full, err := s.drain()
+		now = time.Now()
+		full, err := s.drain(int(captureRate * now.Sub(last).Seconds()))
+		last = now
 		switch {
 		case full != "":
 			return s.finish(full, false)
@@ -118,11 +129,10 @@ func (s *captureStream) run(ctx context.Context) (why string) {
 	}
 }
 
-// drain writes what has been captured since the last time, a ring of it at most:
-// under load there would be no end of it. Full is the limit that is reached, if one
-// is.
-func (s *captureStream) drain() (full string, err error) {
-	for size := 0; size < captureRing; {
+// drain writes what has been captured since the last time, but no more than it may.
+// Full is the limit that is reached, if one is.
+func (s *captureStream) drain(budget int) (full string, err error) {
+	for size := 0; size < budget; {
 		r, ok := s.capture.Next()
 		if !ok {
 			return "", nil
@@ -173,7 +183,7 @@ func (s *captureStream) finish(why string, room bool) string {
 	s.stop = func() {}
 	_ = s.control.SetWriteDeadline(time.Now().Add(captureGrace))
 	if room {
-		if _, err := s.drain(); err != nil {
+		if _, err := s.drain(captureRing); err != nil {
 			return why
 		}
 	}
