@@ -74,7 +74,7 @@ breaks. What is too much for the way to here is left out and counted as lost.`,
 	fs.StringVar(&r.filter, "filter", "", "`EXPR` that chooses packets (default: all)")
 	fs.StringVarP(&r.file, "write", "w", "", "`FILE` to write, - is stdout (default: the peer and the time)")
 	fs.DurationVar(&r.duration, "duration", 5*time.Minute, "`TIME` after which it ends, 24h at most")
-	fs.IntVarP(&r.snaplen, "snaplen", "s", 256, "`BYTES` to keep of each packet; 0: all")
+	fs.IntVarP(&r.snaplen, "snaplen", "s", 128, "`BYTES` to keep of each packet; 0: all")
 	fs.Uint64VarP(&r.count, "count", "c", 0, "`NUMBER` of packets after which it ends; 0: no limit")
 	fs.StringVar(&r.maxSize, "max-size", "100MB", "`SIZE` of the file at which it ends")
 	fs.BoolVar(&r.atRemote, "remote", false, "capture in the gateway of the remote cluster")
@@ -205,7 +205,7 @@ func (r *captureRun) record(ctx context.Context, c *access.Cluster, pod types.Na
 		say.Waiting(c.Name, fmt.Sprintf("Capturing in pod %s at %s: %s", pod, strings.Join(r.points, ", "), captured(file.Totals())))
 	}
 	done := make(chan error, 1)
-	go func() { done <- c.Exec(ctx, pod, gatewayProgram, r.command(), file) }()
+	go func() { done <- c.ExecUntil(ctx, pod, gatewayProgram, r.command(), file) }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var err error
