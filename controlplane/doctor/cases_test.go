@@ -121,7 +121,7 @@ var cases = []testCase{
 	}, remote, Failed},
 	{"may not be read", "installation", func(w *world) {
 		w.milan.Installation.Components = nil
-		w.milan.Gaps = []survey.Gap{gap("Deployment")}
+		w.milan.Gaps = []survey.Gap{gap("Deployment"), gap("DaemonSet")}
 	}, remote, Skipped},
 
 	{"the same cluster", "identity", func(w *world) { w.milan.uid = w.rome.uid }, "", Failed},
@@ -161,7 +161,7 @@ var cases = []testCase{
 	{"may not be read", "tenant-namespace", func(w *world) {
 		w.server.peer = nil
 		w.milan.Gaps = []survey.Gap{gap("GatewayServer")}
-	}, remote, Failed},
+	}, remote, Skipped},
 	{"on its way out", "tenant-namespace", func(w *world) { w.milan.namespaces.items[2].Status.Phase = corev1.NamespaceTerminating }, remote, Failed},
 
 	{"none", "configuration", func(w *world) { w.server.peer.Configuration = nil }, remote, Failed},
@@ -452,6 +452,10 @@ var cases = []testCase{
 	}, remote, Failed},
 	{"silent for long", "nodes", func(w *world) { w.server.after.DataPlane.Nodes[1].LastSeen = now.Add(-17 * time.Minute) }, remote, Failed},
 	{"no nodes", "nodes", func(w *world) { w.milan.Nodes = nil }, remote, Failed},
+	{"the agents may not be read", "nodes", func(w *world) {
+		w.milan.agents = read[corev1.Pod]{err: errMayNot}
+		w.milan.Nodes[0].Internal.Status.NodeIP = networkingv1beta1.NodeIP{}
+	}, remote, Failed},
 	{"may not be read", "nodes", func(w *world) { w.milan.Gaps = []survey.Gap{gap("InternalNode")} }, remote, Skipped},
 
 	{"refused", "firewall", func(w *world) {

@@ -3,11 +3,14 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sluice-net/sluice/controlplane/access"
@@ -168,9 +171,6 @@ func installation(c *cluster) (out []Finding) {
 	if err := c.gap(access.ErrNotInstalled); err != nil {
 		return []Finding{fail("%s", plain(err))}
 	}
-	if len(c.Installation.Components) == 0 && (c.Unread("Deployment") || c.Unread("DaemonSet")) {
-		return []Finding{skip("Deployments and DaemonSets may not be read")}
-	}
 	var controller, agents bool
 	for i := range c.Installation.Components {
 		o := &c.Installation.Components[i]
@@ -178,11 +178,18 @@ func installation(c *cluster) (out []Finding) {
 		agents = agents || o.Kind == "DaemonSet"
 		out = append(out, c.component(o)...)
 	}
-	if !controller {
+	deployments, daemonSets := c.unread("Deployment"), c.unread("DaemonSet")
+	switch {
+	case !controller && deployments != "":
+		out = append(out, skip("%s", deployments))
+	case !controller:
 		out = append(out, fail("there is no Deployment of the controller in namespace %s", c.Installation.Namespace).
 			because("nobody makes gateways of the objects, nor keeps them").fix("install it with 'liqoctl install'"))
 	}
-	if !agents {
+	switch {
+	case !agents && daemonSets != "":
+		out = append(out, skip("%s", daemonSets))
+	case !agents:
 		out = append(out, warn("there is no DaemonSet of the node agent").
 			because("without it the nodes have no tunnels to the gateways, unless something else makes them").fix("install it with 'liqoctl install'"))
 	}
@@ -208,7 +215,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if o.Healthy() {
 		return nil
 	}
-	f := warn("%d of %d pods are ready%s", o.Ready, o.Desired, unwell(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
+	f := warn("%s%s", o.Readiness(), unwell(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
 	if o.Kind == "DaemonSet" {
 		f = f.because("the network of the other nodes does not follow changes any more, and that of new ones never comes up")
 	}
@@ -265,6 +272,16 @@ func (c *cluster) gap(reason error) error {
 		}
 	}
 	return nil
+}
+
+// unreadable tells whether an error says that something could not be read, rather
+// than that it is not there or not as it should be.
+func unreadable(err error) bool {
+	var lost net.Error
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || errors.As(err, &lost)
 }
 
 // unread says why the objects of one of these kinds are not known, empty if they

@@ -16,6 +16,9 @@ func keys(p *peering) (out []Finding) {
 	for _, e := range p.ends() {
 		found, compared := e.peerKey(p.opposite(e))
 		judged = judged || compared
+		if other := p.opposite(e); other != nil && !compared && len(found) == 0 {
+			found = append(found, skip("whether the key is that of the gateway of %s is not known: %s", e.id, or(other.cluster.unread("Secret"), other.silent())).in(e.cluster))
+		}
 		out = append(out, found...)
 	}
 	switch {

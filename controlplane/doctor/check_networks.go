@@ -34,9 +34,17 @@ func networks(c *cluster) (out []Finding) {
 		for _, p := range c.own() {
 			texts = append(texts, p.what+" "+p.prefix.String())
 		}
-		out = append(out, pass("%s", strings.Join(texts, ", ")))
+		out = append(out, pass("%s%s", strings.Join(texts, ", "), c.withoutNodes()))
 	}
 	return out
+}
+
+// withoutNodes says that the addresses of nodes were not looked at.
+func (c *cluster) withoutNodes() string {
+	if c.nodes.err != nil {
+		return "; not compared with the addresses of the nodes, which cannot be read"
+	}
+	return ""
 }
 
 // grantedNetworks judges the Networks of one kind.
@@ -180,7 +188,8 @@ func cidrClashes(e *end) (out []Finding) {
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, pass("%s: pods as %s, external addresses as %s", e.id, remapText(conf.Spec.Remote.CIDR.Pod.List, remote.Pod.List), remapText(conf.Spec.Remote.CIDR.External.List, remote.External.List)))
+		out = append(out, pass("%s: pods as %s, external addresses as %s%s", e.id, remapText(conf.Spec.Remote.CIDR.Pod.List, remote.Pod.List),
+			remapText(conf.Spec.Remote.CIDR.External.List, remote.External.List), e.cluster.withoutNodes()))
 	}
 	return out
 }

@@ -136,6 +136,9 @@ func (e *end) agentHint(node string) string {
 		}
 		return fmt.Sprintf("see 'kubectl -n %s exec %s -- fabric status'", p.Namespace, p.Name)
 	}
+	if e.cluster.agents.err != nil {
+		return "see the pod of the node agent there, which could not be looked at"
+	}
 	return "no agent's pod is on the node: see whether the DaemonSet of the node agent is there, and whether its tolerations and node selector admit this node"
 }
 

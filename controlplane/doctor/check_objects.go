@@ -15,8 +15,8 @@ import (
 const defaultMTU = 1340
 
 func tenantNamespace(e *end) []Finding {
-	if why := e.cluster.unread("GatewayServer", "GatewayClient"); e.peer == nil && why != "" {
-		return []Finding{fail("%s", why)}
+	if why := e.cluster.unread("GatewayServer", "GatewayClient", "Configuration"); e.peer == nil && why != "" {
+		return []Finding{unseen(why)}
 	}
 	if e.peer == nil || e.peer.Namespace == "" {
 		return []Finding{fail("nothing in this cluster is about %s", e.id).
@@ -110,6 +110,9 @@ func (e *end) configuration(other *cluster) (out []Finding) {
 // cluster that they are about.
 func (e *end) differs(who, field string, said networkingv1beta1.ClusterCIDR, of *cluster, fix string) (out []Finding) {
 	conf := e.peer.Configuration
+	if why := of.unread("Network"); why != "" {
+		return []Finding{skip("whether the CIDRs of %s are right is not known: %s", who, why).in(e.cluster)}
+	}
 	for _, kind := range []struct {
 		name, field string
 		said        networkingv1beta1.CIDRs
@@ -134,7 +137,7 @@ func gateways(p *peering) (out []Finding) {
 		g, why := e.gateway(), e.cluster.unread("GatewayServer", "GatewayClient")
 		switch {
 		case g == nil && why != "":
-			out = append(out, fail("%s", why).in(e.cluster))
+			out = append(out, unseen(why).in(e.cluster))
 		case g == nil:
 			out = append(out, fail("there is neither a GatewayServer nor a GatewayClient for %s", e.id).in(e.cluster).
 				fix("'liqoctl network connect' makes them"))
@@ -151,7 +154,7 @@ func gateways(p *peering) (out []Finding) {
 			}
 		}
 	}
-	if p.remote != nil && !slices.ContainsFunc(out, func(f Finding) bool { return f.Status == Failed }) {
+	if p.remote != nil && !slices.ContainsFunc(out, func(f Finding) bool { return f.Status == Failed || f.blind }) {
 		a, b := p.local.gateway(), p.remote.gateway()
 		if a.Role == b.Role {
 			f := fail("both ends are a %s", a.Kind).fix("disconnect ('liqoctl network disconnect') and connect anew: one end is a GatewayServer, the other a GatewayClient")
@@ -180,6 +183,9 @@ func template(e *end) []Finding {
 	name := g.Template.Name
 	if g.Template.Namespace != "" {
 		name = g.Template.Namespace + "/" + name
+	}
+	if unreadable(e.templateErr) {
+		return []Finding{skip("%s", plain(e.templateErr))}
 	}
 	if e.templateErr != nil {
 		return []Finding{warn("its template %s %s cannot be read: %s", g.Template.Kind, name, plain(e.templateErr)).on(g.String()).
@@ -210,6 +216,9 @@ func objectsApplied(e *end) (out []Finding) {
 	g := e.gateway()
 	if e.after == nil {
 		c := e.peer.Connection
+		if why := e.cluster.unread("Connection"); c == nil && why != "" {
+			return []Finding{skip("%s", why)}
+		}
 		if c == nil {
 			return []Finding{skip("the gateway cannot be asked, and there is no Connection: %s", e.silent())}
 		}
@@ -240,8 +249,11 @@ func objectsApplied(e *end) (out []Finding) {
 
 // silent says why the gateway told nothing.
 func (e *end) silent() string {
-	if e.reportErr != nil {
+	switch {
+	case e.reportErr != nil:
 		return plain(e.reportErr)
+	case e.pods.err != nil:
+		return plain(e.pods.err)
 	}
 	return "none of its pods is active"
 }

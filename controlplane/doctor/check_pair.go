@@ -20,18 +20,9 @@ func (f *facts) reachable() (out []*cluster) {
 
 func identity(f *facts) (out []Finding) {
 	cs := f.reachable()
-	if len(cs) == 0 {
-		return []Finding{skip("no cluster answers")}
-	}
 	for _, c := range cs {
 		if c.Installation.ClusterID == "" {
-			why := c.unread("ConfigMap")
-			for _, g := range c.Gaps {
-				if g.What == "the cluster ID" {
-					why = plain(g.Err)
-				}
-			}
-			out = append(out, fail("the cluster has no ID: %s", why).in(c))
+			out = append(out, c.noID(len(cs)))
 		}
 	}
 	if len(cs) == 2 && len(out) == 0 {
@@ -54,6 +45,23 @@ func identity(f *facts) (out []Finding) {
 		out = append(out, pass("%s", strings.Join(ids, " and ")))
 	}
 	return out
+}
+
+// noID says why a cluster has no ID, or none that can be read. Of two clusters,
+// the IDs are needed to know what of one is about the other.
+func (c *cluster) noID(clusters int) Finding {
+	for _, g := range c.Gaps {
+		if g.What != "the cluster ID" {
+			continue
+		}
+		f := fail("the cluster has no ID: %s", plain(g.Err))
+		if unreadable(g.Err) {
+			f = unseen(plain(g.Err))
+			f.blind = clusters > 1
+		}
+		return f.in(c)
+	}
+	return fail("the cluster has no ID").in(c)
 }
 
 // running is a version of something, and where it runs.
@@ -81,10 +89,7 @@ func (f *facts) versionsRunning() (out []running) {
 }
 
 // versions compares those that can be compared: tags like latest cannot.
-func versions(f *facts) []Finding {
-	if len(f.reachable()) == 0 {
-		return []Finding{skip("no cluster answers")}
-	}
+func versions(f *facts) (out []Finding) {
 	all := append([]running{{"liqoctl", f.version}}, f.versionsRunning()...)
 	var first *version.Version
 	var name string
@@ -103,14 +108,21 @@ func versions(f *facts) []Finding {
 			differ = append(differ, r.what)
 		}
 	}
+	for _, c := range f.reachable() {
+		if why := c.unread("Deployment", "DaemonSet"); why != "" && len(c.Installation.Components) == 0 {
+			out = append(out, skip("%s", why).in(c))
+		}
+	}
 	switch {
+	case len(texts) < 2 && len(out) > 0:
+		return out
 	case len(texts) < 2:
 		return []Finding{pass("nothing to compare: %s is %s", all[0].what, all[0].version)}
 	case len(differ) > 0:
-		return []Finding{warn("versions differ: %s", strings.Join(texts, ", ")).because("%s and %s are of different releases: what one writes the other may not understand", name, strings.Join(differ, ", ")).
-			fix("bring both clusters to the same version: 'liqoctl install' of that version")}
+		return append(out, warn("versions differ: %s", strings.Join(texts, ", ")).because("%s and %s are of different releases: what one writes the other may not understand", name, strings.Join(differ, ", ")).
+			fix("bring both clusters to the same version: 'liqoctl install' of that version"))
 	}
-	return []Finding{pass("%s", shorten(texts, 3))}
+	return append(out, pass("%s", shorten(texts, 3)))
 }
 
 // maxSkew is how far clocks may differ before somebody notices.
@@ -146,8 +158,6 @@ func clocks(f *facts) (out []Finding) {
 	switch {
 	case len(out) > 0:
 		return out
-	case known == 0 && len(f.reachable()) == 0:
-		return []Finding{skip("no cluster answers")}
 	case known == 0:
 		return []Finding{skip("no clock could be read")}
 	}

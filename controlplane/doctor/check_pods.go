@@ -2,10 +2,12 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // enforceLabel is the level of PodSecurity below which a namespace admits no pod.
@@ -36,6 +38,9 @@ func podSecurity(c *cluster) (out []Finding) {
 	}
 	if len(out) > 0 {
 		return out
+	}
+	if why := c.unread("DaemonSet"); why != "" && !slices.ContainsFunc(c.Installation.Components, func(o survey.Component) bool { return o.Kind == "DaemonSet" }) {
+		return []Finding{skip("%s", why)}
 	}
 	var levels []string
 	for i := range c.Peers {

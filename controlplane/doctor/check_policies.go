@@ -29,6 +29,9 @@ func networkPolicies(e *end) (out []Finding) {
 	}
 	pod := e.activePod()
 	if pod == nil {
+		if e.pods.err != nil {
+			return []Finding{skip("%s", plain(e.pods.err))}
+		}
 		if len(e.pods.items) == 0 {
 			return []Finding{skip("the gateway has no pod that policies could select")}
 		}
@@ -48,8 +51,11 @@ func networkPolicies(e *end) (out []Finding) {
 		}
 		out = append(out, found)
 	}
-	if len(out) > 0 {
+	switch {
+	case len(out) > 0:
 		return out
+	case e.cluster.nodes.err != nil && len(e.policies.items) > 0:
+		return []Finding{skip("whether the nodes' packets pass is not known: %s", plain(e.cluster.nodes.err))}
 	}
 	return []Finding{pass("%s%s", e.policyCount(), e.otherPolicies())}
 }

@@ -8,8 +8,9 @@
 //	check_*.go   those functions
 //
 // A check that fails keeps those that depend on it from being judged: the first
-// failure is the cause, the rest would be noise. With one cluster instead of two,
-// each check says as much as one side allows.
+// failure is the cause, the rest would be noise. So does one that could not read
+// what it judges: what nobody could see may be there. With one
+// cluster instead of two, each check says as much as one side allows.
 //
 // To add a check: a function from facts to findings, and a line in the list. It
 // changes nothing, and never sees a private key.

@@ -151,6 +151,9 @@ func (e *endCase) rightsOf() (out []access.Permission) {
 
 // readRights asks what the gateway's service account may do.
 func (e *endCase) readRights(ctx context.Context) {
+	if e.accountErr = e.pods.err; e.accountErr != nil {
+		return
+	}
 	if len(e.pods.items) == 0 {
 		e.accountErr = e.access.Errorf("there is no pod whose service account could be asked for")
 		return

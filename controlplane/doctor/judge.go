@@ -13,7 +13,7 @@ type check struct {
 	// title is what people read.
 	title string
 	// needs names checks that come before. Where one of them failed on what this
-	// one looks at, this one is skipped.
+	// one looks at, or could not see it, this one is skipped.
 	needs []string
 
 	ofClient  func(*facts) []Finding   // the user's program and machine
@@ -24,11 +24,11 @@ type check struct {
 
 // judge asks all checks.
 func judge(f *facts) (out []Finding) {
-	j := judgement{failed: make(map[string][]scope)}
+	j := judgement{obstacles: make(map[string][]obstacle)}
 	for _, c := range checks {
 		switch {
 		case c.ofClient != nil:
-			out = append(out, j.ask(c, scope{}, func() []Finding { return c.ofClient(f) })...)
+			out = append(out, j.askClient(c, f)...)
 		case c.ofCluster != nil:
 			for _, cl := range f.clusters {
 				out = append(out, j.ask(c, scope{clusters: []string{cl.name}}, func() []Finding { return c.ofCluster(cl) })...)
@@ -39,24 +39,34 @@ func judge(f *facts) (out []Finding) {
 					out = append(out, j.ask(c, p.scope(e), func() []Finding { return c.ofEnd(e) })...)
 				}
 			}
+			out = append(out, j.skipUnpaired(c, f)...)
 		default:
 			for _, p := range f.peerings {
 				out = append(out, j.ask(c, p.scope(p.ends()...), func() []Finding { return c.ofPeering(p) })...)
 			}
+			out = append(out, j.skipUnpaired(c, f)...)
 		}
 	}
 	return out
 }
 
-// judgement remembers what failed, and where.
-type judgement struct{ failed map[string][]scope }
+// judgement remembers, by check, what keeps others from being judged.
+type judgement struct{ obstacles map[string][]obstacle }
 
-// scope is what a check looks at, or what failed: clusters, and a peering or none.
+// obstacle is what failed or could not be seen, and where.
+type obstacle struct {
+	scope
+	// root is the check that found it first.
+	root string
+	// unseen is what could not be read; empty: the check failed.
+	unseen string
+}
+
+// scope is what a check looks at, or where something failed: clusters, and a
+// peering or none.
 type scope struct {
 	clusters []string
 	peer     string
-	// root is, of what failed, the check that failed first.
-	root string
 }
 
 // touches tells whether what failed matters for what is looked at.
@@ -64,37 +74,68 @@ func (s scope) touches(failed scope) bool {
 	if failed.peer != "" && s.peer != "" && failed.peer != s.peer {
 		return false
 	}
-	return len(failed.clusters) == 0 || slices.ContainsFunc(failed.clusters, func(c string) bool { return slices.Contains(s.clusters, c) })
+	return slices.ContainsFunc(failed.clusters, func(c string) bool { return slices.Contains(s.clusters, c) })
 }
 
-// ask lets a check judge, unless what it needs has failed.
-func (j judgement) ask(c check, s scope, judge func() []Finding) []Finding {
-	cluster := ""
-	if len(s.clusters) == 1 {
-		cluster = s.clusters[0]
-	}
-	if roots := j.roots(c, s); len(roots) > 0 {
-		for _, root := range roots {
-			j.failed[c.name] = append(j.failed[c.name], scope{s.clusters, s.peer, root})
+// askClient asks a check that looks at all clusters at once. Those that it cannot
+// look at are skipped, and what it finds is about the others.
+func (j judgement) askClient(c check, f *facts) (out []Finding) {
+	var seen scope
+	for _, cl := range f.clusters {
+		s := scope{clusters: []string{cl.name}}
+		if why := j.inTheWay(c, s); len(why) > 0 {
+			out = append(out, j.skip(c, s, why))
+			continue
 		}
-		f := skip("needs what failed before: %s", strings.Join(titles(roots), ", "))
-		f.Check, f.Cluster, f.Peer = c.name, cluster, s.peer
-		return []Finding{f}
+		seen.clusters = append(seen.clusters, cl.name)
+	}
+	if len(seen.clusters) == 0 {
+		return out
+	}
+	return append(j.ask(c, seen, func() []Finding { return c.ofClient(f) }), out...)
+}
+
+// skipUnpaired skips a check of peerings for clusters that are seen in none, where
+// that is because of what was found before.
+func (j judgement) skipUnpaired(c check, f *facts) []Finding {
+	var s scope
+	for _, cl := range f.clusters {
+		has := func(p *peering) bool {
+			return slices.ContainsFunc(p.ends(), func(e *end) bool { return e.cluster == cl })
+		}
+		if !slices.ContainsFunc(f.peerings, has) {
+			s.clusters = append(s.clusters, cl.name)
+		}
+	}
+	if why := j.inTheWay(c, s); len(why) > 0 {
+		return []Finding{j.skip(c, s, why)}
+	}
+	return nil
+}
+
+// ask lets a check judge, unless what it needs has failed or could not be seen.
+func (j judgement) ask(c check, s scope, judge func() []Finding) []Finding {
+	if why := j.inTheWay(c, s); len(why) > 0 {
+		return []Finding{j.skip(c, s, why)}
 	}
 	out := judge()
 	for i := range out {
 		f := &out[i]
 		f.Check, f.Peer = c.name, s.peer
 		if f.Cluster == "" {
-			f.Cluster = cluster
+			f.Cluster = s.cluster()
 		}
-		if f.Status == Failed {
-			at := scope{s.clusters, s.peer, c.name}
-			if f.Cluster != "" {
-				at.clusters = []string{f.Cluster}
-			}
-			j.failed[c.name] = append(j.failed[c.name], at)
+		if f.Status != Failed && !f.blind {
+			continue
 		}
+		o := obstacle{scope: s, root: c.name}
+		if f.Cluster != "" {
+			o.clusters = []string{f.Cluster}
+		}
+		if f.blind {
+			o.unseen = f.Message
+		}
+		j.obstacles[c.name] = append(j.obstacles[c.name], o)
 	}
 	if len(out) == 0 {
 		panic(fmt.Sprintf("check %s found nothing, not even that all is well", c.name))
@@ -102,21 +143,44 @@ func (j judgement) ask(c check, s scope, judge func() []Finding) []Finding {
 	return out
 }
 
-// roots are the checks whose failure keeps c from being judged.
-func (j judgement) roots(c check, s scope) (roots []string) {
-	for _, need := range c.needs {
-		for _, failed := range j.failed[need] {
-			if s.touches(failed) && !slices.Contains(roots, failed.root) {
-				roots = append(roots, failed.root)
-			}
-		}
+// cluster is the only one that is looked at; empty: there are two.
+func (s scope) cluster() string {
+	if len(s.clusters) == 1 {
+		return s.clusters[0]
 	}
-	return roots
+	return ""
 }
 
-func titles(names []string) (out []string) {
-	for _, n := range names {
-		out = append(out, Title(n))
+// skip is what becomes of a check that obstacles keep from judging, and of those
+// that need it. A failure is a better reason than what could not be read.
+func (j judgement) skip(c check, s scope, why []obstacle) Finding {
+	var failed, unseen []string
+	for _, o := range why {
+		j.obstacles[c.name] = append(j.obstacles[c.name], obstacle{s, o.root, o.unseen})
+		if title := Title(o.root); o.unseen == "" && !slices.Contains(failed, title) {
+			failed = append(failed, title)
+		}
+		if o.unseen != "" && !slices.Contains(unseen, o.unseen) {
+			unseen = append(unseen, o.unseen)
+		}
+	}
+	f := skip("%s", strings.Join(unseen, "; "))
+	if len(failed) > 0 {
+		f = skip("needs what failed before: %s", strings.Join(failed, ", "))
+	}
+	f.Check, f.Cluster, f.Peer = c.name, s.cluster(), s.peer
+	return f
+}
+
+// inTheWay is what keeps a check from judging.
+func (j judgement) inTheWay(c check, s scope) (out []obstacle) {
+	for _, need := range c.needs {
+		for _, o := range j.obstacles[need] {
+			same := func(p obstacle) bool { return p.root == o.root && p.unseen == o.unseen }
+			if s.touches(o.scope) && !slices.ContainsFunc(out, same) {
+				out = append(out, o)
+			}
+		}
 	}
 	return out
 }

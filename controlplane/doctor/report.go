@@ -50,6 +50,10 @@ type Finding struct {
 	Cause string `json:"cause,omitempty"`
 	// Fix says what to do.
 	Fix string `json:"fix,omitempty"`
+
+	// blind says, of what is skipped, that too little could be read to judge what
+	// needs it.
+	blind bool
 }
 
 // Examined is a cluster that was looked at.
@@ -112,6 +116,14 @@ func pass(format string, args ...any) Finding { return found(OK, format, args) }
 func warn(format string, args ...any) Finding { return found(Warning, format, args) }
 func fail(format string, args ...any) Finding { return found(Failed, format, args) }
 func skip(format string, args ...any) Finding { return found(Skipped, format, args) }
+
+// unseen skips a check, and all that need it: why is what could not be read. What
+// nobody could see may be there.
+func unseen(why string) Finding {
+	f := skip("%s", why)
+	f.blind = true
+	return f
+}
 
 // on says what the finding is about.
 func (f Finding) on(object string) Finding {
