@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,11 +103,11 @@ func (r *captureRun) run(ctx context.Context, args []string) error {
 	if r.file == "-" && r.console.Width() > 0 {
 		return errors.New("-w -: a terminal cannot show a capture: pipe it into 'tshark -r -', or leave -w away to write a file")
 	}
-	c, peer, err := r.peer(ctx, args)
+	c, s, peer, err := r.peer(ctx, args)
 	if err != nil {
 		return err
 	}
-	pod, err := capturePod(c, peer)
+	pod, err := capturePod(c, s, peer)
 	if err != nil {
 		return err
 	}
@@ -117,9 +118,10 @@ func (r *captureRun) run(ctx context.Context, args []string) error {
 	return r.record(ctx, c, pod, out)
 }
 
-// peer returns the peer to capture the packets of, and the cluster in whose gateway.
+// peer returns the peer to capture the packets of, the cluster in whose gateway,
+// and what could be read of it.
 // Without a name it is the only one.
-func (r *captureRun) peer(ctx context.Context, ids []string) (*access.Cluster, *survey.Peer, error) {
+func (r *captureRun) peer(ctx context.Context, ids []string) (*access.Cluster, *survey.Cluster, *survey.Peer, error) {
 	var c *access.Cluster
 	var err error
 	if !r.atRemote {
@@ -128,24 +130,24 @@ func (r *captureRun) peer(ctx context.Context, ids []string) (*access.Cluster, *
 		c.NamespaceGiven = false // that flag is about the local cluster
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	s, err := r.survey(ctx, c, survey.Options{PeeringsOnly: true, Nodes: new(survey.Cluster)})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	peers, err := choosePeers(c, s, ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if len(peers) != 1 {
 		var known []string
 		for _, p := range peers {
 			known = append(known, p.ID)
 		}
-		return nil, nil, c.Errorf("whose packets? Name a peer: %s", knownPeers(s, known))
+		return nil, nil, nil, c.Errorf("whose packets? Name a peer: %s", knownPeers(s, known))
 	}
-	return c, peers[0], nil
+	return c, s, peers[0], nil
 }
 
 // remotePeer turns the view around: in the remote cluster the peer is the local one.
@@ -168,12 +170,22 @@ func (r *captureRun) remotePeer(ctx context.Context, ids []string) (*access.Clus
 	return remote, []string{here}, err
 }
 
-// capturePod is where the packets of a peer are.
-func capturePod(c *access.Cluster, p *survey.Peer) (types.NamespacedName, error) {
+// capturePod is where the packets of a peer are. Where gateways or pods could not
+// be read, that is why there is none.
+func capturePod(c *access.Cluster, s *survey.Cluster, p *survey.Peer) (types.NamespacedName, error) {
+	unread := func(kinds ...string) int {
+		return slices.IndexFunc(s.Gaps, func(g survey.Gap) bool { return slices.Contains(kinds, g.Kind) })
+	}
+	if i := unread("GatewayServer", "GatewayClient"); p.Gateway == nil && i >= 0 {
+		return types.NamespacedName{}, s.Gaps[i].Err
+	}
 	if p.Gateway == nil {
 		return types.NamespacedName{}, c.Errorf("the peering with %s has no gateway: 'liqoctl network doctor %s' says what is missing", p.ID, p.ID)
 	}
 	pod := p.Gateway.Active()
+	if i := unread("Pod"); pod == nil && i >= 0 {
+		return types.NamespacedName{}, s.Gaps[i].Err
+	}
 	if pod == nil {
 		return types.NamespacedName{}, c.Errorf("no pod of %s carries traffic now: 'liqoctl network doctor %s' says why", p.Gateway, p.ID)
 	}

@@ -66,7 +66,7 @@ func TestCaptureErrors(t *testing.T) {
 func TestCapturePod(t *testing.T) {
 	c := &access.Cluster{}
 	pods := []survey.Pod{{Namespace: "liqo-tenant-milan", Name: "gw-milan-1", Active: true}, {Name: "gw-milan-2"}}
-	pod, err := capturePod(c, &survey.Peer{ID: "milan", Gateway: &survey.Gateway{Pods: pods}})
+	pod, err := capturePod(c, &survey.Cluster{}, &survey.Peer{ID: "milan", Gateway: &survey.Gateway{Pods: pods}})
 	if err != nil || pod.String() != "liqo-tenant-milan/gw-milan-1" {
 		t.Errorf("%v, %v", pod, err)
 	}
@@ -75,8 +75,21 @@ func TestCapturePod(t *testing.T) {
 		"no pod of GatewayServer a/b carries traffic now: 'liqoctl network doctor milan' says why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayServer", Namespace: "a", Name: "b", Pods: pods[1:]}},
 		"no pod of GatewayClient a/b carries traffic now: 'liqoctl network doctor milan' says why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayClient", Namespace: "a", Name: "b"}},
 	} {
-		if _, err := capturePod(c, peer); err == nil || err.Error() != want {
+		if _, err := capturePod(c, &survey.Cluster{}, peer); err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+}
+
+// TestCapturePodUnseen: what the user may not read is not said to be missing.
+func TestCapturePodUnseen(t *testing.T) {
+	for kind, peer := range map[string]*survey.Peer{
+		"GatewayServer": {ID: "milan"}, "GatewayClient": {ID: "milan"}, "Pod": {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayClient"}},
+	} {
+		refused := errors.New("read " + kind + "s: the user may not do this")
+		s := &survey.Cluster{Gaps: []survey.Gap{{Kind: "Node", Err: errors.New("read Nodes")}, {Kind: kind, Err: refused}}}
+		if _, err := capturePod(&access.Cluster{}, s, peer); !errors.Is(err, refused) {
+			t.Errorf("got %v\nwant %v", err, refused)
 		}
 	}
 }
