@@ -1,12 +1,15 @@
 package dataplane_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 )
 
 func TestPingPeer(t *testing.T) {
@@ -23,11 +26,16 @@ func TestPingPeer(t *testing.T) {
 }
 
 func TestPingPeerWithoutPeering(t *testing.T) {
-	g, err := dataplane.New(dataplane.Options{Tunnel: tunnel.Options{Listen: func(uint16) (tunnel.Socket, error) { return nil, errors.New("never asked") }}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.PingPeer(t.Context(), 100); !errors.Is(err, dataplane.ErrNoPeer) {
+	defer goleak.VerifyNone(t)
+	network := dataplanetest.NewNetwork()
+	h := &harness{T: t, network: network, forwarder: newForwarder(t, network, gatewayAddr)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := h.running(ctx)
+	if _, err := h.forwarder.PingPeer(t.Context(), 100); !errors.Is(err, dataplane.ErrNoPeer) {
 		t.Errorf("%v", err)
+	}
+	cancel()
+	if err := ends(t, done); err != nil {
+		t.Errorf("Run: %v", err)
 	}
 }
