@@ -91,6 +91,7 @@ func captureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 	if o.file == "-" && isTerminal(stdout) {
 		return daemon.Usagef("-w -: a terminal cannot show a capture file: write it to a file, or pipe it into 'tshark -r -'")
 	}
+	daemon.UseProcessors(func(int) int { return 1 }) // to copy takes no more, and the traffic needs the others
 	if o.untilEOF {
 		ctx = untilEOF(ctx, os.Stdin)
 	}
@@ -121,7 +122,7 @@ func copyCapture(ctx context.Context, from io.Reader, to, stderr io.Writer) erro
 	c := pcapng.NewCopier(to)
 	done := make(chan error, 1)
 	go func() {
-		_, err := io.Copy(c, from)
+		_, err := io.CopyBuffer(c, from, make([]byte, 2*captureChunk))
 		done <- err
 	}()
 	tick := time.NewTicker(time.Second)

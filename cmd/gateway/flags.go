@@ -33,6 +33,8 @@ Usage:
   gateway --manifests DIR [flags]
   gateway --name NAME --namespace NS --remote-cluster-id ID --mode server|client [flags]
   gateway status [--admin-socket PATH] [-o text|json]
+  gateway probe [flags]
+  gateway capture -w FILE [flags]
 
 It works by the objects of the peering, which come from one of two places.
 
