@@ -41,11 +41,11 @@ func (c *Copier) Write(b []byte) (int, error) {
 	if len(c.partial) > 0 {
 		b = append(c.partial, b...)
 	}
-	whole := 0
+	whole, first := 0, c.Totals().Bytes == 0
 	var totals Totals
 	lost := make(map[uint32]uint64)
 	for {
-		size, err := blockSize(b[whole:], c.passed() == 0 && whole == 0)
+		size, err := blockSize(b[whole:], first && whole == 0)
 		if err != nil {
 			return 0, err
 		}
@@ -81,9 +81,6 @@ func blockSize(b []byte, first bool) (int, error) {
 	}
 	return int(n), nil
 }
-
-// passed returns how many bytes have been passed on.
-func (c *Copier) passed() uint64 { return c.Totals().Bytes }
 
 func (c *Copier) add(t Totals, lost map[uint32]uint64) {
 	c.mu.Lock()

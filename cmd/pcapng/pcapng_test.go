@@ -204,3 +204,19 @@ func FuzzCopier(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkCopier measures what a client spends on each byte.
+func BenchmarkCopier(b *testing.B) {
+	file := AppendInterface(AppendSection(nil, "", ""), Interface{})
+	for range 1000 {
+		file = AppendPacket(file, &Packet{Data: make([]byte, 128), Length: 1300})
+	}
+	c := NewCopier(io.Discard)
+	b.SetBytes(int64(len(file)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Write(file); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
