@@ -109,8 +109,8 @@ func (l *look) arrived(s *snapshot, datagram []byte, src netip.AddrPort) {
 	if !l.Wants(capture.Node) {
 		return
 	}
-	if p, ok := l.frame(s, datagram, src); ok {
-		p.Point = capture.Node
+	p := capture.Packet{Time: l.now, Point: capture.Node, Egress: true}
+	if frame(s, datagram, src, &p) {
 		l.See(&p)
 	}
 }
@@ -119,8 +119,8 @@ func (l *look) arrived(s *snapshot, datagram []byte, src netip.AddrPort) {
 func (l *look) egressed(s *snapshot, datagram []byte, src netip.AddrPort, v Verdict) {
 	switch {
 	case v == Forwarded && l.Wants(capture.Translated):
-		p, _ := l.frame(s, datagram, src)
-		if p.Link == capture.Ethernet {
+		var p capture.Packet
+		if frame(s, datagram, src, &p); p.Link == capture.Ethernet {
 			p.Body = p.Body[neighbor.EthernetHeaderLen:]
 		}
 		l.translated(p.Body, true)
@@ -130,32 +130,31 @@ func (l *look) egressed(s *snapshot, datagram []byte, src netip.AddrPort, v Verd
 }
 
 // frame finds out what a datagram from a node holds. It reports false for what
-// belongs to no node tunnel.
-func (l *look) frame(s *snapshot, datagram []byte, src netip.AddrPort) (p capture.Packet, ok bool) {
+// belongs to no node tunnel. The packet is filled in where it is: copies of it cost
+// more than finding out.
+func frame(s *snapshot, datagram []byte, src netip.AddrPort, p *capture.Packet) bool {
 	h, payload, err := geneve.Decode(datagram)
 	if err != nil {
-		return p, false
+		return false
 	}
 	t := s.tunnels[tunnelKey{src.Addr(), h.VNI}]
 	if t == nil {
-		return p, false
+		return false
 	}
-	p = capture.Packet{Time: l.now, Egress: true, Link: capture.Ethernet, Node: t.name, VNI: uint32(t.vni), Body: payload}
-	if h.Encapsulation == geneve.GeneveIP {
-		p.Link = capture.IP
+	p.Node, p.VNI, p.Body = t.name, uint32(t.vni), payload
+	if h.Encapsulation != geneve.GeneveIP {
+		p.Link = capture.Ethernet
 	}
-	return p, true
+	return true
 }
 
 // refused shows a datagram of a node that was dropped: what is in it or, if it
 // is nobody's, the whole.
 func (l *look) refused(s *snapshot, datagram []byte, src netip.AddrPort, v Verdict) {
-	p, ok := l.frame(s, datagram, src)
-	if !ok {
-		local := l.f.localTo(l.f.underlay.LocalAddr(), src.Addr())
-		p = capture.Packet{Time: l.now, Egress: true, From: src, To: local, Body: datagram}
+	p := capture.Packet{Time: l.now, Point: capture.Dropped, Egress: true, Reason: v.String()}
+	if !frame(s, datagram, src, &p) {
+		p.From, p.To, p.Body = src, l.f.localTo(l.f.underlay.LocalAddr(), src.Addr()), datagram
 	}
-	p.Point, p.Reason = capture.Dropped, v.String()
 	l.See(&p)
 }
 
