@@ -122,7 +122,7 @@ func copyCapture(ctx context.Context, from io.Reader, to, stderr io.Writer) erro
 	c := pcapng.NewCopier(to)
 	done := make(chan error, 1)
 	go func() {
-		_, err := io.CopyBuffer(c, from, make([]byte, 2*captureChunk))
+		_, err := io.CopyBuffer(c, from, make([]byte, captureChunk))
 		done <- err
 	}()
 	tick := time.NewTicker(time.Second)

@@ -22,7 +22,7 @@ const (
 	// cost the packet path more than the copying.
 	capturePace = 10 * time.Millisecond
 	// captureChunk is what is written at once.
-	captureChunk = 64 << 10
+	captureChunk = 128 << 10
 	// captureReport is how often the counters are told.
 	captureReport = time.Second
 	// captureGrace is how long a client may take for the end.
