@@ -168,8 +168,8 @@ func TestPing(t *testing.T) {
 		}
 		for _, args := range []string{"", fmt.Sprintf("-M do -s %d", mtu-headers), "-s 5000", "-s 60000"} {
 			// With -w, ping does not give up two round trips after the last packet: too
-			// soon on a machine that does other things.
-			if p := n.a.pod.Ping(to, "-c5 -i0.05 -w5 "+args); p.Received != 5 {
+			// soon on a machine that does other things. It may send one more instead.
+			if p := n.a.pod.Ping(to, "-c5 -i0.05 -w5 "+args); p.Received < 5 {
 				t.Errorf("ping %s: %d of 5 answers\n%s", args, p.Received, p.Output)
 			}
 		}
