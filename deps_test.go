@@ -67,6 +67,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"controlplane/progress", []string{module, "k8s.io"}, "who tells and who shows share nothing else"},
 		{"controlplane/access", []string{module + "/controlplane/peering", module + "/controlplane/survey", module + "/controlplane/doctor"}, "reaching a cluster knows nobody who does it"},
 		{"controlplane/...", []string{"github.com/spf13/cobra", "golang.org/x/term"}, "what is done to clusters knows no terminal"},
+		{"cmd/pcapng", []string{module, "k8s.io"}, "a file format knows nothing of ours"},
 		{"dataplane/capture", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "a capture sees packets and knows nothing else"},
 	},
 	linked: []rule{
