@@ -37,6 +37,10 @@ func reachability(p *peering) []Finding {
 		if why := client.after.DataPlane.Tunnel.LookupError; why != "" {
 			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or what the DNS of the client's cluster says")}
 		}
+		if dials, is := client.gateway().Endpoint, server.gateway().Endpoint; dials != nil && is != nil && !reachesBy(dials, is) {
+			return []Finding{f.because("nothing can be sent to %s, which may not be the server's address: it says that it is at %s", endpointText(dials), endpointText(is)).
+				fix("correct spec.endpoint of the %s", client.gateway())}
+		}
 		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod, and the condition PeerAnswers of its Connection")}
 	case !to.received():
 		f := fail("the client sends to %s, but nothing arrives at the server", at).in(client.cluster).

@@ -282,7 +282,7 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "wrong port", check: "endpoint", cluster: access.Local, status: doctor.Warning, says: "but the server says that it is at",
+			name: "wrong port", check: "reachability", cluster: access.Local, status: doctor.Failed, says: "it says that it is at",
 			inject: func(t *testing.T, x *examined) {
 				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) { o.Spec.Endpoint.Port = 9 })
 				x.lose(t, controlplanetest.LoseOut) // or the server would find the new client first
