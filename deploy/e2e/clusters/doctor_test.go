@@ -288,7 +288,12 @@ func faults() []fault {
 				x.lose(t, controlplanetest.LoseOut) // or the server would find the new client first
 				kubectl(t, x.consumer, "delete", "pods", "--all", "-n", x.namespace(x.consumer))
 			},
-			settled: func(x *examined) error { return x.silent(x.consumer) },
+			settled: func(x *examined) error {
+				if _, err := x.consumer.Kubectl("wait", "--for=condition=Ready", "pods", "--all", "-n", x.namespace(x.consumer), "--timeout=1s"); err != nil {
+					return err
+				}
+				return x.silent(x.consumer)
+			},
 			repair: func(t *testing.T, x *examined) {
 				change(t, x, x.consumer, &networkingv1beta1.GatewayClient{}, func(o *networkingv1beta1.GatewayClient) { o.Spec.Endpoint = saved.endpoint })
 				x.lose(t, "")
