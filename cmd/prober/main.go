@@ -1,4 +1,4 @@
-// Prober is the image of `liqoctl test network`: a server that says who it is and
+// Command prober is the image of `liqoctl test network`: a server that says who it is and
 // from where it was asked, and a client that tries addresses and prints what it
 // found as lines of JSON.
 //
