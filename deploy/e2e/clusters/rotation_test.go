@@ -90,7 +90,7 @@ func testRotation(t *testing.T, p *pair) {
 		controlplanetest.Eventually(t, "the condition is gone", func(ctx context.Context) error {
 			return pe.consumer.condition(ctx, networkingv1beta1.ConditionKeysReady, metav1.ConditionTrue, networkingv1beta1.ReasonKeysProvided)
 		})
-		if gap, err := s.longest(); err != nil || gap > 3*time.Second {
+		if gap, err := s.longest(); err != nil || gap > 5*time.Second {
 			t.Errorf("silence of %v (%v)", gap, err)
 		}
 		pe.samePods(t, pods)
