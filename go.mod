@@ -7,10 +7,12 @@ require (
 	github.com/gaissmai/bart v0.30.0 // longest prefix over 100 000 pod routes, lock-free to read
 	github.com/go-logr/logr v1.4.4 // the interface through which controller-runtime logs
 	github.com/google/go-cmp v0.7.0 // differences in test failures
+	github.com/google/go-containerregistry v0.22.1 // images are built without a registry or a container engine
 	github.com/google/nftables v0.3.0 // the node agent's table of address translation
 	github.com/gopacket/gopacket v1.7.7 // tests: reads capture files as others do
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
+	github.com/spdx/tools-golang v0.5.7 // the bill of materials beside each image
 	github.com/spf13/cobra v1.10.2 // liqoctl: commands, help, completion
 	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
 	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
@@ -43,6 +45,7 @@ require (
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
 	github.com/Masterminds/squirrel v1.5.4 // indirect
 	github.com/ProtonMail/go-crypto v1.4.1 // indirect
+	github.com/anchore/go-struct-converter v0.1.0 // indirect
 	github.com/asaskevich/govalidator v0.0.0-20230301143203-a9d515a09cc2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
@@ -88,6 +91,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jmoiron/sqlx v1.4.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/lann/builder v0.0.0-20180802200727-47ae307949d0 // indirect
 	github.com/lann/ps v0.0.0-20150810152359-62de8c46ede0 // indirect
 	github.com/lib/pq v1.12.3 // indirect
