@@ -104,7 +104,10 @@ func (p *Prober) Run(ctx context.Context, conn net.PacketConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	readErr := make(chan error, 1)
-	go func() { readErr <- p.read(ctx, conn) }()
+	go func() {
+		readErr <- p.read(ctx, conn)
+		close(readErr) // loop may have taken the error, which is nil when ctx ends and conn is closed at once
+	}()
 
 	err := p.loop(ctx, conn, readErr)
 	cancel()

@@ -236,6 +236,28 @@ func TestRunEndsWithItsSocket(t *testing.T) {
 	})
 }
 
+// Run ends, whichever of the two it hears of first.
+func TestRunEndsWithItsContextAndItsSocketAtOnce(t *testing.T) {
+	for range 30 { // select chooses
+		synctest.Test(t, func(t *testing.T) {
+			ca, cb := fakePair()
+			sending := make(chan struct{})
+			ca.setRoute(func(netip.AddrPort) (*fakeConn, error) { <-sending; return nil, nil })
+			a := start(t, ca, cb, 0)
+			synctest.Wait()
+			done := make(chan error)
+			go func() { done <- a.stop() }()
+			synctest.Wait()
+			close(ca.closed)
+			synctest.Wait()
+			close(sending) // only now it looks
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestRunAgainOnTheSameSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, cb := fakePair()
