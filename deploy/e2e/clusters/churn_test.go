@@ -26,6 +26,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // kills is how often each controller is killed.
@@ -36,7 +37,7 @@ const kills = 50
 // in an undisturbed run: exactly that must be there, and nothing must be left
 // when he deletes it.
 func testChurn(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -94,7 +95,7 @@ type wanted struct {
 // newChurned exposes the gateway by a load balancer. A fixed node port could be
 // lost for minutes: an API server whose client dies while it makes a Service by
 // server-side apply keeps the port and not the Service.
-func newChurned(t *testing.T, d *document, p *pair, i int) *churned {
+func newChurned(t *testing.T, d *document.Document, p *pair, i int) *churned {
 	t.Helper()
 	c := &churned{peering: newPeering(t, p, fmt.Sprintf("churn-%d", i))}
 	ip := p.provider.kubelet.Loopback.LoadBalancer(100 + i).String()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // wgNodePort is the fixed node port of the document.
@@ -33,25 +35,25 @@ func (o object) apply() error {
 type keys struct{ private, public string }
 
 // newKeys runs the commands of the document.
-func newKeys(t *testing.T, d *document) keys {
+func newKeys(t *testing.T, d *document.Document) keys {
 	t.Helper()
-	script := d.block(t, []string{"openssl genpkey", "base64"})
+	script := d.Block(t, []string{"openssl genpkey", "base64"})
 	cmd := exec.Command("bash", "-eu", "-c", script)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the commands of %s: %v\n%s", d.name, err, out)
+		t.Fatalf("the commands of %s: %v\n%s", d.Name, err, out)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 4 || lines[0] != "Private key:" || lines[2] != "Public key:" {
-		t.Fatalf("the commands of %s print\n%s", d.name, out)
+		t.Fatalf("the commands of %s print\n%s", d.Name, out)
 	}
 	return keys{private: lines[1], public: lines[3]}
 }
 
 // declarative returns everything that the document has the two administrators
 // apply, but the namespaces, which come first.
-func declarative(t *testing.T, d *document, pe *peering, nodePort int) (namespaces, objects []object) {
+func declarative(t *testing.T, d *document.Document, pe *peering, nodePort int) (namespaces, objects []object) {
 	t.Helper()
 	own := map[*end]keys{&pe.provider: newKeys(t, d), &pe.consumer: newKeys(t, d)}
 	for _, e := range pe.ends() {
@@ -59,20 +61,20 @@ func declarative(t *testing.T, d *document, pe *peering, nodePort int) (namespac
 		if e == other {
 			other = &pe.consumer
 		}
-		namespaces = append(namespaces, object{e, "", restricted(d.block(t, []string{"kind: Namespace", "LOCAL_TENANT_NAMESPACE"},
+		namespaces = append(namespaces, object{e, "", restricted(d.Block(t, []string{"kind: Namespace", "LOCAL_TENANT_NAMESPACE"},
 			"REMOTE_CLUSTER_ID", e.peerID, "LOCAL_TENANT_NAMESPACE", e.namespace))})
 		objects = append(objects,
-			object{e, e.namespace, d.block(t, []string{"kind: Configuration", "RESOURCE_NAME"}, "REMOTE_CLUSTER_ID", e.peerID, "RESOURCE_NAME", "conf",
+			object{e, e.namespace, d.Block(t, []string{"kind: Configuration", "RESOURCE_NAME"}, "REMOTE_CLUSTER_ID", e.peerID, "RESOURCE_NAME", "conf",
 				"EXTERNAL_CIDR_REMOTE_CLUSTER", externalCIDR, "POD_CIDR_REMOTE_CLUSTER", podCIDR)},
-			object{e, "", d.block(t, []string{"kind: Secret", "WIREGUARD_PRIVATE_KEY"}, "REMOTE_CLUSTER_ID", e.peerID, "RESOURCE_NAME", "gw-keys",
+			object{e, "", d.Block(t, []string{"kind: Secret", "WIREGUARD_PRIVATE_KEY"}, "REMOTE_CLUSTER_ID", e.peerID, "RESOURCE_NAME", "gw-keys",
 				"LOCAL_TENANT_NAMESPACE", e.namespace, "WIREGUARD_PRIVATE_KEY", own[e].private, "WIREGUARD_PUBLIC_KEY", own[e].public)},
-			object{e, "", d.block(t, []string{"kind: PublicKey", "REMOTE_WIREGUARD_PUBLIC_KEY"}, "REMOTE_CLUSTER_ID", e.peerID, "RESOURCE_NAME", "gw-publickey",
+			object{e, "", d.Block(t, []string{"kind: PublicKey", "REMOTE_WIREGUARD_PUBLIC_KEY"}, "REMOTE_CLUSTER_ID", e.peerID, "RESOURCE_NAME", "gw-publickey",
 				"LOCAL_TENANT_NAMESPACE", e.namespace, "REMOTE_WIREGUARD_PUBLIC_KEY", own[other].public)},
 		)
 	}
-	server := d.block(t, []string{"kind: GatewayServer", "PROVIDER_TENANT_NAMESPACE"}, "CONSUMER_CLUSTER_ID", pe.provider.peerID,
+	server := d.Block(t, []string{"kind: GatewayServer", "PROVIDER_TENANT_NAMESPACE"}, "CONSUMER_CLUSTER_ID", pe.provider.peerID,
 		"PROVIDER_TENANT_NAMESPACE", pe.provider.namespace, "WIREGUARD_KEYS_SECRET_NAME", "gw-keys")
-	client := d.block(t, []string{"kind: GatewayClient", "CONSUMER_TENANT_NAMESPACE"}, "PROVIDER_CLUSTER_ID", pe.consumer.peerID,
+	client := d.Block(t, []string{"kind: GatewayClient", "CONSUMER_TENANT_NAMESPACE"}, "PROVIDER_CLUSTER_ID", pe.consumer.peerID,
 		"CONSUMER_TENANT_NAMESPACE", pe.consumer.namespace, "WIREGUARD_KEYS_SECRET_NAME", "gw-keys",
 		"REMOTE_IP", pe.provider.kubelet.Nodes()[0].IP.String())
 	for _, o := range []object{{&pe.provider, "", server}, {&pe.consumer, "", client}} {
@@ -112,7 +114,7 @@ func unmade(t *testing.T, p *pair, name string) *peering {
 
 // testDeclarative applies the manifests of the document in its order.
 func testDeclarative(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	pe := newPeering(t, p, "declarative")
 	for _, e := range pe.ends() {
 		for network, want := range map[string]string{"external-cidr": externalCIDR, "pod-cidr": podCIDR} {

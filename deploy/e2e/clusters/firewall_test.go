@@ -12,6 +12,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // firewallManifest stops HTTP of one pod at the gateway of one peer.
@@ -45,7 +46,7 @@ spec:
 
 // testFirewall lets a user's rules decide what a pod may reach.
 func testFirewall(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	pe := newPeering(t, p, "firewall")
 	pe.connect(t, d)
 	e, from, other, to := &pe.consumer, p.consumer.pods[0], p.consumer.pods[1], p.provider.pods[0]

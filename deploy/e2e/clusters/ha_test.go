@@ -17,12 +17,13 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // testReplicas takes the active one of two gateways away, in each way in which
 // it can go, and measures until pods talk again.
 func testReplicas(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	for _, s := range p.sides() {
 		s.replicatedTemplates(t)
 	}

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // testHands deletes by hand what the controllers have made. It comes back, and
 // the traffic with it.
 func testHands(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	pe := newPeering(t, p, "hands")
 	pe.connect(t, d)
 	e := &pe.provider
@@ -59,7 +60,7 @@ func testHands(t *testing.T, p *pair) {
 // worth nothing. The gateway goes on forwarding, and another takes its place that
 // can write the Connection.
 func testAccount(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	pe := newPeering(t, p, "account")
 	pe.connect(t, d)
 	e := &pe.provider
@@ -144,7 +145,7 @@ func (e *end) comesBackAs(t *testing.T, kind, name, gatewayNamespace string) {
 
 // testDisconnect ends a peering in the ways that there are, and has it again.
 func testDisconnect(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	t.Run("gateways deleted and applied again", func(t *testing.T) {
 		pe := newPeering(t, p, "again")
 		namespaces, objects := declarative(t, d, pe, wgNodePort)

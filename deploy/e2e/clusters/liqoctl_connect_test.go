@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // connectSays are the lines of `network connect --wait`, in their order.
@@ -45,8 +46,8 @@ const ownOverhead = 5 * time.Second
 // the document has it.
 func testConnect(t *testing.T, p *pair) {
 	t.Run("the document says the same", func(t *testing.T) {
-		d := readDocument(t, manualDocument)
-		block := d.block(t, []string{"(local) Network configuration correctly retrieved", "(remote) Connection is established"})
+		d := document.Read(t, document.Network)
+		block := d.Block(t, []string{"(local) Network configuration correctly retrieved", "(remote) Connection is established"})
 		want := strings.NewReplacer("gw-cl01", "gw-consumer", "gw-cl02", "gw-provider").Replace(block)
 		if diff := cmp.Diff(done(linesOf(want)), connectSays); diff != "" {
 			t.Errorf("(-document +expected here)\n%s", diff)

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
-
-// scriptDocument ends with a script that connects two clusters.
-const scriptDocument = "2-inter-cluster-network-first-edition.txt"
 
 // atDefault is a peering as somebody makes it by hand, in the namespace default.
 func (p *pair) atDefault(t *testing.T) *peering {
@@ -31,12 +29,12 @@ func (p *pair) atDefault(t *testing.T) *peering {
 // testWalkthrough runs the commands of the document's summary, word for word: two
 // administrators, who hand over files in a folder.
 func testWalkthrough(t *testing.T, p *pair) {
-	d := readDocument(t, manualDocument)
+	d := document.Read(t, document.Network)
 	dir := t.TempDir()
 	server, client := p.newShell(t, p.provider, dir), p.newShell(t, p.consumer, dir)
 	pe := p.atDefault(t)
 	start := time.Now()
-	command := func(words ...string) string { return d.block(t, words) }
+	command := func(words ...string) string { return d.Block(t, words) }
 
 	id := command("liqoctl info --get clusterid")
 	for _, s := range []*shell{server, client} {
@@ -50,7 +48,7 @@ func testWalkthrough(t *testing.T, p *pair) {
 
 	address, port := "", ""
 	controlplanetest.Eventually(t, "the gateway server tells where it is", func(ctx context.Context) error {
-		out, err := server.run(ctx, d.block(t, []string{"kubectl get gatewayservers --template {{.status.endpoint}}"}, "GATEWAY_NS", "default", "GATEWAY_NAME", "server"))
+		out, err := server.run(ctx, d.Block(t, []string{"kubectl get gatewayservers --template {{.status.endpoint}}"}, "GATEWAY_NS", "default", "GATEWAY_NAME", "server"))
 		if err != nil {
 			return err
 		}
@@ -61,7 +59,7 @@ func testWalkthrough(t *testing.T, p *pair) {
 		address, port = m[1], m[2]
 		return nil
 	})
-	said := server.ok(t, d.block(t, []string{"liqoctl info peer <REMOTE_CLUSTER_ID> --get network.gateway"}, "REMOTE_CLUSTER_ID", p.consumer.id))
+	said := server.ok(t, d.Block(t, []string{"liqoctl info peer <REMOTE_CLUSTER_ID> --get network.gateway"}, "REMOTE_CLUSTER_ID", p.consumer.id))
 	if !strings.Contains(said, address) || !strings.Contains(said, port) {
 		t.Errorf("liqoctl info peer says %q, want %s and %s in it", said, address, port)
 	}
@@ -86,7 +84,7 @@ func testWalkthrough(t *testing.T, p *pair) {
 			{client, []string{"liqoctl generate publickey --gateway-type client --gateway-name client\n"},
 				[]string{"kind: PublicKey", "liqo.io/remote-cluster-id: " + p.consumer.id, `networking.liqo.io/gateway-resource: "true"`, "name: " + p.consumer.id}},
 		} {
-			commands := d.block(t, tt.find, "CLIENT_CLUSTER_ID", p.consumer.id, "SERVER_CLUSTER_ID", p.provider.id, "REMOTE_IP", address, "REMOTE_PORT", port)
+			commands := d.Block(t, tt.find, "CLIENT_CLUSTER_ID", p.consumer.id, "SERVER_CLUSTER_ID", p.provider.id, "REMOTE_IP", address, "REMOTE_PORT", port)
 			out := tt.in.ok(t, commands)
 			for _, w := range tt.words {
 				if !strings.Contains(out, w) {
@@ -103,8 +101,8 @@ func testWalkthrough(t *testing.T, p *pair) {
 // testDeclarativeWalkthrough applies the manifests of the document, with the
 // cluster IDs that liqoctl tells as it says.
 func testDeclarativeWalkthrough(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
-	id := d.block(t, []string{"liqoctl info --get clusterid"})
+	d := document.Read(t, document.Declarative)
+	id := d.Block(t, []string{"liqoctl info --get clusterid"})
 	dir := t.TempDir()
 	ids := make(map[*side]string)
 	for _, s := range p.sides() {
@@ -169,19 +167,11 @@ func testScript(t *testing.T, p *pair) {
 // readScript returns the script.
 func readScript(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("SLUICE_SPEC")
-	if dir == "" {
-		t.Skip("SKIPPED: SLUICE_SPEC does not name the folder of the documents, so their script is NOT tested")
-	}
-	b, err := os.ReadFile(filepath.Join(dir, scriptDocument))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(b), "#!/bin/bash\n")
+	_, rest, ok := strings.Cut(document.Text(t, document.Script), "#!/bin/bash\n")
 	const last = "kubectl --kubeconfig $KUBE_CLIENT apply -f publickey-server.yaml\n"
 	body, _, ok2 := strings.Cut(rest, last)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no script", scriptDocument)
+		t.Fatalf("%s has no script", document.Script)
 	}
 	return "#!/bin/bash\n" + body + last
 }

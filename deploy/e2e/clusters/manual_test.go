@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // testManual follows the manual setup, cluster by cluster, as its two
 // administrators do: each with kubectl in his own cluster, in the namespace
 // default, handing over what the other needs.
 func testManual(t *testing.T, p *pair) {
-	d := readDocument(t, manualDocument)
+	d := document.Read(t, document.Network)
 	start := time.Now()
 	server, client := p.provider, p.consumer
 	pe := &peering{
@@ -27,15 +28,15 @@ func testManual(t *testing.T, p *pair) {
 	pe.explainIfFailed(t)
 
 	for _, e := range pe.ends() {
-		e.Apply(d.block(t, []string{"kind: Configuration"}, "REMOTE_CLUSTER_ID", e.peerID))
+		e.Apply(d.Block(t, []string{"kind: Configuration"}, "REMOTE_CLUSTER_ID", e.peerID))
 	}
-	server.Apply(d.block(t, []string{"kind: GatewayServer"}, "CLIENT_CLUSTER_ID", pe.provider.peerID))
+	server.Apply(d.Block(t, []string{"kind: GatewayServer"}, "CLIENT_CLUSTER_ID", pe.provider.peerID))
 	ip, port := endpoint(t, server, "default", "server")
-	client.Apply(d.block(t, []string{"kind: GatewayClient"},
+	client.Apply(d.Block(t, []string{"kind: GatewayClient"},
 		"SERVER_CLUSTER_ID", pe.consumer.peerID, "REMOTE_IP", ip, "REMOTE_PORT", port))
-	server.Apply(d.block(t, []string{"kind: PublicKey", "CLIENT_CLUSTER_ID"},
+	server.Apply(d.Block(t, []string{"kind: PublicKey", "CLIENT_CLUSTER_ID"},
 		"CLIENT_CLUSTER_ID", pe.provider.peerID, "PUBLIC_KEY", publicKey(t, &pe.consumer)))
-	client.Apply(d.block(t, []string{"kind: PublicKey", "SERVER_CLUSTER_ID"},
+	client.Apply(d.Block(t, []string{"kind: PublicKey", "SERVER_CLUSTER_ID"},
 		"SERVER_CLUSTER_ID", pe.consumer.peerID, "PUBLIC_KEY", publicKey(t, &pe.provider)))
 	pe.established(t, start)
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // orders is how many orders are tried.
@@ -13,7 +15,7 @@ const orders = 20
 // testAnyOrder applies all objects of both clusters in any order. Every run is
 // another peering; those before it are on their way out.
 func testAnyOrder(outer *testing.T, p *pair) {
-	d := readDocument(outer, declarativeDocument)
+	d := document.Read(outer, document.Declarative)
 	for i := range orders {
 		seed := rand.Uint64()
 		ok := outer.Run("", func(t *testing.T) {

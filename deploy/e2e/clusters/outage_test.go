@@ -8,6 +8,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // outage is for how long both API servers are away.
@@ -15,7 +16,7 @@ const outage = 35 * time.Second
 
 // testOutage takes the API servers away while pods talk. Nothing may come of it.
 func testOutage(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	pe := newPeering(t, p, "outage")
 	pe.connect(t, d)
 	pods := pe.gatewayPods(t)

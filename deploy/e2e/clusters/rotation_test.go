@@ -16,11 +16,12 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // testRotation replaces the keys of both sides while a connection is in use.
 func testRotation(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	pe := newPeering(t, p, "rotation")
 	pe.connect(t, d)
 	pods := pe.gatewayPods(t)
@@ -98,7 +99,7 @@ func testRotation(t *testing.T, p *pair) {
 }
 
 // connect applies the manifests of the document and waits for the traffic.
-func (pe *peering) connect(t *testing.T, d *document) {
+func (pe *peering) connect(t *testing.T, d *document.Document) {
 	t.Helper()
 	namespaces, objects := declarative(t, d, pe, wgNodePort)
 	start := time.Now()

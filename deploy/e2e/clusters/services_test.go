@@ -12,13 +12,14 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 func inNamespace(name string) client.ListOption { return client.InNamespace(name) }
 
 // testServices exposes the gateway server in the other ways.
 func testServices(t *testing.T, p *pair) {
-	d := readDocument(t, declarativeDocument)
+	d := document.Read(t, document.Declarative)
 	t.Run("LoadBalancer", func(t *testing.T) {
 		pe := newPeering(t, p, "balanced")
 		ip := p.provider.kubelet.Loopback.LoadBalancer(77).String()
@@ -68,7 +69,7 @@ func (p *pair) balanced(manifest, ip string) string {
 }
 
 // apply applies the manifests of the document after a change.
-func (pe *peering) apply(t *testing.T, d *document, change func(string) string) {
+func (pe *peering) apply(t *testing.T, d *document.Document, change func(string) string) {
 	t.Helper()
 	namespaces, objects := declarative(t, d, pe, wgNodePort)
 	for _, o := range append(namespaces, objects...) {

@@ -1,0 +1,112 @@
+// Package document reads the commands, manifests and outputs that the documents of
+// a folder show, so that tests follow them word for word. The folder is named by
+// the environment variable SLUICE_SPEC. The documents are no part of this
+// repository: where they are missing, tests that need them are skipped, which they
+// say.
+package document
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The documents that are followed.
+const (
+	// Network tells how clusters are connected by commands, by hand and with
+	// templates of one's own.
+	Network = "1-inter-cluster-network.md"
+	// Script is the first edition of Network, which ends with a script.
+	Script = "2-inter-cluster-network-first-edition.txt"
+	// Declarative tells how clusters are connected by manifests alone.
+	Declarative = "3-declarative-peering.md"
+)
+
+// Document holds the code blocks of a document, in order.
+type Document struct {
+	// Name is that of its file.
+	Name   string
+	blocks []string
+}
+
+// Text returns a document as it stands. Without the folder the test is skipped.
+func Text(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("SLUICE_SPEC")
+	if dir == "" {
+		t.Skip("SKIPPED: SLUICE_SPEC does not name the folder of the documents, so what they tell is NOT tested")
+	}
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Read reads the blocks of a document. Without the folder the test is skipped.
+func Read(t testing.TB, name string) *Document {
+	t.Helper()
+	return &Document{Name: name, blocks: blocks(Text(t, name))}
+}
+
+// blocks returns what stands between fences that say yaml, bash or text. The last
+// line of a block keeps its end.
+func blocks(text string) (blocks []string) {
+	inside := false
+	var block []string
+	for line := range strings.SplitSeq(text, "\n") {
+		mark := strings.TrimSpace(line)
+		switch {
+		case inside && mark == "```":
+			blocks = append(blocks, strings.Join(block, "\n")+"\n")
+			inside = false
+		case inside:
+			block = append(block, line)
+		default:
+			inside, block = opens(mark), nil
+		}
+	}
+	return blocks
+}
+
+// opens tells whether a line begins a block of commands, manifests or output.
+func opens(line string) bool {
+	language, ok := strings.CutPrefix(line, "```")
+	switch strings.TrimSpace(language) {
+	case "yaml", "bash", "text":
+		return ok
+	}
+	return false
+}
+
+// Block returns the first block that holds all the words, with its placeholders
+// replaced: pairs of a placeholder, without its <>, and a value. None may be left.
+func (d *Document) Block(t testing.TB, words []string, values ...string) string {
+	t.Helper()
+	for _, b := range d.Blocks(words...) {
+		for i := 0; i < len(values); i += 2 {
+			b = strings.ReplaceAll(b, "<"+values[i]+">", values[i+1])
+		}
+		if strings.Contains(b, "<") {
+			t.Fatalf("%s: a placeholder is left in\n%s", d.Name, b)
+		}
+		return b
+	}
+	t.Fatalf("%s has no block with %q", d.Name, words)
+	return ""
+}
+
+// Blocks returns all blocks that hold all the words, as they stand.
+func (d *Document) Blocks(words ...string) (found []string) {
+next:
+	for _, b := range d.blocks {
+		for _, w := range words {
+			if !strings.Contains(b, w) {
+				continue next
+			}
+		}
+		found = append(found, b)
+	}
+	return found
+}

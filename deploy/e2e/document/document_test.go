@@ -1,0 +1,45 @@
+package document
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const example = "# Title\n" +
+	"```bash\nliqoctl info <ID> \\\n  --wait\n```\n" +
+	"text\n\n" +
+	"  ```yaml\n  kind: A\n  ```\n" +
+	"````{note}\n``` bash\nliqoctl other\n```\n````\n" +
+	"```{figure} a.svg\n---\n```\n" +
+	"```text\nNAME  <ID>\n```\n"
+
+func TestBlocks(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "example.md"), []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SLUICE_SPEC", dir)
+	d := Read(t, "example.md")
+	for _, tt := range []struct {
+		name  string
+		words []string
+		want  []string
+	}{
+		{"all", nil, []string{"liqoctl info <ID> \\\n  --wait\n", "  kind: A\n", "liqoctl other\n", "NAME  <ID>\n"}},
+		{"one word", []string{"liqoctl"}, []string{"liqoctl info <ID> \\\n  --wait\n", "liqoctl other\n"}},
+		{"two words", []string{"liqoctl", "wait"}, []string{"liqoctl info <ID> \\\n  --wait\n"}},
+		{"none", []string{"figure"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, d.Blocks(tt.words...)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+	if got, want := d.Block(t, []string{"info"}, "ID", "milan"), "liqoctl info milan \\\n  --wait\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
