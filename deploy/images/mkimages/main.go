@@ -1,0 +1,4 @@
+// Command mkimages builds the container images of the project.
+package main
+
+func main() {}
