@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds the Kubernetes control plane that the tests of the controllers run against, and prints the folder of its
-# programs: etcd, kube-apiserver, kube-controller-manager, kubectl.
+# Builds the Kubernetes that the tests run, and prints the folder of its programs: etcd, kube-apiserver,
+# kube-controller-manager, kubectl for the tests of the controllers, and kube-scheduler, kubelet, kube-proxy for whole
+# clusters. What else a node needs are packages of the distribution: containerd, runc, the CNI plugins.
 #
 #   deploy/e2e/kubetools/build.sh            build what is not there yet
 #   deploy/e2e/kubetools/build.sh --path     only say where they belong (exit 1 when they are not there)
 #
 # They are built from the modules in go.mod beside this file, which is apart from the project's own: the versions of a
 # cluster are not those of its clients. They go into ${SLUICE_CACHE:-~/.cache/sluice}/kube under a name made of a hash
-# of these inputs. Some seven minutes of two cores the first time.
+# of these inputs. Some nine minutes of two cores the first time.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,7 +34,7 @@ for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 	ld+=" -X $p.gitVersion=$version -X $p.gitMajor=1 -X $p.gitMinor=${minor%%.*} -X $p.gitTreeState=clean -X $p.buildDate=1970-01-01T00:00:00Z"
 done
 go build -buildvcs=false -trimpath -tags notest,grpcnotrace -ldflags "$ld" -o "$dir/" \
-	k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kubectl
+	k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl,kubelet,kube-proxy}
 go build -buildvcs=false -trimpath -ldflags "-s -w" -o "$dir/etcd" go.etcd.io/etcd/server/v3
 touch "$dir/complete"
 echo "$dir"
