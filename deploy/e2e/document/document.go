@@ -8,6 +8,7 @@ package document
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,7 +28,13 @@ const (
 type Document struct {
 	// Name is that of its file.
 	Name   string
-	blocks []string
+	blocks []block
+}
+
+// block is what stands between two fences. Its last line keeps its end.
+type block struct {
+	language string
+	text     string
 }
 
 // Text returns a document as it stands. Without the folder the test is skipped.
@@ -50,34 +57,34 @@ func Read(t testing.TB, name string) *Document {
 	return &Document{Name: name, blocks: blocks(Text(t, name))}
 }
 
-// blocks returns what stands between fences that say yaml, bash or text. The last
-// line of a block keeps its end.
-func blocks(text string) (blocks []string) {
-	inside := false
-	var block []string
+// blocks returns what stands between fences that say yaml, bash or text.
+func blocks(text string) (blocks []block) {
+	inside := ""
+	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
 		mark := strings.TrimSpace(line)
 		switch {
-		case inside && mark == "```":
-			blocks = append(blocks, strings.Join(block, "\n")+"\n")
-			inside = false
-		case inside:
-			block = append(block, line)
+		case inside == "":
+			inside, lines = opens(mark), nil
+		case mark == "```":
+			blocks = append(blocks, block{inside, strings.Join(lines, "\n") + "\n"})
+			inside = ""
 		default:
-			inside, block = opens(mark), nil
+			lines = append(lines, line)
 		}
 	}
 	return blocks
 }
 
-// opens tells whether a line begins a block of commands, manifests or output.
-func opens(line string) bool {
-	language, ok := strings.CutPrefix(line, "```")
-	switch strings.TrimSpace(language) {
-	case "yaml", "bash", "text":
-		return ok
+// opens returns the language of the block that a line begins, or nothing.
+func opens(line string) string {
+	if rest, ok := strings.CutPrefix(line, "```"); ok {
+		switch language := strings.TrimSpace(rest); language {
+		case "yaml", "bash", "text":
+			return language
+		}
 	}
-	return false
+	return ""
 }
 
 // Block returns the first block that holds all the words, with its placeholders
@@ -99,14 +106,25 @@ func (d *Document) Block(t testing.TB, words []string, values ...string) string 
 
 // Blocks returns all blocks that hold all the words, as they stand.
 func (d *Document) Blocks(words ...string) (found []string) {
-next:
 	for _, b := range d.blocks {
-		for _, w := range words {
-			if !strings.Contains(b, w) {
-				continue next
-			}
+		if b.holds(words) {
+			found = append(found, b.text)
 		}
-		found = append(found, b)
+	}
+	return found
+}
+
+func (b block) holds(words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(b.text, w) })
+}
+
+// Outputs returns what the document shows as the output of the commands that hold
+// all the words, as it stands.
+func (d *Document) Outputs(words ...string) (found []string) {
+	for i, b := range d.blocks {
+		if i > 0 && b.language == "text" && d.blocks[i-1].language == "bash" && d.blocks[i-1].holds(words) {
+			found = append(found, b.text)
+		}
 	}
 	return found
 }

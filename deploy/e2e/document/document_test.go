@@ -14,7 +14,7 @@ const example = "# Title\n" +
 	"  ```yaml\n  kind: A\n  ```\n" +
 	"````{note}\n``` bash\nliqoctl other\n```\n````\n" +
 	"```{figure} a.svg\n---\n```\n" +
-	"```text\nNAME  <ID>\n```\n"
+	"```bash\nliqoctl other\n```\n\n```text\nNAME  <ID>\n```\n"
 
 func TestBlocks(t *testing.T) {
 	dir := t.TempDir()
@@ -28,8 +28,8 @@ func TestBlocks(t *testing.T) {
 		words []string
 		want  []string
 	}{
-		{"all", nil, []string{"liqoctl info <ID> \\\n  --wait\n", "  kind: A\n", "liqoctl other\n", "NAME  <ID>\n"}},
-		{"one word", []string{"liqoctl"}, []string{"liqoctl info <ID> \\\n  --wait\n", "liqoctl other\n"}},
+		{"all", nil, []string{"liqoctl info <ID> \\\n  --wait\n", "  kind: A\n", "liqoctl other\n", "liqoctl other\n", "NAME  <ID>\n"}},
+		{"one word", []string{"liqoctl"}, []string{"liqoctl info <ID> \\\n  --wait\n", "liqoctl other\n", "liqoctl other\n"}},
 		{"two words", []string{"liqoctl", "wait"}, []string{"liqoctl info <ID> \\\n  --wait\n"}},
 		{"none", []string{"figure"}, nil},
 	} {
@@ -38,6 +38,12 @@ func TestBlocks(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+	if diff := cmp.Diff([]string{"NAME  <ID>\n"}, d.Outputs("liqoctl other")); diff != "" {
+		t.Errorf("outputs (-want +got)\n%s", diff)
+	}
+	if got := d.Outputs("liqoctl info"); got != nil {
+		t.Errorf("outputs of a command that has none: %q", got)
 	}
 	if got, want := d.Block(t, []string{"info"}, "ID", "milan"), "liqoctl info milan \\\n  --wait\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
