@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,80 +31,127 @@ type Host struct {
 	lab *Lab
 	ns  string // the namespace's name as `ip netns` shows it
 
-	// jobs are run by one thread that lives inside the namespace. It must outlive
-	// the host's processes, because they are told to die with the thread that
-	// started them.
-	jobs chan func()
-
-	mu        sync.Mutex
+	mu        sync.Mutex // guards what follows
+	inside    *thread
 	processes []*Process
+}
+
+// thread is a thread inside a namespace. It must outlive the host's processes,
+// because they are told to die with the thread that started them.
+type thread struct {
+	jobs chan func()
+	quit chan struct{}
+	end  func()
+
+	machine atomic.Bool // see Host.Boot
 }
 
 // Host adds a host without links. IPv4 and IPv6 forwarding are off.
 func (l *Lab) Host(name string) *Host {
 	l.t.Helper()
-	h := &Host{Name: name, lab: l, ns: l.name + "-" + name, jobs: make(chan func())}
-	if out, err := exec.Command("ip", "netns", "add", h.ns).CombinedOutput(); err != nil {
-		l.t.Fatalf("add the namespace %s: %v: %s", h.ns, err, out)
-	}
+	h := &Host{Name: name, lab: l, ns: l.name + "-" + name}
 	l.mu.Lock()
 	l.hosts = append(l.hosts, h)
 	l.mu.Unlock()
-
-	entered := make(chan error)
-	go h.thread(entered)
-	if err := <-entered; err != nil {
-		l.t.Fatalf("enter the namespace %s: %v", h.ns, err)
+	if err := h.create(); err != nil {
+		l.t.Fatal(err)
 	}
+	return h
+}
+
+// create makes the namespace and the thread in it.
+func (h *Host) create() error {
+	if out, err := exec.Command("ip", "netns", "add", h.ns).CombinedOutput(); err != nil {
+		return fmt.Errorf("add the namespace %s: %w: %s", h.ns, err, out)
+	}
+	quit := make(chan struct{})
+	inside := &thread{jobs: make(chan func()), quit: quit, end: sync.OnceFunc(func() { close(quit) })}
+	entered := make(chan error)
+	go inside.run("/run/netns/"+h.ns, entered)
+	if err := <-entered; err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.inside = inside
+	h.mu.Unlock()
 	// Addresses are ours alone: no duplicate detection, whose second of waiting
 	// would make every first IPv6 packet fail.
-	h.Sysctl("net.ipv6.conf.all.accept_dad", "0")
-	h.Sysctl("net.ipv6.conf.default.accept_dad", "0")
-	h.IP("link set lo up")
-	return h
+	for _, key := range []string{"all", "default"} {
+		if err := h.TrySysctl("net.ipv6.conf."+key+".accept_dad", "0"); err != nil {
+			return err
+		}
+	}
+	if out, err := h.Try("ip", "link", "set", "lo", "up"); err != nil {
+		return fmt.Errorf("%s: loopback: %w: %s", h.Name, err, out)
+	}
+	return nil
+}
+
+func (h *Host) thread() *thread {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inside
 }
 
 // Namespace is the host's name for `ip netns exec`.
 func (h *Host) Namespace() string { return h.ns }
 
-// thread runs the host's jobs. It never unlocks its thread: with the goroutine
-// ends the thread, and nothing else of the process ever runs in the namespace.
-func (h *Host) thread(entered chan<- error) {
+// run does the jobs. It never unlocks its thread: with the goroutine ends the
+// thread, and nothing else of the process ever runs in the namespace.
+func (t *thread) run(namespace string, entered chan<- error) {
 	runtime.LockOSThread()
-	f, err := os.Open("/run/netns/" + h.ns)
-	if err == nil {
-		err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
-		f.Close()
-	}
+	err := enter(namespace, unix.CLONE_NEWNET)
 	entered <- err
 	if err != nil {
 		return
 	}
-	for job := range h.jobs {
-		job()
+	for {
+		select {
+		case job := <-t.jobs:
+			job()
+		case <-t.quit:
+			return
+		}
 	}
 }
 
 // Do runs fn on a thread inside the namespace. Sockets opened there stay there;
 // fn must not wait for anything that needs another Do of the same host.
 func (h *Host) Do(fn func() error) error {
+	t := h.thread()
 	done := make(chan error, 1)
-	h.jobs <- func() { done <- fn() }
-	return <-done
+	select {
+	case t.jobs <- func() { done <- fn() }:
+		return <-done
+	case <-t.quit:
+		return fmt.Errorf("host %s is gone", h.Name)
+	}
 }
 
 // close removes the namespace.
 func (h *Host) close() {
-	close(h.jobs)
+	if t := h.thread(); t != nil {
+		t.end()
+	}
 	_ = exec.Command("ip", "netns", "del", h.ns).Run()
 }
 
 // command returns a command that dies when the test process does.
 func (h *Host) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: h.deathSignal()}
 	cmd.WaitDelay = 2 * time.Second // grandchildren may keep the pipes open
 	return cmd
+}
+
+// deathSignal is what processes get when the test dies. On a machine they end
+// with its first process, and cannot have one: they do not see their parent, and
+// os/exec takes that for its death.
+func (h *Host) deathSignal() syscall.Signal {
+	if h.thread().machine.Load() {
+		return 0
+	}
+	return syscall.SIGKILL
 }
 
 // Try runs a command to its end and returns its output, standard error
@@ -153,21 +201,37 @@ func (h *Host) IP(format string, args ...any) string {
 // Nft loads an nftables script.
 func (h *Host) Nft(script string) {
 	h.lab.t.Helper()
+	if err := h.TryNft(script); err != nil {
+		h.lab.t.Fatal(err)
+	}
+}
+
+// TryNft is Nft that returns its error.
+func (h *Host) TryNft(script string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
 	if out, err := h.tryInput(ctx, script, []string{"nft", "-f", "-"}); err != nil {
-		h.lab.t.Fatalf("%s: nft: %v\n%s%s", h.Name, err, out, script)
+		return fmt.Errorf("%s: nft: %w\n%s%s", h.Name, err, out, script)
 	}
+	return nil
 }
 
 // Sysctl sets one value below /proc/sys/net, which shows the namespace of the
 // thread that opens it.
 func (h *Host) Sysctl(key, value string) {
 	h.lab.t.Helper()
+	if err := h.TrySysctl(key, value); err != nil {
+		h.lab.t.Fatal(err)
+	}
+}
+
+// TrySysctl is Sysctl that returns its error.
+func (h *Host) TrySysctl(key, value string) error {
 	path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
 	if err := h.Do(func() error { return os.WriteFile(path, []byte(value), 0) }); err != nil {
-		h.lab.t.Fatalf("%s: sysctl %s=%s: %v", h.Name, key, value, err)
+		return fmt.Errorf("%s: sysctl %s=%s: %w", h.Name, key, value, err)
 	}
+	return nil
 }
 
 // Forward makes the host a router that accepts any source address on any link.

@@ -138,21 +138,21 @@ func sweep(t T) {
 	t.Helper()
 	namespaces, _ := filepath.Glob("/run/netns/" + prefix + "-*")
 	for _, path := range namespaces {
-		if name := filepath.Base(path); ownerIsDead(name) {
+		if name := filepath.Base(path); OwnerIsDead(name) {
 			t.Logf("removing the leftover namespace %s", name)
 			_ = exec.Command("ip", "netns", "del", name).Run()
 		}
 	}
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"-*"))
 	for _, dir := range dirs {
-		if ownerIsDead(filepath.Base(dir)) {
+		if OwnerIsDead(filepath.Base(dir)) {
 			_ = os.RemoveAll(dir)
 		}
 	}
 }
 
-// ownerIsDead tells whether name was made by a lab whose process has ended.
-func ownerIsDead(name string) bool {
+// OwnerIsDead tells whether name was made by a lab whose process has ended.
+func OwnerIsDead(name string) bool {
 	fields := strings.SplitN(name, "-", 3)
 	if len(fields) < 3 || fields[0] != prefix {
 		return false

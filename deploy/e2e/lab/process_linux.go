@@ -25,11 +25,12 @@ type Process struct {
 	// Name is what logs call it.
 	Name string
 
-	host *Host
-	cmd  *exec.Cmd
-	log  tail
-	done chan struct{}
-	err  error // valid once done is closed
+	host      *Host
+	cmd       *exec.Cmd
+	log       tail
+	worthless bool // see Program
+	done      chan struct{}
+	err       error // valid once done is closed
 }
 
 // Program says what to run with Host.Start.
@@ -45,6 +46,12 @@ type Program struct {
 	// NetAdmin runs the program as root with the capability NET_ADMIN and no other,
 	// as in a pod whose container adds it after dropping all.
 	NetAdmin bool
+	// Log is a file for the whole output, instead of its end in memory that is
+	// shown when the test fails.
+	Log string
+	// Worthless says that nothing of the program is of use after the lab: it is
+	// killed then, without being asked.
+	Worthless bool
 }
 
 // UnprivilegedID is the user and group of an unprivileged program.
@@ -71,14 +78,34 @@ func (p Program) command() []string {
 // is shown when the test fails.
 func (h *Host) Start(p Program) *Process {
 	h.lab.t.Helper()
-	args := p.command()
-	proc := &Process{Name: p.Name, host: h, done: make(chan struct{})}
-	proc.cmd = h.command(context.Background(), args)
+	proc, err := h.Launch(p)
+	if err != nil {
+		h.lab.t.Fatal(err)
+	}
+	return proc
+}
+
+// Launch is Start that returns its error.
+func (h *Host) Launch(p Program) (*Process, error) { return h.launch(p, 0) }
+
+// launch starts a program in new namespaces of the kinds in flags.
+func (h *Host) launch(p Program, flags uintptr) (*Process, error) {
+	proc := &Process{Name: p.Name, host: h, worthless: p.Worthless, done: make(chan struct{})}
+	proc.cmd = h.command(context.Background(), p.command())
+	proc.cmd.SysProcAttr.Cloneflags = flags
 	proc.cmd.Env = append(os.Environ(), p.Env...)
 	proc.cmd.Dir = h.lab.Dir
 	proc.cmd.Stdout, proc.cmd.Stderr = &proc.log, &proc.log
+	if p.Log != "" {
+		f, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		proc.cmd.Stdout, proc.cmd.Stderr = f, f
+	}
 	if err := h.Do(proc.cmd.Start); err != nil {
-		h.lab.t.Fatalf("%s: start %s: %v", h.Name, p.Name, err)
+		return nil, fmt.Errorf("%s: start %s: %w", h.Name, p.Name, err)
 	}
 	go func() {
 		proc.err = proc.cmd.Wait()
@@ -87,12 +114,14 @@ func (h *Host) Start(p Program) *Process {
 	h.mu.Lock()
 	h.processes = append(h.processes, proc)
 	h.mu.Unlock()
-	h.lab.t.Cleanup(func() {
-		if h.lab.t.Failed() {
-			h.lab.t.Logf("--- %s on %s said last:\n%s", proc.Name, h.Name, lastLines(proc.Log(), 40))
-		}
-	})
-	return proc
+	if p.Log == "" {
+		h.lab.t.Cleanup(func() {
+			if h.lab.t.Failed() {
+				h.lab.t.Logf("--- %s on %s said last:\n%s", proc.Name, h.Name, lastLines(proc.Log(), 40))
+			}
+		})
+	}
+	return proc, nil
 }
 
 // lastLines returns the last n lines of text.
@@ -106,6 +135,10 @@ func (h *Host) stopAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.processes {
+		if p.worthless {
+			_ = p.Kill()
+			continue
+		}
 		_, _ = p.Stop(2 * time.Second)
 	}
 	h.processes = nil

@@ -1,0 +1,66 @@
+// Command web is what the tests run as pods: an HTTP server that says which pod
+// of which node answers, and from which address it was asked.
+//
+//	GET /        {"pod": ..., "node": ..., "client": ...}
+//	GET /bytes?n=N   N bytes
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Answer is what the server says.
+type Answer struct {
+	// Pod and Node are the environment's POD_NAME, by default the host name, and
+	// NODE_NAME.
+	Pod  string `json:"pod"`
+	Node string `json:"node"`
+	// Client is the address that the request came from.
+	Client string `json:"client"`
+}
+
+func main() {
+	address := flag.String("listen", ":8080", "address to serve at")
+	flag.Parse()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", whoAmI)
+	mux.HandleFunc("GET /bytes", bytes)
+	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	log.Fatal(server.ListenAndServe())
+}
+
+func whoAmI(w http.ResponseWriter, r *http.Request) {
+	host, _ := os.Hostname()
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(Answer{
+		Pod: cmp.Or(os.Getenv("POD_NAME"), host), Node: os.Getenv("NODE_NAME"), Client: client,
+	})
+}
+
+func bytes(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
+	if err != nil || n < 0 {
+		http.Error(w, "how many? /bytes?n=1000", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	_, _ = io.CopyN(w, zeros{}, n)
+}
+
+// zeros is an endless reader.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
