@@ -28,6 +28,48 @@ func (p Program) Main(run func(ctx context.Context, args []string, stdout, stder
 	// A second signal has no effect: the end is near, and what is written last
 	// must not be skipped.
 	ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	p.mainUntil(ctx, run)
+}
+
+// MainWithNotice is Main for a command that goes on for a while after SIGTERM: the
+// context ends notice later, or with a second signal or SIGINT. What is closed at
+// once is the channel that Noticed returns.
+func (p Program) MainWithNotice(notice time.Duration, run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	p.mainUntil(withNotice(context.Background(), signals, notice), run)
+}
+
+// noticed is the key of the channel in a context.
+type noticed struct{}
+
+// Noticed returns a channel that is closed when the program was told to end but
+// has time, and nil where it never has.
+func Noticed(ctx context.Context) <-chan struct{} {
+	c, _ := ctx.Value(noticed{}).(chan struct{})
+	return c
+}
+
+// withNotice is the context of MainWithNotice.
+func withNotice(ctx context.Context, signals <-chan os.Signal, notice time.Duration) context.Context {
+	given := make(chan struct{})
+	ctx, end := context.WithCancel(context.WithValue(ctx, noticed{}, given))
+	go func() {
+		defer end()
+		if s := <-signals; s != syscall.SIGTERM {
+			return
+		}
+		close(given)
+		select {
+		case <-signals:
+		case <-time.After(notice):
+		}
+	}()
+	return ctx
+}
+
+// mainUntil runs a command until ctx ends and ends the process.
+func (p Program) mainUntil(ctx context.Context, run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(StopWithin, func() {
 			fmt.Fprintf(os.Stderr, "%s: did not stop in time, ending now\n", p)

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -59,5 +63,49 @@ func TestGroup(t *testing.T) {
 	cancel()
 	if err := g.Wait(); err != nil {
 		t.Errorf("told to end: %v", err)
+	}
+}
+
+func TestNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const notice = 20 * time.Second
+		for _, tt := range []struct {
+			name    string
+			signals []os.Signal // a second after each other
+			noticed bool
+			ends    time.Duration
+		}{
+			{"SIGINT", []os.Signal{syscall.SIGINT}, false, 0},
+			{"SIGTERM", []os.Signal{syscall.SIGTERM}, true, notice},
+			{"twice", []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, true, time.Second},
+		} {
+			signals := make(chan os.Signal)
+			ctx := withNotice(t.Context(), signals, notice)
+			began := time.Now()
+			for _, s := range tt.signals {
+				signals <- s
+				synctest.Wait()
+				select {
+				case <-Noticed(ctx):
+					if !tt.noticed {
+						t.Errorf("%s: there is a notice", tt.name)
+					}
+				default:
+					if tt.noticed {
+						t.Errorf("%s: there is no notice", tt.name)
+					}
+				}
+				if len(tt.signals) > 1 {
+					time.Sleep(time.Second)
+				}
+			}
+			<-ctx.Done()
+			if took := time.Since(began); took < tt.ends || took > tt.ends+time.Second {
+				t.Errorf("%s: ends after %v, want %v", tt.name, took, tt.ends)
+			}
+		}
+	})
+	if Noticed(t.Context()) != nil {
+		t.Error("a notice where there never is one")
 	}
 }

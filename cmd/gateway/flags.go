@@ -91,7 +91,9 @@ Examples:
 Environment: GOMAXPROCS sets how many processors the gateway computes on; by
 default half of those it may use, as the kernel needs the others.
 
-Signals: SIGTERM and SIGINT end the gateway within two seconds.
+Signals: SIGINT ends the gateway within two seconds, and so does SIGTERM; but
+with --leader-election one that leads frees its Lease at SIGTERM and goes on
+until another replica leads, for 20 seconds at most.
 Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
 `
 

@@ -43,7 +43,7 @@ func addClusterFlags(fs *pflag.FlagSet) *clusterFlags {
 	all.BoolVar(&f.Elect, "leader-election", false, "carry traffic only while holding the Lease NAME.NS.MODE.connections.liqo.io")
 	all.DurationVar(&f.Election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` without a renewal after which another replica takes over")
 	all.DurationVar(&f.Election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` that one attempt to renew may take")
-	all.DurationVar(&f.Election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between two renewals, or attempts")
+	all.DurationVar(&f.Election.RetryPeriod, "leader-election-retry-period", 5*time.Second, "`time` between two renewals, or attempts")
 	all.VisitAll(func(flag *pflag.Flag) { f.names = append(f.names, flag.Name) })
 	fs.AddFlagSet(all)
 	return f

@@ -193,13 +193,16 @@ func (g *gateway) close() {
 
 // run forwards packets and answers questions until ctx ends or something breaks.
 func (g *gateway) run(ctx context.Context) error {
+	told := ctx
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	parts, ctx := daemon.NewGroup(ctx)
 	parts.Go("data plane", g.forwarder.Run)
 	parts.Go("objects", g.sync.Run)
 	for _, s := range g.servers {
 		parts.Go(s.Name, s.Run)
 	}
-	resign := g.elect()
+	resign := g.elect(ctx)
 	g.running.Store(true)
 	from, where := "manifests", g.options.manifests
 	if g.link != nil {
@@ -207,7 +210,12 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	g.log.Info("gateway runs", "version", daemon.Version(version), from, where,
 		"admin-socket", g.options.listen.AdminSocket, "geneve-port", g.options.genevePort)
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-daemon.Noticed(told):
+		g.handOver(ctx)
+		end()
+	}
 	g.running.Store(false)
 	err := parts.Wait()
 	resign()
@@ -221,18 +229,37 @@ func (g *gateway) run(ctx context.Context) error {
 	return nil
 }
 
-// elect takes part in the election. What it returns gives the lead up, after
-// everything else has ended: a lease that is free means that nobody forwards.
-func (g *gateway) elect() (resign func()) {
+// lookFirst is how long a gateway waits for its objects before it takes part in
+// the election all the same: one that cannot read them leads in order to say so.
+const lookFirst = 5 * time.Second
+
+// elect takes part in the election from when the objects are read. What it returns
+// gives the lead up, if it is still held after everything else has ended.
+func (g *gateway) elect(running context.Context) (resign func()) {
 	if g.elector == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { g.elector.Run(ctx, g.sync.SetLeading) })
+	wg.Go(func() {
+		select {
+		case <-running.Done():
+			return
+		case <-g.sync.Looked():
+		case <-time.After(lookFirst):
+		}
+		g.elector.Run(ctx, g.sync.SetLeading)
+	})
 	return func() {
 		cancel()
 		wg.Wait()
+	}
+}
+
+// handOver goes on forwarding until another replica does.
+func (g *gateway) handOver(ctx context.Context) {
+	if g.elector != nil {
+		g.elector.HandOver(ctx)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sluice-net/sluice/cmd/daemon"
 )
@@ -17,7 +18,11 @@ const program daemon.Program = "gateway"
 // version is set by the linker: see the Makefile.
 var version string
 
-func main() { program.Main(run) }
+// handOverWithin is how long a gateway that leads goes on after SIGTERM when no
+// other replica takes over. A pod has 30 seconds to end.
+const handOverWithin = 20 * time.Second
+
+func main() { program.MainWithNotice(handOverWithin, run) }
 
 // run is main with its surroundings as arguments. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
@@ -67,19 +70,23 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 		t.Errorf("readyz: %d %q", code, body)
 	}
 
-	// An end in peace: the lease is given back.
+	// An end in peace: the lease is given back, and the other one leads before this
+	// one ends.
 	a.cmd.Process.Signal(syscall.SIGTERM)
+	told := time.Now()
+	took := within(t, 10*time.Second, "b leads", func(ctx context.Context) error { return client.ledBy(ctx, "b") })
 	<-a.done
-	ended := time.Now()
-	within(t, 10*time.Second, "b leads", func(ctx context.Context) error { return client.ledBy(ctx, "b") })
-	t.Logf("led %v, and connected %v after the leader ended", time.Since(ended), answered(t, 10*time.Second, b, ended))
+	if !strings.Contains(a.log.String(), "standing by") {
+		t.Error("the leader has ended before it saw its successor")
+	}
+	t.Logf("led %v, and connected %v after the leader was told to end", took, answered(t, 10*time.Second, b, told))
 
 	// A violent one: the lease expires.
 	a = client.start(t, "a2", "--leader-election")
 	within(t, 10*time.Second, "a2 stands by", func(ctx context.Context) error { return standsBy(ctx, a) })
 	b.kill()
-	ended = time.Now()
-	took := within(t, 25*time.Second, "a2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a2") })
+	ended := time.Now()
+	took = within(t, 25*time.Second, "a2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a2") })
 	t.Logf("led %v, and connected %v after the leader was killed", took, answered(t, 10*time.Second, a, ended))
 
 	// The controller sees the pod of the holder go and frees the lease.
@@ -87,28 +94,24 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	within(t, 10*time.Second, "b2 stands by", func(ctx context.Context) error { return standsBy(ctx, b) })
 	a.kill()
 	ended = time.Now()
-	lease, err := client.lease(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease.Spec.HolderIdentity = new("")
-	if err := c.Client.Update(t.Context(), &lease); err != nil {
-		t.Fatal(err)
-	}
+	client.setHolder(t, "")
 	// A lease that is not freed expires after 15 s.
 	took = within(t, 10*time.Second, "b2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "b2") })
 	t.Logf("led %v, and connected %v after the lease was freed", took, answered(t, 10*time.Second, b, ended))
 
+	// One that is alone goes on until another one comes.
+	b.cmd.Process.Signal(syscall.SIGTERM)
+	within(t, 5*time.Second, "the lease is free", func(ctx context.Context) error { return client.ledBy(ctx, "") })
+	answered(t, 10*time.Second, b, time.Now().Add(3*time.Second))
+	a = client.start(t, "a3", "--leader-election")
+	told = time.Now()
+	took = within(t, 10*time.Second, "a3 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
+	<-b.done
+	t.Logf("led %v, and connected %v after the successor was started", took, answered(t, 10*time.Second, a, told))
+
 	// A leader that sees another holder steps down.
-	lease, err = client.lease(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease.Spec.HolderIdentity = new("somebody")
-	if err := c.Client.Update(t.Context(), &lease); err != nil {
-		t.Fatal(err)
-	}
-	took = within(t, 5*time.Second, "b2 steps down", func(ctx context.Context) error { return standsBy(ctx, b) })
+	client.setHolder(t, "somebody")
+	took = within(t, 5*time.Second, "a3 steps down", func(ctx context.Context) error { return standsBy(ctx, a) })
 	t.Logf("stepped down after %v", took)
 
 	// The Connection is the new leader's.
@@ -118,6 +121,32 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	time.Sleep(2 * time.Second) // within which a leader would have written
 	if conn, err := client.connection(t.Context()); err != nil || conn.Status.Value != "Elsewhere" {
 		t.Errorf("a replica that stands by has written %+v (%v)", conn.Status, err)
+	}
+
+	// Where the gateway is deleted nobody else comes, and nobody waits.
+	client.setHolder(t, "")
+	within(t, 5*time.Second, "a3 leads again", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
+	if err := c.Client.Delete(t.Context(), &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: client.namespace, Name: "gw"}}); err != nil {
+		t.Fatal(err)
+	}
+	a.cmd.Process.Signal(syscall.SIGTERM)
+	told = time.Now()
+	<-a.done
+	if took := time.Since(told); took > handOverWithin/2 {
+		t.Errorf("ended %v after it was told to", took)
+	}
+}
+
+// setHolder writes who holds the lease.
+func (s *side) setHolder(t *testing.T, who string) {
+	t.Helper()
+	lease, err := s.lease(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = &who
+	if err := s.c.Client.Update(t.Context(), &lease); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -12,6 +12,7 @@ type facts struct {
 	seen    time.Time             // when the lease was first seen as it is now, by our own clock
 	self    string
 	leading bool
+	leaving bool      // this replica ends soon
 	written time.Time // when this replica wrote the lease last
 	now     time.Time
 
@@ -27,9 +28,10 @@ const (
 	lead                  // leading, nothing to write
 	renew                 // leading, and the lease must say so again
 	acquire               // write the lease; leading only when that has worked, or if already
+	release               // leading until another one takes the lease, which must say that it may
 )
 
-var actionNames = [...]string{"stand by", "lead", "renew", "acquire"}
+var actionNames = [...]string{"stand by", "lead", "renew", "acquire", "release"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -58,6 +60,9 @@ func (a action) String() string { return actionNames[a] }
 // from the other. Until the cut ends, or the kubelet of the cut node, which is
 // cut off as well, is declared dead and its pod replaced, the connection flaps.
 func decide(f facts) action {
+	if f.leaving {
+		return decideLeaving(f)
+	}
 	if f.lease == nil {
 		return leadIf(f.leading)
 	}
@@ -72,6 +77,26 @@ func decide(f facts) action {
 		return standBy // first of all
 	case f.now.Sub(f.seen) >= f.silence():
 		return acquire
+	}
+	return standBy
+}
+
+// decideLeaving is decide for a replica that ends soon. It frees the lease first
+// and goes on leading until another one has it: a pod that is replaced ends
+// before its successor is there, and nobody would forward in between.
+//
+//	holder              leading      not leading
+//	--------------------------------------------
+//	lease not there     lead         stand by
+//	self                release      release
+//	nobody              lead         stand by
+//	other               stand by     stand by
+func decideLeaving(f facts) action {
+	switch holder := holderOf(f.lease); {
+	case f.lease == nil, holder == "":
+		return leadIf(f.leading)
+	case holder == f.self:
+		return release
 	}
 	return standBy
 }

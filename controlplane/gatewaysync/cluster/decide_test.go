@@ -55,6 +55,34 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestDecideLeaving(t *testing.T) {
+	tests := []struct {
+		name    string
+		lease   *coordinationv1.Lease
+		leading bool
+		want    action
+	}{
+		{"the lease is deleted", nil, true, lead},
+		{"the leader", heldBy("a"), true, release},
+		{"the leader, until another one comes", heldBy(""), true, lead},
+		{"another one has come", heldBy("b"), true, standBy},
+		{"never led", heldBy("b"), false, standBy},
+		{"nobody leads, and this one will not", heldBy(""), false, standBy},
+		{"the lease of the process before", heldBy("a"), false, release},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := decide(facts{
+				lease: tt.lease, self: "a", leading: tt.leading, leaving: true, now: noon, seen: noon.Add(-time.Hour), written: noon,
+				duration: 15 * time.Second, retry: 2 * time.Second,
+			})
+			if got != tt.want {
+				t.Errorf("decided to %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // A replica that stands by looks again when the lease expires, not later.
 func TestNextLook(t *testing.T) {
 	f := facts{lease: heldBy("b"), self: "a", now: noon, duration: 15 * time.Second, retry: 2 * time.Second}

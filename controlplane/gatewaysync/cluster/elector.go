@@ -47,6 +47,7 @@ type Elector struct {
 
 	mu      sync.Mutex
 	leading bool
+	leaving bool
 	version string // of the lease that was seen last
 	seen    time.Time
 }
@@ -60,18 +61,50 @@ func (o Options) LeaseName() string {
 func (l *Link) NewElector(o ElectionOptions) *Elector {
 	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1)}
 	e.leases = mirror.NewStore[coordinationv1.Lease]()
-	e.leases.Changed = func() {
+	e.leases.Changed = e.wake
+	return e
+}
+
+// wake makes Run look at the lease.
+func (e *Elector) wake() {
+	select {
+	case e.changed <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// handOverCheck is how often HandOver looks whether it is done.
+const handOverCheck = 50 * time.Millisecond
+
+// HandOver frees the lease while this replica goes on leading, until another one
+// has taken it, until nobody will, because the gateway or its lease is deleted, or
+// until ctx ends. What it leads can end then. Run must be running.
+func (e *Elector) HandOver(ctx context.Context) {
+	e.mu.Lock()
+	e.leaving = true
+	e.mu.Unlock()
+	e.wake()
+	tick := time.NewTicker(handOverCheck)
+	defer tick.Stop()
+	for e.State().Leading && !e.pointless() {
 		select {
-		case e.changed <- struct{}{}:
-		default:
+		case <-ctx.Done():
+			e.log.Warn("no other replica has taken over in time", "lease", e.name)
+			return
+		case <-tick.C:
 		}
 	}
-	return e
+}
+
+// pointless tells whether no other replica will come.
+func (e *Elector) pointless() bool {
+	_, synced := e.leases.Size()
+	return !synced || e.leases.Only() == nil || e.link.gatewayGone()
 }
 
 // Run takes part in the election until ctx ends, and tells every change of the
 // role. A lease that it holds at the end is given back, so that another replica
-// takes over at once: what it leads must have stopped before.
+// takes over at once: what it leads must have stopped before, or see HandOver.
 func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 	w := mirror.Watched{
 		Client: e.link.coordination, Resource: "leases", Namespace: e.link.options.Namespace,
@@ -104,10 +137,19 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 			if e.write(ctx, f) {
 				e.become(true, e.leases.Only(), tell)
 			}
+		case release:
+			e.release()
 		}
-		timer.Reset(f.next())
+		wait := f.next()
+		if e.failing {
+			wait = min(wait, failingRetry)
+		}
+		timer.Reset(wait)
 	}
 }
+
+// failingRetry is how soon a lease is written again that could not be.
+const failingRetry = 2 * time.Second
 
 // noteMissing says why nobody is elected.
 func (e *Elector) noteMissing(l *coordinationv1.Lease) {
@@ -130,7 +172,7 @@ func (e *Elector) facts(now time.Time) facts {
 	if f.lease != nil && f.lease.ResourceVersion != e.version {
 		e.version, e.seen = f.lease.ResourceVersion, now
 	}
-	f.leading, f.seen = e.leading, e.seen
+	f.leading, f.leaving, f.seen = e.leading, e.leaving, e.seen
 	return f
 }
 
@@ -138,7 +180,6 @@ func (e *Elector) facts(now time.Time) facts {
 func (e *Elector) become(leading bool, l *coordinationv1.Lease, tell func(bool)) {
 	e.mu.Lock()
 	changed := e.leading != leading
-	e.leading = leading
 	e.mu.Unlock()
 	if !changed {
 		return
@@ -148,7 +189,10 @@ func (e *Elector) become(leading bool, l *coordinationv1.Lease, tell func(bool))
 	} else {
 		e.log.Info("standing by", "lease", e.name, "leader", holderOf(l))
 	}
-	tell(leading)
+	tell(leading) // before HandOver sees it, and all ends
+	e.mu.Lock()
+	e.leading = leading
+	e.mu.Unlock()
 }
 
 // write puts this replica's name and the time into the lease, unless somebody

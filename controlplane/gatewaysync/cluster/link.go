@@ -121,5 +121,15 @@ func (l *Link) Read(known manifests.Digest) (gatewaysync.Reading, error) {
 	return out, nil
 }
 
+// gatewayGone tells whether the GatewayServer or GatewayClient was deleted.
+func (l *Link) gatewayGone() bool {
+	if l.options.Type == networkingv1beta1.ConnectionServer {
+		_, synced := l.servers.Size()
+		return synced && l.servers.Only() == nil
+	}
+	_, synced := l.gwClients.Size()
+	return synced && l.gwClients.Only() == nil
+}
+
 // State returns what the Link does now, for display.
 func (l *Link) State() mirror.State { return l.mirror.State() }
