@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/exec"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -192,9 +193,14 @@ func killClient(t *testing.T, c *controlplanetest.Cluster, env string, args ...s
 
 // testLogs has the program killed and ended once more.
 func testLogs(t *testing.T, c *controlplanetest.Cluster, k *controlplanetest.Kubelet) {
-	controlplanetest.Eventually(t, "it runs again", func(context.Context) error {
-		if len(k.PIDs("pods", "program")) == 0 {
-			return errors.New("not yet")
+	controlplanetest.Eventually(t, "it runs again, and is ready", func(ctx context.Context) error {
+		pod, err := c.Clientset.CoreV1().Pods("pods").Get(ctx, "program", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pids, s := k.PIDs("pods", "program"), pod.Status.ContainerStatuses[0]
+		if len(pids) != 1 || !s.Ready || s.ContainerID != fmt.Sprintf("process://%d", pids[0]) {
+			return fmt.Errorf("processes %v, status %+v", pids, s)
 		}
 		return nil
 	})

@@ -57,12 +57,13 @@ func program(args []string) int {
 	if err != nil {
 		return 3
 	}
+	// Before anybody sees it ready: it is asked to end then.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	go func() {
 		_ = http.ListenAndServe(*health, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 		os.Exit(4)
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
 	go func() {
 		for b := make([]byte, 1500); ; {
 			_, from, err := conn.ReadFrom(b)
