@@ -44,8 +44,10 @@ generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests 
 kube: ## build the Kubernetes control plane that the tests run (once, cached)
 	@bash deploy/e2e/kubetools/build.sh
 
-e2e: build ## real kernel stacks in network namespaces (root)
-	$(GO) test -count=1 -timeout 30m ./deploy/e2e/...
+e2e: build kube ## everything with real kernels and real clusters, also what takes long (root)
+	$(GO) test -count=1 -timeout 30m -v ./deploy/e2e -e2e.rekey
+	$(GO) test -count=1 -timeout 10m ./deploy/e2e/document ./deploy/e2e/lab/... ./deploy/e2e/labctl/... ./deploy/e2e/uml/...
+	$(GO) test -count=1 -p 1 -timeout 90m -v ./deploy/e2e/kubelab ./deploy/e2e/kubernetes -kubernetes.long
 
 clusters: kube ## two clusters: real control planes, the controllers, gateways as processes; no root
 	$(GO) test -count=1 -timeout 45m -v ./deploy/e2e/clusters -clusters.long
@@ -57,10 +59,13 @@ kernel-interop: build ## the gateway against a real kernel's WireGuard and Genev
 bench: ## stage benchmarks; the comparison with what one would run instead needs root, see bench/README.md
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./geneve ./nat/... ./tunnel ./dataplane/...
 
-lab: build ## two clusters of network namespaces with real kernel stacks, left running to explore (root)
+images: ## container images for amd64 and arm64, with bills of materials, into bin/images
+	$(GO) run ./deploy/images/mkimages --version $(VERSION)
+
+lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, left running to explore (root)
 	$(GO) run ./deploy/e2e/labctl up
 
 lab-down: ## remove what `make lab` left
 	$(GO) run ./deploy/e2e/labctl down
 
-.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench lab lab-down kube clusters
+.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench images lab lab-down kube clusters
