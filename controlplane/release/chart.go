@@ -81,14 +81,6 @@ func load(files fs.FS) (*Chart, error) {
 // otherwise.
 func (c *Chart) Version() string { return c.chart.AppVersion() }
 
-// Check tells which of the values the chart refuses.
-func (c *Chart) Check(values Values) error {
-	if err := util.ValidateAgainstSchema(c.chart, c.coalesced(values)); err != nil {
-		return schemaError(err)
-	}
-	return nil
-}
-
 // render makes the manifests, by the name of their template: "fabric.yaml". The
 // namespace is that of the release.
 func (c *Chart) render(values Values, namespace string) (map[string]string, error) {
@@ -118,13 +110,6 @@ func (c *Chart) coalesced(values Values) Values {
 		return values // of the wrong shape: the schema says so
 	}
 	return all
-}
-
-// schemaError drops what Helm's message says of the schema's place.
-func schemaError(err error) error {
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	lines = slices.DeleteFunc(lines, func(l string) bool { return l == Name+":" })
-	return fmt.Errorf("the values are refused:\n%s", strings.Join(lines, "\n"))
 }
 
 // manifests are the rendered manifests in the order in which they can be applied.

@@ -2,11 +2,9 @@ package release
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -28,13 +26,17 @@ func embedded(t *testing.T) *Chart {
 // minimal are the values without which nothing can be installed.
 const minimal = "{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.244.0.0/16}}"
 
-// TestChart compares what values make of the chart.
+// TestChart compares what values make of the chart. What the defaults make of it is
+// deploy/manifests.
 func TestChart(t *testing.T) {
 	for _, tt := range []struct {
 		name, namespace, values string
 		files                   []string
 	}{
-		{"everything", "liqo", "", []string{"controller.yaml", "fabric.yaml", "gateway-templates.yaml", "installation.yaml", "namespace.yaml"}},
+		{"everything", "liqo", "", []string{"controller.yaml", "controller-policies.yaml", "fabric.yaml", "gateway-templates.yaml", "installation.yaml", "namespace.yaml", "podmonitors.yaml"}},
+		{"replicas", "liqo", "{controllerManager: {replicas: 2}, networking: {gatewayTemplates: {replicas: 2}}}", []string{"controller.yaml", "controller-policies.yaml"}},
+		{"metrics", "liqo", "metrics: {enabled: true, prometheusOperator: {enabled: true}}", []string{"controller.yaml", "fabric.yaml", "podmonitors.yaml"}},
+		{"open", "liqo", "{networkPolicies: {enabled: false}, podDisruptionBudgets: {enabled: false}}", []string{"controller.yaml"}},
 		{"openshift", "liqo", "openshiftConfig: {enabled: true}", []string{"controller.yaml", "fabric-rbac.yaml", "gateway-templates.yaml"}},
 		{"namespace", "network", "", []string{"controller-rbac.yaml", "fabric-rbac.yaml", "role.yaml", "gateway-templates.yaml", "namespace.yaml"}},
 	} {
@@ -123,150 +125,6 @@ func TestLint(t *testing.T) {
 	}
 	if result.TotalChartsLinted != 1 {
 		t.Errorf("%d charts", result.TotalChartsLinted)
-	}
-}
-
-func TestRefusedValues(t *testing.T) {
-	for _, tt := range []struct{ name, values, want string }{
-		{"a misspelt value", "networking: {genevePorts: 6092}", "at '/networking': additional properties 'genevePorts' not allowed"},
-		{"a misspelt section", "network: {}", "at '': additional properties 'network' not allowed"},
-		{"text for a number", "controllerManager: {replicas: two}", "at '/controllerManager/replicas': got string, want integer"},
-		{"no gateway at all", "networking: {gatewayTemplates: {replicas: 0}}", "at '/networking/gatewayTemplates/replicas': minimum: got 0, want 1"},
-		{"no CIDR", "ipam: {reservedSubnets: [10.0.0.0]}", "at '/ipam/reservedSubnets/0': '10.0.0.0' does not match pattern"},
-		{"a type of Service", "peering: {networking: {gateway: {server: {service: {type: ExternalName}}}}}", "at '/peering/networking/gateway/server/service/type': value must be one of 'LoadBalancer', 'NodePort', 'ClusterIP'"},
-		{"an image of Liqo", "controllerManager: {image: {name: ghcr.io/liqotech/liqo-controller-manager}}", "at '/controllerManager/image/name': 'not' failed"},
-		{"an image with a tag", "controllerManager: {image: {name: 'sluice/controller:v1'}}", "does not match pattern"},
-		{"an address book elsewhere", "ipam: {external: {enabled: true}}", "at '/ipam/external/enabled': value must be false"},
-		{"no network", "networking: {enabled: false}", "at '/networking/enabled': value must be true"},
-		{"no pod CIDR", "ipam: {podCIDR: ''}", "ipam.podCIDR: what the pods of this cluster have addresses of"},
-		{"no cluster ID", "discovery: {config: {clusterID: ''}}", "discovery.config.clusterID: the name of this cluster among its peers"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			values := merge(parse(t, minimal), parse(t, tt.values))
-			err := embedded(t).Check(values)
-			if err == nil {
-				_, err = embedded(t).render(values, "liqo")
-			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %s", err, tt.want)
-			}
-		})
-	}
-}
-
-// TestIgnoredValues guards that values of Liqo's chart are accepted, and that
-// those which do nothing are told.
-func TestIgnoredValues(t *testing.T) {
-	c := embedded(t)
-	v := merge(parse(t, minimal), parse(t, `
-authentication: {enabled: true}
-common: {globalLabels: {liqo.io/managed: "true"}}
-networking:
-  enabled: true
-  fabric: {config: {nftablesMonitor: true, healthProbeBindAddressPort: "8081"}}
-  gatewayTemplates: {wireguard: {implementation: kernel}}
-offloading: {defaultNodeResources: {cpu: 4}}
-`))
-	if err := c.Check(v); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"the value authentication does nothing: Sluice connects networks: it has no authentication between clusters",
-		"the value networking.enabled does nothing: it is what is installed",
-		"the value networking.fabric.config.nftablesMonitor does nothing: changes by others are always noticed",
-		"the value networking.gatewayTemplates.wireguard does nothing: WireGuard is in the gateway's process",
-		"the value offloading does nothing: Sluice has no offloading",
-	}
-	if diff := cmp.Diff(want, c.ignored(v)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-// TestValuesAreDocumented guards that every value has its comment, and that the
-// schema knows exactly the values that there are.
-func TestValuesAreDocumented(t *testing.T) {
-	b, err := os.ReadFile(chartFolder + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := documentedValues(string(b))
-	var all Values
-	if err := json.Unmarshal(embedded(t).chart.Schema, &all); err != nil {
-		t.Fatal(err)
-	}
-	leaves(parse(t, string(b)), "", func(path string, _ any) {
-		// A default that is a table is one value.
-		for table := range documented {
-			if strings.HasPrefix(path, table+".") {
-				return
-			}
-		}
-		if !documented[path] {
-			t.Errorf("%s has no comment that begins with '# -- '", path)
-		}
-	})
-	for path := range documented {
-		if !inSchema(all, strings.Split(path, ".")) {
-			t.Errorf("the schema does not know %s", path)
-		}
-	}
-	inValues(t, all, parse(t, string(b)), "")
-}
-
-var valueLine = regexp.MustCompile(`^( *)([A-Za-z]+):`)
-
-// documentedValues are the paths of the values below a comment that begins with
-// "# -- ".
-func documentedValues(text string) map[string]bool {
-	found := map[string]bool{}
-	var path []string
-	comment := false
-	for line := range strings.Lines(text) {
-		trimmed := strings.TrimSpace(line)
-		switch m := valueLine.FindStringSubmatch(line); {
-		case strings.HasPrefix(trimmed, "# -- "):
-			comment = true
-		case strings.HasPrefix(trimmed, "#"):
-		case m != nil:
-			path = append(path[:min(len(m[1])/2, len(path))], m[2])
-			if comment {
-				found[strings.Join(path, ".")] = true
-			}
-			comment = false
-		}
-	}
-	return found
-}
-
-func inSchema(s Values, path []string) bool {
-	for _, k := range path {
-		properties, _ := s["properties"].(map[string]any)
-		next, ok := properties[k].(map[string]any)
-		if !ok {
-			return resolvable(s)
-		}
-		s = next
-	}
-	return true
-}
-
-// resolvable tells whether a part of the schema stands elsewhere.
-func resolvable(s Values) bool { return s["$ref"] != nil }
-
-// inValues fails for what the schema knows, is not ignored, and has no default.
-func inValues(t *testing.T, s, v Values, prefix string) {
-	properties, _ := s["properties"].(map[string]any)
-	for k, p := range properties {
-		p := p.(map[string]any)
-		below, ok := v[k]
-		table, _ := below.(map[string]any)
-		switch {
-		case p["ignored"] != nil:
-		case !ok:
-			t.Errorf("values.yaml has no %s%s", prefix, k)
-		case p["properties"] != nil:
-			inValues(t, p, table, prefix+k+".")
-		}
 	}
 }
 

@@ -20,11 +20,13 @@ var manifests = []struct {
 	template, file string
 	head           string
 	cleanup        bool
+	metrics        bool
 }{
 	{template: "namespace.yaml", file: "00-namespace.yaml"},
 	{template: "controller-rbac.yaml", file: "controller-rbac.yaml"},
 	{template: "role.yaml", file: "role.yaml"},
 	{template: "gateway-rbac.yaml", file: "gateway-rbac.yaml"},
+	{template: "controller-policies.yaml", file: "controller-policies.yaml"},
 	{template: "gateway-templates.yaml", file: "gateway-templates.yaml"},
 	{template: "fabric-rbac.yaml", file: "fabric-rbac.yaml"},
 	{template: "installation.yaml", file: "installation.yaml"},
@@ -47,6 +49,12 @@ var manifests = []struct {
 #
 # ../fabric-cleanup removes what it makes on the nodes.
 `},
+	{template: "podmonitors.yaml", file: "monitoring/podmonitors.yaml", metrics: true, head: `#
+# For the Prometheus operator. Those of the agents need what fabric/fabric.yaml says about its metrics.
+`},
+	{template: "prometheusrule.yaml", file: "monitoring/prometheusrule.yaml", metrics: true, head: `#
+# For the Prometheus operator. The dashboard of Grafana is deploy/chart/files/dashboard.json.
+`},
 	{template: "fabric-cleanup.yaml", file: "fabric-cleanup/fabric-cleanup.yaml", cleanup: true, head: `#
 #   kubectl -n liqo-fabric delete daemonset liqo-fabric --cascade=foreground
 #   kubectl apply -f deploy/manifests/fabric-cleanup
@@ -57,8 +65,8 @@ var manifests = []struct {
 `},
 }
 
-// TestManifests guards that deploy/manifests is what the chart makes. With
-// -update it writes them (make generate).
+// TestManifests guards that deploy/manifests is what the chart makes, and that its
+// README lists its values. With -update it writes them (make generate).
 func TestManifests(t *testing.T) {
 	c, err := Embedded("")
 	if err != nil {
@@ -70,12 +78,16 @@ func TestManifests(t *testing.T) {
 			"discovery":       map[string]any{"config": map[string]any{"clusterID": "<CLUSTER_ID>"}},
 			"ipam":            map[string]any{"podCIDR": "<POD_CIDR>"},
 			"networking":      map[string]any{"fabric": map[string]any{"cleanup": m.cleanup}},
+			"metrics": map[string]any{
+				"enabled": m.metrics, "podMonitor": map[string]any{"enabled": m.metrics}, "prometheusRule": map[string]any{"enabled": m.metrics},
+			},
 		}, "liqo")
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, filepath.Join("../../deploy/manifests", m.file), generated+m.head+strings.TrimPrefix(files[m.template], "---\n"))
 	}
+	golden(t, chartFolder+"/README.md", readme(t, c))
 }
 
 // golden compares got with a file, or writes it.

@@ -1,7 +1,6 @@
 package release
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -98,31 +97,4 @@ func list(ps []netip.Prefix) []any {
 		texts[i] = p.String()
 	}
 	return texts
-}
-
-// ignored tells which of the values do nothing here, and why.
-func (c *Chart) ignored(v Values) []string {
-	var s schemaNode
-	if json.Unmarshal(c.chart.Schema, &s) != nil {
-		return nil // the test of the schema finds out
-	}
-	return s.ignored(v, "")
-}
-
-// schemaNode is what is read of the chart's schema.
-type schemaNode struct {
-	Ignored    string                `json:"ignored"`
-	Properties map[string]schemaNode `json:"properties"`
-}
-
-func (s schemaNode) ignored(v Values, prefix string) (notes []string) {
-	for _, k := range slices.Sorted(maps.Keys(v)) {
-		p := s.Properties[k]
-		if p.Ignored != "" {
-			notes = append(notes, fmt.Sprintf("the value %s%s does nothing: %s", prefix, k, p.Ignored))
-		} else if table, ok := v[k].(map[string]any); ok {
-			notes = append(notes, p.ignored(table, prefix+k+".")...)
-		}
-	}
-	return notes
 }
