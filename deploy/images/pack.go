@@ -10,8 +10,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Pack makes an image of a program that is compiled already: for the pods of tests. The
-// program is found under its file name, in /usr/local/bin and by the entry point.
+// Pack makes an image of a static program that is compiled already: for the pods of tests.
+// The program is found under its file name, in /usr/local/bin and by the entry point.
 //
 // The reference may be anything, such as localhost/pause:1; user is uid:gid, such as Nobody.
 func Pack(reference, binaryPath, user, archivePath string) error {
@@ -49,6 +49,11 @@ func packed(path string) (*binary, error) {
 	architecture := map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}[e.Machine]
 	if architecture == "" {
 		return nil, fmt.Errorf("%s: is for %v, which no image is made for", path, e.Machine)
+	}
+	for _, part := range e.Progs {
+		if part.Type == elf.PT_INTERP {
+			return nil, fmt.Errorf("%s: needs shared libraries, and there are none in an image: build it with CGO_ENABLED=0", path)
+		}
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -5,9 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"maps"
+	"net/url"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ func (o Options) writeSBOM(made *Image, p Program, binaries []binary) error {
 	return errors.Join(err, f.Close())
 }
 
+// billOfMaterials says the same for the same image.
 func (o Options) billOfMaterials(made *Image, p Program, binaries []binary) *spdx.Document {
 	image := &spdx.Package{
 		PackageName: made.Reference, PackageSPDXIdentifier: "Image", PackageVersion: o.Version,
@@ -102,7 +104,7 @@ func modulePackage(m *debug.Module) *spdx.Package {
 	if m.Replace != nil {
 		m = m.Replace
 	}
-	l := library(m.Path, m.Version, elementID("Module", m.Path, m.Version), "https://proxy.golang.org/"+m.Path+"/@v/"+m.Version+".zip")
+	l := library(m.Path, m.Version, elementID("Module", m.Path, m.Version), "https://proxy.golang.org/"+escape(m.Path)+"/@v/"+escape(m.Version)+".zip")
 	// h1: the SHA-256 of a list of the module's files and their digests.
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && m.Sum != "" {
 		l.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: hex.EncodeToString(sum)}}
@@ -111,6 +113,12 @@ func modulePackage(m *debug.Module) *spdx.Package {
 	return l
 }
 
+// escape writes capital letters as the module proxy does, for file systems that know none.
+func escape(s string) string {
+	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(s, func(c string) string { return "!" + strings.ToLower(c) })
+}
+
+// library is a package that programs link.
 func library(path, version string, id common.ElementID, location string) *spdx.Package {
 	return &spdx.Package{
 		PackageName: path, PackageVersion: version, PackageSPDXIdentifier: id,
@@ -119,7 +127,7 @@ func library(path, version string, id common.ElementID, location string) *spdx.P
 		PackageExternalReferences: []*spdx.PackageExternalReference{{
 			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
 			// Package URLs of Go are lower-case.
-			Locator: fmt.Sprintf("pkg:golang/%s@%s", strings.ToLower(path), version),
+			Locator: "pkg:golang/" + strings.ToLower(path) + "@" + url.QueryEscape(version),
 		}},
 	}
 }
@@ -134,6 +142,7 @@ func elementID(parts ...string) common.ElementID {
 	}, strings.Join(parts, "-")))
 }
 
+// relate notes what one element is to another.
 func relate(d *spdx.Document, from common.ElementID, relationship string, to common.ElementID) {
 	d.Relationships = append(d.Relationships, &spdx.Relationship{
 		RefA: common.DocElementID{ElementRefID: from}, RefB: common.DocElementID{ElementRefID: to}, Relationship: relationship,

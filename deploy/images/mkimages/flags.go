@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/deploy/images"
+)
+
+const usageHead = `mkimages builds the container images of Sluice from this source tree, without a
+container engine, a registry or root. The same commit, version and Go give the
+same digests on every machine.
+
+Usage:
+  go run ./deploy/images/mkimages [-o DIR] [flags]
+
+Of each program it leaves in DIR:
+  NAME.tar         for ctr, k3s, kind, docker and podman: all platforms in one file
+  NAME/            OCI image layout: what a registry gets
+  NAME.spdx.json   bill of materials: SPDX 2.3
+
+Flags:
+`
+
+const usageTail = `
+Examples:
+  # For the clusters at hand, whose nodes get the images by hand.
+  go run ./deploy/images/mkimages --version test --platform linux/amd64
+  liqoctl install --set tag=test --set pullPolicy=Never ...
+
+  # To a registry, with the credentials of 'docker login'.
+  go run ./deploy/images/mkimages --registry registry.example.com/sluice --version v1.0.0 --push
+  liqoctl install --set tag=v1.0.0 \
+    --set controllerManager.image.name=registry.example.com/sluice/controller \
+    --set networking.gatewayTemplates.container.gateway.image.name=registry.example.com/sluice/gateway \
+    --set networking.fabric.image.name=registry.example.com/sluice/fabric ...
+
+Docker without containerd's image store takes the first platform of an archive:
+give it an archive of its own platform only.
+`
+
+// parseFlags reads the command line.
+func parseFlags(args []string, stdout io.Writer) (o images.Options, push bool, err error) {
+	var programs []string
+	f := pflag.NewFlagSet("mkimages", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.StringVarP(&o.Out, "output", "o", "bin/images", "`directory` of the results")
+	f.StringVar(&o.Version, "version", "", "`version` of the programs and tag of the images (default: git describe)")
+	f.StringVar(&o.Registry, "registry", images.DefaultRegistry, "`name` that the images' names begin with")
+	f.StringSliceVar(&o.Platforms, "platform", images.Platforms(), "`platforms`, with commas or repeated")
+	f.StringSliceVar(&programs, "program", nil, "`programs`, with commas or repeated: "+strings.Join(names(), ", ")+" (default: all)")
+	f.BoolVar(&push, "push", false, "send the images to the registry")
+	f.Usage = func() { fmt.Fprint(stdout, usageHead+f.FlagUsages()+usageTail) }
+	if err := f.Parse(args); err != nil {
+		return o, false, err
+	}
+	if f.NArg() > 0 {
+		return o, false, fmt.Errorf("%q: there are flags only; --help lists them", f.Arg(0))
+	}
+	for _, name := range programs {
+		p, err := program(name)
+		if err != nil {
+			return o, false, err
+		}
+		o.Programs = append(o.Programs, p)
+	}
+	return o, push, nil
+}
+
+// program finds one by its name.
+func program(name string) (images.Program, error) {
+	for _, p := range images.Programs() {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return images.Program{}, fmt.Errorf("--program %s: must be one of %s", name, strings.Join(names(), ", "))
+}
+
+func names() []string {
+	var names []string
+	for _, p := range images.Programs() {
+		names = append(names, p.Name)
+	}
+	return names
+}
