@@ -15,7 +15,7 @@ func (l *Lab) explainFailure() {
 		for _, args := range [][]string{
 			{"get", "nodes", "-o", "wide"},
 			{"get", "pods", "-A", "-o", "wide"},
-			{"get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp"},
+			{"get", "events", "-A", "--field-selector=type=Warning,reason!=CgroupV1,reason!=MissingClusterDNS", "--sort-by=.lastTimestamp"},
 		} {
 			out, err := c.Kubectl(append(args, "--request-timeout=5s")...)
 			if err != nil {

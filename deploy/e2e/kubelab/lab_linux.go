@@ -67,10 +67,10 @@ type Lab struct {
 	// Clusters are in the order of Options.Clusters.
 	Clusters []*Cluster
 
-	t       lab.T
-	options Options
-	bin     string // of the Kubernetes programs
-	pause   string // archive of the sandboxes' image
+	t        lab.T
+	options  Options
+	bin      string   // of the Kubernetes programs
+	archives []string // of the images that every node has
 }
 
 // New builds the clusters and returns when all nodes are ready. Everything is
@@ -85,11 +85,7 @@ func New(t lab.T, o Options) *Lab {
 	l.Lab = lab.New(t, tools...)
 	t.Cleanup(l.explainFailure)
 	start := time.Now()
-	pause := lab.Build(t, pausePackage, "-trimpath", "-ldflags=-s -w")
-	l.pause = filepath.Join(l.Dir, "pause.tar")
-	if err := writePauseImage(l.pause, pause); err != nil {
-		t.Fatal(err)
-	}
+	pause := l.buildImages()
 	l.WAN = l.Host("wan")
 	l.buildWAN()
 	for i, name := range o.Clusters {

@@ -66,14 +66,14 @@ func (n *Node) boot() error {
 		return err
 	}
 	var err error
-	n.init, err = n.Host.Boot(lab.Program{Name: "init", Args: []string{n.pause}, Worthless: true}, n.mount)
+	n.init, err = n.Host.Boot(lab.Program{Name: "init", Args: []string{n.pause}, Log: n.file("init.log"), Worthless: true}, n.mount)
 	if err != nil {
 		return err
 	}
 	if err := n.startContainerd(); err != nil {
 		return err
 	}
-	for _, archive := range append([]string{n.cluster.lab.pause}, n.cluster.lab.options.Images...) {
+	for _, archive := range n.cluster.lab.archives {
 		if err := n.importImages(archive); err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (n *Node) restart(program string, start func() error) {
 // at once, in the middle of whatever they were doing.
 func (n *Node) Kill() {
 	n.cluster.lab.t.Helper()
-	if err := errors.Join(ip(n.cluster.Router, fmt.Sprintf("link set %s down", n.port())), n.init.Kill(), removeCgroups(n.cgroup())); err != nil {
+	if err := errors.Join(ip(n.cluster.Router, "link del "+n.port()), n.init.Kill(), removeCgroups(n.cgroup())); err != nil {
 		n.cluster.lab.t.Fatalf("kill %s: %v", n.Name, err)
 	}
 }

@@ -35,6 +35,7 @@ func main() {
 	mux.HandleFunc("GET /{$}", whoAmI)
 	mux.HandleFunc("GET /bytes", bytes)
 	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	log.Printf("listens at %s", *address)
 	log.Fatal(server.ListenAndServe())
 }
 

@@ -1,0 +1,37 @@
+package kubelab
+
+import (
+	"path/filepath"
+
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/deploy/images"
+)
+
+const (
+	pausePackage = "github.com/sluice-net/sluice/deploy/e2e/kubelab/pause"
+	pauseImage   = "localhost/pause:test"
+	webPackage   = "github.com/sluice-net/sluice/deploy/e2e/kubelab/web"
+
+	// WebImage is on every node: an HTTP server at port 8080 that says who it is,
+	// see kubelab/web.
+	WebImage = "localhost/web:test"
+)
+
+// buildImages makes the archives of the lab's own images, and returns the
+// program that nodes run first.
+func (l *Lab) buildImages() (pause string) {
+	l.t.Helper()
+	for reference, pkg := range map[string]string{pauseImage: pausePackage, WebImage: webPackage} {
+		program := lab.Build(l.t, pkg, "-trimpath", "-ldflags=-s -w")
+		archive := filepath.Join(l.Dir, filepath.Base(pkg)+".tar")
+		if err := images.Pack(reference, program, images.Nobody, archive); err != nil {
+			l.t.Fatalf("image %s: %v", reference, err)
+		}
+		l.archives = append(l.archives, archive)
+		if pkg == pausePackage {
+			pause = program
+		}
+	}
+	l.archives = append(l.archives, l.options.Images...)
+	return pause
+}
