@@ -13,6 +13,7 @@ type facts struct {
 	self    string
 	leading bool
 	leaving bool      // this replica ends soon
+	rival   bool      // another pod forwards without taking part in the election
 	written time.Time // when this replica wrote the lease last
 	now     time.Time
 
@@ -43,8 +44,13 @@ func (a action) String() string { return actionNames[a] }
 //	self                     lead; renew when   the same: the process was
 //	                         it is time         started again
 //	nobody                   acquire            acquire
+//	nobody ever; a rival     acquire            stand by; acquire after a silence
 //	other, renewed lately    stand by           stand by
 //	other, silent too long   stand by           acquire
+//
+// A rival is a pod of a template without election, which is being replaced by one
+// with it: it ends when its successor stands by, and until then the two would take
+// the peer from each other.
 //
 // How long a holder has been silent is counted from when we saw its last
 // renewal, so that the clocks of two machines need not agree.
@@ -71,6 +77,8 @@ func decide(f facts) action {
 		return renew
 	case holder == f.self:
 		return lead
+	case f.waits():
+		return standBy
 	case holder == "":
 		return acquire
 	case f.leading:
@@ -108,6 +116,11 @@ func leadIf(leading bool) action {
 	return standBy
 }
 
+// waits tells whether a rival has to end first.
+func (f facts) waits() bool {
+	return f.rival && !f.leading && f.lease.Spec.AcquireTime == nil && holderOf(f.lease) == "" && f.now.Sub(f.seen) < f.silence()
+}
+
 // silence is how long the holder may be silent: what it said itself, as it may
 // run with other settings.
 func (f facts) silence() time.Duration {
@@ -117,8 +130,14 @@ func (f facts) silence() time.Duration {
 	return f.duration
 }
 
+// rivalCheck is how often it is looked whether the rival has ended.
+const rivalCheck = 100 * time.Millisecond
+
 // next is when to decide again at the latest.
 func (f facts) next() time.Duration {
+	if f.lease != nil && f.waits() {
+		return rivalCheck
+	}
 	if f.lease != nil && !f.leading && holderOf(f.lease) != "" {
 		if wait := f.seen.Add(f.silence()).Sub(f.now); wait > 0 {
 			return min(wait, f.retry)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -77,6 +78,36 @@ func TestDecideLeaving(t *testing.T) {
 				duration: 15 * time.Second, retry: 2 * time.Second,
 			})
 			if got != tt.want {
+				t.Errorf("decided to %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A pod of a template without election is left to end first.
+func TestDecideBesideARival(t *testing.T) {
+	never, freed := heldBy(""), heldBy("")
+	freed.Spec.AcquireTime = new(metav1.NewMicroTime(noon))
+	tests := []struct {
+		name    string
+		lease   *coordinationv1.Lease
+		leading bool
+		seen    time.Duration // ago
+		want    action
+	}{
+		{"the lease is new", never, false, 14 * time.Second, standBy},
+		{"the rival does not end", never, false, 15 * time.Second, acquire},
+		{"the lease was held before", freed, false, 0, acquire},
+		{"the lease was made again", never, true, 0, acquire},
+		{"another one was faster", heldBy("b"), false, 0, standBy},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := facts{
+				lease: tt.lease, self: "a", leading: tt.leading, rival: true, now: noon, seen: noon.Add(-tt.seen),
+				duration: 15 * time.Second, retry: 2 * time.Second,
+			}
+			if got := decide(f); got != tt.want {
 				t.Errorf("decided to %s, want %s", got, tt.want)
 			}
 		})

@@ -164,7 +164,7 @@ func (e *Elector) noteMissing(l *coordinationv1.Lease) {
 // facts gathers what there is to decide by.
 func (e *Elector) facts(now time.Time) facts {
 	f := facts{
-		lease: e.leases.Only(), self: e.options.Identity, written: e.written, now: now,
+		lease: e.leases.Only(), self: e.options.Identity, written: e.written, now: now, rival: e.link.rival(),
 		duration: e.options.LeaseDuration, retry: e.options.RetryPeriod,
 	}
 	e.mu.Lock()

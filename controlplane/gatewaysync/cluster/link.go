@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,6 +131,23 @@ func (l *Link) gatewayGone() bool {
 	}
 	_, synced := l.gwClients.Size()
 	return synced && l.gwClients.Only() == nil
+}
+
+// rival tells whether the nodes are told of a gateway at another address, which
+// reports a connection: one that ends says so, however it came to lead.
+func (l *Link) rival() bool {
+	fabric, connection := l.fabrics.Only(), l.reporter.connections.Only()
+	if fabric == nil || connection == nil || connection.Status.Value != networkingv1beta1.Connected {
+		return false
+	}
+	gateway, addrs := net.ParseIP(string(fabric.Spec.GatewayIP)), []net.Addr(nil)
+	if gateway != nil {
+		addrs, _ = net.InterfaceAddrs() // without them nobody is kept from leading
+	}
+	return len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		own, ok := a.(*net.IPNet)
+		return ok && (own.IP.Equal(gateway) || own.IP.IsLoopback() && own.Contains(gateway))
+	})
 }
 
 // State returns what the Link does now, for display.
