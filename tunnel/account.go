@@ -3,6 +3,7 @@ package tunnel
 import (
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,17 +17,20 @@ type lent struct {
 
 func (t *lent) put(i int, id uintptr) { t.ids[i], t.n = id, i+1 }
 
-// strikeUntaken removes the buffers that were not taken from the ledger.
+// strikeUntaken removes the buffers that were not taken from the ledger. It
+// returns how many there were, and the place of one of them, -1 for none.
 // From last to first, so that the ledger's end shrinks with it.
-func (t *lent) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64) {
+func (t *lent) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64, place int) {
+	place = -1
 	for i := min(t.n, len(bufs)) - 1; i >= 0; i-- {
 		if id := t.ids[i]; id != 0 && id == identity(bufs[i]) {
 			l.strike(id)
 			untaken++
+			place = i
 		}
 	}
 	t.n = 0
-	return untaken
+	return untaken, place
 }
 
 // egressAccount counts the packets between tun.Device.Read and Bind.Send.
@@ -46,6 +50,8 @@ type egressAccount struct {
 	flushed    uint64 // taken, but never sent
 	sent       uint64
 	handshakes handshakeCounts
+	// met: the peer has been heard. Apart from mu, because receivers ask, too.
+	met atomic.Bool
 }
 
 func newEgressAccount(max int) *egressAccount {
@@ -64,7 +70,8 @@ func (a *egressAccount) factsLocked() egressFacts {
 func (a *egressAccount) admit(bufs [][]byte) (grant, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.noPeer += a.lent.strikeUntaken(&a.ledger, bufs)
+	untaken, _ := a.lent.strikeUntaken(&a.ledger, bufs)
+	a.noPeer += untaken
 	for !a.closed {
 		g := decideEgress(a.factsLocked())
 		if g.Wait == 0 {
@@ -149,6 +156,7 @@ func (a *egressAccount) heard() {
 	defer a.mu.Unlock()
 	a.lastHeard = time.Now()
 	a.reachable = true
+	a.met.Store(true)
 }
 
 // packetsSent returns how many packets have been sent.
@@ -205,6 +213,7 @@ func (a *egressAccount) reset() {
 	a.flushed += uint64(a.ledger.reset())
 	a.lastSent, a.lastHeard, a.lastProbe = time.Time{}, time.Time{}, time.Time{}
 	a.waited, a.reachable = 0, false
+	a.met.Store(false)
 	a.signalLocked()
 }
 
@@ -230,10 +239,13 @@ func newIngressAccount(max int) *ingressAccount {
 }
 
 // admit waits until a batch may be received into bufs. net.ErrClosed after close.
-func (a *ingressAccount) admit(bufs [][]byte) error {
+// It returns the place in the batch before of a message of no session of ours, -1
+// for none.
+func (a *ingressAccount) admit(bufs [][]byte) (stranger int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.unknown += a.lent.strikeUntaken(&a.ledger, bufs)
+	untaken, stranger := a.lent.strikeUntaken(&a.ledger, bufs)
+	a.unknown += untaken
 	for !a.closed {
 		wait, forget := decideIngress(ingressFacts{
 			Waited: a.waited, InFlight: a.ledger.len(), Max: a.ledger.max, Want: len(bufs), Writing: a.writing,
@@ -244,12 +256,12 @@ func (a *ingressAccount) admit(bufs [][]byte) error {
 		}
 		if wait == 0 {
 			a.waited = 0
-			return nil
+			return stranger, nil
 		}
 		a.sleepLocked(wait)
 		a.waited += wait
 	}
-	return net.ErrClosed
+	return -1, net.ErrClosed
 }
 
 // take enters the messages of a batch that carry packets, and gives size 0, which

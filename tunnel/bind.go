@@ -43,6 +43,9 @@ type bind struct {
 	// workers send at the same time as the sequential sender.
 	datagrams sync.Pool
 	tap       tap
+	// callers is sent to by noteCaller and received by followCallers; one slot, never
+	// closed.
+	callers chan netip.AddrPort
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -69,6 +72,7 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	return &bind{
 		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
+		callers:   make(chan netip.AddrPort, 1),
 	}
 }
 
@@ -241,8 +245,12 @@ func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
 	)
 	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
 		for {
-			if err := b.ingress.admit(bufs); err != nil {
+			stranger, err := b.ingress.admit(bufs)
+			if err != nil {
 				return 0, err
+			}
+			if stranger >= 0 {
+				b.noteCaller(from[stranger])
 			}
 			n, err := s.ReadBatch(bufs, sizes, from)
 			switch {

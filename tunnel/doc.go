@@ -53,7 +53,10 @@
 // The peer's endpoint follows the peer (roaming), as WireGuard does. A Config
 // that changes anything else leaves it alone. A configured name is looked up
 // again while there is no session, or while the peer leaves packets unanswered
-// for 20 s; a live session keeps the endpoint that the peer has.
+// for 20 s; a live session keeps the endpoint that the peer has. A gateway without
+// a configured endpoint that has just started, and gets messages of a session that
+// the peer had with the gateway before, asks for another where they come from
+// (caller.go).
 //
 // # Keys
 //

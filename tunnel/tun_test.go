@@ -269,7 +269,7 @@ func TestIngressCreditsComeBack(t *testing.T) {
 		for i := range bufs {
 			sizes[i] = copy(bufs[i], message(typeTransport, 100))
 		}
-		if err := a.admit(bufs); err != nil {
+		if _, err := a.admit(bufs); err != nil {
 			t.Fatal(err)
 		}
 		a.take(bufs, sizes)
@@ -307,7 +307,7 @@ func TestLateIngressIsNotRejected(t *testing.T) {
 		for i := range bufs {
 			sizes[i] = copy(bufs[i], message(typeTransport, 100))
 		}
-		if err := a.admit(bufs); err != nil { // the last time it gives the others up
+		if _, err := a.admit(bufs); err != nil { // the last time it gives the others up
 			t.Fatal(err)
 		}
 		a.take(bufs, sizes)

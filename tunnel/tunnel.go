@@ -282,6 +282,7 @@ func (t *Tunnel) follow(ctx context.Context, dev *device.Device) {
 	var wg sync.WaitGroup
 	wg.Go(func() { t.followEndpoint(ctx) })
 	wg.Go(func() { t.followKeys(ctx) })
+	wg.Go(func() { t.followCallers(ctx) })
 	select {
 	case <-ctx.Done():
 	case <-dev.Wait():

@@ -1,0 +1,91 @@
+package tunnel
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// This file finds the peer of a gateway that has just started and is told no
+// endpoint: a server. The peer still has its session with the gateway before and
+// goes on sending by it, for 15 seconds and more before WireGuard asks for another
+// (paper section 6.2). What it sends cannot be read, but tells where it may be: we
+// begin a handshake there.
+//
+// Nobody else than the peer can complete that, so a stranger who sends something
+// like a message of a session gets a few initiations at most, and the peer is
+// found as without this file. Once it has been heard nothing of this happens any
+// more.
+
+// callPause is the time between two attempts: WireGuard begins no handshake sooner
+// after another (paper section 6.1, REKEY_TIMEOUT), and repeats itself what is lost.
+// callAgain is the time before the same address is tried again, which others,
+// who may be the peer, use.
+const (
+	callPause = 5 * time.Second
+	callAgain = 3 * callPause
+)
+
+// noteCaller remembers, if it is of use, where the last message of no session came
+// from. It never waits.
+func (b *bind) noteCaller(from netip.AddrPort) {
+	if b.egress.met.Load() {
+		return
+	}
+	select {
+	case <-b.callers: // one who has been tried must not stand in the way of another
+	default:
+	}
+	select {
+	case b.callers <- unmap(from):
+	default: // another receiver, of the socket before, was faster
+	}
+}
+
+// followCallers begins handshakes with those who call until ctx ends.
+func (t *Tunnel) followCallers(ctx context.Context) {
+	var last netip.AddrPort
+	var called time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case from := <-t.bind.callers:
+			if from == last && time.Since(called) < callAgain {
+				continue
+			}
+			if key, ok := t.callBack(from); ok && t.greet(key) {
+				t.log.Info("asking for a new session where messages of a former one come from", "endpoint", from)
+				last, called = from, time.Now()
+				sleep(ctx.Done(), callPause)
+			}
+		}
+	}
+}
+
+// callBack takes an address for the peer's if nothing better is known.
+func (t *Tunnel) callBack(from netip.AddrPort) (PublicKey, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := t.config.PeerKey
+	if t.state != running || !t.up || t.unknown || key.IsZero() || t.config.Endpoint != "" || !t.succession.former.IsZero() {
+		return key, false
+	}
+	dev := t.dev.Load()
+	peer, err := readPeerStats(dev, key)
+	if err != nil || !peer.LastHandshake.IsZero() || !usable(from) {
+		return key, false
+	}
+	if err := dev.IpcSet(uapiEndpoint(key, from)); err != nil {
+		t.log.Warn("setting the peer's endpoint failed", "endpoint", from, "error", err)
+		return key, false
+	}
+	return key, true
+}
+
+// usable tells whether a peer can be at an address.
+func usable(a netip.AddrPort) bool {
+	ip := net.IP(a.Addr().AsSlice())
+	return a.Port() != 0 && (ip.IsGlobalUnicast() || ip.IsLoopback() || ip.IsLinkLocalUnicast())
+}
