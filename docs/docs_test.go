@@ -1,0 +1,321 @@
+// Package docs_test keeps the documents true: what they name exists. That their
+// command lines parse is tested beside liqoctl.
+package docs_test
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/doctor"
+	"github.com/sluice-net/sluice/controlplane/release"
+	"github.com/sluice-net/sluice/dataplane"
+)
+
+const (
+	operations      = "operations.md"
+	troubleshooting = "troubleshooting.md"
+)
+
+// document is one of them, as it stands.
+type document struct {
+	path, text string
+}
+
+// documents are those of this folder, and the README.
+func documents(t *testing.T) []document {
+	t.Helper()
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []document
+	for _, path := range append(files, "../README.md") {
+		all = append(all, document{path, read(t, path)})
+	}
+	return all
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+
+// TestYAML: every block of YAML is objects of kinds that there are, without an
+// unknown field, or values that the chart takes.
+func TestYAML(t *testing.T) {
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, kinds, kinds, json.SerializerOptions{Yaml: true, Strict: true})
+	for _, d := range documents(t) {
+		for _, block := range fence.FindAllStringSubmatch(d.text, -1) {
+			if block[1] != "yaml" {
+				continue
+			}
+			for part := range strings.SplitSeq(block[2], "\n---\n") {
+				if !strings.Contains(part, "apiVersion:") {
+					checkValues(t, d.path, part)
+				} else if _, _, err := decoder.Decode([]byte(part), nil, nil); err != nil {
+					t.Errorf("%s: %v in:\n%s", d.path, err, part)
+				}
+			}
+		}
+	}
+}
+
+// checkValues tells whether the chart takes them.
+func checkValues(t *testing.T, where, text string) {
+	t.Helper()
+	chart, err := release.Embedded("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := release.Values{}
+	if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
+		t.Errorf("%s: %v in:\n%s", where, err, text)
+		return
+	}
+	if err := chart.Check(values); err != nil {
+		t.Errorf("%s: %v in:\n%s", where, err, text)
+	}
+}
+
+// valuePath is a path of values in a sentence or behind --set.
+var valuePath = regexp.MustCompile(`(?:^|[\x60 ])((?:ipam|peering|networking|metrics|controllerManager|networkPolicies|podDisruptionBudgets|openshiftConfig|discovery|common)(?:\.[A-Za-z0-9]+)+)`)
+
+// TestValues: every value of the chart that is named exists.
+func TestValues(t *testing.T) {
+	var defaults map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, "../deploy/chart/values.yaml")), &defaults); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents(t) {
+		for _, m := range valuePath.FindAllStringSubmatch(d.text, -1) {
+			if strings.HasSuffix(m[1], ".io") {
+				continue // a group of the API
+			}
+			at := any(defaults)
+			for name := range strings.SplitSeq(m[1], ".") {
+				values, _ := at.(map[string]any)
+				next, there := values[name]
+				if !there {
+					t.Errorf("%s names the value %s, which the chart does not have", d.path, m[1])
+					break
+				}
+				at = next
+			}
+		}
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noSlug  = regexp.MustCompile(`[^a-z0-9 -]`)
+)
+
+// TestLinks: every link within the repository leads somewhere.
+func TestLinks(t *testing.T) {
+	for _, d := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(d.text, -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			path := d.path
+			if target != "" {
+				path = filepath.Join(filepath.Dir(d.path), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s: %v", d.path, err)
+			} else if anchor != "" && !slices.Contains(slugs(read(t, path)), anchor) {
+				t.Errorf("%s: the link %s leads to no heading", d.path, m[1])
+			}
+		}
+	}
+}
+
+// slugs are the names by which headings are linked to.
+func slugs(text string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// sources is the code of the programs, without tests.
+func sources(t *testing.T) string {
+	t.Helper()
+	var all bytes.Buffer
+	for _, root := range []string{"../cmd", "../controlplane", "../dataplane", "../tunnel", "../api"} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			all.Write(b)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}
+
+// found are the different first groups of what a pattern matches.
+func found(pattern, text string) []string {
+	set := make(map[string]bool)
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		set[m[1]] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// TestMetrics: the operations page lists all metrics, and no document names
+// another.
+func TestMetrics(t *testing.T) {
+	exist := found(`"((?:liqo_peer|liqo_wireguard|sluice)_[a-z0-9_]+)"`, sources(t))
+	for _, d := range documents(t) {
+		for _, name := range found("`((?:liqo_peer|liqo_wireguard|sluice)_[a-z0-9_]+)`", d.text) {
+			if !slices.Contains(exist, name) {
+				t.Errorf("%s names the metric %s, which does not exist", d.path, name)
+			}
+		}
+	}
+	listed := found("`((?:liqo|sluice)_[a-z0-9_]+)`", read(t, operations))
+	for _, name := range exist {
+		if !slices.Contains(listed, name) {
+			t.Errorf("%s does not list the metric %s", operations, name)
+		}
+	}
+}
+
+// TestDrops: the troubleshooting page explains all drops, and no document names
+// another.
+func TestDrops(t *testing.T) {
+	exist := found(`"(DropTunnel[A-Za-z]+)"`, read(t, "../cmd/gateway/metrics.go"))
+	for _, v := range dataplane.Drops() {
+		exist = append(exist, v.String())
+	}
+	slices.Sort(exist)
+	if diff := cmp.Diff(exist, found(`(?m)^\|.*?\b(Drop[A-Z][A-Za-z]+)`, strings.ReplaceAll(read(t, troubleshooting), ", Drop", "\n| Drop"))); diff != "" {
+		t.Errorf("the table of drops in %s (-want +got):\n%s", troubleshooting, diff)
+	}
+	for _, d := range documents(t) {
+		for _, name := range found(`\b(Drop[A-Z][A-Za-z]+)`, d.text) {
+			if !slices.Contains(exist, name) && name != "DropTunnel" { // how some begin
+				t.Errorf("%s names the drop %s, which does not exist", d.path, name)
+			}
+		}
+	}
+}
+
+// TestChecks: the table of the doctor's checks has all of them, in their order.
+func TestChecks(t *testing.T) {
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(read(t, troubleshooting), -1) {
+		listed = append(listed, m[1])
+	}
+	if diff := cmp.Diff(doctor.Checks(), listed); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", troubleshooting, diff)
+	}
+}
+
+// TestConditions: the table of conditions names those that there are, with all
+// reasons that are a problem.
+func TestConditions(t *testing.T) {
+	table, ok := section(read(t, troubleshooting), "## Conditions")
+	if !ok {
+		t.Fatal("there is no section about conditions")
+	}
+	code := sources(t)
+	types := found(`(?m)^\tCondition\w+ ConditionType = "(\w+)"`, code)
+	reasons := found(`(?m)^\tReason\w+ ConditionReason = "(\w+)"`, code)
+	for _, name := range types {
+		if !strings.Contains(table, "| "+name+" |") {
+			t.Errorf("the table does not have the condition %s", name)
+		}
+	}
+	for _, row := range regexp.MustCompile(`(?m)^\|[^|]*\| (\w+) \| ([^|]*) \|$`).FindAllStringSubmatch(table, -1) {
+		if row[1] == "condition" {
+			continue
+		}
+		if !slices.Contains(types, row[1]) {
+			t.Errorf("there is no condition %s", row[1])
+		}
+		for _, name := range found(`\b([A-Z][a-z]+[A-Z]\w+)`, row[2]) {
+			if !slices.Contains(reasons, name) {
+				t.Errorf("condition %s: there is no reason %s", row[1], name)
+			}
+		}
+	}
+	for _, name := range found(`(?m)^\t//   - (\w+)$`, falseReasons(code)) {
+		if !strings.Contains(table, name) {
+			t.Errorf("the table does not have the reason %s", name)
+		}
+	}
+}
+
+// falseReasons is what comments list as reasons for a condition to be False.
+func falseReasons(code string) string {
+	return strings.Join(found(`(?m)to be False:\n((?:\t//   - \w+\n)+)`, code), "")
+}
+
+// section is the text below a heading, up to the next of its kind.
+func section(text, title string) (string, bool) {
+	_, after, ok := strings.Cut(text, title+"\n")
+	body, _, _ := strings.Cut(after, "\n## ")
+	return body, ok
+}
+
+// TestLogLines: the lines of logs that are explained are written somewhere.
+func TestLogLines(t *testing.T) {
+	table, _ := section(read(t, troubleshooting), "## Logs")
+	rows := found("(?m)^\\| (`.*?) \\|", table)
+	if len(rows) == 0 {
+		t.Fatal("there is no table of log lines")
+	}
+	code := sources(t)
+	for _, line := range found("`([^`]+)`", strings.Join(rows, "\n")) {
+		if !strings.Contains(code, `"`+line+`"`) {
+			t.Errorf("nothing logs %q", line)
+		}
+	}
+}
+
+// TestMakeTargets: what one is told to make can be made.
+func TestMakeTargets(t *testing.T) {
+	targets := found(`(?m)^([a-z0-9-]+):.*##`, read(t, "../Makefile"))
+	for _, d := range documents(t) {
+		for _, name := range found("(?m)(?:^|`)make ([a-z0-9-]+)", d.text) {
+			if !slices.Contains(targets, name) {
+				t.Errorf("%s: there is no target %s", d.path, name)
+			}
+		}
+	}
+}
