@@ -119,25 +119,28 @@ func checkPod(t *testing.T, d *networkingv1beta1.DeploymentTemplate, selector ma
 	labels, pod := d.Spec.Template.Labels, d.Spec.Template.Spec
 	for _, s := range []map[string]string{selector, d.Spec.Selector.MatchLabels} {
 		for k, v := range s {
-			if labels[k] != v {
+			if k != networkingv1beta1.LabelActive && labels[k] != v {
 				t.Errorf("selects %s=%s, the pods have %q", k, v, labels[k])
 			}
 		}
 	}
-	if _, ok := d.Spec.Selector.MatchLabels[networkingv1beta1.LabelActive]; ok || labels[networkingv1beta1.LabelActive] != "true" {
-		t.Error("the label of the active pod must be on the pod and not in the Deployment's selector")
+	if d.Spec.Selector.MatchLabels[networkingv1beta1.LabelActive] != "" || labels[networkingv1beta1.LabelActive] != "" {
+		t.Error("the label of the active pod is the controllers': neither the pods' template nor the Deployment's selector may have it")
 	}
 	if selector != nil && selector[networkingv1beta1.LabelActive] != "true" {
 		t.Error("the Service must select the active pod")
 	}
-	if *d.Spec.Replicas != 1 || d.Spec.Strategy.Type != "Recreate" || len(pod.Containers) != 1 || pod.Containers[0].Name != "gateway" {
-		t.Error("one replica of one container gateway, recreated, is expected")
+	if *d.Spec.Replicas != 1 || len(pod.Containers) != 1 || pod.Containers[0].Name != "gateway" {
+		t.Error("one replica of one container gateway is expected")
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r == nil || r.MaxSurge.IntValue() != 1 || r.MaxUnavailable == nil || r.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("the old pod must stay until the new one is ready: %+v", d.Spec.Strategy)
 	}
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "wireguard-config" && v.Secret != nil }) {
 		t.Error("no Secret volume wireguard-config")
 	}
 	args := strings.Join(pod.Containers[0].Args, " ")
-	for _, want := range []string{"--name=" + pod.ServiceAccountName, "--namespace=tenant", "--mode=" + mode, "--gateway-uid=u1", "--remote-cluster-id=", "--keys-dir=/etc/wireguard/keys"} {
+	for _, want := range []string{"--name=" + pod.ServiceAccountName, "--namespace=tenant", "--mode=" + mode, "--gateway-uid=u1", "--remote-cluster-id=", "--keys-dir=/etc/wireguard/keys", "--leader-election"} {
 		if !strings.Contains(args, want) {
 			t.Errorf("no %s in %s", want, args)
 		}

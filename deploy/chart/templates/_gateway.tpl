@@ -4,18 +4,17 @@
 {{- $t := $values.networking.gatewayTemplates }}
 {{- $name := "{{ .Name }}" }}
 {{- $namespace := "{{ .Namespace }}" }}
-{{- $several := gt (int $t.replicas) 1 }}
 {{- $selector := dict "networking.liqo.io/component" "gateway" "networking.liqo.io/gateway-name" $name "networking.liqo.io/gateway-namespace" $namespace }}
       deployment:
         spec:
           replicas: {{ $t.replicas }}
           strategy:
-            {{- if $several }}
+            # A new pod stands by before an old one ends: no change of the template interrupts the traffic, and one that
+            # cannot start changes nothing.
             type: RollingUpdate
-            {{- else }}
-            # Two at a time would be two peers with one key.
-            type: Recreate
-            {{- end }}
+            rollingUpdate:
+              maxSurge: 1
+              maxUnavailable: 0
           selector:
             matchLabels:
               networking.liqo.io/component: gateway
@@ -33,10 +32,6 @@
                 networking.liqo.io/component: gateway
                 networking.liqo.io/gateway-name: "{{ $name }}"
                 networking.liqo.io/gateway-namespace: "{{ $namespace }}"
-                {{- if not $several }}
-                # Of several replicas only the leader has it.
-                networking.liqo.io/active: "true"
-                {{- end }}
                 {{- with merge (dict) $t.pod.labels (omit $values.common.globalLabels "liqo.io/managed") }}
                 {{- toYaml . | nindent 16 }}
                 {{- end }}
@@ -51,6 +46,8 @@
                 {{- toYaml . | nindent 16 }}
               {{- end }}
               enableServiceLinks: false
+              # Of which it uses 20 at most, to wait until another one forwards.
+              terminationGracePeriodSeconds: 30
               {{- with $t.pod.priorityClassName }}
               priorityClassName: {{ . }}
               {{- end }}
@@ -92,9 +89,7 @@
                 {{- if ne .root.Release.Namespace "liqo" }}
                 - --liqo-namespace={{ .root.Release.Namespace }}
                 {{- end }}
-                {{- if $several }}
                 - --leader-election
-                {{- end }}
                 {{- if ne (int $values.networking.genevePort) 6091 }}
                 - --geneve-port={{ $values.networking.genevePort }}
                 {{- end }}
