@@ -88,7 +88,7 @@ func TestCapture(t *testing.T) {
 	for _, v := range variants {
 		names = append(names, v.name)
 	}
-	record(t, "-capture", m.report.text(names, captureFigures))
+	keep(t, "-capture", m.report.text(names, captureFigures))
 }
 
 // captureMeasurement is a stream and a gateway that captures it.

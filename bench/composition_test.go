@@ -73,12 +73,12 @@ func TestComposition(t *testing.T) {
 		}
 		t.Logf("round %d of %d is done", round+1, *rounds)
 	}
-	record(t, "", r.text([]string{"stock", "sluice"}, figures))
+	keep(t, "", r.text([]string{"stock", "sluice"}, figures))
 }
 
-// record shows a report and keeps it if that was asked for. what distinguishes
+// keep shows a report and writes it if that was asked for. what distinguishes
 // the files of different comparisons.
-func record(t *testing.T, what, text string) {
+func keep(t *testing.T, what, text string) {
 	t.Helper()
 	fmt.Print(text)
 	if *results == "" {

@@ -83,7 +83,7 @@ func TestNodeLink(t *testing.T) {
 		}
 		t.Logf("round %d of %d is done", round+1, *rounds)
 	}
-	record(t, "-nodelink", r.text(linkVariants, linkFigures))
+	keep(t, "-nodelink", r.text(linkVariants, linkFigures))
 }
 
 // linkTopology builds two nodes with a pod each.

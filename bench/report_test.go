@@ -2,13 +2,12 @@ package bench
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-net/sluice/bench/record"
 )
 
 // figure is one thing that is measured.
@@ -53,8 +52,10 @@ func (r *report) add(variant string, f figure, value float64) {
 // format that benchstat reads (with -col /gw the variants stand side by side).
 func (r *report) text(variants []string, figures []figure) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "date: %s\nmachine: %s\nkernel: %s\ngo: %s\ncommit: %s\nrounds: %d, interleaved, %d s each\n\n",
-		time.Now().UTC().Format(time.RFC3339), machine(), command("uname", "-r"), runtime.Version(), commit(), *rounds, *seconds)
+	for _, f := range record.Circumstances() {
+		fmt.Fprintf(&b, "%s: %s\n", f.Name, f.Value)
+	}
+	fmt.Fprintf(&b, "rounds: %d, interleaved, %d s each\n\n", *rounds, *seconds)
 	fmt.Fprintf(&b, "%-18s %-11s", "figure", "unit")
 	for _, v := range variants {
 		fmt.Fprintf(&b, "  %-28s", v+": median (range)")
@@ -63,7 +64,7 @@ func (r *report) text(variants []string, figures []figure) string {
 	for _, f := range figures {
 		fmt.Fprintf(&b, "%-18s %-11s", f.name, f.unit)
 		for _, v := range variants {
-			fmt.Fprintf(&b, "  %-28s", spread(r.samples[v][f]))
+			fmt.Fprintf(&b, "  %-28s", record.Spread(r.samples[v][f]))
 		}
 		b.WriteString("\n")
 	}
@@ -78,19 +79,6 @@ func (r *report) text(variants []string, figures []figure) string {
 	return b.String()
 }
 
-// spread shows the median of samples and where they lie.
-func spread(samples []float64) string {
-	if len(samples) == 0 {
-		return "-"
-	}
-	s := slices.Sorted(slices.Values(samples))
-	median := s[len(s)/2]
-	if len(s)%2 == 0 {
-		median = (s[len(s)/2-1] + s[len(s)/2]) / 2
-	}
-	return fmt.Sprintf("%.4g (%.4g to %.4g)", median, s[0], s[len(s)-1])
-}
-
 // resultPath names a result by day, machine, what was compared and commit.
 func resultPath(dir, what string) string {
 	name := strings.Map(func(r rune) rune {
@@ -98,40 +86,9 @@ func resultPath(dir, what string) string {
 			return r
 		}
 		return '-'
-	}, strings.ToLower(machine()))
+	}, strings.ToLower(record.Machine()))
 	for strings.Contains(name, "--") {
 		name = strings.ReplaceAll(name, "--", "-")
 	}
-	return filepath.Join(dir, fmt.Sprintf("%s-%s%s-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Trim(name, "-"), what, commit()))
-}
-
-// machine names the processor and how many of it there are.
-func machine() string {
-	model := runtime.GOARCH
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("%s %d cpu", model, runtime.NumCPU())
-}
-
-// commit is what was measured; a tree with changes is not that commit.
-func commit() string {
-	name := command("git", "rev-parse", "--short", "HEAD")
-	if command("git", "status", "--porcelain", "--untracked-files=no") != "" {
-		name += "-modified"
-	}
-	return name
-}
-
-func command(args ...string) string {
-	out, err := exec.Command(args[0], args[1:]...).Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
+	return filepath.Join(dir, fmt.Sprintf("%s-%s%s-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Trim(name, "-"), what, record.Commit()))
 }

@@ -3,13 +3,13 @@ package scale
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/bench/record"
 )
 
 // report is the text of one run.
@@ -22,11 +22,10 @@ type report struct {
 func newReport(name, shared, title string) *report {
 	r := &report{name: name}
 	r.line("%s", title)
-	r.line("date: %s", time.Now().UTC().Format(time.RFC3339))
-	r.line("machine: %s, %d cpu, shared with %s", processor(), runtime.NumCPU(), shared)
-	r.line("kernel: %s", command("uname", "-r"))
-	r.line("go: %s", runtime.Version())
-	r.line("commit: %s", commit())
+	for _, f := range record.Circumstances() {
+		r.line("%s: %s", f.Name, f.Value)
+	}
+	r.line("shared with: %s", shared)
 	r.line("")
 	return r
 }
@@ -72,7 +71,7 @@ func (r *report) done(t *testing.T) {
 	if *results == "" {
 		return
 	}
-	path := filepath.Join(*results, fmt.Sprintf("%s-%s-%s.txt", time.Now().UTC().Format(time.DateOnly), r.name, commit()))
+	path := filepath.Join(*results, fmt.Sprintf("%s-%s-%s.txt", time.Now().UTC().Format(time.DateOnly), r.name, record.Commit()))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -82,34 +81,4 @@ func (r *report) done(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("written to %s", path)
-}
-
-func processor() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.Lines(string(b)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-// commit is what was measured; a tree with changes is not that commit.
-func commit() string {
-	name := command("git", "rev-parse", "--short", "HEAD")
-	if command("git", "status", "--porcelain", "--untracked-files=no") != "" {
-		name += "-modified"
-	}
-	return name
-}
-
-func command(args ...string) string {
-	out, err := exec.Command(args[0], args[1:]...).Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }
