@@ -59,9 +59,13 @@ const (
 )
 
 // Iperf runs a measurement. It tries again while nobody listens.
-func (h *Host) Iperf(m Iperf) (r IperfResult, err error) {
+func (h *Host) Iperf(m Iperf) (IperfResult, error) { return m.Run(h.TryContext) }
+
+// Run runs a measurement wherever try runs programs. It tries again while nobody
+// listens.
+func (m Iperf) Run(try func(context.Context, ...string) (string, error)) (r IperfResult, err error) {
 	for range refusedTries {
-		if r, err = h.iperf(m); err == nil || !strings.Contains(err.Error(), "Connection refused") {
+		if r, err = m.once(try); err == nil || !strings.Contains(err.Error(), "Connection refused") {
 			break
 		}
 		time.Sleep(refusedPause)
@@ -69,7 +73,7 @@ func (h *Host) Iperf(m Iperf) (r IperfResult, err error) {
 	return r, err
 }
 
-func (h *Host) iperf(m Iperf) (IperfResult, error) {
+func (m Iperf) once(try func(context.Context, ...string) (string, error)) (IperfResult, error) {
 	if m.Duration == 0 {
 		m.Duration = time.Second
 	}
@@ -91,7 +95,7 @@ func (h *Host) iperf(m Iperf) (IperfResult, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.Duration+30*time.Second)
 	defer cancel()
-	out, err := h.TryContext(ctx, args...)
+	out, err := try(ctx, args...)
 
 	var report struct {
 		Error string
