@@ -215,6 +215,14 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestAlerts: the operations page tells what to do at every alert.
+func TestAlerts(t *testing.T) {
+	want := found(`- alert: (\w+)`, read(t, "../deploy/chart/files/alerts.yaml"))
+	if diff := cmp.Diff(want, found(`\b(Sluice[A-Z]\w+)`, read(t, operations))); diff != "" {
+		t.Errorf("alerts in %s (-want +got):\n%s", operations, diff)
+	}
+}
+
 // TestDrops: the troubleshooting page explains all drops, and no document names
 // another.
 func TestDrops(t *testing.T) {
