@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,32 +45,72 @@ func (c *Cluster) Explain(doing string, err error) error {
 	return &Error{Cluster: c.Name, Err: c.explain(doing, err)}
 }
 
-func (c *Cluster) explain(doing string, err error) error {
+// Explanation is why a cluster did not do something.
+type Explanation struct {
+	// Doing is what was asked for: "create namespace liqo-tenant-milan".
+	Doing string
+	// What went wrong, Cause why if that is known, Advice what to do; each may be
+	// empty.
+	What, Cause, Advice string
+	// Err is the error as it came.
+	Err error
+}
+
+func (e *Explanation) Error() string {
+	what := e.What
+	if e.Cause != "" {
+		what += " (" + e.Cause + ")"
+	}
+	text := e.Doing
+	for _, part := range []string{what, e.Advice} {
+		if part != "" {
+			text += ": " + part
+		}
+	}
+	return text + ": " + e.Err.Error()
+}
+
+func (e *Explanation) Unwrap() error { return e.Err }
+
+func (c *Cluster) explain(doing string, err error) *Explanation {
+	x := &Explanation{Doing: doing, Err: err}
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: interrupted: %w", doing, err)
+		x.What = "interrupted"
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: no answer in time: %w", doing, err)
-	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server %s does not accept the credentials of %s: log in again, or choose others with %s or %s: %w",
-			doing, c.host(), c.Origin, c.Flag("kubeconfig"), c.Flag("context"), err)
+		x.What = "no answer in time"
+	case apierrors.IsUnauthorized(err) || IsAnonymous(err):
+		x.What = fmt.Sprintf("the API server %s does not accept the credentials of %s", c.host(), c.Origin)
+		x.Cause = expired(c.Config, time.Now())
+		x.Advice = fmt.Sprintf("log in again, or choose others with %s or %s", c.Flag("kubeconfig"), c.Flag("context"))
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return fmt.Errorf("%s: the namespace is being deleted: try again when it is gone: %w", doing, err)
+		x.What, x.Advice = "the namespace is being deleted", "try again when it is gone"
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: the user of %s may not do this: ask for the right, or use another context: %w", doing, c.Origin, err)
+		x.What, x.Advice = fmt.Sprintf("the user of %s may not do this", c.Origin), "ask for the right, or use another context"
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%s: the cluster does not know this kind: its CRDs are missing or old; run 'liqoctl install' with this version: %w", doing, err)
+		x.What, x.Advice = "the cluster does not know this kind", "its CRDs are missing or old; run 'liqoctl install' with this version"
 	case errors.As(err, &dns):
-		return fmt.Errorf("%s: the API server's name %s cannot be resolved: check %s (%s): %w", doing, dns.Name, c.Flag("kubeconfig"), c.Origin, err)
+		x.What = fmt.Sprintf("the API server's name %s cannot be resolved", dns.Name)
+		x.Advice = fmt.Sprintf("check %s (%s)", c.Flag("kubeconfig"), c.Origin)
 	case errors.As(err, &op):
-		return fmt.Errorf("%s: the API server %s cannot be reached: check that the cluster runs and that %s is right (%s): %w",
-			doing, c.host(), c.Flag("kubeconfig"), c.Origin, err)
+		x.What = fmt.Sprintf("the API server %s cannot be reached", c.host())
+		x.Advice = fmt.Sprintf("check that the cluster runs and that %s is right (%s)", c.Flag("kubeconfig"), c.Origin)
+	case strings.Contains(err.Error(), "x509: certificate has expired"):
+		x.What = fmt.Sprintf("the API server %s shows a certificate that is not valid now", c.host())
+		x.Advice = "have it renewed, and see that the clock of this machine is right"
 	case strings.Contains(err.Error(), "x509: "):
-		return fmt.Errorf("%s: the API server %s shows a certificate that %s does not trust: get a kubeconfig of this cluster: %w", doing, c.host(), c.Origin, err)
+		x.What = fmt.Sprintf("the API server %s shows a certificate that %s does not trust", c.host(), c.Origin)
+		x.Advice = "get a kubeconfig of this cluster"
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return x
+}
+
+// IsAnonymous tells an answer to somebody who was not recognized at all: API
+// servers without a client CA take those for anonymous, and forbid them things.
+func IsAnonymous(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `"system:anonymous"`)
 }
 
 func (c *Cluster) host() string {
