@@ -74,6 +74,12 @@ func problem(object, reason string) manifests.Problem {
 }
 
 var cases = []testCase{
+	{"out of date", "api-access", func(w *world) {
+		w.milan.err = &access.Error{Cluster: remote, Err: &access.Explanation{Doing: "reach the cluster", What: "the API server https://milan.example.org:6443 does not accept the credentials of kubeconfig milan.yaml",
+			Cause: "its client certificate is valid until 2026-01-01T00:00:00Z only, and it is 2026-11-21T12:00:00Z", Advice: "log in again", Err: errors.New("Unauthorized")}}
+		w.milan.Cluster = unasked(remote)
+		w.peerings = []*peering{{id: "milan", local: w.client}}
+	}, remote, Failed},
 	{"away", "api-access", func(w *world) {
 		w.milan.err = told(remote, "the API server https://milan.example.org:6443 cannot be reached: check that the cluster runs")
 		w.milan.Cluster = unasked(remote)
@@ -114,6 +120,7 @@ var cases = []testCase{
 		o := &w.milan.Installation.Components[0]
 		o.Ready, o.Pods = 0, []survey.Pod{{Name: "liqo-controller-1", Reason: "CrashLoopBackOff"}}
 	}, remote, Failed},
+	{"the controller is scaled to zero", "installation", func(w *world) { w.milan.Installation.Components[0].Desired = 0 }, remote, Warning},
 	{"some agents are down", "installation", func(w *world) { w.milan.Installation.Components[1].Ready = 1 }, remote, Warning},
 	{"agents are refused", "installation", func(w *world) {
 		w.milan.Installation.Components[1].Ready = 0
@@ -143,6 +150,9 @@ var cases = []testCase{
 	{"no pod CIDR", "networks", func(w *world) { w.milan.Networks.Pod = nil }, remote, Failed},
 	{"not granted", "networks", func(w *world) {
 		w.milan.Networks.External[0].CIDR, w.milan.Networks.External[0].Problem = "", "10.70.0.0/16 overlaps Network liqo/pod-cidr"
+	}, remote, Failed},
+	{"somebody's overlaps a peer's", "networks", func(w *world) {
+		w.milan.Networks.Other = []survey.Network{{Name: "office", Desired: "10.71.0.0/16", Problem: "10.71.0.0/16 overlaps 10.71.0.0/16 of Network liqo-tenant-rome/rome-pod-10-243-0-0-16"}}
 	}, remote, Failed},
 	{"own CIDRs overlap", "networks", func(w *world) { w.milan.Networks.External = network("external-cidr", "10.243.128.0/17") }, remote, Failed},
 	{"a node lies within", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.80.3.4" }, remote, Failed},
@@ -221,6 +231,7 @@ var cases = []testCase{
 		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionDeployed, networkingv1beta1.ReasonDeploymentNotReady, "Deployment gw-rome has no ready pod")
 	}, remote, Failed},
 	{"none", "gateway-pods", func(w *world) { w.server.pods.items = nil }, remote, Failed},
+	{"scaled to zero", "gateway-pods", func(w *world) { w.server.pods.items, w.server.replicas = nil, new(int32) }, remote, Failed},
 	{"no room", "gateway-pods", func(w *world) {
 		w.server.waiting("", "")
 		w.server.pods.items[0].Status.Conditions = append(w.server.pods.items[0].Status.Conditions,
@@ -327,6 +338,10 @@ var cases = []testCase{
 	{"short", "keys", func(w *world) { w.client.peer.PublicKeys[0].Spec.PublicKey = []byte("short") }, local, Failed},
 	{"the own one", "keys", func(w *world) { w.client.peer.PublicKeys[0].Spec.PublicKey = key(w.client) }, local, Failed},
 	{"another one", "keys", func(w *world) { w.client.peer.PublicKeys[0].Spec.PublicKey = make([]byte, 32) }, local, Failed},
+	{"another one, and a new Secret", "keys", func(w *world) {
+		w.client.peer.PublicKeys[0].Spec.PublicKey = make([]byte, 32)
+		w.server.gateway().Keys.Since = now
+	}, local, Failed},
 	{"no Secret", "keys", func(w *world) {
 		w.server.gateway().Keys = nil
 		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionKeysReady, networkingv1beta1.ReasonSecretNotFound, "there is no Secret liqo-tenant-rome/mine: create it, or remove spec.secretRef")
@@ -361,6 +376,18 @@ var cases = []testCase{
 		w.silence()
 		w.client.tunnel().TxInitiations += 2
 		w.client.tunnel().TxBytes += 296
+	}, local, Failed},
+	{"lost on the way there, just now", "reachability", func(w *world) {
+		for _, e := range []*end{w.client, w.server} {
+			e.probe.Pings[0].Received = 0
+			e.tunnel().RxBytes = e.before.DataPlane.Tunnel.RxBytes
+		}
+	}, local, Failed},
+	{"lost on the way back, just now", "reachability", func(w *world) {
+		for _, e := range []*end{w.client, w.server} {
+			e.probe.Pings[0].Received = 0
+		}
+		w.client.tunnel().RxBytes = w.client.before.DataPlane.Tunnel.RxBytes
 	}, local, Failed},
 	{"lost on the way back", "reachability", func(w *world) {
 		w.silence()
@@ -409,6 +436,7 @@ var cases = []testCase{
 	}, "", Skipped},
 
 	{"no answer", "ping", func(w *world) { w.client.probe.Pings[0].Received = 0 }, local, Failed},
+	{"no answer for both", "ping", func(w *world) { w.client.probe.Pings[0].Received, w.server.probe.Pings[0].Received = 0, 0 }, local, Failed},
 	{"loss", "ping", func(w *world) { w.client.probe.Pings[0].Received = 7 }, local, Warning},
 	{"no answer, says the Connection", "ping", func(w *world) {
 		w.client.probe, w.client.after.Sync.Peer.Value, w.client.peer.Connection.Status.Value = nil, networkingv1beta1.ConnectionError, networkingv1beta1.ConnectionError
@@ -443,6 +471,7 @@ var cases = []testCase{
 		w.milan.Nodes[1].Internal.Status.NodeIP = networkingv1beta1.NodeIP{}
 		w.milan.agents.items = w.milan.agents.items[:1]
 	}, remote, Failed},
+	{"no agent any more", "nodes", func(w *world) { w.milan.agents.items = w.milan.agents.items[:1] }, remote, Warning},
 	{"no tunnel", "nodes", func(w *world) { w.server.peer.Tunnels = []string{"worker-1"} }, remote, Failed},
 	{"not known to the gateway", "nodes", func(w *world) { w.server.after.DataPlane.Nodes = w.server.after.DataPlane.Nodes[:1] }, remote, Failed},
 	{"never heard", "nodes", func(w *world) { w.server.after.DataPlane.Nodes[1].LastSeen = time.Time{} }, remote, Failed},

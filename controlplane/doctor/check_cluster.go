@@ -27,7 +27,15 @@ func plain(err error) string {
 }
 
 func apiAccess(c *cluster) []Finding {
-	if c.err != nil {
+	var why *access.Explanation
+	switch {
+	case errors.As(c.err, &why) && why.What != "":
+		f := fail("%s", why.What).because("%s", or(why.Cause, why.Err.Error()))
+		if why.Advice != "" {
+			f = f.fix("%s", why.Advice)
+		}
+		return []Finding{f}
+	case c.err != nil:
 		return []Finding{fail("%s", plain(c.err))}
 	}
 	return []Finding{pass("%s answers", c.host)}
@@ -211,6 +219,11 @@ func (c *cluster) componentTexts() (out []string) {
 func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if e := refusedPods(c.events.items, o.Namespace, o.Name); e != nil && !o.Healthy() {
 		return []Finding{refusedBy(e).on(o.String())}
+	}
+	if o.Kind == "Deployment" && o.Desired == 0 {
+		return []Finding{warn("it is to have no pods at all").on(o.String()).
+			because("somebody scaled it to zero: connections stay as they are, but no change of an object has any effect").
+			fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)}
 	}
 	if o.Healthy() {
 		return nil

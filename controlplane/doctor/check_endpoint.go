@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -87,22 +88,54 @@ func endpoints(p *peering) []Finding {
 		return []Finding{skip("the client dials %s; whether the server is there can only be judged with the other kubeconfig", endpointText(dials))}
 	}
 	at := server.gateway().Endpoint
-	if at == nil {
+	if at == nil || len(at.Addresses) == 0 {
 		return []Finding{skip("the server has no endpoint yet")}
 	}
 	if reachesBy(dials, at) {
 		return []Finding{pass("the client dials %s, where the server is", endpointText(dials))}
 	}
-	if client.connected() && client.talksTo(dials) {
+	if client.hasReached(dials) {
 		return []Finding{pass("the client reaches the server at %s, which something in between, such as a NAT, translates to %s", endpointText(dials), endpointText(at))}
 	}
-	f := warn("the client dials %s, but the server says that it is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster).
-		because("the server's endpoint has changed, a hand has written another, or a NAT or name in between leads from the one to the other").
-		fix("without such a NAT or name, set spec.endpoint of the %s to what the status of the %s says; with it, look whether it still leads there", object, server.gateway())
-	if client.connected() {
-		f = f.because("it works by what the tunnel has learnt from the server; after a restart it would not, unless a name leads there")
+	f := warn("the client dials %s, but the server says that it is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster)
+	if client.connected() && client.after != nil && client.after.DataPlane.Tunnel.Endpoint.IsValid() {
+		learnt := client.after.DataPlane.Tunnel.Endpoint
+		f = f.because("it works by what the tunnel has learnt from the server, which is at %s for it; after a restart it would not, unless a name leads there", learnt)
+		if len(addressesOf(dials)) < len(dials.Addresses) {
+			return []Finding{f.fix("see that the name has the address %s, and that the port is %d", learnt.Addr(), learnt.Port())}
+		}
+		return []Finding{f.fix("set what the client dials to what works: %s", client.dialCommand(learnt.Addr().Unmap().String(), int32(learnt.Port())))}
 	}
-	return []Finding{f}
+	return []Finding{f.because("the server's endpoint has changed, a hand has written another, or a NAT or name in between leads from the one to the other").
+		fix("%s", client.redial(server))}
+}
+
+// redial says how to have the client dial where the server is, as far as that can
+// be known: behind a NAT only the port can.
+func (e *end) redial(server *end) string {
+	dials, at := e.gateway().Endpoint, server.gateway().Endpoint
+	if portOf(dials) != portOf(at) {
+		return fmt.Sprintf("unless something in between leads from port %d to %d, correct the port: %s", portOf(dials), portOf(at), e.dialCommand("", portOf(at)))
+	}
+	return fmt.Sprintf("without such a NAT or name, have the client dial what the status of the %s says: %s; with it, look whether it still leads there",
+		server.gateway(), e.dialCommand(at.Addresses[0], portOf(at)))
+}
+
+// dialCommand is a command that has the client dial something else. Without an
+// address that stays.
+func (e *end) dialCommand(address string, port int32) string {
+	g, addresses := e.gateway(), ""
+	if address != "" {
+		addresses = fmt.Sprintf("\"addresses\":[%q],", address)
+	}
+	return fmt.Sprintf("kubectl -n %s patch gatewayclient %s --type=merge -p '{\"spec\":{\"endpoint\":{%s\"port\":%d}}}'", g.Namespace, g.Name, addresses, port)
+}
+
+// dialsElsewhere tells whether what a client dials is not what the server tells,
+// and has never led there either.
+func (e *end) dialsElsewhere(server *end) bool {
+	dials, at := e.gateway().Endpoint, server.gateway().Endpoint
+	return dials != nil && at != nil && len(at.Addresses) > 0 && !reachesBy(dials, at) && !e.hasReached(dials)
 }
 
 // reachesBy tells whether what a client dials is what the server tells.
@@ -110,10 +143,10 @@ func reachesBy(dials, at *networkingv1beta1.Endpoint) bool {
 	return portOf(dials) == portOf(at) && slices.ContainsFunc(dials.Addresses, func(a string) bool { return slices.Contains(at.Addresses, a) })
 }
 
-// talksTo tells whether the tunnel's session is with one of the addresses of an
-// endpoint: that is the proof that they lead to the server.
-func (e *end) talksTo(dials *networkingv1beta1.Endpoint) bool {
-	if e.after == nil {
+// hasReached tells whether the tunnel has had a session with one of the addresses
+// of an endpoint: that is the proof that they lead to the server.
+func (e *end) hasReached(dials *networkingv1beta1.Endpoint) bool {
+	if e.after == nil || e.after.DataPlane.Tunnel.LastHandshake.IsZero() {
 		return false
 	}
 	at := e.after.DataPlane.Tunnel.Endpoint

@@ -25,6 +25,9 @@ func networks(c *cluster) (out []Finding) {
 	} {
 		out = append(out, c.grantedNetworks(kind.name, kind.flag, kind.networks)...)
 	}
+	for _, kind := range [][]survey.Network{c.Networks.Reserved, c.Networks.Other} {
+		out = append(out, c.refusedNetworks(kind)...)
+	}
 	out = append(out, overlapsAmong(c.own())...)
 	out = append(out, c.nodesWithin()...)
 	out = append(out, c.podsOutside()...)
@@ -66,6 +69,20 @@ func (c *cluster) grantedNetworks(name, flag string, networks []survey.Network) 
 			f = f.because("%s", n.Problem)
 		}
 		out = append(out, f)
+	}
+	return out
+}
+
+// refusedNetworks judges those that say what is used around the cluster. One that
+// is not granted overlaps what is used in it, such as the prefix of a peer.
+func (c *cluster) refusedNetworks(networks []survey.Network) (out []Finding) {
+	for _, n := range networks {
+		if n.CIDR != "" || n.Problem == "" {
+			continue
+		}
+		out = append(out, fail("%s is not granted: %s", n.Desired, n.Problem).on("Network "+c.Installation.Namespace+"/"+n.Name).
+			because("what it stands for and what is in its way have the same addresses: from this cluster only one of the two can be reached").
+			fix("delete it if nothing of that kind is there; otherwise free the prefix: 'liqoctl network reset' with the peer whose it is, and 'liqoctl network connect' again, which takes another"))
 	}
 	return out
 }

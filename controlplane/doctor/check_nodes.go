@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,13 +59,27 @@ func (e *end) nodeProblem(n *survey.Node) (f Finding, bad bool) {
 	if e.peer.Fabric != nil && !e.cluster.Unread("GeneveTunnel") && !slices.Contains(e.peer.Tunnels, n.Name) {
 		return fail("has no GeneveTunnel to the gateway").because("the controller makes one for each node").fix("see the log of the controller"), true
 	}
-	return e.unheard(n.Name)
+	if f, bad := e.unheard(n.Name); bad {
+		return f, true
+	}
+	return e.agentless(n.Name)
+}
+
+// agentless finds a node whose tunnel works, but nobody looks after it.
+func (e *end) agentless(node string) (f Finding, bad bool) {
+	agents := e.cluster.agents
+	onNode := func(p corev1.Pod) bool { return p.Spec.NodeName == node }
+	if agents.err != nil || len(agents.items) == 0 || slices.ContainsFunc(agents.items, onNode) {
+		return f, false
+	}
+	return warn("no agent's pod is on it").because("its tunnel stays as it is, and follows no change any more").
+		fix("see whether tolerations and node selector of the node agent's DaemonSet admit this node"), true
 }
 
 const (
 	// longestSilence is how long a node is silent at most: gateways ask it for its
-	// address after half a minute, and again after twice the time of the last.
-	longestSilence = 2 * time.Minute
+	// address after half a minute, and then four times in fifteen seconds.
+	longestSilence = 45 * time.Second
 	// settling is how long a gateway that was just started may not have heard all
 	// nodes.
 	settling = 10 * time.Second
@@ -87,7 +102,7 @@ func (e *end) unheard(node string) (f Finding, bad bool) {
 	case t.LastSeen.IsZero():
 		f = fail("has never been heard: no packet of it has arrived at the gateway")
 	case silence > longestSilence:
-		f = fail("has not been heard for %v", silence.Round(time.Minute))
+		f = fail("has not been heard for %v", silence.Round(time.Second))
 	default:
 		return f, false
 	}

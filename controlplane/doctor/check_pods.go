@@ -69,7 +69,7 @@ func gatewayPods(e *end) (out []Finding) {
 		return []Finding{skip("%s", plain(e.pods.err))}
 	}
 	if len(e.pods.items) == 0 {
-		return []Finding{e.noPods()}
+		return blame([]Finding{e.noPods()})
 	}
 	active := 0
 	for i := range e.pods.items {
@@ -103,6 +103,16 @@ func gatewayPods(e *end) (out []Finding) {
 	if len(out) == 0 {
 		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))
 	}
+	return blame(out)
+}
+
+// blame says what follows, where nothing else is said to be the cause.
+func blame(out []Finding) []Finding {
+	for i := range out {
+		if out[i].Status == Failed && out[i].Cause == "" {
+			out[i] = out[i].because("no gateway of this cluster does its work: nothing passes to the peer, or from it")
+		}
+	}
 	return out
 }
 
@@ -111,6 +121,10 @@ func (e *end) noPods() Finding {
 	object := "Deployment " + e.peer.Namespace + "/" + e.deployment()
 	if ev := refusedPods(e.cluster.events.items, e.peer.Namespace, e.deployment()); ev != nil {
 		return refusedBy(ev).on(object)
+	}
+	if n := e.replicas; n != nil && *n == 0 {
+		return fail("it is to have no pods at all").on(object).because("somebody scaled it to zero, and no controller has undone that").
+			fix("kubectl -n %s scale deployment %s --replicas=1; see that the controller runs, which keeps it so", e.peer.Namespace, e.deployment())
 	}
 	g := e.gateway()
 	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed); len(out) > 0 {

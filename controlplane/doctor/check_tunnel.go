@@ -37,16 +37,17 @@ func reachability(p *peering) []Finding {
 		if why := client.after.DataPlane.Tunnel.LookupError; why != "" {
 			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or what the DNS of the client's cluster says")}
 		}
-		if dials, is := client.gateway().Endpoint, server.gateway().Endpoint; dials != nil && is != nil && !reachesBy(dials, is) {
-			return []Finding{f.because("nothing can be sent to %s, which may not be the server's address: it says that it is at %s", endpointText(dials), endpointText(is)).
-				fix("correct spec.endpoint of the %s", client.gateway())}
+		if client.dialsElsewhere(server) {
+			return []Finding{f.because("nothing can be sent to %s, which may not be the server's address: it says that it is at %s",
+				endpointText(client.gateway().Endpoint), endpointText(server.gateway().Endpoint)).fix("%s", client.redial(server))}
 		}
 		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod, and the condition PeerAnswers of its Connection")}
 	case !to.received():
 		f := fail("the client sends to %s, but nothing arrives at the server", at).in(client.cluster).
 			because("UDP is blocked or misled on the way to the server").fix("%s; the server's Service must lead to its pod", firewallHint)
-		if dials, is := client.gateway().Endpoint, server.gateway().Endpoint; dials != nil && is != nil && !reachesBy(dials, is) {
-			f = f.because("UDP is blocked on the way to the server, or this is not its address: it says that it is at %s", endpointText(is))
+		if client.dialsElsewhere(server) {
+			f = f.because("this is not where the server is, or UDP is blocked on the way to it: it says that it is at %s", endpointText(server.gateway().Endpoint)).
+				fix("%s; otherwise %s", client.redial(server), firewallHint)
 		}
 		return []Finding{f}
 	case to.rxInitiations > 0 && to.txResponses == 0 && !session(server.after):
@@ -156,6 +157,8 @@ func pings(p *peering) (out []Finding) {
 		}
 	}
 	switch {
+	case len(out) == 2 && out[0].Status == Failed && out[1].Status == Failed:
+		return out[:1] // neither hears the other: one problem
 	case len(out) > 0:
 		return out
 	case len(texts) == 0:

@@ -17,7 +17,7 @@ var checks = []check{
 
 	{name: "tenant-namespace", title: "tenant namespace", needs: []string{"crds", "identity"}, ofEnd: tenantNamespace},
 	{name: "configuration", title: "Configuration", needs: []string{"tenant-namespace"}, ofPeering: configurations},
-	{name: "cidrs", title: "CIDR clashes", needs: []string{"tenant-namespace"}, ofEnd: cidrClashes},
+	{name: "cidrs", title: "CIDR clashes", needs: []string{"configuration"}, ofEnd: cidrClashes},
 	{name: "gateways", title: "gateways", needs: []string{"tenant-namespace"}, ofPeering: gateways},
 	{name: "template", title: "gateway template", needs: []string{"gateways"}, ofEnd: template},
 	{name: "gateway-pods", title: "gateway pods", needs: []string{"template"}, ofEnd: gatewayPods},
@@ -30,13 +30,13 @@ var checks = []check{
 	{name: "mtu", title: "MTU of both ends", needs: []string{"gateways"}, ofPeering: mtus},
 	{name: "network-policies", title: "NetworkPolicies", needs: []string{"gateways"}, ofEnd: networkPolicies},
 
-	{name: "reachability", title: "UDP between the gateways", needs: []string{"gateway-pods", "endpoint"}, ofPeering: reachability},
-	{name: "handshake", title: "handshake", needs: []string{"reachability", "keys"}, ofPeering: handshake},
+	{name: "reachability", title: "UDP between the gateways", needs: []string{"gateway-pods", "endpoint", "keys", "network-policies"}, ofPeering: reachability},
+	{name: "handshake", title: "handshake", needs: []string{"reachability"}, ofPeering: handshake},
 	{name: "ping", title: "ping through the tunnel", needs: []string{"handshake", "objects-applied"}, ofPeering: pings},
 	{name: "path-mtu", title: "MTU end to end", needs: []string{"ping"}, ofPeering: pathMTU},
 	{name: "mss", title: "MSS clamp", needs: []string{"path-mtu"}, ofPeering: mss},
 
-	{name: "nodes", title: "node tunnels", needs: []string{"gateway-pods", "configuration"}, ofEnd: nodeTunnels},
+	{name: "nodes", title: "node tunnels", needs: []string{"gateway-pods", "configuration", "network-policies"}, ofEnd: nodeTunnels},
 	{name: "firewall", title: "filters", needs: []string{"gateways"}, ofEnd: firewall},
 	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: drops},
 }

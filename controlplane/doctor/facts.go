@@ -110,6 +110,8 @@ type end struct {
 	policies read[networkingv1.NetworkPolicy]
 	// lastWords are the ends of the logs of containers that ended, by pod.
 	lastWords map[string]string
+	// replicas are how many pods the gateway's Deployment is to have; nil: not known.
+	replicas *int32
 	// service is that of a server; nil: none.
 	service    *corev1.Service
 	serviceErr error
@@ -154,8 +156,17 @@ func (e *end) mtu() int {
 	return defaultMTU
 }
 
+// unanswered tells whether the gateway pinged its peer in vain, just now. What the
+// Connection says is up to ten seconds old.
+func (e *end) unanswered() bool {
+	return e.probe != nil && len(e.probe.Pings) > 0 && e.probe.Pings[0].Sent > 0 && e.probe.Pings[0].Received == 0
+}
+
 // connected tells whether the gateway says that the peer answers.
 func (e *end) connected() bool {
+	if e.unanswered() {
+		return false
+	}
 	if e.after != nil {
 		return e.after.Sync.Peer.Value == networkingv1beta1.Connected
 	}

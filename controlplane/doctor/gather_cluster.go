@@ -59,7 +59,7 @@ func firstContact(ctx context.Context, c *access.Cluster) error {
 	defer cancel()
 	var ns corev1.Namespace
 	err := c.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, &ns)
-	if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) && !access.IsAnonymous(err) {
 		return nil // it knows us
 	}
 	return c.Explain("reach the cluster", err)

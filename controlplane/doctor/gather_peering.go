@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -68,6 +70,12 @@ func (e *endCase) readObjects(ctx context.Context) {
 			client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
 		e.readLastWords(ctx)
 		e.readRights(ctx)
+	})
+	wg.Go(func() {
+		var d appsv1.Deployment
+		if c.Client.Get(ctx, types.NamespacedName{Namespace: e.peer.Namespace, Name: e.deployment()}, &d) == nil {
+			e.replicas = d.Spec.Replicas
+		}
 	})
 	wg.Go(func() { e.templateErr = e.readTemplate(ctx, g.Template) })
 	if g.Role == networkingv1beta1.ConnectionServer {
@@ -200,7 +208,9 @@ func (c *peeringCase) askGateways(ctx context.Context, say progress.Func) {
 		say.Waiting(name, "Pinging through the tunnel")
 		each(c.ends, len(c.ends), func(_ int, e *endCase) { e.readProbe(ctx) })
 		c.sample(ctx, func(e *endCase, r *survey.GatewayReport) { e.after = r })
-		return
+		if !c.unanswered() {
+			return
+		}
 	}
 	say.Waiting(name, "Waiting for the gateways to try again")
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -225,6 +235,11 @@ func (c *peeringCase) established() bool {
 		}
 	}
 	return false
+}
+
+// unanswered tells whether pings through the tunnel went out, and none came back.
+func (c *peeringCase) unanswered() bool {
+	return slices.ContainsFunc(c.ends, func(e *endCase) bool { return e.unanswered() })
 }
 
 // tried tells whether the gateways have shown what there is to see: an initiation

@@ -169,6 +169,7 @@ func TestFailuresHideWhatNeedsThem(t *testing.T) {
 		want   []string
 	}{
 		{"one gateway's key", func(w *world) { w.client.peer.PublicKeys = nil }, []string{
+			"reachability@: needs what failed before: keys",
 			"handshake@: needs what failed before: keys",
 			"ping@: needs what failed before: keys",
 			"path-mtu@: needs what failed before: keys",

@@ -61,15 +61,17 @@ func (f *facts) installed() (n Networks) {
 	}
 	for i := range f.networks {
 		o := &f.networks[i]
-		kind := cmp.Or(o.Labels[ipamv1alpha1.LabelNetworkType], o.Name)
-		if list, ok := of[kind]; ok {
-			w := Network{Name: o.Name, Desired: string(o.Spec.CIDR), CIDR: string(o.Status.CIDR)}
-			if c := meta.FindStatusCondition(o.Status.Conditions, string(ipamv1alpha1.ConditionAllocated)); c != nil && c.Status != metav1.ConditionTrue {
-				w.Problem = c.Message
-			}
-			*list = append(*list, w)
+		list, ok := of[cmp.Or(o.Labels[ipamv1alpha1.LabelNetworkType], o.Name)]
+		if !ok {
+			list = &n.Other
 		}
+		w := Network{Name: o.Name, Desired: string(o.Spec.CIDR), CIDR: string(o.Status.CIDR)}
+		if c := meta.FindStatusCondition(o.Status.Conditions, string(ipamv1alpha1.ConditionAllocated)); c != nil && c.Status != metav1.ConditionTrue {
+			w.Problem = c.Message
+		}
+		*list = append(*list, w)
 	}
+	of[""] = &n.Other
 	for _, list := range of {
 		slices.SortFunc(*list, func(a, b Network) int { return strings.Compare(a.Name, b.Name) })
 	}

@@ -140,6 +140,7 @@ func TestBuildJoinsWhatBelongsTogether(t *testing.T) {
 		"networks": Networks{
 			Pod:      []Network{{Name: "pod-cidr", Desired: "10.243.0.0/16", CIDR: "10.243.0.0/16"}},
 			External: []Network{{Name: "external-cidr", Desired: "10.70.0.0/16", CIDR: "10.70.0.0/16"}},
+			Other:    []Network{{Name: "mine", Desired: "10.99.0.0/16"}},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -85,6 +85,8 @@ type Component struct {
 // Networks are the Networks of the installation.
 type Networks struct {
 	Pod, Service, External, Internal, Reserved []Network
+	// Other are those in its namespace that somebody else has made there.
+	Other []Network
 }
 
 // Network is one of them.
