@@ -1,30 +1,36 @@
-// Command labctl builds two clusters out of network namespaces, joins them by
-// two gateways and leaves them running, to look around in.
+// Command labctl brings up two Kubernetes clusters that Sluice connects, and
+// leaves them running, to look around in.
 //
 //	labctl up      build them in the background and say how to look around
 //	labctl down    remove them
 //
-// It needs root. The work is package lab's, which the tests use as well.
+// It needs root, and what package kubelab does, which makes the clusters. The
+// process that holds them is the same program; without it they end.
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
 func main() {
 	if len(os.Args) != 2 {
 		fail(errors.New("usage: labctl up|down"))
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	var err error
 	switch os.Args[1] {
 	case "up":
-		err = up()
+		err = up(ctx)
 	case "down":
-		err = down()
+		err = down(ctx)
 	case "hold": // what up starts
-		err = hold()
+		err = hold(ctx)
 	default:
 		err = fmt.Errorf("unknown command %q: up or down", os.Args[1])
 	}
