@@ -106,10 +106,11 @@ func pids(dir string) []int {
 	return out
 }
 
-// sweep removes the cgroups of runs whose process is gone. Their processes went
-// with it.
-func sweep(t lab.T) {
+// Sweep removes what labs have left whose process is gone. Their processes went
+// with it. New does it, too.
+func Sweep(t lab.T) {
 	t.Helper()
+	lab.Sweep(t)
 	names := map[string]bool{}
 	for _, root := range hierarchies() {
 		dirs, _ := filepath.Glob(filepath.Join(root, "*-*-*-*"))

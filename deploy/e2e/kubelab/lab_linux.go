@@ -79,10 +79,10 @@ func New(t lab.T, o Options) *Lab {
 	t.Helper()
 	o = o.withDefaults(t)
 	require(t)
-	sweep(t)
+	Sweep(t)
 	l := &Lab{t: t, options: o, bin: kubernetes(t)}
-	t.Cleanup(l.removeCgroups) // after all processes have ended: clean-ups run backwards
 	l.Lab = lab.New(t, tools...)
+	l.AtEnd(l.removeCgroups)
 	t.Cleanup(l.explainFailure)
 	start := time.Now()
 	pause := l.buildImages()

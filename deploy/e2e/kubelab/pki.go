@@ -112,9 +112,10 @@ func (p pair) write(dir, name string) error {
 }
 
 // writeKubeconfig stores a configuration as a kubeconfig with everything in it.
-// Its context has the name of the cluster.
+// Its context has the name of the cluster. All names in it are those of no other
+// cluster, so that KUBECONFIG may list several files.
 func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
-	k := clientcmdapi.NewConfig()
+	k, user := clientcmdapi.NewConfig(), user+"@"+cluster
 	k.Clusters[cluster] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
 	k.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
 	k.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}

@@ -32,6 +32,7 @@ type Lab struct {
 
 	mu     sync.Mutex // guards what follows: a signal cleans up as well
 	hosts  []*Host
+	atEnd  []func()
 	closed bool
 }
 
@@ -50,7 +51,7 @@ func New(t T, tools ...string) *Lab {
 	t.Helper()
 	Require(t, tools...)
 	watchSignals()
-	sweep(t)
+	Sweep(t)
 
 	l := &Lab{t: t, name: fmt.Sprintf("%s-%d-%d", prefix, os.Getpid(), sequence.Add(1))}
 	dir, err := os.MkdirTemp("", l.name+"-")
@@ -105,10 +106,21 @@ func (l *Lab) close() {
 	for _, h := range l.hosts {
 		h.close()
 	}
+	for _, fn := range l.atEnd {
+		fn()
+	}
 	os.RemoveAll(l.Dir)
 	liveMu.Lock()
 	delete(live, l)
 	liveMu.Unlock()
+}
+
+// AtEnd has fn called when the processes of the lab have ended, after a signal
+// as well.
+func (l *Lab) AtEnd(fn func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.atEnd = append(l.atEnd, fn)
 }
 
 // cleanUpOnSignal removes all labs when the test run is interrupted. Test
@@ -132,9 +144,9 @@ func cleanUpOnSignal() {
 	}()
 }
 
-// sweep removes namespaces and directories of runs whose process is gone. The
+// Sweep removes namespaces and directories of runs whose process is gone. The
 // processes of such a run are gone already: they die with their parent.
-func sweep(t T) {
+func Sweep(t T) {
 	t.Helper()
 	namespaces, _ := filepath.Glob("/run/netns/" + prefix + "-*")
 	for _, path := range namespaces {

@@ -3,12 +3,15 @@
 //
 //	GET /        {"pod": ..., "node": ..., "client": ...}
 //	GET /bytes?n=N   N bytes
+//
+// With -get URL it asks instead, for kubectl exec in an image without a shell.
 package main
 
 import (
 	"cmp"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -30,13 +33,35 @@ type Answer struct {
 
 func main() {
 	address := flag.String("listen", ":8080", "address to serve at")
+	url := flag.String("get", "", "ask this URL and end, instead of serving")
 	flag.Parse()
+	if *url != "" {
+		if err := get(*url); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", whoAmI)
 	mux.HandleFunc("GET /bytes", bytes)
 	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	log.Printf("listens at %s", *address)
 	log.Fatal(server.ListenAndServe())
+}
+
+// get prints what a server answers.
+func get(url string) error {
+	h := http.Client{Timeout: 10 * time.Second}
+	r, err := h.Get(url)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, r.Status)
+	}
+	_, err = io.Copy(os.Stdout, r.Body)
+	return err
 }
 
 func whoAmI(w http.ResponseWriter, r *http.Request) {
