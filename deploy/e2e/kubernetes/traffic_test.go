@@ -399,3 +399,29 @@ func (o outcome) String() string {
 }
 
 func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+
+// bulk sends as much as one TCP connection takes for a while, and returns what
+// arrived, in bits per second.
+func bulk(ctx context.Context, p path, d time.Duration) (rate float64, err error) {
+	s := new(stream)
+	if err := s.connect(ctx, p); err != nil {
+		return 0, err
+	}
+	defer s.ends[1].Close()
+	start := time.Now()
+	var work sync.WaitGroup
+	work.Go(func() {
+		defer s.ends[0].Close()
+		b := make([]byte, 128<<10)
+		for time.Since(start) < d {
+			_ = s.ends[0].SetWriteDeadline(time.Now().Add(patience))
+			if _, err := s.ends[0].Write(b); err != nil {
+				return // the receiver sees the end
+			}
+		}
+	})
+	_ = s.ends[1].SetReadDeadline(start.Add(d + patience))
+	n, err := io.Copy(io.Discard, s.ends[1])
+	work.Wait()
+	return float64(8*n) / time.Since(start).Seconds(), err
+}

@@ -1,0 +1,67 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/kubelab"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+// resetEvery is how many cycles of connect and disconnect lie between two in which
+// the peers forget each other, too.
+const resetEvery = 5
+
+// testCycles connects and disconnects again and again. Each time pods talk, and at
+// the end nothing is left of it.
+func testCycles(t *testing.T, w *world) {
+	cycles := 5
+	if *long {
+		cycles = 100
+	}
+	sides := [2]*side{{w.a, w.clients(t, w.a, 2)}, {w.b, w.servers(t, w.b, 2)}}
+	t.Cleanup(func() { w.reset(t) })
+	w.cycle(t, sides, true) // after this one, whatever is made once is there
+	before := takeInventory(t, w)
+
+	var connects, talks series
+	for i := range cycles {
+		connect, talk := w.cycle(t, sides, (i+1)%resetEvery == 0)
+		connects, talks = append(connects, connect), append(talks, talk)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d cycles: connected after %v (p50), %v (p99), %v (worst); pods talk %v (p50), %v (worst) later", cycles,
+		round(connects.p50()), round(connects.p99()), round(connects.worst()), round(talks.p50()), round(talks.worst()))
+	before.compare(t, w)
+}
+
+// cycle connects, lets pods talk, and disconnects. It returns how long the first
+// two took.
+func (w *world) cycle(t *testing.T, sides [2]*side, reset bool) (connect, talk time.Duration) {
+	t.Helper()
+	start := time.Now()
+	w.liqoctl(t, w.connectArgs()...)
+	connect = time.Since(start)
+	start = time.Now()
+	lab.Eventually(t, patience, "pods reach each other", func() error { return w.reach(t.Context(), t, sides[0], sides[1]) })
+	talk = time.Since(start)
+	if reset {
+		w.reset(t)
+	} else {
+		w.disconnect(t)
+	}
+	for _, c := range []*kubelab.Cluster{w.a, w.b} {
+		lab.Eventually(t, patience, "the end of the gateway of "+c.Name, func() error {
+			pods, err := gateways(t.Context(), c)
+			if err == nil && len(pods) > 0 {
+				err = fmt.Errorf("pod %s is there", pods[0].Name)
+			}
+			return errors.Join(err, noLinks(c))
+		})
+	}
+	return connect, talk
+}

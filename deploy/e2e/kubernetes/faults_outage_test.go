@@ -1,0 +1,126 @@
+package kubernetes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/kubelab"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+// What happens around the gateways.
+
+const (
+	// wanAway, apiAway and nodeAway are how long what is lost stays away.
+	wanAway  = 30 * time.Second
+	apiAway  = 3 * time.Minute
+	nodeAway = 30 * time.Second
+	// churnTime is how long pods come and go, one in churnPause: 20 a minute.
+	churnTime  = time.Minute
+	churnPause = 3 * time.Second
+)
+
+// testFabricKilled kills the agents of all nodes. What they made stays in force.
+func testFabricKilled(t *testing.T, f *faults) {
+	f.measure(t, "agents of all nodes killed", promise{within: blink}, f.paths(t), func() {
+		f.each(t, func(c *kubelab.Cluster) error {
+			pods, err := c.Pods(t.Context(), fabricNamespace, nil)
+			if err != nil || len(pods) != len(c.Nodes) {
+				return fmt.Errorf("%s has %d agents (%v)", c.Name, len(pods), err)
+			}
+			for _, p := range pods {
+				if err := kill(p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// testWAN takes the network between the clusters away, and then lets it lose
+// packets. No connection ends by that.
+func testWAN(t *testing.T, f *faults) {
+	defer f.Mend()
+	o := f.measure(t, "WAN away for "+wanAway.String(), promise{within: wanAway + oneReplica}, f.paths(t), func() {
+		f.Cut()
+		lasts(t.Context(), wanAway)
+		f.Mend()
+	})
+	t.Logf("back %v after the WAN", round(o.udp.worst()-wanAway))
+	for _, percent := range []int{0, 1, 5} {
+		f.Lose(percent)
+		p := f.paths(t)
+		if percent > 0 {
+			f.measure(t, fmt.Sprintf("WAN loses %d %%", percent), promise{within: blink}, p, func() { lasts(t.Context(), 10*time.Second) })
+		}
+		rate, err := bulk(t.Context(), p[0], 5*time.Second)
+		if err != nil {
+			t.Errorf("a transfer while the WAN loses %d %%: %v", percent, err)
+		}
+		t.Logf("one TCP connection while the WAN loses %d %%: %.0f Mbit/s", percent, rate/1e6)
+	}
+}
+
+// testPodChurn lets pods come and go on both sides.
+func testPodChurn(t *testing.T, f *faults) {
+	f.measure(t, "20 pods a minute come and go", promise{within: blink}, f.paths(t), func() {
+		for start := time.Now(); time.Since(start) < churnTime; {
+			for _, c := range []*kubelab.Cluster{f.a, f.b} {
+				pods := f.deployment(t, c, "churn", 2)
+				f.kubectl(t, c, "delete", "pod", "-n", appNamespace, pods[0].Name, "--wait=false")
+			}
+			lasts(t.Context(), churnPause)
+		}
+	})
+	for _, p := range f.deployment(t, f.b, "churn", 2) {
+		at := f.remote(t, f.a, p.Addr)
+		lab.Eventually(t, patience, "the last pods are reached", func() error {
+			_, err := get(t.Context(), f.clients[0], at)
+			return err
+		})
+	}
+	for _, c := range []*kubelab.Cluster{f.a, f.b} {
+		f.kubectl(t, c, "delete", "deployment", "-n", appNamespace, "churn")
+	}
+}
+
+// testControllerDown takes the controllers away. Pods come meanwhile, and are
+// reached.
+func testControllerDown(t *testing.T, f *faults) {
+	scale := func(replicas int) {
+		f.each(t, func(c *kubelab.Cluster) error {
+			if _, err := c.Kubectl("scale", "-n", liqoNamespace, controller, fmt.Sprintf("--replicas=%d", replicas)); err != nil {
+				return err
+			}
+			_, err := c.Kubectl("rollout", "status", "-n", liqoNamespace, controller, "--timeout="+patience.String())
+			return err
+		})
+	}
+	f.measure(t, "controllers away", promise{within: blink}, f.paths(t), func() {
+		scale(0)
+		defer scale(1)
+		late := f.deployment(t, f.b, "churn", 2)
+		for _, p := range late {
+			at := f.remote(t, f.a, p.Addr)
+			lab.Eventually(t, patience, "a pod is reached that is younger than the last controller", func() error {
+				_, err := get(t.Context(), f.clients[0], at)
+				return err
+			})
+		}
+		lasts(t.Context(), 10*time.Second)
+		f.kubectl(t, f.b, "delete", "deployment", "-n", appNamespace, "churn")
+	})
+}
+
+// testAPIServerDown takes the API servers away, one after the other.
+func testAPIServerDown(t *testing.T, f *faults) {
+	f.onEachSide(func(side string, c *kubelab.Cluster) {
+		f.measure(t, "API server of the "+side+" away for "+apiAway.String(), promise{within: blink}, f.paths(t), func() {
+			c.StopAPIServer()
+			lasts(t.Context(), apiAway)
+			c.StartAPIServer()
+		})
+	})
+}

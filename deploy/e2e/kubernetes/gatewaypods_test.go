@@ -1,0 +1,108 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/deploy/e2e/kubelab"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+// gateways are the pods of the gateways of a cluster, those that end included.
+func gateways(ctx context.Context, c *kubelab.Cluster) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client().List(ctx, &list, client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
+	return list.Items, err
+}
+
+// leader is the pod of the gateway of a cluster that forwards. All pods of the
+// gateway must be ready, and none may be about to end.
+func leader(ctx context.Context, c *kubelab.Cluster) (*kubelab.Pod, error) {
+	pods, err := gateways(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var leaders []*corev1.Pod
+	for i := range pods {
+		if !ready(&pods[i]) {
+			return nil, fmt.Errorf("pod %s is not ready", pods[i].Name)
+		}
+		if pods[i].Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue {
+			leaders = append(leaders, &pods[i])
+		}
+	}
+	if len(leaders) != 1 {
+		return nil, fmt.Errorf("of %d gateway pods %d lead", len(pods), len(leaders))
+	}
+	return c.Pod(ctx, leaders[0].Namespace, leaders[0].Name)
+}
+
+// leads is leader that ends the test.
+func leads(t *testing.T, c *kubelab.Cluster) (p *kubelab.Pod) {
+	t.Helper()
+	lab.Eventually(t, patience, "a gateway leads in "+c.Name, func() (err error) {
+		p, err = leader(t.Context(), c)
+		return err
+	})
+	return p
+}
+
+// kill ends all processes of a pod's containers at once. The kubelet starts them
+// again.
+func kill(p *kubelab.Pod) error {
+	pids, err := p.PIDs()
+	if err != nil {
+		return err
+	}
+	if len(pids) == 0 {
+		return fmt.Errorf("pod %s has no process to kill", p.Name)
+	}
+	for _, pid := range pids {
+		err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	return err
+}
+
+// rollout starts the pods of a workload anew, and waits until that is done.
+func (f *faults) rollout(t *testing.T, c *kubelab.Cluster, namespace, workload string) {
+	t.Helper()
+	f.kubectl(t, c, "rollout", "restart", "-n", namespace, workload)
+	f.kubectl(t, c, "rollout", "status", "-n", namespace, workload, "--timeout="+patience.String())
+}
+
+// rolloutGateway replaces the pods of the gateway, and with them the count of
+// their restarts, by which kubelets put off the next one.
+func (f *faults) rolloutGateway(t *testing.T, c *kubelab.Cluster) {
+	t.Helper()
+	p := leads(t, c)
+	// A tenant namespace has no other Deployments.
+	for _, d := range strings.Fields(f.kubectl(t, c, "get", "deployments", "-n", p.Namespace, "-o", "name")) {
+		f.rollout(t, c, p.Namespace, d)
+	}
+}
+
+// placeGateway brings the only pod of the gateway to a node.
+func (f *faults) placeGateway(t *testing.T, c *kubelab.Cluster, node *kubelab.Node) {
+	t.Helper()
+	if leads(t, c).Node == node {
+		return
+	}
+	for _, n := range c.Nodes {
+		if n != node {
+			f.kubectl(t, c, "cordon", n.Name)
+			defer f.kubectl(t, c, "uncordon", n.Name)
+		}
+	}
+	f.rolloutGateway(t, c)
+	if got := leads(t, c).Node; got != node {
+		t.Fatalf("the gateway of %s is on %s, where it may not be", c.Name, got.Name)
+	}
+}
