@@ -2,11 +2,9 @@ package doctor
 
 import (
 	"encoding/base64"
-	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // publicKeyLen is that of Curve25519.
@@ -31,17 +29,6 @@ func keys(p *peering) (out []Finding) {
 		return []Finding{pass("there is one PublicKey, of the right length; whether it is the peer's can only be judged with the other kubeconfig")}
 	}
 	return []Finding{pass("each gateway has the public key of the other")}
-}
-
-// written is when an object was last changed.
-func written(o client.Object) time.Time {
-	at := o.GetCreationTimestamp().Time
-	for _, m := range o.GetManagedFields() {
-		if m.Time != nil && m.Time.After(at) {
-			at = m.Time.Time
-		}
-	}
-	return at
 }
 
 // ownKey is the public key of this end in base64; empty: not known.
@@ -91,7 +78,7 @@ func (e *end) peerKey(other *end) (out []Finding, compared bool) {
 	case theirs != "" && theirs != has:
 		const follows = "no handshake succeeds, and sessions end after three minutes"
 		f := fail("it holds %s, but the gateway of %s has %s", keyText(has), e.id, keyText(theirs))
-		if keys := other.gateway().Keys; keys != nil && keys.Since.After(written(o)) {
+		if keys := other.gateway().Keys; keys != nil && keys.Since.After(survey.PublicKeySince(o)) {
 			return problem(f.because("the keys of that gateway have changed since: its Secret was deleted or replaced; %s", follows))
 		}
 		return problem(f.because("it was written later than those keys were made, by hand or of another gateway; %s", follows))

@@ -115,7 +115,7 @@ func conditionAlerts(object string, conditions []metav1.Condition, age time.Dura
 // flowsAnyway tells whether traffic flows although a condition is not True.
 func flowsAnyway(c metav1.Condition) bool {
 	switch networkingv1beta1.ConditionType(c.Type) {
-	case networkingv1beta1.ConditionAllPortsServed, networkingv1beta1.ConditionMTUMatches:
+	case networkingv1beta1.ConditionAllPortsServed:
 		return true
 	case networkingv1beta1.ConditionConfigurationApplied: // what was in force stays
 		return c.Reason == string(networkingv1beta1.ReasonRefused)

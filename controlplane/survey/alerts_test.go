@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 		}, nil, Unhealthy, []string{"NoHandshake"}},
 		{"the MTUs differ", func(f *facts) {
 			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionMTUMatches, false, "MTUMismatch", "1340 and 1400"))
-		}, nil, Healthy, []string{"MTUMismatch W"}},
+		}, nil, Unhealthy, []string{"MTUMismatch"}},
 		{"the newest objects are refused", func(f *facts) {
 			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionConfigurationApplied, false, "Refused", "a bad prefix"))
 		}, nil, Healthy, []string{"Refused W"}},

@@ -53,6 +53,11 @@ func keysOf(secrets []corev1.Secret) map[types.NamespacedName]Keys {
 // older than what is in it.
 func keySince(m *metav1.ObjectMeta) time.Time { return writtenAt(m, "f:data", "f:"+privateKeyEntry) }
 
+// PublicKeySince is when a cluster was told this key.
+func PublicKeySince(o *networkingv1beta1.PublicKey) time.Time {
+	return writtenAt(&o.ObjectMeta, "f:spec", "f:publicKey")
+}
+
 // writtenAt is when a field of an object was last written. Who wrote what when is
 // in the managed fields; where something removed them, the object's own age is
 // all that there is.

@@ -168,7 +168,7 @@ func (c *Cluster) keyState(p *Peer) *KeyState {
 		s.Since = k.Since
 	}
 	if len(p.PublicKeys) == 1 {
-		s.PeerSince = writtenAt(&p.PublicKeys[0].ObjectMeta, "f:spec", "f:publicKey")
+		s.PeerSince = PublicKeySince(&p.PublicKeys[0])
 	}
 	if r := p.Gateway.Report; r != nil && !r.DataPlane.Tunnel.LastHandshake.IsZero() {
 		// The gateway's clock may be another: only the difference tells.
