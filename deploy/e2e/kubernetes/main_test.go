@@ -45,6 +45,7 @@ func TestClusters(t *testing.T) {
 		{"manual", false, testManual},
 		{"declarative", false, testDeclarative},
 		{"restricted", false, testRestricted},
+		{"documents", true, testDocuments},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if part.long && !*long {
