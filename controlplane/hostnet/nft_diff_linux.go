@@ -43,7 +43,7 @@ func diffTranslation(want Translation, have TranslationState) []TranslationChang
 	if sets == nil {
 		return nil
 	}
-	return []TranslationChange{{sets: sets}}
+	return []TranslationChange{{sets: sets, want: want}}
 }
 
 // differs says in what the table differs, elements apart. Both sides are sorted.

@@ -20,6 +20,8 @@ type nft struct {
 	// says why.
 	socket *netlink.Conn
 	err    error
+	// flows speaks to the kernel's table of flows; nil where that cannot be.
+	flows *netlink.Conn
 	// usable: nf_tables was seen to do what we need. That does not change.
 	usable bool
 	// sets are what they were in a generation of all tables of the namespace. While
@@ -52,10 +54,14 @@ func openNFT(options ...nftables.ConnOption) *nft {
 		return nil
 	}))
 	n.conn, n.err = nftables.New(options...)
+	n.flows, _ = netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	return n
 }
 
 func (n *nft) close() error {
+	if n.flows != nil {
+		_ = n.flows.Close()
+	}
 	if n.err != nil {
 		return nil
 	}
@@ -173,6 +179,7 @@ func (n *nft) apply(c TranslationChange) error {
 		return &TranslationError{fmt.Errorf("%s: %w", c, err)}
 	}
 	n.usable = true
+	n.forgetHiddenTunnels(c.want.Port, c.want.Gateways)
 	return nil
 }
 

@@ -197,7 +197,8 @@ type TranslationChange struct {
 	// remove: the table that is there goes, add: a new one for want comes.
 	remove, add bool
 	why         string
-	want        Translation
+	// want is what the table will be for, unless it goes.
+	want Translation
 	// sets are what changes in the sets of a table that stays.
 	sets []changeSet
 }
