@@ -5,7 +5,7 @@
 // Service CIDR and the same network of nodes, and each lies behind its own
 // router with address translation:
 //
-//	            WAN 203.0.113.0/24, the administrator is 203.0.113.1
+//	     WAN 203.0.113.0/24: the administrator .1, the Internet 1.1.1.1
 //	         |                                     |
 //	    a-router .10                          b-router .20
 //	         |  LAN 192.168.50.0/24                |  LAN 192.168.50.0/24

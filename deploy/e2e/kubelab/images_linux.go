@@ -17,21 +17,23 @@ const (
 	WebImage = "localhost/web:test"
 )
 
-// buildImages makes the archives of the lab's own images, and returns the
-// program that nodes run first.
-func (l *Lab) buildImages() (pause string) {
+// buildImages makes the archives of the lab's own images and returns the
+// programs in them.
+func (l *Lab) buildImages() (pause, web string) {
 	l.t.Helper()
-	for reference, pkg := range map[string]string{pauseImage: pausePackage, WebImage: webPackage} {
-		program := lab.Build(l.t, pkg, "-trimpath", "-ldflags=-s -w")
-		archive := filepath.Join(l.Dir, filepath.Base(pkg)+".tar")
-		if err := images.Pack(reference, program, images.Nobody, archive); err != nil {
-			l.t.Fatalf("image %s: %v", reference, err)
-		}
-		l.archives = append(l.archives, archive)
-		if pkg == pausePackage {
-			pause = program
-		}
-	}
+	pause, web = l.build(pausePackage, pauseImage), l.build(webPackage, WebImage)
 	l.archives = append(l.archives, l.options.Images...)
-	return pause
+	return pause, web
+}
+
+// build makes a program and its image.
+func (l *Lab) build(pkg, reference string) (program string) {
+	l.t.Helper()
+	program = lab.Build(l.t, pkg, "-trimpath", "-ldflags=-s -w")
+	archive := filepath.Join(l.Dir, filepath.Base(pkg)+".tar")
+	if err := images.Pack(reference, program, images.Nobody, archive); err != nil {
+		l.t.Fatalf("image %s: %v", reference, err)
+	}
+	l.archives = append(l.archives, archive)
+	return program
 }

@@ -39,6 +39,7 @@ func TestLab(t *testing.T) {
 	}{
 		{"pods talk", testPodsTalk},
 		{"services", testServices},
+		{"Internet", testInternet},
 		{"API server from a pod", testAPIFromPod},
 		{"logs and exec", testKubelet},
 		{"restricted pods only", testPodSecurity},
@@ -116,6 +117,18 @@ func testServices(t *testing.T, l *Lab) {
 	}
 }
 
+func testInternet(t *testing.T, l *Lab) {
+	for _, c := range l.Clusters {
+		for _, p := range pods(t, c) {
+			for _, port := range []string{"80", "443"} {
+				if a, err := ask(t, p, net.JoinHostPort(Internet, port)); err != nil || a.Client != c.Public.String() {
+					t.Errorf("%s: got %+v, %v, want an answer to %s", p.Name, a, err, c.Public)
+				}
+			}
+		}
+	}
+}
+
 func testAPIFromPod(t *testing.T, l *Lab) {
 	for _, c := range l.Clusters {
 		for _, p := range pods(t, c) {
@@ -139,7 +152,7 @@ func testKubelet(t *testing.T, l *Lab) {
 		t.Errorf("logs: %v: %q", err, out)
 	}
 	out, err := c.Kubectl("-n", "app", "exec", p.Name, "--", "web", "--nonsense")
-	if err == nil || !strings.Contains(err.Error(), "address to serve at") {
+	if err == nil || !strings.Contains(err.Error(), "addresses to serve at") {
 		t.Errorf("exec: %v: %s", err, out)
 	}
 	// The kubelet's own door.

@@ -85,9 +85,9 @@ func New(t lab.T, o Options) *Lab {
 	l.AtEnd(l.removeCgroups)
 	t.Cleanup(l.explainFailure)
 	start := time.Now()
-	pause := l.buildImages()
+	pause, web := l.buildImages()
 	l.WAN = l.Host("wan")
-	l.buildWAN()
+	l.buildWAN(web)
 	for i, name := range o.Clusters {
 		l.Clusters = append(l.Clusters, l.newCluster(i, name, pause))
 	}

@@ -3,6 +3,7 @@ package kubelab
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"strings"
 
 	"github.com/sluice-net/sluice/deploy/e2e/lab"
@@ -16,6 +17,10 @@ var (
 )
 
 const apiPort = 6443
+
+// Internet is a host outside of all clusters, which serves HTTP at the ports 80
+// and 443. It is what liqoctl test network asks, where it really is one.
+const Internet = "1.1.1.1"
 
 // publicAddr is where the router of a cluster is on the WAN: .10, .20, ...
 func publicAddr(cluster int) netip.Addr {
@@ -32,10 +37,15 @@ func podNet(node int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 243, byte(node), 0}), 24)
 }
 
-func (l *Lab) buildWAN() {
+// buildWAN makes the bridge that joins the routers, and the Internet behind it.
+func (l *Lab) buildWAN(web string) {
 	l.WAN.IP("link add br0 type bridge")
 	l.WAN.IP("addr add %s/24 dev br0", wanAddr)
 	l.WAN.IP("link set br0 up")
+	l.WAN.IP("addr add %s/32 dev lo", Internet)
+	l.WAN.Start(lab.Program{
+		Name: "internet", Args: []string{web, "-listen", Internet + ":80," + Internet + ":443"}, Log: filepath.Join(l.Dir, "internet.log"), Worthless: true,
+	})
 }
 
 // buildRouter makes the cluster's router: a bridge that is the LAN, and address

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,7 +33,7 @@ type Answer struct {
 }
 
 func main() {
-	address := flag.String("listen", ":8080", "address to serve at")
+	addresses := flag.String("listen", ":8080", "addresses to serve at, with commas between them")
 	url := flag.String("get", "", "ask this URL and end, instead of serving")
 	flag.Parse()
 	if *url != "" {
@@ -44,9 +45,13 @@ func main() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", whoAmI)
 	mux.HandleFunc("GET /bytes", bytes)
-	server := &http.Server{Addr: *address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	log.Printf("listens at %s", *address)
-	log.Fatal(server.ListenAndServe())
+	failed := make(chan error)
+	for _, address := range strings.Split(*addresses, ",") {
+		server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+		go func() { failed <- server.ListenAndServe() }()
+		log.Printf("listens at %s", address)
+	}
+	log.Fatal(<-failed)
 }
 
 // get prints what a server answers.
