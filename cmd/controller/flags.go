@@ -81,6 +81,11 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Var(prefixFlag{&internal}, "internal-cidr", "`CIDR` between nodes and gateways; moved if it is in use, unless it is set here")
 	fs.Var(&prefixesFlag{to: &o.Install.ReservedCIDRs}, "reserved-cidr", "`CIDR` that must never stand for a peer's, or several: networks around the cluster")
 	fs.Var(&prefixesFlag{to: &pools}, "ipam-pools", "`CIDRs` from which those are taken that stand for a peer's, in this order")
+	gw := &o.Gateways
+	fs.BoolVar(&gw.NetworkPolicies, "network-policies", true, "make a NetworkPolicy for each gateway; =false removes them")
+	fs.StringVar(&gw.MetricsNamespace, "metrics-namespace", "monitoring", "`NAME` of the namespace from which these let metrics be read; empty: none")
+	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the same")
+	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "make a PodDisruptionBudget for each gateway of several replicas; =false removes them")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+controllers.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` after which a leader that is gone is replaced")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up")
@@ -128,6 +133,12 @@ func (o *options) check() error {
 		case e.LeaseDuration <= e.RenewDeadline:
 			return daemon.Usagef("--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead")
 		}
+	}
+	switch ns := o.Gateways.MetricsNamespace; {
+	case ns != "" && !dnsLabel.MatchString(ns):
+		return daemon.Usagef("--metrics-namespace: %q is not the name of a namespace", ns)
+	case o.Gateways.GenevePort == 0:
+		return daemon.Usagef("--geneve-port: 0 is not a UDP port")
 	}
 	switch {
 	case o.Concurrency < 1:

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/install"
+	"github.com/sluice-net/sluice/controlplane/wggateway"
 )
 
 func prefixes(text ...string) []netip.Prefix {
@@ -36,6 +37,7 @@ func TestParseFlags(t *testing.T) {
 			qps: 200, burst: 400,
 			Options: controllers.Options{
 				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
+				Gateways:       wggateway.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},
 				LeaderElection: &controllers.LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
 				Install: install.Options{
 					ExternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
@@ -58,8 +60,9 @@ func TestParseFlags(t *testing.T) {
 			"--external-cidr=10.4.0.0/16", "--internal-cidr=10.5.0.0/16", "--reserved-cidr=10.6.0.0/16", "--reserved-cidr=10.7.0.0/16", "--ipam-pools=10.64.0.0/10",
 			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms",
 			"--metrics-address=[::1]:1", "--health-probe-address=127.0.0.1:2", "--kube-api-qps=10.5", "--kube-api-burst=20", "--concurrency=8",
-			"--log-level=debug", "--log-format=json",
+			"--log-level=debug", "--log-format=json", "--network-policies=false", "--metrics-namespace=m", "--geneve-port=6092", "--disruption-budgets=false",
 		}, "", func(o *options) {
+			o.Gateways = wggateway.Options{MetricsNamespace: "m", GenevePort: 6092}
 			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.log = "k", "n", 10.5, 20, daemon.Log{Level: slog.LevelDebug, JSON: true}
 			o.MetricsAddress, o.HealthProbeAddress, o.Concurrency, o.Pools = "[::1]:1", "127.0.0.1:2", 8, prefixes("10.64.0.0/10")
 			o.LeaderElection = &controllers.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}

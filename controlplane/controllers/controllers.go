@@ -43,6 +43,8 @@ type Options struct {
 	Install install.Options
 	// Pools are where prefixes come from that stand for others.
 	Pools []netip.Prefix
+	// Gateways says what is made beside the gateways. Its namespace is that above.
+	Gateways wggateway.Options
 	// LeaderElection is nil where nothing else runs these controllers.
 	LeaderElection *LeaderElection
 	// MetricsAddress is the address of the metrics; empty: none.
@@ -106,7 +108,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 // SetupWithManager adds the controllers to a manager, in the order in which data
 // flows.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	o.Install.LiqoNamespace = o.LiqoNamespace
+	o.Install.LiqoNamespace, o.Gateways.LiqoNamespace = o.LiqoNamespace, o.LiqoNamespace
 	for _, c := range []struct {
 		name string
 		err  error
@@ -116,7 +118,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		{"ip", ip.SetupWithManager(mgr, ip.Options{LiqoNamespace: o.LiqoNamespace})},
 		{"configuration", configuration.SetupWithManager(mgr, configuration.Options{LiqoNamespace: o.LiqoNamespace})},
 		{"gateway", gateway.SetupWithManager(mgr, gateway.Options{LiqoNamespace: o.LiqoNamespace})},
-		{"wggateway", wggateway.SetupWithManager(mgr, wggateway.Options{LiqoNamespace: o.LiqoNamespace})},
+		{"wggateway", wggateway.SetupWithManager(mgr, o.Gateways)},
 		{"internalnetwork", internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: o.LiqoNamespace})},
 	} {
 		if c.err != nil {

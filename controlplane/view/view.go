@@ -10,6 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,14 +51,16 @@ func Cache() cache.Options {
 			&corev1.Node{}:   {Transform: Node},
 			&corev1.Secret{}: {Label: selector(networkingv1beta1.LabelGatewayResource)},
 			&apiextensionsv1.CustomResourceDefinition{}: {Label: selector(networkingv1beta1.LabelGatewayTemplate)},
-			&corev1.Service{}:            managed,
-			&corev1.ServiceAccount{}:     managed,
-			&appsv1.Deployment{}:         managed,
-			&rbacv1.Role{}:               managed,
-			&rbacv1.RoleBinding{}:        managed,
-			&rbacv1.ClusterRoleBinding{}: managed,
-			&coordinationv1.Lease{}:      managed,
-			&discoveryv1.EndpointSlice{}: managed,
+			&corev1.Service{}:               managed,
+			&corev1.ServiceAccount{}:        managed,
+			&appsv1.Deployment{}:            managed,
+			&rbacv1.Role{}:                  managed,
+			&rbacv1.RoleBinding{}:           managed,
+			&rbacv1.ClusterRoleBinding{}:    managed,
+			&coordinationv1.Lease{}:         managed,
+			&discoveryv1.EndpointSlice{}:    managed,
+			&networkingv1.NetworkPolicy{}:   managed,
+			&policyv1.PodDisruptionBudget{}: managed,
 		},
 	}
 }
@@ -86,6 +90,9 @@ func Pod(o any) (any, error) {
 		if c.Type == corev1.PodReady {
 			kept.Status.Conditions = []corev1.PodCondition{c}
 		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, State: c.State})
 	}
 	return kept, nil
 }

@@ -98,6 +98,16 @@ func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
+// stopped tells whether a container of a pod does not run now.
+func stopped(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running == nil })
+}
+
+// standsBy tells whether another pod than this one could lead.
+func (f *Facts) standsBy(than *corev1.Pod) bool {
+	return slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool { return p.Name != than.Name && runs(&p) && ready(&p) && !stopped(&p) })
+}
+
 func ready(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

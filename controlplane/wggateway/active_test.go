@@ -107,3 +107,29 @@ func TestActive(t *testing.T) {
 		})
 	}
 }
+
+// A container that is down is started again; another pod is faster.
+func TestStoppedHolder(t *testing.T) {
+	down := corev1.ContainerState{Waiting: new(corev1.ContainerStateWaiting)}
+	up := corev1.ContainerState{Running: new(corev1.ContainerStateRunning)}
+	in := func(p corev1.Pod, s corev1.ContainerState) corev1.Pod {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "gateway", State: s}}
+		return p
+	}
+	for _, tt := range []struct {
+		name          string
+		holder, other corev1.Pod
+		want          bool
+	}{
+		{"it runs", in(pod("1", "n"), up), in(pod("2", "n", "ready"), up), false},
+		{"another one is ready", in(pod("1", "n"), down), in(pod("2", "n", "ready"), up), true},
+		{"another one is not ready", in(pod("1", "n"), down), in(pod("2", "n"), up), false},
+		{"another one is down as well", in(pod("1", "n"), down), in(pod("2", "n", "ready"), down), false},
+		{"another one ends", in(pod("1", "n"), down), in(pod("2", "n", "ready", "terminating"), up), false},
+	} {
+		f := Facts{Pods: []corev1.Pod{tt.holder, tt.other}, Lease: heldBy("1")}
+		if err := new(reconciler).gatherHolder(t.Context(), &f); err != nil || f.HolderGone != tt.want {
+			t.Errorf("%s: gone is %v (%v)", tt.name, f.HolderGone, err)
+		}
+	}
+}

@@ -23,7 +23,7 @@ import (
 // TestControllers runs both controllers, under the roles they are shipped with,
 // against one control plane. Every subtest has a namespace of its own.
 func TestControllers(t *testing.T) {
-	w := &world{Cluster: controlplanetest.Start(t)}
+	w := &world{Cluster: controlplanetest.Start(t), t: t, options: everything}
 	w.createNode(t, "node-1", "192.0.2.1")
 	w.createNode(t, "node-2", "192.0.2.2")
 	w.start(t)
@@ -49,6 +49,7 @@ func TestControllers(t *testing.T) {
 		{"several replicas", (*world).testReplicas},
 		{"a service account of somebody else", (*world).testForeignAccount},
 		{"metrics", (*world).testMetrics},
+		{"policies", (*world).testPolicies},
 		{"two gateways with one name", (*world).testRivals},
 		{"a gateway that is rendered again", (*world).testRerendered},
 		{"a gateway that is deleted", (*world).testDeleted},
@@ -62,7 +63,9 @@ func TestControllers(t *testing.T) {
 // world is the control plane with the controllers.
 type world struct {
 	*controlplanetest.Cluster
-	stop func()
+	t       *testing.T // of all
+	stop    func()
+	options Options
 	// probe is a reconciler of servers that is called by hand. What it writes is counted.
 	probe  *reconciler
 	writes atomic.Int64
@@ -72,11 +75,15 @@ type world struct {
 
 func (w *world) start(t *testing.T) {
 	w.stop = w.RunManager(t, func(mgr ctrl.Manager) error {
-		o := Options{LiqoNamespace: controlplanetest.LiqoNamespace}
-		w.probe = newReconciler(mgr, &serverKind, o)
+		w.probe = newReconciler(mgr, &serverKind, w.options)
 		w.probe.Client = &counting{w.probe.Client, &w.writes}
-		return SetupWithManager(mgr, o)
+		return SetupWithManager(mgr, w.options)
 	})
+}
+
+// everything is what can be switched on.
+var everything = Options{
+	LiqoNamespace: controlplanetest.LiqoNamespace, NetworkPolicies: true, MetricsNamespace: "monitoring", DisruptionBudgets: true,
 }
 
 // counting counts the requests that could change something.

@@ -6,16 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -25,7 +30,7 @@ import (
 // gather reads what Build needs to know. It writes one thing, new keys, because
 // whether they could be made is a fact.
 func (r *reconciler) gather(ctx context.Context, g *gateway) (Facts, []refusal, error) {
-	f := Facts{Gateway: g, LiqoNamespace: r.liqoNamespace}
+	f := Facts{Gateway: g, Options: r.options}
 	if err := r.gatherRival(ctx, &f); err != nil || f.Rival != "" {
 		return f, nil, err
 	}
@@ -34,7 +39,7 @@ func (r *reconciler) gather(ctx context.Context, g *gateway) (Facts, []refusal, 
 		return f, nil, err
 	}
 	for _, read := range []func(context.Context, *Facts) error{
-		r.gatherPublicKeys, r.gatherAccount, r.gatherBindings, r.gatherWorkload, r.gatherMonitor, r.gatherPods, r.gatherHolder,
+		r.gatherPublicKeys, r.gatherAccount, r.gatherBindings, r.gatherWorkload, r.gatherMonitor, r.gatherPods, r.gatherHolder, r.gatherPolicies,
 	} {
 		if err := read(ctx, &f); err != nil {
 			return f, nil, err
@@ -172,7 +177,7 @@ func (r *reconciler) outsideBindings(ctx context.Context, key client.ObjectKey) 
 		networkingv1beta1.LabelGatewayName: key.Name, networkingv1beta1.LabelGatewayNamespace: key.Namespace,
 	}
 	var roles rbacv1.RoleBindingList
-	if err := r.List(ctx, &roles, client.InNamespace(r.liqoNamespace), labels); err != nil {
+	if err := r.List(ctx, &roles, client.InNamespace(r.options.LiqoNamespace), labels); err != nil {
 		return nil, nil, fmt.Errorf("list RoleBindings: %w", err)
 	}
 	var clusterRoles rbacv1.ClusterRoleBindingList
@@ -203,12 +208,8 @@ func (r *reconciler) gatherMonitor(ctx context.Context, f *Facts) error {
 	if !g.wantsMonitor() && f.MetricsService == nil {
 		return nil
 	}
-	_, err := r.RESTMapper().RESTMapping(monitorKind.GroupKind(), monitorKind.Version)
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for the kind ServiceMonitor: %w", err)
+	if known, err := r.knows(monitorKind); err != nil || !known {
+		return err
 	}
 	f.Monitors = true
 	m := new(unstructured.Unstructured)
@@ -248,7 +249,8 @@ func (r *reconciler) gatherPods(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// gatherHolder looks whether the holder of the Lease has ended. That it is not in
+// gatherHolder looks whether the holder of the Lease has ended, or its container while
+// there is another pod: a container is started again, but that takes longer. That it is not in
 // the cache may mean that it is very new, and to take the Lease from a gateway that
 // leads would interrupt it.
 func (r *reconciler) gatherHolder(ctx context.Context, f *Facts) error {
@@ -257,8 +259,8 @@ func (r *reconciler) gatherHolder(ctx context.Context, f *Facts) error {
 		return nil
 	}
 	for i := range f.Pods {
-		if f.Pods[i].Name == name {
-			f.HolderGone = finished(&f.Pods[i])
+		if p := &f.Pods[i]; p.Name == name {
+			f.HolderGone = finished(p) || stopped(p) && f.standsBy(p)
 			return nil
 		}
 	}
@@ -268,6 +270,69 @@ func (r *reconciler) gatherHolder(ctx context.Context, f *Facts) error {
 	}
 	f.HolderGone = p == nil || finished(p)
 	return nil
+}
+
+// gatherPolicies reads what lets packets in, and from which addresses nodes send.
+func (r *reconciler) gatherPolicies(ctx context.Context, f *Facts) error {
+	key := client.ObjectKey{Namespace: f.Gateway.GetNamespace(), Name: childName(f.Gateway.GetName())}
+	var errs [2]error
+	f.NetworkPolicy, errs[0] = find[networkingv1.NetworkPolicy](ctx, r, key)
+	f.DisruptionBudget, errs[1] = find[policyv1.PodDisruptionBudget](ctx, r, key)
+	if err := errors.Join(errs[:]...); err != nil || !f.Options.NetworkPolicies {
+		return err
+	}
+	// There may be thousands of them, for each of many gateways: they are only looked at.
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Nodes: %w", err)
+	}
+	var internal networkingv1beta1.InternalNodeList
+	if err := r.List(ctx, &internal, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list InternalNodes: %w", err)
+	}
+	f.NodePrefixes = nodePrefixes(nodes.Items, internal.Items)
+	unmatched, err := r.unmatched.ask(time.Now(), func() (bool, error) { return r.knows(ciliumKind) })
+	f.NodesUnmatched = unmatched
+	return err
+}
+
+// ciliumKind is there where Cilium is, to which nodes are no addresses but
+// identities of their own: an ipBlock of a NetworkPolicy matches none, unless its
+// administrator said so.
+var ciliumKind = schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}
+
+// knows tells whether the cluster has a kind.
+func (r *reconciler) knows(kind schema.GroupVersionKind) (bool, error) {
+	_, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the kind %s: %w", kind.Kind, err)
+	}
+	return true, nil
+}
+
+// recollection is an answer that is asked for again when it is old: that a kind does
+// not exist costs a request each time.
+type recollection struct {
+	mu     sync.Mutex
+	at     time.Time // zero: never asked
+	answer bool
+}
+
+func (r *recollection) ask(now time.Time, question func() (bool, error)) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && now.Sub(r.at) < recheckKind {
+		return r.answer, nil
+	}
+	answer, err := question()
+	if err != nil {
+		return false, err
+	}
+	r.at, r.answer = now, answer
+	return answer, nil
 }
 
 // object is a pointer to an API type.

@@ -2,11 +2,14 @@ package wggateway
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,8 +22,8 @@ import (
 // Facts is what is known of a gateway and what belongs to it. Objects that do not
 // exist are nil.
 type Facts struct {
-	Gateway       *gateway
-	LiqoNamespace string
+	Gateway *gateway
+	Options Options
 
 	// Rival is the kind of the gateway of the same name that was there first and
 	// has this one's Deployment, Secret and so on; empty if there is none.
@@ -51,11 +54,20 @@ type Facts struct {
 	Monitor    *unstructured.Unstructured
 	Connection *networkingv1beta1.Connection
 	Lease      *coordinationv1.Lease
-	// HolderGone says that the pod that holds the Lease has ended.
+	// HolderGone says that the pod that holds the Lease has ended, or stopped while
+	// another one stands by.
 	HolderGone bool
 	Pods       []corev1.Pod
 	// Nodes are those on which the pods are.
 	Nodes []corev1.Node
+
+	// NetworkPolicy and DisruptionBudget are those of the gateway's name.
+	NetworkPolicy    *networkingv1.NetworkPolicy
+	DisruptionBudget *policyv1.PodDisruptionBudget
+	// NodePrefixes hold the addresses of all nodes.
+	NodePrefixes []netip.Prefix
+	// NodesUnmatched says that the CNI does not know nodes by their addresses.
+	NodesUnmatched bool
 }
 
 // Plan is what follows from the Facts.
@@ -123,6 +135,8 @@ func Build(f Facts) Plan {
 	f.lease(&p)
 	f.service(&p)
 	f.metrics(&p)
+	f.networkPolicy(&p)
+	f.disruptionBudget(&p)
 	f.deployment(&p)
 	active := f.active(&p)
 	f.endpoints(&p, active)

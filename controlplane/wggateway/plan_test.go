@@ -42,7 +42,7 @@ func serverFacts() Facts {
 	}
 	g := serverKind.view(s)
 	g.kind = &serverKind
-	return Facts{Gateway: g, LiqoNamespace: "liqo", Account: account("uid-account")}
+	return Facts{Gateway: g, Options: Options{LiqoNamespace: "liqo"}, Account: account("uid-account")}
 }
 
 func account(uid types.UID) *corev1.ServiceAccount {
@@ -57,7 +57,7 @@ func clientFacts() Facts {
 	}
 	g := clientKind.view(c)
 	g.kind = &clientKind
-	return Facts{Gateway: g, LiqoNamespace: "liqo", Account: account("uid-account")}
+	return Facts{Gateway: g, Options: Options{LiqoNamespace: "liqo"}, Account: account("uid-account")}
 }
 
 // found returns the object of a type in a plan, nil if there is none.

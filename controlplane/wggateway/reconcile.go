@@ -36,9 +36,11 @@ type reconciler struct {
 	client.Client
 	kind *kind
 	// live reads past the cache.
-	live          client.Reader
-	events        events.EventRecorder
-	liqoNamespace string
+	live    client.Reader
+	events  events.EventRecorder
+	options Options
+	// unmatched remembers whether the CNI knows nodes by their addresses.
+	unmatched recollection
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers;wggatewayclients,verbs=get;list;watch;patch
@@ -57,6 +59,9 @@ type reconciler struct {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=monitoring.coreos.com,resources=servicemonitors,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 //
 // What the gateways get (roles.go), because nobody may grant what he does not have:
 //

@@ -32,7 +32,7 @@ func (f *Facts) roles(p *Plan) {
 
 	inside := &rbacv1.RoleBinding{ObjectMeta: f.meta(name, g.self()), RoleRef: roleRef("Role", name), Subjects: f.subjects()}
 	outside := &rbacv1.RoleBinding{ObjectMeta: f.outsideMeta(), RoleRef: roleRef("Role", gatewayRole), Subjects: f.subjects()}
-	outside.Namespace = f.LiqoNamespace
+	outside.Namespace = f.Options.LiqoNamespace
 	cluster := &rbacv1.ClusterRoleBinding{ObjectMeta: f.outsideMeta(), RoleRef: roleRef("ClusterRole", gatewayRole), Subjects: f.subjects()}
 	p.Objects = append(p.Objects, inside, outside, cluster)
 

@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,6 +31,15 @@ import (
 type Options struct {
 	// LiqoNamespace is where the installation lives.
 	LiqoNamespace string
+	// NetworkPolicies makes a NetworkPolicy for each gateway; otherwise there is none.
+	NetworkPolicies bool
+	// MetricsNamespace is the one whose pods may read metrics then; empty: none.
+	MetricsNamespace string
+	// GenevePort is the port of the node tunnels; zero: 6091.
+	GenevePort uint16
+	// DisruptionBudgets makes a PodDisruptionBudget for each gateway of several
+	// replicas; otherwise there is none.
+	DisruptionBudgets bool
 }
 
 // workers is how many gateways of a kind are worked on at once. Most of the time is
@@ -54,7 +65,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 func newReconciler(mgr ctrl.Manager, k *kind, o Options) *reconciler {
 	return &reconciler{
 		Client: mgr.GetClient(), kind: k, live: mgr.GetAPIReader(),
-		events: mgr.GetEventRecorder("liqo-controller"), liqoNamespace: o.LiqoNamespace,
+		events: mgr.GetEventRecorder("liqo-controller"), options: o,
 	}
 }
 
@@ -99,6 +110,12 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(new(corev1.Pod), enqueue(byPodLabel), builder.WithPredicates(gatewayPods)).
 		// Its addresses are the endpoint of a NodePort.
 		Watches(new(corev1.Node), enqueue(r.onNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		// What lets packets in comes back, and so does what forbids to drain.
+		Owns(new(networkingv1.NetworkPolicy)).
+		Owns(new(policyv1.PodDisruptionBudget), builder.WithPredicates(predicate.Funcs{UpdateFunc: described})).
+		// All gateways take packets from the addresses of all nodes.
+		Watches(new(corev1.Node), enqueue(r.forNodes), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeMoved})).
+		Watches(new(networkingv1beta1.InternalNode), enqueue(r.forNodes), builder.WithPredicates(predicate.Funcs{UpdateFunc: internalNodeMoved})).
 		// A gateway of the other kind that has this one's name may come or go.
 		Watches(r.kind.other().new(), new(handler.EnqueueRequestForObject), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
@@ -141,8 +158,20 @@ func (r *reconciler) byChildName(_ context.Context, o client.Object) []reconcile
 
 // inNamespace is every gateway beside the object.
 func (r *reconciler) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.gateways(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+// forNodes is every gateway whose policy names nodes.
+func (r *reconciler) forNodes(ctx context.Context, _ client.Object) []reconcile.Request {
+	if !r.options.NetworkPolicies {
+		return nil
+	}
+	return r.gateways(ctx)
+}
+
+func (r *reconciler) gateways(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	list := r.kind.list()
-	if err := r.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {
+	if err := r.List(ctx, list, which...); err != nil {
 		return nil // the cache has ended
 	}
 	var requests []reconcile.Request
@@ -199,4 +228,18 @@ func nodeChanged(e event.UpdateEvent) bool {
 	before, ok1 := e.ObjectOld.(*corev1.Node)
 	now, ok2 := e.ObjectNew.(*corev1.Node)
 	return !ok1 || !ok2 || nodeReady(before) != nodeReady(now) || !slices.Equal(before.Status.Addresses, now.Status.Addresses)
+}
+
+// nodeMoved tells whether a node has other addresses.
+func nodeMoved(e event.UpdateEvent) bool {
+	before, ok1 := e.ObjectOld.(*corev1.Node)
+	now, ok2 := e.ObjectNew.(*corev1.Node)
+	return !ok1 || !ok2 || !slices.Equal(before.Status.Addresses, now.Status.Addresses)
+}
+
+// internalNodeMoved tells whether the agent found other addresses.
+func internalNodeMoved(e event.UpdateEvent) bool {
+	before, ok1 := e.ObjectOld.(*networkingv1beta1.InternalNode)
+	now, ok2 := e.ObjectNew.(*networkingv1beta1.InternalNode)
+	return !ok1 || !ok2 || before.Status.NodeIP != now.Status.NodeIP
 }
