@@ -3,6 +3,8 @@ package access
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,21 +19,27 @@ type Permission struct {
 }
 
 func (p Permission) String() string {
-	s := p.Verb + " " + p.Resource
-	if p.Group != "" {
-		s += "." + p.Group
-	}
-	if p.Subresource != "" {
-		s += "/" + p.Subresource
-	}
+	s := p.Verb + " " + p.resource()
 	if p.Namespace != "" {
 		s += " in namespace " + p.Namespace
 	}
 	return s
 }
 
+func (p Permission) resource() string {
+	s := p.Resource
+	if p.Group != "" {
+		s += "." + p.Group
+	}
+	if p.Subresource != "" {
+		s += "/" + p.Subresource
+	}
+	return s
+}
+
 // Require asks the cluster whether it grants all of the permissions. The error
-// lists those that it does not.
+// names those that it does not: each one, or, where that is too much to read,
+// together those that are alike.
 func (c *Cluster) Require(ctx context.Context, permissions ...Permission) error {
 	granted := make([]bool, len(permissions))
 	errs := make([]error, len(permissions))
@@ -40,20 +48,60 @@ func (c *Cluster) Require(ctx context.Context, permissions ...Permission) error 
 		wg.Go(func() { granted[i], errs[i] = c.may(ctx, p) })
 	}
 	wg.Wait()
-	var missing []string
+	var missing []Permission
 	for i, p := range permissions {
 		if errs[i] != nil {
 			return c.Explain("ask for permissions", errs[i])
 		}
 		if !granted[i] {
-			missing = append(missing, fmt.Sprintf("%q", p))
+			missing = append(missing, p)
 		}
 	}
-	if len(missing) > 0 {
-		return c.Errorf("the user of %s lacks rights: %s; nothing was changed; ask an administrator of this cluster, or use another context",
-			c.Origin, strings.Join(missing, ", "))
+	const readable = 20
+	switch {
+	case len(missing) == 0:
+		return nil
+	case len(missing) > readable:
+		return c.Errorf("the user of %s lacks rights; nothing was changed; use another context, or ask an administrator of this cluster for these:\n%s",
+			c.Origin, grouped(missing))
 	}
-	return nil
+	texts := make([]string, len(missing))
+	for i, p := range missing {
+		texts[i] = strconv.Quote(p.String())
+	}
+	return c.Errorf("the user of %s lacks rights: %s; nothing was changed; ask an administrator of this cluster, or use another context",
+		c.Origin, strings.Join(texts, ", "))
+}
+
+// grouped names permissions in one line for all resources with which the same may be
+// done at the same place.
+func grouped(ps []Permission) string {
+	type place struct{ verbs, namespace string }
+	var resources, places = map[place][]string{}, []place{}
+	for len(ps) > 0 {
+		one, verbs := ps[0], ""
+		same := func(p Permission) bool { p.Verb = one.Verb; return p == one }
+		for _, p := range ps {
+			if same(p) {
+				verbs += " " + p.Verb
+			}
+		}
+		ps = slices.DeleteFunc(slices.Clone(ps), same)
+		at := place{strings.Join(strings.Fields(verbs), ", "), one.Namespace}
+		if resources[at] == nil {
+			places = append(places, at)
+		}
+		resources[at] = append(resources[at], one.resource())
+	}
+	lines := make([]string, len(places))
+	for i, at := range places {
+		where := "everywhere"
+		if at.namespace != "" {
+			where = "in namespace " + at.namespace
+		}
+		lines[i] = fmt.Sprintf("  %s %s: %s", at.verbs, where, strings.Join(resources[at], ", "))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // may asks for one permission.

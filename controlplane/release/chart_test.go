@@ -115,16 +115,18 @@ func TestFolder(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	lint := action.NewLint()
-	lint.Strict, lint.Namespace = true, "liqo"
-	result := lint.Run([]string{chartFolder}, parse(t, minimal))
-	for _, m := range result.Messages {
-		if !strings.Contains(m.Error(), "icon is recommended") {
-			t.Error(m.Error())
+	for name, values := range variants(t) {
+		lint := action.NewLint()
+		lint.Strict, lint.Namespace = true, "liqo"
+		result := lint.Run([]string{chartFolder}, values)
+		for _, m := range result.Messages {
+			if !strings.Contains(m.Error(), "icon is recommended") {
+				t.Errorf("%s: %v", name, m)
+			}
 		}
-	}
-	if result.TotalChartsLinted != 1 {
-		t.Errorf("%d charts", result.TotalChartsLinted)
+		if result.TotalChartsLinted != 1 {
+			t.Errorf("%s: %d charts", name, result.TotalChartsLinted)
+		}
 	}
 }
 

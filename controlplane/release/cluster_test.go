@@ -84,11 +84,13 @@ func TestInstallation(t *testing.T) {
 	})
 	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, s) })
 	t.Run("an interrupted one is completed", func(t *testing.T) { testInterrupted(t, s) })
+	t.Run("monitors", func(t *testing.T) { testMonitors(t, s) })
 	t.Run("what is in the way", func(t *testing.T) { testInTheWay(t, s) })
 	t.Run("a rollout that does not end", func(t *testing.T) { testStuck(t, s) })
 	t.Run("peerings are in the way of an uninstallation", func(t *testing.T) { testPeerings(t, s) })
 	t.Run("uninstall", func(t *testing.T) { testUninstall(t, s) })
 	t.Run("what kubectl installed", func(t *testing.T) { testKubectl(t, s) })
+	t.Run("the version before", func(t *testing.T) { testPrevious(t, s) })
 	t.Run("uninstall all", func(t *testing.T) {
 		s.install(t, rome())
 		// What a test of the network leaves that somebody killed.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
 
 	"github.com/sluice-net/sluice/controlplane/access"
@@ -23,6 +25,17 @@ func Interrupt(c *access.Cluster, ago time.Duration) error {
 	}
 	last.Info.Status, last.Info.LastDeployed = common.StatusPendingUpgrade, time.Now().Add(-ago)
 	return h.config.Releases.Update(last)
+}
+
+// Rollback makes the release what it was before, as Helm's own command does.
+func Rollback(c *access.Cluster) error {
+	h, err := newHelm(c)
+	if err != nil {
+		return err
+	}
+	r := action.NewRollback(h.config)
+	r.WaitStrategy, r.ForceConflicts, r.ServerSideApply = kube.HookOnlyStrategy, true, "auto"
+	return r.Run(Name)
 }
 
 // ServiceRange is what the API server tells of its Services by a refusal.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +76,9 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	if p.manifests, err = chart.manifests(p.Values, c.LiqoNamespace); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
+	if err := p.kindsKnown(); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
 	if p.Upgrade {
 		p.Warnings = append(p.Warnings, lost(last.Config, p.Values)...)
 	}
@@ -82,6 +87,36 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	}
 	return p, err
 }
+
+// kindsKnown tells which objects the cluster has no kind for: those of the
+// Prometheus operator, which values ask for.
+func (p *Plan) kindsKnown() error {
+	objects, err := decode(p.manifests)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, u := range objects {
+		kind := u.GroupVersionKind()
+		if kind.Group != monitoringGroup || slices.Contains(missing, kind.Kind) {
+			continue
+		}
+		switch _, err := p.cluster.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); {
+		case meta.IsNoMatchError(err):
+			missing = append(missing, kind.Kind)
+		case err != nil:
+			return err
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the cluster does not know the kinds %s (%s): install the Prometheus operator first, or leave out metrics.podMonitor.enabled and metrics.prometheusRule.enabled",
+		strings.Join(missing, " and "), monitoringGroup)
+}
+
+// monitoringGroup is the API group of the Prometheus operator.
+const monitoringGroup = "monitoring.coreos.com"
 
 // lost tells which values of the release before go back to the chart's.
 func lost(before, now Values) []string {
@@ -139,11 +174,21 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	}
 	r.Changed = changed > 0
 	tell.Done(p.cluster.Name, fmt.Sprintf("CRDs correctly applied (%d, of which %d new or changed)", len(p.crds), changed))
+	gateways, broken, err := p.atWork(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, name := range broken {
+		tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, and is not waited for: 'liqoctl network doctor' tells why", name))
+	}
 	if r.Revision, err = p.release(ctx, tell); err != nil {
 		return r, err
 	}
 	r.Changed = r.Changed || !p.unchanged
-	return r, p.rollout(ctx, tell)
+	if err := p.rollout(ctx, tell); err != nil {
+		return r, err
+	}
+	return r, p.gatewaysBack(ctx, tell, gateways)
 }
 
 // release makes the release what was planned, unless it is.

@@ -80,6 +80,8 @@ func rights(namespace string) (ps []access.Permission) {
 	add("apps", namespace, "deployments")
 	add("apps", namespace+fabricSuffix, "daemonsets")
 	add("rbac.authorization.k8s.io", namespace, "roles", "rolebindings")
+	add("networking.k8s.io", namespace, "networkpolicies")
+	add("policy", namespace, "poddisruptionbudgets")
 	add("networking.liqo.io", namespace, "wggatewayservertemplates", "wggatewayclienttemplates")
 	return ps
 }

@@ -215,7 +215,7 @@ func podTrouble(p corev1.Pod) string {
 	}
 	for _, cond := range p.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
-			return where("%s: %s", cond.Reason, cond.Message)
+			return where("%s: %s", cond.Reason, shorten(cond.Message))
 		}
 	}
 	return ""
@@ -250,8 +250,9 @@ func findings(ctx context.Context, c *access.Cluster, namespace, program string)
 		return lines
 	}
 	for _, e := range events.Items {
-		line := fmt.Sprintf("event of %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
-		if e.Type == corev1.EventTypeWarning && strings.HasPrefix(e.InvolvedObject.Name, program) && !slices.Contains(lines, line) {
+		line := fmt.Sprintf("event of %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, shorten(e.Message))
+		told := e.Reason == "Failed" || e.Reason == "BackOff" // the state of the pod says the same
+		if e.Type == corev1.EventTypeWarning && !told && strings.HasPrefix(e.InvolvedObject.Name, program) && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
