@@ -44,8 +44,14 @@ func TestClusters(t *testing.T) {
 		{"connect", false, testConnect},
 		{"manual", false, testManual},
 		{"declarative", false, testDeclarative},
+		{"templates", false, testTemplates},
+		{"architecture", false, testArchitecture},
+		{"network test", false, testNetwork},
 		{"restricted", false, testRestricted},
 		{"documents", true, testDocuments},
+		{"faults", false, testFaults},
+		{"cycles", false, testCycles},
+		{"upgrade", true, testUpgrade},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if part.long && !*long {

@@ -31,7 +31,11 @@ func (w *world) checkTables(t *testing.T, d *document.Document) {
 		}
 		return cidr.String()
 	}
-	port := w.kubectl(t, w.b, "get", "gatewayservers", "-A", "-o", "jsonpath={.items[0].status.endpoint.port}")
+	// The server tells the node on which its pod is.
+	address, port, _ := strings.Cut(w.kubectl(t, w.b, "get", "gatewayservers", "-A", "-o", "jsonpath={.items[0].status.endpoint.addresses[0]} {.items[0].status.endpoint.port}"), " ")
+	if !slices.ContainsFunc(w.b.Nodes, func(n *kubelab.Node) bool { return n.Addr.String() == address }) {
+		t.Errorf("the server tells the address %q, which no node has", address)
+	}
 	tenantA, tenantB := "liqo-tenant-"+w.b.Name, "liqo-tenant-"+w.a.Name
 	for _, tt := range []struct {
 		on   *kubelab.Cluster
@@ -42,7 +46,7 @@ func (w *world) checkTables(t *testing.T, d *document.Document) {
 		{w.a, "gatewayclients", []string{tenantA, w.b.Name, "wireguard-client", w.b.Public.String(), port}},
 		{w.a, "connections", []string{tenantA, "gw-" + w.b.Name, "Client", "Connected"}},
 		{w.b, "configurations", []string{tenantB, w.a.Name, kubelab.PodCIDR, at(w.b, w.a.Name)}},
-		{w.b, "gatewayservers", []string{tenantB, w.a.Name, "wireguard-server", w.b.Nodes[0].Addr.String(), port}},
+		{w.b, "gatewayservers", []string{tenantB, w.a.Name, "wireguard-server", address, port}},
 		{w.b, "connections", []string{tenantB, "gw-" + w.a.Name, "Server", "Connected"}},
 	} {
 		checkTable(t, tt.on, d, tt.kind, tt.want)
