@@ -55,7 +55,7 @@ func TestInstallWithoutChanges(t *testing.T) {
 		{"values", append(install, "--only-output-values", "--dump-values-path", "-"), 0, `(?s)^discovery:\n  config:\n    clusterID: rome\n    clusterLabels:\n      region: eu\nipam:\n  podCIDR: 10.243.0.0/16\n.*`, `INFO`},
 		{"values in a file", append(install, "--only-output-values", "--dump-values-path", values), 0, `^$`, `INFO   Values written to `},
 		{"values from it", []string{"install", "--values", values, "--dry-run"}, 0, `--pod-cidr=10.243.0.0/16`, `Pods: 10.243.0.0/16 \(as the values say\)`},
-		{"a misspelt value", append(install, "--set", "networking.genevePorts=1"), 1, `^$`, `(?s) ERRO   nothing was changed: the values are refused:\n.*'genevePorts' not allowed`},
+		{"a misspelt value", append(install, "--set", "networking.genevePorts=1"), 1, `^$`, `(?s) ERRO   nothing was changed: the chart has no value networking.genevePorts: do you mean networking.genevePort\?\n.*lists all values`},
 		{"flags that do nothing", append(install, "--dry-run", "--disable-telemetry", "--api-server-url", "x"), 0, `kind`,
 			`(?s) WARN   --api-server-url does nothing: .* WARN   --disable-telemetry does nothing: nothing is sent anywhere\n`},
 		{"nothing to uninstall", []string{"uninstall", "--purge"}, 0, `^$`, `^ INFO   Nothing is installed: nothing to remove\n$`},
