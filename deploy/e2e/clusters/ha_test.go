@@ -175,18 +175,9 @@ func (s *side) replicatedTemplates(t *testing.T) {
 			return // the end
 		}
 		o.SetName(o.GetName() + "-replicated")
-		deployment := []string{"spec", "template", "spec", "deployment", "spec"}
-		set(t, o, int64(2), append(deployment, "replicas")...)
-		set(t, o, map[string]any{"type": "RollingUpdate"}, append(deployment, "strategy")...)
-		unstructured.RemoveNestedField(o.Object, append(deployment, "template", "metadata", "labels", networkingv1beta1.LabelActive)...)
-		path := append(deployment, "template", "spec", "containers")
-		containers, _, err := unstructured.NestedSlice(o.Object, path...)
-		if err != nil {
+		if err := unstructured.SetNestedField(o.Object, int64(2), "spec", "template", "spec", "deployment", "spec", "replicas"); err != nil {
 			t.Fatal(err)
 		}
-		container := containers[0].(map[string]any)
-		container["args"] = append(container["args"].([]any), "--leader-election")
-		set(t, o, containers, path...)
 		if err := s.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -197,12 +188,5 @@ func (s *side) replicatedTemplates(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func set(t *testing.T, o *unstructured.Unstructured, value any, path ...string) {
-	t.Helper()
-	if err := unstructured.SetNestedField(o.Object, value, path...); err != nil {
-		t.Fatal(err)
 	}
 }
