@@ -93,7 +93,8 @@ func (e *end) configuration(other *cluster) (out []Finding) {
 	}
 	object := "Configuration " + conf.Namespace + "/" + conf.Name
 	for _, f := range untrue(object, conf.Status.Conditions, networkingv1beta1.ConditionNetworkCIDRsConfigured) {
-		out = append(out, f.in(e.cluster))
+		out = append(out, f.in(e.cluster).because("by which addresses %s is reached is not settled, or stays as it was before", e.id).
+			fix("do what the message says; a Network of namespace %s that you delete is made again by the controller, with a prefix that is free", conf.Namespace))
 	}
 	if conf.Spec.Local != nil {
 		out = append(out, e.differs("this cluster", "spec.local", conf.Spec.Local.CIDR, e.cluster,

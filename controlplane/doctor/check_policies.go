@@ -86,7 +86,9 @@ func (f flow) scope() string {
 func (e *end) flows() (out []judgedFlow) {
 	var nodes []netip.Addr
 	for _, a := range e.cluster.nodeAddresses() {
-		nodes = append(nodes, a.prefix.Addr())
+		if !a.prefix.Addr().IsLoopback() { // which no policy is about
+			nodes = append(nodes, a.prefix.Addr())
+		}
 	}
 	if len(nodes) > 0 {
 		out = append(out,

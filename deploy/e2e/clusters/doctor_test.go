@@ -333,18 +333,20 @@ func faults() []fault {
 			repair:  func(t *testing.T, x *examined) { x.lose(t, "") },
 		},
 		{
-			name: "NetworkPolicy in the way", check: "network-policies", cluster: access.Remote, status: doctor.Warning, says: "it keeps the client's packets from gateway pods",
+			name: "NetworkPolicy in the way", check: "network-policies", cluster: access.Local, status: doctor.Warning, says: "it keeps packets to the server from gateway pods",
 			inject: func(t *testing.T, x *examined) {
-				err := x.provider.Client.Create(t.Context(), &networkingv1.NetworkPolicy{
-					ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace(x.provider), Name: "deny-all"},
-					Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}},
+				// The controller's own policy opens what gateways listen on; where they send
+				// to it leaves to others.
+				err := x.consumer.Client.Create(t.Context(), &networkingv1.NetworkPolicy{
+					ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace(x.consumer), Name: "deny-egress"},
+					Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}},
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
 			},
 			repair: func(t *testing.T, x *examined) {
-				kubectl(t, x.provider, "delete", "networkpolicy", "deny-all", "-n", x.namespace(x.provider))
+				kubectl(t, x.consumer, "delete", "networkpolicy", "deny-egress", "-n", x.namespace(x.consumer))
 			},
 		},
 		{
