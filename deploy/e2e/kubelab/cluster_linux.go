@@ -81,6 +81,13 @@ func (c *Cluster) start() error {
 	if err := each(c.Nodes, (*Node).startAgents); err != nil {
 		return fmt.Errorf("cluster %s: %w", c.Name, err)
 	}
+	if c.lab.options.NetworkPolicies {
+		ctx, stop := context.WithCancel(context.Background())
+		c.lab.t.Cleanup(stop)
+		if err := c.enforcePolicies(ctx); err != nil {
+			return fmt.Errorf("cluster %s: NetworkPolicies: %w", c.Name, err)
+		}
+	}
 	return each(c.Nodes, func(n *Node) error { return n.waitReady(time.Time{}) })
 }
 

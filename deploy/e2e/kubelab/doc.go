@@ -23,6 +23,7 @@
 // with the list of what is missing. What a lab leaves behind when its process is
 // killed, the next one removes.
 //
-// Not there: DNS for Services, load balancers, and a network that enforces
-// NetworkPolicies. Tried with the cgroups of version 1.
+// NetworkPolicies are enforced when Options ask for it, by rules in the nodes'
+// nftables. Not there: DNS for Services, and load balancers. Tried with the
+// cgroups of version 1.
 package kubelab

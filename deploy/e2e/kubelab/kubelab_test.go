@@ -3,6 +3,7 @@ package kubelab
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,7 +25,7 @@ var app string
 // TestLab runs everything on one lab, which takes seconds to start. Every part
 // leaves the clusters as it found them.
 func TestLab(t *testing.T) {
-	l := New(t, Options{})
+	l := New(t, Options{NetworkPolicies: true})
 	for _, c := range l.Clusters {
 		if _, err := c.KubectlInput(app, "apply", "-f", "-"); err != nil {
 			t.Fatal(err)
@@ -44,6 +45,7 @@ func TestLab(t *testing.T) {
 		{"logs and exec", testKubelet},
 		{"restricted pods only", testPodSecurity},
 		{"expiry", testExpiry},
+		{"NetworkPolicies", testPolicies},
 		{"WAN", testWAN},
 		{"usage", testUsage},
 		{"API server", testAPIServer},
@@ -182,6 +184,44 @@ func testExpiry(t *testing.T, l *Lab) {
 			t.Errorf("with %v left: %v", tt.left, err)
 		}
 	}
+}
+
+//go:embed testdata/policy.yaml
+var policyManifest string
+
+func testPolicies(t *testing.T, l *Lab) {
+	c := l.Cluster("a")
+	p := pods(t, c)
+	at := net.JoinHostPort(p[1].Addr.String(), "8080")
+	if _, err := ask(t, p[0], at); err != nil {
+		t.Fatalf("without a policy: %v", err)
+	}
+	if _, err := c.KubectlInput(policyManifest, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	remove := func() {
+		if _, err := c.KubectlInput(policyManifest, "delete", "--ignore-not-found", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(remove)
+	lab.Eventually(t, 20*time.Second, "another pod is kept away", func() error {
+		if _, err := ask(t, p[0], at); err == nil {
+			return errors.New("it gets an answer")
+		}
+		return nil
+	})
+	// A node of the ipBlock may, and so may the pod's own node, which probes it.
+	for _, n := range c.Nodes {
+		if out, err := n.Host.Try("curl", "-sS", "-m", "5", "http://"+at); err != nil {
+			t.Errorf("from node %s: %v: %s", n.Name, err, out)
+		}
+	}
+	remove()
+	lab.Eventually(t, 20*time.Second, "the pod answers again", func() error {
+		_, err := ask(t, p[0], at)
+		return err
+	})
 }
 
 func testWAN(t *testing.T, l *Lab) {

@@ -38,6 +38,8 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may be silent until it is not
 	// ready; zero means 10 s. Kubernetes' default is 50 s.
 	NodeMonitorGracePeriod time.Duration
+	// NetworkPolicies has the nodes enforce them.
+	NetworkPolicies bool
 	// Progress is told what is being done; nil means the test's log.
 	Progress func(string)
 }
@@ -80,7 +82,7 @@ func New(t lab.T, o Options) *Lab {
 	o = o.withDefaults(t)
 	require(t)
 	Sweep(t)
-	l := &Lab{t: t, options: o, bin: kubernetes(t)}
+	l := &Lab{t: t, options: o, bin: programs(t)}
 	l.Lab = lab.New(t, tools...)
 	l.AtEnd(l.removeCgroups)
 	t.Cleanup(l.explainFailure)
@@ -124,8 +126,8 @@ func require(t lab.T) {
 	}
 }
 
-// kubernetes returns the folder of the Kubernetes programs.
-func kubernetes(t lab.T) string {
+// programs returns the folder of the Kubernetes programs.
+func programs(t lab.T) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
 	script := filepath.Join(filepath.Dir(file), "..", "kubetools", "build.sh")

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"text/template"
 	"time"
 
@@ -44,6 +45,7 @@ type Node struct {
 	pause   string // the program that runs first
 	init    *lab.Process
 	agents  map[string]*lab.Process
+	boots   atomic.Int64 // how often its network was made
 }
 
 func (l *Lab) newNode(c *Cluster, index int, pause string) *Node {
@@ -62,6 +64,7 @@ func (n *Node) boot() error {
 	if err := n.join(); err != nil {
 		return err
 	}
+	n.boots.Add(1)
 	if err := makeCgroups(n.cgroup()); err != nil {
 		return err
 	}
