@@ -7,6 +7,7 @@
 //	  ├─ RoleBinding liqo-gateway-t-a             in the Liqo namespace
 //	  ├─ ClusterRoleBinding liqo-gateway-t-a      what is not in a namespace
 //	  ├─ Lease a.t.server.connections.liqo.io     which replica leads
+//	  ├─ NetworkPolicy, PodDisruptionBudget gw-a  who gets in, and how many pods may be away (policy.go)
 //	  ├─ Deployment gw-a                          spec.deployment
 //	  ├─ Service gw-a                             spec.service; a client has none
 //	  ├─ Service, ServiceMonitor gw-a-metrics     spec.metrics
@@ -47,11 +48,15 @@
 //
 // # Which pod leads
 //
-// Several replicas elect by the Lease, and the pod that holds it carries the label
-// networking.liqo.io/active, which the Service selects by. A single replica needs
-// no election; while an old and a new one overlap the old one leads until it ends.
-// The Lease of a pod that is gone is released here, so that nobody waits for it to
+// The pods of the templates that are shipped elect by the Lease, also where there is one
+// replica, and the pod that holds it carries the label networking.liqo.io/active, which
+// the Service selects by. A pod that is replaced frees the Lease and goes on forwarding
+// until its successor has it. The Lease of a pod that is gone, or whose container is
+// down while another pod is ready, is released here, so that nobody waits for it to
 // expire.
+//
+// A template without election, of one replica, has one pod at a time or, while an old
+// and a new one overlap, the old one leads until it ends.
 //
 // # What stays while a pod restarts
 //
