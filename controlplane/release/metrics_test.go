@@ -228,7 +228,7 @@ type selector struct {
 var (
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 	grouping = regexp.MustCompile(`\b(by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
-	ranges   = regexp.MustCompile(`\[[^]]*\]`)
+	ranges   = regexp.MustCompile(`\[[^]]*\]|\b[0-9]+[smhdwy]\b`)
 	name     = regexp.MustCompile(`([A-Za-z_:][A-Za-z0-9_:]*)\s*(\(|\{([^}]*)\})?`)
 )
 
@@ -252,12 +252,12 @@ func selectors(e string) (found []selector) {
 }
 
 func TestSelectors(t *testing.T) {
-	got := selectors(`sum by (a, b) (rate(one_total{x=~"y{}", z!="1"}[5m])) / on (a) group_left two > 0.01 and absent(up{job="j"} == 1)`)
+	got := selectors(`sum by (a, b) (rate(one_total{x=~"y{}", z!="1"}[5m])) / on (a) group_left two > 0.01 unless three offset 30m and absent(up{job="j"} == 1)`)
 	var names []string
 	for _, s := range got {
 		names = append(names, s.metric+"{"+strings.Join(s.labels, ",")+"}")
 	}
-	if want := "one_total{x,z} two{} up{job}"; strings.Join(names, " ") != want {
+	if want := "one_total{x,z} two{} three{} up{job}"; strings.Join(names, " ") != want {
 		t.Errorf("got %s, want %s", strings.Join(names, " "), want)
 	}
 }
