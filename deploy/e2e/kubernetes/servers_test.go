@@ -90,10 +90,36 @@ func (w *world) deployment(t *testing.T, c *kubelab.Cluster, name string, replic
 	}
 	var pods []*kubelab.Pod
 	lab.Eventually(t, patience, fmt.Sprintf("%d pods of %s run in %s", replicas, name, c.Name), func() (err error) {
-		pods, err = runningPods(t.Context(), c, appNamespace, map[string]string{"app": name}, replicas)
-		return err
+		if pods, err = runningPods(t.Context(), c, appNamespace, map[string]string{"app": name}, replicas); err != nil {
+			return err
+		}
+		return spread(c, pods)
 	})
 	return pods
+}
+
+// spread tells whether the pods are spread over the nodes of a cluster, and deletes
+// one where they are not, which comes back elsewhere: to scale a Deployment down, and
+// to lose a node, leave the pods where they are.
+func spread(c *kubelab.Cluster, pods []*kubelab.Pod) error {
+	on := make(map[string][]*kubelab.Pod)
+	for _, p := range pods {
+		on[p.Node.Name] = append(on[p.Node.Name], p)
+	}
+	full, empty := c.Nodes[0].Name, c.Nodes[0].Name
+	for _, n := range c.Nodes {
+		if len(on[n.Name]) > len(on[full]) {
+			full = n.Name
+		}
+		if len(on[n.Name]) < len(on[empty]) {
+			empty = n.Name
+		}
+	}
+	if len(on[full])-len(on[empty]) <= 1 {
+		return nil
+	}
+	_, err := c.Kubectl("delete", "pod", "-n", on[full][0].Namespace, on[full][0].Name, "--wait=false")
+	return errors.Join(fmt.Errorf("%d pods on %s and %d on %s", len(on[full]), full, len(on[empty]), empty), err)
 }
 
 // runningPods returns the pods with these labels when there are so many, all of
