@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -40,6 +41,7 @@ func (e *end) setUpClient() *step {
 		wanted := NewGatewayClient(e.metadata(name.Name), ClientOptions{
 			Template: ref, MTU: cmp.Or(e.options.MTU, e.peer.mtu), Addresses: addresses, Port: port, Protocol: e.peer.endpoint.Protocol,
 		})
+		e.options.Client.remember(wanted)
 		return "", e.Explain("create "+what, e.write.Create(ctx, wanted))
 	}
 	return s
@@ -52,11 +54,20 @@ func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1
 		return err
 	}
 	before, what := live.DeepCopy(), clientGateway(live).String()
-	if kept := e.options.changedClient(&live.Spec, ref, e.peer.endpoint, works); kept {
-		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; --gw-client-address and --gw-client-port change it",
-			what, hostPort(&live.Spec.Endpoint)))
+	o := *e.options
+	o.Client = o.Client.orChosen(live)
+	const flags = "--gw-client-address and --gw-client-port"
+	// A client that is connected keeps where it dials unless the flags say
+	// otherwise: somebody chose it, for a reason that the server does not know.
+	if kept := o.changedClient(&live.Spec, ref, e.peer.endpoint, works && !e.options.Client.given()); kept {
+		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; %s change it",
+			what, hostPort(&live.Spec.Endpoint), flags))
 	}
-	if equality.Semantic.DeepEqual(before.Spec, live.Spec) {
+	if was, is := hostPort(&before.Spec.Endpoint), hostPort(&live.Spec.Endpoint); was != is && !o.Client.given() {
+		s.note(progress.Warning, fmt.Sprintf("%s dialled %s and was not connected: it dials %s now, as the gateway server tells; %s name another way to it", what, was, is, flags))
+	}
+	o.Client.remember(live)
+	if equality.Semantic.DeepEqual(before, live) {
 		return nil
 	}
 	return e.Explain("change "+what, e.write.Patch(ctx, live, client.MergeFrom(before)))
@@ -76,9 +87,8 @@ func (e *end) works(ctx context.Context) (bool, error) {
 }
 
 // changedClient changes what a client is to be to what the flags and the server
-// say. A client that is connected keeps where it dials unless the flags say
-// otherwise: somebody chose it, for a reason that the server does not know.
-func (o *Options) changedClient(spec *networkingv1beta1.GatewayClientSpec, ref corev1.ObjectReference, server *networkingv1beta1.Endpoint, works bool) (kept bool) {
+// say, or leaves where it dials, which it tells.
+func (o *Options) changedClient(spec *networkingv1beta1.GatewayClientSpec, ref corev1.ObjectReference, server *networkingv1beta1.Endpoint, keep bool) (kept bool) {
 	spec.MTU = cmp.Or(o.MTU, spec.MTU)
 	if o.Client.Template != (TemplateFlags{}) && !sameTemplate(spec.ClientTemplateRef, ref) {
 		spec.ClientTemplateRef = ref
@@ -88,7 +98,7 @@ func (o *Options) changedClient(spec *networkingv1beta1.GatewayClientSpec, ref c
 	if slices.Equal(have.Addresses, addresses) && firstPort(have) == port {
 		return false
 	}
-	if works && o.Client.Address == "" && o.Client.Port == 0 {
+	if keep {
 		return true
 	}
 	have.Addresses, have.Port, have.Ports = addresses, port, nil
@@ -103,6 +113,39 @@ func (f ClientFlags) dials(server *networkingv1beta1.Endpoint) (addresses []stri
 		addresses = []string{f.Address}
 	}
 	return addresses, cmp.Or(f.Port, firstPort(server))
+}
+
+// orChosen are the flags, or what was chosen by them before. What is chosen is
+// kept also of a client that is not connected: a NAT does not go away with the
+// connection.
+func (f ClientFlags) orChosen(live *networkingv1beta1.GatewayClient) ClientFlags {
+	if f.given() {
+		return f
+	}
+	address, port, err := net.SplitHostPort(live.Annotations[networkingv1beta1.AnnotationChosenEndpoint])
+	if err != nil {
+		return f // nothing was chosen
+	}
+	f.Address = address
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		f.Port = int32(n)
+	}
+	return f
+}
+
+// given tells whether the user says where the server is reached.
+func (f ClientFlags) given() bool { return f.Address != "" || f.Port != 0 }
+
+// remember writes down what was chosen.
+func (f ClientFlags) remember(o *networkingv1beta1.GatewayClient) {
+	if !f.given() {
+		return
+	}
+	port := ""
+	if f.Port != 0 {
+		port = strconv.Itoa(int(f.Port))
+	}
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, networkingv1beta1.AnnotationChosenEndpoint, net.JoinHostPort(f.Address, port))
 }
 
 // firstPort is the port of the only tunnel.

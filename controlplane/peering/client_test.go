@@ -33,11 +33,30 @@ func TestChangedClient(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := networkingv1beta1.GatewayClientSpec{MTU: 1300, ClientTemplateRef: ref, Endpoint: tt.have}
 			o := Options{Client: tt.flags}
-			kept := o.changedClient(&spec, ref, server, tt.works)
+			kept := o.changedClient(&spec, ref, server, tt.works && !tt.flags.given())
 			want := networkingv1beta1.GatewayClientSpec{MTU: 1300, ClientTemplateRef: ref, Endpoint: tt.want}
 			if diff := cmp.Diff(want, spec); diff != "" || kept != tt.wantKept {
 				t.Errorf("kept %v, want %v; (-want +got):\n%s", kept, tt.wantKept, diff)
 			}
 		})
+	}
+}
+
+// What was said once is said again by later commands without flags.
+func TestChosenEndpoint(t *testing.T) {
+	for _, tt := range []struct {
+		first, then, want ClientFlags
+	}{
+		{ClientFlags{}, ClientFlags{}, ClientFlags{}},
+		{ClientFlags{Address: "203.0.113.7"}, ClientFlags{}, ClientFlags{Address: "203.0.113.7"}},
+		{ClientFlags{Port: 51840}, ClientFlags{}, ClientFlags{Port: 51840}},
+		{ClientFlags{Address: "2001:db8::7", Port: 51840}, ClientFlags{}, ClientFlags{Address: "2001:db8::7", Port: 51840}},
+		{ClientFlags{Address: "gw.example.org"}, ClientFlags{Port: 51841}, ClientFlags{Port: 51841}},
+	} {
+		var o networkingv1beta1.GatewayClient
+		tt.first.remember(&o)
+		if got := tt.then.orChosen(&o); got != tt.want {
+			t.Errorf("%+v, then %+v: %+v, want %+v", tt.first, tt.then, got, tt.want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -60,6 +61,7 @@ func (e *end) configure() *step {
 		if err := e.write.Patch(ctx, &live, client.MergeFrom(before)); err != nil {
 			return "", e.Explain("change Configuration "+name.String(), err)
 		}
+		e.corrected = true
 		s.note(progress.Warning, fmt.Sprintf("Configuration %s had other CIDRs than cluster %s uses: corrected", name, e.peer.id))
 		return "", nil
 	}
@@ -100,18 +102,32 @@ func sameCIDRs(a, b networkingv1beta1.CIDRs) bool {
 
 // remapped waits until the cluster knows by which CIDRs it reaches its peer.
 func (e *end) remapped() *step {
-	return &step{
-		in: e.Cluster, waiting: "Waiting for Configuration to be applied", done: "Configuration applied successfully",
-		try: func(ctx context.Context) (missing string, err error) {
-			var c networkingv1beta1.Configuration
-			name := e.named(e.configuration())
-			if err := e.Client.Get(ctx, name, &c); err != nil {
-				return "", e.Explain("read Configuration "+name.String(), err)
-			}
-			return configurationMissing(&c)
-		},
-		clues: e.configurationClues,
+	s := &step{in: e.Cluster, waiting: "Waiting for Configuration to be applied", done: "Configuration applied successfully", clues: e.configurationClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		var c networkingv1beta1.Configuration
+		name := e.named(e.configuration())
+		if err := e.Client.Get(ctx, name, &c); err != nil {
+			return "", e.Explain("read Configuration "+name.String(), err)
+		}
+		missing, err = configurationMissing(&c)
+		if missing == "" && err == nil && e.corrected && c.Status.Remote != nil {
+			// What they stood for while the Configuration was wrong nobody knows any more.
+			e.corrected = false
+			s.note(progress.Warning, fmt.Sprintf("Pods of cluster %s are reached as %s now, its external addresses as %s: look whether somebody uses others",
+				e.peer.id, listed(c.Status.Remote.CIDR.Pod), listed(c.Status.Remote.CIDR.External)))
+		}
+		return missing, err
 	}
+	return s
+}
+
+// listed are CIDRs as text.
+func listed(cidrs networkingv1beta1.CIDRs) string {
+	var texts []string
+	for _, c := range cidrs.List {
+		texts = append(texts, string(c))
+	}
+	return strings.Join(texts, " and ")
 }
 
 // configurationMissing is what a Configuration waits for.

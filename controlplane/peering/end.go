@@ -42,6 +42,8 @@ type end struct {
 	endpoint *networkingv1beta1.Endpoint     // its gateway's, of a server
 	mtu      int                             // its gateway's
 	fresh    bool                            // its gateway was made just now
+	// corrected: what it knew of the other's CIDRs was wrong.
+	corrected bool
 }
 
 // pair is both ends, in the order in which the user reads about them: the local

@@ -108,6 +108,9 @@ const (
 	// AnnotationPreinstalled marks what came with the installation. Such objects get no finalizer, so that removing
 	// the installation does not hang on them.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
+	// AnnotationChosenEndpoint remembers, on a GatewayClient, by which address or port or both the user said that the
+	// server is reached, as of a NAT in between: "203.0.113.7:", ":51840" or "203.0.113.7:51840".
+	AnnotationChosenEndpoint = "networking.liqo.io/chosen-endpoint"
 	// AnnotationTemplateLabels remembers the label keys that were last applied from a template, so that a key which
 	// the template lost can be told from one that somebody else set.
 	AnnotationTemplateLabels = "liqo.io/template-labels"
