@@ -1,9 +1,7 @@
 package kubernetes
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 )
@@ -51,25 +49,10 @@ func (r *faultReport) markdown() string {
 	return b.String()
 }
 
-// publish logs the table, and appends it to the file with figures.
+// publish adds the table to the figures.
 func (r *faultReport) publish(t *testing.T) {
 	if len(r.rows) == 0 {
 		return
 	}
-	t.Logf("what traffic noticed (silences of less than %v count as none):\n%s", notable, r.markdown())
-	if *figures == "" {
-		return
-	}
-	if err := appendFile(*figures, "\n## Faults with traffic under way\n\n"+r.markdown()); err != nil {
-		t.Error(err)
-	}
-}
-
-func appendFile(path, text string) error {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	return errors.Join(err, f.Close())
+	addFigures(t, "Faults with traffic under way", fmt.Sprintf("Silences of less than %v count as none.\n\n%s", notable, r.markdown()))
 }
