@@ -1,9 +1,14 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/deploy/e2e/kubelab"
 	"github.com/sluice-net/sluice/deploy/e2e/lab"
@@ -19,23 +24,21 @@ const (
 	// churnTime is how long pods come and go, one in churnPause: 20 a minute.
 	churnTime  = time.Minute
 	churnPause = 3 * time.Second
+	churn      = "churn" // their Deployment
 )
 
 // testFabricKilled kills the agents of all nodes. What they made stays in force.
 func testFabricKilled(t *testing.T, f *faults) {
 	f.measure(t, "agents of all nodes killed", promise{within: blink}, f.paths(t), func() {
-		f.each(t, func(c *kubelab.Cluster) error {
+		for _, c := range []*kubelab.Cluster{f.a, f.b} {
 			pods, err := c.Pods(t.Context(), fabricNamespace, nil)
 			if err != nil || len(pods) != len(c.Nodes) {
-				return fmt.Errorf("%s has %d agents (%v)", c.Name, len(pods), err)
+				t.Fatalf("%s has %d agents (%v)", c.Name, len(pods), err)
 			}
 			for _, p := range pods {
-				if err := kill(p); err != nil {
-					return err
-				}
+				kill(t, p)
 			}
-			return nil
-		})
+		}
 	})
 }
 
@@ -63,27 +66,49 @@ func testWAN(t *testing.T, f *faults) {
 	}
 }
 
-// testPodChurn lets pods come and go on both sides.
+// testPodChurn lets pods come and go, while streams run between others.
 func testPodChurn(t *testing.T, f *faults) {
-	f.measure(t, "20 pods a minute come and go", promise{within: blink}, f.paths(t), func() {
-		for start := time.Now(); time.Since(start) < churnTime; {
-			for _, c := range []*kubelab.Cluster{f.a, f.b} {
-				pods := f.deployment(t, c, "churn", 2)
-				f.kubectl(t, c, "delete", "pod", "-n", appNamespace, pods[0].Name, "--wait=false")
-			}
-			lasts(t.Context(), churnPause)
+	const replicas = 4
+	for _, c := range []*kubelab.Cluster{f.a, f.b} {
+		f.deployment(t, c, churn, replicas)
+	}
+	f.measure(t, "20 pods a minute come and go in each cluster", promise{within: blink}, f.paths(t), func() {
+		tick := time.NewTicker(churnPause)
+		defer tick.Stop()
+		for start := time.Now(); time.Since(start) < churnTime; <-tick.C {
+			f.each(t, func(c *kubelab.Cluster) error { return f.replaceOldest(t.Context(), c) })
 		}
 	})
-	for _, p := range f.deployment(t, f.b, "churn", 2) {
-		at := f.remote(t, f.a, p.Addr)
-		lab.Eventually(t, patience, "the last pods are reached", func() error {
-			_, err := get(t.Context(), f.clients[0], at)
-			return err
-		})
+	for _, p := range f.deployment(t, f.b, churn, replicas) {
+		f.reached(t, p)
 	}
 	for _, c := range []*kubelab.Cluster{f.a, f.b} {
-		f.kubectl(t, c, "delete", "deployment", "-n", appNamespace, "churn")
+		f.kubectl(t, c, "delete", "deployment", "-n", appNamespace, churn)
 	}
+}
+
+// replaceOldest deletes the oldest pod that comes and goes; another one is made.
+func (f *faults) replaceOldest(ctx context.Context, c *kubelab.Cluster) error {
+	var list corev1.PodList
+	if err := c.Client().List(ctx, &list, client.InNamespace(appNamespace), client.MatchingLabels{"app": churn}); err != nil {
+		return err
+	}
+	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(pods) == 0 {
+		return fmt.Errorf("%s has no pod to delete", c.Name)
+	}
+	oldest := slices.MinFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return client.IgnoreNotFound(c.Client().Delete(ctx, &oldest))
+}
+
+// reached waits until a pod of b answers one of a.
+func (f *faults) reached(t *testing.T, p *kubelab.Pod) {
+	t.Helper()
+	at := f.remote(t, f.a, p.Addr)
+	lab.Eventually(t, patience, "pod "+p.Name+" is reached", func() error {
+		_, err := get(t.Context(), f.clients[0], at)
+		return err
+	})
 }
 
 // testControllerDown takes the controllers away. Pods come meanwhile, and are
@@ -101,16 +126,11 @@ func testControllerDown(t *testing.T, f *faults) {
 	f.measure(t, "controllers away", promise{within: blink}, f.paths(t), func() {
 		scale(0)
 		defer scale(1)
-		late := f.deployment(t, f.b, "churn", 2)
-		for _, p := range late {
-			at := f.remote(t, f.a, p.Addr)
-			lab.Eventually(t, patience, "a pod is reached that is younger than the last controller", func() error {
-				_, err := get(t.Context(), f.clients[0], at)
-				return err
-			})
+		for _, p := range f.deployment(t, f.b, churn, 2) {
+			f.reached(t, p) // although no controller has ever seen it
 		}
 		lasts(t.Context(), 10*time.Second)
-		f.kubectl(t, f.b, "delete", "deployment", "-n", appNamespace, "churn")
+		f.kubectl(t, f.b, "delete", "deployment", "-n", appNamespace, churn)
 	})
 }
 

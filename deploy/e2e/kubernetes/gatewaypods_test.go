@@ -2,8 +2,8 @@ package kubernetes
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,20 +55,26 @@ func leads(t *testing.T, c *kubelab.Cluster) (p *kubelab.Pod) {
 	return p
 }
 
-// kill ends all processes of a pod's containers at once. The kubelet starts them
-// again.
-func kill(p *kubelab.Pod) error {
-	pids, err := p.PIDs()
-	if err != nil {
-		return err
+// kill ends all processes of a pod's containers at once, and returns when the
+// kubelet has started others.
+func kill(t *testing.T, p *kubelab.Pod) {
+	t.Helper()
+	before, err := p.PIDs()
+	if err != nil || len(before) == 0 {
+		t.Fatalf("pod %s has no process to kill (%v)", p.Name, err)
 	}
-	if len(pids) == 0 {
-		return fmt.Errorf("pod %s has no process to kill", p.Name)
+	for _, pid := range before {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatalf("kill process %d of pod %s: %v", pid, p.Name, err)
+		}
 	}
-	for _, pid := range pids {
-		err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
-	}
-	return err
+	lab.Eventually(t, patience, "new processes of pod "+p.Name, func() error {
+		now, err := p.PIDs()
+		if err != nil || len(now) == 0 || slices.ContainsFunc(now, func(pid int) bool { return slices.Contains(before, pid) }) {
+			return fmt.Errorf("they are %v, before %v (%v)", now, before, err)
+		}
+		return nil
+	})
 }
 
 // rollout starts the pods of a workload anew, and waits until that is done.
