@@ -64,9 +64,7 @@ func testUpgrade(t *testing.T, w *world) {
 		})
 	})
 	f.onEachSide(func(side string, c *kubelab.Cluster) {
-		for range repetitions() {
-			f.measure(t, "node of the gateway drained, "+side, promise{within: upgradeGap}, f.paths(t), func() { f.drain(t, c) })
-		}
+		f.measure(t, "node of the gateway drained, "+side, promise{within: upgradeGap}, f.paths(t), func() { f.drain(t, c) })
 	})
 }
 
