@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/sluice-net/sluice/deploy/e2e/kubelab"
 	"github.com/sluice-net/sluice/deploy/e2e/lab"
 	"github.com/sluice-net/sluice/deploy/images"
@@ -65,6 +68,7 @@ func holdLocked(ctx context.Context, said io.WriteCloser, say func(string)) erro
 	// After everything else is gone: who waits for the end looks at the lock.
 	defer lock.Close()
 	defer os.Remove(pidFile)
+	ctrl.SetLogger(logr.Discard()) // or it complains
 	s := &session{log: say}
 	return s.run(func() error {
 		h, err := build(ctx, s, say)
@@ -103,7 +107,7 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, errors.New("interrupted")
 	}
-	l := kubelab.New(s, kubelab.Options{Clusters: []string{"rome", "milan"}, Images: archives, Progress: say})
+	l := kubelab.New(s, kubelab.Options{Clusters: []string{"rome", "milan"}, Images: archives, NetworkPolicies: true, Progress: say})
 	h := &holding{Lab: l, rome: l.Cluster("rome"), milan: l.Cluster("milan"), bin: filepath.Join(l.Dir, "bin"), say: say}
 	if err := os.Mkdir(h.bin, 0o755); err != nil {
 		return nil, err
