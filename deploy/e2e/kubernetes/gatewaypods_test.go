@@ -95,20 +95,30 @@ func (f *faults) rolloutGateway(t *testing.T, c *kubelab.Cluster) {
 	}
 }
 
-// placeGateway brings the only pod of the gateway to a node.
+// placeGateway lets the gateway be led on a node.
 func (f *faults) placeGateway(t *testing.T, c *kubelab.Cluster, node *kubelab.Node) {
 	t.Helper()
-	if leads(t, c).Node == node {
+	p := leads(t, c)
+	if p.Node == node {
 		return
 	}
-	for _, n := range c.Nodes {
-		if n != node {
-			f.kubectl(t, c, "cordon", n.Name)
-			defer f.kubectl(t, c, "uncordon", n.Name)
-		}
+	pods, err := gateways(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
 	}
-	f.rolloutGateway(t, c)
+	if len(pods) > 1 { // the other one is on the other node, and takes over
+		f.kubectl(t, c, "delete", "pod", "-n", p.Namespace, p.Name, "--wait=false")
+		f.gone(t, c, p)
+	} else {
+		for _, n := range c.Nodes {
+			if n != node {
+				f.kubectl(t, c, "cordon", n.Name)
+				defer f.kubectl(t, c, "uncordon", n.Name)
+			}
+		}
+		f.rolloutGateway(t, c)
+	}
 	if got := leads(t, c).Node; got != node {
-		t.Fatalf("the gateway of %s is on %s, where it may not be", c.Name, got.Name)
+		t.Fatalf("the gateway of %s is led on %s, where it should not be", c.Name, got.Name)
 	}
 }
