@@ -91,17 +91,18 @@ func opens(line string) string {
 // replaced: pairs of a placeholder, without its <>, and a value. None may be left.
 func (d *Document) Block(t testing.TB, words []string, values ...string) string {
 	t.Helper()
-	for _, b := range d.Blocks(words...) {
-		for i := 0; i < len(values); i += 2 {
-			b = strings.ReplaceAll(b, "<"+values[i]+">", values[i+1])
-		}
-		if strings.Contains(b, "<") {
-			t.Fatalf("%s: a placeholder is left in\n%s", d.Name, b)
-		}
-		return b
+	found := d.Blocks(words...)
+	if len(found) == 0 {
+		t.Fatalf("%s has no block with %q", d.Name, words)
 	}
-	t.Fatalf("%s has no block with %q", d.Name, words)
-	return ""
+	text := found[0]
+	for i := 0; i < len(values); i += 2 {
+		text = strings.ReplaceAll(text, "<"+values[i]+">", values[i+1])
+	}
+	if strings.Contains(text, "<") {
+		t.Fatalf("%s: a placeholder is left in\n%s", d.Name, text)
+	}
+	return text
 }
 
 // Blocks returns all blocks that hold all the words, as they stand.
