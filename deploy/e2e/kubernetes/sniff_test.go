@@ -81,13 +81,3 @@ func (s *sniffer) packets(want func(gopacket.Packet) bool) (found []gopacket.Pac
 	}
 	return found
 }
-
-// layersOf returns all layers of a type, the outermost first.
-func layersOf[L gopacket.Layer](p gopacket.Packet) (found []L) {
-	for _, l := range p.Layers() {
-		if l, ok := l.(L); ok {
-			found = append(found, l)
-		}
-	}
-	return found
-}
