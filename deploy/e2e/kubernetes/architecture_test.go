@@ -42,6 +42,27 @@ func testArchitecture(t *testing.T, w *world) {
 	}
 }
 
+// testGeneve has the agents make the tunnels themselves: also where the kernel has no
+// Geneve device, and they would choose VXLAN, there then is Geneve on the wire.
+func testGeneve(t *testing.T, w *world) {
+	w.install(t, "--set", "networking.fabric.config.link=tun")
+	t.Cleanup(func() { w.each(t, func(c *kubelab.Cluster) error { return w.reinstall(c) }) })
+	w.connect(t)
+	sides := w.pairOfServers(t, 2)
+	w.talk(t, sides)
+	for _, v := range []*view{newView(t, w, sides[0], sides[1]), newView(t, w, sides[1], sides[0])} {
+		for _, n := range v.from.Nodes {
+			if e := encapsulation(t, n); e != geneveName {
+				t.Errorf("the tunnels of %s are %s", n.Name, e)
+			}
+		}
+		checkTunnels(t, v)
+		checkInternalAddresses(t, v)
+		checkUnderlay(t, v)
+		checkClamp(t, v)
+	}
+}
+
 // view is the network as one cluster sees it.
 type view struct {
 	*world

@@ -46,6 +46,7 @@ func TestClusters(t *testing.T) {
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
 		{"architecture", false, testArchitecture},
+		{"geneve", true, testGeneve},
 		{"network test", false, testNetwork},
 		{"restricted", false, testRestricted},
 		{"documents", true, testDocuments},

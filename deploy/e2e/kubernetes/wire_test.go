@@ -25,6 +25,25 @@ const (
 	wireGuard = layers.UDPPort(30742) // nodePort
 )
 
+// What packets between nodes and gateways are in.
+const (
+	geneveName = "Geneve"
+	vxlanName  = "VXLAN"
+)
+
+// encapsulation is what the links of a node speak.
+func encapsulation(t *testing.T, n *kubelab.Node) string {
+	t.Helper()
+	links, err := liqoLinks(n)
+	if err != nil || len(links) == 0 {
+		t.Fatalf("%s has the links %v (%v)", n.Name, links, err)
+	}
+	if links[0].Info.Kind == "vxlan" {
+		return vxlanName
+	}
+	return geneveName
+}
+
 // ask sends a request with some text in it, and reads the answer to its end.
 func ask(t *testing.T, from *kubelab.Pod, to netip.Addr, text string) {
 	t.Helper()
@@ -49,9 +68,9 @@ func inner(p gopacket.Packet) (outer *layers.IPv4, encapsulation string, frame g
 		return nil, "", nil, false
 	}
 	// RFC 7348 begins with 08, RFC 8926 with version 0 and the length of options.
-	encapsulation, header := "Geneve", 8+4*int(udp.Payload[0]&0x3f)
+	encapsulation, header := geneveName, 8+4*int(udp.Payload[0]&0x3f)
 	if udp.Payload[0] == 0x08 && binary.BigEndian.Uint16(udp.Payload[2:]) == 0 {
-		encapsulation, header = "VXLAN", 8
+		encapsulation, header = vxlanName, 8
 	}
 	if len(udp.Payload) < header {
 		return nil, "", nil, false
@@ -66,13 +85,13 @@ func checkUnderlay(t *testing.T, v *view) {
 	at := v.remoteOf(t, v.from.Cluster, v.to.Cluster, v.to.pods[0].Addr)
 	for _, p := range v.from.pods {
 		s := sniff(t, v.gateway, "eth0")
-		text := "text-from-" + p.Name
+		text, speaks := "text-from-"+p.Name, encapsulation(t, p.Node)
 		ask(t, p, at, text)
 		lab.Eventually(t, patience, "the request passes between "+p.Node.Name+" and the gateway", func() error {
 			toGateway, fromGateway, readable := 0, 0, false
 			var tunnel string
 			for _, f := range s.packets(func(f gopacket.Packet) bool { return f.Layer(layers.LayerTypeUDP) != nil }) {
-				outer, encapsulation, frame, ok := inner(f)
+				outer, spoken, frame, ok := inner(f)
 				if !ok {
 					continue
 				}
@@ -80,7 +99,10 @@ func checkUnderlay(t *testing.T, v *view) {
 				if ip == nil {
 					continue
 				}
-				tunnel = fmt.Sprintf("%s from %s to %s", encapsulation, outer.SrcIP, outer.DstIP)
+				tunnel = fmt.Sprintf("%s from %s to %s", spoken, outer.SrcIP, outer.DstIP)
+				if spoken != speaks {
+					t.Errorf("%s, but the links of %s speak %s", tunnel, p.Node.Name, speaks)
+				}
 				switch {
 				case ip.SrcIP.String() == p.Addr.String() && ip.DstIP.String() == at.String():
 					if outer.DstIP.String() != v.gateway.Addr.String() || !slices.Contains(v.sources(p.Node), outer.SrcIP.String()) {

@@ -171,6 +171,13 @@ func (w *world) install(t *testing.T, more ...string) {
 	t.Logf("installed on %d clusters after %v", len(w.Clusters), time.Since(start).Round(100*time.Millisecond))
 }
 
+// reinstall undoes what other options than those of the test have changed. It is for
+// clean-ups, in which the context of the test is over.
+func (w *world) reinstall(c *kubelab.Cluster) error {
+	_, _, err := w.tryLiqoctl(context.Background(), installArgs(c)...)
+	return err
+}
+
 // uninstall removes the installation from all clusters.
 func (w *world) uninstall(t *testing.T, more ...string) {
 	t.Helper()
