@@ -48,6 +48,7 @@ func TestClusters(t *testing.T) {
 		{"architecture", false, testArchitecture},
 		{"geneve", true, testGeneve},
 		{"network test", false, testNetwork},
+		{"doctor", false, testDoctor},
 		{"restricted", false, testRestricted},
 		{"documents", true, testDocuments},
 		{"faults", false, testFaults},
