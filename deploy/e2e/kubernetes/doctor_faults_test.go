@@ -197,7 +197,7 @@ func faultsOfTheNetwork() []fault {
 			heal: withAgent,
 		},
 		{
-			name:   "node whose agent is gone",
+			name: "node whose agent is gone", long: true,
 			inject: func(t *testing.T, x *examined) { x.withoutAgent(t) },
 			want:   symptom{"nodes", "local", doctor.Warning, "no agent's pod is on it", "its tunnel stays as it is", "DaemonSet"},
 			heal:   withAgent,
@@ -249,7 +249,7 @@ func withAgent(t *testing.T, x *examined, _ string) {
 func faultsOfClusters() []fault {
 	return []fault{
 		{
-			name: "gateway scaled to zero",
+			name: "gateway scaled to zero", long: true,
 			inject: func(t *testing.T, x *examined) {
 				x.kubectl(t, x.b, "-n", "liqo", "scale", "deployment", "liqo-controller", "--replicas=0") // which would undo it
 				x.kubectl(t, x.b, "-n", "liqo", "wait", "--for=delete", "pods", "-l", "app.kubernetes.io/name=liqo-controller", "--timeout=60s")
@@ -268,7 +268,7 @@ func faultsOfClusters() []fault {
 			},
 		},
 		{
-			name: "no node takes the gateway",
+			name: "no node takes the gateway", long: true,
 			inject: func(t *testing.T, x *examined) {
 				x.kubectl(t, x.b, "cordon", x.b.Nodes[0].Name, x.b.Nodes[1].Name)
 				x.kubectl(t, x.b, "-n", x.there, "delete", "pods", "--all")
