@@ -8,7 +8,8 @@
 //	decide    values, and who says so          pure
 //	preflight what is in the way               pure
 //	Prepare   these, and the manifests         reads only
-//	Apply     namespace, CRDs, release; waits until it works
+//	Apply     namespace, CRDs, release; waits until it works, and until the
+//	          gateways that an upgrade replaces are back
 //
 // Every step of Apply, and of an uninstallation, finds out what there is and does
 // the rest: both may be interrupted and repeated at any point. A repetition that

@@ -118,7 +118,9 @@ func (p *Plan) gatewayReady(ctx context.Context, g gatewayAtWork) (missing strin
 	switch replicas := *d.Spec.Replicas; {
 	case want != nil && !slices.EqualFunc(want, d.Spec.Template.Spec.Containers, alikeContainers):
 		return "its Deployment is not yet as the template says", nil
-	case s.ObservedGeneration < d.Generation || s.UpdatedReplicas < replicas || s.AvailableReplicas-old < replicas:
+	case s.ObservedGeneration < d.Generation:
+		return "its pods are about to be replaced", nil
+	case s.UpdatedReplicas < replicas || s.AvailableReplicas-old < replicas:
 		return fmt.Sprintf("%d of %d pods are up to date and ready%s", max(0, s.AvailableReplicas-old), replicas, firstTrouble(ctx, p.cluster, d.Namespace, g.name.Name)), nil
 	case old > 0:
 		return "the pods of before have not ended yet", nil
