@@ -21,7 +21,7 @@ func testConnect(t *testing.T, w *world) {
 	d := document.Read(t, document.Network)
 	sides := w.pairOfServers(t, 4)
 	// An administrator of both clusters. They are cl01 and cl02 in the document.
-	admin := w.newShell(t, w.a, t.TempDir())
+	admin := w.newShell(w.a, t.TempDir())
 	admin.set("CLUSTER_1_KUBECONFIG_PATH", w.a.Kubeconfig)
 	admin.set("CLUSTER_2_KUBECONFIG_PATH", w.b.Kubeconfig)
 	names := strings.NewReplacer("cl01", w.a.Name, "cl02", w.b.Name)

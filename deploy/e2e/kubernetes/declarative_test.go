@@ -132,7 +132,7 @@ func newKeys(t *testing.T, d *document.Document) (private, public string) {
 func documentedCIDRs(t *testing.T, w *world, d *document.Document, c *kubelab.Cluster) (external, pods string) {
 	t.Helper()
 	commands, _, _ := strings.Cut(d.Block(t, []string{"kubectl get networks.ipam.liqo.io", "external-cidr"}), "#")
-	s := w.newShell(t, c, t.TempDir())
+	s := w.newShell(c, t.TempDir())
 	for _, command := range linesOf(commands) {
 		switch out := s.ok(t, command); {
 		case strings.Contains(command, "external-cidr"):

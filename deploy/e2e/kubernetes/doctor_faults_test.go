@@ -28,7 +28,7 @@ func kubectlAsAdvised(in func(*world) *kubelab.Cluster) func(*testing.T, *examin
 		if len(commands) == 0 {
 			t.Fatalf("no command in %q", advice)
 		}
-		admin := x.newShell(t, in(x.world), x.admin.dir)
+		admin := x.newShell(in(x.world), x.admin.dir)
 		for _, c := range commands {
 			t.Logf("%s\n%s", c, admin.ok(t, c))
 		}

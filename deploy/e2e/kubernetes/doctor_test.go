@@ -80,7 +80,7 @@ func testDoctor(t *testing.T, w *world) {
 
 func newExamined(t *testing.T, w *world) *examined {
 	w.connect(t)
-	x := &examined{world: w, here: "liqo-tenant-" + w.b.Name, there: "liqo-tenant-" + w.a.Name, admin: w.newShell(t, w.a, t.TempDir())}
+	x := &examined{world: w, here: "liqo-tenant-" + w.b.Name, there: "liqo-tenant-" + w.a.Name, admin: w.newShell(w.a, t.TempDir())}
 	x.admin.set("REMOTE_KUBECONFIG", w.b.Kubeconfig)
 	return x
 }

@@ -16,7 +16,7 @@ import (
 // to do, where other tests do not do the same anyway.
 func testDocuments(t *testing.T, w *world) {
 	sides := w.pairOfServers(t, 2)
-	admin := w.newShell(t, w.a, t.TempDir())
+	admin := w.newShell(w.a, t.TempDir())
 	for _, c := range []*kubelab.Cluster{w.a, w.b} {
 		text, err := os.ReadFile(c.Kubeconfig)
 		if err != nil {

@@ -23,7 +23,7 @@ func testManual(t *testing.T, w *world) {
 	d := document.Read(t, document.Network)
 	sides := w.pairOfServers(t, 2)
 	dir := t.TempDir()
-	server, client := w.newShell(t, w.b, dir), w.newShell(t, w.a, dir)
+	server, client := w.newShell(w.b, dir), w.newShell(w.a, dir)
 	t.Cleanup(func() { removePeering(t, w, "default") })
 	start := time.Now()
 	command := func(words ...string) string { return d.Block(t, words) }

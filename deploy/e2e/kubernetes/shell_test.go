@@ -20,7 +20,7 @@ type shell struct {
 	vars       []string
 }
 
-func (w *world) newShell(_ *testing.T, c *kubelab.Cluster, dir string) *shell {
+func (w *world) newShell(c *kubelab.Cluster, dir string) *shell {
 	return &shell{w: w, dir: dir, kubeconfig: c.Kubeconfig, vars: w.environment()}
 }
 
