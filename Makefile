@@ -34,7 +34,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 lint: ## formatting, vet, golangci-lint, govulncheck
 	bash .ci/lint
 
-generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests from the chart
+generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests and the chart's README from the chart
 	@# Embedded metadata, or an API server prunes the labels of the gateways' Deployments; short
 	@# descriptions, or the largest CRDs do not fit into kubectl's annotation.
 	$(TOOL) controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
