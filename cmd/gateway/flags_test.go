@@ -81,7 +81,7 @@ func TestParseFlagsInACluster(t *testing.T) {
 			},
 			Elect: true,
 			Election: cluster.ElectionOptions{
-				Identity: "gw-milan-a", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+				Identity: "gw-milan-a", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second,
 			},
 		},
 		ping:       gatewaysync.Ping{Interval: time.Second, LossThreshold: 3, UpdateInterval: 5 * time.Second},
@@ -113,7 +113,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{[]string{"--name=n", "--mode=server", "--namespace=t", "--remote-cluster-id=p", "--leader-election", "--pod-name=a", "--leader-election-lease-duration=5s"},
 			"--leader-election-lease-duration: 5s must be longer than --leader-election-renew-deadline, 10s"},
 		{[]string{"--name=n", "--mode=server", "--namespace=t", "--remote-cluster-id=p", "--leader-election", "--pod-name=a", "--leader-election-renew-deadline=1s"},
-			"--leader-election-renew-deadline: 1s is shorter than --leader-election-retry-period, 2s"},
+			"--leader-election-renew-deadline: 1s is shorter than --leader-election-retry-period, 5s"},
 		{[]string{"--name=n", "--mode=server", "--leader-election-retry-period=2"}, `--leader-election-retry-period: "2" is not a time, such as 2s or 500ms`},
 		{[]string{"--manifests=d", "--ping-interval=1ms"}, "--ping-interval: 1ms is too short: 10ms at least"},
 		{[]string{"--manifests=d", "--ping-loss-threshold=-1"}, "--ping-loss-threshold: -1 is less than 1"},
