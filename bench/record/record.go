@@ -43,16 +43,22 @@ func Machine() string {
 // Commit is what is measured; a tree with changes is not that commit.
 func Commit() string {
 	name := command("git", "rev-parse", "--short", "HEAD")
+	if name == unknown {
+		return name // a source archive
+	}
 	if command("git", "status", "--porcelain", "--untracked-files=no") != "" {
 		name += "-modified"
 	}
 	return name
 }
 
+// unknown stands for what cannot be found out.
+const unknown = "unknown"
+
 func command(args ...string) string {
 	out, err := exec.Command(args[0], args[1:]...).Output()
 	if err != nil {
-		return "unknown"
+		return unknown
 	}
 	return strings.TrimSpace(string(out))
 }
