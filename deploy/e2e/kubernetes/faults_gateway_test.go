@@ -133,7 +133,7 @@ func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, 
 		t.Cleanup(back)
 		lasts(t.Context(), nodeAway)
 	})
-	f.measure(t, fault+", and back", p, paths, back)
+	f.watch(t, fault+", and back", p, paths, back)
 	f.clients, f.servers = f.world.clients(t, f.a, 2), f.world.servers(t, f.b, 2)
 	x := startTraffic(t, f.paths(t)...)
 	x.end()

@@ -76,11 +76,17 @@ type promise struct {
 	lossy bool
 }
 
-// measure lets something happen to traffic and returns what that has seen, when it
-// is heard on every path again.
+// measure lets something happen when all is quiet.
 func (f *faults) measure(t *testing.T, fault string, p promise, paths []path, happen func()) outcome {
 	t.Helper()
 	f.quiet(t)
+	return f.watch(t, fault, p, paths, happen)
+}
+
+// watch lets something happen to traffic and returns what that has seen, when it is
+// heard on every path again.
+func (f *faults) watch(t *testing.T, fault string, p promise, paths []path, happen func()) outcome {
+	t.Helper()
 	x := startTraffic(t, paths...)
 	defer x.end()
 	start := time.Now()
