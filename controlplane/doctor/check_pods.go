@@ -92,7 +92,8 @@ func gatewayPods(e *end) (out []Finding) {
 		out = untrue(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed)
 		if len(out) == 0 {
 			out = append(out, fail("none of %d pods is active", len(e.pods.items)).on(g.String()).
-				because("of several replicas the one that leads is, and none does yet").fix("see the logs of the pods, and the controller's"))
+				because("the one that leads is, once the controller has marked it: none leads yet, or no controller runs").
+				fix("see that the Deployment liqo-controller has a ready pod; then the logs of the gateway's pods"))
 		}
 	}
 	if active > 1 {
