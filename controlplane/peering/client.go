@@ -56,15 +56,11 @@ func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1
 	before, what := live.DeepCopy(), clientGateway(live).String()
 	o := *e.options
 	o.Client = o.Client.orChosen(live)
-	const flags = "--gw-client-address and --gw-client-port"
 	// A client that is connected keeps where it dials unless the flags say
 	// otherwise: somebody chose it, for a reason that the server does not know.
 	if kept := o.changedClient(&live.Spec, ref, e.peer.endpoint, works && !e.options.Client.given()); kept {
-		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; %s change it",
-			what, hostPort(&live.Spec.Endpoint), flags))
-	}
-	if was, is := hostPort(&before.Spec.Endpoint), hostPort(&live.Spec.Endpoint); was != is && !o.Client.given() {
-		s.note(progress.Warning, fmt.Sprintf("%s dialled %s and was not connected: it dials %s now, as the gateway server tells; %s name another way to it", what, was, is, flags))
+		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; --gw-client-address and --gw-client-port change it",
+			what, hostPort(&live.Spec.Endpoint)))
 	}
 	o.Client.remember(live)
 	if equality.Semantic.DeepEqual(before, live) {
