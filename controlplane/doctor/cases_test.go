@@ -156,6 +156,7 @@ var cases = []testCase{
 	}, remote, Failed},
 	{"own CIDRs overlap", "networks", func(w *world) { w.milan.Networks.External = network("external-cidr", "10.243.128.0/17") }, remote, Failed},
 	{"a node lies within", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.80.3.4" }, remote, Failed},
+	{"a node among pods", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.243.200.4" }, remote, Warning},
 	{"pods are elsewhere", "networks", func(w *world) { w.milan.pods.items[0].Status.PodIPs[0].IP = "10.42.0.7" }, remote, Failed},
 	{"the nodes' CIDRs are elsewhere", "networks", func(w *world) { w.milan.nodes.items[0].Spec.PodCIDRs = []string{"10.42.0.0/24"} }, remote, Warning},
 	{"Services are elsewhere", "networks", func(w *world) { w.milan.apiService.Spec.ClusterIP = "10.43.0.1" }, remote, Failed},

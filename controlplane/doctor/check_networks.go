@@ -98,9 +98,19 @@ func overlapsAmong(ps []named) (out []Finding) {
 	return out
 }
 
-// nodesWithin finds nodes whose addresses mean something else.
+// nodesWithin finds nodes whose addresses mean something else. Where a cloud gives
+// pods addresses of the nodes' own network, both are in the pod CIDR.
 func (c *cluster) nodesWithin() (out []Finding) {
+	pods := granted("", c.Networks.Pod)
 	for _, a := range c.nodeAddresses() {
+		if contains(pods, a.prefix.Addr()) {
+			if len(out) == 0 {
+				out = append(out, warn("the %s, %s, lies in the pod CIDR %s", a.what, a.prefix.Addr(), prefixText(prefixesOf(pods))).
+					because("that is so where pods have addresses of the nodes' network, as with the VPC CNI of EKS; elsewhere packets to the node would go where those to pods go").
+					fix("if pods and nodes are not in one network, install again with the --pod-cidr of the pods alone"))
+			}
+			continue
+		}
 		if o, ok := clash(a.prefix, c.own()); ok {
 			out = append(out, fail("the %s, %s, lies in the %s %s", a.what, a.prefix.Addr(), o.what, o.prefix).
 				because("packets to the node would go where that CIDR goes").
