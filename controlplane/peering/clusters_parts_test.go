@@ -85,14 +85,14 @@ func testTimeout(t *testing.T, local, remote *side) {
 		local.play(t, networkingv1beta1.Connecting)
 		remote.play(t, networkingv1beta1.Connecting)
 		o := options()
-		o.Timeout = 10 * time.Second
+		o.Timeout = 25 * time.Second
 		var s told
 		err := peering.Connect(t.Context(), local.access, remote.access, o, s.tell)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error %v after\n%s", err, strings.Join(s.lines, "\n"))
 		}
 		for _, want := range []string{
-			"(local) time is up after 10s, waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: no handshake with 192.0.2.1:51840",
+			"(local) time is up after 25s, waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: no handshake with 192.0.2.1:51840",
 			"check that the client's nodes reach the address and UDP port",
 			"of 23 steps are done and stay so: the same command goes on from there",
 		} {
