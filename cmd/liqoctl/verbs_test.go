@@ -31,6 +31,7 @@ func startRome(t *testing.T) *rome {
 	t.Helper()
 	c := controlplanetest.Start(t)
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice/gateway:latest": {}}})
+	c.Elect(t)
 	mgr, err := controllers.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), controllers.Options{
 		LiqoNamespace: controlplanetest.LiqoNamespace, Logger: logr.Discard(),
 		Install: install.Options{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -56,7 +55,7 @@ func startSide(t *testing.T, name, id string) *side {
 		})
 	})
 	s := &side{Cluster: c, id: id}
-	s.elect(t)
+	c.Elect(t)
 	var err error
 	s.access, err = access.New(c.Config, access.Options{Name: name, Origin: "kubeconfig of " + id})
 	if err != nil {
@@ -84,53 +83,10 @@ func (s *side) as(t *testing.T, change func(*access.Options)) *access.Cluster {
 	return c
 }
 
-// elect has a pod of every gateway take its Lease, as gateways do, until the test
-// ends.
-func (s *side) elect(t *testing.T) {
-	t.Helper()
-	repeat(t, func(ctx context.Context) {
-		var leases coordinationv1.LeaseList
-		if s.Client.List(ctx, &leases, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}) != nil {
-			return
-		}
-		for _, l := range leases.Items {
-			if l.Spec.HolderIdentity != nil {
-				continue
-			}
-			gateway, _, _ := strings.Cut(l.Name, ".")
-			var pods corev1.PodList
-			if s.Client.List(ctx, &pods, client.InNamespace(l.Namespace), client.MatchingLabels{networkingv1beta1.LabelGatewayName: gateway}) != nil || len(pods.Items) == 0 {
-				continue
-			}
-			before := l.DeepCopy()
-			l.Spec.HolderIdentity = &pods.Items[0].Name
-			_ = s.Client.Patch(ctx, &l, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})) // it may be gone
-		}
-	})
-}
-
-// repeat does something again and again until the test ends.
-func repeat(t *testing.T, do func(ctx context.Context)) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	t.Cleanup(func() { cancel(); <-done })
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			do(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}()
-}
-
 // play has every Connection say what a gateway would until the test ends.
 func (s *side) play(t *testing.T, value networkingv1beta1.ConnectionValue) {
 	t.Helper()
-	repeat(t, func(ctx context.Context) {
+	controlplanetest.Repeat(t, func(ctx context.Context) {
 		var list networkingv1beta1.ConnectionList
 		if s.Client.List(ctx, &list) != nil {
 			return
