@@ -132,7 +132,7 @@ func (n *network) startBoth(o nodelink.Options) {
 	n.Helper()
 	// Registered first, so checked last.
 	before := goleak.IgnoreCurrent()
-	hosts := goleak.IgnoreTopFunction("github.com/sluice-net/sluice/deploy/e2e/lab.(*Host).thread")
+	hosts := goleak.IgnoreTopFunction("github.com/sluice-net/sluice/deploy/e2e/lab.(*thread).run")
 	n.Cleanup(func() { goleak.VerifyNone(n, before, hosts) })
 	n.start(n.a, o)
 	n.start(n.b, o)

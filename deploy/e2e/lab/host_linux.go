@@ -42,7 +42,6 @@ type thread struct {
 	jobs chan func()
 	quit chan struct{}
 	end  func()
-	over chan struct{} // closed when it is gone
 
 	machine atomic.Bool // see Host.Boot
 }
@@ -66,7 +65,7 @@ func (h *Host) create() error {
 		return fmt.Errorf("add the namespace %s: %w: %s", h.ns, err, out)
 	}
 	quit := make(chan struct{})
-	inside := &thread{jobs: make(chan func()), quit: quit, end: sync.OnceFunc(func() { close(quit) }), over: make(chan struct{})}
+	inside := &thread{jobs: make(chan func()), quit: quit, end: sync.OnceFunc(func() { close(quit) })}
 	entered := make(chan error)
 	go inside.run("/run/netns/"+h.ns, entered)
 	if err := <-entered; err != nil {
@@ -100,7 +99,6 @@ func (h *Host) Namespace() string { return h.ns }
 // run does the jobs. It never unlocks its thread: with the goroutine ends the
 // thread, and nothing else of the process ever runs in the namespace.
 func (t *thread) run(namespace string, entered chan<- error) {
-	defer close(t.over)
 	runtime.LockOSThread()
 	err := enter(namespace, unix.CLONE_NEWNET)
 	entered <- err
@@ -134,10 +132,6 @@ func (h *Host) Do(fn func() error) error {
 func (h *Host) close() {
 	if t := h.thread(); t != nil {
 		t.end()
-		select {
-		case <-t.over: // tests look for goroutines that are left
-		case <-time.After(10 * time.Second): // a job that hangs
-		}
 	}
 	_ = exec.Command("ip", "netns", "del", h.ns).Run()
 }
