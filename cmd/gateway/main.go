@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -22,7 +23,13 @@ var version string
 // other replica takes over. A pod has 30 seconds to end.
 const handOverWithin = 20 * time.Second
 
-func main() { program.MainWithNotice(handOverWithin, run) }
+func main() {
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		program.Main(run) // nobody could take over from it
+		return
+	}
+	program.MainWithNotice(handOverWithin, run)
+}
 
 // run is main with its surroundings as arguments. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
