@@ -57,6 +57,15 @@ func makeCgroups(name string) error {
 	return nil
 }
 
+// tryCgroups tells whether cgroups can be made here.
+func tryCgroups() error {
+	if len(hierarchies()) == 0 {
+		return fmt.Errorf("there is no hierarchy below %s", cgroups)
+	}
+	name := fmt.Sprintf("sluice-%d-try", os.Getpid())
+	return errors.Join(makeCgroups(name), removeCgroups(name))
+}
+
 // removeCgroups kills what runs in a cgroup of that name, and removes it.
 func removeCgroups(name string) error {
 	var left error

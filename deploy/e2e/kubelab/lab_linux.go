@@ -124,6 +124,13 @@ func require(t lab.T) {
 			t.Skipf("SKIPPED: nodes need the CNI plugins (containernetworking-plugins): %v", err)
 		}
 	}
+	// Root in a container may do neither.
+	if err := tryCgroups(); err != nil {
+		t.Skipf("SKIPPED: nodes need cgroups of their own, which this machine does not allow: %v", err)
+	}
+	if out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: nodes need mounts of their own, which this machine does not allow: %v: %s", err, out)
+	}
 }
 
 // programs returns the folder of the Kubernetes programs.
