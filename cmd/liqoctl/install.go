@@ -140,7 +140,7 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 	if _, err := plan.Apply(ctx, f.app.console.Progress()); err != nil {
 		return err
 	}
-	f.app.console.Info(fmt.Sprintf("Sluice %s is installed: this cluster is %s among its peers", chart.Version(), plan.ClusterID))
+	f.app.console.Info(fmt.Sprintf("Sluice %s is installed: this cluster is %s among its peers", plan.Version(), plan.ClusterID))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ type Plan struct {
 	manifests string // of the release
 	unchanged bool   // they are in force
 }
+
+// Version is that of the programs: what the values say, or the chart's.
+func (p *Plan) Version() string { return cmp.Or(textAt(p.Values, "tag"), p.chart.Version()) }
 
 // Prepare looks at the cluster and decides what to install. The error tells all
 // that is in the way.
