@@ -284,9 +284,6 @@ metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cl
 spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 `)
 	controlplanetest.Eventually(t, "the gateway is there", func(ctx context.Context) error {
-		if err := s.elect(ctx, "liqo-tenant-milan"); err != nil {
-			return err
-		}
 		var list networkingv1beta1.GeneveTunnelList
 		if err := s.Client.List(ctx, &list); err != nil || len(list.Items) != 2 {
 			return fmt.Errorf("%d tunnels, %v", len(list.Items), err)

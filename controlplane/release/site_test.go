@@ -101,6 +101,7 @@ func startSite(t *testing.T) *site {
 		"sluice/gateway:latest":    {}, // it does nothing
 		"sluice/fabric:latest":     {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},
 	}})
+	c.Elect(t)
 	a, err := access.New(c.Config, access.Options{Origin: "kubeconfig of the test"})
 	if err != nil {
 		t.Fatal(err)

@@ -2,17 +2,13 @@ package release_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/controlplanetest"
@@ -142,25 +138,6 @@ func (s *site) stuckGateway(t *testing.T) {
 	if err := s.Get(t.Context(), "liqo-tenant-milan", "gw-milan", &d); err != nil || d.Status.AvailableReplicas == 0 {
 		t.Errorf("the gateway that there was is gone: %d, %v", d.Status.AvailableReplicas, err)
 	}
-}
-
-// elect gives the Lease of a namespace to the gateway there, which only seems to
-// run.
-func (s *site) elect(ctx context.Context, namespace string) error {
-	var pods corev1.PodList
-	var leases coordinationv1.LeaseList
-	for _, list := range []client.ObjectList{&pods, &leases} {
-		if err := s.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-	}
-	if len(pods.Items) == 0 || len(leases.Items) == 0 {
-		return fmt.Errorf("%d pods, %d Leases", len(pods.Items), len(leases.Items))
-	}
-	l := &leases.Items[0]
-	before := l.DeepCopy()
-	l.Spec.HolderIdentity = &pods.Items[0].Name
-	return s.Client.Patch(ctx, l, client.MergeFrom(before))
 }
 
 // apply does what was planned, and must succeed.
