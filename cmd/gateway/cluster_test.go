@@ -190,19 +190,12 @@ func inOrder(t *testing.T, c *controlplanetest.Cluster, r *rand.Rand) {
 // edit changes an object, as administrator.
 func edit[T client.Object](t testing.TB, s *side, name string, o T, status bool, change func(T)) {
 	t.Helper()
-	ctx := context.Background()
-	if err := s.c.Get(ctx, s.namespace, name, o); err != nil {
-		t.Fatal(err)
-	}
-	change(o)
-	err := error(nil)
+	o.SetNamespace(s.namespace)
+	o.SetName(name)
 	if status {
-		err = s.c.Client.Status().Update(ctx, o)
+		controlplanetest.EditStatus(t, s.c, o, change)
 	} else {
-		err = s.c.Client.Update(ctx, o)
-	}
-	if err != nil {
-		t.Fatal(err)
+		controlplanetest.Edit(t, s.c, o, change)
 	}
 }
 

@@ -353,8 +353,12 @@ func untilConnected(t testing.TB, sides ...*side) {
 
 // lease reads the Lease.
 func (s *side) lease(ctx context.Context) (l coordinationv1.Lease, err error) {
-	err = s.c.Get(ctx, s.namespace, fmt.Sprintf("gw.%s.%s.connections.liqo.io", s.namespace, s.mode), &l)
+	err = s.c.Get(ctx, s.namespace, s.leaseName(), &l)
 	return l, err
+}
+
+func (s *side) leaseName() string {
+	return fmt.Sprintf("gw.%s.%s.connections.liqo.io", s.namespace, s.mode)
 }
 
 // within waits for what must come soon, and returns when it came.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -140,14 +141,7 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 // setHolder writes who holds the lease.
 func (s *side) setHolder(t *testing.T, who string) {
 	t.Helper()
-	lease, err := s.lease(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease.Spec.HolderIdentity = &who
-	if err := s.c.Client.Update(t.Context(), &lease); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, s, s.leaseName(), new(coordinationv1.Lease), false, func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &who })
 }
 
 // ledBy checks who holds the lease.

@@ -326,17 +326,13 @@ func testForeignStatus(t *testing.T, w *world, namespace string) {
 	})
 
 	// A prefix that the IPAM does not stand by is not used.
-	var n ipamv1alpha1.Network
-	if err := w.Get(context.Background(), namespace, network, &n); err != nil {
-		t.Fatal(err)
-	}
-	n.Status.CIDR = "10.243.0.0/16"
-	meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
-		Type: string(ipamv1alpha1.ConditionAllocated), Status: metav1.ConditionFalse, Reason: string(ipamv1alpha1.ReasonOverlap), Message: "overlaps the pods here",
+	n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: network}}
+	controlplanetest.EditStatus(t, w.Cluster, n, func(n *ipamv1alpha1.Network) {
+		n.Status.CIDR = "10.243.0.0/16"
+		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{
+			Type: string(ipamv1alpha1.ConditionAllocated), Status: metav1.ConditionFalse, Reason: string(ipamv1alpha1.ReasonOverlap), Message: "overlaps the pods here",
+		})
 	})
-	if err := w.Client.Status().Update(context.Background(), &n); err != nil {
-		t.Fatal(err)
-	}
 	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkRefused, "overlaps the pods here")
 }
 

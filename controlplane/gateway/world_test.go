@@ -155,13 +155,11 @@ func (w *world) edit(t *testing.T, k *kind, namespace string, change func(map[st
 	t.Helper()
 	u := new(unstructured.Unstructured)
 	u.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind(k.template))
-	if err := w.Get(context.Background(), namespace, "mine", u); err != nil {
-		t.Fatal(err)
-	}
-	change(u.Object["spec"].(map[string]any)["template"].(map[string]any))
-	if err := w.Client.Update(context.Background(), u); err != nil {
-		t.Fatal(err)
-	}
+	u.SetNamespace(namespace)
+	u.SetName("mine")
+	controlplanetest.Edit(t, w.Cluster, u, func(u *unstructured.Unstructured) {
+		change(u.Object["spec"].(map[string]any)["template"].(map[string]any))
+	})
 }
 
 func mine(namespace string) func(*networkingv1beta1.GatewayServer) {

@@ -51,11 +51,9 @@ func (w *world) create(t testing.TB, o client.Object) {
 	}
 }
 
-func (w *world) update(t testing.TB, o client.Object) {
+func (w *world) edit(t testing.TB, namespace, name string, change func(*ipamv1alpha1.IP)) {
 	t.Helper()
-	if err := w.Client.Update(context.Background(), o); err != nil {
-		t.Fatal(err)
-	}
+	controlplanetest.Edit(t, w.Cluster, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, change)
 }
 
 func (w *world) delete(t testing.TB, o client.Object) {
@@ -82,10 +80,7 @@ func (w *world) network(t testing.TB, namespace, name, cidr string, preAllocated
 // grant does the work of the controller of Networks.
 func (w *world) grant(t testing.TB, n *ipamv1alpha1.Network, cidr string) {
 	t.Helper()
-	n.Status.CIDR = ipamv1alpha1.CIDR(cidr)
-	if err := w.Client.Status().Update(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
+	controlplanetest.EditStatus(t, w.Cluster, n, func(n *ipamv1alpha1.Network) { n.Status.CIDR = ipamv1alpha1.CIDR(cidr) })
 }
 
 func newIP(namespace, name, addr, network string) *ipamv1alpha1.IP {
@@ -304,9 +299,9 @@ func (w *world) testService(t *testing.T) {
 		controlplanetest.Eventually(t, "the label is back", check)
 	})
 	t.Run("the template changes", func(t *testing.T) {
-		o = w.now(t, "service", "db")
-		o.Spec.ServiceTemplate.Spec.Ports = o.Spec.ServiceTemplate.Spec.Ports[:1]
-		w.update(t, o)
+		w.edit(t, "service", "db", func(o *ipamv1alpha1.IP) {
+			o.Spec.ServiceTemplate.Spec.Ports = o.Spec.ServiceTemplate.Spec.Ports[:1]
+		})
 		controlplanetest.Eventually(t, "one port is left", func(ctx context.Context) error {
 			var e discoveryv1.EndpointSlice
 			var s corev1.Service
@@ -318,9 +313,7 @@ func (w *world) testService(t *testing.T) {
 		})
 	})
 	t.Run("the template goes", func(t *testing.T) {
-		o = w.now(t, "service", "db")
-		o.Spec.ServiceTemplate = nil
-		w.update(t, o)
+		w.edit(t, "service", "db", func(o *ipamv1alpha1.IP) { o.Spec.ServiceTemplate = nil })
 		w.wantGone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
 		w.wantGone(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
 		w.wantService(t, "service", "db", "")

@@ -212,23 +212,16 @@ func (w *world) testWaiting(t *testing.T) {
 
 func (w *world) testEdits(t *testing.T) {
 	w.namespace(t, "edits")
-	ctx := context.Background()
 	w.create(t, newNetwork("edits", "a", "10.60.0.0/16"))
 	n := w.want(t, "edits", "a", "10.60.0.0/16", ipamv1alpha1.ReasonAllocated)
 	w.create(t, newNetwork("edits", "b", "10.60.0.0/16", notRemapped))
 	b := w.want(t, "edits", "b", "", ipamv1alpha1.ReasonOverlap)
 	t.Run("a condition that is taken away comes back", func(t *testing.T) {
-		n.Status.Conditions = nil
-		if err := w.Client.Status().Update(ctx, n); err != nil {
-			t.Fatal(err)
-		}
+		controlplanetest.EditStatus(t, w.Cluster, n, func(n *ipamv1alpha1.Network) { n.Status.Conditions = nil })
 		w.want(t, "edits", "a", "10.60.0.0/16", ipamv1alpha1.ReasonAllocated)
 	})
 	t.Run("a label that is taken away lets another prefix stand", func(t *testing.T) {
-		delete(b.Labels, ipamv1alpha1.LabelNetworkNotRemapped)
-		if err := w.Client.Update(ctx, b); err != nil {
-			t.Fatal(err)
-		}
+		controlplanetest.Edit(t, w.Cluster, b, func(b *ipamv1alpha1.Network) { delete(b.Labels, ipamv1alpha1.LabelNetworkNotRemapped) })
 		controlplanetest.Eventually(t, "it is remapped", func(ctx context.Context) error {
 			if err := w.Get(ctx, "edits", "b", b); err != nil || b.Status.CIDR == "" {
 				return fmt.Errorf("got %q, %w", b.Status.CIDR, err)

@@ -215,14 +215,10 @@ func open(t *testing.T, config *rest.Config) *access.Cluster {
 // connected writes the status that gateway and controller would write.
 func connected(t *testing.T, c *controlplanetest.Cluster) {
 	t.Helper()
-	var o networkingv1beta1.Connection
-	if err := c.Get(t.Context(), "liqo-tenant-milan", "gw-milan", &o); err != nil {
-		t.Fatal(err)
-	}
-	o.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: networkingv1beta1.ConnectionLatency{Value: "12ms", Timestamp: metav1.Now()}}
-	if err := c.Client.Status().Update(t.Context(), &o); err != nil {
-		t.Fatal(err)
-	}
+	o := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "gw-milan"}}
+	controlplanetest.EditStatus(t, c, o, func(o *networkingv1beta1.Connection) {
+		o.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: networkingv1beta1.ConnectionLatency{Value: "12ms", Timestamp: metav1.Now()}}
+	})
 }
 
 func testAsk(t *testing.T, c *controlplanetest.Cluster, admin *access.Cluster) {
@@ -276,16 +272,11 @@ func testRestricted(t *testing.T, c *controlplanetest.Cluster) {
 func testUndecodable(t *testing.T, c *controlplanetest.Cluster, admin *access.Cluster) {
 	change := func(to string) {
 		t.Helper()
-		ctx := context.WithoutCancel(t.Context()) // also at the end
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := c.Get(ctx, "", "connections.networking.liqo.io", &crd); err != nil {
-			t.Fatal(err)
-		}
-		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-		spec.Properties["type"] = apiextensionsv1.JSONSchemaProps{Type: to}
-		if err := c.Client.Update(ctx, &crd); err != nil {
-			t.Fatal(err)
-		}
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "connections.networking.liqo.io"}}
+		controlplanetest.Edit(t, c, crd, func(crd *apiextensionsv1.CustomResourceDefinition) {
+			spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+			spec.Properties["type"] = apiextensionsv1.JSONSchemaProps{Type: to}
+		})
 	}
 	change("integer")
 	t.Cleanup(func() { change("string") })

@@ -107,15 +107,10 @@ func start(t *testing.T) *controlplanetest.Cluster {
 		t.Fatal(err)
 	}
 	c.Apply(objects)
-	ctx := context.Background()
-	var server networkingv1beta1.GatewayServer
-	if err := c.Get(ctx, tenant, "milan", &server); err != nil {
-		t.Fatal(err)
-	}
-	server.Status.InternalEndpoint = &networkingv1beta1.InternalEndpoint{IP: "10.0.0.11", Node: "other"}
-	if err := c.Client.Status().Update(ctx, &server); err != nil {
-		t.Fatal(err)
-	}
+	server := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
+	controlplanetest.EditStatus(t, c, server, func(s *networkingv1beta1.GatewayServer) {
+		s.Status.InternalEndpoint = &networkingv1beta1.InternalEndpoint{IP: "10.0.0.11", Node: "other"}
+	})
 	return c
 }
 
@@ -260,10 +255,7 @@ func testReport(t *testing.T, c *controlplanetest.Cluster, config *rest.Config, 
 	}
 	// Whoever edits the status does not have the last word.
 	edited := status()
-	edited.Status = networkingv1beta1.InternalNodeStatus{}
-	if err := c.Client.Status().Update(context.Background(), &edited); err != nil {
-		t.Fatal(err)
-	}
+	controlplanetest.EditStatus(t, c, &edited, func(n *networkingv1beta1.InternalNode) { n.Status = networkingv1beta1.InternalNodeStatus{} })
 	says("172.18.0.3")
 
 	// More than the status is not the agent's to write.

@@ -240,13 +240,9 @@ func (x *examined) silent(s *side) error {
 // change edits an object of a side that is named after the peer.
 func change[T client.Object](t *testing.T, x *examined, s *side, o T, edit func(T)) {
 	t.Helper()
-	controlplanetest.Eventually(t, "the object is changed", func(ctx context.Context) error {
-		if err := s.Get(ctx, x.namespace(s), x.peerOf(s).id, o); err != nil {
-			return err
-		}
-		edit(o)
-		return s.Client.Update(ctx, o)
-	})
+	o.SetNamespace(x.namespace(s))
+	o.SetName(x.peerOf(s).id)
+	controlplanetest.Edit(t, s.Cluster, o, edit)
 }
 
 func faults() []fault {

@@ -71,23 +71,17 @@ func testRotation(t *testing.T, p *pair) {
 		if err == nil || !strings.Contains(err.Error(), "32 bytes") {
 			t.Errorf("a public key of 31 bytes: %v, want it refused with what is right", err)
 		}
-		var secret corev1.Secret
-		if err := pe.consumer.Get(t.Context(), pe.consumer.namespace, "gw-keys", &secret); err != nil {
-			t.Fatal(err)
-		}
-		good := secret.DeepCopy()
-		secret.Data["privateKey"] = secret.Data["privateKey"][:31]
-		if err := pe.consumer.Client.Update(t.Context(), &secret); err != nil {
-			t.Fatal(err)
-		}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: pe.consumer.namespace, Name: "gw-keys"}}
+		var good []byte
+		controlplanetest.Edit(t, pe.consumer.Cluster, secret, func(s *corev1.Secret) {
+			good = s.Data["privateKey"]
+			s.Data["privateKey"] = good[:31]
+		})
 		controlplanetest.Eventually(t, "a condition tells of it", func(ctx context.Context) error {
 			return pe.consumer.condition(ctx, networkingv1beta1.ConditionKeysReady, metav1.ConditionFalse, networkingv1beta1.ReasonSecretInvalid)
 		})
 		controlplanetest.Eventually(t, "the connection goes on", s.lives)
-		good.ResourceVersion = secret.ResourceVersion
-		if err := pe.consumer.Client.Update(t.Context(), good); err != nil {
-			t.Fatal(err)
-		}
+		controlplanetest.Edit(t, pe.consumer.Cluster, secret, func(s *corev1.Secret) { s.Data["privateKey"] = good })
 		controlplanetest.Eventually(t, "the condition is gone", func(ctx context.Context) error {
 			return pe.consumer.condition(ctx, networkingv1beta1.ConditionKeysReady, metav1.ConditionTrue, networkingv1beta1.ReasonKeysProvided)
 		})
