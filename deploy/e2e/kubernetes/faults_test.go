@@ -89,6 +89,9 @@ func (f *faults) watch(t *testing.T, fault string, p promise, paths []path, happ
 	t.Helper()
 	x := startTraffic(t, paths...)
 	defer x.end()
+	if *timelines {
+		defer f.startTimeline(t).tell(t, fault)
+	}
 	start := time.Now()
 	happen()
 	// Twice: what is heard first may have been on its way when it happened.

@@ -15,8 +15,9 @@ import (
 )
 
 var (
-	long    = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
-	figures = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")
+	long      = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
+	timelines = flag.Bool("kubernetes.timeline", false, "log what happens where while faults do")
+	figures   = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")
 )
 
 func TestMain(m *testing.M) {

@@ -1,11 +1,13 @@
 package kubernetes
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -22,7 +24,13 @@ type sniffer struct {
 	done sync.WaitGroup
 
 	mu     sync.Mutex
-	frames [][]byte
+	frames []frame
+}
+
+// frame is what passed, and when it was read.
+type frame struct {
+	at   time.Time
+	data []byte
 }
 
 // sniff begins to keep what passes a link, both ways, until the test ends.
@@ -64,18 +72,22 @@ func (s *sniffer) run() {
 			continue // the link went down
 		}
 		s.mu.Lock()
-		s.frames = append(s.frames, append([]byte(nil), buf[:min(n, snapLength)]...))
+		s.frames = append(s.frames, frame{time.Now(), bytes.Clone(buf[:min(n, snapLength)])})
 		s.mu.Unlock()
 	}
 }
 
+// all are the frames so far.
+func (s *sniffer) all() []frame {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frames
+}
+
 // packets returns the frames so far that want takes.
 func (s *sniffer) packets(want func(gopacket.Packet) bool) (found []gopacket.Packet) {
-	s.mu.Lock()
-	frames := s.frames
-	s.mu.Unlock()
-	for _, f := range frames {
-		if p := gopacket.NewPacket(f, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: false, NoCopy: true}); want(p) {
+	for _, f := range s.all() {
+		if p := gopacket.NewPacket(f.data, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: false, NoCopy: true}); want(p) {
 			found = append(found, p)
 		}
 	}
