@@ -35,7 +35,8 @@ type Cluster struct {
 	// the WAN.
 	Router *lab.Host
 	// Public is the router's address on the WAN. TCP port 6443 there is the API
-	// server's, UDP ports 30000 to 32767 are the first node's.
+	// server's, UDP ports 30000 to 32767 are the first node's, or another's once that
+	// one was lost.
 	Public netip.Addr
 	// Kubeconfig is a file, an administrator's, to be used on the WAN host.
 	Kubeconfig string
@@ -45,6 +46,7 @@ type Cluster struct {
 	lab       *Lab
 	plane     *lab.Host // where the control plane runs
 	dir       string
+	ports     *Node // to which the router leads node ports
 	authority *authority
 	config    *rest.Config
 	client    client.Client

@@ -348,14 +348,29 @@ func testRestarts(t *testing.T, l *Lab) {
 }
 
 func testPower(t *testing.T, l *Lab) {
-	c := l.Cluster("a")
+	c := l.Cluster("b")
 	p := pods(t, c)
-	node := p[1].Node
+	node := p[0].Node // the one to which the router leads node ports
+	listener, err := p[1].ListenPacket("udp4", ":5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go echo(listener)
+	conn, err := pods(t, l.Cluster("a"))[0].DialContext(t.Context(), "udp4", net.JoinHostPort(c.Public.String(), "30500"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if ping(conn) == nil {
+		t.Error("the node port leads to the second node")
+	}
 	start := time.Now()
 	node.Kill()
-	if _, err := ask(t, p[0], net.JoinHostPort(p[1].Addr.String(), "8080")); err == nil {
+	if _, err := ask(t, p[1], net.JoinHostPort(p[0].Addr.String(), "8080")); err == nil {
 		t.Error("a pod of the dead node answers")
 	}
+	lab.Eventually(t, 20*time.Second, "the node port leads to the node that lives, for the same flow", func() error { return ping(conn) })
 	lab.Eventually(t, time.Minute, "the dead node is not ready", func() error {
 		var n corev1.Node
 		if err := c.Client().Get(t.Context(), client.ObjectKey{Name: node.Name}, &n); err != nil {
@@ -372,8 +387,11 @@ func testPower(t *testing.T, l *Lab) {
 	t.Logf("ready again after %v", time.Since(start).Round(100*time.Millisecond))
 	lab.Eventually(t, time.Minute, "the pod of the node answers again", func() error {
 		p := pods(t, c)
-		_, err := ask(t, p[0], net.JoinHostPort(p[1].Addr.String(), "8080"))
+		_, err := ask(t, p[1], net.JoinHostPort(p[0].Addr.String(), "8080"))
 		return err
 	})
 	t.Logf("its pod answers again after %v", time.Since(start).Round(100*time.Millisecond))
+	if err := ping(conn); err != nil {
+		t.Errorf("the node port, when the first node is back: %v", err)
+	}
 }

@@ -50,7 +50,7 @@ func (l *Lab) buildWAN(web string) {
 
 // buildRouter makes the cluster's router: a bridge that is the LAN, and address
 // translation to the WAN. From there the API server and, as UDP, the node ports
-// of the first node can be reached.
+// of one node can be reached.
 func (c *Cluster) buildRouter() {
 	r := c.Router
 	r.Forward()
@@ -69,14 +69,50 @@ table ip router {
 	chain pre {
 		type nat hook prerouting priority dstnat;
 		ip daddr %[1]s tcp dport %[2]d dnat to %[3]s
-		ip daddr %[1]s udp dport 30000-32767 dnat to %[4]s
 	}
 	chain post {
 		type nat hook postrouting priority srcnat;
 		oifname wan0 masquerade
 	}
-}`, c.Public, apiPort, planeAddr, nodeAddr(0)))
+}`, c.Public, apiPort, planeAddr))
+	if err := c.leadPorts(c.Nodes[0]); err != nil {
+		c.lab.t.Fatal(err)
+	}
 	c.buildPlaneHost()
+}
+
+// leadPorts makes the router lead the node ports to a node. What it has tracked
+// before belongs to another zone, so it holds for flows under way, too.
+func (c *Cluster) leadPorts(n *Node) error {
+	c.ports = n
+	return c.Router.TryNft(fmt.Sprintf(`
+table ip ports
+delete table ip ports
+table ip ports {
+	chain zone {
+		type filter hook prerouting priority raw;
+		iifname wan0 udp dport 30000-32767 ct zone set %[3]d
+		iifname br0 ip saddr %[2]s udp sport 30000-32767 ct zone set %[3]d
+	}
+	chain pre {
+		type nat hook prerouting priority dstnat;
+		ip daddr %[1]s udp dport 30000-32767 dnat to %[2]s
+	}
+}`, c.Public, n.Addr, n.index+1))
+}
+
+// leadPortsAway does what a load balancer does when a node is lost: the node ports
+// lead to one that lives, if there is one, and stay there when the node is back.
+func (c *Cluster) leadPortsAway(lost *Node) error {
+	if c.ports != lost {
+		return nil
+	}
+	for _, n := range c.Nodes {
+		if n != lost && n.init.Running() {
+			return c.leadPorts(n)
+		}
+	}
+	return nil
 }
 
 // buildPlaneHost joins the control plane's host to the LAN. It has routes to the

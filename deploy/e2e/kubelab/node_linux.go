@@ -238,10 +238,11 @@ func (n *Node) restart(program string, start func() error) {
 }
 
 // Kill takes the node's power: its link is down and all its processes are gone
-// at once, in the middle of whatever they were doing.
+// at once, in the middle of whatever they were doing. If the router led node ports
+// to it, they lead to another node.
 func (n *Node) Kill() {
 	n.cluster.lab.t.Helper()
-	if err := errors.Join(ip(n.cluster.Router, "link del "+n.port()), n.init.Kill(), removeCgroups(n.cgroup())); err != nil {
+	if err := errors.Join(ip(n.cluster.Router, "link del "+n.port()), n.init.Kill(), removeCgroups(n.cgroup()), n.cluster.leadPortsAway(n)); err != nil {
 		n.cluster.lab.t.Fatalf("kill %s: %v", n.Name, err)
 	}
 }
