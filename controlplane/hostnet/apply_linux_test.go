@@ -88,6 +88,24 @@ func TestApplyChangesInPlace(t *testing.T) {
 	}
 }
 
+// Another gateway pod has the MAC address of the one before: whoever knows it need
+// not ask, and wait a second if the question is lost.
+func TestAnotherGatewayKeepsTheNeighbor(t *testing.T) {
+	kinds(t, func(t *testing.T, kind Kind) {
+		if kind == KindTUN {
+			return // it has no neighbors in the kernel
+		}
+		c := reopen(t)
+		l := tunnel(kind, 1)
+		settle(t, c, desired(l))
+		ip(t, "neigh replace "+l.GatewayAddress.String()+" dev "+l.Name+" lladdr 02:00:00:00:00:09 nud reachable")
+		l.Gateway = addr("192.0.2.77")
+		if n := settle(t, c, desired(l)).Links[0].Neighbor; n.MAC != (MAC{2, 0, 0, 0, 0, 9}) {
+			t.Errorf("neighbor %+v", n)
+		}
+	})
+}
+
 // What cannot be changed in place is made anew, with the same MAC address where
 // it is the same tunnel.
 func TestApplyMakesAnew(t *testing.T) {

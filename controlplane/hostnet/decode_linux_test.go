@@ -14,7 +14,7 @@ func FuzzDecode(f *testing.F) {
 	l := tunnel(KindVXLAN, 1)
 	for _, seed := range [][]byte{
 		nil, {1, 2, 3},
-		addLinkMessage(l).Data, setLinkMessages(3, l)[0].Data, setLinkMessages(3, l)[1].Data, noLinkLocalMessage(3).Data,
+		addLinkMessage(l).Data, setLinkMessages(3, setLink{want: l, mac: true})[0].Data, setLinkMessages(3, setLink{want: l, mac: true})[1].Data, noLinkLocalMessage(3).Data,
 		addressMessage(unix.RTM_NEWADDR, 0, 3, l.addresses()[1]).Data,
 		routeMessage(unix.RTM_NEWROUTE, 0, 3, l.routes()[1]).Data,
 		addRuleMessage(Rule{Priority: 600}).Data,

@@ -220,7 +220,8 @@ func (d *differ) link(l *Link) {
 	}
 
 	if changes := differences(l, have); len(changes) > 0 {
-		d.plan(setLink{want: *l, index: have.Index, changes: changes})
+		mac := l.ethernet() && have.MAC != linkMAC(l.Name, l.VNI)
+		d.plan(setLink{want: *l, index: have.Index, changes: changes, mac: mac})
 	}
 	addresses := l.addresses()
 	for _, a := range addresses {

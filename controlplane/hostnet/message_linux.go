@@ -12,7 +12,7 @@ import (
 func (a *applier) messages(s networkStep) []netlink.Message {
 	index := a.index(s)
 	if s, ok := s.(setLink); ok {
-		return setLinkMessages(index, s.want)
+		return setLinkMessages(index, s)
 	}
 	return []netlink.Message{message(s, index)}
 }
@@ -100,11 +100,12 @@ func remoteAttribute(ae *netlink.AttributeEncoder, l Link, typ4, typ6 uint16) {
 }
 
 // setLinkMessages set everything that can differ, the remote first.
-func setLinkMessages(index int, l Link) []netlink.Message {
+func setLinkMessages(index int, s setLink) []netlink.Message {
+	l := s.want
 	attrs := change(unix.RTM_NEWLINK, 0, attributes(linkHeader(index, 0, 0), func(ae *netlink.AttributeEncoder) {
 		ae.Uint32(unix.IFLA_MTU, uint32(l.MTU))
 		ae.String(unix.IFLA_IFALIAS, l.alias())
-		if l.ethernet() {
+		if s.mac {
 			mac := linkMAC(l.Name, l.VNI)
 			ae.Bytes(unix.IFLA_ADDRESS, mac[:])
 		}

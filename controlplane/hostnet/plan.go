@@ -140,6 +140,9 @@ type setLink struct {
 	want    Link
 	index   int
 	changes []string
+	// mac tells whether the MAC address is one of them: to set it, even to what it
+	// is, makes the kernel forget who answers on the link, and ask for a second.
+	mac bool
 }
 
 func (s setLink) phase() phase { return phaseSetLink }
