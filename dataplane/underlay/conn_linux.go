@@ -50,9 +50,6 @@ func Listen(cfg Config) (*Conn, error) {
 	}
 	c.read.init()
 	c.write.init()
-	if cfg.Unpolled {
-		c.read.recvmmsg, c.write.sendmmsg = rawRecvmmsg, rawSendmmsg
-	}
 	return c, nil
 }
 

@@ -243,6 +243,13 @@ func (h *Host) Forward() {
 	h.Sysctl("net.ipv4.conf.default.rp_filter", "0")
 }
 
+// stopForwarding makes the host no router again.
+func (h *Host) stopForwarding() {
+	h.lab.t.Helper()
+	h.Sysctl("net.ipv4.ip_forward", "0")
+	h.Sysctl("net.ipv6.conf.all.forwarding", "0")
+}
+
 // Link joins two hosts by a veth pair and sets both ends up.
 func (l *Lab) Link(a *Host, nameA string, b *Host, nameB string) {
 	l.t.Helper()

@@ -18,8 +18,9 @@ type Iperf struct {
 	To       netip.Addr
 	Duration time.Duration // zero: one second
 	Streams  int           // zero: one
-	// Reverse lets the server send.
-	Reverse bool
+	// Reverse lets the server send, Both lets both send at once; the result then is
+	// the sum.
+	Reverse, Both bool
 	// UDPLength selects UDP datagrams with this many bytes of payload.
 	UDPLength int
 	// Bitrate limits each stream, in iperf3's notation ("50M"). For UDP the empty
@@ -84,6 +85,9 @@ func (m Iperf) once(try func(context.Context, ...string) (string, error)) (Iperf
 	if m.Reverse {
 		args = append(args, "-R")
 	}
+	if m.Both {
+		args = append(args, "--bidir")
+	}
 	if m.UDPLength > 0 {
 		rate := m.Bitrate
 		if rate == "" {
@@ -103,6 +107,7 @@ func (m Iperf) once(try func(context.Context, ...string) (string, error)) (Iperf
 			Sum         iperfSum `json:"sum"`
 			SumReceived iperfSum `json:"sum_received"`
 			SumSent     iperfSum `json:"sum_sent"`
+			SumBack     iperfSum `json:"sum_received_bidir_reverse"`
 		}
 	}
 	// A warning about datagrams above the MSS comes before the report.
@@ -127,7 +132,7 @@ func (m Iperf) once(try func(context.Context, ...string) (string, error)) (Iperf
 			Lost:             sum.Lost,
 		}, nil
 	}
-	return IperfResult{BitsPerSecond: report.End.SumReceived.Bits, Retransmits: report.End.SumSent.Retransmits}, nil
+	return IperfResult{BitsPerSecond: report.End.SumReceived.Bits + report.End.SumBack.Bits, Retransmits: report.End.SumSent.Retransmits}, nil
 }
 
 type iperfSum struct {

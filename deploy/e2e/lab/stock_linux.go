@@ -27,6 +27,7 @@ type Stock struct {
 
 	cluster *Cluster
 	health  net.PacketConn
+	undo    func() // removes what was plumbed
 }
 
 // TunnelAddr is the cluster's own address inside the tunnel: the server is A.
@@ -40,6 +41,26 @@ func (c *Cluster) TunnelAddr() netip.Addr {
 // StartStock builds the stock gateway in the cluster's gateway host. binary is
 // wireguard-go, as Build returns it.
 func (c *Cluster) StartStock(binary string) *Stock {
+	c.lab.t.Helper()
+	s := c.startWireGuard(binary)
+	s.plumb()
+	s.undo = s.unplumb
+	c.forgetGateway()
+	s.answerHealth()
+	return s
+}
+
+// StartWireGuard joins the clusters by stock wireguard-go alone: nodes and
+// gateways route, nothing is translated or encapsulated towards the nodes.
+func (c *Cluster) StartWireGuard(binary string) *Stock {
+	c.lab.t.Helper()
+	s := c.startWireGuard(binary)
+	s.undo = c.route("dev " + s.Interface)
+	return s
+}
+
+// startWireGuard starts wireguard-go with its peer and sets its device up.
+func (c *Cluster) startWireGuard(binary string) *Stock {
 	t := c.lab.t
 	t.Helper()
 	// wireguard-go keeps its control socket under this name in /run, for all
@@ -58,9 +79,8 @@ func (c *Cluster) StartStock(binary string) *Stock {
 		return err
 	})
 	s.Configure(c.Peer.Keys.Public(), netip.AddrPortFrom(c.Peer.WAN, WireGuardPort), WireGuardPort)
-	s.plumb()
-	c.forgetGateway()
-	s.answerHealth()
+	gw.IP("link set %s mtu %d up", s.Interface, TunnelMTU)
+	gw.IP("addr add %s/30 dev %s", c.TunnelAddr(), s.Interface)
 	return s
 }
 
@@ -110,8 +130,6 @@ func (s *Stock) UAPI(request string) (map[string]string, error) {
 // plumb adds kernel tunnels, routes, translation and MSS clamp.
 func (s *Stock) plumb() {
 	c, gw := s.cluster, s.cluster.Gateway
-	gw.IP("link set %s mtu %d up", s.Interface, TunnelMTU)
-	gw.IP("addr add %s/30 dev %s", c.TunnelAddr(), s.Interface)
 	gw.IP("route replace default dev %s table 100", s.Interface)
 	gw.IP("rule add iif %s lookup 101", s.Interface)
 	for _, n := range c.Nodes {
@@ -185,17 +203,23 @@ func (s *Stock) answerHealth() {
 // Stop ends the gateway and removes what was plumbed, so that another gateway
 // can start in the same host.
 func (s *Stock) Stop() {
-	t := s.cluster.lab.t
-	t.Helper()
-	gw := s.cluster.Gateway
-	s.health.Close()
+	s.cluster.lab.t.Helper()
+	if s.health != nil {
+		s.health.Close()
+	}
 	_, _ = s.Process.Stop(2 * time.Second) // it exits with a failure on SIGTERM in some versions
+	s.undo()
+	s.cluster.Gateway.stopForwarding()
+}
+
+// unplumb undoes plumb.
+func (s *Stock) unplumb() {
+	s.cluster.lab.t.Helper()
+	gw := s.cluster.Gateway
 	for _, n := range s.cluster.Nodes {
 		gw.IP("link del vx-%s", n.Name)
 		gw.IP("rule del iif vx-%s", n.Name)
 	}
 	gw.IP("rule del iif %s", s.Interface)
 	gw.Nft("delete table ip stock\n")
-	gw.Sysctl("net.ipv4.ip_forward", "0")
-	gw.Sysctl("net.ipv6.conf.all.forwarding", "0")
 }
