@@ -179,15 +179,6 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 	}
 }
 
-func processCPU(t *testing.T, p *lab.Process) time.Duration {
-	t.Helper()
-	used, err := p.CPU()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return used
-}
-
 // startLink makes the device, starts a variant on the node and routes to the other pod.
 func (n *linkNode) startLink(t *testing.T, variant string, remotePod netip.Addr) *lab.Process {
 	t.Helper()

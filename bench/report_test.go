@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,39 +17,94 @@ type figure struct {
 	unit string
 }
 
-// README.md says what each of them answers.
-var (
-	tcp1         = figure{"tcp1/a-to-b", "Gbit/s"}
-	tcp1Back     = figure{"tcp1/b-to-a", "Gbit/s"}
-	tcp4         = figure{"tcp4/a-to-b", "Gbit/s"}
-	tcp4Back     = figure{"tcp4/b-to-a", "Gbit/s"}
-	udp64        = figure{"udp64/a-to-b", "kpps"}
-	udp64Back    = figure{"udp64/b-to-a", "kpps"}
-	latencyP50   = figure{"latency/p50", "µs"}
-	latencyP99   = figure{"latency/p99", "µs"}
-	cpuProcesses = figure{"cpu/gateways", "cpu-s/Gbit"}
-	cpuMachine   = figure{"cpu/machine", "cpu-s/Gbit"}
-	memory       = figure{"memory/rss", "MiB"}
-
-	figures = []figure{tcp1, tcp1Back, tcp4, tcp4Back, udp64, udp64Back, latencyP50, latencyP99, cpuProcesses, cpuMachine, memory}
-)
-
 // report collects samples by variant and figure.
 type report struct {
-	samples map[string]map[figure][]float64
+	// round is the one that is being measured.
+	round int
+	// figures are in the order in which they were first measured.
+	figures []figure
+
+	samples map[string]map[figure][]sample
+}
+
+// sample is one measured value.
+type sample struct {
+	round int
+	value float64
 }
 
 func (r *report) add(variant string, f figure, value float64) {
 	if r.samples == nil {
-		r.samples = map[string]map[figure][]float64{}
+		r.samples = map[string]map[figure][]sample{}
 	}
 	if r.samples[variant] == nil {
-		r.samples[variant] = map[figure][]float64{}
+		r.samples[variant] = map[figure][]sample{}
 	}
-	r.samples[variant][f] = append(r.samples[variant][f], value)
+	if !slices.Contains(r.figures, f) {
+		r.figures = append(r.figures, f)
+	}
+	r.samples[variant][f] = append(r.samples[variant][f], sample{r.round, value})
 }
 
-// text renders a table of medians and ranges, and below it every sample in the
+// values are all samples of a figure.
+func (r *report) values(variant string, f figure) (out []float64) {
+	for _, s := range r.samples[variant][f] {
+		out = append(out, s.value)
+	}
+	return out
+}
+
+// means are the means of a figure by round.
+func (r *report) means(variant string, f figure) map[int]float64 {
+	sum, n := map[int]float64{}, map[int]float64{}
+	for _, s := range r.samples[variant][f] {
+		sum[s.round] += s.value
+		n[s.round]++
+	}
+	for round := range sum {
+		sum[round] /= n[round]
+	}
+	return sum
+}
+
+// relative is what a figure is of another variant's in the same round, for each
+// round: what the machine did to both is not in it.
+func (r *report) relative(variant, base string, f figure) (out []float64) {
+	bases := r.means(base, f)
+	for round, value := range r.means(variant, f) {
+		if b := bases[round]; b != 0 {
+			out = append(out, value/b)
+		}
+	}
+	return out
+}
+
+// ratios renders a table of what the variants are of the stock composition and of
+// the limit: medians of the ratios in each round, and their ranges.
+func (r *report) ratios(variants []string, figures []figure) string {
+	var b strings.Builder
+	for _, base := range []string{stockName, limitName} {
+		if !slices.Contains(variants, base) || len(variants) == 1 {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(variants), func(v string) bool { return v == base })
+		fmt.Fprintf(&b, "\n%-30s", "ratio to "+base)
+		for _, v := range others {
+			fmt.Fprintf(&b, "  %-28s", v+": median (range)")
+		}
+		b.WriteString("\n")
+		for _, f := range figures {
+			fmt.Fprintf(&b, "%-30s", f.name)
+			for _, v := range others {
+				fmt.Fprintf(&b, "  %-28s", record.Spread(r.relative(v, base, f)))
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// text renders a table of medians and ranges, one of ratios, and below them every sample in the
 // format that benchstat reads (with -col /gw the variants stand side by side).
 func (r *report) text(variants []string, figures []figure) string {
 	var b strings.Builder
@@ -56,22 +112,23 @@ func (r *report) text(variants []string, figures []figure) string {
 		fmt.Fprintf(&b, "%s: %s\n", f.Name, f.Value)
 	}
 	fmt.Fprintf(&b, "rounds: %d, interleaved, %d s each\n\n", *rounds, *seconds)
-	fmt.Fprintf(&b, "%-18s %-11s", "figure", "unit")
+	fmt.Fprintf(&b, "%-30s %-11s", "figure", "unit")
 	for _, v := range variants {
 		fmt.Fprintf(&b, "  %-28s", v+": median (range)")
 	}
 	b.WriteString("\n")
 	for _, f := range figures {
-		fmt.Fprintf(&b, "%-18s %-11s", f.name, f.unit)
+		fmt.Fprintf(&b, "%-30s %-11s", f.name, f.unit)
 		for _, v := range variants {
-			fmt.Fprintf(&b, "  %-28s", record.Spread(r.samples[v][f]))
+			fmt.Fprintf(&b, "  %-28s", record.Spread(r.values(v, f)))
 		}
 		b.WriteString("\n")
 	}
+	b.WriteString(r.ratios(variants, figures))
 	fmt.Fprintf(&b, "\ngoos: %s\ngoarch: %s\npkg: github.com/sluice-net/sluice/bench\n", runtime.GOOS, runtime.GOARCH)
 	for _, f := range figures {
 		for _, v := range variants {
-			for _, value := range r.samples[v][f] {
+			for _, value := range r.values(v, f) {
 				fmt.Fprintf(&b, "BenchmarkPath/%s/gw=%s 1 %.4g %s\n", f.name, v, value, f.unit)
 			}
 		}

@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+
+	"github.com/sluice-net/sluice/bench/load"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+var (
+	window = flag.Int("window", 1024, "packets that the gateway-only loads of -compare keep under way at most")
+	flows  = flag.Int("flows", 4, "flows of the gateway-only loads of -compare")
+)
+
+// gatewayOnly measures the gateways with a generator and a sink that take next to
+// nothing: what arrives at the receiving node's link is counted there and dropped.
+func (p *path) gatewayOnly(size int) {
+	p.t.Helper()
+	name := fmt.Sprintf("gateway%d", size)
+	var sink *load.Sink
+	var source *load.Source
+	err := errors.Join(
+		p.topo.B.Nodes[0].Host.Do(func() (err error) {
+			sink, err = load.NewSink("lan0", lab.GatewayPort)
+			return err
+		}),
+		p.client().Do(func() (err error) {
+			source, err = load.NewSource(load.SourceConfig{To: p.to(), Size: size, Flows: *flows, Window: *window})
+			return err
+		}))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer sink.Close()
+	defer source.Close()
+
+	allocated, counted := mallocs(p.topo)
+	wait := p.profile(name, duration())
+	before := cpuNow(p.t, p.gateways)
+	flow, err := source.Run(sink, duration())
+	used := cpuNow(p.t, p.gateways).since(before)
+	wait()
+	if err != nil || flow.Arrived == 0 {
+		p.t.Errorf("%s: %s: %d packets arrived: %v", p.variant, name, flow.Arrived, err)
+		return
+	}
+	packets := float64(flow.Arrived)
+	gbit := packets * float64(size) * 8 / 1e9
+	p.add(name+"/packets", "kpps", packets/1e3/flow.Elapsed.Seconds())
+	p.add(name+"/throughput", "Gbit/s", gbit/flow.Elapsed.Seconds())
+	p.spent(name, used, gbit)
+	if len(p.gateways) > 0 {
+		p.add(name+"/cpu/packet", "µs", microseconds(used.processes)/packets)
+	}
+	p.add(name+"/cpu/source", "µs", microseconds(flow.CPU)/packets)
+	p.add(name+"/lost", "%", 100*(1-packets/float64(flow.Sent)))
+	if now, ok := mallocs(p.topo); ok && counted {
+		p.add(name+"/allocs", "1/packet", (now-allocated)/packets)
+	}
+}

@@ -1,0 +1,105 @@
+package load_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/bench/load"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }
+
+const tunnelPort = 6091
+
+// TestSource sends over a link, bare and in a tunnel: everything arrives, is counted
+// by packets, and nothing else is touched.
+func TestSource(t *testing.T) {
+	for _, size := range []int{64, 1300} {
+		for _, tunnel := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d bytes, tunnel %v", size, tunnel), func(t *testing.T) {
+				l := lab.New(t)
+				a, b := l.Host("a"), l.Host("b")
+				l.Link(a, "eth0", b, "eth0")
+				to := join(a, b, tunnel)
+				var sink *load.Sink
+				var source *load.Source
+				err := b.Do(func() (err error) {
+					sink, err = load.NewSink("eth0", tunnelPort)
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer sink.Close()
+				err = a.Do(func() (err error) {
+					source, err = load.NewSource(load.SourceConfig{To: to, Size: size, Flows: 4, Window: 1024})
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer source.Close()
+				flow, err := source.Run(sink, 200*time.Millisecond)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d packets in %v, %v of processor time", flow.Sent, flow.Elapsed, flow.CPU)
+				if flow.Sent == 0 || flow.Arrived != flow.Sent {
+					t.Errorf("%d packets arrived, want all %d", flow.Arrived, flow.Sent)
+				}
+				if p := a.Ping(to, "-c1 -W2"); p.Received != 1 {
+					t.Errorf("the sink took a ping:\n%s", p.Output)
+				}
+			})
+		}
+	}
+}
+
+// join gives both hosts an address, in a tunnel over theirs or not, and returns b's.
+func join(a, b *lab.Host, tunnel bool) netip.Addr {
+	for i, h := range []*lab.Host{a, b} {
+		h.IP("addr add 192.0.2.%d/24 dev eth0", i+1)
+		if tunnel {
+			h.IP("link add vx0 type vxlan id 7 local 192.0.2.%d remote 192.0.2.%d dstport %d", i+1, 2-i, tunnelPort)
+			h.IP("addr add 198.51.100.%d/24 dev vx0", i+1)
+			h.IP("link set vx0 up")
+		}
+	}
+	if tunnel {
+		return netip.MustParseAddr("198.51.100.2")
+	}
+	return netip.MustParseAddr("192.0.2.2")
+}
+
+// TestExchange talks over a link in both ways.
+func TestExchange(t *testing.T) {
+	l := lab.New(t)
+	a, b := l.Host("a"), l.Host("b")
+	l.Link(a, "eth0", b, "eth0")
+	to := netip.AddrPortFrom(join(a, b, false), 7000)
+	var server *load.Server
+	err := b.Do(func() (err error) {
+		server, err = load.NewServer(to.Port())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reconnect := range []bool{false, true} {
+		done, err := load.Exchange{To: to, Clients: 2, Reconnect: reconnect, Duration: 100 * time.Millisecond}.Run(a.Apart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("reconnect %v: %+v", reconnect, done)
+		if done.PerSecond < 10 || done.P50 <= 0 || done.P99 < done.P50 {
+			t.Errorf("reconnect %v: %+v", reconnect, done)
+		}
+	}
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+}

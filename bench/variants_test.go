@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+)
+
+var (
+	variantNames = flag.String("variants", "stock,sluice", "what -compare compares, with commas; bench/README.md lists them")
+	beforePath   = flag.String("before", "", "program of the variant before: the gateway of an earlier commit")
+	gatewayArgs  = flag.String("gateway.args", "", "further arguments of the gateways of sluice and sluice-tun")
+)
+
+// variant is one way to join two clusters.
+type variant struct {
+	name string
+	// start brings it up and returns the processes that are its gateways, and what
+	// ends it. It need not wait for the first packet to pass.
+	start func(t *testing.T, topo *lab.Topology) (gateways []*lab.Process, stop func())
+}
+
+// variants are all that -variants can name. README.md says what each is for.
+var variants = []variant{
+	{"bare", startBare},
+	{"wireguard", startWireGuard},
+	{stockName, startStock},
+	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage))
+	}},
+	{"sluice-tun", startSluiceTUN},
+	{"before", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+		if *beforePath == "" {
+			t.Fatal("the variant before needs -before PROGRAM")
+		}
+		return startSluice(t, topo, *beforePath)
+	}},
+}
+
+// What the others are compared with.
+const (
+	stockName = "stock" // what a user would run instead
+	limitName = "limit" // what the machine could do
+)
+
+// chosen returns what a flag names of all, in its order.
+func chosen[T any](t *testing.T, names string, all []T, name func(T) string) (out []T) {
+	t.Helper()
+	for n := range strings.SplitSeq(names, ",") {
+		before := len(out)
+		var known []string
+		for _, a := range all {
+			known = append(known, name(a))
+			if name(a) == n {
+				out = append(out, a)
+			}
+		}
+		if len(out) == before {
+			t.Fatalf("%q is none of %s", n, strings.Join(known, ", "))
+		}
+	}
+	return out
+}
+
+// startBare has kernels route, without any gateway.
+func startBare(_ *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+	return nil, topo.Route()
+}
+
+func startWireGuard(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+	binary := lab.Build(t, lab.WireGuardPackage)
+	a, b := topo.A.StartWireGuard(binary), topo.B.StartWireGuard(binary)
+	return []*lab.Process{a.Process, b.Process}, func() { a.Stop(); b.Stop() }
+}
+
+func startStock(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+	binary := lab.Build(t, lab.WireGuardPackage)
+	a, b := topo.A.StartStock(binary), topo.B.StartStock(binary)
+	return []*lab.Process{a.Process, b.Process}, func() { a.Stop(); b.Stop() }
+}
+
+// startSluice starts the gateways of this repository, or of an earlier commit.
+func startSluice(t *testing.T, topo *lab.Topology, binary string) ([]*lab.Process, func()) {
+	t.Helper()
+	opts := lab.GatewayOptions{Args: append(strings.Fields(*gatewayArgs), profilerArgs()...)}
+	a, b := topo.A.StartGateway(binary, opts), topo.B.StartGateway(binary, opts)
+	a.WaitConnected(20 * time.Second)
+	b.WaitConnected(20 * time.Second)
+	gateways := []*lab.Process{a.Process, b.Process}
+	return gateways, func() { stopAll(t, gateways) }
+}
+
+// startSluiceTUN has nodes without kernel tunnels: their agents carry the packets.
+func startSluiceTUN(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+	t.Helper()
+	fabric := lab.Build(t, lab.FabricPackage)
+	nodes := []*lab.Node{topo.A.Nodes[0], topo.B.Nodes[0]}
+	var agents []*lab.Process
+	for _, n := range nodes {
+		n.RemoveTunnel()
+		agent := n.StartFabric(fabric, lab.FabricOptions{Link: "tun", Args: profilerArgs()})
+		agent.Ready(20 * time.Second)
+		agents = append(agents, agent.Process)
+	}
+	gateways, stop := startSluice(t, topo, lab.Build(t, lab.GatewayPackage))
+	return gateways, func() {
+		stop()
+		stopAll(t, agents)
+		for _, n := range nodes {
+			if out, err := n.Cleanup(fabric); err != nil {
+				t.Errorf("fabric cleanup: %v: %s", err, out)
+			}
+			n.RestoreTunnel()
+		}
+	}
+}
+
+func stopAll(t *testing.T, processes []*lab.Process) {
+	t.Helper()
+	for _, p := range processes {
+		if _, err := p.Stop(2 * time.Second); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+}
