@@ -120,6 +120,7 @@ func TestDropsCell(t *testing.T) {
 }
 
 func TestStateCell(t *testing.T) {
+	const idle survey.Health = "nothing is forwarded"
 	for _, tt := range []struct {
 		state  string
 		health survey.Health
@@ -127,13 +128,18 @@ func TestStateCell(t *testing.T) {
 	}{
 		{"Connected", survey.Healthy, "Connected"},
 		{"Connected", survey.Unhealthy, "Connected (!)"},
+		{"Connected", idle, "No traffic (!)"},
 		{"Connecting", survey.Unhealthy, "Connecting"},
 		{"Error", survey.Unhealthy, "Error"},
 		{"", survey.Disabled, "Disconnected"},
 		{"", survey.Unknown, "Unknown"},
 		{"", survey.Unhealthy, "Unknown"},
 	} {
-		if got := stateCell(&survey.Status{State: tt.state, Health: tt.health}); got != tt.want {
+		s := &survey.Status{State: tt.state, Health: tt.health}
+		if tt.health == idle {
+			s.Health, s.Alerts = survey.Unhealthy, []survey.StatusAlert{{Severity: "error", Reason: survey.ReasonNoPod}}
+		}
+		if got := stateCell(s); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}

@@ -219,6 +219,8 @@ func stateCell(s *survey.Status) string {
 		return "Disconnected"
 	case s.State == "":
 		return string(survey.Unknown)
+	case s.State == string(networkingv1beta1.Connected) && survey.Idle(s.Alerts):
+		return "No traffic (!)" // the gateways know each other, and nobody uses them
 	case s.State == string(networkingv1beta1.Connected) && s.Health == survey.Unhealthy:
 		return s.State + " (!)"
 	}

@@ -259,6 +259,10 @@ var cases = []testCase{
 		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "Pod", "gw-rome-1", "Unhealthy", "Readiness probe failed: waiting: there is no Configuration")}
 	}, remote, Failed},
 	{"nobody leads", "gateway-pods", func(w *world) { delete(w.server.pods.items[0].Labels, networkingv1beta1.LabelActive) }, remote, Failed},
+	{"nobody leads, as there is no controller", "gateway-pods", func(w *world) {
+		delete(w.server.pods.items[0].Labels, networkingv1beta1.LabelActive)
+		w.milan.Installation.Components[0].Desired, w.milan.Installation.Components[0].Ready = 0, 0
+	}, remote, Failed},
 	{"two lead", "gateway-pods", func(w *world) { w.server.pods.items = append(w.server.pods.items, w.server.pods.items[0]) }, remote, Failed},
 	{"the other replica is down", "gateway-pods", func(w *world) {
 		other := *w.server.pods.items[0].DeepCopy()

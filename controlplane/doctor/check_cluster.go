@@ -215,6 +215,9 @@ func (c *cluster) componentTexts() (out []string) {
 	return out
 }
 
+// noController is what it means that no controller runs.
+const noController = "connections stay as they are, but no change of an object has any effect, and a gateway pod that is replaced carries nothing"
+
 // component judges a Deployment or a DaemonSet of the installation.
 func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if e := refusedPods(c.events.items, o.Namespace, o.Name); e != nil && !o.Healthy() {
@@ -222,7 +225,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	}
 	if o.Kind == "Deployment" && o.Desired == 0 {
 		return []Finding{warn("it is to have no pods at all").on(o.String()).
-			because("somebody scaled it to zero: connections stay as they are, but no change of an object has any effect").
+			because("somebody scaled it to zero: %s", noController).
 			fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)}
 	}
 	if o.Healthy() {
@@ -235,7 +238,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if o.Ready == 0 {
 		f.Status = Failed
 		if o.Kind == "Deployment" {
-			f = f.because("connections stay as they are, but no change of an object has any effect")
+			f = f.because(noController)
 		}
 	}
 	return []Finding{f}

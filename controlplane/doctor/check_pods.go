@@ -91,9 +91,7 @@ func gatewayPods(e *end) (out []Finding) {
 	case len(out) == 0:
 		out = untrue(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed)
 		if len(out) == 0 {
-			out = append(out, fail("none of %d pods is active", len(e.pods.items)).on(g.String()).
-				because("the one that leads is, once the controller has marked it: none leads yet, or no controller runs").
-				fix("see that the Deployment liqo-controller has a ready pod; then the logs of the gateway's pods"))
+			out = append(out, e.noneActive().on(g.String()))
 		}
 	}
 	if active > 1 {
@@ -105,6 +103,24 @@ func gatewayPods(e *end) (out []Finding) {
 		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))
 	}
 	return blame(out)
+}
+
+// noneActive says why none of a gateway's pods is marked as the one that leads.
+func (e *end) noneActive() Finding {
+	f := fail("none of %d pods is active", len(e.pods.items))
+	for i := range e.cluster.Installation.Components {
+		o := &e.cluster.Installation.Components[i]
+		if o.Kind != "Deployment" || o.Ready > 0 {
+			continue
+		}
+		f = f.because("the controller marks the one that leads and tells the nodes where it is, and no pod of %s runs", o)
+		if o.Off() {
+			return f.fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)
+		}
+		return f.fix("see 'kubectl -n %s describe pods'", o.Namespace)
+	}
+	return f.because("the one that leads is, once the controller has marked it: none leads yet").
+		fix("see the logs of the gateway's pods, and of the Deployment liqo-controller")
 }
 
 // blame says what follows, where nothing else is said to be the cause.

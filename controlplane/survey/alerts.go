@@ -151,7 +151,7 @@ func podAlerts(c *Cluster, p *Peer) (out []Alert) {
 		return nil
 	}
 	if g.Active() == nil && c.ReadAt.Sub(g.Created) > patience {
-		out = append(out, Alert{Object: g.String(), Reason: ReasonNoPod, Message: "none of its pods is active, so nothing is forwarded: see its condition Deployed"})
+		out = append(out, Alert{Object: g.String(), Reason: ReasonNoPod, Message: "none of its pods is active, so nothing is forwarded: " + c.whyNoneActive()})
 	}
 	for _, pod := range g.Pods {
 		if !pod.Ready {
@@ -159,6 +159,28 @@ func podAlerts(c *Cluster, p *Peer) (out []Alert) {
 		}
 	}
 	return out
+}
+
+// whyNoneActive says why a gateway has no active pod, and what to do.
+func (c *Cluster) whyNoneActive() string {
+	for i := range c.Installation.Components {
+		if o := &c.Installation.Components[i]; o.Kind == kindDeployment && o.Ready == 0 {
+			advice := "see why its pods are not ready"
+			if o.Off() {
+				advice = fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)
+			}
+			return fmt.Sprintf("%s marks the one that leads, and tells the nodes where it is, and no pod of it runs: %s", o, advice)
+		}
+	}
+	return "see its condition Deployed"
+}
+
+// Idle tells whether the alerts say that nothing is forwarded, whatever the tunnel
+// to the peer does.
+func Idle(alerts []StatusAlert) bool {
+	return slices.ContainsFunc(alerts, func(a StatusAlert) bool {
+		return a.Severity == severityError && (a.Reason == ReasonNoPod || a.Reason == ReasonNodes)
+	})
 }
 
 // maxSilence is how old the latency of a Connection may be: a gateway renews it

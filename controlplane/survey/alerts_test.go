@@ -117,6 +117,27 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// Only the controller marks the pod that leads.
+func TestNoPodIsActiveWithoutAController(t *testing.T) {
+	f := peering()
+	f.pods[1].Labels[networkingv1beta1.LabelActive] = ""
+	s := f.read()
+	s.Installation.Components = []Component{{Kind: kindDeployment, Namespace: "liqo", Name: "liqo-controller"}}
+	_, alerts := s.Health(s.Peer("milan"))
+	want := "GatewayServer liqo-tenant-milan/milan: none of its pods is active, so nothing is forwarded: " +
+		"Deployment liqo/liqo-controller marks the one that leads, and tells the nodes where it is, and no pod of it runs: " +
+		"kubectl -n liqo scale deployment liqo-controller --replicas=1"
+	if len(alerts) != 1 || alerts[0].String() != want {
+		t.Errorf("%v, want %s", alerts, want)
+	}
+	if s.Installation.Components[0].Healthy() {
+		t.Error("a controller that is to have no pod is healthy")
+	}
+	if status := s.Status(s.Peer("milan"), nil); !Idle(status.Alerts) {
+		t.Errorf("it forwards: %+v", status)
+	}
+}
+
 func TestNodeAlertNamesSome(t *testing.T) {
 	f := peering()
 	for i := range 5 {

@@ -28,6 +28,9 @@ const fabricSuffix = "-fabric"
 // maxUnwellPods is how many pods of one component are worth showing.
 const maxUnwellPods = 10
 
+// kindDeployment is the kind of the controllers.
+const kindDeployment = "Deployment"
+
 // components reads the Deployments and DaemonSets of the installation, and the
 // pods of those that are not well.
 func (r *reader) components(ctx context.Context) []Component {
@@ -49,7 +52,7 @@ func (r *reader) components(ctx context.Context) []Component {
 			desired = *d.Spec.Replicas
 		}
 		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
-			Kind: "Deployment", Desired: desired, Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas,
+			Kind: kindDeployment, Desired: desired, Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas,
 			Outdated: max(d.Status.Replicas-d.Status.UpdatedReplicas, 0),
 		})
 	}
@@ -70,11 +73,17 @@ func (r *reader) components(ctx context.Context) []Component {
 }
 
 // Healthy tells whether all pods that there should be are ready, and no others are
-// left.
-func (c *Component) Healthy() bool { return c.Ready >= c.Desired && c.Outdated == 0 }
+// left. A controller that is to have none is not.
+func (c *Component) Healthy() bool { return c.Ready >= c.Desired && c.Outdated == 0 && !c.Off() }
+
+// Off tells whether somebody has scaled a controller to zero.
+func (c *Component) Off() bool { return c.Kind == kindDeployment && c.Desired == 0 }
 
 // Readiness says how many pods are ready, and whether those are the wanted ones.
 func (c *Component) Readiness() string {
+	if c.Off() {
+		return "it is scaled to zero: no change has any effect, and a gateway pod that is replaced carries nothing"
+	}
 	text := fmt.Sprintf("%d of %d pods are ready", c.Ready, c.Desired)
 	if c.Outdated > 0 {
 		text += fmt.Sprintf(", %d of an earlier version: the roll-out is not over", c.Outdated)

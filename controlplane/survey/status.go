@@ -86,11 +86,16 @@ type NodeState struct {
 
 // StatusAlert is an Alert in JSON.
 type StatusAlert struct {
-	Severity string `json:"severity"` // error or warning
+	Severity string `json:"severity"` // severityError or severityWarning
 	Object   string `json:"object"`
 	Reason   string `json:"reason"`
 	Message  string `json:"message"`
 }
+
+const (
+	severityError   = "error"
+	severityWarning = "warning"
+)
 
 // Status sums up what is known of a peer. Before is an earlier report of its
 // gateway, to which the present one is compared; nil: there is none.
@@ -98,9 +103,9 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 	health, alerts := c.Health(p)
 	s := Status{Cluster: c.Name, Self: c.Installation.ClusterID, Peer: p.ID, Namespace: p.Namespace, Health: health}
 	for _, a := range alerts {
-		severity := "error"
+		severity := severityError
 		if a.Warning {
-			severity = "warning"
+			severity = severityWarning
 		}
 		s.Alerts = append(s.Alerts, StatusAlert{severity, a.Object, a.Reason, a.Message})
 	}
