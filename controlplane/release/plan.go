@@ -116,10 +116,12 @@ var validID = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 func (d *decider) clusterID() {
 	const path = "discovery.config.clusterID"
 	have := d.facts.Installed.ClusterID
+	from := "as the values say"
 	if id := d.options.ClusterID; id != "" {
 		d.set(id, path, "--cluster-id")
+		from = "as you said"
 	}
-	d.ClusterID, d.ClusterIDFrom = textAt(d.Values, path), "as you said"
+	d.ClusterID, d.ClusterIDFrom = textAt(d.Values, path), from
 	switch {
 	case d.ClusterID == "" && have != "":
 		d.ClusterID, d.ClusterIDFrom = have, "as before"

@@ -64,7 +64,7 @@ peering: {networking: {gateway: {server: {service: {type: NodePort}}}}}`,
 			"discovery": Values{"config": Values{"clusterID": "rome"}}, "ipam": Values{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16"},
 		}}, values: `
 discovery: {config: {clusterID: rome}}
-ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as you said|as the values say|as the values say"},
+ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as the values say|as the values say|as the values say"},
 		{name: "installed already", facts: installed, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as before|as before|as before"},

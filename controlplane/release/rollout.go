@@ -58,6 +58,7 @@ type waiter struct {
 // is the one whose pods tell more when the time is over.
 func (w waiter) until(ctx context.Context, what, done, namespace, program string, ready func(context.Context) (missing string, err error)) error {
 	var missing string
+	var absent since
 	for {
 		m, err := ready(ctx)
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
@@ -70,6 +71,11 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 		if err == nil {
 			missing = m
 			w.tell.Waiting(w.cluster.Name, fmt.Sprintf("Waiting for %s: %s", what, m))
+		}
+		pods, _ := podsOf(ctx, w.cluster, namespace, program)
+		if t := imageTrouble(pods); absent.lasts(t != "", time.Now()) >= imagePatience {
+			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
+			return w.cluster.Errorf("%s", t)
 		}
 		select {
 		case <-ctx.Done():
@@ -200,35 +206,6 @@ func podsOf(ctx context.Context, c *access.Cluster, namespace, program string) (
 	var list corev1.PodList
 	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": program})
 	return list.Items, err
-}
-
-// podTrouble says why a pod is not ready, if it tells.
-func podTrouble(p corev1.Pod) string {
-	where := func(format string, args ...any) string { return "pod " + p.Name + ": " + fmt.Sprintf(format, args...) }
-	for _, c := range p.Status.ContainerStatuses {
-		switch w, t := c.State.Waiting, c.LastTerminationState.Terminated; {
-		case w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
-			return where("%s", strings.TrimSuffix(w.Reason+": "+shorten(w.Message), ": "))
-		case t != nil && !c.Ready:
-			return where("it has ended with exit code %d (%s), and is started again", t.ExitCode, t.Reason)
-		}
-	}
-	for _, cond := range p.Status.Conditions {
-		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
-			return where("%s: %s", cond.Reason, shorten(cond.Message))
-		}
-	}
-	return ""
-}
-
-// shorten keeps the end of a long message, which tells the cause: the beginning
-// is who says it.
-func shorten(message string) string {
-	const enough = 120
-	if r := []rune(message); len(r) > enough {
-		return "..." + string(r[len(r)-enough:])
-	}
-	return message
 }
 
 // findings are what pods, their logs and the events of a namespace tell about a
