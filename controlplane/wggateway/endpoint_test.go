@@ -158,3 +158,15 @@ func TestAddressOfAPodIsForgottenWhenNoneIsWanted(t *testing.T) {
 		t.Errorf("still %v", got)
 	}
 }
+
+func TestNodePortsOfNodesThatAreReady(t *testing.T) {
+	nodes := []corev1.Node{
+		node("up", corev1.ConditionTrue, corev1.NodeAddress{Address: "192.0.2.1"}, corev1.NodeAddress{Address: "2001:db8::1"}),
+		node("lost", corev1.ConditionUnknown, corev1.NodeAddress{Address: "192.0.2.2"}),
+	}
+	for address, want := range map[string]bool{"192.0.2.1": true, "2001:db8::1": true, "192.0.2.2": false, "192.0.2.3": false} {
+		if got := ofReadyNode(nodes, address); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}

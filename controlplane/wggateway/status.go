@@ -28,8 +28,12 @@ var complaints = []networkingv1beta1.ConditionReason{
 	networkingv1beta1.ReasonNodeNotReady, networkingv1beta1.ReasonServiceTypeUnsupported,
 }
 
-// eventEndpointChanged is the reason of the event that the peer has to be told of.
-const eventEndpointChanged = "EndpointChanged"
+const (
+	// eventEndpointChanged is the reason of the event that the peer has to be told of.
+	eventEndpointChanged = "EndpointChanged"
+	// eventGatewayMoved is that of one which only changes what the status shows.
+	eventGatewayMoved = "GatewayMoved"
+)
 
 // maxNote is the longest text that an event may have.
 const maxNote = 1024
@@ -61,7 +65,12 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 	if err != nil || !wrote {
 		return err
 	}
-	if moved(last, p.Endpoint) {
+	switch {
+	case !moved(last, p.Endpoint):
+	case r.stillLeads(ctx, g, last, p.Endpoint):
+		r.event(g, corev1.EventTypeNormal, eventGatewayMoved,
+			"the gateway is on another node, "+where(p.Endpoint)+". Peers need not be told: "+where(last)+" leads to it as long as that node is there")
+	default:
 		r.event(g, corev1.EventTypeNormal, eventEndpointChanged,
 			"peers reach the gateway at "+where(p.Endpoint)+" now, give it to their GatewayClient")
 	}
@@ -71,6 +80,28 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 		}
 	}
 	return nil
+}
+
+// stillLeads tells whether peers that know of an endpoint which was may go on using
+// it: the node port of every node that is ready leads to the gateway, unless the
+// Service is for pods on the same node only.
+func (r *reconciler) stillLeads(ctx context.Context, g *gateway, before, now *networkingv1beta1.Endpoint) bool {
+	s := g.service.Spec
+	if before.Port != now.Port || s.Type != corev1.ServiceTypeNodePort || s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		return false
+	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes); err != nil {
+		return false // the cache has ended
+	}
+	return !slices.ContainsFunc(before.Addresses, func(a string) bool { return !ofReadyNode(nodes.Items, a) })
+}
+
+// ofReadyNode tells whether an address is that of a node which is ready.
+func ofReadyNode(nodes []corev1.Node, address string) bool {
+	return slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		return nodeReady(&n) && slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == address })
+	})
 }
 
 func (r *reconciler) event(g *gateway, kind, reason, text string) {
