@@ -17,9 +17,12 @@ const resetEvery = 5
 // testCycles connects and disconnects again and again. Each time pods talk, and at
 // the end nothing is left of it.
 func testCycles(t *testing.T, w *world) {
-	cycles := 5
-	if *long {
-		cycles = 100
+	times := 5
+	switch {
+	case *cycles > 0:
+		times = *cycles
+	case *long:
+		times = 100
 	}
 	sides := [2]*side{{w.a, w.clients(t, w.a, 2)}, {w.b, w.servers(t, w.b, 2)}}
 	t.Cleanup(func() { w.reset(t) })
@@ -27,16 +30,24 @@ func testCycles(t *testing.T, w *world) {
 	before := takeInventory(t, w)
 
 	var connects, talks series
-	for i := range cycles {
+	for i := range times {
 		connect, talk := w.cycle(t, sides, (i+1)%resetEvery == 0)
 		connects, talks = append(connects, connect), append(talks, talk)
 		if t.Failed() {
 			return
 		}
 	}
-	t.Logf("%d cycles: connected after %v (p50), %v (p99), %v (worst); pods talk %v (p50), %v (worst) later", cycles,
-		round(connects.p50()), round(connects.p99()), round(connects.worst()), round(talks.p50()), round(talks.worst()))
-	before.compare(t, w)
+	now := before.compare(t, w)
+	addFigures(t, fmt.Sprintf("%d times connected and disconnected", times), fmt.Sprintf(`Every %dth time the peers forget each other, too. Connected means: both sides say so, and the command has ended.
+
+| | p50 | p99 | worst |
+|---|---|---|---|
+| network connect | %v | %v | %v |
+| then, until pods of all nodes reach each other | %v | %v | %v |
+
+What is there after the first time and after the last one:
+
+%s`, resetEvery, round(connects.p50()), round(connects.p99()), round(connects.worst()), round(talks.p50()), round(talks.p99()), round(talks.worst()), before.growth(now)))
 }
 
 // cycle connects, lets pods talk, and disconnects. It returns how long the first

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -122,7 +123,8 @@ func thingsOn(n *kubelab.Node) (names []string, err error) {
 		}},
 		{"route", "ip route show table all", func(line string) string { return stable(line) }},
 		{"rule", "ip rule", func(line string) string { return line }},
-		{"table", "nft list tables", func(line string) string { return line }},
+		// Of all tables: kube-proxy's hold the gateways' Services, too.
+		{"nft", "nft --stateless list ruleset", func(line string) string { return line }},
 		{"process", "ps -e -o comm=", func(line string) string { return strings.TrimSpace(line) }},
 	} {
 		out, err := n.Host.Try(strings.Fields(ask.command)...)
@@ -190,11 +192,11 @@ func (i *inventory) addUsage(ctx context.Context, c *kubelab.Cluster) error {
 	return nil
 }
 
-// compare waits until everything is as it was. What is used may have grown by a
-// part, as caches do, and not by as much in each cycle.
-func (i inventory) compare(t *testing.T, w *world) {
+// compare waits until everything is as it was, and returns what there is then.
+// What is used may have grown by a part, as caches do, and not by as much in each
+// cycle.
+func (i inventory) compare(t *testing.T, w *world) (now inventory) {
 	t.Helper()
-	var now inventory
 	lab.Eventually(t, patience, "everything is as it was", func() (err error) {
 		if now, err = w.inventory(t.Context()); err != nil {
 			return err
@@ -219,6 +221,46 @@ func (i inventory) compare(t *testing.T, w *world) {
 			t.Errorf("%s tracks %d connections, before %d", name, is, i.flows[name])
 		}
 	}
+	return now
+}
+
+// growth is a table of what there was and what there is.
+func (i inventory) growth(now inventory) string {
+	var b strings.Builder
+	b.WriteString("| | before | after |\n|---|---|---|\n")
+	kinds, last := i.kinds(), now.kinds()
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(&b, "| %s | %d | %d |\n", kind, kinds[kind], last[kind])
+	}
+	for _, pod := range slices.Sorted(maps.Keys(i.usage)) {
+		was, is := i.usage[pod], now.usage[pod]
+		fmt.Fprintf(&b, "| %s, resident | %d MiB | %d MiB |\n| its open files | %d | %d |\n", pod, was.rss>>20, is.rss>>20, was.files, is.files)
+	}
+	for _, node := range slices.Sorted(maps.Keys(i.flows)) {
+		fmt.Fprintf(&b, "| flows that the kernel of %s tracks | %d | %d |\n", node, i.flows[node], now.flows[node])
+	}
+	return b.String()
+}
+
+// nodeThings are the things of nodes for people.
+var nodeThings = map[string]string{
+	"link": "links of all nodes", "route": "routes", "rule": "policy rules", "nft": "lines of nftables", "process": "processes",
+}
+
+// kinds counts the things that must not grow: objects of the API, and what nodes
+// have.
+func (i inventory) kinds() map[string]int {
+	count := map[string]int{}
+	for _, thing := range i.things {
+		where, what, _ := strings.Cut(thing, ": ")
+		kind, _, _ := strings.Cut(what, " ")
+		if name, ok := nodeThings[kind]; ok {
+			count[name]++
+		} else {
+			count["API objects of "+where]++
+		}
+	}
+	return count
 }
 
 // difference says what is there now and was not, and the other way round. Both are

@@ -17,6 +17,7 @@ import (
 var (
 	long      = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
 	timelines = flag.Bool("kubernetes.timeline", false, "log what happens where while faults do")
+	cycles    = flag.Int("kubernetes.cycles", 0, "how `often` to connect and disconnect (default 5, and 100 with -kubernetes.long)")
 	figures   = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")
 )
 
