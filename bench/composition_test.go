@@ -1,9 +1,14 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +19,7 @@ var (
 	compare = flag.Bool("compare", false, "compare the gateway with the stock composition; takes minutes")
 	rounds  = flag.Int("rounds", 5, "interleaved repeats of -compare")
 	seconds = flag.Int("seconds", 4, "length of each measurement of -compare")
+	nice    = flag.Int("nice", 0, "priority of everything that -compare measures, down to -20, on a machine that others use as well")
 	results = flag.String("results", "", "directory that -compare writes its result to")
 )
 
@@ -37,6 +43,7 @@ func TestComposition(t *testing.T) {
 	if *loadNames != "all" {
 		chosenLoads = chosen(t, *loadNames, loads, func(k kind) string { return k.name })
 	}
+	prioritize(t)
 	node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
 	topo := lab.New(t, "iperf3", "curl").NewTopology(node, node)
 	server := topo.B.Nodes[0].Pod.StartIperf()
@@ -50,9 +57,11 @@ func TestComposition(t *testing.T) {
 			gateways, stop := v.start(t, topo)
 			p := &path{t: t, variant: v.name, topo: topo, gateways: gateways, report: &r, half: half}
 			p.ready()
+			before := othersNow(t)
 			for _, k := range chosenLoads {
 				k.run(p)
 			}
+			p.add("others", "% of machine", othersNow(t).share(before, runtime.NumCPU()))
 			p.resident()
 			stop()
 		}
@@ -63,6 +72,31 @@ func TestComposition(t *testing.T) {
 		columns = append(columns, v.name)
 	}
 	keep(t, "", fmt.Sprintf("half load: %.2f Gbit/s\n", half/1e9)+r.text(columns, r.figures))
+}
+
+// prioritize gives this process, and all that it will start, precedence on the
+// machine.
+func prioritize(t *testing.T) {
+	t.Helper()
+	if *nice == 0 {
+		return
+	}
+	// Threads have their own: those to come inherit it from one that has it.
+	threads, err := filepath.Glob("/proc/self/task/*")
+	for _, path := range threads {
+		id, _ := strconv.Atoi(filepath.Base(path))
+		err = errors.Join(err, syscall.Setpriority(syscall.PRIO_PROCESS, id, *nice))
+	}
+	// Where the kernel shares processors among sessions first, it is the session's
+	// priority that counts.
+	if autogroup := "/proc/self/autogroup"; err == nil {
+		if _, missing := os.Stat(autogroup); missing == nil {
+			err = os.WriteFile(autogroup, []byte(strconv.Itoa(*nice)), 0)
+		}
+	}
+	if err != nil {
+		t.Fatalf("-nice %d: %v; run without it", *nice, err)
+	}
 }
 
 // halfLoad finds out what half a load is: of what the stock composition carries in

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"testing"
 
 	"github.com/sluice-net/sluice/bench/load"
 	"github.com/sluice-net/sluice/deploy/e2e/lab"
@@ -14,25 +15,32 @@ var (
 	flows  = flag.Int("flows", 4, "flows of the gateway-only loads of -compare")
 )
 
-// gatewayOnly measures the gateways with a generator and a sink that take next to
-// nothing: what arrives at the receiving node's link is counted there and dropped.
-func (p *path) gatewayOnly(size int) {
-	p.t.Helper()
-	name := fmt.Sprintf("gateway%d", size)
-	var sink *load.Sink
-	var source *load.Source
+// gatewayOnly makes a generator and a sink that take next to nothing: what arrives at
+// the receiving node's link is counted there and dropped.
+func gatewayOnly(t *testing.T, from *lab.Cluster, cfg load.SourceConfig) (sink *load.Sink, source *load.Source) {
+	t.Helper()
+	receiver := from.Peer.Nodes[0]
+	cfg.To = from.Remote(receiver.PodAddr)
 	err := errors.Join(
-		p.topo.B.Nodes[0].Host.Do(func() (err error) {
+		receiver.Host.Do(func() (err error) {
 			sink, err = load.NewSink("lan0", lab.GatewayPort)
 			return err
 		}),
-		p.client().Do(func() (err error) {
-			source, err = load.NewSource(load.SourceConfig{To: p.to(), Size: size, Flows: *flows, Window: *window})
+		from.Nodes[0].Pod.Do(func() (err error) {
+			source, err = load.NewSource(cfg)
 			return err
 		}))
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
+	return sink, source
+}
+
+// gatewayOnly measures the gateways alone, from a to b.
+func (p *path) gatewayOnly(size int) {
+	p.t.Helper()
+	name := fmt.Sprintf("gateway%d", size)
+	sink, source := gatewayOnly(p.t, p.topo.A, load.SourceConfig{Size: size, Flows: *flows, Window: *window})
 	defer sink.Close()
 	defer source.Close()
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/bench/record"
@@ -148,4 +149,22 @@ func resultPath(dir, what string) string {
 		name = strings.ReplaceAll(name, "--", "-")
 	}
 	return filepath.Join(dir, fmt.Sprintf("%s-%s%s-%s.txt", time.Now().UTC().Format(time.DateOnly), strings.Trim(name, "-"), what, record.Commit()))
+}
+
+// TestRatios compares within rounds: what slows a round down for all is not seen.
+func TestRatios(t *testing.T) {
+	var r report
+	f := figure{"tcp1/a-to-b", "Gbit/s"}
+	for round, speed := range []float64{1, 0.1, 2} {
+		r.round = round
+		r.add(stockName, f, 2*speed)
+		r.add("sluice", f, 2*speed) // two samples of a round count as one
+		r.add("sluice", f, 4*speed)
+	}
+	r.round = 3
+	r.add("sluice", f, 1) // nothing to compare it with
+	got := r.ratios([]string{stockName, "sluice"}, r.figures)
+	if want := "1.5 (1.5 to 1.5)"; !strings.Contains(got, want) {
+		t.Errorf("want %q in\n%s", want, got)
+	}
 }

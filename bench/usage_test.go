@@ -44,6 +44,13 @@ func cpuNow(t *testing.T, gateways []*lab.Process) (c cpu) {
 	for _, g := range gateways {
 		c.processes += processCPU(t, g)
 	}
+	c.machine = machineCPU(t)
+	return c
+}
+
+// machineCPU is the time that all processors have been busy.
+func machineCPU(t *testing.T) time.Duration {
+	t.Helper()
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +61,7 @@ func cpuNow(t *testing.T, gateways []*lab.Process) (c cpu) {
 	if _, err := fmt.Sscanf(first, "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
 		t.Fatalf("/proc/stat: %v: %q", err, first)
 	}
-	c.machine = time.Duration(user+nice+system+irq+softirq) * 10 * time.Millisecond
-	return c
+	return time.Duration(user+nice+system+irq+softirq) * 10 * time.Millisecond
 }
 
 func processCPU(t *testing.T, p *lab.Process) time.Duration {

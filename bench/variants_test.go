@@ -29,14 +29,17 @@ var variants = []variant{
 	{"wireguard", startWireGuard},
 	{stockName, startStock},
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
-		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage))
+		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
+	}},
+	{"sluice-large", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), large)
 	}},
 	{"sluice-tun", startSluiceTUN},
 	{"before", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		if *beforePath == "" {
 			t.Fatal("the variant before needs -before PROGRAM")
 		}
-		return startSluice(t, topo, *beforePath)
+		return startSluice(t, topo, *beforePath, nil)
 	}},
 }
 
@@ -83,14 +86,25 @@ func startStock(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 }
 
 // startSluice starts the gateways of this repository, or of an earlier commit.
-func startSluice(t *testing.T, topo *lab.Topology, binary string) ([]*lab.Process, func()) {
+// change may alter what they are configured from.
+func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*lab.Manifests)) ([]*lab.Process, func()) {
 	t.Helper()
-	opts := lab.GatewayOptions{Args: append(strings.Fields(*gatewayArgs), profilerArgs()...)}
-	a, b := topo.A.StartGateway(binary, opts), topo.B.StartGateway(binary, opts)
-	a.WaitConnected(20 * time.Second)
-	b.WaitConnected(20 * time.Second)
-	gateways := []*lab.Process{a.Process, b.Process}
-	return gateways, func() { stopAll(t, gateways) }
+	var gateways []*lab.Gateway
+	var processes []*lab.Process
+	for _, c := range []*lab.Cluster{topo.A, topo.B} {
+		manifests := c.Manifests()
+		if change != nil {
+			change(manifests)
+		}
+		g := c.StartGateway(binary, lab.GatewayOptions{
+			Manifests: manifests, Args: append(strings.Fields(*gatewayArgs), profilerArgs()...),
+		})
+		gateways, processes = append(gateways, g), append(processes, g.Process)
+	}
+	for _, g := range gateways {
+		g.WaitConnected(30 * time.Second)
+	}
+	return processes, func() { stopAll(t, processes) }
 }
 
 // startSluiceTUN has nodes without kernel tunnels: their agents carry the packets.
@@ -105,7 +119,7 @@ func startSluiceTUN(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		agent.Ready(20 * time.Second)
 		agents = append(agents, agent.Process)
 	}
-	gateways, stop := startSluice(t, topo, lab.Build(t, lab.GatewayPackage))
+	gateways, stop := startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
 	return gateways, func() {
 		stop()
 		stopAll(t, agents)
