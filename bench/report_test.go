@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -17,6 +18,8 @@ type figure struct {
 	name string // as in the benchmark's name
 	unit string
 }
+
+var bases = flag.String("base", stockName+","+limitName, "variants that the others of -compare are shown in relation to")
 
 // report collects samples by variant and figure.
 type report struct {
@@ -80,11 +83,11 @@ func (r *report) relative(variant, base string, f figure) (out []float64) {
 	return out
 }
 
-// ratios renders a table of what the variants are of the stock composition and of
-// the limit: medians of the ratios in each round, and their ranges.
+// ratios renders a table of what the variants are of each one that -base names:
+// medians of the ratios in each round, and their ranges.
 func (r *report) ratios(variants []string, figures []figure) string {
 	var b strings.Builder
-	for _, base := range []string{stockName, limitName} {
+	for base := range strings.SplitSeq(*bases, ",") {
 		if !slices.Contains(variants, base) || len(variants) == 1 {
 			continue
 		}
