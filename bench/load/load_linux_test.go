@@ -21,33 +21,9 @@ func TestSource(t *testing.T) {
 	for _, size := range []int{64, 1300} {
 		for _, tunnel := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d bytes, tunnel %v", size, tunnel), func(t *testing.T) {
-				l := lab.New(t)
-				a, b := l.Host("a"), l.Host("b")
-				l.Link(a, "eth0", b, "eth0")
+				a, b := link(t)
 				to := join(a, b, tunnel)
-				var sink *load.Sink
-				var source *load.Source
-				err := b.Do(func() (err error) {
-					sink, err = load.NewSink("eth0", tunnelPort)
-					return err
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer sink.Close()
-				err = a.Do(func() (err error) {
-					source, err = load.NewSource(load.SourceConfig{To: to, Size: size, Flows: 4, Window: 1024})
-					return err
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer source.Close()
-				flow, err := source.Run(sink, 200*time.Millisecond)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%d packets in %v, %v of processor time", flow.Sent, flow.Elapsed, flow.CPU)
+				flow := run(t, a, b, load.SourceConfig{To: to, Size: size, Flows: 4, Window: 1024})
 				if flow.Sent == 0 || flow.Arrived != flow.Sent {
 					t.Errorf("%d packets arrived, want all %d", flow.Arrived, flow.Sent)
 				}
@@ -57,6 +33,55 @@ func TestSource(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSourceLosses drops half of the super-packets: what does not arrive does not
+// keep a Source from sending, and is not counted.
+func TestSourceLosses(t *testing.T) {
+	a, b := link(t)
+	to := join(a, b, false)
+	a.Nft(`
+table inet loss {
+	chain out { type filter hook output priority 0; udp dport 9 numgen inc mod 2 0 drop; }
+}`)
+	flow := run(t, a, b, load.SourceConfig{To: to, Size: 64, Flows: 1, Window: 1024})
+	if flow.Sent < 1000 || flow.Arrived < flow.Sent/2-64 || flow.Arrived > flow.Sent/2+64 {
+		t.Errorf("%d packets were sent and %d arrived, want half of many", flow.Sent, flow.Arrived)
+	}
+}
+
+func link(t *testing.T) (a, b *lab.Host) {
+	l := lab.New(t)
+	a, b = l.Host("a"), l.Host("b")
+	l.Link(a, "eth0", b, "eth0")
+	return a, b
+}
+
+// run sends for a moment from a to a sink at b.
+func run(t *testing.T, a, b *lab.Host, cfg load.SourceConfig) load.Flow {
+	t.Helper()
+	var sink *load.Sink
+	var source *load.Source
+	if err := b.Do(func() (err error) {
+		sink, err = load.NewSink("eth0", tunnelPort)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	if err := a.Do(func() (err error) {
+		source, err = load.NewSource(cfg)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	flow, err := source.Run(sink, 200*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d packets in %v, %v of processor time", flow.Sent, flow.Elapsed, flow.CPU)
+	return flow
 }
 
 // join gives both hosts an address, in a tunnel over theirs or not, and returns b's.
@@ -77,9 +102,7 @@ func join(a, b *lab.Host, tunnel bool) netip.Addr {
 
 // TestExchange talks over a link in both ways.
 func TestExchange(t *testing.T) {
-	l := lab.New(t)
-	a, b := l.Host("a"), l.Host("b")
-	l.Link(a, "eth0", b, "eth0")
+	a, b := link(t)
 	to := netip.AddrPortFrom(join(a, b, false), 7000)
 	var server *load.Server
 	err := b.Do(func() (err error) {

@@ -124,6 +124,8 @@ func (s *Source) send(fd int) error {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
 			return nil // an ICMP error about an earlier packet, which did not arrive
+		case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOBUFS):
+			return nil // dropped on this host, which is a loss like any other
 		default:
 			return err
 		}
