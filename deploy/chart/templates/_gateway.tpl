@@ -56,21 +56,7 @@
                 {{- toYaml . | nindent 16 }}
               {{- end }}
               tolerations:
-                {{- $tolerations := concat $t.pod.tolerations $values.common.tolerations }}
-                {{- with $tolerations }}
-                {{- toYaml . | nindent 16 }}
-                {{- end }}
-                # A gateway is needed elsewhere soon after its node is gone: by default pods wait for five minutes.
-                {{- range $key := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" }}
-                {{- $said := false }}
-                {{- range $tolerations }}{{ if eq (.key | default "") $key }}{{ $said = true }}{{ end }}{{ end }}
-                {{- if not $said }}
-                - key: {{ $key }}
-                  operator: Exists
-                  effect: NoExecute
-                  tolerationSeconds: 10
-                {{- end }}
-                {{- end }}
+                {{- include "sluice.tolerations" (concat $t.pod.tolerations $values.common.tolerations) | trim | nindent 16 }}
               {{- with include "sluice.affinity" (dict "affinity" ($t.pod.affinity | default $values.common.affinity) "replicas" $t.replicas "labels" $selector) }}
               {{- . | trim | nindent 14 }}
               {{- end }}

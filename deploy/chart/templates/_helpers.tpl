@@ -57,6 +57,25 @@ affinity:
 {{- end }}
 {{- end }}
 
+{{/* Tolerations, and of a node that is gone for a short time only, unless they say otherwise. */}}
+{{- define "sluice.tolerations" -}}
+{{- with . }}
+{{- toYaml . }}
+{{- end }}
+{{- $tolerations := . }}
+# It is needed elsewhere soon after its node is gone: by default pods wait for five minutes.
+{{- range $key := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" }}
+{{- $said := false }}
+{{- range $tolerations }}{{ if eq (.key | default "") $key }}{{ $said = true }}{{ end }}{{ end }}
+{{- if not $said }}
+- key: {{ $key }}
+  operator: Exists
+  effect: NoExecute
+  tolerationSeconds: 10
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Who a pod without privileges runs as. On OpenShift the namespace says it. */}}
 {{- define "sluice.user" -}}
 runAsNonRoot: true
