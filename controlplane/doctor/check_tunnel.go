@@ -108,7 +108,7 @@ func handshake(p *peering) (out []Finding) {
 		default:
 			out = append(out, fail("the last handshake with %s was %s ago, and none since", e.id, e.after.Time.Sub(last).Round(time.Second)).on(e.gateway().String()).in(e.cluster).
 				because("%s", or(e.after.Sync.Peer.Silence.Message, "the session has expired after three minutes")).
-				fix("see whether the other gateway runs, and whether keys were replaced on one side only"))
+				fix("see whether the other gateway runs, or its cluster was disconnected or uninstalled, and whether keys were replaced on one side only"))
 		}
 	}
 	switch {

@@ -39,6 +39,15 @@ func (w *world) testKeysOnce(t *testing.T) {
 		t.Error("the keys were made twice")
 	}
 
+	s.serverSays(t, "KeysReady=True KeysGenerated")
+	s.kubectl(t, "delete", "secret", "gw-server")
+	controlplanetest.Eventually(t, "an event that there are new keys", func(context.Context) error {
+		if out := s.kubectl(t, "get", "events.events.k8s.io", "-o=jsonpath={.items[*].reason}"); !strings.Contains(out, eventKeysReplaced) {
+			return fmt.Errorf("events %q", out)
+		}
+		return nil
+	})
+
 	// A Secret with this name that is not labelled is not seen in the cache. It is no less there.
 	s = w.space(t, "")
 	s.apply(strings.ReplaceAll(secretManifest, "mine", "gw-server"))

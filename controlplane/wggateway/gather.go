@@ -92,6 +92,10 @@ func (r *reconciler) gatherKeys(ctx context.Context, f *Facts) ([]refusal, error
 			return nil, fmt.Errorf("create Secret %s: %w", key, err)
 		}
 		f.Secret = made
+		if was := *g.keys; was != nil && was.Name == made.Name {
+			r.event(g, corev1.EventTypeWarning, eventKeysReplaced,
+				"Secret "+made.Name+" was gone, and new keys are generated, which the peer does not know: run 'liqoctl network connect' again, or give it the new PublicKey")
+		}
 	}
 	return nil, r.gatherOtherSecrets(ctx, f)
 }

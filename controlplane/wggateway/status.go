@@ -33,6 +33,8 @@ const (
 	eventEndpointChanged = "EndpointChanged"
 	// eventGatewayMoved is that of one which only changes what the status shows.
 	eventGatewayMoved = "GatewayMoved"
+	// eventKeysReplaced is that of one which cuts the connection until the peer is told.
+	eventKeysReplaced = "KeysReplaced"
 )
 
 // maxNote is the longest text that an event may have.
