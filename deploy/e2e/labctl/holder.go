@@ -155,6 +155,7 @@ func down(ctx context.Context) error {
 	for ctx.Err() == nil {
 		// Not the process ID, which somebody else may get.
 		if now, err := holder(pidFile); err == nil && now != pid {
+			fmt.Fprintln(os.Stderr, "the lab is gone")
 			return removeIfThere(logFile)
 		}
 		time.Sleep(50 * time.Millisecond)
