@@ -213,7 +213,9 @@ func (g *gateway) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-daemon.Noticed(told):
+		before := g.forwarder.Tunnel()
 		g.handOver(ctx)
+		g.relay(ctx, before)
 		end()
 	}
 	g.running.Store(false)

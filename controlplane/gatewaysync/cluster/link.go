@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -140,14 +141,30 @@ func (l *Link) rival() bool {
 	if fabric == nil || connection == nil || connection.Status.Value != networkingv1beta1.Connected {
 		return false
 	}
-	gateway, addrs := net.ParseIP(string(fabric.Spec.GatewayIP)), []net.Addr(nil)
-	if gateway != nil {
-		addrs, _ = net.InterfaceAddrs() // without them nobody is kept from leading
+	return elsewhere(net.ParseIP(string(fabric.Spec.GatewayIP)))
+}
+
+// elsewhere tells whether an address is none of this pod's.
+func elsewhere(gateway net.IP) bool {
+	if gateway == nil {
+		return false
 	}
+	addrs, _ := net.InterfaceAddrs() // without them nobody is kept from leading
 	return len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a net.Addr) bool {
 		own, ok := a.(*net.IPNet)
 		return ok && (own.IP.Equal(gateway) || own.IP.IsLoopback() && own.Contains(gateway))
 	})
+}
+
+// Successor is the address of the pod to which the nodes are told to send, if it is
+// another one than this.
+func (l *Link) Successor() (netip.Addr, bool) {
+	fabric := l.fabrics.Only()
+	if fabric == nil || !elsewhere(net.ParseIP(string(fabric.Spec.GatewayIP))) {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(string(fabric.Spec.GatewayIP))
+	return addr.Unmap(), err == nil
 }
 
 // State returns what the Link does now, for display.
