@@ -34,11 +34,11 @@ func testTwoReplicas(t *testing.T, f *faults) {
 	loseGatewayNodes(t, f, ", 2 replicas")
 }
 
-// replicas sets the number of pods of gateways in both clusters, as an
-// administrator does.
+// replicas sets the number of pods of gateways and of controllers in both clusters,
+// as an administrator does.
 func (f *faults) replicas(t *testing.T, n int) {
 	t.Helper()
-	f.install(t, "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d", n))
+	f.install(t, "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d,controllerManager.replicas=%d", n, n))
 	for _, c := range []*kubelab.Cluster{f.a, f.b} {
 		lab.Eventually(t, patience, fmt.Sprintf("%d gateway pods in %s", n, c.Name), func() error {
 			if pods, err := gateways(t.Context(), c); err != nil || len(pods) != n {
@@ -103,10 +103,12 @@ func testGatewayNodeLost(t *testing.T, f *faults) { loseGatewayNodes(t, f, "") }
 
 func loseGatewayNodes(t *testing.T, f *faults, how string) {
 	f.onEachSide(func(side string, c *kubelab.Cluster) {
-		// The NAT router of the server's cluster leads to the first node: without that
-		// nothing could reach the gateway wherever it is.
-		f.placeGateway(t, c, c.Nodes[1])
-		f.loseNode(t, c, c.Nodes[1], "node of the gateway "+side+" lost"+how, promise{})
+		// The worst case: the NAT router leads to this node, too, until it is lost, and
+		// who tells the others of another gateway is lost with it.
+		node := c.Nodes[0]
+		f.placeGateway(t, c, node)
+		f.placeController(t, c, node)
+		f.loseNode(t, c, node, "node of the gateway "+side+" lost"+how, promise{})
 	})
 }
 
@@ -115,6 +117,7 @@ func loseGatewayNodes(t *testing.T, f *faults, how string) {
 func testWorkloadNodeLost(t *testing.T, f *faults) {
 	f.onEachSide(func(side string, c *kubelab.Cluster) {
 		f.placeGateway(t, c, c.Nodes[0])
+		f.placeController(t, c, c.Nodes[0])
 		f.loseNode(t, c, c.Nodes[1], "node of pods of the "+side+" lost", promise{within: blink})
 	})
 }

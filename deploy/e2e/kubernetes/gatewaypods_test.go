@@ -110,15 +110,34 @@ func (f *faults) placeGateway(t *testing.T, c *kubelab.Cluster, node *kubelab.No
 		f.kubectl(t, c, "delete", "pod", "-n", p.Namespace, p.Name, "--wait=false")
 		f.gone(t, c, p)
 	} else {
-		for _, n := range c.Nodes {
-			if n != node {
-				f.kubectl(t, c, "cordon", n.Name)
-				defer f.kubectl(t, c, "uncordon", n.Name)
-			}
-		}
-		f.rolloutGateway(t, c)
+		f.onlyOn(t, c, node, func() { f.rolloutGateway(t, c) })
 	}
 	if got := leads(t, c).Node; got != node {
 		t.Fatalf("the gateway of %s is led on %s, where it should not be", c.Name, got.Name)
+	}
+}
+
+// onlyOn does something that makes pods while they can only come to one node.
+func (f *faults) onlyOn(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, do func()) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		if n != node {
+			f.kubectl(t, c, "cordon", n.Name)
+			defer f.kubectl(t, c, "uncordon", n.Name)
+		}
+	}
+	do()
+}
+
+// placeController lets the only controller of a cluster run on a node. Of several
+// there is one on each.
+func (f *faults) placeController(t *testing.T, c *kubelab.Cluster, node *kubelab.Node) {
+	t.Helper()
+	pods, err := c.Pods(t.Context(), liqoNamespace, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pods) == 1 && pods[0].Node != node {
+		f.onlyOn(t, c, node, func() { f.rollout(t, c, liqoNamespace, controller) })
 	}
 }
