@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	loops "github.com/sluice-net/sluice/bench/limit"
+	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat"
+)
+
+// limitPackage is the program of package limit, for lab.Build.
+const limitPackage = "github.com/sluice-net/sluice/bench/limit/program"
+
+// startLimit brings up the smallest loop in both gateways' place: keys that both are
+// given, no handshake.
+func startLimit(t *testing.T, topo *lab.Topology) (gateways []*lab.Process, stop func()) {
+	t.Helper()
+	a, b := limitOptions(topo.A), limitOptions(topo.B)
+	_, _ = rand.Read(a.SendKey[:]) // it does not fail
+	_, _ = rand.Read(b.SendKey[:])
+	a.ReceiveKey, b.ReceiveKey = b.SendKey, a.SendKey
+	return startLoops(t, topo, a, b)
+}
+
+// limitOptions describes one end.
+func limitOptions(c *lab.Cluster) loops.Options {
+	n := c.Nodes[0]
+	return loops.Options{
+		NodeListen:   netip.AddrPortFrom(c.Underlay, lab.GatewayPort),
+		TunnelListen: netip.AddrPortFrom(c.WAN, lab.WireGuardPort),
+		Node:         netip.AddrPortFrom(n.Underlay, lab.GatewayPort),
+		Peer:         netip.AddrPortFrom(c.Peer.WAN, lab.WireGuardPort),
+		VNI:          geneve.VNI(n.VNI),
+		Internal:     c.Internal, NodeInternal: n.Internal,
+		Remote: []nat.Mapping{{Inside: c.RemotePod, Outside: netip.MustParsePrefix(lab.PodCIDR)}},
+		MTU:    lab.TunnelMTU,
+	}
+}
+
+// startLoops starts both ends.
+func startLoops(t *testing.T, topo *lab.Topology, a, b loops.Options) (gateways []*lab.Process, stop func()) {
+	t.Helper()
+	program := lab.Build(t, limitPackage)
+	for _, end := range []struct {
+		cluster *lab.Cluster
+		options loops.Options
+	}{{topo.A, a}, {topo.B, b}} {
+		options, err := json.Marshal(end.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end.cluster.Nodes[0].Host.IP("neigh flush all") // the gateway before had another address
+		gateways = append(gateways, end.cluster.Gateway.Start(lab.Program{
+			Name: "limit", Args: []string{program, string(options)}, Unprivileged: true,
+		}))
+	}
+	return gateways, func() {
+		for _, g := range gateways {
+			if _, err := g.Stop(2 * time.Second); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestLimit checks that the loops carry what they are compared with: pings, and TCP
+// both ways, for nodes that speak VXLAN and Geneve.
+func TestLimit(t *testing.T) {
+	for _, e := range []lab.Encapsulation{lab.VXLAN, lab.Geneve} {
+		t.Run(string(e), func(t *testing.T) {
+			node := []lab.NodeSpec{{Encapsulation: e}}
+			topo := lab.New(t, "iperf3").NewTopology(node, node)
+			_, stop := startLimit(t, topo)
+			defer stop()
+			checkPath(t, topo)
+		})
+	}
+}
+
+// checkPath sends pings and a second of TCP each way.
+func checkPath(t *testing.T, topo *lab.Topology) {
+	t.Helper()
+	pod, to := topo.A.Nodes[0].Pod, topo.A.Remote(topo.B.Nodes[0].PodAddr)
+	lab.Eventually(t, 10*time.Second, "the first ping", func() error {
+		if p := pod.Ping(to, "-c1 -W1"); p.Received == 0 {
+			return fmt.Errorf("no answer:\n%s", p.Output)
+		}
+		return nil
+	})
+	server := topo.B.Nodes[0].Pod.StartIperf()
+	defer server.Stop(2 * time.Second)
+	for _, m := range []lab.Iperf{{To: to}, {To: to, Reverse: true}, {To: to, Streams: 4}, {To: to, UDPLength: 1300, Bitrate: "100M"}} {
+		r, err := pod.Iperf(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.BitsPerSecond < 10e6 {
+			t.Errorf("%+v: %.0f bit/s, want 10 Mbit/s at least", m, r.BitsPerSecond)
+		}
+		t.Logf("%+v: %.2f Gbit/s, %d lost", m, r.BitsPerSecond/1e9, r.Lost)
+	}
+}
