@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +16,6 @@ var (
 	compare = flag.Bool("compare", false, "compare the gateway with the stock composition; takes minutes")
 	rounds  = flag.Int("rounds", 5, "interleaved repeats of -compare")
 	seconds = flag.Int("seconds", 4, "length of each measurement of -compare")
-	nice    = flag.Int("nice", 0, "priority of everything that -compare measures, down to -20, on a machine that others use as well")
 	results = flag.String("results", "", "directory that -compare writes its result to")
 )
 
@@ -37,8 +33,7 @@ func TestComposition(t *testing.T) {
 	if !*compare {
 		t.Skip("SKIPPED: takes minutes and wants a quiet machine; -compare runs it")
 	}
-	names := func(v variant) string { return v.name }
-	chosenVariants := chosen(t, *variantNames, variants, names)
+	chosenVariants := chosen(t, *variantNames, variants, func(v variant) string { return v.name })
 	chosenLoads := loads
 	if *loadNames != "all" {
 		chosenLoads = chosen(t, *loadNames, loads, func(k kind) string { return k.name })
@@ -71,32 +66,11 @@ func TestComposition(t *testing.T) {
 	for _, v := range chosenVariants {
 		columns = append(columns, v.name)
 	}
-	keep(t, "", fmt.Sprintf("half load: %.2f Gbit/s\n", half/1e9)+r.text(columns, r.figures))
-}
-
-// prioritize gives this process, and all that it will start, precedence on the
-// machine.
-func prioritize(t *testing.T) {
-	t.Helper()
-	if *nice == 0 {
-		return
+	what := "" // a run of other loads does not replace this day's
+	if *loadNames != quickLoads {
+		what = "-" + strings.ReplaceAll(*loadNames, ",", "+")
 	}
-	// Threads have their own: those to come inherit it from one that has it.
-	threads, err := filepath.Glob("/proc/self/task/*")
-	for _, path := range threads {
-		id, _ := strconv.Atoi(filepath.Base(path))
-		err = errors.Join(err, syscall.Setpriority(syscall.PRIO_PROCESS, id, *nice))
-	}
-	// Where the kernel shares processors among sessions first, it is the session's
-	// priority that counts.
-	if autogroup := "/proc/self/autogroup"; err == nil {
-		if _, missing := os.Stat(autogroup); missing == nil {
-			err = os.WriteFile(autogroup, []byte(strconv.Itoa(*nice)), 0)
-		}
-	}
-	if err != nil {
-		t.Fatalf("-nice %d: %v; run without it", *nice, err)
-	}
+	keep(t, what, fmt.Sprintf("half load: %.2f Gbit/s\n", half/1e9)+r.text(columns, r.figures))
 }
 
 // halfLoad finds out what half a load is: of what the stock composition carries in
