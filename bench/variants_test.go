@@ -28,6 +28,7 @@ var variants = []variant{
 	{"bare", startBare},
 	{"wireguard", startWireGuard},
 	{stockName, startStock},
+	{limitName, startLimit},
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
 	}},

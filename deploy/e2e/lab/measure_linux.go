@@ -53,11 +53,15 @@ func (h *Host) StartIperf() *Process {
 }
 
 // refusedPause and refusedTries bridge the moment in which an iperf3 server does
-// not listen: it opens its socket anew after each measurement.
+// not listen, or is not done with the measurement before: it opens its socket anew
+// after each.
 const (
 	refusedPause = 300 * time.Millisecond
 	refusedTries = 10
 )
+
+// refused is what a client says that a server does not take yet.
+var refused = regexp.MustCompile(`Connection refused|the server is busy|unable to (connect to server|receive control message)`)
 
 // Iperf runs a measurement. It tries again while nobody listens.
 func (h *Host) Iperf(m Iperf) (IperfResult, error) { return m.Run(h.TryContext) }
@@ -66,7 +70,7 @@ func (h *Host) Iperf(m Iperf) (IperfResult, error) { return m.Run(h.TryContext) 
 // listens.
 func (m Iperf) Run(try func(context.Context, ...string) (string, error)) (r IperfResult, err error) {
 	for range refusedTries {
-		if r, err = m.once(try); err == nil || !strings.Contains(err.Error(), "Connection refused") {
+		if r, err = m.once(try); err == nil || !refused.MatchString(err.Error()) {
 			break
 		}
 		time.Sleep(refusedPause)
