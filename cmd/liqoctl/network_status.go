@@ -24,8 +24,9 @@ func networkStatusCommand(a *app) *cobra.Command {
 		Long: `Show all peerings of a cluster, or some, in a table. With --remote-kubeconfig, the other end of the peering with that
 cluster stands below this one's.
 
-STATE is that of the Connection; (!) means that something else is wrong, which is said below the table. OUT and IN are
-what the gateway carried to the peer and from it between two readings of its counters, DROPS all packets that it dropped
+STATE is that of the Connection, or No traffic where no pod of the gateway forwards; (!) means that something else is
+wrong, which is said below the table. Of two ends it is also said where they contradict each other. OUT and IN are what
+the gateway carried to the peer and from it between two readings of its counters, DROPS all packets that it dropped
 since it started (-o wide names the reasons). KEY is the age of this end's key, HANDSHAKE of the last one. PODS are the
 gateway's that are ready, NODES those of this cluster that are joined to it.
 
@@ -237,23 +238,28 @@ func (v *statusView) before(p *survey.Peer) *survey.GatewayReport {
 func (r *statusRun) table(readings []*survey.Cluster) statusTable {
 	t := statusTable{Time: readings[0].ReadAt.UTC().Truncate(time.Second), Peerings: []survey.Status{}, both: len(readings) > 1, none: noPeersIn(readings[0])}
 	chosen, _ := choosePeers(r.clusters[0], readings[0], r.ids) // read has reported the error
-	add := func(i int, p *survey.Peer) {
-		t.Peerings = append(t.Peerings, readings[i].Status(p, r.views[r.clusters[i].Name].before(p)))
+	add := func(i int, p, other *survey.Peer) {
+		s := readings[i].Status(p, r.views[r.clusters[i].Name].before(p))
+		s.Compare(p, other)
+		t.Peerings = append(t.Peerings, s)
 	}
 	there := len(readings) == 1
 	for _, p := range chosen {
-		add(0, p)
-		if !there && p.ID == readings[1].Installation.ClusterID {
-			if other := readings[1].Peer(readings[0].Installation.ClusterID); other != nil && !other.Empty() {
-				add(1, other)
-			}
-			there = true
+		if there || p.ID != readings[1].Installation.ClusterID {
+			add(0, p, nil)
+			continue
 		}
+		other := readings[1].Peer(readings[0].Installation.ClusterID)
+		add(0, p, other)
+		if other != nil && !other.Empty() {
+			add(1, other, p)
+		}
+		there = true
 	}
 	// The remote cluster may have an end that the local one does not have.
 	if !there && len(r.ids) == 0 {
 		if other := readings[1].Peer(readings[0].Installation.ClusterID); other != nil && !other.Empty() {
-			add(1, other)
+			add(1, other, nil)
 		}
 	}
 	return t

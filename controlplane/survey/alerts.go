@@ -172,7 +172,7 @@ func (c *Cluster) whyNoneActive() string {
 			return fmt.Sprintf("%s marks the one that leads, and tells the nodes where it is, and no pod of it runs: %s", o, advice)
 		}
 	}
-	return "see its condition Deployed"
+	return "see its condition Deployed, and whether the controller runs, which marks the one that leads"
 }
 
 // Idle tells whether the alerts say that nothing is forwarded, whatever the tunnel

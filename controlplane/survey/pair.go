@@ -1,0 +1,47 @@
+package survey
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// ReasonCIDRMismatch is that of an Alert about two ends that contradict each other.
+const ReasonCIDRMismatch = "CIDRMismatch"
+
+// Compare adds to the status of a peer what its end of the peering shows to be wrong:
+// other CIDRs than this end was told. Where only one end is known, other is nil.
+func (s *Status) Compare(p, other *Peer) {
+	if other == nil || p.Configuration == nil || other.Configuration == nil || other.Configuration.Spec.Local == nil {
+		return
+	}
+	told, actual := p.Configuration.Spec.Remote.CIDR, other.Configuration.Spec.Local.CIDR
+	for _, part := range []struct {
+		what   string
+		told   []networkingv1beta1.CIDR
+		actual []networkingv1beta1.CIDR
+	}{{"pods", told.Pod.List, actual.Pod.List}, {"external addresses", told.External.List, actual.External.List}} {
+		if len(part.actual) == 0 || slices.Equal(part.told, part.actual) {
+			continue
+		}
+		s.Health = Unhealthy
+		s.Alerts = append(s.Alerts, StatusAlert{
+			Severity: severityError, Object: "Configuration " + p.Configuration.Namespace + "/" + p.Configuration.Name, Reason: ReasonCIDRMismatch,
+			Message: fmt.Sprintf("it says that the %s of %s are %s, and there they are %s: run 'liqoctl network connect' again, or correct spec.remote",
+				part.what, p, cidrTexts(part.told), cidrTexts(part.actual)),
+		})
+	}
+}
+
+func cidrTexts(cidrs []networkingv1beta1.CIDR) string {
+	texts := make([]string, len(cidrs))
+	for i, c := range cidrs {
+		texts[i] = string(c)
+	}
+	if len(texts) == 0 {
+		return "none"
+	}
+	return strings.Join(texts, ", ")
+}
