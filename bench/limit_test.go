@@ -28,6 +28,15 @@ func startLimit(t *testing.T, topo *lab.Topology) (gateways []*lab.Process, stop
 	return startLoops(t, topo, a, b)
 }
 
+// startTransport brings up the same loops with sessions of WireGuard.
+func startTransport(t *testing.T, topo *lab.Topology) (gateways []*lab.Process, stop func()) {
+	t.Helper()
+	a, b := limitOptions(topo.A), limitOptions(topo.B)
+	a.PrivateKey, a.PeerKey = topo.A.Keys.Private(), topo.B.Keys.Public()
+	b.PrivateKey, b.PeerKey = topo.B.Keys.Private(), topo.A.Keys.Public()
+	return startLoops(t, topo, a, b)
+}
+
 // limitOptions describes one end.
 func limitOptions(c *lab.Cluster) loops.Options {
 	n := c.Nodes[0]
@@ -46,25 +55,24 @@ func limitOptions(c *lab.Cluster) loops.Options {
 // startLoops starts both ends.
 func startLoops(t *testing.T, topo *lab.Topology, a, b loops.Options) (gateways []*lab.Process, stop func()) {
 	t.Helper()
-	program := lab.Build(t, limitPackage)
-	for _, end := range []struct {
-		cluster *lab.Cluster
-		options loops.Options
-	}{{topo.A, a}, {topo.B, b}} {
-		options, err := json.Marshal(end.options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		end.cluster.Nodes[0].Host.IP("neigh flush all") // the gateway before had another address
-		gateways = append(gateways, end.cluster.Gateway.Start(lab.Program{
-			Name: "limit", Args: []string{program, string(options)}, Unprivileged: true,
-		}))
+	pa, stopA := startLoop(t, topo.A, a)
+	pb, stopB := startLoop(t, topo.B, b)
+	return []*lab.Process{pa, pb}, func() { stopA(); stopB() }
+}
+
+// startLoop starts one end.
+func startLoop(t *testing.T, c *lab.Cluster, o loops.Options) (gateway *lab.Process, stop func()) {
+	t.Helper()
+	options, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return gateways, func() {
-		for _, g := range gateways {
-			if _, err := g.Stop(2 * time.Second); err != nil {
-				t.Error(err)
-			}
+	program := lab.Build(t, limitPackage)
+	c.Nodes[0].Host.IP("neigh flush all") // the gateway before had another address
+	gateway = c.Gateway.Start(lab.Program{Name: "limit", Args: []string{program, string(options)}, Unprivileged: true})
+	return gateway, func() {
+		if _, err := gateway.Stop(2 * time.Second); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -78,22 +86,37 @@ func TestLimit(t *testing.T) {
 			topo := lab.New(t, "iperf3").NewTopology(node, node)
 			_, stop := startLimit(t, topo)
 			defer stop()
-			checkPath(t, topo)
+			checkPath(t, topo.A)
 		})
 	}
 }
 
-// checkPath sends pings and a second of TCP each way.
-func checkPath(t *testing.T, topo *lab.Topology) {
+// TestTransport checks that the prototype and the product's gateway, which is
+// wireguard-go here, carry packets between each other.
+func TestTransport(t *testing.T) {
+	node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
+	topo := lab.New(t, "iperf3").NewTopology(node, node)
+	gateway := topo.A.StartGateway(lab.Build(t, lab.GatewayPackage), lab.GatewayOptions{})
+	defer func() { _, _ = gateway.Stop(2 * time.Second) }()
+	b := limitOptions(topo.B)
+	b.PrivateKey, b.PeerKey = topo.B.Keys.Private(), topo.A.Keys.Public()
+	_, stop := startLoop(t, topo.B, b)
+	defer stop()
+	checkPath(t, topo.B) // who has the endpoint comes first
+}
+
+// checkPath sends pings and a second of TCP each way, from a pod of a cluster to one
+// of its peer.
+func checkPath(t *testing.T, from *lab.Cluster) {
 	t.Helper()
-	pod, to := topo.A.Nodes[0].Pod, topo.A.Remote(topo.B.Nodes[0].PodAddr)
+	pod, to := from.Nodes[0].Pod, from.Remote(from.Peer.Nodes[0].PodAddr)
 	lab.Eventually(t, 10*time.Second, "the first ping", func() error {
 		if p := pod.Ping(to, "-c1 -W1"); p.Received == 0 {
 			return fmt.Errorf("no answer:\n%s", p.Output)
 		}
 		return nil
 	})
-	server := topo.B.Nodes[0].Pod.StartIperf()
+	server := from.Peer.Nodes[0].Pod.StartIperf()
 	defer server.Stop(2 * time.Second)
 	for _, m := range []lab.Iperf{{To: to}, {To: to, Reverse: true}, {To: to, Streams: 4}, {To: to, UDPLength: 1300, Bitrate: "100M"}} {
 		r, err := pod.Iperf(m)

@@ -3,6 +3,8 @@ package limit
 import (
 	"bytes"
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -86,23 +88,47 @@ func (n *node) receive(etherType uint16) neighbor.Frame {
 		if !ok {
 			n.t.Fatal("no frame")
 		}
-		if frame.EtherType != etherType { // the gateway asks for our address
-			continue
+		if a, ok := neighbor.DecodeARP(frame.Payload); ok && a.Op == neighbor.ARPRequest {
+			continue // it asks for our address, in both encapsulations
 		}
-		if h.Encapsulation != n.e {
-			n.t.Errorf("spoken to in %v, want %v", h.Encapsulation, n.e)
+		if etherType == neighbor.EtherTypeIPv4 && len(frame.Payload) == len(greeting) {
+			continue // late
+		}
+		if frame.EtherType != etherType || h.Encapsulation != n.e {
+			n.t.Fatalf("%#x in %v, want %#x in %v", frame.EtherType, h.Encapsulation, etherType, n.e)
 		}
 		return frame
 	}
 }
 
+// greeting has a length of its own.
+var greeting = tcp(podA, podBAsA, 3)
+
+// awaitGreeting has greetings sent until one arrives.
+func (n *node) awaitGreeting(from *node) {
+	n.t.Helper()
+	b := make([]byte, 65536)
+	for range 100 {
+		from.send(neighbor.EtherTypeIPv4, greeting)
+		_ = n.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		for {
+			size, err := n.Read(b)
+			if err != nil {
+				break
+			}
+			if frame, ok := neighbor.DecodeFrame(b[geneve.HeaderLen:size]); ok && frame.EtherType == neighbor.EtherTypeIPv4 && len(frame.Payload) == len(greeting) {
+				return
+			}
+		}
+	}
+	n.t.Fatal("nothing arrived")
+}
+
 // pair starts two gateways between two nodes.
-func pair(t *testing.T) (a, b *node) {
+func pair(t *testing.T, ta, tb Tunnel) (a, b *node) {
 	t.Helper()
 	a, b = newNode(t, geneve.VXLAN), newNode(t, geneve.Geneve)
-	one, two := [transport.KeyLen]byte{1}, [transport.KeyLen]byte{2}
-	ga := testGateway(t, a, transport.NewStatic(one, two))
-	gb := testGateway(t, b, transport.NewStatic(two, one))
+	ga, gb := testGateway(t, a, ta), testGateway(t, b, tb)
 	ga.cfg.Peer, gb.cfg.Peer = gb.tunnel.localAddr(), ga.tunnel.localAddr()
 	for _, g := range []*Gateway{ga, gb} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -121,9 +147,6 @@ func pair(t *testing.T) (a, b *node) {
 			Op: neighbor.ARPRequest, SenderMAC: nodeMAC, SenderIP: netip.MustParseAddr("10.80.0.1"), TargetIP: netip.MustParseAddr("10.80.0.254"),
 		}))
 		reply, ok := neighbor.DecodeARP(n.receive(neighbor.EtherTypeARP).Payload)
-		for ok && reply.Op != neighbor.ARPReply {
-			reply, ok = neighbor.DecodeARP(n.receive(neighbor.EtherTypeARP).Payload)
-		}
 		if !ok || reply.SenderIP != netip.MustParseAddr("10.80.0.254") || reply.TargetMAC != nodeMAC {
 			t.Fatalf("ARP: %+v, %v", reply, ok)
 		}
@@ -220,7 +243,35 @@ func after(t *testing.T, b []byte, src, dst netip.Addr, cut int) (want [][]byte)
 }
 
 func TestPacketsPassBothWays(t *testing.T) {
-	a, b := pair(t)
+	one, two := [transport.KeyLen]byte{1}, [transport.KeyLen]byte{2}
+	a, b := pair(t, transport.NewStatic(one, two), transport.NewStatic(two, one))
+	checkBothWays(t, a, b)
+}
+
+func TestPacketsPassInSessions(t *testing.T) {
+	var keys [2]*ecdh.PrivateKey
+	for i := range keys {
+		var err error
+		if keys[i], err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ends [2]*transport.Peer
+	for i := range ends {
+		var err error
+		ends[i], err = transport.NewPeer([transport.KeyLen]byte(keys[i].Bytes()), [transport.KeyLen]byte(keys[1-i].PublicKey().Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := pair(t, ends[0], ends[1])
+	// What is sent before there is a session is lost.
+	b.awaitGreeting(a)
+	checkBothWays(t, a, b)
+}
+
+func checkBothWays(t *testing.T, a, b *node) {
+	t.Helper()
 	for _, size := range []int{12, 13, 100, 1300, 1301, 9000, 20000, 60000} {
 		for _, way := range []struct {
 			from, to           *node

@@ -21,8 +21,9 @@ type ingress struct {
 	head  [headLen]byte
 	ready bool // head is known
 
-	key   *transport.ReceiveKey
-	index uint32
+	key       *transport.ReceiveKey
+	index     uint32
+	confirmed bool // a message for index was genuine
 }
 
 func newIngress(g *Gateway) *ingress {
@@ -63,7 +64,7 @@ func (r *ingress) datagram(b []byte) {
 		return
 	}
 	if r.key == nil || index != r.index {
-		r.key, r.index = r.cfg.Tunnel.Receiver(index), index
+		r.key, r.index, r.confirmed = r.cfg.Tunnel.Receiver(index), index, false
 		if r.key == nil {
 			r.drop()
 			return
@@ -73,6 +74,10 @@ func (r *ingress) datagram(b []byte) {
 	if !ok {
 		r.drop()
 		return
+	}
+	if !r.confirmed {
+		r.cfg.Tunnel.Confirm(index)
+		r.confirmed = true
 	}
 	if len(opened) == 0 {
 		return // a keepalive
