@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -50,7 +51,7 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	for _, s := range []*side{server, client} {
 		s.create(t, s.manifests(objectManifests)...)
 	}
-	server.start(t, "s")
+	s := server.start(t, "s")
 	other := *client
 	other.host = fmt.Sprintf("127.7.%d.9", client.number)
 	a := client.start(t, "a", "--leader-election")
@@ -135,6 +136,21 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	<-a.done
 	if took := time.Since(told); took > handOverWithin/2 {
 		t.Errorf("ended %v after it was told to", took)
+	}
+
+	// Nor where the namespace ends: of all in it, pods go first.
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	<-s.done
+	s = server.start(t, "s2", "--leader-election")
+	controlplanetest.Eventually(t, "s2 leads", func(ctx context.Context) error { return server.ledBy(ctx, "s2") })
+	if err := c.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: server.namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	told = time.Now()
+	<-s.done
+	if took := time.Since(told); took > handOverWithin/2 || !strings.Contains(s.log.String(), "the namespace is being deleted") {
+		t.Errorf("ended %v after it was told to:\n%s", took, s.log.String())
 	}
 }
 

@@ -77,9 +77,19 @@ func (e *Elector) wake() {
 const handOverCheck = 50 * time.Millisecond
 
 // HandOver frees the lease while this replica goes on leading, until another one
-// has taken it, until nobody will, because the gateway or its lease is deleted, or
-// until ctx ends. What it leads can end then. Run must be running.
+// has taken it, until nobody will, because the gateway, its lease or its namespace
+// is deleted, or until ctx ends. What it leads can end then. Run must be running.
 func (e *Elector) HandOver(ctx context.Context) {
+	asking, enough := context.WithCancel(ctx)
+	namespaceEnds := make(chan struct{})
+	var asks sync.WaitGroup
+	defer asks.Wait()
+	defer enough()
+	asks.Go(func() {
+		if e.link.namespaceEnds(asking) {
+			close(namespaceEnds)
+		}
+	})
 	e.mu.Lock()
 	e.leaving = true
 	e.mu.Unlock()
@@ -90,6 +100,9 @@ func (e *Elector) HandOver(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			e.log.Warn("no other replica has taken over in time", "lease", e.name)
+			return
+		case <-namespaceEnds:
+			e.log.Info("the namespace is being deleted: nobody can take over", "lease", e.name)
 			return
 		case <-tick.C:
 		}
