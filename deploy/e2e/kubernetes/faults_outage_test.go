@@ -134,13 +134,13 @@ func testControllerDown(t *testing.T, f *faults) {
 	})
 }
 
-// testAPIServerDown takes the API servers away, one after the other.
+// testAPIServerDown takes the API servers of both clusters away, at the same time.
 func testAPIServerDown(t *testing.T, f *faults) {
-	f.onEachSide(func(side string, c *kubelab.Cluster) {
-		f.measure(t, "API server of the "+side+" away for "+apiAway.String(), promise{within: blink}, f.paths(t), func() {
-			c.StopAPIServer()
-			lasts(t.Context(), apiAway)
-			c.StartAPIServer()
-		})
+	f.measure(t, "API servers of both away for "+apiAway.String(), promise{within: blink}, f.paths(t), func() {
+		f.a.StopAPIServer()
+		f.b.StopAPIServer()
+		lasts(t.Context(), apiAway)
+		f.a.StartAPIServer()
+		f.b.StartAPIServer()
 	})
 }

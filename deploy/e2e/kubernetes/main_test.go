@@ -44,6 +44,7 @@ func TestClusters(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"connect", false, testConnect},
+		{"namespaces", false, testNamespaces},
 		{"manual", false, testManual},
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
