@@ -43,13 +43,14 @@ const (
 // nodeReader holds datagrams received from the nodes until the tunnel has room
 // for what they carry.
 type nodeReader struct {
-	bufs    [][]byte
-	sizes   []int
-	sources []netip.AddrPort
-	next, n int // datagrams next..n-1 are still to be looked at
+	bufs     [][]byte
+	messages []underlay.Message
+	next, n  int // messages next..n-1 are still to be looked at
+	// run is what is left of the message before next.
+	run underlay.Message
 
-	// What is left of the datagram before next: a super-segment or a packet
-	// to fragment that did not fit.
+	// What is left of the last datagram: a super-segment or a packet to fragment
+	// that did not fit.
 	cutting  cutting
 	segments packet.Segmenter
 	frags    packet.Fragmenter
@@ -65,14 +66,52 @@ const (
 
 func newNodeReader() *nodeReader {
 	r := &nodeReader{
-		bufs:    make([][]byte, readBatch),
-		sizes:   make([]int, readBatch),
-		sources: make([]netip.AddrPort, readBatch),
+		bufs:     make([][]byte, readBatch),
+		messages: make([]underlay.Message, readBatch),
 	}
 	for i := range r.bufs {
 		r.bufs[i] = make([]byte, maxDatagram)
 	}
 	return r
+}
+
+// datagram is what a node sent in one piece.
+type datagram struct {
+	bytes []byte
+	src   netip.AddrPort
+	// payloads is the size of the payloads of the UDP super-segment in it, 0 if there
+	// is none.
+	payloads int
+}
+
+// nextDatagram takes the next datagram out of the messages at hand; ok is false
+// when all have been looked at.
+//
+// A message that has pieces is a run of datagrams, which the sender or a network
+// card put together, or one with a UDP super-segment in it, from a kernel on this
+// machine: the IP packet in it is then longer than a piece. No run looks like
+// that unless a node lies: a kernel drops a packet that is shorter than its header
+// says before it gets to a tunnel, whichever pod made it.
+func (r *nodeReader) nextDatagram() (d datagram, ok bool) {
+	if len(r.run.Data) == 0 {
+		if r.next == r.n {
+			return d, false
+		}
+		r.run = r.messages[r.next]
+		r.next++
+		if m := &r.run; m.Segment < len(m.Data) {
+			if n, ok := geneve.DatagramLen(m.Data); ok && n > m.Segment {
+				d = datagram{m.Data, m.Addr, m.Segment}
+				m.Data = nil
+				return d, true
+			}
+		}
+	}
+	m := &r.run
+	n := min(m.Segment, len(m.Data))
+	d = datagram{bytes: m.Data[:n], src: m.Addr}
+	m.Data = m.Data[n:]
+	return d, true
 }
 
 // tunnelBatch are the tunnel's buffers that a ReadPackets call fills.

@@ -36,7 +36,7 @@ func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own 
 		}
 		r := f.reader
 		r.next = 0
-		r.n, err = f.underlay.ReadBatch(r.bufs, r.sizes, r.sources)
+		r.n, err = f.underlay.WaitMessages(r.bufs, r.messages)
 		switch {
 		case errors.Is(err, underlay.ErrWoken):
 			f.takeOwn(&out)
@@ -58,18 +58,17 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 			r.resume(out)
 			continue
 		}
-		if r.next == r.n {
+		d, ok := r.nextDatagram()
+		if !ok {
 			break
 		}
-		datagram, src := r.bufs[r.next][:r.sizes[r.next]], r.sources[r.next]
-		r.next++
 		if looking {
-			l.arrived(s, datagram, src)
+			l.arrived(s, d.bytes, d.src)
 		}
-		v := f.egress(s, datagram, src.Addr(), out, now)
+		v := f.egress(s, d, out, now)
 		f.egressCount.verdicts[v].Add(1)
 		if looking {
-			l.egressed(s, datagram, src, v)
+			l.egressed(s, d.bytes, d.src, v)
 		}
 	}
 	f.replies.flush()
@@ -78,11 +77,12 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 
 // egress carries one datagram from a node towards the peer. It allocates
 // nothing and logs nothing; every exit is a Verdict.
-func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tunnelBatch, now int64) Verdict {
-	h, payload, err := geneve.Decode(datagram)
+func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64) Verdict {
+	h, payload, err := geneve.Decode(d.bytes)
 	if err != nil {
 		return DropEncapsulation
 	}
+	src := d.src.Addr()
 	t := s.tunnels[tunnelKey{src, h.VNI}]
 	if t == nil {
 		return s.notFound(DropUnknownNode)
@@ -90,7 +90,7 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	if h.OAM { // RFC 8926 section 3.4: a control packet is not for forwarding
 		return DropControl
 	}
-	t.count(len(datagram))
+	t.count(len(d.bytes))
 	from := origin{underlay: src, encapsulation: h.Encapsulation}
 	ip, v := f.deframe(s, t, &from, payload, now)
 	if v != Forwarded {
@@ -128,13 +128,13 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 		f.refuse(s, t, &p, timeExceeded)
 		return DropHopLimit
 	}
-	mtu, super := f.sizing(s, &p, remote, now)
-	if len(p.Bytes) > mtu && !super && p.DontFragment() {
+	leaves := f.shapeOf(s, &p, d.payloads, remote, now)
+	if !leaves.fits(&p) {
 		f.refuse(s, t, &p, tooBig)
 		return DropTooBig
 	}
 
-	if !super && p.CompleteChecksum() {
+	if !leaves.super && p.CompleteChecksum() {
 		f.egressCount.repaired.Add(1)
 	}
 	p.DecrementHopLimit()
@@ -143,20 +143,41 @@ func (f *Forwarder) egress(s *snapshot, datagram []byte, src netip.Addr, out *tu
 	}
 	s.table.Egress(&p)
 	nat.ClampMSS(&p, clamp)
-	return f.emit(&p, mtu, super, out)
+	return f.emit(&p, leaves, out)
 }
 
-// sizing returns the largest packet that p may leave as, and whether p is a
-// super-segment: only those must fit the whole path, because their sender knows
-// it and its kernel does not tell. Everything else fits the tunnel.
-func (f *Forwarder) sizing(s *snapshot, p *packet.Packet, remote netip.Addr, now int64) (mtu int, super bool) {
-	if p.Proto != packet.ProtoTCP {
-		return s.cfg.MTU, false
+// shape is what a packet leaves as.
+type shape struct {
+	mtu   int  // of each packet
+	super bool // cut as a network card would do it, instead of fragmented
+	// payloads is the size of the payload of each packet of a UDP super-segment.
+	payloads int
+}
+
+// shapeOf finds the shape of p. A TCP super-segment must fit the whole path, because
+// its sender knows it and its kernel does not tell; everything else fits the tunnel.
+// payloads says that p is a UDP super-segment, 0 that it is none.
+func (f *Forwarder) shapeOf(s *snapshot, p *packet.Packet, payloads int, remote netip.Addr, now int64) shape {
+	switch p.Proto {
+	case packet.ProtoTCP:
+		if mtu := f.pathMTUs.limit(remote, s.cfg.MTU, now); isSuperSegment(p, mtu) {
+			return shape{mtu: mtu, super: true}
+		}
+	case packet.ProtoUDP:
+		if payloads > 0 {
+			return shape{mtu: s.cfg.MTU, super: true, payloads: payloads}
+		}
 	}
-	if mtu := f.pathMTUs.limit(remote, s.cfg.MTU, now); isSuperSegment(p, mtu) {
-		return mtu, true
+	return shape{mtu: s.cfg.MTU}
+}
+
+// fits tells whether p may leave in this shape. The packets of a UDP super-segment are
+// not fragmented: no kernel makes them larger than the link that they leave by.
+func (h shape) fits(p *packet.Packet) bool {
+	if h.super {
+		return h.payloads == 0 || p.TransportOffset+packet.UDPHeaderLen+h.payloads <= h.mtu
 	}
-	return s.cfg.MTU, false
+	return len(p.Bytes) <= h.mtu || !p.DontFragment()
 }
 
 // isSuperSegment tells a TCP super-segment, which the node's kernel would have
@@ -167,21 +188,26 @@ func isSuperSegment(p *packet.Packet, mtu int) bool {
 }
 
 // emit hands a translated packet to the tunnel, in pieces if it must be.
-func (f *Forwarder) emit(p *packet.Packet, mtu int, super bool, out *tunnelBatch) Verdict {
+func (f *Forwarder) emit(p *packet.Packet, as shape, out *tunnelBatch) Verdict {
 	r := f.reader
 	var ok bool
 	switch {
-	case len(p.Bytes) <= mtu:
-		out.add(copy(out.slot(), p.Bytes))
-		return Forwarded
-	case super:
-		if r.segments, ok = packet.NewSegmenter(*p, mtu); !ok {
+	case as.super:
+		if as.payloads > 0 {
+			r.segments, ok = packet.NewUDPSegmenter(*p, as.payloads)
+		} else {
+			r.segments, ok = packet.NewSegmenter(*p, as.mtu)
+		}
+		if !ok {
 			return DropMalformed
 		}
 		r.cutting = cutSegments
 		f.egressCount.segmented.Add(1)
+	case len(p.Bytes) <= as.mtu:
+		out.add(copy(out.slot(), p.Bytes))
+		return Forwarded
 	default:
-		if r.frags, ok = packet.NewFragmenter(*p, mtu); !ok {
+		if r.frags, ok = packet.NewFragmenter(*p, as.mtu); !ok {
 			return DropMalformed
 		}
 		r.cutting = cutFragments

@@ -21,8 +21,12 @@ import (
 
 // Underlay is the socket towards the nodes. *underlay.Conn implements it.
 type Underlay interface {
-	tunnel.Socket
+	WaitMessages(bufs [][]byte, ms []underlay.Message) (n int, err error)
+	WriteBatch(datagrams []underlay.Datagram) (sent int, err error)
+	Wake()
+	LocalAddr() netip.AddrPort
 	Stats() underlay.Stats
+	Close() error
 }
 
 // Options are what a Forwarder is built from and cannot change later.

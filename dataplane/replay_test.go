@@ -19,6 +19,7 @@ import (
 // benchmark sees is the forwarder's.
 type replayUnderlay struct {
 	datagrams [][]byte
+	segment   int // of each of them, if it is smaller: they are runs then
 	src       netip.AddrPort
 	// onWrite sees what goes out, if set.
 	onWrite func(underlay.Datagram)
@@ -28,7 +29,7 @@ type replayUnderlay struct {
 	written int // datagrams
 }
 
-func (r *replayUnderlay) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+func (r *replayUnderlay) WaitMessages(bufs [][]byte, ms []underlay.Message) (int, error) {
 	if r.woken.Swap(false) {
 		return 0, underlay.ErrWoken
 	}
@@ -38,8 +39,11 @@ func (r *replayUnderlay) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.Add
 	}
 	n := min(len(bufs), len(r.datagrams))
 	for i := range n {
-		sizes[i] = copy(bufs[i], r.datagrams[i])
-		addrs[i] = r.src
+		k := copy(bufs[i], r.datagrams[i])
+		ms[i] = underlay.Message{Data: bufs[i][:k], Segment: k, Addr: r.src}
+		if r.segment > 0 {
+			ms[i].Segment = min(k, r.segment)
+		}
 	}
 	return n, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -134,7 +133,7 @@ type brokenUnderlay struct {
 	err error
 }
 
-func (b brokenUnderlay) ReadBatch([][]byte, []int, []netip.AddrPort) (int, error) { return 0, b.err }
+func (b brokenUnderlay) WaitMessages([][]byte, []underlay.Message) (int, error) { return 0, b.err }
 
 func TestRunReturnsTheFirstCause(t *testing.T) {
 	defer goleak.VerifyNone(t)

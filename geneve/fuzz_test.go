@@ -62,6 +62,9 @@ func FuzzDecode(f *testing.F) {
 		if !bytes.Equal(b, before) {
 			t.Fatal("Decode wrote to its input")
 		}
+		if n, ok := DatagramLen(b); ok && (err != nil || n < len(b)-len(inner)) {
+			t.Fatalf("DatagramLen: %d, where Decode says %v and a header of %d bytes", n, err, len(b)-len(inner))
+		}
 		want, wantInner, ok := reference(b)
 		if ok != (err == nil) {
 			t.Fatalf("Decode: %v, reference accepts: %v", err, ok)

@@ -131,7 +131,7 @@ func (g *gateway) ready() (bool, string) {
 // openDataPlane opens the sockets towards nodes and peer.
 func (g *gateway) openDataPlane() error {
 	o := g.options
-	geneve, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, o.genevePort), GSO: o.udpGSO})
+	geneve, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, o.genevePort), GSO: o.udpGSO, GRO: o.udpGRO})
 	if err != nil {
 		return daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, o.genevePort), "the node tunnels", "--geneve-port or --bind-address", err)
 	}

@@ -75,37 +75,78 @@ type Socket struct {
 
 // ReadBatch has the semantics of underlay.Conn.
 func (s *Socket) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+	d, err := s.wait()
+	if err != nil {
+		return 0, err
+	}
 	n := 0
-	take := func(d datagram) {
-		sizes[n] = copy(bufs[n], d.data)
-		addrs[n] = d.src
-		n++
-	}
-	select {
-	case <-s.woken:
-		return 0, underlay.ErrWoken
-	default:
-	}
-	select {
-	case <-s.woken:
-		return 0, underlay.ErrWoken
-	case <-s.closed:
-		return 0, net.ErrClosed
-	case d := <-s.queue:
-		take(d)
-	}
-	for n < len(bufs) {
-		select {
-		case d := <-s.queue:
-			take(d)
-			continue
-		default:
+	for ok := true; ok; d, ok = s.another() {
+		sizes[n], addrs[n] = copy(bufs[n], d.data), d.src
+		if n++; n == len(bufs) {
+			break
 		}
-		break
 	}
 	s.reads.Add(1)
 	s.readDatagrams.Add(uint64(n))
 	return n, nil
+}
+
+// WaitMessages has the semantics of underlay.Conn with GRO: datagrams of one size that
+// follow each other from one sender make one message.
+func (s *Socket) WaitMessages(bufs [][]byte, ms []underlay.Message) (n int, err error) {
+	d, err := s.wait()
+	if err != nil {
+		return 0, err
+	}
+	datagrams := uint64(0)
+	for ok := true; ok; d, ok = s.another() {
+		datagrams++
+		if n > 0 && joins(&ms[n-1], d) {
+			ms[n-1].Data = append(ms[n-1].Data, d.data...)
+			continue
+		}
+		k := copy(bufs[n], d.data)
+		ms[n] = underlay.Message{Data: bufs[n][:k], Segment: k, Addr: d.src}
+		if n++; n == len(bufs) {
+			break // the rest of a run waits for the next read, as in the kernel
+		}
+	}
+	s.reads.Add(1)
+	s.readDatagrams.Add(datagrams)
+	return n, nil
+}
+
+// joins tells whether a datagram goes on the run in m: none after a shorter one.
+func joins(m *underlay.Message, d datagram) bool {
+	return d.src == m.Addr && 0 < len(d.data) && len(d.data) <= m.Segment && len(m.Data)%m.Segment == 0 &&
+		len(m.Data)+len(d.data) <= cap(m.Data)
+}
+
+// wait waits for a datagram.
+func (s *Socket) wait() (datagram, error) {
+	select {
+	case <-s.woken:
+		return datagram{}, underlay.ErrWoken
+	default:
+	}
+	select {
+	case <-s.woken:
+		return datagram{}, underlay.ErrWoken
+	case <-s.closed:
+		return datagram{}, net.ErrClosed
+	case d := <-s.queue:
+		return d, nil
+	}
+}
+
+// another returns a datagram that is there already.
+func (s *Socket) another() (d datagram, ok bool) {
+	select {
+	case d = <-s.queue:
+		return d, true
+	default:
+		return d, false
+	}
 }
 
 // WriteBatch has the semantics of underlay.Conn. Datagrams to nobody are lost.

@@ -73,7 +73,7 @@ func newReceiver(coalesce bool) *receiver {
 
 // message takes a message apart into datagrams.
 func (w *worker) message(s *snapshot, m *underlay.Message) {
-	if m.Segment > 0 && m.Segment < len(m.Data) && isWhole(m) {
+	if n, ok := geneve.DatagramLen(m.Data); ok && n > m.Segment { // one UDP super-segment, see underlay.Message
 		w.decapsulate(s, m.Addr.Addr(), m.Data, m.Segment)
 		return
 	}
@@ -85,25 +85,6 @@ func (w *worker) message(s *snapshot, m *underlay.Message) {
 			w.deliver()
 		}
 	}
-}
-
-// isWhole tells whether a message that looks like a run is one datagram with a UDP
-// super-segment in it, see underlay.Message: its inner packet is then larger than the
-// first datagram would be.
-func isWhole(m *underlay.Message) bool {
-	h, payload, err := geneve.Decode(m.Data)
-	if err != nil {
-		return false
-	}
-	if h.Encapsulation != geneve.GeneveIP {
-		f, ok := neighbor.DecodeFrame(payload)
-		if !ok {
-			return false
-		}
-		payload = f.Payload
-	}
-	p, ok := packet.Parse(payload)
-	return ok && p.Proto == packet.ProtoUDP && len(p.Bytes) > m.Segment
 }
 
 // decapsulate finds the tunnel of a datagram and counts what becomes of it. super is

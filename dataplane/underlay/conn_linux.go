@@ -123,38 +123,58 @@ func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n 
 	}
 	c.read.begin(bufs, sizes, addrs)
 	defer c.read.end()
+	if err := c.await(c.read.fillFunc); err != nil {
+		return 0, err
+	}
+	return c.read.result()
+}
+
+// await calls receive until it has received something.
+func (c *Conn) await(receive func(fd uintptr) bool) (err error) {
 	for {
 		switch {
 		case !c.wake.raised():
-			err = c.raw.Read(c.read.fillFunc)
+			err = c.raw.Read(receive)
 		case !c.justWoken:
 			return c.woken()
 		default:
 			// Somebody who wakes again and again must not starve the socket: between two
 			// wakes comes what is there, read without regard to the deadline.
-			err = c.raw.Control(c.read.tryFunc)
-			if err == nil && !c.read.tried {
+			received, err := c.try(receive)
+			if err != nil {
+				return err
+			}
+			if !received {
 				return c.woken()
 			}
 		}
 		switch {
 		case err == nil:
 			c.justWoken = false
-			return c.read.result()
+			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return 0, closedError(err)
+			return closedError(err)
 		case c.wake.clear():
 			c.justWoken = true
-			return 0, ErrWoken
+			return ErrWoken
 		}
 	}
 }
 
+// try calls receive once, and tells whether it has received something.
+func (c *Conn) try(receive func(fd uintptr) bool) (bool, error) {
+	c.read.receive = receive
+	if err := c.raw.Control(c.read.tryFunc); err != nil {
+		return false, closedError(err)
+	}
+	return c.read.received, nil
+}
+
 // woken ends the wake that is raised.
-func (c *Conn) woken() (int, error) {
+func (c *Conn) woken() error {
 	c.wake.clear()
 	c.justWoken = true
-	return 0, ErrWoken
+	return ErrWoken
 }
 
 // WriteBatch sends the datagrams in order and returns how many the kernel took.

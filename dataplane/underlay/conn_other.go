@@ -69,6 +69,17 @@ func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (in
 	}
 }
 
+// WaitMessages reads one datagram into bufs[0], likewise.
+func (c *Conn) WaitMessages(bufs [][]byte, ms []Message) (int, error) {
+	var sizes [1]int
+	var addrs [1]netip.AddrPort
+	n, err := c.ReadBatch(bufs[:min(1, len(bufs))], sizes[:], addrs[:])
+	if n == 1 {
+		ms[0] = Message{Data: bufs[0][:sizes[0]], Segment: sizes[0], Addr: addrs[0]}
+	}
+	return n, err
+}
+
 // WriteBatch sends the datagrams in order and returns how many the system took.
 // The error is about the socket, never about one destination.
 func (c *Conn) WriteBatch(ds []Datagram) (sent int, err error) {

@@ -1,30 +1,70 @@
 package underlay
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// ReadMessages is ReadBatch for who takes runs apart where they lie: each
-// message stands whole in one of bufs, which hold MaxDatagram bytes. It does not
-// wait: n is 0 when nothing has arrived. A Conn is read with ReadBatch or with
-// ReadMessages, not with both. ms is at least as long as bufs.
+// WaitMessages is ReadBatch for who takes runs apart where they lie: each
+// message stands whole in one of bufs, which hold MaxDatagram bytes. ms is at least
+// as long as bufs. A Conn is read with ReadBatch or as messages, not both ways.
+func (c *Conn) WaitMessages(bufs [][]byte, ms []Message) (n int, err error) {
+	if len(bufs) == 0 {
+		return 0, nil
+	}
+	c.read.beginMessages(bufs)
+	defer c.read.end()
+	if err := c.await(c.read.messagesFunc); err != nil {
+		return 0, err
+	}
+	return c.read.messages(ms)
+}
+
+// ReadMessages is WaitMessages without the wait: n is 0 when nothing has arrived.
 func (c *Conn) ReadMessages(bufs [][]byte, ms []Message) (n int, err error) {
-	r := &c.read
+	c.read.beginMessages(bufs)
+	defer c.read.end()
+	if _, err := c.try(c.read.messagesFunc); err != nil {
+		return 0, err
+	}
+	return c.read.messages(ms)
+}
+
+// beginMessages lays out a message in each of bufs.
+func (r *reader) beginMessages(bufs [][]byte) {
+	r.begin(bufs, nil, nil)
 	r.usedIovs = 0
-	m := min(len(bufs), maxMessages)
-	for i := range m {
-		r.bufs = bufs
+	r.laid = min(len(bufs), r.window)
+	for i := range r.laid {
 		r.prepare(i, slot{i, 1, len(bufs[i])}, false)
 	}
-	r.laid, r.errno, r.n = m, 0, 0
-	defer r.end()
-	if err := c.raw.Control(r.messagesFunc); err != nil {
-		return 0, closedError(err)
+}
+
+// fillMessages makes the one system call. It reports false when nothing has
+// arrived.
+func (r *reader) fillMessages(fd uintptr) bool {
+	for {
+		got, errno := r.recvmmsg(fd, r.msgs[:r.laid])
+		switch errno {
+		case 0:
+			r.n = got
+			r.reads.Add(1)
+			r.resize(got, got == r.laid)
+			return true
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return false
+		default:
+			r.errno = errno
+			return true
+		}
 	}
+}
+
+// messages describes the messages received in ms.
+func (r *reader) messages(ms []Message) (int, error) {
 	if r.errno != 0 {
 		return 0, fmt.Errorf("receive datagrams: %w", r.errno)
 	}
@@ -32,24 +72,6 @@ func (c *Conn) ReadMessages(bufs [][]byte, ms []Message) (n int, err error) {
 		r.takeMessage(i, &ms[i])
 	}
 	return r.n, nil
-}
-
-// receiveMessages makes the one system call of ReadMessages.
-func (r *reader) receiveMessages(fd uintptr) {
-	for {
-		got, errno := r.recvmmsg(fd, r.msgs[:r.laid])
-		switch {
-		case errno == 0:
-			r.n = got
-			r.reads.Add(1)
-		case errno == unix.EINTR:
-			continue
-		case errors.Is(errno, unix.EAGAIN):
-		default:
-			r.errno = errno
-		}
-		return
-	}
 }
 
 // takeMessage describes the i-th message received in m.

@@ -42,10 +42,12 @@ const (
 // makes the whole message contiguous there. That is the repair of a wrong prediction.
 type reader struct {
 	recvmmsg mmsgFunc
-	fillFunc func(fd uintptr) bool // fill, as a value allocated once
+	// fill and fillMessages, as values allocated once.
+	fillFunc, messagesFunc func(fd uintptr) bool
+	// tryFunc calls receive, which is one of the two, and keeps what it returns.
 	tryFunc  func(fd uintptr)
-	// messagesFunc is receiveMessages, likewise.
-	messagesFunc func(fd uintptr)
+	receive  func(fd uintptr) bool
+	received bool
 
 	gro atomic.Bool
 
@@ -74,7 +76,6 @@ type reader struct {
 	addrs         []netip.AddrPort
 	n             int // the results of ReadBatch
 	errno         syscall.Errno
-	tried         bool
 	reads, dgrams atomic.Uint64
 	runs, repairs atomic.Uint64
 	truncated     atomic.Uint64
@@ -95,9 +96,9 @@ type run struct {
 func (r *reader) init() {
 	r.recvmmsg = recvmmsg
 	r.fillFunc = r.fill
-	r.messagesFunc = r.receiveMessages
+	r.messagesFunc = r.fillMessages
 	r.window = minWindow
-	r.tryFunc = func(fd uintptr) { r.tried = r.fill(fd) }
+	r.tryFunc = func(fd uintptr) { r.received = r.receive(fd) }
 	for i := range r.msgs {
 		h := &r.msgs[i].hdr
 		h.Name = (*byte)(unsafe.Pointer(&r.names[i]))
