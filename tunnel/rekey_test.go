@@ -71,6 +71,8 @@ func (f *flow) longest() time.Duration {
 // applyKeys is apply in fake time, for changes of keys.
 func (g *gateway) applyKeys(t *testing.T, change func(*Config)) {
 	t.Helper()
+	synctest.Wait() // a device that starts has its first peer then
+	keepPeers(g)
 	g.apply(t, change)
 	synctest.Wait()
 	keepPeers(g)
