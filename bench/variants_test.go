@@ -29,6 +29,7 @@ var variants = []variant{
 	{"wireguard", startWireGuard},
 	{stockName, startStock},
 	{limitName, startLimit},
+	{"transport", startTransport},
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
 	}},
