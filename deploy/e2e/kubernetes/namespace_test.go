@@ -1,9 +1,7 @@
 package kubernetes
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,15 +14,7 @@ import (
 func testNamespaces(t *testing.T, w *world) {
 	w.connect(t)
 	start := time.Now()
-	errs := make([]error, 2)
-	var wg sync.WaitGroup
-	for i, c := range []*kubelab.Cluster{w.a, w.b} {
-		wg.Go(func() {
-			_, errs[i] = c.Kubectl("delete", "namespaces", "-l", "liqo.io/tenant-namespace=true", "--wait=true", "--timeout="+patience.String())
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := w.deleteTenants(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("the namespaces are gone after %v", time.Since(start).Round(100*time.Millisecond))

@@ -218,11 +218,29 @@ func (w *world) reset(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	for _, c := range []*kubelab.Cluster{w.a, w.b} {
-		if _, err := c.Kubectl("delete", "namespaces", "-l", "liqo.io/tenant-namespace=true", "--wait=true", "--timeout=60s"); err != nil {
-			t.Error(err)
-		}
+	if err := w.deleteTenants(); err != nil {
+		t.Error(err)
 	}
+}
+
+// deleteTenants deletes the tenant namespaces of a and b, and waits until they are
+// gone.
+func (w *world) deleteTenants() error {
+	return onBoth(w, func(c *kubelab.Cluster) error {
+		_, err := c.Kubectl("delete", "namespaces", "-l", "liqo.io/tenant-namespace=true", "--wait=true", "--timeout="+patience.String())
+		return err
+	})
+}
+
+// onBoth does something to a and b at the same time.
+func onBoth(w *world, do func(c *kubelab.Cluster) error) error {
+	var errs [2]error
+	var wg sync.WaitGroup
+	for i, c := range []*kubelab.Cluster{w.a, w.b} {
+		wg.Go(func() { errs[i] = do(c) })
+	}
+	wg.Wait()
+	return errors.Join(errs[:]...)
 }
 
 // connected waits until both sides call themselves connected.
