@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-net/sluice/nat"
 )
 
-// Config is what a Gateway needs. Everything is required.
+// Config is what a Gateway needs. Everything is required but Alone.
 type Config struct {
 	// NodeListen and TunnelListen are the local addresses towards the node and
 	// towards the peer.
@@ -26,6 +26,11 @@ type Config struct {
 	Translation nat.Config
 	// MTU is that of the tunnel.
 	MTU int
+
+	// Alone says that the process does nothing else: it collects no garbage, and has
+	// a processor to spare in Go's count. Its threads then wait without a word to
+	// Go's scheduler.
+	Alone bool
 
 	// Tunnel has the keys.
 	Tunnel Tunnel

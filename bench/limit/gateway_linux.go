@@ -55,6 +55,7 @@ func New(cfg Config) (*Gateway, error) {
 		g.node.close()
 		return nil, fmt.Errorf("towards the peer: %w", err)
 	}
+	g.node.alone, g.tunnel.alone = cfg.Alone, cfg.Alone
 	cfg.Tunnel.Attach(g.writePeer)
 	return g, nil
 }

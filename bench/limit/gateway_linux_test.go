@@ -36,13 +36,13 @@ var (
 
 // node is the other end of a node's tunnel.
 type node struct {
-	t *testing.T
+	t testing.TB
 	*net.UDPConn
 	gateway netip.AddrPort
 	e       geneve.Encapsulation
 }
 
-func newNode(t *testing.T, e geneve.Encapsulation) *node {
+func newNode(t testing.TB, e geneve.Encapsulation) *node {
 	t.Helper()
 	c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
 	if err != nil {
@@ -154,7 +154,7 @@ func pair(t *testing.T, ta, tb Tunnel) (a, b *node) {
 	return a, b
 }
 
-func testGateway(t *testing.T, n *node, tunnel Tunnel) *Gateway {
+func testGateway(t testing.TB, n *node, tunnel Tunnel) *Gateway {
 	t.Helper()
 	free := netip.AddrPortFrom(loopback, 0)
 	g, err := New(Config{

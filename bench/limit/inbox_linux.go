@@ -63,7 +63,7 @@ func (in *inbox) receive() (n int, err error) {
 		h.Namelen = unix.SizeofSockaddrInet6
 		h.SetControllen(int(unsafe.Sizeof(control{})))
 	}
-	n, errno := call(unix.SYS_RECVMMSG, in.socket.fd, in.msgs[:in.want], unix.MSG_WAITFORONE)
+	n, errno := in.socket.call(unix.SYS_RECVMMSG, in.msgs[:in.want], unix.MSG_WAITFORONE)
 	switch {
 	case in.socket.closed.Load():
 		return 0, net.ErrClosed

@@ -111,7 +111,7 @@ func (out *outbox) flush() {
 // transmit sends the complete runs. What the kernel refuses is dropped and counted.
 func (out *outbox) transmit() {
 	for rest := out.msgs[:out.usedMsgs]; len(rest) > 0; {
-		n, errno := call(unix.SYS_SENDMMSG, out.socket.fd, rest, 0)
+		n, errno := out.socket.call(unix.SYS_SENDMMSG, rest, 0)
 		if errno != 0 {
 			out.errors++
 			out.lastError = errno

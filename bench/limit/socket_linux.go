@@ -29,6 +29,7 @@ type control struct {
 // socket is a blocking UDP socket.
 type socket struct {
 	fd     int
+	alone  bool // see Config
 	closed atomic.Bool
 }
 
@@ -106,13 +107,21 @@ func putSockaddr(s *sockaddr, a netip.AddrPort) uint32 {
 	return unix.SizeofSockaddrInet6
 }
 
-// call makes a system call that may wait. What does not wait is not told to
-// Go's scheduler, which would take the processor away and watch over it.
-func call(number uintptr, fd int, msgs []mmsghdr, flags uintptr) (int, syscall.Errno) {
+// call makes a system call that waits if it has to.
+//
+// Go's scheduler is not told of one that does not wait: it would take the
+// processor away and watch over it. Where the process does nothing else, it is
+// not told of those that wait either; nothing may have to stop all threads then,
+// like a garbage collection.
+func (s *socket) call(number uintptr, msgs []mmsghdr, flags uintptr) (int, syscall.Errno) {
+	fd, first, count := uintptr(s.fd), uintptr(unsafe.Pointer(&msgs[0])), uintptr(len(msgs))
 	for {
-		n, _, errno := unix.RawSyscall6(number, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0])), uintptr(len(msgs)), flags|unix.MSG_DONTWAIT, 0, 0)
+		if !s.alone {
+			flags |= unix.MSG_DONTWAIT
+		}
+		n, _, errno := unix.RawSyscall6(number, fd, first, count, flags, 0, 0)
 		if errno == unix.EAGAIN {
-			n, _, errno = unix.Syscall6(number, uintptr(fd), uintptr(unsafe.Pointer(&msgs[0])), uintptr(len(msgs)), flags, 0, 0)
+			n, _, errno = unix.Syscall6(number, fd, first, count, flags&^unix.MSG_DONTWAIT, 0, 0)
 		}
 		if errno != unix.EINTR {
 			return int(n), errno

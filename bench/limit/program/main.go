@@ -41,6 +41,7 @@ func run() error {
 	debug.SetGCPercent(-1)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	cfg.Alone = true
 	g, err := limit.New(cfg)
 	if err != nil {
 		return err

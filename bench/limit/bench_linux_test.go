@@ -1,0 +1,74 @@
+package limit
+
+import (
+	"testing"
+
+	"github.com/sluice-net/sluice/bench/transport"
+	"github.com/sluice-net/sluice/dataplane/neighbor"
+	"github.com/sluice-net/sluice/geneve"
+)
+
+// What the loops do between two system calls, for what one stream of TCP makes of
+// them: super-segments of 64 KiB towards the peer, runs of 47 messages back. One
+// operation is one packet of 1340 bytes.
+
+// superSegment is 50 packets.
+const superSegment = 50 * 1300
+
+func BenchmarkEgress(b *testing.B) {
+	g := benchGateway(b)
+	e := newEgress(g)
+	e.key = g.cfg.Tunnel.Sender()
+	n := &node{e: geneve.VXLAN}
+	message := n.frame(neighbor.EtherTypeIPv4, tcp(podA, podBAsA, superSegment))
+	buf := make([]byte, headroom+messageLen+slack)
+	b.SetBytes(1300)
+	for i := 0; i < b.N; i += 50 {
+		b.StopTimer()
+		copy(buf[headroom:], message)
+		b.StartTimer()
+		e.message(buf, len(message), len(message))
+		e.out.forget()
+		e.used = 0
+	}
+}
+
+func BenchmarkIngress(b *testing.B) {
+	g := benchGateway(b)
+	r := newIngress(g)
+	r.ready = true
+	key, nonce := g.cfg.Tunnel.Sender(), new(transport.Nonce)
+	packet := tcp(podB, podA, 1300)
+	const run, size = 47, 1340 + transport.Overhead
+	buf := make([]byte, headroom+messageLen+slack)
+	b.SetBytes(1300)
+	for i := 0; i < b.N; i += run {
+		b.StopTimer()
+		for j := range run {
+			key.Seal(buf[headroom+j*size:], packet, key.Reserve(1), nonce)
+		}
+		b.StartTimer()
+		for j := range run {
+			r.datagram(buf[j*size : headroom+(j+1)*size])
+		}
+		r.out.forget()
+	}
+	if n := g.Stats.DroppedIngress.Load(); n != 0 {
+		b.Errorf("%d packets were dropped", n)
+	}
+}
+
+// forget drops what was added, instead of sending it.
+func (out *outbox) forget() {
+	out.complete()
+	out.usedMsgs, out.usedIovs, out.end = 0, 0, 0
+}
+
+func benchGateway(b *testing.B) *Gateway {
+	b.Helper()
+	keys := transport.NewStatic([transport.KeyLen]byte{1}, [transport.KeyLen]byte{1})
+	n := newNode(b, geneve.VXLAN)
+	g := testGateway(b, n, keys)
+	b.Cleanup(func() { g.node.close(); g.tunnel.close() })
+	return g
+}
