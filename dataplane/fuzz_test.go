@@ -1,6 +1,8 @@
 package dataplane_test
 
 import (
+	"bytes"
+	"cmp"
 	"net/netip"
 	"testing"
 
@@ -216,6 +218,38 @@ func FuzzEgressDatagram(f *testing.F) {
 	})
 }
 
+// FuzzEgressMessage feeds what the kernel delivers in one piece: runs, and UDP
+// super-segments, with a segment size of anybody's choice.
+func FuzzEgressMessage(f *testing.F) {
+	r := newReplay(f, nil)
+	one := r.encapsulated(udpOf(localPod, remoteInside, 64))
+	f.Add(bytes.Repeat(one, 3), uint16(len(one)))
+	f.Add(append(bytes.Repeat(one, 2), one[:len(one)-1]...), uint16(len(one)))
+	f.Add(r.encapsulated(superUDP(localPod, remoteInside, randomBytes(1, 1000), true)), uint16(300))
+	f.Add(r.encapsulated(superUDP(localPod6, remoteInside6, randomBytes(1, 3000), true)), uint16(1200))
+	for _, s := range egressSeeds() {
+		f.Add(s, uint16(100))
+	}
+	z := newFuzzed(f)
+	f.Fuzz(func(t *testing.T, message []byte, segment uint16) {
+		z.TB = t
+		if len(message) == 0 || len(message) > maxInner {
+			return
+		}
+		datagrams := uint64(1)
+		z.segment = min(len(message), cmp.Or(int(segment), len(message)))
+		if n, ok := geneve.DatagramLen(message); !ok || n <= z.segment {
+			datagrams = uint64((len(message) + z.segment - 1) / z.segment)
+		}
+		before := z.forwarder.Status()
+		out := z.egress(message)
+		after := z.forwarder.Status()
+		z.checkToPeer(out, false)
+		z.checkToNode(mayAnswerFrom, nil, true)
+		checkCounters(t, before.Egress, after.Egress, out, datagrams+1)
+	})
+}
+
 // checkCounters checks that every input has one verdict and every packet out is
 // counted with its bytes. One of the inputs is the marker.
 func checkCounters(t *testing.T, before, after dataplane.DirectionStatus, out [][]byte, inputs uint64) {
@@ -224,13 +258,13 @@ func checkCounters(t *testing.T, before, after dataplane.DirectionStatus, out []
 		t.Fatalf("%d verdicts on %d packets", got, inputs)
 	}
 	const markerLen = packet.IPv4HeaderLen + packet.UDPHeaderLen
-	packets, bytes := uint64(len(out)+1), uint64(markerLen)
+	packets, size := uint64(len(out)+1), uint64(markerLen)
 	for _, b := range out {
-		bytes += uint64(len(b))
+		size += uint64(len(b))
 	}
-	if after.Packets-before.Packets != packets || after.Bytes-before.Bytes != bytes {
+	if after.Packets-before.Packets != packets || after.Bytes-before.Bytes != size {
 		t.Fatalf("counted %d packets and %d bytes, want %d and %d",
-			after.Packets-before.Packets, after.Bytes-before.Bytes, packets, bytes)
+			after.Packets-before.Packets, after.Bytes-before.Bytes, packets, size)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // benchmark sees is the forwarder's.
 type replayUnderlay struct {
 	datagrams [][]byte
-	segment   int // of each of them, if it is smaller: they are runs then
+	segment   int // of the first of them, if that is a run
 	src       netip.AddrPort
 	// onWrite sees what goes out, if set.
 	onWrite func(underlay.Datagram)
@@ -41,7 +41,7 @@ func (r *replayUnderlay) WaitMessages(bufs [][]byte, ms []underlay.Message) (int
 	for i := range n {
 		k := copy(bufs[i], r.datagrams[i])
 		ms[i] = underlay.Message{Data: bufs[i][:k], Segment: k, Addr: r.src}
-		if r.segment > 0 {
+		if i == 0 && r.segment > 0 {
 			ms[i].Segment = min(k, r.segment)
 		}
 	}
