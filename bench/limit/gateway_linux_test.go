@@ -301,7 +301,7 @@ func TestMessagesAreTakenApart(t *testing.T) {
 	peer := newNode(t, geneve.VXLAN)
 	g.cfg.Peer = peer.addr()
 	small, last := tcp(podA, podBAsA, 100), tcp(podA, podBAsA, 30)
-	large, tiny := udp(podA, podBAsA, 5000), udp(podA, podBAsA, 1600)
+	large, many, tiny := udp(podA, podBAsA, 5000), udp(podA, podBAsA, 40*maxRun), udp(podA, podBAsA, 1600)
 	for _, tt := range []struct {
 		name    string
 		message []byte
@@ -312,6 +312,7 @@ func TestMessagesAreTakenApart(t *testing.T) {
 		{"run", bytes.Join([][]byte{n.frame(neighbor.EtherTypeIPv4, small), n.frame(neighbor.EtherTypeIPv4, small), n.frame(neighbor.EtherTypeIPv4, last)}, nil),
 			headLen + len(small), append(append(after(t, small, podA, podB, 0), after(t, small, podA, podB, 0)...), after(t, last, podA, podB, 0)...)},
 		{"super-segment", n.frame(neighbor.EtherTypeIPv4, large), 1200, after(t, large, podA, podB, 1200)},
+		{"many small ones", n.frame(neighbor.EtherTypeIPv4, many), 40, after(t, many, podA, podB, 40)},
 		{"payloads smaller than their headers", n.frame(neighbor.EtherTypeIPv4, tiny), 20, after(t, tiny, podA, podB, 20)},
 	} {
 		e := newEgress(g)

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// maxRun and maxRunLen bound what is sent as one message: UDP_MAX_SEGMENTS of
-	// older kernels, and the largest payload of an IPv4 datagram, which a run is until
-	// it is cut.
-	maxRun    = 64
+	// maxRun and maxRunLen bound what is sent as one message: UDP_MAX_SEGMENTS, and
+	// the largest payload of an IPv4 datagram, which a run is until it is cut.
+	maxRun    = 128
 	maxRunLen = 65507
+	// olderMaxRun is UDP_MAX_SEGMENTS before Linux 6.9.
+	olderMaxRun = 64
 
 	// maxPieces is how many pieces of memory are gathered by one system call.
 	maxPieces = 4 * maxRun
@@ -36,13 +37,14 @@ type outbox struct {
 	segment, count, total, first int
 	end                          uintptr
 	open                         bool
+	longest                      int // maxRun, or olderMaxRun once the kernel refused that
 
 	errors    int
 	lastError syscall.Errno
 }
 
 func newOutbox(s *socket, to netip.AddrPort) *outbox {
-	out := &outbox{socket: s}
+	out := &outbox{socket: s, longest: maxRun}
 	length := putSockaddr(&out.name, to)
 	for i := range out.msgs {
 		h := &out.msgs[i].hdr
@@ -56,7 +58,7 @@ func newOutbox(s *socket, to netip.AddrPort) *outbox {
 
 // add takes one datagram, which is not empty and whose bytes stay until flush.
 func (out *outbox) add(b []byte) {
-	if !out.open || len(b) > out.segment || out.count == maxRun || out.total+len(b) > maxRunLen {
+	if !out.open || len(b) > out.segment || out.count == out.longest || out.total+len(b) > maxRunLen {
 		out.begin(len(b))
 	}
 	out.count++
@@ -116,6 +118,9 @@ func (out *outbox) transmit() {
 			out.errors++
 			out.lastError = errno
 			n = 1
+			if errno == unix.EINVAL {
+				out.longest = olderMaxRun
+			}
 		}
 		rest = rest[n:]
 	}
