@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 //
 //	the Lease is held by a pod that lives     that pod
 //	the Lease is held by one that is gone     release the Lease, none until it is taken
+//	the one that holds it is being restarted  that pod, for a moment
 //	several replicas, the Lease is free       none: they elect
 //	one replica                               the one that led, else the best of those that run
 //
@@ -22,6 +24,9 @@ import (
 func (f *Facts) active(p *Plan) *corev1.Pod {
 	leader := f.leader()
 	p.ReleaseLease = f.HolderGone && holder(f.Lease) != ""
+	if f.HolderRestarts {
+		p.recheck(restartCheck)
+	}
 	if leader == nil || !f.marks() {
 		return leader
 	}
@@ -101,6 +106,30 @@ func finished(p *corev1.Pod) bool {
 // stopped tells whether a container of a pod does not run now.
 func stopped(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running == nil })
+}
+
+const (
+	// restartPatience is how long a container that has ended may take to run again. A
+	// first time that takes less than a second, and to go on in its place is faster
+	// than to tell nodes and Services of another.
+	restartPatience = 2 * time.Second
+	restartCheck    = 500 * time.Millisecond
+)
+
+// restarts tells whether containers of a pod have just ended: a kubelet that puts
+// off the next start, after several ends, says that they wait.
+func restarts(p *corev1.Pod, now time.Time) bool {
+	ended := false
+	for _, c := range p.Status.ContainerStatuses {
+		switch t := c.State.Terminated; {
+		case c.State.Running != nil:
+		case t == nil || now.Sub(t.FinishedAt.Time) > restartPatience:
+			return false
+		default:
+			ended = true
+		}
+	}
+	return ended
 }
 
 // standsBy tells whether another pod than this one could lead.

@@ -101,6 +101,10 @@ func TestActive(t *testing.T) {
 			if got != row.want {
 				t.Errorf("leader %q, want %q", got, row.want)
 			}
+			f.HolderRestarts = true
+			if p := Build(f); p.Recheck == 0 || p.Recheck > restartPatience {
+				t.Errorf("a holder that is restarted is looked at again after %v", p.Recheck)
+			}
 			if !slices.Equal(p.Label, row.label) || !slices.Equal(p.Unlabel, row.unlabel) || p.ReleaseLease != row.release {
 				t.Errorf("label %v, unlabel %v, release %v", p.Label, p.Unlabel, p.ReleaseLease)
 			}
@@ -111,6 +115,9 @@ func TestActive(t *testing.T) {
 // A container that is down is started again; another pod is faster.
 func TestStoppedHolder(t *testing.T) {
 	down := corev1.ContainerState{Waiting: new(corev1.ContainerStateWaiting)}
+	ended := func(ago time.Duration) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Now().Add(-ago))}}
+	}
 	up := corev1.ContainerState{Running: new(corev1.ContainerStateRunning)}
 	in := func(p corev1.Pod, s corev1.ContainerState) corev1.Pod {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "gateway", State: s}}
@@ -123,6 +130,8 @@ func TestStoppedHolder(t *testing.T) {
 	}{
 		{"it runs", in(pod("1", "n"), up), in(pod("2", "n", "ready"), up), false},
 		{"another one is ready", in(pod("1", "n"), down), in(pod("2", "n", "ready"), up), true},
+		{"it has just ended, and is being started again", in(pod("1", "n"), ended(0)), in(pod("2", "n", "ready"), up), false},
+		{"it has ended, and was not started again", in(pod("1", "n"), ended(time.Minute)), in(pod("2", "n", "ready"), up), true},
 		{"another one is not ready", in(pod("1", "n"), down), in(pod("2", "n"), up), false},
 		{"another one is down as well", in(pod("1", "n"), down), in(pod("2", "n", "ready"), down), false},
 		{"another one ends", in(pod("1", "n"), down), in(pod("2", "n", "ready", "terminating"), up), false},

@@ -254,9 +254,9 @@ func (r *reconciler) gatherPods(ctx context.Context, f *Facts) error {
 }
 
 // gatherHolder looks whether the holder of the Lease has ended, or its container while
-// there is another pod: a container is started again, but that takes longer. That it is not in
-// the cache may mean that it is very new, and to take the Lease from a gateway that
-// leads would interrupt it.
+// there is another pod, and it is not just being started again. That it is not in the
+// cache may mean that it is very new, and to take the Lease from a gateway that leads
+// would interrupt it.
 func (r *reconciler) gatherHolder(ctx context.Context, f *Facts) error {
 	name := holder(f.Lease)
 	if name == "" {
@@ -264,7 +264,8 @@ func (r *reconciler) gatherHolder(ctx context.Context, f *Facts) error {
 	}
 	for i := range f.Pods {
 		if p := &f.Pods[i]; p.Name == name {
-			f.HolderGone = finished(p) || stopped(p) && f.standsBy(p)
+			f.HolderRestarts = !finished(p) && restarts(p, time.Now())
+			f.HolderGone = finished(p) || stopped(p) && !f.HolderRestarts && f.standsBy(p)
 			return nil
 		}
 	}

@@ -57,7 +57,9 @@ type Facts struct {
 	// HolderGone says that the pod that holds the Lease has ended, or stopped while
 	// another one stands by.
 	HolderGone bool
-	Pods       []corev1.Pod
+	// HolderRestarts says that its container has just ended and is being started again.
+	HolderRestarts bool
+	Pods           []corev1.Pod
 	// Nodes are those on which the pods are.
 	Nodes []corev1.Node
 
