@@ -21,11 +21,18 @@ type figure struct {
 
 var bases = flag.String("base", stockName+","+limitName, "variants that the others of -compare are shown in relation to")
 
+// load is what the figure was measured under.
+func (f figure) load() string {
+	load, _, _ := strings.Cut(f.name, "/")
+	return load
+}
+
 // report collects samples by variant and figure.
 type report struct {
 	// round is the one that is being measured.
 	round int
-	// figures are in the order in which they were first measured.
+	// figures are in the order in which they were first measured, those of a load
+	// together.
 	figures []figure
 
 	samples map[string]map[figure][]sample
@@ -45,7 +52,13 @@ func (r *report) add(variant string, f figure, value float64) {
 		r.samples[variant] = map[figure][]sample{}
 	}
 	if !slices.Contains(r.figures, f) {
-		r.figures = append(r.figures, f)
+		at := len(r.figures)
+		for i, other := range r.figures {
+			if other.load() == f.load() {
+				at = i + 1
+			}
+		}
+		r.figures = slices.Insert(r.figures, at, f)
 	}
 	r.samples[variant][f] = append(r.samples[variant][f], sample{r.round, value})
 }
@@ -98,6 +111,9 @@ func (r *report) ratios(variants []string, figures []figure) string {
 		}
 		b.WriteString("\n")
 		for _, f := range figures {
+			if len(r.samples[base][f]) == 0 || strings.HasPrefix(f.unit, "%") { // a share says enough
+				continue
+			}
 			fmt.Fprintf(&b, "%-30s", f.name)
 			for _, v := range others {
 				fmt.Fprintf(&b, "  %-28s", record.Spread(r.relative(v, base, f)))
