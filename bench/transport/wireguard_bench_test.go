@@ -121,21 +121,22 @@ func startLoops(b *testing.B, f *flow) {
 	b.Cleanup(func() { close(quit) })
 	go func() {
 		var nonce Nonce
-		var packets [batchSize][2048]byte
+		var packets, messages [batchSize][2048]byte
 		for {
 			select {
 			case <-f.credits:
 			case <-quit:
 				return
 			}
-			out := <-w.free
-			out.n = batchSize
 			for i := range packets {
 				copy(packets[i][:], plain)
 			}
 			first := send.Reserve(batchSize)
+			out := <-w.free
+			out.n = 0
 			for i := range packets {
-				out.sizes[i] = send.Seal(out.bufs[i][:], packets[i][:packetLen], first+uint64(i), &nonce)
+				n := send.Seal(messages[i][:], packets[i][:packetLen], first+uint64(i), &nonce)
+				out.add(messages[i][:n])
 			}
 			w.full <- out
 		}
