@@ -101,7 +101,10 @@ var reconcilers = []string{
 }
 
 // testSupport is imported by tests, by bench and by the end-to-end tests only.
-var testSupport = []string{"dataplane/dataplanetest", "controlplane/controlplanetest", "cmd/daemon/daemontest"}
+var testSupport = []string{
+	"dataplane/dataplanetest", "controlplane/controlplanetest", "cmd/daemon/daemontest",
+	"bench/limit", "bench/transport", // what they leave out a product must have
+}
 
 func TestImportRules(t *testing.T) {
 	for _, p := range listPackages(t) {
