@@ -36,9 +36,9 @@ type Config struct {
 
 	// GRO lets the kernel deliver runs of equal datagrams as one message. Use it
 	// where datagrams are equal because the sender cut them so, as in the WireGuard
-	// tunnel. Leave it off where one run may be a single encapsulated packet
-	// that only looks like several, as in the Geneve tunnel: the kernel then
-	// splits and completes such packets itself.
+	// tunnel. Where one run may be a single encapsulated packet that only looks like
+	// several, as in the Geneve tunnel, read messages and look into them, or leave it
+	// off: the kernel then splits and completes such packets itself.
 	GRO bool
 
 	// GSO sends runs of equal datagrams as one message.
