@@ -65,7 +65,7 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 		t.Errorf("the gateway is that of the version before: generation %d, %v", after.Generation, err)
 	}
 	// It may have been the faster, and the old pod may still be about to end.
-	if s := after.Status; s.ObservedGeneration != after.Generation || s.UpdatedReplicas != 1 || s.AvailableReplicas < s.Replicas {
+	if s := after.Status; s.ObservedGeneration != after.Generation || s.UpdatedReplicas != 1 || s.AvailableReplicas == 0 {
 		t.Errorf("the gateway was not waited for: %+v after %q", s, lines)
 	}
 	if err := s.Get(t.Context(), "liqo", "liqo-controller", new(networkingv1.NetworkPolicy)); err != nil {
