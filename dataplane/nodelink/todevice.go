@@ -73,9 +73,11 @@ func newReceiver(coalesce bool) *receiver {
 
 // message takes a message apart into datagrams.
 func (w *worker) message(s *snapshot, m *underlay.Message) {
-	if n, ok := geneve.DatagramLen(m.Data); ok && n > m.Segment { // one UDP super-segment, see underlay.Message
-		w.decapsulate(s, m.Addr.Addr(), m.Data, m.Segment)
-		return
+	if m.Segment < len(m.Data) {
+		if n, ok := geneve.DatagramLen(m.Data); ok && n > m.Segment { // one UDP super-segment, see underlay.Message
+			w.decapsulate(s, m.Addr.Addr(), m.Data, m.Segment)
+			return
+		}
 	}
 	for b := m.Data; len(b) > 0; {
 		n := min(m.Segment, len(b))

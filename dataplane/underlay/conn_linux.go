@@ -140,11 +140,9 @@ func (c *Conn) await(receive func(fd uintptr) bool) (err error) {
 		default:
 			// Somebody who wakes again and again must not starve the socket: between two
 			// wakes comes what is there, read without regard to the deadline.
-			received, err := c.try(receive)
-			if err != nil {
-				return err
-			}
-			if !received {
+			var received bool
+			received, err = c.try(receive)
+			if err == nil && !received {
 				return c.woken()
 			}
 		}
