@@ -24,6 +24,8 @@ type gatewayAtWork struct {
 	// template is what the gateway refers to.
 	template     client.ObjectKey
 	templateKind string
+	// generation is that of its Deployment before anything was changed.
+	generation int64
 }
 
 func (g gatewayAtWork) String() string { return "gateway " + g.name.String() }
@@ -78,6 +80,7 @@ func (p *Plan) atWork(ctx context.Context) (gs []gatewayAtWork, broken []string,
 		case err != nil:
 			return nil, nil, p.cluster.Explain("read Deployment "+g.deployment().String(), err)
 		case d.Status.AvailableReplicas > 0:
+			g.generation = d.Generation
 			gs = append(gs, g)
 		case *d.Spec.Replicas > 0:
 			broken = append(broken, g.name.String())
@@ -86,12 +89,12 @@ func (p *Plan) atWork(ctx context.Context) (gs []gatewayAtWork, broken []string,
 	return gs, broken, nil
 }
 
-// gatewaysBack waits until gateways are as their templates say now. Those that are
-// already are not told of.
+// gatewaysBack waits until gateways are as their templates say now. Those that need
+// no change are not told of.
 func (p *Plan) gatewaysBack(ctx context.Context, tell progress.Func, gs []gatewayAtWork) error {
 	tell = onlyNews(tell)
 	for _, g := range gs {
-		if missing, err := p.gatewayReady(ctx, g); missing == "" && err == nil {
+		if missing, err := p.gatewayReady(ctx, g); missing == "" && err == nil && !p.replaced(ctx, g) {
 			continue
 		}
 		err := waiter{p.cluster, tell}.until(ctx, g.String()+" to be up to date", "Gateway "+g.name.String()+" is up to date", g.name.Namespace, g.name.Name,
@@ -101,6 +104,12 @@ func (p *Plan) gatewaysBack(ctx context.Context, tell progress.Func, gs []gatewa
 		}
 	}
 	return nil
+}
+
+// replaced tells whether a gateway's Deployment was changed since it was found at work.
+func (p *Plan) replaced(ctx context.Context, g gatewayAtWork) bool {
+	var d appsv1.Deployment
+	return p.cluster.Client.Get(ctx, g.deployment(), &d) == nil && d.Generation != g.generation
 }
 
 // gatewayReady tells what the Deployment of a gateway lacks.
