@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -109,13 +110,22 @@ func binaries(tb testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
+// freePort returns a TCP port that nobody listens on. It lies below those that the
+// kernel gives to outgoing connections, so that none of them takes it before the
+// program listens, or while it is stopped.
 func freePort(tb testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	const lowest, highest, attempts = 12000, 29999, 100
+	var err error
+	for range attempts {
+		port := lowest + rand.IntN(highest-lowest+1)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatalf("no free port: %v", err)
+	return 0
 }
 
 func (c *Cluster) startEtcd() (err error) {

@@ -145,15 +145,16 @@ func (c *container) up() (over context.Context, up bool) {
 	return c.over, c.over.Err() == nil
 }
 
-// logRange is where in the log the output stands of what runs now, or ran last,
-// or of what ran before. A negative end is that of the file.
+// logRange is where in the log the output stands of what runs now, or ran last.
+// What ended last is the previous one, whether it was started again or not, as a
+// kubelet has it. A negative end is that of the file.
 func (c *container) logRange(previous bool) (began, end int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if previous {
+	if previous && c.process != nil {
 		return c.before, c.began, c.before >= 0
 	}
-	return c.began, -1, c.over != nil
+	return c.began, -1, c.over != nil && (!previous || c.exit != nil)
 }
 
 func logSize(path string) int64 {

@@ -128,11 +128,13 @@ func testRestart(t *testing.T, w *world) {
 }
 
 func testBackup(t *testing.T, w *world) {
+	// What belongs to n2 is the youngest.
 	w.node(t, "n1")
-	w.node(t, "n2")
 	w.peering(t, "liqo-tenant-b", "milan", "10.243.1.5")
-	i1, i2 := eventually(t, w, "n1", inode("n1"), exists), eventually(t, w, "n2", inode("n2"), exists)
+	i1 := eventually(t, w, "n1", inode("n1"), exists)
 	g1 := eventually(t, w, "tunnel", tunnel("liqo-tenant-b", "milan-n1"), exists)
+	w.node(t, "n2")
+	i2 := eventually(t, w, "n2", inode("n2"), exists)
 	g2 := eventually(t, w, "tunnel", tunnel("liqo-tenant-b", "milan-n2"), exists)
 	f := eventually(t, w, "fabric", fabric("liqo-tenant-b", "milan"), exists)
 	w.stop()
