@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -98,6 +99,10 @@ func (p *path) iperf(load string, f figure, m lab.Iperf, value func(lab.IperfRes
 		return
 	}
 	p.report.add(p.variant, f, value(result))
+	if m.UDPLength == 0 {
+		p.add(f.name+"/retransmits", "segments", float64(result.Retransmits))
+	}
+	p.add(f.name+"/busy", "% of machine", 100*used.machine.Seconds()/(m.Duration.Seconds()*float64(runtime.NumCPU())))
 	p.spent(load, used, result.BitsPerSecond*m.Duration.Seconds()/1e9)
 }
 
