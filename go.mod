@@ -155,3 +155,5 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
+
+replace golang.zx2c4.com/wireguard => ./third_party/wireguard

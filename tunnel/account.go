@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.zx2c4.com/wireguard/device"
 )
 
 // lent is the batch that was last handed to wireguard-go. A buffer of it that
@@ -271,6 +273,10 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
 	defer a.mu.Unlock()
 	for i := range bufs {
 		a.lent.put(i, 0)
+		if sizes[i] < 0 {
+			sizes[i] = 0 // opened
+			continue
+		}
 		switch classify(bufs[i][:sizes[i]]) {
 		case messageData:
 			id := identity(bufs[i])
@@ -284,6 +290,14 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
 		case messageKeepalive:
 		}
 	}
+}
+
+// opened counts what was opened where it was read.
+func (a *ingressAccount) opened(r device.Received) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unknown += uint64(r.Unknown)
+	a.rejected += uint64(r.Rejected)
 }
 
 // writeStarts is called before decrypted packets go to the data plane.

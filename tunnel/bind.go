@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
 
 	"github.com/sluice-net/sluice/dataplane/underlay"
 )
@@ -43,6 +45,8 @@ type bind struct {
 	// workers send at the same time as the sequential sender.
 	datagrams sync.Pool
 	tap       tap
+	// direct opens in the receiver; nil where wireguard-go's workers do, and before Run.
+	direct atomic.Pointer[device.Direct]
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
 	// closed.
 	callers chan netip.AddrPort
@@ -235,50 +239,102 @@ func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
 	return nil
 }
 
-// receiver returns the function with which wireguard-go's receive goroutine
-// reads s. It returns no error but net.ErrClosed.
+// receiver is what wireguard-go's receive goroutine has of a socket.
+type receiver struct {
+	*bind
+	socket  *openSocket
+	from    []netip.AddrPort
+	sources sourceCache
+	pause   time.Duration // after the next error
+
+	// For direct.
+	buffers   [][]byte
+	sizes     []int
+	endpoints []conn.Endpoint
+}
+
+// receiver returns the function with which wireguard-go reads s. It returns no error
+// but net.ErrClosed.
 func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
-	var (
-		from    = make([]netip.AddrPort, BatchSize)
-		sources sourceCache
-		pause   = firstPause
-	)
-	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
-		for {
-			stranger, err := b.ingress.admit(bufs)
-			if err != nil {
-				return 0, err
+	r := &receiver{bind: b, socket: s, from: make([]netip.AddrPort, BatchSize), pause: firstPause}
+	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
+		for n == 0 && err == nil {
+			if direct := b.direct.Load(); direct != nil {
+				n, err = r.open(direct, bufs, sizes, eps)
+			} else {
+				n, err = r.receive(bufs, sizes, eps)
 			}
-			if stranger >= 0 {
-				b.noteCaller(from[stranger])
-			}
-			n, err := s.ReadBatch(bufs, sizes, from)
-			switch {
-			case err == nil:
-				pause = firstPause
-				if see := b.tap.Load(); see != nil {
-					showReceived(see, bufs[:n], sizes[:n], s.LocalAddr(), from[:n])
-				}
-				b.ingress.take(bufs[:n], sizes[:n])
-				for i, addr := range from[:n] {
-					eps[i] = sources.endpoint(addr)
-				}
-				return n, nil
-			case errors.Is(err, net.ErrClosed):
-				return 0, net.ErrClosed
-			case errors.Is(err, underlay.ErrWoken):
-				continue
-			}
-			b.ingress.failed()
-			if pause == lastPause {
-				b.log.Warn("receiving from the WireGuard socket keeps failing", "error", err)
-			}
-			if !sleep(s.done, pause) {
-				return 0, net.ErrClosed
-			}
-			pause = min(2*pause, lastPause)
+		}
+		return n, err
+	}
+}
+
+// receive reads what wireguard-go's workers open.
+func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
+	stranger, err := r.ingress.admit(bufs)
+	if err != nil {
+		return 0, err
+	}
+	if stranger >= 0 {
+		r.noteCaller(r.from[stranger])
+	}
+	n, err := r.read(bufs, sizes, eps)
+	r.ingress.take(bufs[:n], sizes[:n])
+	return n, err
+}
+
+// open reads, and opens what carries packets. wireguard-go gets what is left:
+// handshakes.
+func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps []conn.Endpoint) (left int, err error) {
+	if r.buffers == nil {
+		r.buffers, r.sizes, r.endpoints = newBuffers(), make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
+	}
+	n, err := r.read(r.buffers, r.sizes, r.endpoints)
+	if n == 0 {
+		return 0, err
+	}
+	opened := direct.Receive(r.buffers[:n], r.sizes[:n], r.endpoints[:n])
+	if opened.Stranger >= 0 {
+		r.noteCaller(r.from[opened.Stranger])
+	}
+	r.ingress.opened(opened)
+	r.ingress.take(r.buffers[:n], r.sizes[:n])
+	for i, size := range r.sizes[:n] {
+		if size > 0 {
+			sizes[left], eps[left] = copy(bufs[left], r.buffers[i][:size]), r.endpoints[i]
+			left++
 		}
 	}
+	return left, nil
+}
+
+// read waits for datagrams, and pauses after an error of the socket.
+func (r *receiver) read(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
+	n, err = r.socket.ReadBatch(bufs, sizes, r.from)
+	switch {
+	case err == nil:
+		r.pause = firstPause
+		if see := r.tap.Load(); see != nil {
+			showReceived(see, bufs[:n], sizes[:n], r.socket.LocalAddr(), r.from[:n])
+		}
+		for i, addr := range r.from[:n] {
+			eps[i] = r.sources.endpoint(addr)
+		}
+		return n, nil
+	case errors.Is(err, net.ErrClosed):
+		return 0, net.ErrClosed
+	case errors.Is(err, underlay.ErrWoken):
+		return 0, nil
+	}
+	r.ingress.failed()
+	if r.pause == lastPause {
+		r.log.Warn("receiving from the WireGuard socket keeps failing", "error", err)
+	}
+	if !sleep(r.socket.done, r.pause) {
+		return 0, net.ErrClosed
+	}
+	r.pause = min(2*r.pause, lastPause)
+	return 0, nil
 }
 
 // sleep pauses for d, and reports false when done was closed meanwhile.

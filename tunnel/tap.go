@@ -48,6 +48,17 @@ func showDecrypted(see *func(Sighting), bufs [][]byte, offset int) {
 	}
 }
 
+// showTaken shows packets that are sealed next.
+func showTaken(see *func(Sighting), bufs [][]byte, sizes []int, offset int) {
+	s := Sighting{Time: time.Now(), Egress: true}
+	for i, size := range sizes {
+		if size > 0 {
+			s.Bytes = bufs[i][offset : offset+size]
+			(*see)(s)
+		}
+	}
+}
+
 // takeSeen is egress.take in front of somebody who looks.
 func (t *tunDevice) takeSeen(see *func(Sighting), g grant, bufs [][]byte, sizes []int, own, offset int) (admitted int) {
 	var before [BatchSize]int // take gives size 0 to what it does not admit

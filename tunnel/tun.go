@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/tun"
 )
 
@@ -17,6 +18,9 @@ type tunDevice struct {
 	ingress *ingressAccount
 	mtu     atomic.Int32
 	tap     tap
+	// direct seals in Read; nil where wireguard-go's workers do, and before Run.
+	direct  atomic.Pointer[device.Direct]
+	buffers [][]byte // for direct; of the reader
 
 	mu      sync.Mutex
 	events  chan tun.Event // sent to by setMTU, received by wireguard-go, closed by Close; one slot
@@ -32,18 +36,32 @@ func newTunDevice(o Overlay, egress *egressAccount, ingress *ingressAccount) *tu
 
 // Read implements tun.Device: packets from the data plane to wireguard-go. It
 // returns when at least one was admitted, and asks for no more than there are
-// credits, so that what cannot be sent waits in the data plane's socket.
+// credits, so that what cannot be sent waits in the data plane's socket. With
+// direct, it returns only what has to wait for a session.
 func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 	for {
 		g, err := t.egress.admit(bufs)
 		if err != nil {
+			t.buffers = nil
 			return 0, err
 		}
 		room := bufs
+		direct := t.direct.Load()
+		if direct != nil {
+			room = t.ownBuffers()
+		}
 		if g.Credits > 0 && g.Own == 0 {
-			room = bufs[:min(len(bufs), g.Credits)]
+			room = room[:min(len(room), g.Credits)]
 		}
 		n, own, err := t.overlay.ReadPackets(room, sizes, offset)
+		if direct != nil {
+			if err == nil && t.send(direct, room[:n], sizes[:n], offset) {
+				continue
+			}
+			for i, size := range sizes[:n] {
+				copy(bufs[i][offset:], room[i][offset:offset+size])
+			}
+		}
 		var admitted int
 		if see := t.tap.Load(); see != nil {
 			admitted = t.takeSeen(see, g, bufs[:n], sizes[:n], own, offset)
@@ -51,12 +69,32 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 			admitted, _ = t.egress.take(g, bufs[:n], sizes[:n], own)
 		}
 		if err != nil {
+			t.buffers = nil
 			return n, t.readFailed(err)
 		}
 		if admitted > 0 {
 			return n, nil
 		}
 	}
+}
+
+func (t *tunDevice) ownBuffers() [][]byte {
+	if t.buffers == nil {
+		t.buffers = newBuffers()
+	}
+	return t.buffers
+}
+
+// send seals packets where they are and sends them, if there is a session.
+func (t *tunDevice) send(d *device.Direct, bufs [][]byte, sizes []int, offset int) bool {
+	if !d.Ready(bufs, sizes) {
+		return false
+	}
+	if see := t.tap.Load(); see != nil {
+		showTaken(see, bufs, sizes, offset)
+	}
+	d.Send(bufs, sizes)
+	return true
 }
 
 // readFailed keeps the reason for Run. wireguard-go closes the device.

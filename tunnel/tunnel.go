@@ -54,6 +54,10 @@ type Options struct {
 	// Logger is for changes of state and for what wireguard-go reports: its errors
 	// as warnings, the rest at debug level. Nil: silent.
 	Logger *slog.Logger
+	// Workers has packets sealed and opened by wireguard-go's workers, one for each
+	// processor, instead of on the goroutine that reads them. That takes up to twice
+	// the processor time, of several processors at once.
+	Workers bool
 	// MaxInFlight bounds the packets inside wireguard-go in each direction, 64 KiB
 	// each; at least 256. Zero: 128 for each processor, between 256 and 1024.
 	MaxInFlight int
@@ -246,6 +250,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	t.mu.Unlock()
 	dev.Close()
 	<-dev.Wait()
+	t.work(nil)
 	failure := t.tun.failure()
 	if ctx.Err() != nil && errors.Is(failure, os.ErrClosed) {
 		failure = nil // its owner closed the overlay for the same reason that ends us
@@ -269,10 +274,23 @@ func (t *Tunnel) start() (*device.Device, error) {
 	defer t.egress.hold(false)
 	dev := device.NewDevice(t.tun, t.bind, newDeviceLogger(t.log))
 	t.dev.Store(dev)
+	t.work(dev)
 	if !configured {
 		return dev, nil // Apply will configure it
 	}
 	return dev, t.configure(t.config)
+}
+
+// work has readers seal and open for a device, unless workers do. A nil device lets
+// go of their memory: wireguard-go's devices refer to themselves from a finalizer, and
+// so are never freed.
+func (t *Tunnel) work(dev *device.Device) {
+	var send, receive *device.Direct
+	if dev != nil && !t.opts.Workers {
+		send, receive = dev.NewDirect(BatchSize), dev.NewDirect(BatchSize)
+	}
+	t.tun.direct.Store(send)
+	t.bind.direct.Store(receive)
 }
 
 // follow keeps the endpoint right until ctx ends or the device closes itself,

@@ -1,0 +1,242 @@
+package device
+
+import (
+	"encoding/binary"
+	"net"
+	"time"
+
+	"golang.org/x/crypto/chacha20poly1305"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+
+	"golang.zx2c4.com/wireguard/conn"
+)
+
+// This file is Sluice's. Everything else in this module is as its authors publish
+// it, which a test of package tunnel verifies.
+
+// Direct seals and opens batches on the goroutine that calls, without a queue and
+// without another goroutine. It does what these do, in their order:
+//
+//	Ready, Send  RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender
+//	Receive      RoutineReceiveIncoming, RoutineDecryption, RoutineSequentialReceiver
+//
+// Handshakes, timers, keys and cookies are the device's. A Direct serves one goroutine
+// for one of the directions; nobody else may receive data messages of the device, whose
+// replay filters have no lock.
+type Direct struct {
+	device *Device
+	nonce  [chacha20poly1305.NonceSize]byte
+	bufs   [][]byte // messages to send, or packets to deliver
+
+	// What Ready has found.
+	peer    *Peer
+	keypair *Keypair
+	count   int
+}
+
+// NewDirect returns a Direct for batches of up to size.
+func (device *Device) NewDirect(size int) *Direct {
+	return &Direct{device: device, bufs: make([][]byte, 0, size)}
+}
+
+// Ready reports whether Send can send packets: the i-th in
+// bufs[i][MessageTransportHeaderSize:][:sizes[i]]; size 0 is skipped. Where it cannot they
+// are RoutineReadFromTUN's: there is no session, or packets wait for one, or there
+// is not one peer for all of them.
+func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
+	d.peer, d.count = d.route(bufs, sizes)
+	if d.peer == nil || !d.peer.isRunning.Load() || !d.device.isUp() || len(d.peer.queue.staged) > 0 {
+		return false
+	}
+	d.keypair = d.peer.keypairs.Current()
+	return d.keypair != nil && d.keypair.sendNonce.Load() < RejectAfterMessages-uint64(d.count) && time.Since(d.keypair.created) < RejectAfterTime
+}
+
+// Send seals the packets for which Ready was asked last, in place, and sends them. Each
+// has room for padding and tag behind.
+func (d *Direct) Send(bufs [][]byte, sizes []int) {
+	peer, keypair := d.peer, d.keypair
+	counter := keypair.sendNonce.Add(uint64(d.count)) - uint64(d.count)
+	mtu := int(d.device.tun.mtu.Load())
+	for i, size := range sizes {
+		if size < 1 {
+			continue
+		}
+		d.bufs = append(d.bufs, d.seal(keypair, counter, bufs[i], size, mtu))
+		counter++
+	}
+
+	peer.timersAnyAuthenticatedPacketTraversal()
+	peer.timersAnyAuthenticatedPacketSent()
+	err := peer.SendBuffers(d.bufs)
+	peer.timersDataSent()
+	d.bufs = d.bufs[:0]
+	if err != nil {
+		d.device.log.Errorf("%v - Failed to send data packets: %v", peer, err)
+		return
+	}
+	peer.keepKeyFreshSending()
+}
+
+// route returns the peer that all packets are for, nil if there is not one, and how
+// many there are.
+func (d *Direct) route(bufs [][]byte, sizes []int) (peer *Peer, n int) {
+	for i, size := range sizes {
+		if size < 1 {
+			continue
+		}
+		packet := bufs[i][MessageTransportHeaderSize:][:size]
+		var to *Peer
+		switch {
+		case packet[0]>>4 == 4 && size >= ipv4.HeaderLen:
+			to = d.device.allowedips.Lookup(packet[IPv4offsetDst:][:net.IPv4len])
+		case packet[0]>>4 == 6 && size >= ipv6.HeaderLen:
+			to = d.device.allowedips.Lookup(packet[IPv6offsetDst:][:net.IPv6len])
+		}
+		if to == nil || n > 0 && to != peer {
+			return nil, 0
+		}
+		peer = to
+		n++
+	}
+	return peer, n
+}
+
+// seal makes the message of a packet that has room in front.
+func (d *Direct) seal(k *Keypair, counter uint64, buf []byte, size, mtu int) []byte {
+	header := buf[:MessageTransportHeaderSize]
+	binary.LittleEndian.PutUint32(header, MessageTransportType)
+	binary.LittleEndian.PutUint32(header[MessageTransportOffsetReceiver:], k.remoteIndex)
+	binary.LittleEndian.PutUint64(header[MessageTransportOffsetCounter:], counter)
+	padding := calculatePaddingSize(size, mtu)
+	packet := buf[MessageTransportHeaderSize:][:size+padding]
+	clear(packet[size:])
+	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
+	return k.send.Seal(header, d.nonce[:], packet, nil)
+}
+
+// Received is what became of the data messages of a batch.
+type Received struct {
+	// Unknown are for no session of ours, or an expired one; Stranger is the place of
+	// one of them, -1 for none.
+	Unknown, Stranger int
+	// Rejected were not genuine, came before, or were for nobody here.
+	Rejected int
+	// Delivered went to the TUN device.
+	Delivered int
+}
+
+// Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
+// and writes their packets to the TUN device. It makes the sizes of all of them -1, and
+// leaves alone what is no data message.
+func (d *Direct) Receive(bufs [][]byte, sizes []int, from []conn.Endpoint) Received {
+	r := Received{Stranger: -1}
+	now := time.Now()
+	var b inboundBatch
+	for i, size := range sizes {
+		if size < MessageTransportSize || binary.LittleEndian.Uint32(bufs[i]) != MessageTransportType {
+			continue
+		}
+		sizes[i] = -1
+		message := bufs[i][:size]
+		entry := d.device.indexTable.Lookup(binary.LittleEndian.Uint32(message[MessageTransportOffsetReceiver:]))
+		if entry.keypair == nil || entry.keypair.created.Add(RejectAfterTime).Before(now) {
+			r.Unknown++
+			r.Stranger = i
+			continue
+		}
+		if entry.peer != b.peer {
+			d.deliver(&b, &r)
+			b = inboundBatch{peer: entry.peer}
+		}
+		if !d.open(&b, entry.keypair, message, from[i]) {
+			r.Rejected++
+		}
+	}
+	d.deliver(&b, &r)
+	return r
+}
+
+// inboundBatch is what came from one peer.
+type inboundBatch struct {
+	peer    *Peer
+	last    conn.Endpoint // where the last genuine message came from, nil for none
+	rxBytes uint64
+	data    bool // not keepalives alone
+}
+
+// open opens a message and keeps its packet for deliver.
+func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from conn.Endpoint) bool {
+	peer := b.peer
+	if !peer.isRunning.Load() {
+		return false
+	}
+	counter := binary.LittleEndian.Uint64(message[MessageTransportOffsetCounter:])
+	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
+	content := message[MessageTransportOffsetContent:]
+	packet, err := k.receive.Open(content[:0], d.nonce[:], content, nil)
+	if err != nil || !k.replayFilter.ValidateCounter(counter, RejectAfterMessages) {
+		return false
+	}
+	b.last = from
+	if peer.ReceivedWithKeypair(k) {
+		peer.SetEndpointFromPacket(from)
+		peer.timersHandshakeComplete()
+		// Elsewhere, because sending may have to wait for the end of receiving: BindUpdate
+		// has the lock of the sockets while it waits for that.
+		go peer.SendStagedPackets()
+	}
+	b.rxBytes += uint64(len(packet) + MinMessageSize)
+	if len(packet) == 0 {
+		return true // a keepalive
+	}
+	b.data = true
+	length, src := 0, []byte(nil)
+	switch {
+	case packet[0]>>4 == 4 && len(packet) >= ipv4.HeaderLen:
+		length = int(binary.BigEndian.Uint16(packet[IPv4offsetTotalLength:]))
+		src = packet[IPv4offsetSrc:][:net.IPv4len]
+	case packet[0]>>4 == 6 && len(packet) >= ipv6.HeaderLen:
+		length = int(binary.BigEndian.Uint16(packet[IPv6offsetPayloadLength:])) + ipv6.HeaderLen
+		src = packet[IPv6offsetSrc:][:net.IPv6len]
+	}
+	if length < ipv4.HeaderLen || length > len(packet) || d.device.allowedips.Lookup(src) != peer {
+		return false
+	}
+	d.bufs = append(d.bufs, message[:MessageTransportOffsetContent+length])
+	return true
+}
+
+// deliver writes packets to the TUN device, and tells the timers.
+func (d *Direct) deliver(b *inboundBatch, r *Received) {
+	if b.last == nil {
+		return
+	}
+	peer := b.peer
+	peer.rxBytes.Add(b.rxBytes)
+	peer.SetEndpointFromPacket(b.last)
+	d.keepKeyFreshReceiving(peer)
+	peer.timersAnyAuthenticatedPacketTraversal()
+	peer.timersAnyAuthenticatedPacketReceived()
+	if b.data {
+		peer.timersDataReceived()
+	}
+	if len(d.bufs) > 0 {
+		r.Delivered += len(d.bufs)
+		if _, err := d.device.tun.device.Write(d.bufs, MessageTransportOffsetContent); err != nil && !d.device.isClosed() {
+			d.device.log.Errorf("Failed to write packets to TUN device: %v", err)
+		}
+		d.bufs = d.bufs[:0]
+	}
+}
+
+// keepKeyFreshReceiving is that of Peer, with a handshake that is begun elsewhere, as in
+// open.
+func (d *Direct) keepKeyFreshReceiving(peer *Peer) {
+	k := peer.keypairs.Current()
+	if k != nil && k.isInitiator && !peer.timers.sentLastMinuteHandshake.Load() &&
+		time.Since(k.created) > RejectAfterTime-KeepaliveTimeout-RekeyTimeout {
+		go peer.keepKeyFreshReceiving()
+	}
+}
