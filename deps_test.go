@@ -103,7 +103,7 @@ var reconcilers = []string{
 // testSupport is imported by tests, by bench and by the end-to-end tests only.
 var testSupport = []string{
 	"dataplane/dataplanetest", "controlplane/controlplanetest", "cmd/daemon/daemontest",
-	"bench/limit", "bench/transport", // what they leave out a product must have
+	"bench/limit", // what it leaves out a product must have
 }
 
 func TestImportRules(t *testing.T) {

@@ -17,7 +17,7 @@ require (
 	github.com/spf13/pflag v1.0.10 // flags as in Kubernetes
 	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
 	go.yaml.in/yaml/v3 v3.0.5 // line numbers in messages about manifests
-	golang.org/x/crypto v0.58.0 // bench: WireGuard's ciphers, in the limit and in the prototype of a transport
+	golang.org/x/crypto v0.58.0 // bench: WireGuard's cipher, in the limit
 	golang.org/x/sys v0.49.0 // recvmmsg, sendmmsg, socket options
 	golang.org/x/term v0.47.0 // liqoctl: is it a terminal, and how wide
 	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446 // the tunnel, embedded unchanged

@@ -25,16 +25,9 @@ func startLimit(t *testing.T, topo *lab.Topology) (gateways []*lab.Process, stop
 	_, _ = rand.Read(a.SendKey[:]) // it does not fail
 	_, _ = rand.Read(b.SendKey[:])
 	a.ReceiveKey, b.ReceiveKey = b.SendKey, a.SendKey
-	return startLoops(t, topo, a, b)
-}
-
-// startTransport brings up the same loops with sessions of WireGuard.
-func startTransport(t *testing.T, topo *lab.Topology) (gateways []*lab.Process, stop func()) {
-	t.Helper()
-	a, b := limitOptions(topo.A), limitOptions(topo.B)
-	a.PrivateKey, a.PeerKey = topo.A.Keys.Private(), topo.B.Keys.Public()
-	b.PrivateKey, b.PeerKey = topo.B.Keys.Private(), topo.A.Keys.Public()
-	return startLoops(t, topo, a, b)
+	pa, stopA := startLoop(t, topo.A, a)
+	pb, stopB := startLoop(t, topo.B, b)
+	return []*lab.Process{pa, pb}, func() { stopA(); stopB() }
 }
 
 // limitOptions describes one end.
@@ -50,14 +43,6 @@ func limitOptions(c *lab.Cluster) loops.Options {
 		Remote: []nat.Mapping{{Inside: c.RemotePod, Outside: netip.MustParsePrefix(lab.PodCIDR)}},
 		MTU:    lab.TunnelMTU,
 	}
-}
-
-// startLoops starts both ends.
-func startLoops(t *testing.T, topo *lab.Topology, a, b loops.Options) (gateways []*lab.Process, stop func()) {
-	t.Helper()
-	pa, stopA := startLoop(t, topo.A, a)
-	pb, stopB := startLoop(t, topo.B, b)
-	return []*lab.Process{pa, pb}, func() { stopA(); stopB() }
 }
 
 // startLoop starts one end.
@@ -89,20 +74,6 @@ func TestLimit(t *testing.T) {
 			checkPath(t, topo.A)
 		})
 	}
-}
-
-// TestTransport checks that the prototype and the product's gateway, which is
-// wireguard-go here, carry packets between each other.
-func TestTransport(t *testing.T) {
-	node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
-	topo := lab.New(t, "iperf3").NewTopology(node, node)
-	gateway := topo.A.StartGateway(lab.Build(t, lab.GatewayPackage), lab.GatewayOptions{})
-	defer func() { _, _ = gateway.Stop(2 * time.Second) }()
-	b := limitOptions(topo.B)
-	b.PrivateKey, b.PeerKey = topo.B.Keys.Private(), topo.A.Keys.Public()
-	_, stop := startLoop(t, topo.B, b)
-	defer stop()
-	checkPath(t, topo.B) // who has the endpoint comes first
 }
 
 // checkPath sends pings and a second of TCP each way, from a pod of a cluster to one

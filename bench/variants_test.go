@@ -2,6 +2,7 @@ package bench
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 var (
 	variantNames = flag.String("variants", "stock,sluice", "what -compare compares, with commas; bench/README.md lists them")
 	beforePath   = flag.String("before", "", "program of the variant before: the gateway of an earlier commit")
-	gatewayArgs  = flag.String("gateway.args", "", "further arguments of the gateways of sluice and sluice-tun")
+	gatewayArgs  = flag.String("gateway.args", "", "further arguments of our gateways")
 )
 
 // variant is one way to join two clusters.
@@ -29,7 +30,6 @@ var variants = []variant{
 	{"wireguard", startWireGuard},
 	{stockName, startStock},
 	{limitName, startLimit},
-	{"transport", startTransport},
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
 	}},
@@ -91,6 +91,7 @@ func startStock(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 // change may alter what they are configured from.
 func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*lab.Manifests)) ([]*lab.Process, func()) {
 	t.Helper()
+	args := slices.Concat(strings.Fields(*gatewayArgs), profilerArgs())
 	var gateways []*lab.Gateway
 	var processes []*lab.Process
 	for _, c := range []*lab.Cluster{topo.A, topo.B} {
@@ -98,9 +99,7 @@ func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*l
 		if change != nil {
 			change(manifests)
 		}
-		g := c.StartGateway(binary, lab.GatewayOptions{
-			Manifests: manifests, Args: append(strings.Fields(*gatewayArgs), profilerArgs()...),
-		})
+		g := c.StartGateway(binary, lab.GatewayOptions{Manifests: manifests, Args: args})
 		gateways, processes = append(gateways, g), append(processes, g.Process)
 	}
 	for _, g := range gateways {

@@ -3,7 +3,6 @@ package limit
 import (
 	"testing"
 
-	"github.com/sluice-net/sluice/bench/transport"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 )
@@ -18,7 +17,6 @@ const superSegment = 50 * 1300
 func BenchmarkEgress(b *testing.B) {
 	g := benchGateway(b)
 	e := newEgress(g)
-	e.key = g.cfg.Tunnel.Sender()
 	n := &node{e: geneve.VXLAN}
 	message := n.frame(neighbor.EtherTypeIPv4, tcp(podA, podBAsA, superSegment))
 	buf := make([]byte, headroom+messageLen+slack)
@@ -37,15 +35,15 @@ func BenchmarkIngress(b *testing.B) {
 	g := benchGateway(b)
 	r := newIngress(g)
 	r.ready = true
-	key, nonce := g.cfg.Tunnel.Sender(), new(transport.Nonce)
+	key := newSendKey(g.cfg.SendKey)
 	packet := tcp(podB, podA, 1300)
-	const run, size = 47, 1340 + transport.Overhead
+	const run, size = 47, 1340 + overhead
 	buf := make([]byte, headroom+messageLen+slack)
 	b.SetBytes(1300)
 	for i := 0; i < b.N; i += run {
 		b.StopTimer()
 		for j := range run {
-			key.Seal(buf[headroom+j*size:], packet, key.Reserve(1), nonce)
+			key.seal(buf[headroom+j*size:], packet)
 		}
 		b.StartTimer()
 		for j := range run {
@@ -66,9 +64,8 @@ func (out *outbox) forget() {
 
 func benchGateway(b *testing.B) *Gateway {
 	b.Helper()
-	keys := transport.NewStatic([transport.KeyLen]byte{1}, [transport.KeyLen]byte{1})
 	n := newNode(b, geneve.VXLAN)
-	g := testGateway(b, n, keys)
+	g := testGateway(b, n, Key{1}, Key{1})
 	b.Cleanup(func() { g.node.close(); g.tunnel.close() })
 	return g
 }

@@ -3,7 +3,6 @@ package limit
 import (
 	"net/netip"
 
-	"github.com/sluice-net/sluice/bench/transport"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 )
@@ -32,23 +31,7 @@ type Config struct {
 	// Go's scheduler.
 	Alone bool
 
-	// Tunnel has the keys.
-	Tunnel Tunnel
-}
-
-// Tunnel has the keys of the tunnel to the peer. Sender belongs to the thread
-// towards the peer, the rest to the one back.
-type Tunnel interface {
-	// Attach is called once, before the others: write sends a message to the peer,
-	// and may be used by any thread.
-	Attach(write func(message []byte))
-	// Sender is asked before each batch for the key to seal it with, and
-	// returns nil while there is none.
-	Sender() *transport.SendKey
-	// Receiver finds the key of one of our indices, nil if there is none.
-	Receiver(index uint32) *transport.ReceiveKey
-	// Confirm says that the key of an index has opened a message.
-	Confirm(index uint32)
-	// Control takes a message that carries no data.
-	Control(message []byte)
+	// SendKey and ReceiveKey are those of the tunnel, which never change: there is no
+	// handshake. A SendKey is for one Gateway only, because counters begin at zero.
+	SendKey, ReceiveKey Key
 }

@@ -15,8 +15,8 @@
 // node, transport messages of WireGuard towards the peer, prefix translation,
 // hop limit, checksums, MSS clamp. What it does not do: more than one node and one
 // peer, IPv6 at the node, fragments, path MTU, ICMP errors, filters, flows,
-// counters, the gateway's own addresses. Keys come from a Tunnel: fixed ones
-// (transport.Static), or those of real sessions.
+// counters, the gateway's own addresses, and the handshake of WireGuard: both
+// ends are given their keys.
 //
 // The program below this package runs it, one end per process.
 package limit

@@ -3,7 +3,6 @@ package limit
 import (
 	"encoding/binary"
 
-	"github.com/sluice-net/sluice/bench/transport"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
@@ -23,11 +22,7 @@ type egress struct {
 	out   *outbox
 	arena []byte // where messages to the peer are made
 	used  int
-	nonce transport.Nonce
-
-	key     *transport.SendKey
-	counter uint64
-	left    int // counters reserved
+	key   *sendKey
 
 	scratch [256]byte // see copySegments
 }
@@ -36,7 +31,10 @@ type egress struct {
 const arenaLen = 2 * batchLen
 
 func newEgress(g *Gateway) *egress {
-	return &egress{Gateway: g, in: newInbox(g.node), out: newOutbox(g.tunnel, g.cfg.Peer), arena: make([]byte, arenaLen)}
+	return &egress{
+		Gateway: g, in: newInbox(g.node), out: newOutbox(g.tunnel, g.cfg.Peer),
+		arena: make([]byte, arenaLen), key: newSendKey(g.cfg.SendKey),
+	}
 }
 
 func (e *egress) run() error {
@@ -44,9 +42,6 @@ func (e *egress) run() error {
 		n, err := e.in.receive()
 		if err != nil {
 			return err
-		}
-		if key := e.cfg.Tunnel.Sender(); key != e.key {
-			e.key, e.left = key, 0
 		}
 		for i := range n {
 			if from := e.in.from(i); from.Addr() != e.cfg.Node.Addr() {
@@ -102,7 +97,7 @@ func (e *egress) datagram(b []byte, cut int) {
 		return
 	}
 	p, ok := packet.Parse(frame.Payload)
-	if !ok || e.key == nil || p.HopLimit() <= 1 {
+	if !ok || p.HopLimit() <= 1 {
 		e.drop()
 		return
 	}
@@ -164,29 +159,16 @@ func (e *egress) copySegments(first []byte, s packet.Segmenter) {
 // seal makes the message with one packet. Behind the packet there is room for
 // padding, which is what it was before afterwards.
 func (e *egress) seal(b []byte) {
-	padded := b[:transport.PaddedLen(len(b), e.cfg.MTU)]
-	var saved [transport.Padding]byte
+	padded := b[:paddedLen(len(b), e.cfg.MTU)]
+	var saved [padding]byte
 	behind := padded[len(b):]
 	copy(saved[:], behind)
 	clear(behind)
-	if len(e.arena)-e.used < len(padded)+transport.Overhead {
+	if len(e.arena)-e.used < len(padded)+overhead {
 		e.flush()
 	}
-	n := e.key.Seal(e.arena[e.used:], padded, e.count(), &e.nonce)
+	n := e.key.seal(e.arena[e.used:], padded)
 	copy(behind, saved[:])
 	e.out.add(e.arena[e.used : e.used+n])
 	e.used += n
-}
-
-// reserved is how many counters are taken at once.
-const reserved = 64
-
-// count returns the next counter.
-func (e *egress) count() uint64 {
-	if e.left == 0 {
-		e.counter, e.left = e.key.Reserve(reserved), reserved
-	}
-	e.left--
-	e.counter++
-	return e.counter - 1
 }

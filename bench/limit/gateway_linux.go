@@ -33,8 +33,7 @@ type Gateway struct {
 
 // Stats count what did not pass. Each is written by one thread.
 type Stats struct {
-	// DroppedEgress and DroppedIngress are packets that were no good, had no key or
-	// no way.
+	// DroppedEgress and DroppedIngress are packets that were no good or had no way.
 	DroppedEgress, DroppedIngress atomic.Uint64
 	// Refused are messages that the kernel did not send.
 	Refused atomic.Uint64
@@ -56,7 +55,6 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, fmt.Errorf("towards the peer: %w", err)
 	}
 	g.node.alone, g.tunnel.alone = cfg.Alone, cfg.Alone
-	cfg.Tunnel.Attach(g.writePeer)
 	return g, nil
 }
 
@@ -101,8 +99,6 @@ func write(s *socket, b []byte, to netip.AddrPort) {
 	}
 	_ = unix.Sendto(s.fd, b, unix.MSG_DONTWAIT, sa) // lost like any datagram
 }
-
-func (g *Gateway) writePeer(message []byte) { write(g.tunnel, message, g.cfg.Peer) }
 
 // learn remembers how the node is reached.
 func (g *Gateway) learn(mac neighbor.MAC, e geneve.Encapsulation) {

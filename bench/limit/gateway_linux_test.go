@@ -3,8 +3,6 @@ package limit
 import (
 	"bytes"
 	"context"
-	"crypto/ecdh"
-	"crypto/rand"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/bench/transport"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
@@ -91,9 +88,6 @@ func (n *node) receive(etherType uint16) neighbor.Frame {
 		if a, ok := neighbor.DecodeARP(frame.Payload); ok && a.Op == neighbor.ARPRequest {
 			continue // it asks for our address, in both encapsulations
 		}
-		if etherType == neighbor.EtherTypeIPv4 && len(frame.Payload) == len(greeting) {
-			continue // late
-		}
 		if frame.EtherType != etherType || h.Encapsulation != n.e {
 			n.t.Fatalf("%#x in %v, want %#x in %v", frame.EtherType, h.Encapsulation, etherType, n.e)
 		}
@@ -101,34 +95,12 @@ func (n *node) receive(etherType uint16) neighbor.Frame {
 	}
 }
 
-// greeting has a length of its own.
-var greeting = tcp(podA, podBAsA, 3)
-
-// awaitGreeting has greetings sent until one arrives.
-func (n *node) awaitGreeting(from *node) {
-	n.t.Helper()
-	b := make([]byte, 65536)
-	for range 100 {
-		from.send(neighbor.EtherTypeIPv4, greeting)
-		_ = n.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		for {
-			size, err := n.Read(b)
-			if err != nil {
-				break
-			}
-			if frame, ok := neighbor.DecodeFrame(b[geneve.HeaderLen:size]); ok && frame.EtherType == neighbor.EtherTypeIPv4 && len(frame.Payload) == len(greeting) {
-				return
-			}
-		}
-	}
-	n.t.Fatal("nothing arrived")
-}
-
 // pair starts two gateways between two nodes.
-func pair(t *testing.T, ta, tb Tunnel) (a, b *node) {
+func pair(t *testing.T) (a, b *node) {
 	t.Helper()
+	one, two := Key{1}, Key{2}
 	a, b = newNode(t, geneve.VXLAN), newNode(t, geneve.Geneve)
-	ga, gb := testGateway(t, a, ta), testGateway(t, b, tb)
+	ga, gb := testGateway(t, a, one, two), testGateway(t, b, two, one)
 	ga.cfg.Peer, gb.cfg.Peer = gb.tunnel.localAddr(), ga.tunnel.localAddr()
 	for _, g := range []*Gateway{ga, gb} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,14 +126,14 @@ func pair(t *testing.T, ta, tb Tunnel) (a, b *node) {
 	return a, b
 }
 
-func testGateway(t testing.TB, n *node, tunnel Tunnel) *Gateway {
+func testGateway(t testing.TB, n *node, send, receive Key) *Gateway {
 	t.Helper()
 	free := netip.AddrPortFrom(loopback, 0)
 	g, err := New(Config{
 		NodeListen: free, TunnelListen: free, Node: n.addr(), Peer: free, VNI: 7,
 		Internal: netip.MustParseAddr("10.80.0.254"), NodeInternal: netip.MustParseAddr("10.80.0.1"),
 		Translation: nat.Config{Remote: []nat.Mapping{{Inside: inside, Outside: outside}}},
-		MTU:         testMTU, Tunnel: tunnel,
+		MTU:         testMTU, SendKey: send, ReceiveKey: receive,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -243,35 +215,7 @@ func after(t *testing.T, b []byte, src, dst netip.Addr, cut int) (want [][]byte)
 }
 
 func TestPacketsPassBothWays(t *testing.T) {
-	one, two := [transport.KeyLen]byte{1}, [transport.KeyLen]byte{2}
-	a, b := pair(t, transport.NewStatic(one, two), transport.NewStatic(two, one))
-	checkBothWays(t, a, b)
-}
-
-func TestPacketsPassInSessions(t *testing.T) {
-	var keys [2]*ecdh.PrivateKey
-	for i := range keys {
-		var err error
-		if keys[i], err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var ends [2]*transport.Peer
-	for i := range ends {
-		var err error
-		ends[i], err = transport.NewPeer([transport.KeyLen]byte(keys[i].Bytes()), [transport.KeyLen]byte(keys[1-i].PublicKey().Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	a, b := pair(t, ends[0], ends[1])
-	// What is sent before there is a session is lost.
-	b.awaitGreeting(a)
-	checkBothWays(t, a, b)
-}
-
-func checkBothWays(t *testing.T, a, b *node) {
-	t.Helper()
+	a, b := pair(t)
 	for _, size := range []int{12, 13, 100, 1300, 1301, 9000, 20000, 60000} {
 		for _, way := range []struct {
 			from, to           *node
@@ -295,7 +239,7 @@ func checkBothWays(t *testing.T, a, b *node) {
 // super-segments of UDP, which look alike.
 func TestMessagesAreTakenApart(t *testing.T) {
 	n := newNode(t, geneve.VXLAN)
-	g := testGateway(t, n, transport.NewStatic([transport.KeyLen]byte{1}, [transport.KeyLen]byte{2}))
+	g := testGateway(t, n, Key{1}, Key{2})
 	defer g.node.close()
 	defer g.tunnel.close()
 	peer := newNode(t, geneve.VXLAN)
@@ -316,12 +260,11 @@ func TestMessagesAreTakenApart(t *testing.T) {
 		{"payloads smaller than their headers", n.frame(neighbor.EtherTypeIPv4, tiny), 20, after(t, tiny, podA, podB, 20)},
 	} {
 		e := newEgress(g)
-		e.key = g.cfg.Tunnel.Sender()
 		buf := make([]byte, headroom+messageLen+slack)
 		copy(buf[headroom:], tt.message)
 		e.message(buf, len(tt.message), tt.segment)
 		e.flush()
-		opener, nonce := transport.NewReceiveKey([transport.KeyLen]byte{1}), new(transport.Nonce)
+		opener := newReceiveKey(g.cfg.SendKey)
 		for i, want := range tt.want {
 			b := make([]byte, 2000)
 			_ = peer.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -329,7 +272,7 @@ func TestMessagesAreTakenApart(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: packet %d: %v", tt.name, i, err)
 			}
-			got, ok := opener.Open(b[:size], nonce)
+			got, ok := opener.open(b[:size])
 			if !ok {
 				t.Fatalf("%s: packet %d is not sealed", tt.name, i)
 			}
@@ -337,7 +280,7 @@ func TestMessagesAreTakenApart(t *testing.T) {
 			p, _ := packet.Parse(want)
 			binary.BigEndian.PutUint16(p.Bytes[10:], 0)
 			binary.BigEndian.PutUint16(p.Bytes[10:], ^packet.Sum(p.Bytes[:20], 0))
-			want = append(want, make([]byte, transport.PaddedLen(len(want), testMTU)-len(want))...)
+			want = append(want, make([]byte, paddedLen(len(want), testMTU)-len(want))...)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s: packet %d (-want +got):\n%s", tt.name, i, diff)
 			}
@@ -347,18 +290,16 @@ func TestMessagesAreTakenApart(t *testing.T) {
 
 func TestPacketsDoNotAllocate(t *testing.T) {
 	n := newNode(t, geneve.VXLAN)
-	keys := transport.NewStatic([transport.KeyLen]byte{1}, [transport.KeyLen]byte{1}) // it talks to itself
-	g := testGateway(t, n, keys)
+	g := testGateway(t, n, Key{1}, Key{1}) // it talks to itself
 	defer g.node.close()
 	defer g.tunnel.close()
 	g.cfg.Peer = g.tunnel.localAddr()
 	e, r := newEgress(g), newIngress(g)
-	e.key, r.ready = keys.Sender(), true
+	r.ready = true
 	message := n.frame(neighbor.EtherTypeIPv4, tcp(podA, podBAsA, 9000))
 	buf := make([]byte, headroom+messageLen+slack)
 	copy(buf[headroom:], message)
 	packets := after(t, tcp(podB, podA, 1000), podB, podA, 0)
-	nonce := new(transport.Nonce)
 	for name, f := range map[string]func(){
 		"egress": func() {
 			copy(buf[headroom:], message)
@@ -366,8 +307,8 @@ func TestPacketsDoNotAllocate(t *testing.T) {
 			e.flush()
 		},
 		"ingress": func() {
-			b := buf[:headroom+len(packets[0])+transport.Overhead]
-			e.key.Seal(b[headroom:], packets[0], e.key.Reserve(1), nonce)
+			b := buf[:headroom+len(packets[0])+overhead]
+			e.key.seal(b[headroom:], packets[0])
 			r.datagram(b)
 			r.out.flush()
 		},

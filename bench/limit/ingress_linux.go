@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"github.com/sluice-net/sluice/bench/transport"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
 )
@@ -14,20 +13,16 @@ import (
 // the place of the tunnel's, and of the tag of the message before.
 type ingress struct {
 	*Gateway
-	in    *inbox
-	out   *outbox
-	nonce transport.Nonce
+	in  *inbox
+	out *outbox
+	key *receiveKey
 
 	head  [headLen]byte
 	ready bool // head is known
-
-	key       *transport.ReceiveKey
-	index     uint32
-	confirmed bool // a message for index was genuine
 }
 
 func newIngress(g *Gateway) *ingress {
-	return &ingress{Gateway: g, in: newInbox(g.tunnel), out: newOutbox(g.node, g.cfg.Node)}
+	return &ingress{Gateway: g, in: newInbox(g.tunnel), out: newOutbox(g.node, g.cfg.Node), key: newReceiveKey(g.cfg.ReceiveKey)}
 }
 
 func (r *ingress) run() error {
@@ -37,7 +32,6 @@ func (r *ingress) run() error {
 			return err
 		}
 		r.ready = r.Gateway.head(&r.head)
-		r.key = nil // it may have grown old
 		for i := range n {
 			buf, size, segment := r.in.message(i)
 			for at := 0; at < size; at += segment {
@@ -57,30 +51,10 @@ func (r *ingress) drop() { r.Stats.DroppedIngress.Add(1) }
 
 // datagram carries the datagram at b[headroom:].
 func (r *ingress) datagram(b []byte) {
-	message := b[headroom:]
-	index, ok := transport.Receiver(message)
-	if !ok {
-		r.cfg.Tunnel.Control(message)
-		return
-	}
-	if r.key == nil || index != r.index {
-		r.key, r.index, r.confirmed = r.cfg.Tunnel.Receiver(index), index, false
-		if r.key == nil {
-			r.drop()
-			return
-		}
-	}
-	opened, ok := r.key.Open(message, &r.nonce)
+	opened, ok := r.key.open(b[headroom:])
 	if !ok {
 		r.drop()
 		return
-	}
-	if !r.confirmed {
-		r.cfg.Tunnel.Confirm(index)
-		r.confirmed = true
-	}
-	if len(opened) == 0 {
-		return // a keepalive
 	}
 	p, ok := packet.Parse(opened)
 	if !ok || p.HopLimit() <= 1 {
@@ -98,7 +72,7 @@ func (r *ingress) datagram(b []byte) {
 		r.drop()
 		return
 	}
-	const start = headroom + transport.HeaderLen - headLen
+	const start = headroom + dataHeaderLen - headLen
 	datagram := b[start : start+headLen+len(p.Bytes)]
 	copy(datagram, r.head[:])
 	r.out.add(datagram)

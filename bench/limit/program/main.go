@@ -36,7 +36,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	// Two threads in loops, and one for signals and handshakes. There is nothing to collect.
+	// Two threads in loops, and one for signals. There is nothing to collect.
 	runtime.GOMAXPROCS(3)
 	debug.SetGCPercent(-1)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -1,4 +1,4 @@
-package transport
+package limit
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-func testKey(b byte) (key [KeyLen]byte) {
+func testKey(b byte) (key Key) {
 	for i := range key {
 		key[i] = b + byte(i)
 	}
@@ -20,17 +20,16 @@ func testKey(b byte) (key [KeyLen]byte) {
 // cipher itself: WireGuard paper, section 5.4.6.
 func TestSealIsTheMessageOfThePaper(t *testing.T) {
 	plain := []byte("a packet")
-	k := NewSendKey(testKey(1), 0x01020304)
-	if first := k.Reserve(0x1122); first != 0 {
-		t.Fatalf("the first counter is %d", first)
+	k := newSendKey(testKey(1))
+	got := make([]byte, len(plain)+overhead)
+	for range 0x1122 {
+		k.seal(got, plain)
 	}
-	counter := k.Reserve(1)
-	got := make([]byte, len(plain)+Overhead)
-	if n := k.Seal(got, plain, counter, new(Nonce)); n != len(got) {
-		t.Errorf("Seal = %d, want %d", n, len(got))
+	if n := k.seal(got, plain); n != len(got) {
+		t.Errorf("seal = %d, want %d", n, len(got))
 	}
 
-	want := []byte{4, 0, 0, 0, 4, 3, 2, 1, 0x22, 0x11, 0, 0, 0, 0, 0, 0}
+	want := []byte{4, 0, 0, 0, 0, 0, 0, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0}
 	key := testKey(1)
 	aead, err := chacha20poly1305.New(key[:])
 	if err != nil {
@@ -42,32 +41,28 @@ func TestSealIsTheMessageOfThePaper(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
-	if index, ok := Receiver(got); !ok || index != 0x01020304 {
-		t.Errorf("Receiver = %#x, %v", index, ok)
-	}
 }
 
 func TestOpenUndoesSeal(t *testing.T) {
 	for _, size := range []int{0, 1, 40, 1340, 65000} {
 		plain := bytes.Repeat([]byte{7}, size)
-		send, receive := NewSendKey(testKey(1), 9), NewReceiveKey(testKey(1))
-		nonce := new(Nonce)
+		send, receive := newSendKey(testKey(1)), newReceiveKey(testKey(1))
 
 		// Sealed where the packet stands.
-		message := append(make([]byte, HeaderLen), plain...)
-		message = append(message, make([]byte, TagLen)...)
-		send.Seal(message, message[HeaderLen:HeaderLen+size], send.Reserve(1), nonce)
+		message := append(make([]byte, dataHeaderLen), plain...)
+		message = append(message, make([]byte, tagLen)...)
+		send.seal(message, message[dataHeaderLen:dataHeaderLen+size])
 		// And from elsewhere.
-		second := make([]byte, size+Overhead)
-		send.Seal(second, plain, send.Reserve(1), nonce)
+		second := make([]byte, size+overhead)
+		send.seal(second, plain)
 
 		for i, m := range [][]byte{second, message} { // in any order
 			again := bytes.Clone(m)
-			got, ok := receive.Open(m, nonce)
+			got, ok := receive.open(m)
 			if !ok || !bytes.Equal(got, plain) {
 				t.Errorf("%d bytes, message %d: %v, %d bytes", size, i, ok, len(got))
 			}
-			if _, ok := receive.Open(again, nonce); ok {
+			if _, ok := receive.open(again); ok {
 				t.Errorf("%d bytes: message %d was opened twice", size, i)
 			}
 		}
@@ -75,31 +70,33 @@ func TestOpenUndoesSeal(t *testing.T) {
 }
 
 func TestOpenRefusesWhatWasChanged(t *testing.T) {
-	send, receive := NewSendKey(testKey(1), 9), NewReceiveKey(testKey(1))
-	nonce := new(Nonce)
-	message := make([]byte, 5+Overhead)
-	send.Seal(message, []byte("12345"), send.Reserve(1), nonce)
-	for i := 8; i < len(message); i++ { // the counter and what is sealed
+	send, receive := newSendKey(testKey(1)), newReceiveKey(testKey(1))
+	message := make([]byte, 5+overhead)
+	send.seal(message, []byte("12345"))
+	for i := range message {
+		if i >= 4 && i < 8 {
+			continue // the index: nobody looks at it
+		}
 		changed := bytes.Clone(message)
 		changed[i] ^= 1
-		if _, ok := receive.Open(changed, nonce); ok {
+		if _, ok := receive.open(changed); ok {
 			t.Errorf("opened although byte %d was changed", i)
 		}
 	}
-	if _, ok := receive.Open(message[:Overhead-1], nonce); ok {
+	if _, ok := receive.open(message[:overhead-1]); ok {
 		t.Error("opened a message that is too short")
 	}
-	if _, ok := receive.Open(message, nonce); !ok {
+	if _, ok := receive.open(message); !ok {
 		t.Error("forgeries keep out the message itself")
 	}
 }
 
 func TestSealAndOpenDoNotAllocate(t *testing.T) {
-	send, receive := NewSendKey(testKey(1), 9), NewReceiveKey(testKey(1))
-	nonce, plain, message := new(Nonce), make([]byte, 1340), make([]byte, 1340+Overhead)
+	send, receive := newSendKey(testKey(1)), newReceiveKey(testKey(1))
+	plain, message := make([]byte, 1340), make([]byte, 1340+overhead)
 	got := testing.AllocsPerRun(100, func() {
-		send.Seal(message, plain, send.Reserve(1), nonce)
-		if _, ok := receive.Open(message, nonce); !ok {
+		send.seal(message, plain)
+		if _, ok := receive.open(message); !ok {
 			t.Fatal("not opened")
 		}
 	})
@@ -115,17 +112,17 @@ func TestPaddedLen(t *testing.T) {
 		{1340, 1340, 1340},
 		{1341, 1340, 1341}, // as it is: whoever sends it has another MTU
 	} {
-		if got := PaddedLen(tt.n, tt.mtu); got != tt.want {
-			t.Errorf("PaddedLen(%d, %d) = %d, want %d", tt.n, tt.mtu, got, tt.want)
+		if got := paddedLen(tt.n, tt.mtu); got != tt.want {
+			t.Errorf("paddedLen(%d, %d) = %d, want %d", tt.n, tt.mtu, got, tt.want)
 		}
 	}
 }
 
 func BenchmarkSeal(b *testing.B) {
-	k, nonce := NewSendKey(testKey(1), 9), new(Nonce)
-	plain, message := make([]byte, 1340), make([]byte, 1340+Overhead)
+	k := newSendKey(testKey(1))
+	plain, message := make([]byte, 1340), make([]byte, 1340+overhead)
 	b.SetBytes(int64(len(plain)))
 	for b.Loop() {
-		k.Seal(message, plain, k.Reserve(1), nonce)
+		k.seal(message, plain)
 	}
 }

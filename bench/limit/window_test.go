@@ -1,4 +1,4 @@
-package transport
+package limit
 
 import (
 	"math/rand/v2"

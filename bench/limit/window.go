@@ -1,4 +1,4 @@
-package transport
+package limit
 
 // rejectAfterMessages bounds the use of one key (WireGuard paper, section 6.1).
 const rejectAfterMessages = 1<<64 - 1<<13 - 1
