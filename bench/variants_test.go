@@ -33,6 +33,9 @@ var variants = []variant{
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
 	}},
+	{"sluice-workers", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil, "--wireguard-workers")
+	}},
 	{"sluice-large", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), large)
 	}},
@@ -88,10 +91,10 @@ func startStock(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 }
 
 // startSluice starts the gateways of this repository, or of an earlier commit.
-// change may alter what they are configured from.
-func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*lab.Manifests)) ([]*lab.Process, func()) {
+// change may alter what they are configured from, args are further arguments.
+func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*lab.Manifests), args ...string) ([]*lab.Process, func()) {
 	t.Helper()
-	args := slices.Concat(strings.Fields(*gatewayArgs), profilerArgs())
+	args = slices.Concat(args, strings.Fields(*gatewayArgs), profilerArgs())
 	var gateways []*lab.Gateway
 	var processes []*lab.Process
 	for _, c := range []*lab.Cluster{topo.A, topo.B} {
