@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -213,6 +214,9 @@ func packetID(b []byte) uint32 { return binary.BigEndian.Uint32(b[20:]) }
 // testInFlight is what tests take for Options.MaxInFlight, whatever the machine.
 const testInFlight = 512
 
+// withWorkers is Options.Workers of all tests: they hold either way.
+var withWorkers = flag.Bool("tunnel.workers", false, "seal and open by wireguard-go's workers")
+
 // gateway is a Tunnel with what is around it.
 type gateway struct {
 	*Tunnel
@@ -234,7 +238,7 @@ func newGateway(t *testing.T, host, inner string, o Options) *gateway {
 	if o.Logger == nil {
 		o.Logger = testLogger(t)
 	}
-	o.MaxInFlight = testInFlight
+	o.MaxInFlight, o.Workers = testInFlight, *withWorkers
 	tun, err := New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ type options struct {
 	strictSource bool
 	udpGSO       bool
 	udpGRO       bool
+	workers      bool
 	version      bool
 }
 
@@ -89,7 +90,8 @@ Examples:
       --mode server --kubeconfig gateway.kubeconfig --keys-dir ./keys
 
 Environment: GOMAXPROCS sets how many processors the gateway computes on; by
-default half of those it may use, as the kernel needs the others.
+default half of those it may use, as the kernel needs the others, but two if
+there are two.
 
 Signals: SIGINT ends the gateway within two seconds, and so does SIGTERM; but
 with --leader-election one that leads frees its Lease at SIGTERM and goes on
@@ -131,6 +133,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.strictSource, "strict-source", false, "drop packets of a pod that come from another node than its route says")
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false for kernels that spoil them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false for kernels that spoil them")
+	fs.BoolVar(&o.workers, "wireguard-workers", false, "encrypt and decrypt on many processors, which takes up to twice the time of each; without, a processor for each direction")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {

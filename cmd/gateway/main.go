@@ -60,7 +60,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintln(stdout, program.VersionLine(version))
 		return nil
 	}
-	daemon.UseProcessors(processors)
+	daemon.UseProcessors(processors(o.workers))
 	return serve(ctx, o, o.log.New(stderr, nil))
 }
 

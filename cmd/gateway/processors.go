@@ -1,12 +1,17 @@
 package main
 
-// processors returns on how many of the available processors the gateway
-// computes: on half.
+// processors returns a function for daemon.UseProcessors: the gateway computes on half
+// of the available processors, and on no fewer than directions where there are as many.
 //
-// A packet passes five goroutines in wireguard-go, and on each hand-off Go wakes
-// a thread on every processor that idles, which mostly finds nothing to do: on
-// two processors a TCP stream costs a quarter more with two than with one. The
-// other half is not lost. What the gateway asks of the kernel runs there, which
+// The other half is not lost. What the gateway asks of the kernel runs there, which
 // includes the node's whole receiving side when it is on the same machine, and
-// so do the pods.
-func processors(available int) int { return max(1, available/2) }
+// so do the pods. Each direction of the packet path is one goroutine. WireGuard's
+// workers are more, and on each hand-over to one Go wakes a thread on every processor
+// that idles, which mostly finds nothing to do: two processors are left one for them.
+func processors(workers bool) func(available int) int {
+	directions := 2
+	if workers {
+		directions = 1
+	}
+	return func(available int) int { return max(min(available, directions), available/2) }
+}

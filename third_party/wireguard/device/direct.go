@@ -54,7 +54,7 @@ func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
 }
 
 // Send seals the packets for which Ready was asked last, in place, and sends them. Each
-// has room for padding and tag behind.
+// buffer has the capacity for padding and tag behind its packet.
 func (d *Direct) Send(bufs [][]byte, sizes []int) {
 	peer, keypair := d.peer, d.keypair
 	counter := keypair.sendNonce.Add(uint64(d.count)) - uint64(d.count)
@@ -110,7 +110,7 @@ func (d *Direct) seal(k *Keypair, counter uint64, buf []byte, size, mtu int) []b
 	binary.LittleEndian.PutUint32(header[MessageTransportOffsetReceiver:], k.remoteIndex)
 	binary.LittleEndian.PutUint64(header[MessageTransportOffsetCounter:], counter)
 	padding := calculatePaddingSize(size, mtu)
-	packet := buf[MessageTransportHeaderSize:][:size+padding]
+	packet := buf[MessageTransportHeaderSize : MessageTransportHeaderSize+size+padding]
 	clear(packet[size:])
 	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
 	return k.send.Seal(header, d.nonce[:], packet, nil)
@@ -183,9 +183,7 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from conn.End
 	if peer.ReceivedWithKeypair(k) {
 		peer.SetEndpointFromPacket(from)
 		peer.timersHandshakeComplete()
-		// Elsewhere, because sending may have to wait for the end of receiving: BindUpdate
-		// has the lock of the sockets while it waits for that.
-		go peer.SendStagedPackets()
+		d.elsewhere(peer.SendStagedPackets)
 	}
 	b.rxBytes += uint64(len(packet) + MinMessageSize)
 	if len(packet) == 0 {
@@ -231,12 +229,23 @@ func (d *Direct) deliver(b *inboundBatch, r *Received) {
 	}
 }
 
-// keepKeyFreshReceiving is that of Peer, with a handshake that is begun elsewhere, as in
-// open.
+// keepKeyFreshReceiving is that of Peer, with a handshake that is begun elsewhere.
 func (d *Direct) keepKeyFreshReceiving(peer *Peer) {
 	k := peer.keypairs.Current()
 	if k != nil && k.isInitiator && !peer.timers.sentLastMinuteHandshake.Load() &&
 		time.Since(k.created) > RejectAfterTime-KeepaliveTimeout-RekeyTimeout {
-		go peer.keepKeyFreshReceiving()
+		d.elsewhere(peer.keepKeyFreshReceiving)
 	}
+}
+
+// elsewhere calls what may send on a goroutine of its own, once or twice in the life of
+// a session. Sending waits while BindUpdate has the lock of the sockets, and BindUpdate
+// waits for the end of receiving. The encryption queue stays open meanwhile: until
+// receiving ends, handshake workers keep it open.
+func (d *Direct) elsewhere(send func()) {
+	d.device.queue.encryption.wg.Add(1)
+	go func() {
+		defer d.device.queue.encryption.wg.Done()
+		send()
+	}()
 }
