@@ -23,7 +23,7 @@ test: ## everything that must hold: generated files, lint, tests, tests with rea
 	bash .ci/test
 
 unit: kube ## tests that need neither root nor a network namespace
-	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /deploy/e2e)
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /deploy/e2e) golang.zx2c4.com/wireguard/device
 
 race: kube ## unit tests under the race detector
 	$(GO) test -race -short ./...
