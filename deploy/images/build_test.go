@@ -25,13 +25,17 @@ import (
 	"fmt"
 	"os"
 
+	"example.com/copied"
 	"golang.org/x/sys/unix"
 )
 
 var version string
 
-func main() { fmt.Println("hello", version, unix.Getuid(), unix.Getgid(), os.Getenv("PATH"), os.Args[0]) }
+func main() { fmt.Println(copied.Hello, version, unix.Getuid(), unix.Getgid(), os.Getenv("PATH"), os.Args[0]) }
 `
+
+// copied is a module that a folder of the source tree replaces.
+const copied = "\nrequire example.com/copied v1.0.0\n\nreplace example.com/copied => ./third_party/copied\n"
 
 // sourceTree is a module with the program and the requirements of ours.
 func sourceTree(t *testing.T) string {
@@ -42,8 +46,13 @@ func sourceTree(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if f == "go.mod" {
+			b = append(b, copied...)
+		}
 		write(t, filepath.Join(root, f), b)
 	}
+	write(t, filepath.Join(root, "third_party", "copied", "go.mod"), []byte("module example.com/copied\n"))
+	write(t, filepath.Join(root, "third_party", "copied", "hello.go"), []byte("package copied\n\nvar Hello = \"hello\"\n"))
 	write(t, filepath.Join(root, "cmd", "hello", "main.go"), []byte(hello))
 	return root
 }

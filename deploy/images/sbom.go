@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -60,7 +61,7 @@ func (o Options) billOfMaterials(made *Image, p Program, binaries []binary) *spd
 		relate(d, "Image", common.TypeRelationshipContains, program.PackageSPDXIdentifier)
 		linked := []*spdx.Package{standardLibrary(b.info.GoVersion)}
 		for _, m := range b.info.Deps {
-			linked = append(linked, modulePackage(m))
+			linked = append(linked, o.modulePackage(m))
 		}
 		for _, m := range linked {
 			modules[m.PackageSPDXIdentifier] = m
@@ -100,9 +101,12 @@ func standardLibrary(version string) *spdx.Package {
 }
 
 // modulePackage is a module, or what replaces it.
-func modulePackage(m *debug.Module) *spdx.Package {
-	if m.Replace != nil {
-		m = m.Replace
+func (o Options) modulePackage(m *debug.Module) *spdx.Package {
+	if r := m.Replace; r != nil {
+		if r.Version == "(devel)" { // as the linker says of a folder
+			return o.copyPackage(m, r.Path)
+		}
+		m = r
 	}
 	l := library(m.Path, m.Version, elementID("Module", m.Path, m.Version), "https://proxy.golang.org/"+escape(m.Path)+"/@v/"+escape(m.Version)+".zip")
 	// h1: the SHA-256 of a list of the module's files and their digests.
@@ -113,21 +117,34 @@ func modulePackage(m *debug.Module) *spdx.Package {
 	return l
 }
 
+// copyPackage is a module that a copy in a folder of the repository replaces. It keeps the
+// name and the version by which vulnerabilities are found; a digest it has none of, as the
+// published one is not that of the copy.
+func (o Options) copyPackage(m *debug.Module, folder string) *spdx.Package {
+	location := unknown
+	if source := sourceOf(o.Revision); source != "" {
+		location = source + "#" + path.Clean(folder)
+	}
+	l := library(m.Path, m.Version, elementID("Module", m.Path, m.Version), location)
+	l.PackageSourceInfo = "modified copy of " + m.Path + "@" + m.Version + " in " + path.Clean(folder)
+	return l
+}
+
 // escape writes capital letters as the module proxy does, for file systems that know none.
 func escape(s string) string {
 	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(s, func(c string) string { return "!" + strings.ToLower(c) })
 }
 
 // library is a package that programs link.
-func library(path, version string, id common.ElementID, location string) *spdx.Package {
+func library(name, version string, id common.ElementID, location string) *spdx.Package {
 	return &spdx.Package{
-		PackageName: path, PackageVersion: version, PackageSPDXIdentifier: id,
+		PackageName: name, PackageVersion: version, PackageSPDXIdentifier: id,
 		PackageDownloadLocation: location, PrimaryPackagePurpose: "LIBRARY",
 		PackageLicenseConcluded: unknown, PackageLicenseDeclared: unknown, PackageCopyrightText: unknown,
 		PackageExternalReferences: []*spdx.PackageExternalReference{{
 			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL,
 			// Package URLs of Go are lower-case.
-			Locator: "pkg:golang/" + strings.ToLower(path) + "@" + url.QueryEscape(version),
+			Locator: "pkg:golang/" + strings.ToLower(name) + "@" + url.QueryEscape(version),
 		}},
 	}
 }

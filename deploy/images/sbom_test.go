@@ -52,12 +52,19 @@ func testSBOM(t *testing.T, made Image, index v1.ImageIndex) {
 		"DESCRIBES " + made.Reference + " v1.2.3",
 		made.Reference + " v1.2.3 CONTAINS " + program,
 		program + " DEPENDS_ON " + golang,
+		program + " DEPENDS_ON example.com/copied v1.0.0",
 		program + " DEPENDS_ON golang.org/x/sys v0.49.0",
 		made.Reference + " v1.2.3 CONTAINS " + program,
 		program + " DEPENDS_ON " + golang,
+		program + " DEPENDS_ON example.com/copied v1.0.0",
 		program + " DEPENDS_ON golang.org/x/sys v0.49.0",
 	}, got); diff != "" {
 		t.Errorf("relationships (-want +got):\n%s", diff)
+	}
+	if p := packages["Module-example.com-copied-v1.0.0"]; p == nil || p.PackageSourceInfo != "modified copy of example.com/copied@v1.0.0 in third_party/copied" ||
+		p.PackageDownloadLocation != "git+https://github.com/sluice-net/sluice@c0ffee#third_party/copied" || len(p.PackageChecksums) > 0 ||
+		p.PackageExternalReferences[0].Locator != "pkg:golang/example.com/copied@v1.0.0" {
+		t.Errorf("copied module: %+v, want its name and version, and where the copy lies", p)
 	}
 	eachImage(t, index, func(t *testing.T, image v1.Image, architecture string) {
 		_, contents := listFiles(t, image)
@@ -71,7 +78,7 @@ func testSBOM(t *testing.T, made Image, index v1.ImageIndex) {
 }
 
 func TestModulePackage(t *testing.T) {
-	got := modulePackage(&debug.Module{Path: "example.com/Old/a_b", Version: "v1.0.0", Replace: &debug.Module{
+	got := Options{}.modulePackage(&debug.Module{Path: "example.com/Old/a_b", Version: "v1.0.0", Replace: &debug.Module{
 		Path: "example.com/New/a_b", Version: "v2.0.0+incompatible", Sum: "h1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
 	}})
 	want := &spdx.Package{
