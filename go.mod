@@ -20,7 +20,7 @@ require (
 	golang.org/x/crypto v0.58.0 // bench: WireGuard's cipher, in the limit
 	golang.org/x/sys v0.49.0 // recvmmsg, sendmmsg, socket options
 	golang.org/x/term v0.47.0 // liqoctl: is it a terminal, and how wide
-	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446 // the tunnel, embedded unchanged
+	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446 // the tunnel
 	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237 // TCP/IP for the gateway's own addresses, and for pods in tests
 	helm.sh/helm/v4 v4.3.1 // liqoctl: the chart in it is installed as Helm does
 	k8s.io/api v0.37.2 // Secret, and the types embedded in our kinds
@@ -156,4 +156,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
+// The same module with one file of ours, which needs its unexported parts: third_party/README.md
 replace golang.zx2c4.com/wireguard => ./third_party/wireguard

@@ -246,11 +246,6 @@ type receiver struct {
 	from    []netip.AddrPort
 	sources sourceCache
 	pause   time.Duration // after the next error
-
-	// For direct.
-	buffers   [][]byte
-	sizes     []int
-	endpoints []conn.Endpoint
 }
 
 // receiver returns the function with which wireguard-go reads s. It returns no error
@@ -283,29 +278,23 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 	return n, err
 }
 
-// open reads, and opens what carries packets. wireguard-go gets what is left:
-// handshakes.
-func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps []conn.Endpoint) (left int, err error) {
-	if r.buffers == nil {
-		r.buffers, r.sizes, r.endpoints = newBuffers(), make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
-	}
-	n, err := r.read(r.buffers, r.sizes, r.endpoints)
+// open reads, and opens what carries packets. wireguard-go gets what is left,
+// handshakes, and nothing to do where nothing is.
+func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
+	n, err := r.read(bufs, sizes, eps)
 	if n == 0 {
 		return 0, err
 	}
-	opened := direct.Receive(r.buffers[:n], r.sizes[:n], r.endpoints[:n])
+	opened := direct.Receive(bufs[:n], sizes[:n], eps[:n])
 	if opened.Stranger >= 0 {
 		r.noteCaller(r.from[opened.Stranger])
 	}
 	r.ingress.opened(opened)
-	r.ingress.take(r.buffers[:n], r.sizes[:n])
-	for i, size := range r.sizes[:n] {
-		if size > 0 {
-			sizes[left], eps[left] = copy(bufs[left], r.buffers[i][:size]), r.endpoints[i]
-			left++
-		}
+	if opened.Left == 0 {
+		return 0, nil
 	}
-	return left, nil
+	r.ingress.take(bufs[:n], sizes[:n])
+	return n, nil
 }
 
 // read waits for datagrams, and pauses after an error of the socket.

@@ -19,8 +19,7 @@ type tunDevice struct {
 	mtu     atomic.Int32
 	tap     tap
 	// direct seals in Read; nil where wireguard-go's workers do, and before Run.
-	direct  atomic.Pointer[device.Direct]
-	buffers [][]byte // for direct; of the reader
+	direct atomic.Pointer[device.Direct]
 
 	mu      sync.Mutex
 	events  chan tun.Event // sent to by setMTU, received by wireguard-go, closed by Close; one slot
@@ -42,25 +41,15 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 	for {
 		g, err := t.egress.admit(bufs)
 		if err != nil {
-			t.buffers = nil
 			return 0, err
 		}
 		room := bufs
-		direct := t.direct.Load()
-		if direct != nil {
-			room = t.ownBuffers()
-		}
 		if g.Credits > 0 && g.Own == 0 {
 			room = room[:min(len(room), g.Credits)]
 		}
 		n, own, err := t.overlay.ReadPackets(room, sizes, offset)
-		if direct != nil {
-			if err == nil && t.send(direct, room[:n], sizes[:n], offset) {
-				continue
-			}
-			for i, size := range sizes[:n] {
-				copy(bufs[i][offset:], room[i][offset:offset+size])
-			}
+		if direct := t.direct.Load(); direct != nil && err == nil && t.send(direct, bufs[:n], sizes[:n], offset) {
+			continue
 		}
 		var admitted int
 		if see := t.tap.Load(); see != nil {
@@ -69,20 +58,12 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 			admitted, _ = t.egress.take(g, bufs[:n], sizes[:n], own)
 		}
 		if err != nil {
-			t.buffers = nil
 			return n, t.readFailed(err)
 		}
 		if admitted > 0 {
 			return n, nil
 		}
 	}
-}
-
-func (t *tunDevice) ownBuffers() [][]byte {
-	if t.buffers == nil {
-		t.buffers = newBuffers()
-	}
-	return t.buffers
 }
 
 // send seals packets where they are and sends them, if there is a session.

@@ -13,7 +13,7 @@ import (
 )
 
 // This file is Sluice's. Everything else in this module is as its authors publish
-// it, which a test of package tunnel verifies.
+// it, which TestThirdParty in the root of the repository verifies.
 
 // Direct seals and opens batches on the goroutine that calls, without a queue and
 // without another goroutine. It does what these do, in their order:
@@ -53,11 +53,15 @@ func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
 	return d.keypair != nil && d.keypair.sendNonce.Load() < RejectAfterMessages-uint64(d.count) && time.Since(d.keypair.created) < RejectAfterTime
 }
 
-// Send seals the packets for which Ready was asked last, in place, and sends them. Each
-// buffer has the capacity for padding and tag behind its packet.
+// Send seals the packets for which Ready was asked last, in place, and sends them. Where a
+// buffer has no room behind its packet there is no padding, and the message is a copy.
 func (d *Direct) Send(bufs [][]byte, sizes []int) {
 	peer, keypair := d.peer, d.keypair
-	counter := keypair.sendNonce.Add(uint64(d.count)) - uint64(d.count)
+	end := keypair.sendNonce.Add(uint64(d.count))
+	if end >= RejectAfterMessages {
+		return // ExpireCurrentKeypairs was faster
+	}
+	counter := end - uint64(d.count)
 	mtu := int(d.device.tun.mtu.Load())
 	for i, size := range sizes {
 		if size < 1 {
@@ -109,7 +113,7 @@ func (d *Direct) seal(k *Keypair, counter uint64, buf []byte, size, mtu int) []b
 	binary.LittleEndian.PutUint32(header, MessageTransportType)
 	binary.LittleEndian.PutUint32(header[MessageTransportOffsetReceiver:], k.remoteIndex)
 	binary.LittleEndian.PutUint64(header[MessageTransportOffsetCounter:], counter)
-	padding := calculatePaddingSize(size, mtu)
+	padding := max(0, min(calculatePaddingSize(size, mtu), len(buf)-MessageTransportSize-size))
 	packet := buf[MessageTransportHeaderSize : MessageTransportHeaderSize+size+padding]
 	clear(packet[size:])
 	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
@@ -123,8 +127,8 @@ type Received struct {
 	Unknown, Stranger int
 	// Rejected were not genuine, came before, or were for nobody here.
 	Rejected int
-	// Delivered went to the TUN device.
-	Delivered int
+	// Left are no data messages.
+	Left int
 }
 
 // Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
@@ -136,6 +140,7 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from []conn.Endpoint) Recei
 	var b inboundBatch
 	for i, size := range sizes {
 		if size < MessageTransportSize || binary.LittleEndian.Uint32(bufs[i]) != MessageTransportType {
+			r.Left++
 			continue
 		}
 		sizes[i] = -1
@@ -147,14 +152,14 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from []conn.Endpoint) Recei
 			continue
 		}
 		if entry.peer != b.peer {
-			d.deliver(&b, &r)
+			d.deliver(&b)
 			b = inboundBatch{peer: entry.peer}
 		}
 		if !d.open(&b, entry.keypair, message, from[i]) {
 			r.Rejected++
 		}
 	}
-	d.deliver(&b, &r)
+	d.deliver(&b)
 	return r
 }
 
@@ -207,7 +212,7 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from conn.End
 }
 
 // deliver writes packets to the TUN device, and tells the timers.
-func (d *Direct) deliver(b *inboundBatch, r *Received) {
+func (d *Direct) deliver(b *inboundBatch) {
 	if b.last == nil {
 		return
 	}
@@ -221,7 +226,6 @@ func (d *Direct) deliver(b *inboundBatch, r *Received) {
 		peer.timersDataReceived()
 	}
 	if len(d.bufs) > 0 {
-		r.Delivered += len(d.bufs)
 		if _, err := d.device.tun.device.Write(d.bufs, MessageTransportOffsetContent); err != nil && !d.device.isClosed() {
 			d.device.log.Errorf("Failed to write packets to TUN device: %v", err)
 		}
