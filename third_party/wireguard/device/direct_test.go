@@ -1,0 +1,333 @@
+package device
+
+// This file is Sluice's, as direct.go is.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/tun"
+)
+
+// directTUN is a TUN device that keeps what is written to it.
+type directTUN struct {
+	tun.Device // nil: what is not here is not called
+	end        chan struct{}
+	written    [][]byte
+}
+
+func (t *directTUN) Write(bufs [][]byte, offset int) (int, error) {
+	for _, b := range bufs {
+		t.written = append(t.written, bytes.Clone(b[offset:]))
+	}
+	return len(bufs), nil
+}
+
+func (t *directTUN) Read([][]byte, []int, int) (int, error) {
+	<-t.end
+	return 0, os.ErrClosed
+}
+
+func (t *directTUN) Events() <-chan tun.Event { return nil }
+func (t *directTUN) MTU() (int, error)        { return DefaultMTU, nil }
+func (t *directTUN) BatchSize() int           { return 1 }
+func (t *directTUN) Close() error             { close(t.end); return nil }
+
+// directBind is a bind that keeps what is sent by it.
+type directBind struct {
+	conn.Bind // nil: what is not here is not called
+	sent      [][]byte
+}
+
+func (b *directBind) Open(uint16) ([]conn.ReceiveFunc, uint16, error) { return nil, 1, nil }
+func (b *directBind) Close() error                                    { return nil }
+func (b *directBind) BatchSize() int                                  { return 1 }
+func (b *directBind) SetMark(uint32) error                            { return nil }
+
+func (b *directBind) Send(bufs [][]byte, _ conn.Endpoint) error {
+	for _, m := range bufs {
+		b.sent = append(b.sent, bytes.Clone(m))
+	}
+	return nil
+}
+
+type directEndpoint struct {
+	conn.Endpoint // nil: what is not here is not called
+	name          string
+}
+
+// directPair is a device with one peer, with which it has a session whose keys are the
+// same both ways: it opens what it seals.
+type directPair struct {
+	*Device
+	tun  *directTUN
+	bind *directBind
+	peer *Peer
+	keys *Keypair
+}
+
+const directIndex = 7
+
+func newDirectPair(t testing.TB) *directPair {
+	p := &directPair{tun: &directTUN{end: make(chan struct{})}, bind: new(directBind)}
+	p.Device = NewDevice(p.tun, p.bind, NewLogger(LogLevelSilent, ""))
+	t.Cleanup(p.Close)
+	key, err := newPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := newPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := peer.publicKey()
+	if err := p.IpcSet(fmt.Sprintf("private_key=%x\npublic_key=%x\nallowed_ip=10.0.0.0/8\nallowed_ip=fd00::/8\n", key[:], public[:])); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Up(); err != nil {
+		t.Fatal(err)
+	}
+	p.peer = p.LookupPeer(public)
+	p.peer.SetEndpointFromPacket(&directEndpoint{name: "first"})
+	aead, err := chacha20poly1305.New(make([]byte, chacha20poly1305.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.keys = &Keypair{send: aead, receive: aead, created: time.Now(), localIndex: directIndex, remoteIndex: directIndex}
+	p.indexTable.table[directIndex] = IndexTableEntry{peer: p.peer, keypair: p.keys}
+	p.peer.keypairs.current = p.keys
+	return p
+}
+
+// receive opens one message and returns what came of it.
+func (p *directPair) receive(d *Direct, message []byte, from *directEndpoint) (r Received, packets [][]byte) {
+	p.tun.written = nil
+	bufs, sizes := [][]byte{append(message, make([]byte, 64)...)}, []int{len(message)}
+	r = d.Receive(bufs, sizes, []conn.Endpoint{from})
+	return r, p.tun.written
+}
+
+// message seals content, which need not be a packet.
+func (p *directPair) message(counter uint64, content []byte) []byte {
+	m := binary.LittleEndian.AppendUint32(nil, MessageTransportType)
+	m = binary.LittleEndian.AppendUint32(m, directIndex)
+	m = binary.LittleEndian.AppendUint64(m, counter)
+	var nonce [chacha20poly1305.NonceSize]byte
+	binary.LittleEndian.PutUint64(nonce[4:], counter)
+	return p.keys.send.Seal(m, nonce[:], content, nil)
+}
+
+func directPacket(dst, src string, length int) []byte {
+	d, s := netip.MustParseAddr(dst), netip.MustParseAddr(src)
+	b := make([]byte, length)
+	if d.Is4() {
+		b[0] = 0x45
+		binary.BigEndian.PutUint16(b[IPv4offsetTotalLength:], uint16(length))
+		copy(b[IPv4offsetSrc:], s.AsSlice())
+		copy(b[IPv4offsetDst:], d.AsSlice())
+	} else {
+		b[0] = 0x60
+		binary.BigEndian.PutUint16(b[IPv6offsetPayloadLength:], uint16(length-40))
+		copy(b[IPv6offsetSrc:], s.AsSlice())
+		copy(b[IPv6offsetDst:], d.AsSlice())
+	}
+	return b
+}
+
+// A round trip: what Send makes Receive opens, without its padding, once.
+func TestDirectRoundTrip(t *testing.T) {
+	p := newDirectPair(t)
+	send, receive := p.NewDirect(8), p.NewDirect(8)
+	packets := [][]byte{directPacket("10.1.1.1", "10.2.2.2", 100), directPacket("fd00::1", "fd00::2", 113), directPacket("10.1.1.1", "10.2.2.2", 20)}
+	bufs, sizes := make([][]byte, 4), make([]int, 4) // the second is skipped
+	for i, packet := range [][]byte{packets[0], nil, packets[1], packets[2]} {
+		bufs[i] = make([]byte, MaxMessageSize)
+		sizes[i] = copy(bufs[i][MessageTransportHeaderSize:], packet)
+	}
+	if !send.Ready(bufs, sizes) {
+		t.Fatal("not ready")
+	}
+	send.Send(bufs, sizes)
+	if len(p.bind.sent) != len(packets) || p.keys.sendNonce.Load() != uint64(len(packets)) {
+		t.Fatalf("%d messages, next counter %d", len(p.bind.sent), p.keys.sendNonce.Load())
+	}
+	for i, m := range p.bind.sent {
+		if (len(m)-MessageTransportSize)%PaddingMultiple != 0 {
+			t.Errorf("a message of %d bytes", len(m))
+		}
+		from := &directEndpoint{name: "roamed"}
+		r, got := p.receive(receive, bytes.Clone(m), from)
+		if r != (Received{Stranger: -1}) || len(got) != 1 || !bytes.Equal(got[0], packets[i]) {
+			t.Errorf("%d: %+v, %x", i, r, got)
+		}
+		if p.peer.endpoint.val != conn.Endpoint(from) {
+			t.Error("the endpoint does not follow the peer")
+		}
+		elsewhere := &directEndpoint{name: "elsewhere"}
+		if r, got := p.receive(receive, bytes.Clone(m), elsewhere); r.Rejected != 1 || len(got) != 0 || p.peer.endpoint.val == conn.Endpoint(elsewhere) {
+			t.Errorf("%d again: %+v, %x", i, r, got)
+		}
+	}
+}
+
+// What is not for Send stays as it is.
+func TestDirectReady(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		want   bool
+		to     []string
+		change func(p *directPair)
+	}{
+		{"a session", true, []string{"10.1.1.1", "fd00::1"}, nil},
+		{"nothing to send", false, nil, nil},
+		{"one for nobody", false, []string{"10.1.1.1", "192.0.2.1"}, nil},
+		{"no session", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.keypairs.current = nil }},
+		{"an old one", false, []string{"10.1.1.1"}, func(p *directPair) { p.keys.created = time.Now().Add(-RejectAfterTime) }},
+		{"one that was ended", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.ExpireCurrentKeypairs() }},
+		{"counters for one of two", false, []string{"10.1.1.1", "10.1.1.1"}, func(p *directPair) { p.keys.sendNonce.Store(RejectAfterMessages - 1) }},
+		{"others wait", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.queue.staged <- p.GetOutboundElementsContainer() }},
+		{"a peer that stopped", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.Stop() }},
+		{"down", false, []string{"10.1.1.1"}, func(p *directPair) {
+			if err := p.Down(); err != nil {
+				panic(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newDirectPair(t)
+			if tt.change != nil {
+				tt.change(p)
+			}
+			var bufs [][]byte
+			var sizes []int
+			for _, to := range tt.to {
+				b := make([]byte, MaxMessageSize)
+				bufs, sizes = append(bufs, b), append(sizes, copy(b[MessageTransportHeaderSize:], directPacket(to, to, 60)))
+			}
+			if got := p.NewDirect(8).Ready(bufs, sizes); got != tt.want {
+				t.Errorf("ready: %t", got)
+			}
+		})
+	}
+}
+
+// Counters end: between Ready and Send a session can.
+func TestDirectSendAfterTheLastCounter(t *testing.T) {
+	p := newDirectPair(t)
+	d := p.NewDirect(1)
+	b := make([]byte, MaxMessageSize)
+	sizes := []int{copy(b[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.1.1.1", 60))}
+	if !d.Ready([][]byte{b}, sizes) {
+		t.Fatal("not ready")
+	}
+	p.peer.ExpireCurrentKeypairs()
+	if d.Send([][]byte{b}, sizes); len(p.bind.sent) != 0 {
+		t.Errorf("sent %x", p.bind.sent)
+	}
+}
+
+// A packet without room behind it is sealed all the same.
+func TestDirectSealsTheLargest(t *testing.T) {
+	p := newDirectPair(t)
+	p.Device.tun.mtu.Store(1<<16 - 1)
+	d := p.NewDirect(1)
+	b := make([]byte, MaxMessageSize)
+	length := len(b) - MessageTransportHeaderSize
+	sizes := []int{copy(b[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.2.2.2", length))}
+	if !d.Ready([][]byte{b}, sizes) {
+		t.Fatal("not ready")
+	}
+	d.Send([][]byte{b}, sizes)
+	if len(p.bind.sent) != 1 || len(p.bind.sent[0]) != length+MessageTransportSize {
+		t.Fatalf("%d messages", len(p.bind.sent))
+	}
+	if r, got := p.receive(d, p.bind.sent[0], new(directEndpoint)); r.Rejected != 0 || len(got) != 1 || len(got[0]) != length {
+		t.Errorf("%+v, %d packets", r, len(got))
+	}
+}
+
+// Whatever the peer seals, as much of it is delivered as RoutineSequentialReceiver would.
+func FuzzDirectReceive(f *testing.F) {
+	v4, v6 := directPacket("10.1.1.1", "10.2.2.2", 60), directPacket("fd00::1", "fd00::2", 80)
+	for _, b := range [][]byte{
+		nil, {0x45}, v4, v6, v4[:19], v6[:39], v4[:59], v6[:79], append(bytes.Clone(v4), 0, 0, 0), append(bytes.Clone(v6), 0),
+		directPacket("10.1.1.1", "192.0.2.1", 60), directPacket("fd00::1", "2001:db8::1", 80), append([]byte{0x55}, v4[1:]...),
+		append([]byte{0x60, 0, 0, 0, 0xff, 0xf0}, v6[6:]...), append([]byte{0x45, 0, 0, 19}, v4[4:]...),
+	} {
+		f.Add(b, uint64(0), uint8(0))
+	}
+	f.Add(v4, uint64(RejectAfterMessages), uint8(0))
+	f.Add(v4, uint64(1), uint8(33))
+	p := newDirectPair(f)
+	direct := p.NewDirect(1)
+	f.Fuzz(func(t *testing.T, content []byte, counter uint64, flip uint8) {
+		if len(content) > MaxContentSize {
+			return
+		}
+		m := p.message(counter, content)
+		genuine := true
+		if at := int(flip); at > 0 && at <= len(m) {
+			m[len(m)-at] ^= 1
+			genuine = false
+		}
+		p.keys.replayFilter.Reset()
+		r, got := p.receive(direct, bytes.Clone(m), new(directEndpoint))
+		if !genuine {
+			if len(got) > 0 {
+				t.Fatalf("delivered %x of a message that was changed", got)
+			}
+			return
+		}
+		if len(content) >= 40 && content[0]>>4 == 6 && binary.BigEndian.Uint16(content[IPv6offsetPayloadLength:]) > 1<<16-1-40 {
+			// There the sum overflows, and part of a packet is delivered.
+			if len(got) > 0 {
+				t.Fatalf("delivered %x, longer than what came", got)
+			}
+			return
+		}
+		want := p.throughQueues(t, m)
+		if len(got) != len(want) || len(got) == 1 && !bytes.Equal(got[0], want[0]) {
+			t.Fatalf("delivered %x, by queues %x (%+v)", got, want, r)
+		}
+		if rejected := len(want) == 0 && len(content) > 0; rejected != (r.Rejected == 1) {
+			t.Fatalf("%+v of a content that is delivered as %x", r, want)
+		}
+	})
+}
+
+// throughQueues has wireguard-go's own goroutines open a message.
+func (p *directPair) throughQueues(t *testing.T, m []byte) [][]byte {
+	t.Helper()
+	p.tun.written = nil
+	p.keys.replayFilter.Reset()
+	read := make(chan struct{}) // closed when the message was handed over
+	once := false
+	p.Device.queue.decryption.wg.Add(1)
+	p.Device.queue.handshake.wg.Add(1)
+	p.net.stopping.Add(1)
+	p.RoutineReceiveIncoming(1, func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
+		if once {
+			close(read)
+			return 0, net.ErrClosed
+		}
+		once = true
+		sizes[0], eps[0] = copy(bufs[0], m), new(directEndpoint)
+		return 1, nil
+	})
+	<-read
+	p.peer.Stop() // waits for its receiver
+	written := p.tun.written
+	p.peer.Start()
+	p.peer.keypairs.current = p.keys
+	p.indexTable.table[directIndex] = IndexTableEntry{peer: p.peer, keypair: p.keys}
+	return written
+}
