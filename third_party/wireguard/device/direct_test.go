@@ -22,10 +22,14 @@ import (
 type directTUN struct {
 	tun.Device // nil: what is not here is not called
 	end        chan struct{}
+	discard    bool
 	written    [][]byte
 }
 
 func (t *directTUN) Write(bufs [][]byte, offset int) (int, error) {
+	if t.discard {
+		return len(bufs), nil
+	}
 	for _, b := range bufs {
 		t.written = append(t.written, bytes.Clone(b[offset:]))
 	}
@@ -45,6 +49,7 @@ func (t *directTUN) Close() error             { close(t.end); return nil }
 // directBind is a bind that keeps what is sent by it.
 type directBind struct {
 	conn.Bind // nil: what is not here is not called
+	discard   bool
 	sent      [][]byte
 }
 
@@ -54,6 +59,9 @@ func (b *directBind) BatchSize() int                                  { return 1
 func (b *directBind) SetMark(uint32) error                            { return nil }
 
 func (b *directBind) Send(bufs [][]byte, _ conn.Endpoint) error {
+	if b.discard {
+		return nil
+	}
 	for _, m := range bufs {
 		b.sent = append(b.sent, bytes.Clone(m))
 	}
@@ -252,6 +260,49 @@ func TestDirectSealsTheLargest(t *testing.T) {
 	}
 	if r, got := p.receive(d, p.bind.sent[0], new(directEndpoint)); r.Rejected != 0 || len(got) != 1 || len(got[0]) != length {
 		t.Errorf("%+v, %d packets", r, len(got))
+	}
+}
+
+func TestDirectAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: the race detector allocates")
+	}
+	const runs, batch = 100, 16
+	p := newDirectPair(t)
+	p.tun.discard, p.bind.discard = true, true
+	send, receive := p.NewDirect(batch), p.NewDirect(batch)
+	bufs, sizes, from := make([][]byte, batch), make([]int, batch), make([]conn.Endpoint, batch)
+	for i := range bufs {
+		bufs[i] = make([]byte, MaxMessageSize)
+	}
+	packet := directPacket("10.1.1.1", "10.2.2.2", 1300)
+	if n := testing.AllocsPerRun(runs, func() {
+		for i, b := range bufs {
+			sizes[i] = copy(b[MessageTransportHeaderSize:], packet)
+		}
+		if !send.Ready(bufs, sizes) {
+			t.Fatal("not ready")
+		}
+		send.Send(bufs, sizes)
+	}); n != 0 {
+		t.Errorf("%v allocations for %d packets sent", n, batch)
+	}
+	messages := make([][]byte, (runs+1)*batch)
+	for i := range messages {
+		messages[i] = p.message(uint64(i), packet)
+	}
+	at := directEndpoint{name: "peer"}
+	next := 0
+	if n := testing.AllocsPerRun(runs, func() {
+		for i, b := range bufs {
+			sizes[i], from[i] = copy(b, messages[next]), &at
+			next++
+		}
+		if r := receive.Receive(bufs, sizes, from); r != (Received{Stranger: -1}) {
+			t.Fatalf("%+v", r)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for %d messages received", n, batch)
 	}
 }
 
