@@ -1,20 +1,32 @@
-// Package tunnel is the WireGuard tunnel to the peer cluster's gateway: an
-// unchanged wireguard-go device between two ends that are ours.
+// Package tunnel is the WireGuard tunnel to the peer cluster's gateway: the
+// handshakes, keys and timers of wireguard-go's device between two ends that are
+// ours, and packets that are sealed and opened by the goroutine that reads them.
 //
 //	          egress                                    ingress
 //	Overlay.ReadPackets                          Overlay.WritePackets
 //	        |                                             ^
-//	tun.Device.Read   (admit: at most MaxInFlight)   tun.Device.Write
+//	tun.Device.Read   (admit)                    tun.Device.Write
 //	        |                                             |
-//	        wireguard-go: queue, encrypt        wireguard-go: decrypt, replay, allowed IPs
+//	device.Direct.Send: seal                     device.Direct.Receive: open, replay, allowed IPs
 //	        |                                             |
-//	conn.Bind.Send    (settle)                       conn.ReceiveFunc (admit)
+//	conn.Bind.Send                               conn.ReceiveFunc
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
+//
+// Each column is one goroutine of wireguard-go, its TUN reader and its receiver,
+// and crosses no queue. What Read returns and ReceiveFunc returns is what
+// wireguard-go itself has to do: keep packets until there is a session, and seal
+// them then; answer handshakes. With Options.Workers they return everything, as
+// any TUN device and socket do, and wireguard-go's queues and workers take the
+// place of the third line: several processors for one direction, at up to twice
+// the processor time.
 //
 // To wireguard-go the data plane is a TUN device and the data plane's batched
 // UDP socket is its conn.Bind. Whoever uses this package sees neither: it gives
 // an Overlay and a function that opens a Socket, applies a Config, and runs.
+//
+// device.Direct is the one file of ours in third_party/wireguard, which is
+// otherwise as its authors publish it.
 //
 // What it is not: it knows no Geneve, no address translation and no Kubernetes;
 // it looks at nothing inside an IP packet.
@@ -38,11 +50,13 @@
 //
 // # Memory
 //
-// wireguard-go gives each packet a buffer of 64 KiB and does not bound its
-// queues: packets for a peer that does not answer pile up to more than 1 GiB.
-// Here every packet handed to wireguard-go is entered in a ledger and struck out
-// when it comes out at the other end; at most MaxInFlight packets per direction
-// are inside. What decides about admission are pure functions over plain values
+// What is sealed and opened here stays in the buffers of one batch per direction.
+// wireguard-go gives each packet that it takes a buffer of 64 KiB and does not
+// bound its queues: packets for a peer that does not answer pile up to more than
+// 1 GiB. So every packet handed to wireguard-go, one that waits for a session or,
+// with Workers, any, is entered in a ledger and struck out when it comes out at
+// the other end; at most MaxInFlight packets per direction are inside. What
+// decides about admission are pure functions over plain values
 // (decideEgress, decideIngress). While nothing comes out, because there is no
 // session, at most 64 packets wait for the handshake that they trigger; more are
 // dropped and counted. Of the gateway's own packets (health ping) a few per batch
