@@ -20,6 +20,7 @@ const (
 // large adds nodes, pods and IPs that carry no traffic. Pods are routes of one
 // address each: 100000 in all.
 func large(m *lab.Manifests) {
+	m.FewFiles = true
 	pod := netip.MustParseAddr("10.243.2.0")
 	pod6 := netip.MustParseAddr("fd00:10:243:ff::")
 	underlay, internal := netip.MustParseAddr("172.31.0.1"), netip.MustParseAddr("10.90.0.1")

@@ -33,7 +33,7 @@ var meanings = map[string]meaning{
 	"DropNoNeighbor":       {"the node that packets go to has not told its address yet: its agent is away", "see the check of node tunnels"},
 	"DropTunnelNoEndpoint": {"there is nowhere to send packets for the peer yet", "see the checks of endpoint and keys"},
 	"DropTunnelNoSession":  {"the peer does not answer, and the last session has expired", "see the checks of UDP and keys"},
-	"DropTunnelInFlight":   {"encryption cannot keep up with what the nodes send", "give the gateway more CPU (requests and limits of the template)"},
+	"DropTunnelInFlight":   {"packets could not leave for half a second, though there was a session lately", "see the check of UDP; give the gateway more CPU (requests and limits of the template)"},
 	"DropTunnelNoPeer":     {"packets for addresses that WireGuard has no peer for: the Configuration has changed just now, or lacks a CIDR", "compare the Configurations of both clusters"},
 	"DropTunnelFlushed":    {"packets waited for a session in vain", "see the checks of UDP and keys"},
 	"DropTunnelUnknownSession": {"messages of sessions that are over arrive: the other gateway has been replaced, or two of them have one key",

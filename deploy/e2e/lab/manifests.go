@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	_ "embed"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ type Manifests struct {
 	Nodes                          []NodeManifest
 	// IPs are hosts that the peer may reach.
 	IPs []IPManifest
+
+	// FewFiles has many objects in each file: few are read faster than thousands.
+	FewFiles bool
 }
 
 // IPManifest makes a host known to the peer.
@@ -80,7 +84,26 @@ func (m *Manifests) Files() map[string]string {
 			files[strings.TrimSpace(name)] = text + "\n"
 		}
 	}
+	if m.FewFiles {
+		return together(files)
+	}
 	return files
+}
+
+// together puts the objects of many files into few.
+func together(files map[string]string) map[string]string {
+	const size = 8 << 20 // half of what a file may have
+	few := map[string]string{}
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		all.WriteString("---\n" + files[name])
+		if all.Len() > size {
+			few[name] = all.String()
+			all.Reset()
+		}
+	}
+	few["rest.yaml"] = all.String()
+	return few
 }
 
 // yamlList writes prefixes as a YAML flow sequence.
