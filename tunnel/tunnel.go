@@ -59,7 +59,8 @@ type Options struct {
 	// the processor time, of several processors at once.
 	Workers bool
 	// MaxInFlight bounds the packets inside wireguard-go in each direction, 64 KiB
-	// each: those that wait for a session, with Workers all; at least 256. Zero: 128 for each processor, between 256 and 1024.
+	// each: those that wait for a session, with Workers all; at least 256. Zero: 128
+	// for each processor, between 256 and 1024.
 	MaxInFlight int
 	// Resolve looks up the host of an endpoint. Nil: the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
