@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/deploy/e2e/document"
 )
 
 // program is the path of a program.
@@ -150,7 +151,7 @@ func testLiqoctl(t *testing.T, p *pair) {
 // done are the lines about steps that are done, as the documents print them.
 func done(lines []said) (texts []string) {
 	for _, l := range lines {
-		if text, ok := strings.CutPrefix(strings.TrimLeft(l.line, " "), "INFO   "); ok {
+		if text, ok := strings.CutPrefix(strings.TrimLeft(l.line, " "), "INFO   "); ok && !document.IsWait(l.line) {
 			texts = append(texts, text)
 		}
 	}

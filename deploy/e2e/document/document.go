@@ -8,6 +8,7 @@ package document
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,3 +130,14 @@ func (d *Document) Outputs(words ...string) (found []string) {
 	}
 	return found
 }
+
+// wait is what liqoctl writes again and again about a step that takes longer than
+// ten seconds, where there is no terminal to show it on.
+var wait = regexp.MustCompile(`^\s*INFO .* \(\S*\ds\)$`)
+
+// IsWait tells whether a line of liqoctl is about something that takes long, as in
+// "INFO   (remote) Deleting gateway server (10s)". The outputs that the documents
+// show are of clusters where nothing did; in one that is new some things do: its
+// garbage collector looks for new kinds of objects every 30 s, and removes nothing
+// that belongs to an object of a kind that it does not know.
+func IsWait(line string) bool { return wait.MatchString(strings.TrimSpace(line)) }

@@ -49,3 +49,19 @@ func TestBlocks(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestIsWait(t *testing.T) {
+	for line, want := range map[string]bool{
+		" INFO   (remote) Deleting gateway server (10s)":              true,
+		"INFO   Waiting for Deployment liqo/liqo-controller (1m10s)":  true,
+		" INFO   (remote) Gateway server correctly deleted":           false,
+		" WARN   the clocks of the clusters are apart (12s)":          false,
+		" INFO   (local) Connection is established":                   false,
+		" INFO   (local) Gateway client template found (wireguards)":  false,
+		"liqo-tenant-cl02   gw-cl02   Client   Connected   12s (20s)": false,
+	} {
+		if got := IsWait(line); got != want {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}

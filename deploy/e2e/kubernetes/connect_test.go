@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func testConnect(t *testing.T, w *world) {
 	again := func(t *testing.T) {
 		t.Helper()
 		start := time.Now()
-		got := linesOf(admin.ok(t, "{ "+connect+"; } 2>&1"))
+		got := steps(admin.ok(t, "{ "+connect+"; } 2>&1"))
 		t.Logf("%d lines after %v", len(got), time.Since(start).Round(10*time.Millisecond))
 		if diff := cmp.Diff(connected, got); diff != "" {
 			t.Errorf("(-document +got)\n%s", diff)
@@ -104,7 +105,7 @@ func checkSeparation(t *testing.T, admin *shell, d *document.Document, command s
 		t.Fatalf("the document shows %d outputs of %s", len(shown), words)
 	}
 	start := time.Now()
-	got := linesOf(admin.ok(t, "{ "+oneLine(d.Block(t, []string{words}))+"; } 2>&1 <<< yes"))
+	got := steps(admin.ok(t, "{ "+oneLine(d.Block(t, []string{words}))+"; } 2>&1 <<< yes"))
 	t.Logf("%s after %v", command, time.Since(start).Round(10*time.Millisecond))
 	// Here nobody types the answer on a terminal that would show it.
 	if diff := cmp.Diff(linesOf(strings.ReplaceAll(shown[0], "[y/N]yes", "[y/N]")), got); diff != "" {
@@ -114,6 +115,9 @@ func checkSeparation(t *testing.T, admin *shell, d *document.Document, command s
 
 // oneLine is a command without its end, so that more can be added.
 func oneLine(command string) string { return strings.TrimSpace(command) }
+
+// steps are the lines of an output of liqoctl, without those about long waits.
+func steps(output string) []string { return slices.DeleteFunc(linesOf(output), document.IsWait) }
 
 // linesOf are the lines of an output, without what surrounds them.
 func linesOf(text string) (lines []string) {

@@ -29,10 +29,14 @@ func testCycles(t *testing.T, w *world) {
 	w.cycle(t, sides, true) // after this one, whatever is made once is there
 	before := takeInventory(t, w)
 
-	var connects, talks series
+	var connects, talks, disconnects series
 	for i := range times {
-		connect, talk := w.cycle(t, sides, (i+1)%resetEvery == 0)
+		reset := (i+1)%resetEvery == 0
+		connect, talk, end := w.cycle(t, sides, reset)
 		connects, talks = append(connects, connect), append(talks, talk)
+		if !reset {
+			disconnects = append(disconnects, end)
+		}
 		if t.Failed() {
 			return
 		}
@@ -44,15 +48,17 @@ func testCycles(t *testing.T, w *world) {
 |---|---|---|---|
 | network connect | %v | %v | %v |
 | then, until pods of all nodes reach each other | %v | %v | %v |
+| network disconnect | %v | %v | %v |
 
 What is there after the first time and after the last one:
 
-%s`, resetEvery, round(connects.p50()), round(connects.p99()), round(connects.worst()), round(talks.p50()), round(talks.p99()), round(talks.worst()), before.growth(now)))
+%s`, resetEvery, round(connects.p50()), round(connects.p99()), round(connects.worst()), round(talks.p50()), round(talks.p99()), round(talks.worst()),
+		round(disconnects.p50()), round(disconnects.p99()), round(disconnects.worst()), before.growth(now)))
 }
 
-// cycle connects, lets pods talk, and disconnects. It returns how long the first
-// two took.
-func (w *world) cycle(t *testing.T, sides [2]*side, reset bool) (connect, talk time.Duration) {
+// cycle connects, lets pods talk, and disconnects or resets. It returns how long
+// each of them took.
+func (w *world) cycle(t *testing.T, sides [2]*side, reset bool) (connect, talk, end time.Duration) {
 	t.Helper()
 	start := time.Now()
 	w.liqoctl(t, w.connectArgs()...)
@@ -60,11 +66,13 @@ func (w *world) cycle(t *testing.T, sides [2]*side, reset bool) (connect, talk t
 	start = time.Now()
 	lab.Eventually(t, patience, "pods reach each other", func() error { return w.reach(t.Context(), t, sides[0], sides[1]) })
 	talk = time.Since(start)
+	start = time.Now()
 	if reset {
 		w.reset(t)
 	} else {
 		w.disconnect(t)
 	}
+	end = time.Since(start)
 	for _, c := range []*kubelab.Cluster{w.a, w.b} {
 		lab.Eventually(t, patience, "the end of the gateway of "+c.Name, func() error {
 			pods, err := gateways(t.Context(), c)
@@ -74,5 +82,5 @@ func (w *world) cycle(t *testing.T, sides [2]*side, reset bool) (connect, talk t
 			return errors.Join(err, noLinks(c))
 		})
 	}
-	return connect, talk
+	return connect, talk, end
 }
