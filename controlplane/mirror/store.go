@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-net/sluice/controlplane/manifests"
@@ -79,21 +80,50 @@ func (s *Store[T, P]) Update(o any) error {
 	if !ok {
 		return fmt.Errorf("%T instead of %T", o, p)
 	}
-	s.strip(p)
-	key := types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}
 	s.mu.Lock()
-	before := s.objects[key]
-	if s.matters(p) {
-		s.objects[key] = p
-	} else {
-		delete(s.objects, key)
-		p = nil
-	}
+	before, after := s.put(p)
 	s.mu.Unlock()
-	if !same[T](before, p) {
+	if !same[T](before, after) {
 		s.tell()
 	}
 	return nil
+}
+
+// put has p replace what is there, and returns both; nil: nothing. The caller holds mu.
+func (s *Store[T, P]) put(p P) (before, after P) {
+	s.strip(p)
+	key := types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}
+	before = s.objects[key]
+	if !s.matters(p) {
+		delete(s.objects, key)
+		return before, nil
+	}
+	s.objects[key] = p
+	return before, p
+}
+
+// Wrote takes an object as the API server has answered to a write, before the watch
+// tells of it. Where the watch was faster, with a later version or the deletion, that
+// stands: nothing would ever correct it.
+func (s *Store[T, P]) Wrote(p P) {
+	s.mu.Lock()
+	changed := false
+	live, ok := s.objects[types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}]
+	if ok && later(p, live) {
+		before, after := s.put(p)
+		changed = !same[T](before, after)
+	}
+	s.mu.Unlock()
+	if changed {
+		s.tell()
+	}
+}
+
+// later tells whether a is a later version of an object than b. Of versions that
+// cannot be compared none is: the watch will tell.
+func later(a, b metav1.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
 }
 
 // matters tells whether p counts. An object that is being deleted is gone for

@@ -67,3 +67,39 @@ func TestStore(t *testing.T) {
 		t.Error("took an object of another kind")
 	}
 }
+
+// What a write was answered with counts where the watch has not told of anything
+// later.
+func TestStoreWrote(t *testing.T) {
+	for name, tt := range map[string]struct {
+		there, written string // versions; empty: not there
+		want           string
+	}{
+		"before the watch":                    {"9", "10", "10"},
+		"as the watch":                        {"10", "10", "10"},
+		"after the watch told of a later one": {"11", "10", "11"},
+		"after it was deleted":                {"", "10", ""},
+		"versions that cannot be compared":    {"old", "new", "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewStore[networkingv1beta1.InternalNode]()
+			if tt.there != "" {
+				if err := s.Add(node("a", tt.there, time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			told := false
+			s.Changed = func() { told = true }
+			n := node("a", tt.written, time.Hour)
+			n.Status.NodeIP.Local = "192.0.2.1"
+			s.Wrote(n)
+			var got string
+			if live := s.Only(); live != nil {
+				got = live.ResourceVersion
+			}
+			if changed := tt.want == tt.written && tt.there != tt.written; got != tt.want || told != changed {
+				t.Errorf("there is %q, want %q; told: %v, want %v", got, tt.want, told, changed)
+			}
+		})
+	}
+}

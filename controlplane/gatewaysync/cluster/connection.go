@@ -121,7 +121,8 @@ func (r *reporter) writeConnection(ctx context.Context, report gatewaysync.Repor
 		return false, fmt.Errorf("write Connection: %s", mirror.PlainError(err))
 	}
 	r.written = time.Now()
-	return true, r.connections.Update(&after) // the watch tells later
+	r.connections.Wrote(&after)
+	return true, nil
 }
 
 // statusOf is what the Connection should say.

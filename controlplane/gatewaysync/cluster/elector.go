@@ -276,7 +276,8 @@ func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
 	if err != nil {
 		return err
 	}
-	return e.leases.Update(&after) // the watch tells later
+	e.leases.Wrote(&after)
+	return nil
 }
 
 // ElectionState is the state of an election, for display.

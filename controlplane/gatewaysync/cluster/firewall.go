@@ -37,7 +37,7 @@ func (r *reporter) writeFirewalls(ctx context.Context, report gatewaysync.Report
 				errs = append(errs, fmt.Errorf("write FirewallConfiguration %s/%s: %s", live.Namespace, live.Name, mirror.PlainError(err)))
 			default:
 				wrote = true
-				errs = append(errs, s.Update(after)) // the watch tells later
+				s.Wrote(after)
 			}
 		}
 	}

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// leaseServer is an API server that has one Lease.
+type leaseServer struct {
+	t *testing.T
+	// written is called when a write is in force, and watches are told of it, before
+	// it is answered.
+	written func(*coordinationv1.Lease)
+
+	mu      sync.Mutex
+	lease   *coordinationv1.Lease
+	watches []chan *coordinationv1.Lease
+}
+
+func newLeaseServer(t *testing.T, name string) *leaseServer {
+	s := &leaseServer{t: t, lease: heldBy("")}
+	s.lease.TypeMeta = metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"}
+	s.lease.Name, s.lease.Namespace, s.lease.ResourceVersion = name, "tenant", "8"
+	return s
+}
+
+// change makes a new version of the lease, and tells the watches.
+func (s *leaseServer) change(to func(*coordinationv1.Lease)) *coordinationv1.Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lease.DeepCopy()
+	version, err := strconv.Atoi(l.ResourceVersion)
+	if err != nil {
+		s.t.Error(err)
+	}
+	to(l)
+	l.ResourceVersion = strconv.Itoa(version + 1)
+	s.lease = l
+	for _, w := range s.watches {
+		w <- l
+	}
+	return l
+}
+
+func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.Method == http.MethodPatch:
+		l := s.change(func(l *coordinationv1.Lease) {
+			if err := json.NewDecoder(r.Body).Decode(l); err != nil {
+				s.t.Error(err)
+			}
+		})
+		if s.written != nil {
+			s.written(l)
+		}
+		s.write(w, l)
+	case r.URL.Query().Get("watch") != "":
+		s.watch(w, r)
+	case r.Method == http.MethodGet:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.write(w, &coordinationv1.LeaseList{
+			TypeMeta: metav1.TypeMeta{APIVersion: s.lease.APIVersion, Kind: "LeaseList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: s.lease.ResourceVersion}, Items: []coordinationv1.Lease{*s.lease},
+		})
+	default: // the event by which a gateway asks whether its namespace ends
+		w.WriteHeader(http.StatusCreated)
+	}
+}
+
+func (s *leaseServer) watch(w http.ResponseWriter, r *http.Request) {
+	events := make(chan *coordinationv1.Lease, 100)
+	s.mu.Lock()
+	s.watches = append(s.watches, events)
+	s.mu.Unlock()
+	for {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case l := <-events:
+			s.write(w, map[string]any{"type": "MODIFIED", "object": l})
+		}
+	}
+}
+
+func (s *leaseServer) write(w http.ResponseWriter, o any) {
+	if err := json.NewEncoder(w).Encode(o); err != nil {
+		s.t.Log(err) // the test has ended
+	}
+}
+
+// A replica that gives the lease back steps down as soon as another one has taken
+// it, also where it hears of that before it hears that its own write has worked.
+func TestHandOverToOneThatIsFaster(t *testing.T) {
+	o := Options{Name: "gw", Namespace: "tenant", Type: networkingv1beta1.ConnectionServer, KeysDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	api := newLeaseServer(t, o.LeaseName())
+	server := httptest.NewServer(api)
+	defer server.Close()
+	l, err := New(&rest.Config{Host: server.URL}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Disconnect()
+	e := l.NewElector(ElectionOptions{Identity: "a", LeaseDuration: time.Hour, RenewDeadline: 10 * time.Second, RetryPeriod: time.Hour})
+	holder := func(want string) {
+		for deadline := time.Now().Add(10 * time.Second); e.State().Holder != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("the holder is %q and not %q", e.State().Holder, want)
+				return
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	leads := make(chan bool, 10)
+	wg.Go(func() { e.Run(ctx, func(lead bool) { leads <- lead }) })
+	if !<-leads {
+		t.Fatal("it does not begin to lead")
+	}
+	api.written = func(l *coordinationv1.Lease) {
+		if holderOf(l) != "" {
+			t.Errorf("it has written %q", holderOf(l))
+		}
+		api.change(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+		holder("b") // the watch has told; the answer to the write comes now
+	}
+	within, done := context.WithTimeout(t.Context(), 10*time.Second)
+	defer done()
+	e.HandOver(within)
+	if within.Err() != nil || e.State().Leading {
+		t.Errorf("it still leads beside another one: %+v", e.State())
+	}
+	holder("b")
+}
