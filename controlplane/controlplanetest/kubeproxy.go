@@ -164,13 +164,21 @@ func backends(s *corev1.Service, port corev1.ServicePort, pods cache.Store) (bs 
 	for _, o := range pods.List() {
 		p := o.(*corev1.Pod)
 		ip, err := netip.ParseAddr(p.Status.PodIP)
-		if err != nil || p.Namespace != s.Namespace || p.DeletionTimestamp != nil || !selector.Matches(labels.Set(p.Labels)) || !isReady(p) {
+		if err != nil || p.Namespace != s.Namespace || !selector.Matches(labels.Set(p.Labels)) || !isEndpoint(s, p) {
 			continue
 		}
 		bs = append(bs, backend{node: p.Spec.NodeName, addr: netip.AddrPortFrom(ip, targetPort(p, port))})
 	}
 	slices.SortFunc(bs, func(a, b backend) int { return a.addr.Compare(b.addr) })
 	return bs
+}
+
+// isEndpoint tells whether a pod that a Service selects is to be sent to.
+func isEndpoint(s *corev1.Service, p *corev1.Pod) bool {
+	if s.Spec.PublishNotReadyAddresses {
+		return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+	}
+	return p.DeletionTimestamp == nil && isReady(p)
 }
 
 func isReady(p *corev1.Pod) bool {
