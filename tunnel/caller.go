@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"golang.zx2c4.com/wireguard/device"
 )
 
 // This file finds the peer of a gateway that has just started and is told no
@@ -18,13 +20,17 @@ import (
 // found as without this file. Once it has been heard nothing of this happens any
 // more.
 
-// callPause is the time between two attempts: WireGuard begins no handshake sooner
-// after another (paper section 6.1, REKEY_TIMEOUT), and repeats itself what is lost.
+// callPause is the time between two attempts at most, and firstCallPause that after
+// the first; it doubles with each. A gateway that was replaced may pass on what the
+// peer sends (cmd/gateway/relay.go) and end at the wrong moment: the next messages
+// come from elsewhere, and should not have to wait.
 // callAgain is the time before the same address is tried again, which others,
-// who may be the peer, use.
+// who may be the peer, use. WireGuard itself repeats what is lost after
+// REKEY_TIMEOUT, 5 s (paper section 6.1).
 const (
-	callPause = 5 * time.Second
-	callAgain = 3 * callPause
+	firstCallPause = 500 * time.Millisecond
+	callPause      = 5 * time.Second
+	callAgain      = 3 * callPause
 )
 
 // noteCaller remembers, if it is of use, where the last message of no session came
@@ -47,6 +53,7 @@ func (b *bind) noteCaller(from netip.AddrPort) {
 func (t *Tunnel) followCallers(ctx context.Context) {
 	var last netip.AddrPort
 	var called time.Time
+	pause := firstCallPause
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,7 +65,8 @@ func (t *Tunnel) followCallers(ctx context.Context) {
 			if key, ok := t.callBack(from); ok && t.greet(key) {
 				t.log.Info("asking for a new session where messages of a former one come from", "endpoint", from)
 				last, called = from, time.Now()
-				sleep(ctx.Done(), callPause)
+				sleep(ctx.Done(), pause)
+				pause = min(2*pause, callPause)
 			}
 		}
 	}
@@ -80,6 +88,9 @@ func (t *Tunnel) callBack(from netip.AddrPort) (PublicKey, bool) {
 	if err := dev.IpcSet(uapiEndpoint(key, from)); err != nil {
 		t.log.Warn("setting the peer's endpoint failed", "endpoint", from, "error", err)
 		return key, false
+	}
+	if p := dev.LookupPeer(device.NoisePublicKey(key)); p != nil {
+		p.ForgetInitiation() // it went to where the peer is not
 	}
 	return key, true
 }

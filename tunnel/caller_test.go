@@ -61,7 +61,7 @@ func TestStrangersCall(t *testing.T) {
 		if got := b.Stats().Endpoint; got != stranger.LocalAddr() {
 			t.Fatalf("the stranger was not called back, but %v", got)
 		}
-		if took := reconnect(t, a, b, call); took > callPause+2*time.Second {
+		if took := reconnect(t, a, b, call); took > firstCallPause+2*time.Second {
 			t.Errorf("took %v", took)
 		}
 		asked := b.Stats().TxInitiations
@@ -71,6 +71,33 @@ func TestStrangersCall(t *testing.T) {
 		}
 		if got, at := b.Stats(), a.bind.open.LocalAddr(); got.TxInitiations != asked || got.Endpoint != at {
 			t.Errorf("with a session strangers are answered: %d initiations more, the peer at %v, want %v", got.TxInitiations-asked, got.Endpoint, at)
+		}
+	})
+}
+
+// Many strangers call, and no peer. They get an initiation now and then.
+func TestManyStrangersCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := lostSession(t)
+		b.egress.met.Store(false)
+		n := network(b)
+		fake := make([]byte, 80)
+		fake[0] = typeTransport
+		const second = 40 // calls in one
+		for i := range 60 * second {
+			stranger, err := n.listen("192.0.2.66")(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.send(stranger.(*memSocket), a.Stats().Endpoint, fake)
+			stranger.Close()
+			time.Sleep(time.Second / second)
+			if s := b.Stats(); i == 10*second && s.TxInitiations > 8 {
+				t.Errorf("%d initiations in ten seconds", s.TxInitiations)
+			}
+		}
+		if s := b.Stats(); s.TxInitiations < 10 || s.TxInitiations > 20 {
+			t.Errorf("%d initiations in a minute, want one in %v and some more in the beginning", s.TxInitiations, callPause)
 		}
 	})
 }

@@ -253,3 +253,10 @@ func (d *Direct) elsewhere(send func()) {
 		send()
 	}()
 }
+
+// ForgetInitiation lets SendHandshakeInitiation send before RekeyTimeout is over.
+func (peer *Peer) ForgetInitiation() {
+	peer.handshake.mutex.Lock()
+	defer peer.handshake.mutex.Unlock()
+	peer.handshake.lastSentHandshake = time.Time{}
+}
