@@ -99,7 +99,10 @@ func TestShippedServer(t *testing.T) {
 }
 
 func service(kind corev1.ServiceType, port, nodePort int32, ip string) corev1.ServiceSpec {
-	s := corev1.ServiceSpec{Type: kind, LoadBalancerIP: ip, Ports: []corev1.ServicePort{{Name: "wireguard", Protocol: corev1.ProtocolUDP, Port: port, NodePort: nodePort}}}
+	s := corev1.ServiceSpec{
+		Type: kind, LoadBalancerIP: ip, PublishNotReadyAddresses: true,
+		Ports: []corev1.ServicePort{{Name: "wireguard", Protocol: corev1.ProtocolUDP, Port: port, NodePort: nodePort}},
+	}
 	s.Ports[0].TargetPort.IntVal = port
 	return s
 }
