@@ -21,7 +21,7 @@ import (
 // more.
 
 // callPause is the time between two attempts at most, and firstCallPause that after
-// the first; it doubles with each. A gateway that was replaced may pass on what the
+// the first, also the first in a while; it doubles with each. A gateway that was replaced may pass on what the
 // peer sends (cmd/gateway/relay.go) and end at the wrong moment: the next messages
 // come from elsewhere, and should not have to wait.
 // callAgain is the time before the same address is tried again, which others,
@@ -62,7 +62,10 @@ func (t *Tunnel) followCallers(ctx context.Context) {
 			if from == last && time.Since(called) < callAgain {
 				continue
 			}
-			if key, ok := t.callBack(from); ok && t.greet(key) {
+			if time.Since(called) > callAgain {
+				pause = firstCallPause
+			}
+			if key, ok := t.callBack(from, last); ok && t.greet(key) {
 				t.log.Info("asking for a new session where messages of a former one come from", "endpoint", from)
 				last, called = from, time.Now()
 				sleep(ctx.Done(), pause)
@@ -72,8 +75,9 @@ func (t *Tunnel) followCallers(ctx context.Context) {
 	}
 }
 
-// callBack takes an address for the peer's if nothing better is known.
-func (t *Tunnel) callBack(from netip.AddrPort) (PublicKey, bool) {
+// callBack takes an address for the peer's if nothing better is known. last is the
+// one that was called before, if any.
+func (t *Tunnel) callBack(from, last netip.AddrPort) (PublicKey, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := t.config.PeerKey
@@ -89,8 +93,8 @@ func (t *Tunnel) callBack(from netip.AddrPort) (PublicKey, bool) {
 		t.log.Warn("setting the peer's endpoint failed", "endpoint", from, "error", err)
 		return key, false
 	}
-	if p := dev.LookupPeer(device.NoisePublicKey(key)); p != nil {
-		p.ForgetInitiation() // it went to where the peer is not
+	if p := dev.LookupPeer(device.NoisePublicKey(key)); p != nil && last.IsValid() && last != from {
+		p.ForgetInitiation() // it may have gone to where the peer is not
 	}
 	return key, true
 }

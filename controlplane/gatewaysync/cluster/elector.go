@@ -147,7 +147,8 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 			e.become(true, f.lease, tell)
 			e.write(ctx, f)
 		case acquire:
-			if e.write(ctx, f) {
+			// What the watch knows is later than the answer to the write.
+			if e.write(ctx, f) && holderOf(e.leases.Only()) == e.options.Identity {
 				e.become(true, e.leases.Only(), tell)
 			}
 		case release:

@@ -133,7 +133,7 @@ func (d *Document) Outputs(words ...string) (found []string) {
 
 // wait is what liqoctl writes again and again about a step that takes longer than
 // ten seconds, where there is no terminal to show it on.
-var wait = regexp.MustCompile(`^\s*INFO .* \(\S*\ds\)$`)
+var wait = regexp.MustCompile(`^INFO .* \((\d+h)?(\d+m)?\d+s\)$`)
 
 // IsWait tells whether a line of liqoctl is about something that takes long, as in
 // "INFO   (remote) Deleting gateway server (10s)". The outputs that the documents

@@ -57,7 +57,7 @@ func TestIsWait(t *testing.T) {
 		" INFO   (remote) Gateway server correctly deleted":           false,
 		" WARN   the clocks of the clusters are apart (12s)":          false,
 		" INFO   (local) Connection is established":                   false,
-		" INFO   (local) Gateway client template found (wireguards)":  false,
+		" INFO   (local) Gateway client runs on rome (k3s)":           false,
 		"liqo-tenant-cl02   gw-cl02   Client   Connected   12s (20s)": false,
 	} {
 		if got := IsWait(line); got != want {

@@ -254,7 +254,8 @@ func (d *Direct) elsewhere(send func()) {
 	}()
 }
 
-// ForgetInitiation lets SendHandshakeInitiation send before RekeyTimeout is over.
+// ForgetInitiation lets SendHandshakeInitiation send before RekeyTimeout is over: for
+// who has found out that the peer is elsewhere.
 func (peer *Peer) ForgetInitiation() {
 	peer.handshake.mutex.Lock()
 	defer peer.handshake.mutex.Unlock()
