@@ -341,11 +341,17 @@ func start(t *testing.T, change func(*running), o Options) *running {
 	return x
 }
 
+// pass lets time pass, and what is due at its end be done: a test that goes on in
+// the middle of that meets something else each time.
+func (x *running) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // expect lets time pass and compares what was done in it.
 func (x *running) expect(what string, within time.Duration, want ...string) {
 	x.t.Helper()
-	time.Sleep(within)
-	synctest.Wait()
+	x.pass(within)
 	if diff := cmp.Diff(want, x.kernel.took()); diff != "" {
 		x.t.Errorf("%s (-want +got):\n%s", what, diff)
 	}

@@ -59,7 +59,7 @@ func TestHints(t *testing.T) {
 func TestRunnerHints(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, func(x *running) { x.kernel.noForwarding = true }, Options{})
-		time.Sleep(time.Hour)
+		x.pass(time.Hour)
 		reason, message := x.condition(networkingv1beta1.ConditionTunnelsReady)
 		if s := x.State(); reason != "TunnelsReady" || !strings.HasPrefix(message, "Tunnels in place: 2; packets do not pass: this node: net.ipv4.ip_forward is 0") || len(s.Warnings) != 1 {
 			t.Errorf("%s: %s, %v", reason, message, s.Warnings)
@@ -68,7 +68,7 @@ func TestRunnerHints(t *testing.T) {
 		x.kernel.mu.Lock()
 		x.kernel.noForwarding = false
 		x.kernel.mu.Unlock()
-		time.Sleep(time.Minute)
+		x.pass(time.Minute)
 		if s := x.State(); len(s.Warnings) > 0 {
 			t.Errorf("%v", s.Warnings)
 		}

@@ -105,7 +105,7 @@ func TestRunnerRepairs(t *testing.T) {
 		if s := x.State(); s.Repairs != 1 {
 			t.Errorf("repairs: %d", s.Repairs)
 		}
-		time.Sleep(time.Hour)
+		x.pass(time.Hour)
 		x.kernel.mu.Lock()
 		remove()
 		x.kernel.mu.Unlock()
@@ -141,7 +141,7 @@ func TestRunnerInAContest(t *testing.T) {
 		x.kernel.took()
 		x.feed.edit(func(w *world) { w.tunnels = w.tunnels[:1] })
 		x.expect("a change of the objects", 0, "translate [10.90.0.0/16 10.91.0.0/16]")
-		time.Sleep(time.Hour)
+		x.pass(time.Hour)
 		x.says("nobody changes what is ours any more", 1)
 		if got := x.State().Contested; got != "" {
 			t.Errorf("contested: %q", got)
@@ -163,8 +163,7 @@ func TestRunnerFollowsPaths(t *testing.T) {
 					x.kernel.paths[a] = hostnet.Path{Source: addr(source), Device: "eth0", MTU: mtu}
 				}
 			})
-			time.Sleep(pathsSettle)
-			synctest.Wait()
+			x.pass(pathsSettle)
 		}
 		move("172.18.0.3", 1500)
 		move("172.18.0.3", 1389)
@@ -177,8 +176,7 @@ func TestRunnerFollowsPaths(t *testing.T) {
 		}
 		move("172.18.0.3", 1500)
 		x.kernel.tamper(hostnet.Event{Paths: true}, func() { x.kernel.paths[addr("10.0.0.12")] = hostnet.Path{Source: addr("172.18.0.3")} })
-		time.Sleep(pathsSettle)
-		synctest.Wait()
+		x.pass(pathsSettle)
 		want := []string{
 			"/172.18.0.2 TunnelsReady AddressTranslationReady",
 			"/172.18.0.3 TunnelsReady AddressTranslationReady",
@@ -233,7 +231,7 @@ func TestRunnerTriesAgain(t *testing.T) {
 		x.expect("it is free", pathsSettle, "set liqo.milan geneve 7 10.0.0.11")
 
 		x.kernel.tamper(hostnet.Event{Ours: true}, func() { delete(x.kernel.links, "liqo.milan"); x.kernel.refuse[""] = hostnet.ErrNotPermitted })
-		time.Sleep(time.Second)
+		x.pass(time.Second)
 		if reason, _ := x.condition(networkingv1beta1.ConditionTunnelsReady); reason != "NotPermitted" {
 			t.Error(reason)
 		}
@@ -336,7 +334,7 @@ func TestRunnerRepairsWhileFailing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, func(x *running) { x.kernel.refuse["liqo.rome"] = errors.New("not supported") }, Options{Link: "vxlan"})
 		x.expect("at the start", time.Second, "add liqo.milan vxlan 7 10.0.0.11", translate)
-		time.Sleep(time.Hour)
+		x.pass(time.Hour)
 		if s := x.State(); s.Repairs != 0 || s.ApplyErrors == 0 {
 			t.Errorf("%d repairs, %d errors", s.Repairs, s.ApplyErrors)
 		}
@@ -346,7 +344,7 @@ func TestRunnerRepairsWhileFailing(t *testing.T) {
 			t.Errorf("%d repairs", s.Repairs)
 		}
 		x.says("put right what", 1)
-		time.Sleep(time.Hour)
+		x.pass(time.Hour)
 		x.says("put right what", 1)
 	})
 }
@@ -354,7 +352,7 @@ func TestRunnerRepairsWhileFailing(t *testing.T) {
 func TestRunnerTellsThatItCannotReport(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, func(x *running) { x.feed.refuse = errors.New("not allowed") }, Options{})
-		time.Sleep(time.Second)
+		x.pass(time.Second)
 		if s := x.State(); s.ReportError != "not allowed" || !s.Planned {
 			t.Errorf("%+v", s)
 		}
@@ -371,7 +369,7 @@ func TestRunnerReserves(t *testing.T) {
 		x.feed.reserved = []Reserved{{prefix("10.90.0.1/32"), "the API server"}}
 		x.feed.mu.Unlock()
 		x.feed.changed()
-		time.Sleep(time.Second)
+		x.pass(time.Second)
 		if reason, message := x.condition(networkingv1beta1.ConditionTunnelsReady); reason != "TunnelRefused" || !strings.Contains(message, "overlaps the API server (10.90.0.1/32)") {
 			t.Errorf("%s: %s", reason, message)
 		}
