@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -120,6 +122,10 @@ func TestVNIBook(t *testing.T) {
 	ask("last", &tunnels[4], "16777215")
 	edited := geneveTunnel("new", 1, 99)
 	ask("new", &edited, "1")
+	milan := types.NamespacedName{Namespace: "ns", Name: "milan"}
+	if held := b.heldFor(milan); len(held) != 6 || !slices.Contains(held, pair{"ns", "milan", "new"}) || b.heldFor(types.NamespacedName{Name: "milan"}) != nil {
+		t.Errorf("held for %s: %v", milan, held)
+	}
 	b.release(pair{"ns", "milan", "new"})
 	b.release(pair{"ns", "milan", "new"})
 	ask("next", nil, "5") // not the one that was released

@@ -13,11 +13,12 @@
 // an index of the cache, so that a cluster of 5000 nodes and 100 000 pods costs
 // an event no more than one of five.
 //
-// Addresses of the internal CIDR and numbers of tunnels (VNIs) are kept for
-// life. They are remembered nowhere but in the objects themselves: the first
-// grant after a start is preceded by reading all of these past the cache. Where
-// two objects have the same number, as after a restore from a backup, the older
-// one keeps it. Names of links are hashes of what they lead to, and need no
+// Addresses of the internal CIDR and numbers of tunnels (VNIs) are kept for the
+// life of Node and gateway, not of the objects that show them, which come back
+// when they are deleted. They are remembered nowhere but in these objects: the
+// first grant after a start is preceded by reading all of them past the cache.
+// Where two objects have the same number, as after a restore from a backup, the
+// older one keeps it. Names of links are hashes of what they lead to, and need no
 // memory at all.
 //
 // InternalNodes have no owner, because a Node that is deleted and registered

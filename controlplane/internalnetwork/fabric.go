@@ -103,7 +103,7 @@ func (r *fabricReconciler) gather(ctx context.Context, key types.NamespacedName)
 		return f, nil, fmt.Errorf("list Configurations: %w", err)
 	}
 	f.Configurations = configurations.Items
-	if first, ok := firstGateway(gateways); !ok || first.Namespace != key.Namespace {
+	if !servedIn(key.Namespace, gateways) {
 		return f, objects, nil // no address is wanted
 	}
 	p, err := internalPool(ctx, r.Client, r.addresses.network)

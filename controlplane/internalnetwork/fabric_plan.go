@@ -83,6 +83,12 @@ func firstGateway(gs []gateway) (first gateway, ok bool) {
 	}), true
 }
 
+// servedIn tells whether that gateway is in a namespace.
+func servedIn(namespace string, gs []gateway) bool {
+	first, ok := firstGateway(gs)
+	return ok && first.Namespace == namespace
+}
+
 // planFabric decides about one InternalFabric.
 //
 //	gateway of the peer    pod    Configuration   address  InternalFabric             reason

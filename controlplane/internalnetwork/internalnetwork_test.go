@@ -198,6 +198,17 @@ func testFabric(t *testing.T, w *world) {
 			return hasVNI(g)
 		})
 	})
+	t.Run("a fabric that takes its time comes back as it was", func(t *testing.T) {
+		w.delete(t, c)
+		ready(t, w, g, networkingv1beta1.ReasonWaitingForConfiguration)
+		w.delete(t, fabric(ns, peer))
+		w.gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
+		c = configuration(ns, peer)
+		w.create(t, c)
+		w.configured(t, c, "10.62.0.0/16", "10.71.0.0/16")
+		eventually(t, w, "the fabric is back", fabric(ns, peer), is)
+		eventually(t, w, "so is the tunnel", tunnel(ns, peer+"-n1"), hasVNI)
+	})
 	t.Run("nodes come and go", func(t *testing.T) {
 		w.node(t, "n2")
 		g := eventually(t, w, "a tunnel", tunnel(ns, peer+"-n2"), exists)

@@ -196,28 +196,30 @@ func TestPlanTunnel(t *testing.T) {
 		fabric        *networkingv1beta1.InternalFabric
 		node          *networkingv1beta1.InternalNode
 		nodeTakesPart bool
+		gateway       bool
 		tunnels       []networkingv1beta1.GeneveTunnel
 		nameTaken     bool
 		apply         string // the name
 		deletes       []string
 		release       bool
 	}{
-		{"a new pair", fabric, node, true, nil, false, "milan-n1", nil, false},
-		{"a new pair whose name is taken", fabric, node, true, nil, true, "milan-n1-25h1dhfisu", nil, false},
-		{"a known pair", fabric, node, true, tunnels("any-name"), false, "any-name", nil, false},
-		{"two tunnels", fabric, node, true, tunnels("first", "second"), false, "first", []string{"second"}, false},
-		{"the node is gone", fabric, nil, false, tunnels("x"), false, "", []string{"x"}, false},
-		{"the node and the tunnel are gone", fabric, nil, false, nil, false, "", nil, true},
-		{"the InternalNode comes back", fabric, nil, true, tunnels("x"), false, "", nil, false},
-		{"the InternalNode is about to go", fabric, going(node), true, tunnels("x"), false, "", nil, false},
-		{"the fabric is gone", nil, node, true, tunnels("x"), false, "", nil, false},
-		{"the fabric is gone, and nothing collects", nil, node, true, orphan, false, "", []string{"orphan"}, false},
-		{"a user's tunnel", nil, node, true, user, false, "", nil, false},
-		{"all are gone", nil, nil, false, nil, false, "", nil, true},
+		{"a new pair", fabric, node, true, false, nil, false, "milan-n1", nil, false},
+		{"a new pair whose name is taken", fabric, node, true, false, nil, true, "milan-n1-25h1dhfisu", nil, false},
+		{"a known pair", fabric, node, true, false, tunnels("any-name"), false, "any-name", nil, false},
+		{"two tunnels", fabric, node, true, false, tunnels("first", "second"), false, "first", []string{"second"}, false},
+		{"the node is gone", fabric, nil, false, false, tunnels("x"), false, "", []string{"x"}, false},
+		{"the node and the tunnel are gone", fabric, nil, false, false, nil, false, "", nil, true},
+		{"the InternalNode comes back", fabric, nil, true, false, tunnels("x"), false, "", nil, false},
+		{"the InternalNode is about to go", fabric, going(node), true, false, tunnels("x"), false, "", nil, false},
+		{"the fabric is gone", nil, node, true, false, tunnels("x"), false, "", nil, false},
+		{"the fabric is gone, and nothing collects", nil, node, true, false, orphan, false, "", []string{"orphan"}, false},
+		{"a user's tunnel", nil, node, true, false, user, false, "", nil, false},
+		{"all are gone", nil, nil, false, false, nil, false, "", nil, true},
+		{"the fabric comes back", nil, node, true, true, nil, false, "", nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			plan := planTunnel(tunnelFacts{
-				Pair: pair{"ns", "milan", "n1"}, Fabric: tt.fabric, InternalNode: tt.node, NodeTakesPart: tt.nodeTakesPart, Tunnels: tt.tunnels, NameTaken: tt.nameTaken,
+				Pair: pair{"ns", "milan", "n1"}, Fabric: tt.fabric, InternalNode: tt.node, NodeTakesPart: tt.nodeTakesPart, HasGateway: tt.gateway, Tunnels: tt.tunnels, NameTaken: tt.nameTaken,
 			})
 			apply, deletes := "", []string(nil)
 			if g := plan.Apply; g != nil {

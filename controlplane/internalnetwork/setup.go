@@ -89,6 +89,9 @@ func setupFabrics(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 func setupTunnels(mgr ctrl.Manager, _ Options, _ *addressBook) error {
 	r := &tunnelReconciler{Client: mgr.GetClient(), vnis: &vniBook{reader: mgr.GetAPIReader()}, events: mgr.GetEventRecorder(recorder)}
 	enqueue := handler.TypedEnqueueRequestsFromMapFunc[client.Object, pair]
+	ofGateway := enqueue(func(_ context.Context, o client.Object) []pair {
+		return r.vnis.heldFor(types.NamespacedName{Namespace: o.GetNamespace(), Name: peerOf(o)})
+	})
 	return builder.TypedControllerManagedBy[pair](mgr).Named("genevetunnel").
 		// A gateway that comes or goes concerns its tunnels to all nodes.
 		Watches(&networkingv1beta1.InternalFabric{}, enqueue(func(ctx context.Context, o client.Object) (pairs []pair) {
@@ -104,6 +107,9 @@ func setupTunnels(mgr ctrl.Manager, _ Options, _ *addressBook) error {
 			})
 			return pairs
 		}), builder.WithPredicates(comesOrGoes)).
+		// A number is kept as long as there is a gateway.
+		Watches(&networkingv1beta1.GatewayServer{}, ofGateway, builder.WithPredicates(comesOrGoes)).
+		Watches(&networkingv1beta1.GatewayClient{}, ofGateway, builder.WithPredicates(comesOrGoes)).
 		// What was changed or deleted comes back.
 		Watches(&networkingv1beta1.GeneveTunnel{}, enqueue(func(_ context.Context, o client.Object) []pair {
 			if t, ok := o.(*networkingv1beta1.GeneveTunnel); ok {

@@ -25,7 +25,7 @@ type tunnelReconciler struct {
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes;internalfabrics,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes;internalfabrics;gatewayservers;gatewayclients,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=internalfabrics/finalizers,verbs=update
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=genevetunnels,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -54,6 +54,13 @@ func (r *tunnelReconciler) gather(ctx context.Context, p pair) (tunnelFacts, err
 	f := tunnelFacts{Pair: p, Fabric: new(networkingv1beta1.InternalFabric), InternalNode: new(networkingv1beta1.InternalNode)}
 	if err := get(ctx, r.Client, p.fabric(), &f.Fabric); err != nil {
 		return f, err
+	}
+	if f.Fabric == nil {
+		gateways, _, err := gatewaysOf(ctx, r.Client, p.Fabric)
+		if err != nil {
+			return f, err
+		}
+		f.HasGateway = servedIn(p.Namespace, gateways)
 	}
 	if err := get(ctx, r.Client, client.ObjectKey{Name: p.Node}, &f.InternalNode); err != nil {
 		return f, err

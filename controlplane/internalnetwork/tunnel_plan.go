@@ -37,6 +37,8 @@ type tunnelFacts struct {
 	// Fabric and InternalNode are nil if there is none.
 	Fabric       *networkingv1beta1.InternalFabric
 	InternalNode *networkingv1beta1.InternalNode
+	// HasGateway tells, where there is no Fabric, that there is a gateway for one.
+	HasGateway bool
 	// NodeTakesPart tells that there is a Node for an InternalNode.
 	NodeTakesPart bool
 	// Tunnels are those of the pair, the oldest first: one, if all is well.
@@ -68,6 +70,7 @@ type tunnelPlan struct {
 //	there           none                   some       delete them
 //	none            any                    owned      wait: garbage collection has it
 //	none            any                    not owned  delete them, unless a user's
+//	none, but a gateway                    none       wait: it comes back
 //	one is missing                         none       release the ID
 //
 // What is being deleted counts as there: others decide what follows.
@@ -79,7 +82,7 @@ func planTunnel(f tunnelFacts) (plan tunnelPlan) {
 				plan.Delete = append(plan.Delete, t)
 			}
 		}
-		plan.Release = len(f.Tunnels) == 0
+		plan.Release = len(f.Tunnels) == 0 && !f.HasGateway
 		return plan
 	case f.InternalNode == nil && f.NodeTakesPart:
 		return plan

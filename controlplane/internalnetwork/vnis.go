@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -72,6 +73,18 @@ func (b *vniBook) release(owner pair) {
 		delete(b.byOwner, owner)
 		delete(b.byID, id)
 	}
+}
+
+// heldFor returns the pairs of an InternalFabric that hold a number.
+func (b *vniBook) heldFor(fabric types.NamespacedName) (pairs []pair) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for p := range b.byOwner {
+		if p.fabric() == fabric {
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
 }
 
 func (b *vniBook) restore(owner pair, id int32) error {
