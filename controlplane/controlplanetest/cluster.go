@@ -19,6 +19,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +28,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/controlplane/access"
 	"github.com/sluice-net/sluice/controlplane/view"
 )
 
@@ -248,8 +250,8 @@ func (c *Cluster) serviceAccount(ctx context.Context, namespace, name string) (*
 	return cfg, nil
 }
 
-// Install applies every manifest of the folders or files, waits until the CRDs
-// among them are served, and for the namespace LiqoNamespace.
+// Install applies every manifest of the folders or files, one after the other, and
+// waits for the namespace LiqoNamespace. The CRDs are among them, or there.
 func (c *Cluster) Install(paths ...string) error {
 	if err := c.applyKinds(paths...); err != nil {
 		return err
@@ -262,9 +264,37 @@ func (c *Cluster) applyKinds(paths ...string) error {
 		if _, err := c.Kubectl("apply", "--server-side", "--force-conflicts", "-f", p); err != nil {
 			return err
 		}
+		// The next ones may be of these kinds.
+		if _, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"); err != nil {
+			return err
+		}
+		if err := c.discovered(); err != nil {
+			return err
+		}
 	}
-	_, err := c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-	return err
+	return nil
+}
+
+// discovered waits until kubectl knows the kinds of all CRDs.
+func (c *Cluster) discovered() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	var crds apiextensionsv1.CustomResourceDefinitionList
+	if err := c.Client.List(ctx, &crds); err != nil {
+		return err
+	}
+	for {
+		missing, err := access.Undiscovered(c.Clientset.Discovery(), crds.Items)
+		switch {
+		case err != nil:
+			return err
+		case len(missing) == 0:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("the API server does not tell of %s", strings.Join(missing, ", "))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // CreateNamespace makes a namespace, if it is not there, and waits for its

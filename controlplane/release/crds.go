@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -70,7 +71,8 @@ func crdVersions(us []*unstructured.Unstructured) (map[string][]string, error) {
 }
 
 // applyCRDs makes the cluster's CRDs those of this program, and waits until their
-// kinds are served. It returns how many had to be changed.
+// kinds are served, and known to who asks for them. It returns how many had to be
+// changed.
 func applyCRDs(ctx context.Context, c *access.Cluster, us []*unstructured.Unstructured) (changed int, err error) {
 	for _, u := range us {
 		u = u.DeepCopy()
@@ -86,17 +88,33 @@ func applyCRDs(ctx context.Context, c *access.Cluster, us []*unstructured.Unstru
 			changed++
 		}
 	}
-	for _, u := range us {
-		if err := established(ctx, c, u.GetName()); err != nil {
+	served := make([]apiextensionsv1.CustomResourceDefinition, len(us))
+	for i, u := range us {
+		if served[i], err = established(ctx, c, u.GetName()); err != nil {
 			return changed, err
 		}
 	}
-	return changed, nil
+	return changed, discovered(ctx, c, served)
 }
 
-func established(ctx context.Context, c *access.Cluster, name string) error {
-	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
-		var d apiextensionsv1.CustomResourceDefinition
+// discovered waits until Helm finds the kinds.
+func discovered(ctx context.Context, c *access.Cluster, crds []apiextensionsv1.CustomResourceDefinition) error {
+	var missing []string
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(context.Context) (_ bool, err error) {
+		missing, err = access.Undiscovered(c.Clientset.Discovery(), crds)
+		return len(missing) == 0, err
+	})
+	what := "wait until the API server tells which kinds there are"
+	if len(missing) > 0 {
+		what += ", " + strings.Join(missing, " and ") + " among them"
+	}
+	return c.Explain(what, err)
+}
+
+// established waits until a CRD's kind is served.
+func established(ctx context.Context, c *access.Cluster, name string) (d apiextensionsv1.CustomResourceDefinition, err error) {
+	err = wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		d = apiextensionsv1.CustomResourceDefinition{}
 		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &d); err != nil {
 			return false, err
 		}
@@ -110,5 +128,5 @@ func established(ctx context.Context, c *access.Cluster, name string) error {
 		}
 		return false, nil
 	})
-	return c.Explain("wait for CRD "+name, err)
+	return d, c.Explain("wait for CRD "+name, err)
 }
