@@ -49,6 +49,8 @@ func TestInACluster(t *testing.T) {
 			})
 		}
 	})
+	// What all gateways of the cluster see comes alone.
+	t.Run("an IP that cannot be", func(t *testing.T) { testRefusedIP(t, c) })
 	t.Run("API server away", func(t *testing.T) { testAPIServerAway(t, c) })
 }
 
@@ -235,8 +237,11 @@ func testChanges(t *testing.T, c *controlplanetest.Cluster) {
 		return remote(ctx, strings.Replace(before, "10.243", "10.244", 1))
 	})
 	t.Logf("a change of the Configuration was applied after %v", took)
+}
 
-	// Somebody makes an IP that cannot be: it is left out, and the Connection says so.
+// An IP that cannot be is left out, and the Connection says so.
+func testRefusedIP(t *testing.T, c *controlplanetest.Cluster) {
+	server, _, _, _ := started(t, c)
 	server.create(t, server.manifests(`
 apiVersion: ipam.liqo.io/v1alpha1
 kind: IP

@@ -127,8 +127,17 @@ func TestControllers(t *testing.T) {
 // testInstallation has a peer come before the cluster knows itself.
 func (w *world) testInstallation(t *testing.T) {
 	w.namespace(t, "early")
-	w.create(t, newNetwork("early", "external", "10.70.0.0/16", networkingv1beta1.LabelCIDRType+"="+networkingv1beta1.CIDRTypeExternal))
-	w.create(t, newNetwork("early", "pod", "10.243.0.0/16", networkingv1beta1.LabelCIDRType+"="+networkingv1beta1.CIDRTypePod))
+	// They come within one second, as far as their timestamps go: then the one of the
+	// pods is first.
+	for {
+		external := w.create(t, newNetwork("early", "external", "10.70.0.0/16", networkingv1beta1.LabelCIDRType+"="+networkingv1beta1.CIDRTypeExternal))
+		pod := w.create(t, newNetwork("early", "pod", "10.243.0.0/16", networkingv1beta1.LabelCIDRType+"="+networkingv1beta1.CIDRTypePod))
+		if pod.CreationTimestamp.Equal(&external.CreationTimestamp) {
+			break
+		}
+		w.delete(t, external)
+		w.delete(t, pod)
+	}
 	n := w.want(t, "early", "pod", "", ipamv1alpha1.ReasonNetworkNotReady)
 	if !strings.Contains(message(n), "none with label ipam.liqo.io/network-type=pod-cidr, none with service-cidr, none with external-cidr, none with internal-cidr") {
 		t.Errorf("message %q", message(n))
