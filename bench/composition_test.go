@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -109,7 +110,7 @@ func keep(t *testing.T, what, text string) {
 		return
 	}
 	path := resultPath(*results, what)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	if err := errors.Join(os.MkdirAll(*results, 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("written to %s", path)

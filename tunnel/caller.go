@@ -21,9 +21,9 @@ import (
 // more.
 
 // callPause is the time between two attempts at most, and firstCallPause that after
-// the first, also the first in a while; it doubles with each. A gateway that was replaced may pass on what the
-// peer sends (cmd/gateway/relay.go) and end at the wrong moment: the next messages
-// come from elsewhere, and should not have to wait.
+// the first, also the first in a while; it doubles with each. A gateway that was
+// replaced may pass on what the peer sends (cmd/gateway/relay.go) and end at the
+// wrong moment: the next messages come from elsewhere, and should not have to wait.
 // callAgain is the time before the same address is tried again, which others,
 // who may be the peer, use. WireGuard itself repeats what is lost after
 // REKEY_TIMEOUT, 5 s (paper section 6.1).
