@@ -105,6 +105,7 @@ func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 			}
 		}
 		s := a.Stats()
+		t.Logf("peak heap %d MiB", peak>>20)
 		if peak > 128<<20 {
 			t.Errorf("peak heap %d MiB, want at most 128", peak>>20)
 		}
