@@ -50,6 +50,9 @@ func Listen(cfg Config) (*Conn, error) {
 	}
 	c.read.init()
 	c.write.init()
+	if !cfg.Unpolled {
+		polled.add(&c.read.waiter)
+	}
 	return c, nil
 }
 
@@ -131,17 +134,18 @@ func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n 
 
 // await calls receive until it has received something.
 func (c *Conn) await(receive func(fd uintptr) bool) (err error) {
+	c.read.receive = receive
 	for {
 		switch {
 		case !c.wake.raised():
-			err = c.raw.Read(receive)
+			err = c.raw.Read(c.read.waitFunc)
 		case !c.justWoken:
 			return c.woken()
 		default:
 			// Somebody who wakes again and again must not starve the socket: between two
 			// wakes comes what is there, read without regard to the deadline.
 			var received bool
-			received, err = c.try(receive)
+			received, err = c.try()
 			if err == nil && !received {
 				return c.woken()
 			}
@@ -159,9 +163,8 @@ func (c *Conn) await(receive func(fd uintptr) bool) (err error) {
 	}
 }
 
-// try calls receive once, and tells whether it has received something.
-func (c *Conn) try(receive func(fd uintptr) bool) (bool, error) {
-	c.read.receive = receive
+// try calls c.read.receive once, and tells whether it has received something.
+func (c *Conn) try() (bool, error) {
 	if err := c.raw.Control(c.read.tryFunc); err != nil {
 		return false, closedError(err)
 	}
@@ -249,4 +252,7 @@ func (c *Conn) overruns() uint64 {
 }
 
 // Close ends a blocked ReadBatch and WriteBatch with net.ErrClosed.
-func (c *Conn) Close() error { return c.closer.Close() }
+func (c *Conn) Close() error {
+	polled.remove(&c.read.waiter)
+	return c.closer.Close()
+}

@@ -26,7 +26,8 @@ func (c *Conn) WaitMessages(bufs [][]byte, ms []Message) (n int, err error) {
 func (c *Conn) ReadMessages(bufs [][]byte, ms []Message) (n int, err error) {
 	c.read.beginMessages(bufs)
 	defer c.read.end()
-	if _, err := c.try(c.read.messagesFunc); err != nil {
+	c.read.receive = c.read.messagesFunc
+	if _, err := c.try(); err != nil {
 		return 0, err
 	}
 	return c.read.messages(ms)
@@ -50,6 +51,9 @@ func (r *reader) fillMessages(fd uintptr) bool {
 		switch errno {
 		case 0:
 			r.n = got
+			for i := range got {
+				r.waiter.arrived += int(r.msgs[i].len)
+			}
 			r.reads.Add(1)
 			r.resize(got, got == r.laid)
 			return true

@@ -44,10 +44,13 @@ type reader struct {
 	recvmmsg mmsgFunc
 	// fill and fillMessages, as values allocated once.
 	fillFunc, messagesFunc func(fd uintptr) bool
-	// tryFunc calls receive, which is one of the two, and keeps what it returns.
-	tryFunc  func(fd uintptr)
+	// receive is one of the two. waitFunc is wait, and tryFunc calls receive and
+	// keeps what it returns.
 	receive  func(fd uintptr) bool
+	waitFunc func(fd uintptr) bool
+	tryFunc  func(fd uintptr)
 	received bool
+	waiter   waiter
 
 	gro atomic.Bool
 
@@ -98,6 +101,7 @@ func (r *reader) init() {
 	r.fillFunc = r.fill
 	r.messagesFunc = r.fillMessages
 	r.window = minWindow
+	r.waitFunc = r.wait
 	r.tryFunc = func(fd uintptr) { r.received = r.receive(fd) }
 	for i := range r.msgs {
 		h := &r.msgs[i].hdr
@@ -109,6 +113,7 @@ func (r *reader) init() {
 func (r *reader) begin(bufs [][]byte, sizes []int, addrs []netip.AddrPort) {
 	r.bufs, r.sizes, r.addrs = bufs, sizes, addrs
 	r.n, r.errno, r.laid = 0, 0, 0
+	r.waiter.begin()
 }
 
 // end forgets the caller's buffers, which else could not be freed before the next batch.
@@ -253,6 +258,7 @@ func (r *reader) spare(i int) []byte {
 func (r *reader) take(i int) {
 	m, s := &r.msgs[i], r.slots[i]
 	total := int(m.len)
+	r.waiter.arrived += total
 	if m.hdr.Flags&unix.MSG_TRUNC != 0 {
 		r.truncated.Add(1)
 		total = 0
