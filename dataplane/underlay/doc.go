@@ -8,8 +8,8 @@
 //	WriteBatch  [Head|Body] [Head|Body] ...  ->  one message per run, gathered from where the bytes lie
 //	ReadBatch   one message per run          ->  [datagram] [datagram] ...  each at the start of a buffer of its own
 //
-// The package knows nothing of what it carries. It starts no goroutine, keeps
-// no queue of its own and allocates nothing per batch.
+// The package knows nothing of what it carries. It starts no goroutine that lasts,
+// keeps no queue of its own and allocates nothing per batch.
 //
 // # Reading
 //

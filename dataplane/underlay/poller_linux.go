@@ -18,27 +18,27 @@ import (
 // And somebody has to poll. A thread that leaves the poller with one goroutine to
 // run wakes no other one to take its place (findRunnable, runtime/proc.go), so that
 // nobody hears of the other sockets until that goroutine waits again, or for 10 ms.
-// With two directions of bulk transfer each would stand still while the other
-// works. So whoever comes out of the poller while another socket waits for more of a bulk
-// transfer has a second thread woken: that costs more than it gains at any other time.
+// Each direction would stand still while the other one works. So whoever comes out
+// of the poller in a bulk transfer, while another socket has just begun to wait for its part
+// of one, has a second thread woken: at any other time that costs more than it gains.
 
 const (
 	// bulkBytes is what a socket receives at once, on average, in a bulk transfer.
 	// Acknowledgements of one are a tenth of that.
 	bulkBytes = 16 << 10
-	// bulkPause is the longest wait for more of a bulk transfer. What waits longer is
-	// idle, and would be heard by then anyway.
+	// bulkPause is the longest wait in a bulk transfer. What waits longer is idle, and
+	// would be heard by then anyway.
 	bulkPause = 10 * time.Millisecond
 )
 
-// waiter is how one socket waits. All but since belong to its reader.
+// waiter is how one socket waits. What is not atomic belongs to its reader.
 type waiter struct {
 	slept   bool // in the poller, since the batch was begun
 	arrived int  // bytes in this batch
-	bulk    int  // bytes in a batch, a moving average
-	// since is when it began to wait for more of a bulk transfer, as sockets.now
-	// says; 0: it does not.
+	average int  // bytes in a batch, a moving average
+	// since is when it began to wait, as sockets.now says; 0: it does not.
 	since atomic.Int64
+	bulk  atomic.Bool // what it waits for is more of a bulk transfer
 }
 
 // wait calls receive. It reports false when nothing has come: the poller then waits
@@ -62,15 +62,14 @@ func (r *reader) wait(fd uintptr) bool {
 		}
 	}
 	w.slept = true
-	if w.bulk >= bulkBytes {
-		w.since.Store(polled.now())
-	}
+	w.bulk.Store(w.average >= bulkBytes)
+	w.since.Store(polled.now())
 	return false
 }
 
 func (w *waiter) begin() { w.slept, w.arrived = false, 0 }
 
-func (w *waiter) received() { w.bulk = (3*w.bulk + w.arrived) / 4 }
+func (w *waiter) received() { w.average = (3*w.average + w.arrived) / 4 }
 
 // polled are the sockets of this process that wait in the poller, which it has one of.
 var polled = sockets{now: func() int64 { return int64(time.Since(start)) + 1 }, wake: wakePoller}
@@ -114,7 +113,7 @@ func (s *sockets) woken(w *waiter) {
 		return
 	}
 	for _, o := range *all {
-		if since := o.since.Load(); o != w && since != 0 && s.now()-since < int64(bulkPause) {
+		if since := o.since.Load(); o != w && since != 0 && (w.bulk.Load() || o.bulk.Load()) && s.now()-since < int64(bulkPause) {
 			s.wake()
 			return
 		}

@@ -7,35 +7,43 @@ import (
 	"time"
 )
 
-// A second thread is woken for a socket that waits for more of a bulk transfer, and for
-// nothing else.
+// A second thread is woken in a bulk transfer, for a socket that is not idle.
 func TestWhoWakesThePoller(t *testing.T) {
 	const now = int64(time.Hour)
+	type socket struct {
+		since int64 // when it began to wait
+		bulk  bool
+	}
 	for _, tt := range []struct {
 		name   string
-		own    int64
-		others []int64 // when they began to wait
+		own    socket
+		others []socket
 		want   int
 	}{
-		{"alone", 0, nil, 0},
-		{"itself does not count", now, nil, 0},
-		{"the other one is not waiting, or for little", 0, []int64{0}, 0},
-		{"it has begun to wait just now", 0, []int64{now}, 1},
-		{"a while ago", 0, []int64{now - int64(bulkPause) + 1}, 1},
-		{"it is idle", 0, []int64{now - int64(bulkPause)}, 0},
-		{"once for several", 0, []int64{now - int64(time.Second), 0, now - 2, now - 1}, 1},
+		{"alone", socket{0, true}, nil, 0},
+		{"itself does not count", socket{now, true}, nil, 0},
+		{"the other one does not wait", socket{0, true}, []socket{{0, true}}, 0},
+		{"the other one waits for more", socket{0, false}, []socket{{now, true}}, 1},
+		{"it waits for what is acknowledged", socket{0, true}, []socket{{now, false}}, 1},
+		{"little passes", socket{0, false}, []socket{{now, false}}, 0},
+		{"it began a while ago", socket{0, true}, []socket{{now - int64(bulkPause) + 1, true}}, 1},
+		{"it is idle", socket{0, true}, []socket{{now - int64(bulkPause), true}}, 0},
+		{"once for several", socket{0, true}, []socket{{now - int64(time.Second), true}, {0, true}, {now - 2, true}, {now - 1, false}}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			woken := 0
 			s := sockets{now: func() int64 { return now }, wake: func() { woken++ }}
-			w := new(waiter)
-			s.woken(w) // before there is any
-			w.since.Store(tt.own)
-			s.add(w)
-			for _, since := range tt.others {
-				o := new(waiter)
-				o.since.Store(since)
-				s.add(o)
+			add := func(k socket) *waiter {
+				w := new(waiter)
+				w.since.Store(k.since)
+				w.bulk.Store(k.bulk)
+				s.add(w)
+				return w
+			}
+			s.woken(new(waiter)) // before there is any
+			w := add(tt.own)
+			for _, o := range tt.others {
+				add(o)
 			}
 			if s.woken(w); woken != tt.want {
 				t.Errorf("woken %d times, want %d", woken, tt.want)
@@ -44,7 +52,7 @@ func TestWhoWakesThePoller(t *testing.T) {
 	}
 }
 
-// Sockets say that they wait for more of a bulk transfer, as long as it is one.
+// Sockets know that they wait for more of a bulk transfer, as long as it is one.
 func TestWaitOfABulkTransfer(t *testing.T) {
 	a, b := loopPair(t, loopback4, true, true)
 	w := &b.read.waiter
@@ -76,7 +84,7 @@ func TestWaitOfABulkTransfer(t *testing.T) {
 	}
 	waits := func(bulk bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); (w.since.Load() != 0) != bulk; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); w.since.Load() == 0 || w.bulk.Load() != bulk; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("waiting for more of a bulk transfer: %v, want %v", !bulk, bulk)
 			}
