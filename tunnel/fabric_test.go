@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"runtime/metrics"
 	"sync"
 	"syscall"
 	"testing"
@@ -375,19 +374,19 @@ func (w *testWriter) Write(p []byte) (int, error) {
 
 var errTest = errors.New("test")
 
-// heap is what the last collection found in use, in bytes. What nothing refers to any
-// more depends on when the next one comes: on machine and luck.
+// heap returns the bytes of live and not yet collected heap objects.
 func heap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // collectGarbage frees what other tests left; twice, because pools keep what they
-// hold for one collection.
-func collectGarbage() {
+// hold for one collection. It returns the heap that stays all the same.
+func collectGarbage() uint64 {
 	runtime.GC()
 	runtime.GC()
+	return heap()
 }
 
 // freePort returns a UDP port that was free a moment ago.

@@ -85,7 +85,7 @@ func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 		dead.Store(true)
 		n.setDrop(func(_, _ netip.AddrPort, _ []byte) bool { return dead.Load() })
 
-		collectGarbage()
+		others := collectGarbage()
 		const batches = 8000 // of 128 packets: 10^6 in 400 s
 		var peak uint64
 		p := ipPacket(a.inner, b.inner, 1, 1300)
@@ -105,9 +105,9 @@ func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 			}
 		}
 		s := a.Stats()
-		t.Logf("peak heap %d MiB", peak>>20)
-		if peak > 128<<20 {
-			t.Errorf("peak heap %d MiB, want at most 128", peak>>20)
+		t.Logf("peak heap %d MiB, %d of other tests", peak>>20, others>>20)
+		if peak > others+128<<20 {
+			t.Errorf("peak heap %d MiB, %d of other tests, want at most 128 beside that", peak>>20, others>>20)
 		}
 		if s.DropNoSession == 0 || s.DropInFlight == 0 {
 			t.Errorf("drops are not counted: %+v", s)

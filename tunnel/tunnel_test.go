@@ -215,7 +215,7 @@ func TestFloodTowardsADeadPeer(t *testing.T) {
 	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Overlay: f, Listen: n.listen("192.0.2.1")})
 	b := newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: n.listen("192.0.2.2")})
 	connect(t, a, b) // b does not run: its socket is open and nobody reads it
-	collectGarbage()
+	others := collectGarbage()
 	a.run(t)
 	peak := uint64(0)
 	eventually(t, "a million packets offered", func() bool {
@@ -226,9 +226,9 @@ func TestFloodTowardsADeadPeer(t *testing.T) {
 		}
 		return f.rest() == 0
 	})
-	t.Logf("peak heap %d MiB", peak>>20)
-	if peak > 128<<20 {
-		t.Errorf("heap of %d MiB, want at most 128", peak>>20)
+	t.Logf("peak heap %d MiB, %d of other tests", peak>>20, others>>20)
+	if peak > others+128<<20 {
+		t.Errorf("heap of %d MiB, %d of other tests, want at most 128 beside that", peak>>20, others>>20)
 	}
 	if s := a.Stats(); s.DropNoSession < 990_000 {
 		t.Errorf("%+v", s)
