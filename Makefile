@@ -23,7 +23,7 @@ test: ## everything that must hold: generated files, lint, tests, tests with rea
 	bash .ci/test
 
 unit: kube ## tests that need neither root nor a network namespace
-	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /deploy/e2e) golang.zx2c4.com/wireguard/device
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /test/) golang.zx2c4.com/wireguard/device
 
 race: kube ## unit tests under the race detector
 	$(GO) test -race -short ./...
@@ -39,22 +39,22 @@ generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests 
 	@# descriptions, or the largest CRDs do not fit into kubectl's annotation.
 	$(TOOL) controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
 	$(TOOL) controller-gen rbac:roleName=liqo-controller paths=./controlplane/... output:rbac:dir=deploy/chart/files
-	$(GO) test -count=1 ./controlplane/release -run '^TestManifests$$' -update
+	$(GO) test -count=1 ./admin/release -run '^TestManifests$$' -update
 
 kube: ## build the Kubernetes control plane that the tests run (once, cached)
-	@bash deploy/e2e/kubetools/build.sh
+	@bash test/kubetools/build.sh
 
 e2e: build kube ## everything with real kernels and real clusters, also what takes long (root)
-	$(GO) test -count=1 -timeout 30m -v ./deploy/e2e -e2e.rekey
-	$(GO) test -count=1 -timeout 10m ./deploy/e2e/document ./deploy/e2e/lab/... ./deploy/e2e/labctl/... ./deploy/e2e/uml/...
-	$(GO) test -count=1 -p 1 -timeout 90m -v ./deploy/e2e/kubelab ./deploy/e2e/kubernetes -kubernetes.long
+	$(GO) test -count=1 -timeout 30m -v ./test/e2e -e2e.rekey
+	$(GO) test -count=1 -timeout 10m ./test/document ./test/lab/... ./test/labctl/... ./test/uml/...
+	$(GO) test -count=1 -p 1 -timeout 90m -v ./test/kubelab ./test/kubernetes -kubernetes.long
 
 clusters: kube ## two clusters: real control planes, the controllers, gateways as processes; no root
-	$(GO) test -count=1 -timeout 45m -v ./deploy/e2e/clusters -clusters.long
+	$(GO) test -count=1 -timeout 45m -v ./test/clusters -clusters.long
 
 kernel-interop: build ## the gateway against a real kernel's WireGuard and Geneve (root; builds that kernel once, cached)
-	bash deploy/e2e/uml/build.sh
-	$(GO) test -count=1 -timeout 20m -run 'Kernel' -v ./deploy/e2e/...
+	bash test/uml/build.sh
+	$(GO) test -count=1 -timeout 20m -run 'Kernel' -v ./test/e2e/...
 
 bench: ## stage benchmarks; the comparison with what one would run instead needs root, see bench/README.md
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./geneve ./nat/... ./tunnel ./dataplane/...
@@ -63,9 +63,9 @@ images: ## container images for amd64 and arm64, with bills of materials, into b
 	$(GO) run ./deploy/images/mkimages --version $(VERSION)
 
 lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, left running to explore (root)
-	$(GO) run ./deploy/e2e/labctl up
+	$(GO) run ./test/labctl up
 
 lab-down: ## remove what `make lab` left
-	$(GO) run ./deploy/e2e/labctl down
+	$(GO) run ./test/labctl down
 
 .PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench images lab lab-down kube clusters

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // BenchmarkFabric takes packets from a node through two gateways to another, all in

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/bench/load"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 var (

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	loops "github.com/sluice-net/sluice/bench/limit"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // limitPackage is the program of package limit, for lab.Build.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/bench/load"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 const quickLoads = "tcp1,tcp4,udp64,latency,gateway1300,gateway64"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/bench/load"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // The promises about memory and start-up.

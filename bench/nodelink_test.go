@@ -21,9 +21,9 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/dataplane/nodelink"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/node/tunlink"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 var (
@@ -221,11 +221,11 @@ func runLink(variant string) {
 }
 
 func runNodeLink(ctx context.Context, p linkPeer) error {
-	e, err := nodelink.New(nodelink.Options{GSO: true, GRO: true})
+	e, err := tunlink.New(tunlink.Options{GSO: true, GRO: true})
 	if err != nil {
 		return err
 	}
-	if err := e.Apply([]nodelink.Tunnel{{
+	if err := e.Apply([]tunlink.Tunnel{{
 		Device: linkDevice, VNI: linkVNI, Gateway: p.RemoteUnderlay, Internal: p.Internal, GatewayInternal: p.RemoteInternal, MTU: linkMTU,
 	}}); err != nil {
 		return err

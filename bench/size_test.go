@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // The size of the cluster that the gateways of sluice-large believe in, beside the

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 var profiles = flag.String("profile", "", "directory for processor profiles of gateways and agents under each load of -compare; they cost some speed")

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // superSegment is a TCP super-segment as a node's kernel hands it over.

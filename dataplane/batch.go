@@ -4,9 +4,9 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // Who owns which bytes:

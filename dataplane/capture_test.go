@@ -16,11 +16,11 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/capture"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // startCapture captures whole packets at points until the test ends.

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/tunnel"
 )
 

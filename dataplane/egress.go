@@ -5,10 +5,10 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // The way of a packet from a node to the peer:

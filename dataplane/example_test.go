@@ -6,9 +6,9 @@ import (
 	"net/netip"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/tunnel"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // newFabric starts a fabric with two nodes in A, one of which speaks VXLAN, and

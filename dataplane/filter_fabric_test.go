@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // TestFabricFilter lets real TCP/IP stacks meet the rules of one gateway, in both

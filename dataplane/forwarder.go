@@ -14,9 +14,9 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/netstack"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // Underlay is the socket towards the nodes. *underlay.Conn implements it.

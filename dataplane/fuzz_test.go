@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // The oracle of what a Forwarder with harnessConfig may let out: plain lists,

@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // The network of the harness: one gateway, two nodes, and the peer's side of

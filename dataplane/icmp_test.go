@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 func echoRequest(src, dst netip.Addr) []byte {

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // took returns copies of the n packets that the last egress put out.

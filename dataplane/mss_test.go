@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // mssOf returns the MSS option that a SYN starts with, -1 for none.

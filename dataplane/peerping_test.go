@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 func TestPingPeer(t *testing.T) {

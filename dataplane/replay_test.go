@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // replayUnderlay is a socket that hands out the same datagrams with every read

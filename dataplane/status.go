@@ -6,10 +6,10 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/filter"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // Status is what the data plane is doing now, as plain values for display.

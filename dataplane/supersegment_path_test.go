@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // largestSegment sends a super-segment of so many bytes to the pod of the peer and

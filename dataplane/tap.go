@@ -6,10 +6,10 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // Where captures look at packets. The two directions know of it in their batch

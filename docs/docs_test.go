@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/release"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/doctor"
-	"github.com/sluice-net/sluice/controlplane/release"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -171,7 +171,7 @@ func slugs(text string) (all []string) {
 func sources(t *testing.T) string {
 	t.Helper()
 	var all bytes.Buffer
-	for _, root := range []string{"../cmd", "../controlplane", "../dataplane", "../tunnel", "../api"} {
+	for _, root := range []string{"../cmd", "../admin", "../controlplane", "../dataplane", "../gateway", "../node", "../objects", "../tunnel", "../underlay", "../api"} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // benchmarkSpecs are packets from a pod here to a pod of the peer, and an ICMP

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // fuzzConfig has what the seeds meet: ranges of both families and a host.

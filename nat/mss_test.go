@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // mssOptions are TCP options with an MSS of 1460 (05b4), where they hold one.

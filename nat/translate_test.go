@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 var packets = flag.Int("nat.packets", packettest.Rounds(100_000), "how many random packets the differential test translates")

@@ -14,7 +14,7 @@ import (
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // BatchSize is how many packets move per call between this package, wireguard-go

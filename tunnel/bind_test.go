@@ -11,7 +11,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/conn"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // funcSocket is a Socket whose reads and writes are functions.

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // printer is the smallest data plane: it sends nothing and prints what arrives.

@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // memNet is a network of in-memory sockets. A datagram to nobody is lost.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 func TestRunEndsWhenTheOverlayFails(t *testing.T) {

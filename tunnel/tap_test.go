@@ -7,7 +7,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/conn"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // sightings collects what a tap is shown.

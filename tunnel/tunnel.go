@@ -14,7 +14,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/device"
 
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // Overlay is the data plane as the tunnel sees it: the source and the sink of

@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/netstack"
-	"github.com/sluice-net/sluice/dataplane/underlay"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // demo is two clusters on loopback.

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/netstack"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // topology prints who is where.

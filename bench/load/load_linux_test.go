@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/bench/load"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 func TestMain(m *testing.M) { os.Exit(lab.Main(m)) }

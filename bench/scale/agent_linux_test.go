@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/controlplane/hostnet"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // TestAgent measures the agent of a node: the program, as it is shipped, with its

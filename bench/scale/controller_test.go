@@ -29,11 +29,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-net/sluice/controlplane/cidr"
-	"github.com/sluice-net/sluice/controlplane/controllers"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
-	"github.com/sluice-net/sluice/controlplane/install"
-	"github.com/sluice-net/sluice/controlplane/internalnetwork"
-	"github.com/sluice-net/sluice/controlplane/view"
+	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/controlplane/network/internalnetwork"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // kubeconfigEnv makes this binary the controllers, so that what is measured of
@@ -187,16 +187,16 @@ func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(log)
 	if os.Getenv(onlyEnv) == "" {
-		return controllers.New(cfg, controllers.Options{
+		return manager.New(cfg, manager.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace, Pools: cidr.DefaultPools(), Logger: log,
-			Install: install.Options{
+			Install: bootstrap.Options{
 				ClusterID: "rome", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
-				ExternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")}, InternalCIDR: install.Range{Prefix: netip.MustParsePrefix(internalCIDR)},
+				ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")}, InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix(internalCIDR)},
 			},
 		})
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: view.Scheme(), Cache: view.Cache(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: kinds.Scheme(), Cache: kinds.Cache(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 	})
 	if err != nil {
 		return nil, err

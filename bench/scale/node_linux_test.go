@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/controlplane/hostnet"
-	"github.com/sluice-net/sluice/deploy/e2e/lab"
+	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // node is the network namespace of a node, which reaches everything by one
@@ -154,7 +154,7 @@ func median(times []spent) spent {
 	return times[len(times)/2]
 }
 
-// TestHostNetwork measures controlplane/hostnet against the kernel, for each
+// TestHostNetwork measures node/hostnet against the kernel, for each
 // kind of link that there is.
 func TestHostNetwork(t *testing.T) {
 	if !*measure {

@@ -27,10 +27,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
-	"github.com/sluice-net/sluice/controlplane/controllers"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
-	"github.com/sluice-net/sluice/controlplane/install"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // endsWithin is how long an end in peace, and a handover after it, may take on a
@@ -163,7 +163,7 @@ func TestController(t *testing.T) {
 		cfg.Host = "https://" + l.Addr().String()
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		err = controllers.Preflight(ctx, cfg, controllers.Options{})
+		err = manager.Preflight(ctx, cfg, manager.Options{})
 		says(t, fmt.Sprint(err), "does not answer", "no firewall or network policy")
 	})
 	t.Run("says that the credentials are wrong", func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestController(t *testing.T) {
 		"--leader-election-lease-duration=5s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=200ms"}
 	holder := func(ctx context.Context) (string, error) {
 		var l coordinationv1.Lease
-		if err := c.Get(ctx, "liqo", controllers.Lease, &l); err != nil || l.Spec.HolderIdentity == nil {
+		if err := c.Get(ctx, "liqo", manager.Lease, &l); err != nil || l.Spec.HolderIdentity == nil {
 			return "", err
 		}
 		return *l.Spec.HolderIdentity, nil
@@ -247,11 +247,11 @@ func TestController(t *testing.T) {
 		if took := time.Since(began); took > endsWithin {
 			t.Errorf("it took %v although the lease was given back", took)
 		}
-		if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: install.ClusterIDConfigMap, Namespace: "liqo"}}); err != nil {
+		if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: bootstrap.ClusterIDConfigMap, Namespace: "liqo"}}); err != nil {
 			t.Fatal(err)
 		}
 		controlplanetest.Eventually(t, "the second one works", func(ctx context.Context) error {
-			return c.Get(ctx, "liqo", install.ClusterIDConfigMap, new(corev1.ConfigMap))
+			return c.Get(ctx, "liqo", bootstrap.ClusterIDConfigMap, new(corev1.ConfigMap))
 		})
 		three := start(t, quiet...)
 		two.end(t, syscall.SIGKILL)

@@ -8,15 +8,15 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/controlplane/cidr"
-	"github.com/sluice-net/sluice/controlplane/controllers"
-	"github.com/sluice-net/sluice/controlplane/install"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 )
 
 // options are the flags of the controller, checked.
 type options struct {
-	controllers.Options
+	manager.Options
 	kubeconfig string
 	qps        float32
 	burst      int
@@ -68,7 +68,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	var o options
 	pools := cidr.DefaultPools()
 	external, internal := netip.MustParsePrefix("10.70.0.0/16"), netip.MustParsePrefix("10.80.0.0/16")
-	election := new(controllers.LeaderElection)
+	election := new(manager.LeaderElection)
 
 	var metrics, health netip.AddrPort
 	fs := daemon.NewFlagSet(string(program), nil)
@@ -86,7 +86,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&gw.MetricsNamespace, "metrics-namespace", "monitoring", "`NAME` of the namespace from which these let metrics be read; empty: none")
 	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the same")
 	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "make a PodDisruptionBudget for each gateway of several replicas; =false removes them")
-	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+controllers.Lease)
+	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` after which a leader that is gone is replaced")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up")
 	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between two tries to renew or to get the Lease")
@@ -100,8 +100,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err
 	}
-	o.Install.ExternalCIDR = install.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
-	o.Install.InternalCIDR = install.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
+	o.Install.ExternalCIDR = bootstrap.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
+	o.Install.InternalCIDR = bootstrap.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
 	o.Pools = pools
 	if *leaderElection {
 		o.LeaderElection = election

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/controlplane/cidr"
-	"github.com/sluice-net/sluice/controlplane/controllers"
-	"github.com/sluice-net/sluice/controlplane/install"
-	"github.com/sluice-net/sluice/controlplane/wggateway"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 )
 
 func prefixes(text ...string) []netip.Prefix {
@@ -35,13 +35,13 @@ func TestParseFlags(t *testing.T) {
 	defaults := func() options {
 		return options{
 			qps: 200, burst: 400,
-			Options: controllers.Options{
+			Options: manager.Options{
 				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
-				Gateways:       wggateway.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},
-				LeaderElection: &controllers.LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
-				Install: install.Options{
-					ExternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
-					InternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+				Gateways:       gatewaydeploy.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},
+				LeaderElection: &manager.LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+				Install: bootstrap.Options{
+					ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+					InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
 				},
 			},
 		}
@@ -62,14 +62,14 @@ func TestParseFlags(t *testing.T) {
 			"--metrics-address=[::1]:1", "--health-probe-address=127.0.0.1:2", "--kube-api-qps=10.5", "--kube-api-burst=20", "--concurrency=8",
 			"--log-level=debug", "--log-format=json", "--network-policies=false", "--metrics-namespace=m", "--geneve-port=6092", "--disruption-budgets=false",
 		}, "", func(o *options) {
-			o.Gateways = wggateway.Options{MetricsNamespace: "m", GenevePort: 6092}
+			o.Gateways = gatewaydeploy.Options{MetricsNamespace: "m", GenevePort: 6092}
 			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.log = "k", "n", 10.5, 20, daemon.Log{Level: slog.LevelDebug, JSON: true}
 			o.MetricsAddress, o.HealthProbeAddress, o.Concurrency, o.Pools = "[::1]:1", "127.0.0.1:2", 8, prefixes("10.64.0.0/10")
-			o.LeaderElection = &controllers.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}
-			o.Install = install.Options{
+			o.LeaderElection = &manager.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}
+			o.Install = bootstrap.Options{
 				ClusterID: "rome", PodCIDRs: prefixes("10.1.0.0/16", "fd00:1::/56", "10.2.0.0/16"), ServiceCIDRs: prefixes("10.3.0.0/16"),
-				ExternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.4.0.0/16"), Fixed: true},
-				InternalCIDR:  install.Range{Prefix: netip.MustParsePrefix("10.5.0.0/16"), Fixed: true},
+				ExternalCIDR:  bootstrap.Range{Prefix: netip.MustParsePrefix("10.4.0.0/16"), Fixed: true},
+				InternalCIDR:  bootstrap.Range{Prefix: netip.MustParsePrefix("10.5.0.0/16"), Fixed: true},
 				ReservedCIDRs: prefixes("10.6.0.0/16", "10.7.0.0/16"),
 			}
 		}},

@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/controllers"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/controlplane/manager"
 )
 
 // preflightTimeout is how long the API server may take to answer some dozens of
@@ -43,7 +43,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		}
 		return err
 	}
-	mgr, err := controllers.New(cfg, o.Options)
+	mgr, err := manager.New(cfg, o.Options)
 	if err != nil {
 		return explain(err)
 	}
@@ -58,7 +58,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 func preflight(ctx context.Context, cfg *rest.Config, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
-	return controllers.Preflight(ctx, cfg, o.Options)
+	return manager.Preflight(ctx, cfg, o.Options)
 }
 
 // explain adds what to do to the errors of a manager that need it.

@@ -11,13 +11,13 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/fabric/cluster"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
-	"github.com/sluice-net/sluice/controlplane/manifests"
-	"github.com/sluice-net/sluice/controlplane/mirror"
-	"github.com/sluice-net/sluice/dataplane/nodelink"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/cluster"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/node/tunlink"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/objects/mirror"
 )
 
 // agent is the process: what changes the network, what it is changed by, and
@@ -27,7 +27,7 @@ type agent struct {
 	log     *slog.Logger
 	started time.Time
 	host    *hostnet.Conn
-	ends    *nodelink.Endpoint
+	ends    *tunlink.Endpoint
 	api     *cluster.Link // nil: standalone
 	runner  *fabric.Runner
 	servers []daemon.Server
@@ -74,7 +74,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if a.host, err = a.openHost(ctx); err != nil {
 		return err
 	}
-	if a.ends, err = nodelink.New(nodelink.Options{Port: o.port, Queues: o.queues, GSO: o.udpGSO, GRO: o.udpGRO, Logger: a.log}); err != nil {
+	if a.ends, err = tunlink.New(tunlink.Options{Port: o.port, Queues: o.queues, GSO: o.udpGSO, GRO: o.udpGRO, Logger: a.log}); err != nil {
 		return err
 	}
 	options.Host, options.Ends = a.host, a.ends

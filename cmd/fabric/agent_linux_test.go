@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
 )
 
 // asFabric, in the environment, makes this test binary the node agent.

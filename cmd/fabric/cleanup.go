@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/hostnet"
 )
 
 const cleanupHead = `cleanup removes everything that fabric has made in the network namespace that it

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/node/hostnet"
 )
 
 // fakeHost is a network that holds something of ours.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // forward makes a port of the test's own network that of the API server, which

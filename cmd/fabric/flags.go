@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
 )
 
 // options are the flags of the node agent, checked.
@@ -32,7 +32,7 @@ type options struct {
 	version        bool
 }
 
-// maxQueues is how many queues dataplane/nodelink uses at most.
+// maxQueues is how many queues node/tunlink uses at most.
 const maxQueues = 16
 
 const usageHead = `fabric makes the pods of this node reach the gateways of the peerings, and back:

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 )
 
 // program is what the node agent is called.

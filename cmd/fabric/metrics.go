@@ -6,11 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
-	"github.com/sluice-net/sluice/dataplane/nodelink"
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/node/tunlink"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // choice is a label: why links are of their kind. The whole reason is in the
@@ -171,7 +171,7 @@ func eachTranslation(of func(hostnet.TranslationCounter) uint64) func(report, da
 }
 
 // tunTunnels are those of kind tun.
-func tunTunnels(r report) []nodelink.TunnelStatus {
+func tunTunnels(r report) []tunlink.TunnelStatus {
 	if r.Userspace == nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func emitDrops(r report, emit daemon.Emit) {
 	if r.Userspace == nil {
 		return
 	}
-	for _, d := range nodelink.Drops() {
+	for _, d := range tunlink.Drops() {
 		n := r.Userspace.Drops[d.String()]
 		for _, t := range r.Userspace.Tunnels {
 			n += t.Drops[d.String()]

@@ -3,10 +3,10 @@ package main
 import (
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/mirror"
-	"github.com/sluice-net/sluice/dataplane/nodelink"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/tunlink"
+	"github.com/sluice-net/sluice/objects/mirror"
 )
 
 // report is everything that "fabric status" shows. Its JSON form is what scripts
@@ -22,8 +22,8 @@ type report struct {
 	fabric.State
 	// Userspace is what carries the packets of links of kind tun; nil: there are
 	// none.
-	Userspace *nodelink.Status `json:"userspace,omitempty"`
-	Memory    daemon.Memory    `json:"memory"`
+	Userspace *tunlink.Status `json:"userspace,omitempty"`
+	Memory    daemon.Memory   `json:"memory"`
 }
 
 // empty tells whether the kernel holds nothing of ours, as far as it lets us see.

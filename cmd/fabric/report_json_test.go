@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
-	"github.com/sluice-net/sluice/controlplane/manifests"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/objects/manifests"
 )
 
 // TestReportJSON fixes the names in "fabric status -o json": scripts read them,
-// and so does controlplane/survey, whose tests read the golden files.
+// and so does admin/survey, whose tests read the golden files.
 func TestReportJSON(t *testing.T) {
 	inCluster := clusterReport()
 	inCluster.Untranslated = manifests.Problems{{Object: "Network liqo/pod-cidr", Reason: "has no CIDR yet"}}

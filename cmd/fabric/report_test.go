@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
-	"github.com/sluice-net/sluice/controlplane/manifests"
-	"github.com/sluice-net/sluice/controlplane/mirror"
-	"github.com/sluice-net/sluice/dataplane/nodelink"
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/node/tunlink"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/objects/mirror"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 var now = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -110,9 +110,9 @@ func clusterReport() report {
 			Ignored:     manifests.Problems{{Object: "InternalFabric tenant/milan", Field: "spec.mtu", Reason: "0 is not an MTU"}},
 			Unreachable: manifests.Problems{{Object: "InternalFabric tenant/milan", Reason: "the gateway fd00:9::9 cannot be reached"}},
 		},
-		Userspace: &nodelink.Status{
-			Sockets: []nodelink.SocketStatus{{Local: netip.MustParseAddrPort("[::]:6091"), Stats: underlay.Stats{Reads: 10, ReadDatagrams: 100, Writes: 5, WriteDatagrams: 50, Overruns: 7, WriteErrors: 1, GSO: true, ReadBuffer: 4 << 20}}},
-			Tunnels: []nodelink.TunnelStatus{{
+		Userspace: &tunlink.Status{
+			Sockets: []tunlink.SocketStatus{{Local: netip.MustParseAddrPort("[::]:6091"), Stats: underlay.Stats{Reads: 10, ReadDatagrams: 100, Writes: 5, WriteDatagrams: 50, Overruns: 7, WriteErrors: 1, GSO: true, ReadBuffer: 4 << 20}}},
+			Tunnels: []tunlink.TunnelStatus{{
 				Device: "liqo.abcdefghij", MAC: "02:00:00:00:00:01", Queues: 2, Offloads: []string{"csum", "tso4"}, TxSupers: 8, RxSupers: 9,
 				Drops: map[string]uint64{"DropFrame": 2}, Broken: "the device is gone",
 			}},

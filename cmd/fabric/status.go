@@ -8,9 +8,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
 )
 
 // status asks the running agent and prints its answer. Where none runs, the

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
-	"github.com/sluice-net/sluice/controlplane/fabric"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/node/fabric"
 )
 
 func TestWriteStatus(t *testing.T) {

@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/fabric"
-	"github.com/sluice-net/sluice/controlplane/hostnet"
-	"github.com/sluice-net/sluice/dataplane/nodelink"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/node/fabric"
+	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/node/tunlink"
 )
 
 const (
@@ -270,7 +270,7 @@ func (w statusWriter) translation(s hostnet.TranslationState) {
 	}
 }
 
-func (w statusWriter) userspace(s *nodelink.Status) {
+func (w statusWriter) userspace(s *tunlink.Status) {
 	if s == nil {
 		return
 	}

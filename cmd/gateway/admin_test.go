@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 )
 
 func TestStatusCommand(t *testing.T) { daemontest.Status(t, program, run, busyReport(), writeStatus) }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // While the API server is away traffic flows, leaders lead, and nothing flaps.
@@ -31,7 +31,7 @@ func testAPIServerAway(t *testing.T, c *controlplanetest.Cluster) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Sync.Peer.Value != networkingv1beta1.Connected || r.Sync.Role != gatewaysync.RoleActive || len(r.DataPlane.Remote) != 2 {
+			if r.Sync.Peer.Value != networkingv1beta1.Connected || r.Sync.Role != control.RoleActive || len(r.DataPlane.Remote) != 2 {
 				t.Fatalf("after %v: %+v", time.Since(stopped), r.Sync)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/pcapng"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 	"github.com/sluice-net/sluice/dataplane/capture"
 )
 

@@ -20,12 +20,12 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/cmd/pcapng"
+	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 	"github.com/sluice-net/sluice/dataplane/capture"
-	"github.com/sluice-net/sluice/dataplane/dataplanetest"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // captureBench is a gateway with one node, which a test plays.

@@ -6,15 +6,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/gateway/control"
 )
 
 // options are the flags of the gateway, checked.
 type options struct {
 	manifests    string         // empty: in a cluster
 	cluster      clusterOptions // where manifests is empty
-	ping         gatewaysync.Ping
+	ping         control.Ping
 	genevePort   uint16
 	bind         netip.Addr
 	listen       daemon.Addresses

@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/pflag"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/gateway/cluster"
+	"github.com/sluice-net/sluice/gateway/control"
 )
 
 // clusterOptions are the flags of a gateway in a cluster, checked.
@@ -111,7 +111,7 @@ func (f *clusterFlags) check() error {
 }
 
 // checkPing refuses what would be no watch over the peer.
-func checkPing(p gatewaysync.Ping) error {
+func checkPing(p control.Ping) error {
 	switch {
 	case p.Interval < 0 || p.Interval > 0 && p.Interval < 10*time.Millisecond:
 		return daemon.Usagef("--ping-interval: %v is too short: 10ms at least", p.Interval)

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/gateway/cluster"
+	"github.com/sluice-net/sluice/gateway/control"
 )
 
 func TestParseFlags(t *testing.T) {
@@ -84,7 +84,7 @@ func TestParseFlagsInACluster(t *testing.T) {
 				Identity: "gw-milan-a", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second,
 			},
 		},
-		ping:       gatewaysync.Ping{Interval: time.Second, LossThreshold: 3, UpdateInterval: 5 * time.Second},
+		ping:       control.Ping{Interval: time.Second, LossThreshold: 3, UpdateInterval: 5 * time.Second},
 		genevePort: 6091, udpGSO: true, udpGRO: true,
 		listen: daemon.Addresses{
 			AdminSocket: "/run/sluice/gateway.sock",

@@ -13,13 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
-	"github.com/sluice-net/sluice/controlplane/mirror"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/gateway/cluster"
+	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/objects/mirror"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // gateway is the process: the data plane, what feeds it, and what shows it.
@@ -27,7 +27,7 @@ type gateway struct {
 	options   options
 	log       *slog.Logger
 	started   time.Time
-	sync      *gatewaysync.Runner
+	sync      *control.Runner
 	link      *cluster.Link    // nil: no cluster
 	elector   *cluster.Elector // nil: the only replica
 	forwarder *dataplane.Forwarder
@@ -63,8 +63,8 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 }
 
 // syncOptions are what both modes share.
-func (g *gateway) syncOptions() gatewaysync.Options {
-	return gatewaysync.Options{
+func (g *gateway) syncOptions() control.Options {
+	return control.Options{
 		NodePort: g.options.genevePort, StrictSource: g.options.strictSource, Ping: g.options.ping, Logger: g.log,
 		OnLatency: func(clusterID string, d time.Duration) {
 			g.latency.WithLabelValues(driver, clusterID).Observe(float64(d.Microseconds()))
@@ -76,7 +76,7 @@ func (g *gateway) syncOptions() gatewaysync.Options {
 func (g *gateway) openManifests() error {
 	o := g.syncOptions()
 	o.Dir = g.options.manifests
-	g.sync = gatewaysync.New(o)
+	g.sync = control.New(o)
 	loaded, err := g.sync.Load()
 	if err == nil {
 		return nil
@@ -106,8 +106,8 @@ func (g *gateway) openCluster() error {
 	}
 	o := g.syncOptions()
 	o.Feed, o.Reporter, o.StandBy = g.link, g.link, c.Elect
-	o.Gateway = gatewaysync.Gateway{Type: c.Type, Kind: "Gateway" + string(c.Type), Namespace: c.Namespace, Name: c.Name, ClusterID: c.ClusterID}
-	g.sync = gatewaysync.New(o)
+	o.Gateway = control.Gateway{Type: c.Type, Kind: "Gateway" + string(c.Type), Namespace: c.Namespace, Name: c.Name, ClusterID: c.ClusterID}
+	g.sync = control.New(o)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	o := g.options
 	c, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, port), GSO: o.udpGSO, GRO: o.udpGRO})
 	if err != nil {
-		return nil, gatewaysync.EndpointError{
+		return nil, control.EndpointError{
 			Cause: daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, port), "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err),
 		}
 	}

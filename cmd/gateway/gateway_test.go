@@ -19,11 +19,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 )
 
-const testdata = "../../controlplane/gatewaysync/testdata/server"
+const testdata = "../../gateway/control/testdata/server"
 
 // workspace is a directory of manifests and everything else a gateway needs for
 // itself on this machine.

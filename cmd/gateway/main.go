@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 )
 
 // program is what the gateway is called.

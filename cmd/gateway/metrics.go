@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/gateway/control"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
@@ -117,7 +117,7 @@ var ownFamilies = []daemon.Metric[report]{
 	daemon.Gauge("sluice_leader", "1 while this replica carries the traffic, 0 while it stands by; absent outside of clusters.",
 		func(r report, emit daemon.Emit) {
 			if r.Cluster != nil {
-				emit(daemon.Bool(r.Sync.Role == gatewaysync.RoleActive))
+				emit(daemon.Bool(r.Sync.Role == control.RoleActive))
 			}
 		}),
 	daemon.Gauge("sluice_start_time_seconds", "When the gateway started, in seconds since 1970.",

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/dataplane"
 )
 

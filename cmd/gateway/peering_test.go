@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/tunnel"
 )
 

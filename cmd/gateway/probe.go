@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
 )
 

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 )
 
 // probeReport is what "gateway probe" shows. Its JSON form is what scripts read:

@@ -3,24 +3,24 @@ package main
 import (
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
-	"github.com/sluice-net/sluice/controlplane/mirror"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/gateway/cluster"
+	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/objects/mirror"
 )
 
 // report is everything that "gateway status" shows. Its JSON form is what
 // scripts read: fields are added, not renamed.
 type report struct {
-	Version   string            `json:"version"`
-	Time      time.Time         `json:"time"`
-	Started   time.Time         `json:"started"`
-	Manifests string            `json:"manifests,omitempty"` // empty: in a cluster
-	Cluster   *clusterReport    `json:"cluster,omitempty"`   // nil: standalone
-	Sync      gatewaysync.State `json:"sync"`
-	DataPlane dataplane.Status  `json:"dataPlane"`
-	Memory    daemon.Memory     `json:"memory"`
+	Version   string           `json:"version"`
+	Time      time.Time        `json:"time"`
+	Started   time.Time        `json:"started"`
+	Manifests string           `json:"manifests,omitempty"` // empty: in a cluster
+	Cluster   *clusterReport   `json:"cluster,omitempty"`   // nil: standalone
+	Sync      control.State    `json:"sync"`
+	DataPlane dataplane.Status `json:"dataPlane"`
+	Memory    daemon.Memory    `json:"memory"`
 }
 
 // clusterReport is what only a gateway in a cluster has to say.

@@ -5,18 +5,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
-	"github.com/sluice-net/sluice/controlplane/manifests"
-	"github.com/sluice-net/sluice/controlplane/mirror"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/dataplane/filter"
+	"github.com/sluice-net/sluice/gateway/cluster"
+	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/objects/mirror"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
 // TestReportJSON fixes the names in "gateway status -o json": scripts read them,
-// and so does controlplane/survey, whose tests read the golden file.
+// and so does admin/survey, whose tests read the golden file.
 func TestReportJSON(t *testing.T) {
 	var out bytes.Buffer
 	if err := daemon.WriteJSON(&out, fullReport()); err != nil {
@@ -28,10 +28,10 @@ func TestReportJSON(t *testing.T) {
 // fullReport leaves nothing out that could be left out.
 func fullReport() report {
 	r := busyReport()
-	r.Sync.Role, r.Sync.Endpoint = gatewaysync.RoleActive, "gw.example.com:51840"
+	r.Sync.Role, r.Sync.Endpoint = control.RoleActive, "gw.example.com:51840"
 	r.Sync.Waiting = manifests.Problems{{Reason: "reading the objects of the cluster"}}
 	r.Sync.Ignored = manifests.Problems{{Object: "IP default/printer", Field: "spec.ip", Reason: "192.168.1.10 is mapped by IP scanner already"}}
-	r.Sync.Peer.Silence = gatewaysync.Silence{Reason: "NoAnswer", Message: "the peer's gateway does not answer any more"}
+	r.Sync.Peer.Silence = control.Silence{Reason: "NoAnswer", Message: "the peer's gateway does not answer any more"}
 	r.DataPlane.Tunnel.LookupError, r.DataPlane.Tunnel.FormerPeer = "no such host", tunnel.PublicKey{4, 5, 6}
 	r.DataPlane.Filter = []filter.ChainStatus{{
 		Table: "tenant/filter", Chain: "forward", Hook: "forward", Policy: "drop", Dropped: filter.Packets{Egress: 1},

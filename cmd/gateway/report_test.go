@@ -4,16 +4,16 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync/cluster"
-	"github.com/sluice-net/sluice/controlplane/manifests"
-	"github.com/sluice-net/sluice/controlplane/mirror"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/dataplane/underlay"
+	"github.com/sluice-net/sluice/gateway/cluster"
+	"github.com/sluice-net/sluice/gateway/control"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/objects/mirror"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // busyReport has something to show in every place.
@@ -22,8 +22,8 @@ func busyReport() report {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	r := report{
 		Version: "v0.1.0", Time: now, Started: now.Add(-90 * time.Minute), Manifests: "/etc/sluice",
-		Sync: gatewaysync.State{
-			Gateway:    gatewaysync.Gateway{Type: "Server", Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
+		Sync: control.State{
+			Gateway:    control.Gateway{Type: "Server", Kind: "GatewayServer", Namespace: "tenant", Name: "server", ClusterID: "milan"},
 			Generation: 3, AppliedAt: now.Add(-time.Hour), RefusedAt: now.Add(-5 * time.Second), ReloadErrors: 1,
 			Refused: manifests.Problems{
 				{File: "peer.yaml", Line: 12, Object: "PublicKey tenant/milan", Field: "spec.publicKey", Reason: "decodes to 5 bytes, but a WireGuard key has 32"},
@@ -31,7 +31,7 @@ func busyReport() report {
 			},
 			RefusedWarnings: manifests.Problems{{File: "peer.yaml", Line: 30, Object: "secret a", Reason: "v1 secret is not used by the gateway and ignored"}},
 			Warnings:        manifests.Problems{{Object: "InternalNode worker-3", Field: "status.nodeIP", Reason: "is not known yet: the node waits"}},
-			Peer: gatewaysync.Peer{
+			Peer: control.Peer{
 				Value: "Connected", Latency: 12345 * time.Microsecond, LatencyText: "12ms", Timestamp: now.Add(-time.Second),
 				MTU: 1400, MTUMismatch: "the peer's MTU is 1400, ours 1340",
 			},
@@ -78,9 +78,9 @@ func busyReport() report {
 // standByReport is that of a replica in a cluster whose API server is away.
 func standByReport() report {
 	r := idleReport()
-	r.Sync.Role = gatewaysync.RoleStandBy
+	r.Sync.Role = control.RoleStandBy
 	r.Sync.Gateway.Namespace = "tenant"
-	r.Sync.Peer = gatewaysync.Peer{LatencyText: "N/A"}
+	r.Sync.Peer = control.Peer{LatencyText: "N/A"}
 	r.Sync.Waiting = manifests.Problems{{Reason: "reading the objects of the cluster"}}
 	r.Sync.Ignored = manifests.Problems{{Object: "IP default/printer", Field: "spec.ip", Reason: "192.168.1.10 is mapped by IP scanner already"}}
 	r.Cluster = &clusterReport{
@@ -98,10 +98,10 @@ func idleReport() report {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	return report{
 		Version: "devel", Time: now, Started: now,
-		Sync: gatewaysync.State{
-			Gateway:    gatewaysync.Gateway{Type: "Client", Kind: "GatewayClient", Name: "client", ClusterID: "rome"},
+		Sync: control.State{
+			Gateway:    control.Gateway{Type: "Client", Kind: "GatewayClient", Name: "client", ClusterID: "rome"},
 			Endpoint:   "gw.example.com:51840",
-			Generation: 1, AppliedAt: now, Peer: gatewaysync.Peer{Value: "Connecting", LatencyText: "N/A"},
+			Generation: 1, AppliedAt: now, Peer: control.Peer{Value: "Connecting", LatencyText: "N/A"},
 		},
 		DataPlane: dataplane.Status{MTU: 1340, TunnelAddr: netip.MustParseAddr("169.254.18.2"), Tunnel: tunnel.Stats{MaxInFlight: 1024}},
 		Memory:    daemon.Memory{Heap: 5 << 20, Goroutines: 20},

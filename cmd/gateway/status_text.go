@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-net/sluice/cmd/daemon"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/gateway/control"
 )
 
 // shownRoutes is how many routes text output shows without -a.
@@ -48,7 +48,7 @@ func (w statusWriter) summary(r report) {
 	if !s.Peer.Timestamp.IsZero() {
 		connection += ", measured " + w.Ago(s.Peer.Timestamp)
 	}
-	if s.Role == gatewaysync.RoleStandBy {
+	if s.Role == control.RoleStandBy {
 		connection = "the active replica's"
 	}
 	w.Row("Connection", connection)

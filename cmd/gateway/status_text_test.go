@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/sluice-net/sluice/cmd/daemon/daemontest"
+	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 )
 
 func TestWriteStatus(t *testing.T) {

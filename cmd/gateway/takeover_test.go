@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
-	"github.com/sluice-net/sluice/controlplane/gatewaysync"
+	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // answered waits until the peer has answered since then.
@@ -60,7 +60,7 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	untilConnected(t, server, client)
 	within(t, 10*time.Second, "b stands by", func(ctx context.Context) error {
 		r, err := b.report(ctx)
-		if err == nil && (r.Sync.Role != gatewaysync.RoleStandBy || r.Sync.Generation == 0 || r.Cluster.Election.Holder != "a") {
+		if err == nil && (r.Sync.Role != control.RoleStandBy || r.Sync.Generation == 0 || r.Cluster.Election.Holder != "a") {
 			err = fmt.Errorf("%+v %+v", r.Sync, r.Cluster.Election)
 		}
 		if err == nil && (!r.DataPlane.Tunnel.Peer.IsZero() || len(r.DataPlane.Nodes) > 0 || r.DataPlane.Tunnel.TxBytes > 0) {
@@ -171,7 +171,7 @@ func (s *side) ledBy(ctx context.Context, who string) error {
 
 func standsBy(ctx context.Context, p *pod) error {
 	r, err := p.report(ctx)
-	if err == nil && (r.Sync.Role != gatewaysync.RoleStandBy || r.Sync.Generation == 0 || !r.DataPlane.Tunnel.Peer.IsZero()) {
+	if err == nil && (r.Sync.Role != control.RoleStandBy || r.Sync.Generation == 0 || !r.DataPlane.Tunnel.Peer.IsZero()) {
 		err = fmt.Errorf("role %s, generation %d", r.Sync.Role, r.Sync.Generation)
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/admin/access"
 )
 
 // clusterFlags say how a cluster is reached: the flags of kubectl, for the remote

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/peering"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 func createCommand(a *app) *cobra.Command {

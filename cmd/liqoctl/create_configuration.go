@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/admin/peering"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/peering"
 )
 
 func createConfigurationCommand(a *app) *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/admin/access"
 )
 
 func deleteCommand(a *app) *cobra.Command {

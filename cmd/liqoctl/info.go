@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 func infoCommand(a *app) *cobra.Command {

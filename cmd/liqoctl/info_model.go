@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // info is what `info -o json` prints. Its keys are Liqo's, and stay.

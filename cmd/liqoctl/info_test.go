@@ -9,9 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 var someTime = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // write shows an info. The Networks are for those who want more.

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/controlplane/release"
+	"github.com/sluice-net/sluice/admin/release"
 )
 
 func installCommand(a *app) *cobra.Command {

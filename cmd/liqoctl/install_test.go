@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // TestInstallMistakes: what install does not do is said before a cluster is

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -40,7 +40,7 @@ func testProgram(t *testing.T) string {
 // kubectl is the one that the tests' control plane comes with.
 func kubectl(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("bash", filepath.Join(controlplanetest.Root(), "deploy/e2e/kubetools/build.sh"), "--path").Output()
+	out, err := exec.Command("bash", filepath.Join(controlplanetest.Root(), "test/kubetools/build.sh"), "--path").Output()
 	if err != nil {
 		t.Skipf("SKIPPED: kubectl is not built (%v): run `make kube` once", err)
 	}

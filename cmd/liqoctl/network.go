@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/controlplane/peering"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 // networkCommand is everything about the network between clusters.

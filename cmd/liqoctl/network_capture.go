@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/exec"
 
-	"github.com/sluice-net/sluice/cmd/pcapng"
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/survey"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 )
 
 // gatewayProgram is a gateway's program, and its container.

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/exec"
 
-	"github.com/sluice-net/sluice/cmd/pcapng"
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/survey"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 )
 
 // TestCaptureCommand: what runs in the pod.

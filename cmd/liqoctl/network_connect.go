@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-net/sluice/controlplane/peering"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 func networkConnectCommand(a *app) *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/peering"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 func networkDisconnectCommand(a *app) *cobra.Command {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/doctor"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/doctor"
 )
 
 func networkDoctorCommand(a *app) *cobra.Command {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/doctor"
 )
 
 // doctorReport is what a doctor found in two clusters, or in the local one.

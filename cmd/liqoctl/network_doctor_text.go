@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/doctor"
 )
 
 // doctorPage shows a report: all checks in a table, then what is not well, with

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/peering"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 // rotateTimeout leaves room for kubelets that show their pods new keys only in

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // statusInterval is the default of --interval.

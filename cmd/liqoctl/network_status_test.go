@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // romeStatus is a table of romeSurvey, with what the gateway to milan counted.

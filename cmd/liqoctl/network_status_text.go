@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/survey"
 )
 
 // statusTable is what `network status -o json` prints.

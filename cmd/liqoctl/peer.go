@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-net/sluice/controlplane/peering"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 // Roles of clusters in a peering: the consumer is the local one.

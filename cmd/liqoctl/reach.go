@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/admin/access"
 )
 
 const listSeparator = os.PathListSeparator

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-net/sluice/controlplane/access"
+	"github.com/sluice-net/sluice/admin/access"
 )
 
 const (

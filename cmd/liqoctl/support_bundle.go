@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/controlplane/access"
-	"github.com/sluice-net/sluice/controlplane/bundle"
-	"github.com/sluice-net/sluice/controlplane/doctor"
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/bundle"
+	"github.com/sluice-net/sluice/admin/doctor"
 )
 
 func supportBundleCommand(a *app) *cobra.Command {

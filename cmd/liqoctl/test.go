@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/controlplane/nettest"
+	"github.com/sluice-net/sluice/admin/nettest"
 )
 
 // testFlags are what all tests share.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-net/sluice/controlplane/nettest"
+	"github.com/sluice-net/sluice/admin/nettest"
 )
 
 // networkReport is what a test of two clusters found.

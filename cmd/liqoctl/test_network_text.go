@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-net/sluice/admin/nettest"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
-	"github.com/sluice-net/sluice/controlplane/nettest"
 )
 
 // manyChecks is from how many on only those are shown that are worth a look.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-net/sluice/controlplane/release"
+	"github.com/sluice-net/sluice/admin/release"
 )
 
 func uninstallCommand(a *app) *cobra.Command {

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/controllers"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
-	"github.com/sluice-net/sluice/controlplane/install"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // rome is a control plane with controllers and a node whose gateway pods have no
@@ -32,14 +32,14 @@ func startRome(t *testing.T) *rome {
 	c := controlplanetest.Start(t)
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice/gateway:latest": {}}})
 	c.Elect(t)
-	mgr, err := controllers.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), controllers.Options{
+	mgr, err := manager.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), manager.Options{
 		LiqoNamespace: controlplanetest.LiqoNamespace, Logger: logr.Discard(),
-		Install: install.Options{
+		Install: bootstrap.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace, ClusterID: "rome",
 			PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
 			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
-			ExternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
-			InternalCIDR: install.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+			ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+			InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
 		},
 		Pools: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	})

@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/sluice-net/sluice/controlplane/nettest/probe"
+	"github.com/sluice-net/sluice/admin/probe"
 )
 
 func main() {

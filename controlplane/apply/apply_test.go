@@ -14,7 +14,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 func TestObject(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 func newCapture(tb testing.TB, c Config) *Capture {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // manyRules is a forward chain of n counted rules that a packet to port 53 does

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 var packets = flag.Int("filter.packets", packettest.Rounds(200_000), "how many random packets are compared with the slow evaluator")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // seen is a packet as the slow evaluator looks at it.

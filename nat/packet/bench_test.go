@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // benchmarkPackets are named family/protocol/length of the IP packet.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // unreachable returns an ICMP error that quotes a packet, cut to a length.

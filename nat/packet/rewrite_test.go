@@ -12,7 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/sluice-net/sluice/nat/packet"
-	"github.com/sluice-net/sluice/nat/packet/packettest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // randomAddr returns an address of a family, one in eight of them of only zeros

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // admission is one thing that somebody may write.
@@ -197,7 +197,7 @@ func integers(v any) any {
 func acceptManifests(t *testing.T, c *controlplanetest.Cluster) {
 	root := controlplanetest.Root()
 	var files []string
-	for _, pattern := range []string{"api/*/*/testdata/*.yaml", "controlplane/gatewaysync/testdata/server/*.y*ml", "deploy/manifests/gateway-templates.yaml"} {
+	for _, pattern := range []string{"api/*/*/testdata/*.yaml", "gateway/control/testdata/server/*.y*ml", "deploy/manifests/gateway-templates.yaml"} {
 		fs, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(fs) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, fs, err)

@@ -24,7 +24,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	v1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/controlplanetest"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 const fabricNamespace, fabricAccount = "liqo-fabric", "liqo-fabric"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-net/sluice/controlplane/progress"
+	"github.com/sluice-net/sluice/admin/progress"
 )
 
 const (

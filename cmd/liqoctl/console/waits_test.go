@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/sluice-net/sluice/controlplane/progress"
+	"github.com/sluice-net/sluice/admin/progress"
 )
 
 func TestSpinners(t *testing.T) {

@@ -1,0 +1,520 @@
+package doctor
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/objects/manifests"
+)
+
+// testCase breaks something, and says what the check must make of it.
+type testCase struct {
+	name, check string
+	breaks      func(w *world)
+	cluster     string
+	want        Status
+}
+
+const local, remote = access.Local, access.Remote
+
+// Errors as access makes them.
+func told(cluster, text string) error { return &access.Error{Cluster: cluster, Err: errors.New(text)} }
+
+var errMayNot = told(remote, "list things: the user of kubeconfig milan.yaml may not do this")
+
+func gap(kind string) survey.Gap { return survey.Gap{What: kind + "s", Kind: kind, Err: errMayNot} }
+
+// silence breaks the connection as both gateways see it.
+func (w *world) silence() {
+	for _, e := range []*end{w.client, w.server} {
+		for _, r := range []*survey.GatewayReport{e.before, e.after} {
+			r.Sync.Peer.Value = networkingv1beta1.ConnectionError
+			r.DataPlane.Tunnel.LastHandshake = time.Time{}
+		}
+		e.probe = nil
+		e.peer.Connection.Status.Value = networkingv1beta1.ConnectionError
+		e.after.DataPlane.Tunnel.RxBytes, e.after.DataPlane.Tunnel.TxBytes = e.before.DataPlane.Tunnel.RxBytes, e.before.DataPlane.Tunnel.TxBytes
+	}
+}
+
+// tunnel is what WireGuard of an end counted last.
+func (e *end) tunnel() *survey.TunnelStats { return &e.after.DataPlane.Tunnel }
+
+func event(namespace, kind, name, reason, message string) corev1.Event {
+	return corev1.Event{
+		InvolvedObject: corev1.ObjectReference{Namespace: namespace, Kind: kind, Name: name}, Type: corev1.EventTypeWarning, Reason: reason, Message: message,
+	}
+}
+
+// waiting is a container that does not start.
+func (e *end) waiting(reason, message string) {
+	p := &e.pods.items[0]
+	p.Status.Phase = corev1.PodPending
+	p.Status.Conditions[0].Status = corev1.ConditionFalse
+	p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func (w *world) policy(spec networkingv1.NetworkPolicySpec) {
+	w.server.policies.items = append(w.server.policies.items, networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.server.peer.Namespace, Name: "restrict"}, Spec: spec,
+	})
+}
+
+func problem(object, reason string) manifests.Problem {
+	return manifests.Problem{Object: object, Reason: reason}
+}
+
+var cases = []testCase{
+	{"out of date", "api-access", func(w *world) {
+		w.milan.err = &access.Error{Cluster: remote, Err: &access.Explanation{Doing: "reach the cluster", What: "the API server https://milan.example.org:6443 does not accept the credentials of kubeconfig milan.yaml",
+			Cause: "its client certificate is valid until 2026-01-01T00:00:00Z only, and it is 2026-11-21T12:00:00Z", Advice: "log in again", Err: errors.New("Unauthorized")}}
+		w.milan.Cluster = unasked(remote)
+		w.peerings = []*peering{{id: "milan", local: w.client}}
+	}, remote, Failed},
+	{"away", "api-access", func(w *world) {
+		w.milan.err = told(remote, "the API server https://milan.example.org:6443 cannot be reached: check that the cluster runs")
+		w.milan.Cluster = unasked(remote)
+		w.peerings = []*peering{{id: "milan", local: w.client}}
+	}, remote, Failed},
+
+	{"lists are refused", "permissions", func(w *world) { w.milan.needed = told(remote, "the user lacks rights: list configurations") }, remote, Failed},
+	{"exec is refused", "permissions", func(w *world) { w.rome.wanted = told(local, "the user lacks rights: create pods/exec") }, local, Warning},
+
+	{"old", "kubernetes", func(w *world) { w.milan.Installation.KubernetesVersion = "v1.29.4+k3s1" }, remote, Failed},
+	{"does not tell", "kubernetes", func(w *world) { w.milan.Installation.KubernetesVersion = "" }, remote, Skipped},
+
+	{"none", "crds", func(w *world) { w.milan.crds.items = nil }, remote, Failed},
+	{"one is missing", "crds", func(w *world) { w.milan.crds.items = w.milan.crds.items[1:] }, remote, Failed},
+	{"an older one", "crds", func(w *world) {
+		old := w.milan.wantedCRDs[3].DeepCopy() // Connection
+		delete(old.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "conditions")
+		w.milan.crds.items = append([]apiextensionsv1.CustomResourceDefinition{*old}, w.milan.crds.items...)
+	}, remote, Failed},
+	{"another version", "crds", func(w *world) {
+		old := w.milan.wantedCRDs[3].DeepCopy()
+		old.Spec.Versions[0].Name = "v1alpha1"
+		w.milan.crds.items = append([]apiextensionsv1.CustomResourceDefinition{*old}, w.milan.crds.items...)
+	}, remote, Failed},
+	{"not served", "crds", func(w *world) {
+		bad := w.milan.wantedCRDs[3].DeepCopy()
+		bad.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Message: "names conflict"}}
+		w.milan.crds.items = append([]apiextensionsv1.CustomResourceDefinition{*bad}, w.milan.crds.items...)
+	}, remote, Failed},
+	{"may not be read", "crds", func(w *world) { w.milan.crds = read[apiextensionsv1.CustomResourceDefinition]{err: errMayNot} }, remote, Skipped},
+
+	{"nothing", "installation", func(w *world) {
+		w.milan.Gaps = []survey.Gap{{What: "the cluster ID", Err: &access.Error{Cluster: remote, Err: errors.Join(access.ErrNotInstalled)}}}
+	}, remote, Failed},
+	{"no controller", "installation", func(w *world) { w.milan.Installation.Components = w.milan.Installation.Components[1:] }, remote, Failed},
+	{"no agents", "installation", func(w *world) { w.milan.Installation.Components = w.milan.Installation.Components[:1] }, remote, Warning},
+	{"the controller is down", "installation", func(w *world) {
+		o := &w.milan.Installation.Components[0]
+		o.Ready, o.Pods = 0, []survey.Pod{{Name: "liqo-controller-1", Reason: "CrashLoopBackOff"}}
+	}, remote, Failed},
+	{"the controller is scaled to zero", "installation", func(w *world) { w.milan.Installation.Components[0].Desired = 0 }, remote, Warning},
+	{"some agents are down", "installation", func(w *world) { w.milan.Installation.Components[1].Ready = 1 }, remote, Warning},
+	{"agents are refused", "installation", func(w *world) {
+		w.milan.Installation.Components[1].Ready = 0
+		w.milan.events.items = []corev1.Event{event("liqo-fabric", "DaemonSet", "liqo-fabric", "FailedCreate", `pods "liqo-fabric-x" is forbidden: violates PodSecurity "restricted:latest": host namespaces`)}
+	}, remote, Failed},
+	{"may not be read", "installation", func(w *world) {
+		w.milan.Installation.Components = nil
+		w.milan.Gaps = []survey.Gap{gap("Deployment"), gap("DaemonSet")}
+	}, remote, Skipped},
+
+	{"the same cluster", "identity", func(w *world) { w.milan.uid = w.rome.uid }, "", Failed},
+	{"the same ID", "identity", func(w *world) { w.milan.Installation.ClusterID = "rome" }, "", Failed},
+	{"no ID", "identity", func(w *world) {
+		w.milan.Installation.ClusterID = ""
+		w.milan.Gaps = []survey.Gap{{What: "the cluster ID", Err: told(remote, "ConfigMap liqo/liqo-clusterid-configmap has no CLUSTER_ID")}}
+	}, remote, Failed},
+
+	{"an older cluster", "versions", func(w *world) { w.milan.Installation.Components[0].Version = "v1.2.9" }, "", Warning},
+	{"an older gateway", "versions", func(w *world) { w.server.after.Version = "v1.3.0" }, "", Warning},
+
+	{"a gateway is behind", "clocks", func(w *world) { d := -75 * time.Second; w.client.clockAhead = &d }, local, Warning},
+	{"an API server is ahead", "clocks", func(w *world) { d := 15 * time.Minute; w.milan.clockAhead = &d }, remote, Warning},
+	{"nobody tells", "clocks", func(w *world) {
+		w.rome.clockAhead, w.milan.clockAhead, w.client.clockAhead, w.server.clockAhead = nil, nil, nil, nil
+	}, "", Skipped},
+
+	{"no pod CIDR", "networks", func(w *world) { w.milan.Networks.Pod = nil }, remote, Failed},
+	{"not granted", "networks", func(w *world) {
+		w.milan.Networks.External[0].CIDR, w.milan.Networks.External[0].Problem = "", "10.70.0.0/16 overlaps Network liqo/pod-cidr"
+	}, remote, Failed},
+	{"somebody's overlaps a peer's", "networks", func(w *world) {
+		w.milan.Networks.Other = []survey.Network{{Name: "office", Desired: "10.71.0.0/16", Problem: "10.71.0.0/16 overlaps 10.71.0.0/16 of Network liqo-tenant-rome/rome-pod-10-243-0-0-16"}}
+	}, remote, Failed},
+	{"own CIDRs overlap", "networks", func(w *world) { w.milan.Networks.External = network("external-cidr", "10.243.128.0/17") }, remote, Failed},
+	{"a node lies within", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.80.3.4" }, remote, Failed},
+	{"a node among pods", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.243.200.4" }, remote, Warning},
+	{"pods are elsewhere", "networks", func(w *world) { w.milan.pods.items[0].Status.PodIPs[0].IP = "10.42.0.7" }, remote, Failed},
+	{"the nodes' CIDRs are elsewhere", "networks", func(w *world) { w.milan.nodes.items[0].Spec.PodCIDRs = []string{"10.42.0.0/24"} }, remote, Warning},
+	{"Services are elsewhere", "networks", func(w *world) { w.milan.apiService.Spec.ClusterIP = "10.43.0.1" }, remote, Failed},
+	{"may not be read", "networks", func(w *world) { w.milan.Gaps = []survey.Gap{gap("Network")} }, remote, Skipped},
+
+	{"agents are not admitted", "pod-security", func(w *world) {
+		w.milan.namespaces.items[1].Labels[enforceLabel] = "baseline"
+		w.milan.Installation.Components[1].Ready = 0
+	}, remote, Failed},
+	{"agents are not admitted any more", "pod-security", func(w *world) { w.milan.namespaces.items[1].Labels[enforceLabel] = "baseline" }, remote, Warning},
+
+	{"never connected", "tenant-namespace", func(w *world) { w.server.peer = nil }, remote, Failed},
+	{"may not be read", "tenant-namespace", func(w *world) {
+		w.server.peer = nil
+		w.milan.Gaps = []survey.Gap{gap("GatewayServer")}
+	}, remote, Skipped},
+	{"on its way out", "tenant-namespace", func(w *world) { w.milan.namespaces.items[2].Status.Phase = corev1.NamespaceTerminating }, remote, Failed},
+
+	{"none", "configuration", func(w *world) { w.server.peer.Configuration = nil }, remote, Failed},
+	{"not ready", "configuration", func(w *world) {
+		isFalse(&w.server.peer.Configuration.Status.Conditions, networkingv1beta1.ConditionNetworkCIDRsConfigured, networkingv1beta1.ReasonNetworkRefused, "10.0.0.0/8 cannot be remapped: no pool is large enough")
+	}, remote, Failed},
+	{"wrong pods of the peer", "configuration", func(w *world) { w.client.peer.Configuration.Spec.Remote.CIDR.Pod = cidrs("10.42.0.0/16") }, local, Failed},
+	{"wrong external CIDR of the peer", "configuration", func(w *world) {
+		w.client.peer.Configuration.Spec.Remote.CIDR.External = cidrs("10.42.0.0/16", "10.43.0.0/16")
+	}, local, Failed},
+	{"wrong local pods", "configuration", func(w *world) { w.client.peer.Configuration.Spec.Local.CIDR.Pod = cidrs("10.42.0.0/16") }, local, Failed},
+	{"may not be read", "configuration", func(w *world) { w.milan.Gaps = []survey.Gap{gap("Configuration")} }, remote, Skipped},
+
+	{"with own pods", "cidrs", func(w *world) { w.client.peer.Configuration.Status.Remote.CIDR.Pod = cidrs("10.243.0.0/16") }, local, Failed},
+	{"with Services", "cidrs", func(w *world) { w.client.peer.Configuration.Status.Remote.CIDR.External = cidrs("10.100.0.0/16") }, local, Failed},
+	{"with nodes", "cidrs", func(w *world) { w.client.peer.Configuration.Status.Remote.CIDR.Pod = cidrs("192.0.0.0/16") }, local, Failed},
+	{"with itself", "cidrs", func(w *world) { w.client.peer.Configuration.Status.Remote.CIDR.External = cidrs("10.71.128.0/17") }, local, Failed},
+	{"with another peer", "cidrs", func(w *world) {
+		other := w.rome.Peers[0]
+		other.ID, other.Configuration = "turin", other.Configuration.DeepCopy()
+		other.Configuration.Status.Remote.CIDR.External = cidrs("10.73.0.0/16")
+		w.rome.Peers = append(w.rome.Peers, other)
+	}, local, Failed},
+	{"not settled", "cidrs", func(w *world) { w.client.peer.Configuration.Status.Remote = nil }, local, Skipped},
+
+	{"none", "gateways", func(w *world) { w.server.peer.Gateway = nil }, remote, Failed},
+	{"on its way out", "gateways", func(w *world) { w.server.gateway().Deleting = true }, remote, Failed},
+	{"two servers", "gateways", func(w *world) {
+		w.client.gateway().Role, w.client.gateway().Kind = networkingv1beta1.ConnectionServer, "GatewayServer"
+	}, "", Failed},
+	{"two clients", "gateways", func(w *world) {
+		w.server.gateway().Role, w.server.gateway().Kind = networkingv1beta1.ConnectionClient, "GatewayClient"
+	}, "", Failed},
+	{"one too many", "gateways", func(w *world) { w.server.peer.Surplus = []string{"GatewayServer default/rome"} }, remote, Warning},
+	{"several ports", "gateways", func(w *world) {
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionAllPortsServed, networkingv1beta1.ReasonFirstPortOnly, "of 3 ports the first is used")
+	}, remote, Warning},
+
+	{"not found", "template", func(w *world) {
+		isFalse(&w.client.gateway().Conditions, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ReasonTemplateNotFound, "there is no WgGatewayClientTemplate liqo/custom: create it")
+	}, local, Failed},
+	{"gone since", "template", func(w *world) {
+		w.client.templateErr = told(local, "read WgGatewayClientTemplate liqo/wireguard: not found")
+	}, local, Warning},
+	{"no controller has looked", "template", func(w *world) { w.client.gateway().Conditions = nil }, local, Failed},
+
+	{"refused by PodSecurity", "gateway-pods", func(w *world) {
+		w.server.pods.items = nil
+		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: violates PodSecurity "restricted:latest": privileged`)}
+	}, remote, Failed},
+	{"beyond the quota", "gateway-pods", func(w *world) {
+		w.server.pods.items = nil
+		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: exceeded quota: none`)}
+	}, remote, Failed},
+	{"none, says the condition", "gateway-pods", func(w *world) {
+		w.server.pods.items = nil
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionDeployed, networkingv1beta1.ReasonDeploymentNotReady, "Deployment gw-rome has no ready pod")
+	}, remote, Failed},
+	{"none", "gateway-pods", func(w *world) { w.server.pods.items = nil }, remote, Failed},
+	{"scaled to zero", "gateway-pods", func(w *world) { w.server.pods.items, w.server.replicas = nil, new(int32) }, remote, Failed},
+	{"no room", "gateway-pods", func(w *world) {
+		w.server.waiting("", "")
+		w.server.pods.items[0].Status.Conditions = append(w.server.pods.items[0].Status.Conditions,
+			corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient cpu."})
+	}, remote, Failed},
+	{"no image", "gateway-pods", func(w *world) { w.server.waiting("ImagePullBackOff", `Back-off pulling image "sluice/gateway:v1.4.0"`) }, remote, Failed},
+	{"crashes", "gateway-pods", func(w *world) {
+		w.server.waiting("CrashLoopBackOff", "back-off 5m0s restarting failed container")
+		c := &w.server.pods.items[0].Status.ContainerStatuses[0]
+		c.RestartCount, c.LastTerminationState.Terminated = 7, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
+		w.server.lastWords = map[string]string{"gw-rome-1": "gateway: --mode: neither server nor client"}
+	}, remote, Failed},
+	{"out of memory", "gateway-pods", func(w *world) {
+		w.server.waiting("CrashLoopBackOff", "")
+		c := &w.server.pods.items[0].Status.ContainerStatuses[0]
+		c.RestartCount, c.LastTerminationState.Terminated = 2, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
+	}, remote, Failed},
+	{"its Secret is missing", "gateway-pods", func(w *world) {
+		w.server.waiting("ContainerCreating", "")
+		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "Pod", "gw-rome-1", "FailedMount", `MountVolume.SetUp failed for volume "wireguard-config" : secret "gw-rome" not found`)}
+	}, remote, Failed},
+	{"not ready", "gateway-pods", func(w *world) {
+		w.server.pods.items[0].Status.Conditions[0].Status = corev1.ConditionFalse
+		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "Pod", "gw-rome-1", "Unhealthy", "Readiness probe failed: waiting: there is no Configuration")}
+	}, remote, Failed},
+	{"nobody leads", "gateway-pods", func(w *world) { delete(w.server.pods.items[0].Labels, networkingv1beta1.LabelActive) }, remote, Failed},
+	{"nobody leads, as there is no controller", "gateway-pods", func(w *world) {
+		delete(w.server.pods.items[0].Labels, networkingv1beta1.LabelActive)
+		w.milan.Installation.Components[0].Desired, w.milan.Installation.Components[0].Ready = 0, 0
+	}, remote, Failed},
+	{"two lead", "gateway-pods", func(w *world) { w.server.pods.items = append(w.server.pods.items, w.server.pods.items[0]) }, remote, Failed},
+	{"the other replica is down", "gateway-pods", func(w *world) {
+		other := *w.server.pods.items[0].DeepCopy()
+		other.Name = "gw-rome-2"
+		delete(other.Labels, networkingv1beta1.LabelActive)
+		w.server.pods.items = append(w.server.pods.items, other)
+		w.server.pods.items[1].Status.Conditions[0].Status = corev1.ConditionFalse
+	}, remote, Warning},
+	{"may not be read", "gateway-pods", func(w *world) { w.server.pods = read[corev1.Pod]{err: errMayNot} }, remote, Skipped},
+
+	{"lacks rights", "gateway-rights", func(w *world) {
+		w.server.account = []string{"watch configurations.networking.liqo.io in namespace liqo-tenant-rome", "patch connections.networking.liqo.io/status", "a", "b"}
+	}, remote, Failed},
+	{"may not be asked", "gateway-rights", func(w *world) { w.server.accountErr = errMayNot }, remote, Skipped},
+
+	{"waits", "objects-applied", func(w *world) {
+		w.server.after.Sync.Waiting = manifests.Problems{problem("Configuration", "there is no Configuration of rome")}
+	}, remote, Failed},
+	{"refuses", "objects-applied", func(w *world) {
+		w.server.after.Sync.Refused = manifests.Problems{problem("GatewayServer liqo-tenant-rome/rome", "UDP port 51840 is in use")}
+	}, remote, Failed},
+	{"leaves one out", "objects-applied", func(w *world) {
+		w.server.after.Sync.Ignored = manifests.Problems{problem("IP default/x", "10.9.9.9 is in no local external CIDR")}
+	}, remote, Warning},
+	{"API server away", "objects-applied", func(w *world) {
+		w.server.after.Cluster.API.Connected, w.server.after.Cluster.API.Error = false, "dial tcp 10.96.0.1:443: i/o timeout"
+	}, remote, Warning},
+	{"refuses, says the Connection", "objects-applied", func(w *world) {
+		w.server.before, w.server.after, w.server.reportErr = nil, nil, errMayNot
+		isFalse(&w.server.peer.Connection.Status.Conditions, networkingv1beta1.ConditionConfigurationApplied, networkingv1beta1.ReasonRefused, "the port is in use")
+	}, remote, Failed},
+	{"nobody tells", "objects-applied", func(w *world) { w.server.before, w.server.after, w.server.peer.Connection = nil, nil, nil }, remote, Skipped},
+
+	{"none", "service", func(w *world) { w.server.service = nil }, remote, Failed},
+	{"no address", "service", func(w *world) {
+		w.server.gateway().Endpoint = nil
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionEndpointReady, networkingv1beta1.ReasonWaitingForLoadBalancer, "Service gw-rome has no address from the load balancer yet")
+	}, remote, Failed},
+	{"no address, nobody says why", "service", func(w *world) { w.server.gateway().Endpoint = nil }, remote, Failed},
+	{"selects nothing", "service", func(w *world) { w.server.service.Spec.Selector = map[string]string{"app": "other"} }, remote, Failed},
+	{"TCP", "service", func(w *world) { w.server.service.Spec.Ports[0].Protocol = corev1.ProtocolTCP }, remote, Failed},
+	{"may not be read", "service", func(w *world) { w.server.service, w.server.serviceErr = nil, errMayNot }, remote, Skipped},
+
+	{"another port", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Port: 31000}
+	}, local, Warning},
+	{"another address", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.8"}, Ports: []int32{32009, 32010}}
+	}, local, Warning},
+	{"another address, and nothing arrives", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations += 2
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
+	}, local, Failed},
+	{"a name, and it works", "endpoint", func(w *world) {
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"gw.milan.example.org"}, Port: 32009}
+	}, local, Warning},
+	{"another address, which a NAT knows", "endpoint", func(w *world) {
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
+		w.client.after.DataPlane.Tunnel.Endpoint = netip.MustParseAddrPort("203.0.113.20:31000")
+	}, "", OK},
+	{"an address of this cluster", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.97.0.12"}, Port: 51840}
+		w.server.gateway().Endpoint = w.client.gateway().Endpoint
+	}, local, Failed},
+	{"an address behind the tunnel", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.71.0.12"}, Port: 51840}
+	}, local, Failed},
+
+	{"none", "keys", func(w *world) { w.client.peer.PublicKeys = nil }, local, Failed},
+	{"two", "keys", func(w *world) {
+		w.client.peer.PublicKeys = append(w.client.peer.PublicKeys, w.client.peer.PublicKeys[0])
+	}, local, Failed},
+	{"short", "keys", func(w *world) { w.client.peer.PublicKeys[0].Spec.PublicKey = []byte("short") }, local, Failed},
+	{"the own one", "keys", func(w *world) { w.client.peer.PublicKeys[0].Spec.PublicKey = key(w.client) }, local, Failed},
+	{"another one", "keys", func(w *world) { w.client.peer.PublicKeys[0].Spec.PublicKey = make([]byte, 32) }, local, Failed},
+	{"another one, and a new Secret", "keys", func(w *world) {
+		w.client.peer.PublicKeys[0].Spec.PublicKey = make([]byte, 32)
+		w.server.gateway().Keys.Since = now
+	}, local, Failed},
+	{"no Secret", "keys", func(w *world) {
+		w.server.gateway().Keys = nil
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionKeysReady, networkingv1beta1.ReasonSecretNotFound, "there is no Secret liqo-tenant-rome/mine: create it, or remove spec.secretRef")
+	}, remote, Failed},
+	{"the peer's not yet in force", "keys", func(w *world) { w.client.tunnel().Peer = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" }, local, Warning},
+	{"the own not yet in force", "keys", func(w *world) {
+		w.server.tunnel().Self = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	}, remote, Warning},
+	{"may not be read", "keys", func(w *world) { w.milan.Gaps = []survey.Gap{gap("PublicKey")} }, remote, Skipped},
+
+	{"differs", "mtu", func(w *world) {
+		w.server.gateway().MTU, w.server.after.DataPlane.MTU, w.server.peer.Fabric.Spec.MTU = 1420, 1420, 1420
+	}, "", Failed},
+	{"not taken over", "mtu", func(w *world) { w.server.after.DataPlane.MTU = 1280 }, remote, Warning},
+	{"the nodes' is another", "mtu", func(w *world) { w.server.peer.Fabric.Spec.MTU = 1420 }, remote, Warning},
+
+	{"no ingress", "network-policies", func(w *world) {
+		w.silence()
+		w.server.after.DataPlane.Nodes[0].LastSeen = time.Time{}
+		w.policy(networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
+	}, remote, Failed},
+	{"no ingress, and it works", "network-policies", func(w *world) { w.policy(networkingv1.NetworkPolicySpec{}) }, remote, Warning},
+	{"the client may not get out", "network-policies", func(w *world) {
+		w.silence()
+		w.policy(networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}})
+		w.client.policies, w.server.policies = w.server.policies, read[networkingv1.NetworkPolicy]{}
+	}, local, Failed},
+	{"no pod", "network-policies", func(w *world) { w.server.pods.items = nil }, remote, Skipped},
+	{"may not be read", "network-policies", func(w *world) { w.server.policies.err = errMayNot }, remote, Skipped},
+
+	{"lost on the way there", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations += 2
+		w.client.tunnel().TxBytes += 296
+	}, local, Failed},
+	{"lost on the way there, just now", "reachability", func(w *world) {
+		for _, e := range []*end{w.client, w.server} {
+			e.probe.Pings[0].Received = 0
+			e.tunnel().RxBytes = e.before.DataPlane.Tunnel.RxBytes
+		}
+	}, local, Failed},
+	{"lost on the way back, just now", "reachability", func(w *world) {
+		for _, e := range []*end{w.client, w.server} {
+			e.probe.Pings[0].Received = 0
+		}
+		w.client.tunnel().RxBytes = w.client.before.DataPlane.Tunnel.RxBytes
+	}, local, Failed},
+	{"lost on the way back", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations++
+		w.server.tunnel().RxInitiations++
+		w.server.tunnel().TxResponses++
+	}, local, Failed},
+	{"of another key", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations++
+		w.server.tunnel().RxInitiations++
+	}, remote, Failed},
+	{"the client is still", "reachability", func(w *world) { w.silence() }, local, Failed},
+	{"no such name", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().LookupError = "lookup gw.milan.example.org: no such host"
+	}, local, Failed},
+	{"the client cannot be asked", "reachability", func(w *world) { w.client.before, w.client.after, w.client.reportErr = nil, nil, errMayNot }, local, Skipped},
+	{"the server cannot be asked", "reachability", func(w *world) { w.server.before, w.server.after = nil, nil }, remote, Skipped},
+	{"the client alone gets nothing back", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations++
+		w.alone(w.client)
+	}, "", Failed},
+	{"the client alone is still", "reachability", func(w *world) {
+		w.silence()
+		w.alone(w.client)
+	}, "", Failed},
+	{"the server alone hears nothing", "reachability", func(w *world) {
+		w.silence()
+		w.alone(w.server)
+	}, "", Failed},
+	{"the server alone does not accept", "reachability", func(w *world) {
+		w.silence()
+		w.server.tunnel().RxInitiations++
+		w.alone(w.server)
+	}, "", Failed},
+
+	{"never", "handshake", func(w *world) {
+		w.client.tunnel().LastHandshake = time.Time{}
+		w.client.after.Sync.Peer.Silence.Message = "WireGuard gets no answer from 198.51.100.7:32009"
+	}, local, Failed},
+	{"too old", "handshake", func(w *world) { w.server.tunnel().LastHandshake = now.Add(-10 * time.Minute) }, remote, Failed},
+	{"nobody can be asked", "handshake", func(w *world) {
+		w.client.before, w.client.after, w.client.reportErr, w.server.before, w.server.after = nil, nil, errMayNot, nil, nil
+	}, "", Skipped},
+
+	{"no answer", "ping", func(w *world) { w.client.probe.Pings[0].Received = 0 }, local, Failed},
+	{"no answer for both", "ping", func(w *world) { w.client.probe.Pings[0].Received, w.server.probe.Pings[0].Received = 0, 0 }, local, Failed},
+	{"loss", "ping", func(w *world) { w.client.probe.Pings[0].Received = 7 }, local, Warning},
+	{"no answer, says the Connection", "ping", func(w *world) {
+		w.client.probe, w.client.after.Sync.Peer.Value, w.client.peer.Connection.Status.Value = nil, networkingv1beta1.ConnectionError, networkingv1beta1.ConnectionError
+		w.server.tunnel().RxBytes++
+		w.client.tunnel().RxBytes++
+	}, local, Failed},
+	{"not probed", "ping", func(w *world) { w.client.probe, w.server.probe, w.client.probeErr = nil, nil, errMayNot }, "", Skipped},
+
+	{"too large for the path", "path-mtu", func(w *world) { w.client.probe.Largest = 1280 }, local, Failed},
+	{"fragments", "path-mtu", func(w *world) { w.client.probe.Path.MTU, w.client.probe.Path.Inner = 1380, 1320 }, local, Warning},
+	{"not probed", "path-mtu", func(w *world) { w.client.probe, w.server.probe, w.client.probeErr = nil, nil, errMayNot }, "", Skipped},
+
+	{"tiny packets", "mss", func(w *world) {
+		for _, e := range []*end{w.client, w.server} {
+			e.gateway().MTU, e.before.DataPlane.MTU, e.after.DataPlane.MTU, e.peer.Fabric.Spec.MTU = 570, 570, 570, 570
+		}
+	}, local, Warning},
+
+	{"none yet", "nodes", func(w *world) {
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionInternalNetworkReady, networkingv1beta1.ReasonInternalCIDRExhausted, "the internal CIDR 10.80.0.0/24 has no free address")
+	}, remote, Failed},
+	{"no InternalNode", "nodes", func(w *world) { w.milan.Nodes[1].Internal = nil }, remote, Failed},
+	{"refused", "nodes", func(w *world) {
+		isFalse(&w.milan.Nodes[1].Internal.Status.Conditions, networkingv1beta1.ConditionTunnelsReady, networkingv1beta1.ReasonLinkKindUnavailable, "the kernel has neither geneve nor vxlan, and there is no /dev/net/tun")
+	}, remote, Failed},
+	{"no translation", "nodes", func(w *world) {
+		for i := range w.milan.Nodes {
+			isFalse(&w.milan.Nodes[i].Internal.Status.Conditions, networkingv1beta1.ConditionAddressTranslationReady, networkingv1beta1.ReasonNFTablesUnavailable, "the kernel has no nf_tables")
+		}
+	}, remote, Failed},
+	{"no agent", "nodes", func(w *world) {
+		w.milan.Nodes[1].Internal.Status.NodeIP = networkingv1beta1.NodeIP{}
+		w.milan.agents.items = w.milan.agents.items[:1]
+	}, remote, Failed},
+	{"no agent any more", "nodes", func(w *world) { w.milan.agents.items = w.milan.agents.items[:1] }, remote, Warning},
+	{"no tunnel", "nodes", func(w *world) { w.server.peer.Tunnels = []string{"worker-1"} }, remote, Failed},
+	{"not known to the gateway", "nodes", func(w *world) { w.server.after.DataPlane.Nodes = w.server.after.DataPlane.Nodes[:1] }, remote, Failed},
+	{"never heard", "nodes", func(w *world) { w.server.after.DataPlane.Nodes[1].LastSeen = time.Time{} }, remote, Failed},
+	{"never heard, says its agent", "nodes", func(w *world) {
+		w.server.after.DataPlane.Nodes[1].LastSeen = time.Time{}
+		w.server.agents = map[string]agentReport{"worker-2": {report: &survey.FabricReport{Tunnels: []survey.FabricTunnel{{Problem: "the link liqo.x is down: somebody has set it so"}}}}}
+	}, remote, Failed},
+	{"silent for long", "nodes", func(w *world) { w.server.after.DataPlane.Nodes[1].LastSeen = now.Add(-17 * time.Minute) }, remote, Failed},
+	{"no nodes", "nodes", func(w *world) { w.milan.Nodes = nil }, remote, Failed},
+	{"the agents may not be read", "nodes", func(w *world) {
+		w.milan.agents = read[corev1.Pod]{err: errMayNot}
+		w.milan.Nodes[0].Internal.Status.NodeIP = networkingv1beta1.NodeIP{}
+	}, remote, Failed},
+	{"may not be read", "nodes", func(w *world) { w.milan.Gaps = []survey.Gap{gap("InternalNode")} }, remote, Skipped},
+
+	{"refused", "firewall", func(w *world) {
+		w.server.peer.Firewall = []networkingv1beta1.FirewallConfiguration{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "strict"},
+			Status: networkingv1beta1.FirewallConfigurationStatus{Conditions: []networkingv1beta1.HostCondition{
+				{Host: "rome", Type: networkingv1beta1.HostConditionApplied, Status: metav1.ConditionFalse, Message: "rule 2: marks cannot be matched: match the address instead"},
+				{Host: "other", Type: networkingv1beta1.HostConditionApplied, Status: metav1.ConditionFalse},
+			}},
+		}}
+	}, remote, Warning},
+	{"may not be read", "firewall", func(w *world) { w.milan.Gaps = []survey.Gap{gap("FirewallConfiguration")} }, remote, Skipped},
+
+	{"rise", "drops", func(w *world) {
+		w.server.before.DataPlane.Egress.Verdicts = map[string]uint64{"Forwarded": 10, "DropSpoofedSource": 5}
+		w.server.after.DataPlane.Egress.Verdicts = map[string]uint64{"Forwarded": 10, "DropSpoofedSource": 12, "DropMulticast": 9}
+		w.server.tunnel().DropRejected = 3
+	}, remote, Warning},
+	{"of a gateway that was started anew", "drops", func(w *world) {
+		w.server.before.DataPlane.Egress.Verdicts = map[string]uint64{"DropNoMapping": 500}
+		w.server.after.DataPlane.Egress.Verdicts = map[string]uint64{"DropNoMapping": 4}
+		w.server.after.Started = now.Add(time.Second)
+	}, remote, Warning},
+	{"overruns", "drops", func(w *world) {
+		w.server.after.DataPlane.Sockets["geneve"] = survey.Socket{Overruns: 77, LocalAddr: netip.MustParseAddrPort("0.0.0.0:6091")}
+	}, remote, Warning},
+	{"cannot be asked", "drops", func(w *world) { w.server.before, w.server.after, w.server.reportErr = nil, nil, errMayNot }, remote, Skipped},
+}

@@ -1,0 +1,312 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+// plain is an error without the name of its cluster, which a Finding has anyway.
+func plain(err error) string {
+	var told *access.Error
+	if errors.As(err, &told) {
+		return told.Err.Error()
+	}
+	return err.Error()
+}
+
+func apiAccess(c *cluster) []Finding {
+	var why *access.Explanation
+	switch {
+	case errors.As(c.err, &why) && why.What != "":
+		f := fail("%s", why.What).because("%s", or(why.Cause, why.Err.Error()))
+		if why.Advice != "" {
+			f = f.fix("%s", why.Advice)
+		}
+		return []Finding{f}
+	case c.err != nil:
+		return []Finding{fail("%s", plain(c.err))}
+	}
+	return []Finding{pass("%s answers", c.host)}
+}
+
+func permissions(c *cluster) []Finding {
+	if c.needed != nil {
+		return []Finding{fail("%s", plain(c.needed)).because("what cannot be read cannot be judged: the checks that need it are skipped")}
+	}
+	if c.wanted != nil {
+		return []Finding{warn("%s", plain(c.wanted)).because("gateways, logs and events cannot be asked without: some checks see less, or nothing")}
+	}
+	return []Finding{pass("all that is asked for may be read")}
+}
+
+// oldestKubernetes is the first whose CEL knows the functions for addresses that
+// our schemas use.
+var oldestKubernetes = version.MustParseGeneric("1.31")
+
+func kubernetesVersion(c *cluster) []Finding {
+	text := c.Installation.KubernetesVersion
+	v, err := version.ParseGeneric(text)
+	switch {
+	case err != nil:
+		return []Finding{skip("the API server does not tell its version")}
+	case v.LessThan(oldestKubernetes):
+		return []Finding{fail("Kubernetes %s is too old", text).because("the CRDs use rules that API servers know from %s on", oldestKubernetes).
+			fix("upgrade the cluster to Kubernetes %s or later", oldestKubernetes)}
+	}
+	return []Finding{pass("Kubernetes %s", text)}
+}
+
+// upgradeHint is what to do about CRDs and components of another version.
+const upgradeHint = "run 'liqoctl install' of the version that shall be in the cluster: it updates CRDs and components"
+
+func customResources(c *cluster) []Finding {
+	if c.crds.err != nil {
+		return []Finding{skip("%s", plain(c.crds.err))}
+	}
+	var missing []string
+	var out []Finding
+	for i := range c.wantedCRDs {
+		want := &c.wantedCRDs[i]
+		at := slices.IndexFunc(c.crds.items, func(o apiextensionsv1.CustomResourceDefinition) bool { return o.Name == want.Name })
+		if at < 0 {
+			missing = append(missing, want.Name)
+			continue
+		}
+		out = append(out, compareCRD(want, &c.crds.items[at])...)
+	}
+	switch {
+	case len(missing) == len(c.wantedCRDs):
+		return []Finding{fail("there is none of the CRDs: nothing is installed").fix("install it with 'liqoctl install'")}
+	case len(missing) > 0:
+		out = append(out, fail("CRDs are missing: %s", strings.Join(missing, ", ")).because("the installation is incomplete or of an older version").fix(upgradeHint))
+	}
+	if len(out) == 0 {
+		out = append(out, pass("all %d are there, and of this version", len(c.wantedCRDs)))
+	}
+	return out
+}
+
+// compareCRD judges one CRD by what this version wants of it.
+func compareCRD(want, have *apiextensionsv1.CustomResourceDefinition) (out []Finding) {
+	object := "CustomResourceDefinition " + want.Name
+	for _, cond := range have.Status.Conditions {
+		if cond.Type == apiextensionsv1.Established && cond.Status != apiextensionsv1.ConditionTrue {
+			out = append(out, fail("the API server does not serve it: %s", cond.Message).on(object).fix(upgradeHint))
+		}
+	}
+	for i := range want.Spec.Versions {
+		v := &want.Spec.Versions[i]
+		at := slices.IndexFunc(have.Spec.Versions, func(o apiextensionsv1.CustomResourceDefinitionVersion) bool { return o.Name == v.Name && o.Served })
+		if at < 0 {
+			out = append(out, fail("it does not serve %s", v.Name).on(object).because("it is of another product or of an older version").fix(upgradeHint))
+			continue
+		}
+		if lacks := lacking(v.Schema, have.Spec.Versions[at].Schema); len(lacks) > 0 {
+			out = append(out, fail("it has no %s", shorten(lacks, 3)).on(object).
+				because("it is of an older version: the API server drops what it does not know, so controllers and gateways cannot tell their state").fix(upgradeHint))
+		}
+	}
+	return out
+}
+
+// lacking are the fields of one schema that another does not have.
+func lacking(want, have *apiextensionsv1.CustomResourceValidation) (out []string) {
+	if want == nil || want.OpenAPIV3Schema == nil {
+		return nil
+	}
+	known := make(map[string]bool)
+	if have != nil {
+		fields(have.OpenAPIV3Schema, "", func(path string) { known[path] = true })
+	}
+	fields(want.OpenAPIV3Schema, "", func(path string) {
+		parent, _, _ := cutLast(path, ".")
+		// A field of something that is missing itself is not worth telling.
+		if !known[path] && (parent == "" || known[parent]) {
+			out = append(out, path)
+		}
+	})
+	slices.Sort(out)
+	return out
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", s, false
+}
+
+// fields calls f with the path of every field of a schema.
+func fields(s *apiextensionsv1.JSONSchemaProps, at string, f func(path string)) {
+	if s == nil {
+		return
+	}
+	for name := range s.Properties {
+		p := s.Properties[name]
+		path := strings.TrimPrefix(at+"."+name, ".")
+		f(path)
+		fields(&p, path, f)
+	}
+	if s.Items != nil {
+		fields(s.Items.Schema, at, f)
+	}
+	if s.AdditionalProperties != nil {
+		fields(s.AdditionalProperties.Schema, at, f)
+	}
+}
+
+// shorten lists the first few of many.
+func shorten(items []string, most int) string {
+	if len(items) <= most {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
+}
+
+func installation(c *cluster) (out []Finding) {
+	if err := c.gap(access.ErrNotInstalled); err != nil {
+		return []Finding{fail("%s", plain(err))}
+	}
+	var controller, agents bool
+	for i := range c.Installation.Components {
+		o := &c.Installation.Components[i]
+		controller = controller || o.Kind == "Deployment"
+		agents = agents || o.Kind == "DaemonSet"
+		out = append(out, c.component(o)...)
+	}
+	deployments, daemonSets := c.unread("Deployment"), c.unread("DaemonSet")
+	switch {
+	case !controller && deployments != "":
+		out = append(out, skip("%s", deployments))
+	case !controller:
+		out = append(out, fail("there is no Deployment of the controller in namespace %s", c.Installation.Namespace).
+			because("nobody makes gateways of the objects, nor keeps them").fix("install it with 'liqoctl install'"))
+	}
+	switch {
+	case !agents && daemonSets != "":
+		out = append(out, skip("%s", daemonSets))
+	case !agents:
+		out = append(out, warn("there is no DaemonSet of the node agent").
+			because("without it the nodes have no tunnels to the gateways, unless something else makes them").fix("install it with 'liqoctl install'"))
+	}
+	if len(out) == 0 {
+		out = append(out, pass("%s", strings.Join(c.componentTexts(), ", ")))
+	}
+	return out
+}
+
+func (c *cluster) componentTexts() (out []string) {
+	for i := range c.Installation.Components {
+		o := &c.Installation.Components[i]
+		out = append(out, fmt.Sprintf("%s %d/%d", o.Name, o.Ready, o.Desired))
+	}
+	return out
+}
+
+// noController is what it means that no controller runs.
+const noController = "connections stay as they are, but no change of an object has any effect, and a gateway pod that is replaced carries nothing"
+
+// component judges a Deployment or a DaemonSet of the installation.
+func (c *cluster) component(o *survey.Component) (out []Finding) {
+	if e := refusedPods(c.events.items, o.Namespace, o.Name); e != nil && !o.Healthy() {
+		return []Finding{refusedBy(e).on(o.String())}
+	}
+	if o.Kind == "Deployment" && o.Desired == 0 {
+		return []Finding{warn("it is to have no pods at all").on(o.String()).
+			because("somebody scaled it to zero: %s", noController).
+			fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)}
+	}
+	if o.Healthy() {
+		return nil
+	}
+	f := warn("%s%s", o.Readiness(), unwell(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
+	if o.Kind == "DaemonSet" {
+		f = f.because("the network of the other nodes does not follow changes any more, and that of new ones never comes up")
+	}
+	if o.Ready == 0 {
+		f.Status = Failed
+		if o.Kind == "Deployment" {
+			f = f.because(noController)
+		}
+	}
+	return []Finding{f}
+}
+
+func unwell(pods []survey.Pod) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": pod %s: %s", pods[0].Name, pods[0].Reason)
+}
+
+// refusedPods is the last event that says that a pod of an owner could not be
+// made; nil: there is none. ReplicaSets have the name of their Deployment in
+// front of theirs.
+func refusedPods(events []corev1.Event, namespace, owner string) *corev1.Event {
+	for i := range events {
+		e := &events[i]
+		if e.Reason != "FailedCreate" || e.InvolvedObject.Namespace != namespace {
+			continue
+		}
+		if name := e.InvolvedObject.Name; name == owner || e.InvolvedObject.Kind == "ReplicaSet" && strings.HasPrefix(name, owner+"-") {
+			return e
+		}
+	}
+	return nil
+}
+
+// refusedBy says why no pod could be made.
+func refusedBy(e *corev1.Event) Finding {
+	f := fail("the API server refuses its pods: %s", e.Message)
+	if strings.Contains(e.Message, "violates PodSecurity") {
+		return f.because("the label pod-security.kubernetes.io/enforce of namespace %s does not admit them", e.InvolvedObject.Namespace).
+			fix("take out of the template what is refused, or give the namespace a level that admits it")
+	}
+	if strings.Contains(e.Message, "exceeded quota") {
+		return f.fix("raise the ResourceQuota of namespace %s", e.InvolvedObject.Namespace)
+	}
+	return f
+}
+
+// gap is the error of what could not be read for this reason; nil: none.
+func (c *cluster) gap(reason error) error {
+	for _, g := range c.Gaps {
+		if errors.Is(g.Err, reason) {
+			return g.Err
+		}
+	}
+	return nil
+}
+
+// unreadable tells whether an error says that something could not be read, rather
+// than that it is not there or not as it should be.
+func unreadable(err error) bool {
+	var lost net.Error
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	return apierrors.ReasonForError(err) != metav1.StatusReasonUnknown || errors.As(err, &lost)
+}
+
+// unread says why the objects of one of these kinds are not known, empty if they
+// are.
+func (c *cluster) unread(kinds ...string) string {
+	for _, g := range c.Gaps {
+		if slices.Contains(kinds, g.Kind) {
+			return plain(g.Err)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// forbidden is what a cluster says to who may not read something.
+func forbidden(cluster, resource string) error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+	return &access.Error{Cluster: cluster, Err: fmt.Errorf("list %s: the user may not do this: %w", resource, err)}
+}
+
+// afterGateways are the checks that need the gateways.
+var afterGateways = []string{
+	"template", "gateway-pods", "gateway-rights", "objects-applied", "service", "endpoint", "keys", "mtu", "network-policies",
+	"reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "firewall", "drops",
+}
+
+// afterIdentity are those of peerings.
+var afterIdentity = slices.Concat([]string{"tenant-namespace", "configuration", "cidrs", "gateways"}, afterGateways)
+
+// What could not be read is not judged: neither as if it were well, nor as if it
+// were not there.
+var unreadCases = []struct {
+	name   string
+	breaks func(w *world)
+	// column is the cluster whose column is compared: its checks that are skipped,
+	// and those that failed.
+	column          string
+	skipped, failed []string
+}{
+	{"the other cluster is away", func(w *world) {
+		w.milan.err = told(remote, "cannot be reached")
+		w.milan.Cluster = unasked(remote)
+		w.peerings = []*peering{{id: "milan", local: w.client}}
+	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity),
+		[]string{"api-access"}},
+	{"the other cluster is away, here", func(w *world) {
+		w.milan.err = told(remote, "cannot be reached")
+		w.milan.Cluster = unasked(remote)
+		w.peerings = []*peering{{id: "milan", local: w.client}}
+	}, local, []string{"endpoint"}, nil},
+	{"both are away", func(w *world) {
+		w.milan.err, w.rome.err = told(remote, "cannot be reached"), told(local, "cannot be reached")
+		w.peerings = nil
+	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity),
+		[]string{"api-access"}},
+	{"no right to read the ID", func(w *world) {
+		w.milan.Installation.ClusterID, w.peerings = "", nil
+		w.milan.Gaps = []survey.Gap{{What: "the cluster ID", Err: forbidden(remote, "configmaps")}}
+	}, remote, slices.Concat([]string{"identity"}, afterIdentity), nil},
+	{"no right to read the ID of the only one", func(w *world) {
+		w.alone(w.server)
+		w.milan.Installation.ClusterID = ""
+		w.milan.Gaps = []survey.Gap{{What: "the cluster ID", Err: forbidden("", "configmaps")}}
+	}, "", []string{"identity", "endpoint"}, nil},
+	{"no right to read anything of a peering", func(w *world) {
+		w.server.peer = nil
+		w.milan.Gaps = []survey.Gap{gap("GatewayServer"), gap("GatewayClient"), gap("Configuration")}
+	}, remote, afterIdentity, nil},
+	{"no right to read gateways", func(w *world) {
+		w.server.peer.Gateway = nil
+		w.milan.Gaps = []survey.Gap{gap("GatewayServer"), gap("GatewayClient")}
+	}, remote, slices.Concat([]string{"gateways"}, afterGateways), nil},
+	{"no right to read Deployments and DaemonSets", func(w *world) {
+		w.milan.Installation.Components = nil
+		w.milan.Gaps = []survey.Gap{gap("Deployment"), gap("DaemonSet")}
+	}, remote, []string{"installation", "versions", "pod-security"}, nil},
+	{"no right to read the template", func(w *world) { w.server.templateErr = forbidden(remote, "wggatewayservertemplates") }, remote, []string{"template"}, nil},
+	{"no right to read pods", func(w *world) {
+		w.server.pods = read[corev1.Pod]{err: errMayNot}
+		w.server.accountErr = errMayNot
+		w.server.before, w.server.after, w.server.probe = nil, nil, nil
+	}, remote, []string{"gateway-pods", "gateway-rights", "network-policies", "reachability", "drops"}, nil},
+	{"no right to read Connections", func(w *world) {
+		w.server.before, w.server.after, w.server.probe, w.server.peer.Connection = nil, nil, nil, nil
+		w.server.reportErr = errMayNot
+		w.milan.Gaps = []survey.Gap{gap("Connection")}
+	}, remote, []string{"objects-applied", "reachability", "drops"}, nil},
+	{"no right to read Secrets", func(w *world) {
+		w.server.gateway().Keys, w.server.before, w.server.after, w.server.probe = nil, nil, nil, nil
+		w.milan.Gaps = []survey.Gap{gap("Secret")}
+	}, local, []string{"keys"}, nil},
+	{"no right to read Networks", func(w *world) {
+		w.milan.Networks = survey.Networks{}
+		w.milan.Gaps = []survey.Gap{gap("Network")}
+	}, remote, []string{"networks", "configuration", "cidrs"}, nil},
+	{"no right to read nodes", func(w *world) {
+		w.milan.nodes = read[corev1.Node]{err: errMayNot}
+		w.policy(networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, Ingress: []networkingv1.NetworkPolicyIngressRule{{}},
+		})
+	}, remote, []string{"network-policies"}, nil},
+	{"what can be read is enough", func(w *world) { w.milan.Gaps = []survey.Gap{gap("GatewayClient")} }, remote, nil, nil},
+	{"the template is gone", func(w *world) {
+		w.server.templateErr = &access.Error{Cluster: remote, Err: apierrors.NewNotFound(schema.GroupResource{Resource: "wggatewayservertemplates"}, "wireguard")}
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ReasonTemplateNotFound, "there is none")
+	}, remote, []string{"gateway-pods", "objects-applied", "service", "endpoint", "reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "drops"}, []string{"template"}},
+}
+
+func TestWhatIsNotSeenIsNotJudged(t *testing.T) {
+	var b strings.Builder
+	for _, tt := range unreadCases {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.breaks(w)
+			all := judge(w.facts)
+			fmt.Fprintf(&b, "## %s\n", tt.name)
+			worst := make(map[string]Status)
+			for _, f := range all {
+				if f.Cluster == "" || f.Cluster == tt.column {
+					worst[f.Check] = Worse(worst[f.Check], f.Status)
+				}
+				if f.Status != OK {
+					b.WriteString(text(f))
+				}
+			}
+			b.WriteString("\n")
+			var skipped, failed []string
+			for _, c := range Checks() {
+				switch worst[c] {
+				case Skipped:
+					skipped = append(skipped, c)
+				case Failed:
+					failed = append(failed, c)
+				}
+			}
+			if diff := cmp.Diff(tt.failed, failed); diff != "" {
+				t.Errorf("failed (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.skipped, skipped); diff != "" {
+				t.Errorf("skipped (-want +got):\n%s", diff)
+			}
+		})
+	}
+	golden(t, "unread.txt", b.String())
+}

@@ -1,0 +1,160 @@
+package nettest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+)
+
+// Options say what to test, and with what.
+type Options struct {
+	Wanted
+	// Image is the prober's. Empty: the one that belongs to the installation.
+	Image string
+	// Replicas is how many probers a cluster gets. 0: one on each node.
+	Replicas int32
+	// Remove takes everything away again in the end, also after an error.
+	Remove bool
+	// FailFast ends the test with the first group in which something failed.
+	FailFast bool
+	// Timeout is for all of it but the removal.
+	Timeout time.Duration
+	// Labels and Annotations are for everything that is created.
+	Labels, Annotations map[string]string
+	// Prepared is told what there is to test, before it begins. It may be nil.
+	Prepared func([]Inventory)
+}
+
+// Defaults of Options.
+const (
+	DefaultTimeout = 5 * time.Minute
+	removeTimeout  = 90 * time.Second
+)
+
+// Report is what a test found.
+type Report struct {
+	Clusters []Inventory `json:"clusters"`
+	Outcomes []Outcome   `json:"checks"`
+	// Skipped says what was not tested, and why.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// Failed counts the checks that failed.
+func (r *Report) Failed() (n int) {
+	for _, o := range r.Outcomes {
+		if !o.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// run is one test.
+type run struct {
+	Options
+	say    progress.Func
+	sites  []*site
+	report *Report
+	// settled says that the Services had their time to come into force.
+	settled bool
+	mu      sync.Mutex // of what several clusters add to the report
+}
+
+// site is one cluster of a test.
+type site struct {
+	*access.Cluster
+	*run
+	inv   Inventory
+	image string
+	pull  []corev1.LocalObjectReference // the Secrets of its registry
+}
+
+// Run tests the network between the first cluster and each of the others, and
+// between the others where they are peered. The report holds what was found until
+// an error came; that checks failed is none.
+func Run(ctx context.Context, clusters []*access.Cluster, o Options, say progress.Func) (report *Report, err error) {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	say = oneAtATime(say)
+	r := &run{Options: o, report: &Report{}, say: say}
+	for _, c := range clusters {
+		r.sites = append(r.sites, &site{Cluster: c, run: r, inv: Inventory{Name: c.Name}})
+	}
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if err := r.identify(limited); err != nil {
+		return r.report, r.late(limited, err)
+	}
+	if o.Remove {
+		defer func() {
+			err = errors.Join(err, Remove(context.WithoutCancel(ctx), clusters, say))
+		}()
+	}
+	if err := r.prepare(limited); err != nil {
+		return r.report, r.late(limited, err)
+	}
+	for _, s := range r.sites {
+		r.report.Clusters = append(r.report.Clusters, s.inv)
+	}
+	if o.Prepared != nil {
+		o.Prepared(r.report.Clusters)
+	}
+	return r.report, r.late(limited, r.check(limited, Plan(r.report.Clusters, o.Wanted)))
+}
+
+// oneAtATime lets several clusters tell.
+func oneAtATime(say progress.Func) progress.Func {
+	if say == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(e progress.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		say(e)
+	}
+}
+
+// late says of an error that came because time was up that it did.
+func (r *run) late(ctx context.Context, err error) error {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("not done within %v (--timeout): %w", r.Timeout, err)
+	}
+	return err
+}
+
+// each does something in all clusters at the same time.
+func (r *run) each(do func(*site) error) error {
+	errs := make([]error, len(r.sites))
+	var wg sync.WaitGroup
+	for i, s := range r.sites {
+		wg.Go(func() { errs[i] = do(s) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// skip notes what is not tested.
+func (r *run) skip(s *site, text string) {
+	r.say.Warning(s.Name, text)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.report.Skipped = append(r.report.Skipped, fmt.Sprintf("cluster %s: %s", s.inv.ID, text))
+}
+
+// peered tells whether two clusters have a view of each other.
+func peered(a, b *Inventory) bool { return a.view(b.ID) != nil && b.view(a.ID) != nil }
+
+// peersOf are the other clusters of the test that one is peered with.
+func (r *run) peersOf(s *site) []*site {
+	return slices.DeleteFunc(slices.Clone(r.sites), func(o *site) bool { return o == s || !peered(&s.inv, &o.inv) })
+}

@@ -1,0 +1,361 @@
+package nettest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/sluice-net/sluice/admin/probe"
+)
+
+// Kind is one group of checks.
+type Kind string
+
+// The groups, in the order in which they run.
+const (
+	PodToPod               Kind = "pod-to-pod"
+	PodToPodLarge          Kind = "pod-to-pod, large packets"
+	PodToService           Kind = "pod-to-service"
+	NodeToPod              Kind = "node-to-pod"
+	PodToNodePort          Kind = "pod-to-nodeport"
+	ExternalToNodePort     Kind = "external-to-nodeport"
+	ExternalToLoadBalancer Kind = "external-to-loadbalancer"
+	PodToInternet          Kind = "pod-to-internet"
+	PodToExternalIP        Kind = "pod-to-external-ip"
+)
+
+// Wanted says which checks are to run, besides pod to pod.
+type Wanted struct {
+	// Basic leaves out everything else that runs unasked: large packets, Services,
+	// nodes, the Internet.
+	Basic bool
+	// PodNodePort, ExternalNodePort, LoadBalancer and ExternalIP ask for more.
+	PodNodePort, ExternalNodePort, LoadBalancer, ExternalIP bool
+	// Nodes are those whose node ports are tried. Empty: AllNodes.
+	Nodes NodeSet
+	// Internet is a host outside of all clusters with HTTP and HTTPS. Invalid: pods
+	// do not reach out.
+	Internet netip.Addr
+}
+
+// Party is one end of a check.
+type Party struct {
+	// Cluster is empty for what belongs to none: the Internet, this machine.
+	Cluster string `json:"cluster,omitempty"`
+	// Pod is the prober's name. Empty on the receiving side: any prober of the
+	// cluster.
+	Pod  string `json:"pod,omitempty"`
+	Node string `json:"node,omitempty"`
+	// Name is what to call it in a table.
+	Name string `json:"name"`
+}
+
+// Check is one thing to try, and what should come of it.
+type Check struct {
+	Kind Kind   `json:"check"`
+	From Party  `json:"from"`
+	To   Party  `json:"to"`
+	URL  string `json:"url,omitempty"`
+	// Times is how often it is tried, if more than once: every try counts.
+	Times int `json:"times,omitempty"`
+	// Sources are the addresses by which the receiver may see the sender. None: it
+	// does not matter.
+	Sources []netip.Addr `json:"sources,omitempty"`
+	// Odd are addresses by which it may see the sender as well, which is worth a
+	// note.
+	Odd []netip.Addr `json:"-"`
+	// Missing says why it cannot even be tried, which is a failure.
+	Missing string `json:"-"`
+
+	namespace string     // of the prober that tries
+	unmapped  netip.Addr // of the sender, in its own cluster
+	unknown   netip.Addr // by which the receiver sees what is no pod of the sender's cluster
+}
+
+// byService tells whether a check goes by a Service of the test.
+func (c *Check) byService() bool {
+	switch c.Kind {
+	case PodToService, PodToNodePort, ExternalToNodePort, ExternalToLoadBalancer:
+		return true
+	}
+	return false
+}
+
+// Sizes of what is sent to see whether large packets get through.
+const (
+	downloadSize = 2 << 20
+	datagramSize = 1200 // in one packet, also over IPv6
+	fragmentSize = 4000 // in several
+)
+
+// Plan returns the checks for the clusters.
+//
+//	pod-to-pod                every prober to every other, of its own cluster and of those that it is peered with
+//	  large packets           every prober to one of each peer: a download, a datagram, a datagram in fragments
+//	pod-to-service            every prober to the Service that stands for a peer, twice as often as the peer has probers
+//	node-to-pod               every prober on the network of its node to every prober of the peers
+//	pod-to-nodeport           every prober to the node port of a peer's Service, on every node of its own cluster
+//	external-to-nodeport      this machine to the same
+//	external-to-loadbalancer  this machine to the load balancer of a peer's Service
+//	pod-to-internet           every prober to a host that has nothing to do with it
+//	pod-to-external-ip        every prober to an address that stands for that host: its own cluster's and its peers'
+func Plan(clusters []Inventory, w Wanted) (checks []Check) {
+	p := &planner{clusters: clusters, wanted: w}
+	for _, group := range []struct {
+		run  bool
+		plan func(*Inventory) []Check
+	}{
+		{true, p.podToPod},
+		{!w.Basic, p.large},
+		{!w.Basic, p.podToService},
+		{!w.Basic, p.nodeToPod},
+		{w.PodNodePort, p.podToNodePort},
+		{w.ExternalNodePort, p.externalToNodePort},
+		{w.LoadBalancer, p.externalToLoadBalancer},
+		{!w.Basic && w.Internet.IsValid(), p.podToInternet},
+		{w.ExternalIP, p.podToExternalIP},
+	} {
+		for i := range clusters {
+			if group.run {
+				checks = append(checks, group.plan(&clusters[i])...)
+			}
+		}
+	}
+	return checks
+}
+
+type planner struct {
+	clusters []Inventory
+	wanted   Wanted
+}
+
+// peers are the clusters that have a view of from, and from of them.
+func (p *planner) peers(from *Inventory) (peers []*Inventory) {
+	for i := range p.clusters {
+		if to := &p.clusters[i]; to.ID != from.ID && from.view(to.ID) != nil && to.view(from.ID) != nil {
+			peers = append(peers, to)
+		}
+	}
+	return peers
+}
+
+func (p *planner) podToPod(from *Inventory) (checks []Check) {
+	for _, pod := range from.Probers {
+		for _, to := range from.Probers {
+			if to.Name == pod.Name {
+				continue
+			}
+			c := podCheck(PodToPod, from, pod)
+			c.To, c.URL, c.Sources = proberParty(from, to), web(to.IP), []netip.Addr{pod.IP}
+			checks = append(checks, c)
+		}
+	}
+	for _, peer := range p.peers(from) {
+		for _, pod := range from.Probers {
+			for _, to := range peer.Probers {
+				checks = append(checks, remoteCheck(PodToPod, from, peer, pod, to))
+			}
+		}
+	}
+	return checks
+}
+
+// remoteCheck is a check from a prober to one of a peer, at its address here.
+func remoteCheck(kind Kind, from, peer *Inventory, pod, to Prober) Check {
+	c := podCheck(kind, from, pod)
+	c.To = proberParty(peer, to)
+	c.from(from, peer, pod)
+	if here := translate(from.view(peer.ID).Pod, to.IP); here.IsValid() {
+		c.URL = web(here)
+	} else {
+		c.Missing = fmt.Sprintf("Configuration %s of cluster %s has no CIDR for %s: the pod CIDR in its spec is not what cluster %s uses",
+			from.view(peer.ID).Configuration, from.ID, to.IP, peer.ID)
+	}
+	return c
+}
+
+// from notes how a peer should see a prober.
+func (c *Check) from(from, peer *Inventory, pod Prober) {
+	view := peer.view(from.ID)
+	c.unmapped, c.unknown = pod.IP, view.unknownSource()
+	c.Sources = []netip.Addr{translate(view.Pod, pod.IP)}
+	if from.HidesPods {
+		c.Sources = []netip.Addr{c.unknown}
+	}
+	c.Sources = slices.DeleteFunc(c.Sources, func(a netip.Addr) bool { return !a.IsValid() })
+}
+
+// large pairs the probers, so that every one of both sides takes part at least
+// once.
+func (p *planner) large(from *Inventory) (checks []Check) {
+	for _, peer := range p.peers(from) {
+		if len(peer.Probers) == 0 || len(from.Probers) == 0 {
+			continue
+		}
+		for i := range max(len(from.Probers), len(peer.Probers)) {
+			pod, to := from.Probers[i%len(from.Probers)], peer.Probers[i%len(peer.Probers)]
+			base := remoteCheck(PodToPodLarge, from, peer, pod, to)
+			if base.Missing != "" {
+				continue // said before
+			}
+			at := translate(from.view(peer.ID).Pod, to.IP)
+			for _, url := range []string{
+				fmt.Sprintf("%s?bytes=%d", web(at), downloadSize),
+				datagram(at, datagramSize), datagram(at, fragmentSize),
+			} {
+				base.URL = url
+				checks = append(checks, base)
+			}
+		}
+	}
+	return checks
+}
+
+func (p *planner) podToService(from *Inventory) (checks []Check) {
+	for _, peer := range p.peers(from) {
+		s := from.service(peer.ID)
+		for _, pod := range from.Probers {
+			c := podCheck(PodToService, from, pod)
+			c.To, c.Times = Party{Cluster: peer.ID, Name: peer.ID + ": Service"}, 2*len(peer.Probers)
+			c.from(from, peer, pod)
+			c.Odd = []netip.Addr{c.unknown} // kube-proxy may be told to hide pods from Services
+			if s == nil || !s.ClusterIP.IsValid() {
+				c.Missing = "there is no Service for this peer"
+			} else {
+				c.URL = page(s.ClusterIP, 80)
+			}
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+func (p *planner) nodeToPod(from *Inventory) (checks []Check) {
+	for _, peer := range p.peers(from) {
+		for _, host := range from.Hosts {
+			for _, to := range peer.Probers {
+				c := remoteCheck(NodeToPod, from, peer, host, to)
+				c.From.Name = from.ID + "/node " + host.Node
+				c.Sources = []netip.Addr{c.unknown}
+				checks = append(checks, c)
+			}
+		}
+	}
+	return checks
+}
+
+func (p *planner) podToNodePort(from *Inventory) (checks []Check) {
+	for _, peer := range p.peers(from) {
+		for _, pod := range from.Probers {
+			for _, n := range p.wanted.Nodes.of(from.Nodes) {
+				c := podCheck(PodToNodePort, from, pod)
+				c.from(from, peer, pod)
+				c.toNodePort(from, peer, n, n.InternalIP)
+				checks = append(checks, c)
+			}
+		}
+	}
+	return checks
+}
+
+func (p *planner) externalToNodePort(from *Inventory) (checks []Check) {
+	for _, peer := range p.peers(from) {
+		for _, n := range p.wanted.Nodes.of(from.Nodes) {
+			c := Check{Kind: ExternalToNodePort, From: Party{Name: "this machine"}, unknown: peer.view(from.ID).unknownSource()}
+			at := n.ExternalIP
+			if !at.IsValid() {
+				at = n.InternalIP
+			}
+			c.toNodePort(from, peer, n, at)
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+// toNodePort aims a check at the node port of a peer's Service. The node answers
+// for the way back, so that the peer sees it instead of the client; some network
+// plugins leave pods as they are.
+func (c *Check) toNodePort(from, peer *Inventory, n Node, at netip.Addr) {
+	c.To = Party{Cluster: peer.ID, Node: n.Name, Name: fmt.Sprintf("%s: Service, by node %s/%s", peer.ID, from.ID, n.Name)}
+	c.Sources = append(c.Sources, c.unknown)
+	switch s := from.service(peer.ID); {
+	case s == nil || s.NodePort == 0:
+		c.Missing = "the Service for this peer has no node port"
+	case !at.IsValid():
+		c.Missing = fmt.Sprintf("node %s has no address", n.Name)
+	default:
+		c.URL = page(at, s.NodePort)
+	}
+}
+
+func (p *planner) externalToLoadBalancer(from *Inventory) (checks []Check) {
+	for _, peer := range p.peers(from) {
+		c := Check{Kind: ExternalToLoadBalancer, From: Party{Name: "this machine"}, unknown: peer.view(from.ID).unknownSource()}
+		c.To = Party{Cluster: peer.ID, Name: fmt.Sprintf("%s: Service, by load balancer of %s", peer.ID, from.ID)}
+		c.Sources = []netip.Addr{c.unknown}
+		switch s := from.service(peer.ID); {
+		case s == nil || s.Balancer == "":
+			c.Missing = "no load balancer has given the Service an address: does the cluster have one?"
+		default:
+			c.URL = "http://" + hostPort(s.Balancer, 80) + "/"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func (p *planner) podToInternet(from *Inventory) (checks []Check) {
+	for _, pod := range from.Probers {
+		c := podCheck(PodToInternet, from, pod)
+		c.To, c.URL = Party{Name: "Internet: " + p.wanted.Internet.String()}, page(p.wanted.Internet, 80)
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func (p *planner) podToExternalIP(from *Inventory) (checks []Check) {
+	for _, pod := range from.Probers {
+		for _, owner := range append([]*Inventory{from}, p.peers(from)...) {
+			c := podCheck(PodToExternalIP, from, pod)
+			c.To = Party{Name: fmt.Sprintf("%s: IP of %s", owner.ID, p.wanted.Internet)}
+			at := owner.ExternalIP
+			if at.IsValid() && owner != from {
+				at = translate(from.view(owner.ID).External, at)
+			}
+			if at.IsValid() {
+				c.URL = "tcp://" + netip.AddrPortFrom(at, 443).String()
+			} else {
+				c.Missing = fmt.Sprintf("the IP object of cluster %s has no address that cluster %s can use", owner.ID, from.ID)
+			}
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+func podCheck(kind Kind, in *Inventory, pod Prober) Check {
+	return Check{Kind: kind, From: proberParty(in, pod), namespace: pod.Namespace}
+}
+
+func proberParty(in *Inventory, p Prober) Party {
+	return Party{Cluster: in.ID, Pod: p.Name, Node: p.Node, Name: fmt.Sprintf("%s/%s (%s)", in.ID, p.Name, p.Node)}
+}
+
+// web is the page of a prober.
+func web(a netip.Addr) string { return page(a, probe.Port) }
+
+func page(a netip.Addr, port uint16) string {
+	return "http://" + netip.AddrPortFrom(a, port).String() + "/"
+}
+
+func datagram(a netip.Addr, size int) string {
+	return fmt.Sprintf("udp://%s?bytes=%d", netip.AddrPortFrom(a, probe.Port), size)
+}
+
+func hostPort(host string, port uint16) string {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return netip.AddrPortFrom(a, port).String()
+	}
+	return fmt.Sprintf("%s:%d", host, port)
+}

@@ -1,0 +1,297 @@
+package peering_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// testObjects looks at what was made.
+func testObjects(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	for _, s := range []struct {
+		*side
+		peer, namespace string
+	}{{local, "milan", "liqo-tenant-milan"}, {remote, "rome", "liqo-tenant-rome"}} {
+		var n corev1.Namespace
+		if err := s.Get(ctx, "", s.namespace, &n); err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range map[string]string{
+			"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": s.peer,
+			"app.kubernetes.io/managed-by": "liqoctl", "pod-security.kubernetes.io/enforce": "restricted",
+		} {
+			if n.Labels[k] != v {
+				t.Errorf("namespace %s: label %s is %q, want %q", n.Name, k, n.Labels[k], v)
+			}
+		}
+		var c networkingv1beta1.Configuration
+		if err := s.Get(ctx, s.namespace, s.peer, &c); err != nil {
+			t.Fatal(err)
+		}
+		want := networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{
+			Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true},
+			External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}, Scalar: true},
+		}}
+		if diff := cmp.Diff(want, c.Spec.Remote); diff != "" {
+			t.Errorf("Configuration of %s (-want +got):\n%s", s.peer, diff)
+		}
+	}
+	testKeys(t, local, remote)
+}
+
+// testKeys checks that each side has the key of the other.
+func testKeys(t *testing.T, local, remote *side) {
+	t.Helper()
+	ctx := t.Context()
+	for _, x := range []struct {
+		of, at          *side
+		role            networkingv1beta1.ConnectionType
+		ofNS, of1, atNS string
+	}{
+		{local, remote, networkingv1beta1.ConnectionClient, "liqo-tenant-milan", "milan", "liqo-tenant-rome"},
+		{remote, local, networkingv1beta1.ConnectionServer, "liqo-tenant-rome", "rome", "liqo-tenant-milan"},
+	} {
+		key, err := peering.PublicKeyOf(ctx, x.of.access, x.role, x.ofNS, x.of1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k networkingv1beta1.PublicKey
+		if err := x.at.Get(ctx, x.atNS, x.of.id, &k); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(key, k.Spec.PublicKey) || len(key) != 32 {
+			t.Errorf("%s has another key of %s than that has", x.at.id, x.of.id)
+		}
+	}
+}
+
+// testTimeout has the gateways never answer.
+func testTimeout(t *testing.T, local, remote *side) {
+	t.Run("", func(t *testing.T) { // ends the play
+		local.play(t, networkingv1beta1.Connecting)
+		remote.play(t, networkingv1beta1.Connecting)
+		o := options()
+		o.Timeout = 25 * time.Second
+		var s told
+		err := peering.Connect(t.Context(), local.access, remote.access, o, s.tell)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v after\n%s", err, strings.Join(s.lines, "\n"))
+		}
+		for _, want := range []string{
+			"(local) time is up after 25s, waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: no handshake with 192.0.2.1:51840",
+			"check that the client's nodes reach the address and UDP port",
+			"of 23 steps are done and stay so: the same command goes on from there",
+		} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in\n%v", want, err)
+			}
+		}
+	})
+	if err := peering.Reset(t.Context(), local.access, remote.access, options(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testReset removes everything, step by step with what others left.
+func testReset(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "mine"}}
+	if err := local.Client.Create(ctx, mine); err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.OwnNamespaces = true
+	var s told
+	if err := peering.Reset(ctx, local.access, remote.access, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, identified+`(local) Gateway client already deleted
+(remote) Gateway server already deleted
+(local) Network configuration correctly deleted
+(remote) Network configuration correctly deleted
+WARN (local) Namespace liqo-tenant-milan stays, as it holds what is not of the peering: ConfigMap mine
+`)
+	var n corev1.Namespace
+	if err := remote.Get(ctx, "", "liqo-tenant-rome", &n); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("namespace liqo-tenant-rome: %v, want it gone", err)
+	}
+	for _, s := range []*side{local, remote} {
+		s.nothing(t, "configurations,publickeies,networks.ipam.liqo.io")
+	}
+	if err := local.Client.Delete(ctx, mine); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testForeign uses what somebody made under other names.
+func testForeign(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	remote.Apply(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: customers, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: rome}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: conf, namespace: customers, labels: {liqo.io/remote-cluster-id: rome}}
+spec: {remote: {cidr: {pod: [10.1.0.0/16], external: [10.70.0.0/16]}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: server, namespace: customers, labels: {liqo.io/remote-cluster-id: rome}}
+spec: {mtu: 1300, endpoint: {port: 51840, serviceType: NodePort, nodePort: 30777}}
+`)
+	o := options()
+	o.Server = peering.ServerFlags{}
+	o.Client = peering.ClientFlags{Address: "milan.example.com"}
+	var s told
+	if err := peering.Connect(ctx, local.access, remote.access, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, strings.NewReplacer("(remote) Network configuration correctly set up",
+		"WARN (remote) Configuration customers/conf had other CIDRs than cluster rome uses: corrected\n(remote) Network configuration correctly set up",
+		"(remote) Configuration applied successfully",
+		"WARN (remote) Pods of cluster rome are reached as 10.1.0.0/16 now, its external addresses as 10.0.0.0/16: look whether somebody uses others\n"+
+			"(remote) Configuration applied successfully").Replace(initialized)+
+		checked+strings.Replace(gateways, "gw-rome", "gw-server", 1)+keys+established)
+	var c networkingv1beta1.GatewayClient
+	if err := local.Get(ctx, "liqo-tenant-milan", "milan", &c); err != nil {
+		t.Fatal(err)
+	}
+	want := networkingv1beta1.Endpoint{Addresses: []string{"milan.example.com"}, Port: 30777, Protocol: corev1.ProtocolUDP}
+	if diff := cmp.Diff(want, c.Spec.Endpoint); diff != "" || c.Spec.MTU != 1300 {
+		t.Errorf("the client dials, with MTU %d (-want +got):\n%s", c.Spec.MTU, diff)
+	}
+	o.Client = peering.ClientFlags{}
+	s = told{}
+	if err := peering.Connect(ctx, local.access, remote.access, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	if err := local.Get(ctx, "liqo-tenant-milan", "milan", &c); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, c.Spec.Endpoint); diff != "" {
+		t.Errorf("without the flag it dials (-want +got):\n%s", diff)
+	}
+	if err := peering.Reset(ctx, local.access, remote.access, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	var networks ipamv1alpha1.NetworkList
+	if err := remote.Client.List(ctx, &networks, client.InNamespace("customers")); err != nil || len(networks.Items) > 0 {
+		t.Errorf("%d Networks are left (%v)", len(networks.Items), err)
+	}
+	if err := remote.Get(ctx, "", "customers", new(corev1.Namespace)); err != nil {
+		t.Errorf("somebody's namespace: %v", err)
+	}
+	if _, err := remote.Kubectl("delete", "namespace", "customers", "--wait=false"); err != nil {
+		t.Error(err)
+	}
+}
+
+// testOneNamespace connects with rights to one namespace and to what the
+// installation makes known.
+func testOneNamespace(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	local.Apply(`
+{apiVersion: v1, kind: Namespace, metadata: {name: mine}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: tenant, namespace: mine}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: tenant, namespace: mine}
+rules:
+- {apiGroups: [networking.liqo.io], resources: [configurations, gatewayclients, gatewayservers, publickeies, connections], verbs: ["*"]}
+- {apiGroups: [""], resources: [secrets], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: mine}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenant}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: mine}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: tenants, namespace: liqo}
+rules:
+- {apiGroups: [""], resources: [configmaps], verbs: [get]}
+- {apiGroups: [ipam.liqo.io], resources: [networks], verbs: [list]}
+- {apiGroups: [networking.liqo.io], resources: [wggatewayclienttemplates], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenants, namespace: liqo}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: tenants}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: mine}]
+`)
+	tenant, err := access.New(local.ServiceAccount("mine", "tenant"), access.Options{
+		Name: access.Local, Origin: "kubeconfig of a tenant", Namespace: "mine", NamespaceGiven: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s told
+	if err := peering.Connect(ctx, tenant, remote.access, options(), s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, initialized+checked+gateways+keys+established)
+	var c networkingv1beta1.GatewayClient
+	if err := local.Get(ctx, "mine", "milan", &c); err != nil {
+		t.Error(err)
+	}
+	if err := peering.Reset(ctx, tenant, remote.access, options(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := local.Get(ctx, "mine", "milan", &c); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the GatewayClient: %v, want it gone", err)
+	}
+}
+
+// testAlone cleans up in the local cluster when the remote one cannot be asked.
+func testAlone(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	if err := peering.Connect(ctx, local.access, remote.access, options(), nil); err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.OwnNamespaces = true
+	o.RemoteClusterID = "rome"
+	if err := peering.Reset(ctx, local.access, nil, o, nil); err == nil || !strings.Contains(err.Error(), `"rome" is the ID of this cluster itself`) {
+		t.Errorf("error %v", err)
+	}
+	o.RemoteClusterID = "milan"
+	var s told
+	if err := peering.Reset(ctx, local.access, nil, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, `
+(local) Cluster identity correctly retrieved
+(local) Gateway client correctly deleted
+(local) Network configuration correctly deleted
+`)
+	local.nothing(t, "gatewayclients,configurations,publickeies,networks.ipam.liqo.io,deployments,pods,secrets")
+	s = told{}
+	o.RemoteClusterID = ""
+	if err := peering.Reset(ctx, local.access, remote.access, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, identified+`(local) Gateway client already deleted
+(remote) Gateway server correctly deleted
+(local) Network configuration already deleted
+(remote) Network configuration correctly deleted
+`)
+}

@@ -1,0 +1,132 @@
+package peering_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
+)
+
+// testPreflight asks for what cannot be.
+func testPreflight(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	before := local.resourceVersions(t) + remote.resourceVersions(t)
+	remote.Apply(`{apiVersion: v1, kind: Service, metadata: {name: other, namespace: default}, spec: {type: NodePort, ports: [{port: 1, nodePort: 30999, protocol: UDP}]}}`)
+	for _, tt := range []struct {
+		name          string
+		local, remote *access.Cluster
+		change        func(*peering.Options)
+		want          []string
+	}{
+		{name: "the same cluster twice", remote: local.as(t, func(o *access.Options) { o.Name = access.Remote }),
+			want: []string{"lead to the same cluster, rome", "--remote-kubeconfig"}},
+		{name: "nothing installed", remote: remote.as(t, func(o *access.Options) { o.LiqoNamespace = "elsewhere" }),
+			want: []string{"(remote) ", "not installed", "--remote-liqo-namespace"}},
+		{name: "a template that does not exist", change: func(o *peering.Options) { o.Server.Template.Name = "fast" },
+			want: []string{"(remote) there is no WgGatewayServerTemplate liqo/fast", "--gw-server-template-name"}},
+		{name: "a template of an unknown kind", change: func(o *peering.Options) { o.Client.Template.Type = "example.com/v1/tunnels" },
+			want: []string{"(local) the cluster does not know the type of templates example.com/v1/tunnels"}},
+		{name: "a node port out of range", change: func(o *peering.Options) { o.Server.NodePort = 80 },
+			want: []string{"(remote) --gw-server-service-nodeport 80: clusters have node ports from 30000 to 32767", "--skip-validation"}},
+		{name: "a node port in use", change: func(o *peering.Options) { o.Server.NodePort = 30999 },
+			want: []string{"(remote) --gw-server-service-nodeport 30999: ", "already allocated"}},
+		{name: "an MTU that is too small", change: func(o *peering.Options) { o.MTU = 500 }, want: []string{"--mtu 500"}},
+		{name: "a user who sees nothing", local: user(t, local, "stranger", `""`),
+			want: []string{"(local) the user of kubeconfig of stranger lacks rights", `"list gatewayservers.networking.liqo.io"`, `"create gatewayclients.networking.liqo.io in namespace liqo-tenant-milan"`, "nothing was changed"}},
+		{name: "a user without rights", local: user(t, local, "nobody", `"", networking.liqo.io, ipam.liqo.io`), want: []string{"(local) ", "of kubeconfig of nobody"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options()
+			if tt.change != nil {
+				tt.change(&o)
+			}
+			l, r := local.access, remote.access
+			if tt.local != nil {
+				l = tt.local
+			}
+			if tt.remote != nil {
+				r = tt.remote
+			}
+			var s told
+			err := peering.Connect(ctx, l, r, o, s.tell)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in %q", want, err)
+				}
+			}
+			if len(s.lines) > 0 {
+				t.Errorf("lines were told: %q", s.lines)
+			}
+		})
+	}
+	t.Run("an old CRD", func(t *testing.T) { testOldKind(t, local, remote) })
+	t.Run("a namespace that is being deleted", func(t *testing.T) {
+		remote.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: ending}}`)
+		remote.Apply(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: ending, finalizers: [example.com/wait]}}`)
+		if _, err := remote.Kubectl("delete", "namespace", "ending", "--wait=false"); err != nil {
+			t.Fatal(err)
+		}
+		at := remote.as(t, func(o *access.Options) { o.Namespace, o.NamespaceGiven = "ending", true })
+		err := peering.Connect(ctx, local.access, at, options(), nil)
+		if err == nil || !strings.Contains(err.Error(), "(remote) namespace ending is being deleted") {
+			t.Errorf("error %v", err)
+		}
+	})
+	if diff := cmp.Diff(before, local.resourceVersions(t)+remote.resourceVersions(t)); diff != "" {
+		t.Errorf("objects (-before +after):\n%s", diff)
+	}
+}
+
+// user is somebody who may look at what is in some API groups and change nothing.
+func user(t *testing.T, s *side, name, groups string) *access.Cluster {
+	t.Helper()
+	s.Apply(strings.NewReplacer("NAME", name, "GROUPS", groups).Replace(`
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: NAME, namespace: default}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAME}
+subjects: [{kind: ServiceAccount, name: NAME, namespace: default}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NAME}
+rules:
+- {apiGroups: [GROUPS], resources: ["*"], verbs: [get, list]}
+`))
+	c, err := access.New(s.ServiceAccount("default", name), access.Options{Name: access.Local, Origin: "kubeconfig of " + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// testOldKind takes a field out of a schema.
+func testOldKind(t *testing.T, local, remote *side) {
+	const field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/endpoint/properties/nodePort"
+	crd := "gatewayservers.networking.liqo.io"
+	was, err := remote.Kubectl("get", "crd", crd, "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.endpoint}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := strings.TrimSuffix(field, "/properties/nodePort")
+	old := fmt.Sprintf(`[{"op":"replace","path":%q,"value":{"type":"object","properties":{"port":{"type":"integer"},"serviceType":{"type":"string"},"loadBalancerIP":{"type":"string"}}}}]`, endpoint)
+	if _, err := remote.Kubectl("patch", "crd", crd, "--type=json", "-p", old); err != nil {
+		t.Fatal(err)
+	}
+	err = peering.Connect(t.Context(), local.access, remote.access, options(), nil)
+	if want := "(remote) the CRD gatewayservers.networking.liqo.io is old: it lacks spec.endpoint.nodePort"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	if _, err := remote.Kubectl("patch", "crd", crd, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":%q,"value":%s}]`, endpoint, was)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,173 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Disconnect removes the gateways of both clusters for each other. What they know
+// of each other's network stays, for the next Connect.
+//
+// Where the remote cluster is gone for good it is nil, and o.RemoteClusterID tells
+// what it was called.
+func Disconnect(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	ends := endsToRemove(local, remote, &o)
+	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToDisconnect); err != nil {
+		return err
+	}
+	var p plan
+	p.removeGateways(ends)
+	return p.run(ctx, tell)
+}
+
+// Reset does what Disconnect does, and has both clusters forget each other's
+// network and keys. The remote cluster may be nil, too.
+func Reset(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	ends := endsToRemove(local, remote, &o)
+	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToReset); err != nil {
+		return err
+	}
+	var p plan
+	gone := p.removeGateways(ends)
+	forgotten := p.add(after(gone), ends.steps((*end).forget)...)
+	p.add(after(forgotten), ends.steps((*end).removeNamespace)...)
+	return p.run(ctx, tell)
+}
+
+func endsToRemove(local, remote *access.Cluster, o *Options) pair {
+	if remote == nil {
+		return alone(local, o.RemoteClusterID, o)
+	}
+	return newPair(local, remote, o)
+}
+
+// prepareToRemove finds out what there is to remove, and all that stands in the
+// way, before anything is changed.
+func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights func(*end) []access.Permission) error {
+	if err := p.identify(ctx, tell); err != nil {
+		return err
+	}
+	err := p.both(func(e *end) error {
+		if err := e.look(ctx); err != nil {
+			return e.lacking(ctx, err, rights(e))
+		}
+		return e.Require(ctx, rights(e)...)
+	})
+	p.detectRoles()
+	return err
+}
+
+// detectRoles says which end of the tunnel each cluster was: by its own gateway,
+// or else by that of the other. Where neither has any, the remote one is the
+// server, as Connect has it.
+func (p pair) detectRoles() {
+	local, remote := p[0], p[0].peer
+	isServer := func(e *end) bool { return len(e.found.servers) > 0 && len(e.found.clients) == 0 }
+	isClient := func(e *end) bool { return len(e.found.clients) > 0 && len(e.found.servers) == 0 }
+	local.role, remote.role = networkingv1beta1.ConnectionClient, networkingv1beta1.ConnectionServer
+	if isServer(local) || isClient(remote) && !isClient(local) {
+		local.role, remote.role = remote.role, local.role
+	}
+}
+
+func (p *plan) removeGateways(ends pair) stage {
+	known := p.add(nil, ends.steps((*end).identity)...)
+	var gone stage
+	for _, e := range ends {
+		gone = append(gone, p.add(after(known), e.removeGateway(e.role))...)
+		if other := otherRole(e.role); len(e.gateways(other)) > 0 {
+			gone = append(gone, p.add(after(known), e.removeGateway(other))...)
+		}
+	}
+	return gone
+}
+
+// otherRole is that at the other end.
+func otherRole(role networkingv1beta1.ConnectionType) networkingv1beta1.ConnectionType {
+	if role == networkingv1beta1.ConnectionServer {
+		return networkingv1beta1.ConnectionClient
+	}
+	return networkingv1beta1.ConnectionServer
+}
+
+// removeGateway deletes the gateways of a role, and waits until nothing of them
+// is left if that is wanted.
+func (e *end) removeGateway(role networkingv1beta1.ConnectionType) *step {
+	which := "ateway " + strings.ToLower(string(role))
+	s := &step{in: e.Cluster, waiting: "Deleting g" + which, done: "G" + which + " correctly deleted"}
+	gateways := e.gateways(role)
+	if len(gateways) == 0 {
+		s.done = "G" + which + " already deleted"
+	}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		for _, g := range gateways {
+			left, err := e.remove(ctx, g.Object, g.String())
+			if err != nil || left != "" && e.options.Wait {
+				return left, err
+			}
+			if !e.options.Wait {
+				continue
+			}
+			if left, err := e.remains(ctx, g); left != "" || err != nil {
+				return left, err
+			}
+		}
+		return "", nil
+	}
+	s.clues = e.controllerClues
+	return s
+}
+
+// remove deletes an object, if it is still the one that was found. It returns what
+// is to be waited for until it is gone.
+func (e *end) remove(ctx context.Context, found client.Object, what string) (left string, err error) {
+	live, ok := found.DeepCopyObject().(client.Object)
+	if !ok {
+		return "", fmt.Errorf("%T is no object", found)
+	}
+	err = e.Client.Get(ctx, client.ObjectKeyFromObject(found), live)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return "", e.Explain("read "+what, err)
+	case err != nil, live.GetUID() != found.GetUID():
+		return "", nil
+	case live.GetDeletionTimestamp() != nil:
+		return what + " is being deleted" + finalizers(live), nil
+	}
+	uid := live.GetUID()
+	if err := e.write.Delete(ctx, live, client.Preconditions{UID: &uid}, client.PropagationPolicy("Background")); client.IgnoreNotFound(err) != nil {
+		return "", e.Explain("delete "+what, err)
+	}
+	return what + " is being deleted", nil
+}
+
+// finalizers names those whose work an object waits for.
+func finalizers(o client.Object) string {
+	if f := o.GetFinalizers(); len(f) > 0 {
+		return ", and waits for its finalizers " + strings.Join(f, ", ")
+	}
+	return ""
+}
+
+// rightsToDisconnect are those that it takes to remove what was found.
+func (e *end) rightsToDisconnect() (all []access.Permission) {
+	for role, resource := range map[networkingv1beta1.ConnectionType]string{
+		networkingv1beta1.ConnectionServer: "gatewayservers", networkingv1beta1.ConnectionClient: "gatewayclients",
+	} {
+		for _, g := range e.gateways(role) {
+			all = append(all, access.Permission{Verb: "delete", Group: networkingv1beta1.GroupVersion.Group, Resource: resource, Namespace: g.GetNamespace()})
+		}
+	}
+	return all
+}

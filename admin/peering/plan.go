@@ -1,0 +1,187 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/admin/progress"
+)
+
+// plan is a list of steps in the order in which the user reads about them. They
+// run as early as they can: each as soon as those are over that it comes after.
+type plan struct{ steps []*step }
+
+// stage is some steps of a plan.
+type stage []*step
+
+// add adds steps that come after all those of some stages.
+func (p *plan) add(after []stage, steps ...*step) stage {
+	for _, s := range steps {
+		for _, a := range after {
+			s.after = append(s.after, a...)
+		}
+	}
+	p.steps = append(p.steps, steps...)
+	return steps
+}
+
+// after lists stages.
+func after(stages ...stage) []stage { return stages }
+
+// run does all steps, and tells of them in their order. It returns when nothing
+// of it runs any more. The error is a *Failure.
+func (p *plan) run(ctx context.Context, tell progress.Func) error {
+	started := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := make(chan func(*teller)) // what happened to a step, received by the loop below
+	var wg sync.WaitGroup
+	for _, s := range p.steps {
+		s.over = make(chan struct{})
+	}
+	for _, s := range p.steps {
+		wg.Go(func() {
+			for _, a := range s.after {
+				select {
+				case <-a.over:
+				case <-ctx.Done():
+					return
+				}
+			}
+			changed <- func(t *teller) { t.begin(s) }
+			err := s.run(ctx)
+			if err == nil {
+				close(s.over)
+			}
+			changed <- func(t *teller) { t.end(s, err) }
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(changed)
+	}()
+	t := teller{tell: tell, steps: p.steps, state: make(map[*step]state), shown: make(map[string]*step)}
+	for change := range changed {
+		change(&t)
+		if t.failed != nil {
+			cancel() // the others have nothing to work for any more
+		}
+	}
+	if t.told == len(p.steps) {
+		return nil
+	}
+	return p.fail(ctx, &t, time.Since(started))
+}
+
+// state is how far a step is.
+type state int
+
+const (
+	begun state = 1 + iota
+	succeeded
+	gaveUp
+)
+
+// teller tells of steps in their order, whatever the order in which they end.
+type teller struct {
+	tell  progress.Func
+	steps []*step
+	state map[*step]state
+	shown map[string]*step // for each cluster what the user is told it waits for
+	told  int              // so many steps, from the first, have been told as done
+
+	failed *step // the first one
+	err    error
+}
+
+func (t *teller) begin(s *step) {
+	t.state[s] = begun
+	t.waits()
+}
+
+func (t *teller) end(s *step, err error) {
+	if err != nil {
+		t.state[s] = gaveUp
+		if t.failed == nil && !errors.Is(err, errStopped) {
+			t.failed, t.err = s, err
+		}
+		return
+	}
+	t.state[s] = succeeded
+	for t.told < len(t.steps) && t.state[t.steps[t.told]] == succeeded {
+		t.done(t.steps[t.told])
+		t.told++
+	}
+	t.waits()
+}
+
+// done tells what a step has to tell at its end.
+func (t *teller) done(s *step) {
+	notes := s.notes
+	if s.done != "" {
+		notes = append(notes, progress.Event{Kind: progress.Done, Cluster: s.in.Name, Text: s.done})
+	}
+	for _, n := range notes {
+		t.shown[n.Cluster] = nil // this ends what is shown as waiting
+		if t.tell != nil {
+			t.tell(n)
+		}
+	}
+}
+
+// waits tells of each cluster the first thing it waits for, when that is another
+// than before.
+func (t *teller) waits() {
+	seen := make(map[string]bool)
+	for _, s := range t.steps {
+		name := s.in.Name
+		if seen[name] || t.state[s] != begun || s.waiting == "" {
+			continue
+		}
+		seen[name] = true
+		if t.shown[name] != s {
+			t.shown[name] = s
+			t.tell.Waiting(name, s.waiting)
+		}
+	}
+}
+
+// count is how many steps are over.
+func (t *teller) count() (n int) {
+	for _, s := range t.state {
+		if s == succeeded {
+			n++
+		}
+	}
+	return n
+}
+
+// rest tells of the steps that are over although an earlier one is not.
+func (t *teller) rest() {
+	for _, s := range t.steps[t.told:] {
+		if t.state[s] == succeeded {
+			t.done(s)
+		}
+	}
+}
+
+// culprit is the step that stands for the failure: the one that failed, or else
+// the first that was not over when time was up.
+func (t *teller) culprit() *step {
+	if t.failed != nil {
+		return t.failed
+	}
+	for _, s := range t.steps {
+		if t.state[s] == gaveUp {
+			return s
+		}
+	}
+	for _, s := range t.steps { // time was up before it could begin
+		if t.state[s] != succeeded {
+			return s
+		}
+	}
+	return nil
+}

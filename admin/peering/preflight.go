@@ -1,0 +1,233 @@
+package peering
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// identify finds out who the clusters are, and that they are two.
+func (p pair) identify(ctx context.Context, tell progress.Func) error {
+	for _, e := range p {
+		tell.Waiting(e.Name, "Retrieving cluster identity")
+	}
+	err := p.both(func(e *end) error {
+		var errs [2]error
+		var wg sync.WaitGroup
+		wg.Go(func() { e.id, errs[0] = e.ID(ctx) })
+		wg.Go(func() { e.uid, errs[1] = e.UID(ctx) })
+		wg.Wait()
+		if apierrors.IsForbidden(errs[1]) { // the ID has to do
+			errs[1] = nil
+		}
+		return cmp.Or(errs[0], errs[1])
+	})
+	if err != nil {
+		return err
+	}
+	return p.different()
+}
+
+// different fails unless the clusters are two, with two names.
+func (p pair) different() error {
+	local, other := p[0], p[0].peer
+	if local.id != other.id && (local.uid == "" || local.uid != other.uid) {
+		return nil
+	}
+	if len(p) == 1 {
+		return local.Errorf("%q is the ID of this cluster itself: name the one that it was connected with", other.id)
+	}
+	if local.uid == other.uid && local.uid != "" {
+		return fmt.Errorf("%s and %s lead to the same cluster, %s (its namespace %s has the UID %s both times): nothing was changed; name the other one with %s or %s",
+			local.Origin, other.Origin, local.id, metav1.NamespaceSystem, local.uid, other.Flag("kubeconfig"), other.Flag("context"))
+	}
+	return fmt.Errorf("both clusters have the ID %q (ConfigMap liqo-clusterid-configmap), so neither could tell the other from itself: nothing was changed; "+
+		"if they are two, install one of them again with 'liqoctl install --cluster-id' and another name", local.id)
+}
+
+// prepare finds out all that stands in the way of connecting, before anything is
+// changed.
+func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool) error {
+	if err := p[0].options.Validate(); err != nil {
+		return err
+	}
+	if err := p.identify(ctx, tell); err != nil {
+		return err
+	}
+	for _, e := range p {
+		tell.Waiting(e.Name, "Checking cluster "+e.id)
+	}
+	return p.both(func(e *end) error {
+		if err := e.checkKinds(ctx); err != nil {
+			return err
+		}
+		looked := e.look(ctx)
+		if err := e.chooseNamespace(); looked == nil && err != nil {
+			return err
+		}
+		if looked != nil {
+			return e.lacking(ctx, looked, e.rights(withGateways))
+		}
+		if err := e.Require(ctx, e.rights(withGateways)...); err != nil {
+			return err
+		}
+		if !withGateways {
+			return nil
+		}
+		return e.checkGateway(ctx)
+	})
+}
+
+// lacking is the error of a look. To a user who may not even look it names all
+// rights that are missing for what was asked for, and not only the first.
+func (e *end) lacking(ctx context.Context, err error, rights []access.Permission) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return cmp.Or(e.Require(ctx, append(e.rightsToLook(), rights...)...), err)
+}
+
+// chooseNamespace decides about the tenant namespace.
+func (e *end) chooseNamespace() error {
+	given := ""
+	if e.NamespaceGiven {
+		given = e.Namespace
+	}
+	var err error
+	if e.namespace, err = tenantNamespace(e.peer.id, given, e.Flag("namespace"), &e.found); err != nil {
+		return e.Errorf("%w", err)
+	}
+	if problem := namespaceProblem(e.namespaceFound(), e.peer.id, e.Flag("namespace")); problem != "" {
+		return e.Errorf("%s", problem)
+	}
+	return nil
+}
+
+// rightsToLook are those that look takes.
+func (e *end) rightsToLook() (all []access.Permission) {
+	namespace := ""
+	if e.NamespaceGiven {
+		namespace = e.Namespace
+	} else {
+		all = append(all, access.Permission{Verb: "list", Resource: "namespaces"})
+	}
+	for _, resource := range []string{"configurations", "gatewayclients", "gatewayservers"} {
+		all = append(all, access.Permission{Verb: "list", Group: networkingv1beta1.GroupVersion.Group, Resource: resource, Namespace: namespace})
+	}
+	return all
+}
+
+// rights are those that it takes to connect.
+func (e *end) rights(withGateways bool) []access.Permission {
+	var all []access.Permission
+	may := func(group, resource, namespace string, verbs ...string) {
+		for _, v := range verbs {
+			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: namespace})
+		}
+	}
+	ours := networkingv1beta1.GroupVersion.Group
+	if e.namespaceFound() == nil {
+		may("", "namespaces", "", "create")
+	}
+	may(ours, "configurations", e.namespace, "list", "create", "patch")
+	if !withGateways {
+		return all
+	}
+	resource := "gatewayclients"
+	if e.role == networkingv1beta1.ConnectionServer {
+		resource = "gatewayservers"
+		may(ours, resource, e.namespace, "delete")
+	}
+	may(ours, resource, e.namespace, "get", "create", "patch")
+	if !e.options.DisableSharingKeys {
+		may("", "secrets", e.namespace, "get")
+		may(ours, "publickeies", e.namespace, "list", "create", "patch")
+	}
+	may(ours, "connections", e.namespace, "list")
+	return all
+}
+
+// checkGateway finds out whether the gateway can be made as it is wanted.
+func (e *end) checkGateway(ctx context.Context) error {
+	ref, err := e.templateRef()
+	if err != nil {
+		return err
+	}
+	if !e.options.SkipValidation {
+		if err := e.checkTemplate(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if e.role != networkingv1beta1.ConnectionServer {
+		return nil
+	}
+	installed, err := e.Installation(ctx)
+	if err != nil {
+		return err
+	}
+	e.defaults = installed.Gateway
+	return e.checkNodePort(ctx)
+}
+
+// The node ports of a cluster, unless its administrator chose others, which no API
+// tells.
+const minNodePort, maxNodePort = 30000, 32767
+
+// checkNodePort finds out whether the node port can be had, by a Service that is
+// never made.
+func (e *end) checkNodePort(ctx context.Context) error {
+	port := e.options.Server.NodePort
+	if port == 0 || e.hasNodePort(port) {
+		return nil
+	}
+	if !e.options.SkipValidation && (port < minNodePort || port > maxNodePort) {
+		return e.Errorf("--gw-server-service-nodeport %d: clusters have node ports from %d to %d; nothing was changed; if this one has others, add --skip-validation",
+			port, minNodePort, maxNodePort)
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqoctl-check-", Namespace: e.LiqoNamespace},
+		Spec: corev1.ServiceSpec{
+			Type:  corev1.ServiceTypeNodePort,
+			Ports: []corev1.ServicePort{{Port: DefaultServicePort, NodePort: port, Protocol: corev1.ProtocolUDP}},
+		},
+	}
+	err := e.write.Create(ctx, service, client.DryRunAll)
+	if apierrors.IsInvalid(err) {
+		return e.Errorf("--gw-server-service-nodeport %d: %w; nothing was changed; choose another port, or 0 for any that is free", port, why(err))
+	}
+	return nil // who may not make Services there is told by the condition of the gateway
+}
+
+// hasNodePort tells whether the gateway server has the port already.
+func (e *end) hasNodePort(port int32) bool {
+	for _, g := range e.found.servers {
+		s := g.server
+		if s.Spec.Endpoint.NodePort == port || s.Status.Endpoint != nil && s.Status.Endpoint.Port == port {
+			return true
+		}
+	}
+	return false
+}
+
+// why is what an API server objects to in an object, without the object's name,
+// which nobody gave it.
+func why(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if d := status.Status().Details; d != nil && len(d.Causes) > 0 {
+			return errors.New(d.Causes[0].Message)
+		}
+	}
+	return err
+}

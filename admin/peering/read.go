@@ -1,0 +1,119 @@
+package peering
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdh"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// ErrNotReady says that what was asked for is not there yet and that nothing is
+// wrong: the controllers are at work, or do not run.
+var ErrNotReady = errors.New("not ready yet")
+
+// LocalNetwork reads the CIDRs that a cluster uses itself, as its peers have to
+// know them: spec.remote of the Configuration that they apply.
+func LocalNetwork(ctx context.Context, c *access.Cluster) (networkingv1beta1.ClusterConfig, error) {
+	var list ipamv1alpha1.NetworkList
+	if err := c.Client.List(ctx, &list, client.InNamespace(c.LiqoNamespace), client.HasLabels{ipamv1alpha1.LabelNetworkType}); err != nil {
+		return networkingv1beta1.ClusterConfig{}, c.Explain("list Networks in "+c.LiqoNamespace, err)
+	}
+	own, err := ownNetwork(c.LiqoNamespace, list.Items)
+	if err != nil {
+		return own, c.Errorf("%w", err)
+	}
+	return own, nil
+}
+
+// ownNetwork is what the Networks of an installation say of its CIDRs.
+func ownNetwork(namespace string, networks []ipamv1alpha1.Network) (own networkingv1beta1.ClusterConfig, err error) {
+	for _, part := range []struct {
+		networkType string
+		into        *networkingv1beta1.CIDRs
+	}{
+		{ipamv1alpha1.NetworkTypePodCIDR, &own.CIDR.Pod},
+		{ipamv1alpha1.NetworkTypeExternalCIDR, &own.CIDR.External},
+	} {
+		for _, n := range networks {
+			if n.Labels[ipamv1alpha1.LabelNetworkType] != part.networkType {
+				continue
+			}
+			if n.Status.CIDR == "" {
+				return networkingv1beta1.ClusterConfig{}, fmt.Errorf("no prefix is in the status of Network %s/%s: %w: see 'kubectl -n %[1]s describe network %[2]s', and whether the controllers run",
+					n.Namespace, n.Name, ErrNotReady)
+			}
+			part.into.List = append(part.into.List, networkingv1beta1.CIDR(n.Status.CIDR))
+		}
+		if len(part.into.List) == 0 {
+			return networkingv1beta1.ClusterConfig{}, fmt.Errorf("there is no Network with the label %s=%s in namespace %s: %w: the controllers make it once the installation is complete",
+				ipamv1alpha1.LabelNetworkType, part.networkType, namespace, ErrNotReady)
+		}
+		part.into.Scalar = len(part.into.List) == 1
+	}
+	return own, nil
+}
+
+// PublicKeyOf reads the public key of a gateway: 32 bytes. The error is
+// ErrNotReady while the controllers have made no keys.
+func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.ConnectionType, namespace, name string) ([]byte, error) {
+	g := newGateway(end)
+	what := fmt.Sprintf("%s %s/%s", g.kind(), namespace, name)
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, g.Object)
+	if apierrors.IsNotFound(err) {
+		kind := strings.ToLower(g.kind())
+		return nil, c.Errorf("%s does not exist: 'liqoctl get %s -A' lists those there are, 'liqoctl create %s' makes one", what, kind, kind)
+	}
+	if err != nil {
+		return nil, c.Explain("read "+what, err)
+	}
+	ref := g.keys()
+	if ref == nil {
+		return nil, c.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", what, ErrNotReady)
+	}
+	var secret corev1.Secret
+	err = c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, c.Errorf("%s refers to Secret %s, which does not exist: %w: see its condition KeysReady", what, ref.Name, ErrNotReady)
+	}
+	if err != nil {
+		return nil, c.Explain(fmt.Sprintf("read Secret %s/%s", namespace, ref.Name), err)
+	}
+	key, why := publicKey(secret.Data)
+	if why != "" {
+		return nil, c.Errorf("Secret %s/%s of %s %s", namespace, ref.Name, what, why)
+	}
+	return key, nil
+}
+
+// Entries of the Secret with a pair of keys, each of 32 bytes.
+const (
+	privateKeyEntry = "privateKey"
+	publicKeyEntry  = "publicKey"
+	keyLen          = 32
+)
+
+// publicKey returns the public key of a pair, or says what is wrong with the pair.
+// Nothing of the private key gets into the text.
+func publicKey(data map[string][]byte) (key []byte, why string) {
+	if given := data[publicKeyEntry]; len(given) == keyLen {
+		return bytes.Clone(given), ""
+	} else if len(given) > 0 {
+		return nil, fmt.Sprintf("has in data.%s %d bytes where a key has %d: replace it, or leave it out", publicKeyEntry, len(given), keyLen)
+	}
+	private, err := ecdh.X25519().NewPrivateKey(data[privateKeyEntry])
+	if err != nil {
+		return nil, fmt.Sprintf("has neither data.%s nor a data.%s of %d bytes: replace it, or delete it to have keys generated", publicKeyEntry, privateKeyEntry, keyLen)
+	}
+	return private.PublicKey().Bytes(), ""
+}

@@ -1,0 +1,303 @@
+package peering
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+const (
+	// makeKeysFor is how long a controller may take to make a Secret. It takes a
+	// fraction of a second.
+	makeKeysFor = 20 * time.Second
+	// undividedFor bounds what an interruption has to wait for.
+	undividedFor = makeKeysFor + 15*time.Second
+)
+
+// annotationTouched, on a gateway's pod, is the key that it is to take. The kubelet
+// looks after a pod that changes at once, and else once a minute.
+const annotationTouched = "networking.liqo.io/awaits-public-key"
+
+// secret reads the Secret with a gateway's keys.
+func (e *end) secret(ctx context.Context, g *gateway) (*corev1.Secret, error) {
+	if why := g.ambiguous(); why != "" {
+		return nil, e.Errorf("%s: %s; nothing was changed", g, why)
+	}
+	ref := g.keys()
+	if ref == nil {
+		return nil, e.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", g, ErrNotReady)
+	}
+	var s corev1.Secret
+	if err := e.Client.Get(ctx, e.named(ref.Name), &s); err != nil {
+		return nil, e.Explain("read Secret "+e.named(ref.Name).String(), err)
+	}
+	return &s, nil
+}
+
+// generated tells whether a controller made the Secret and would make another.
+func (e *end) generated(g *gateway, s *corev1.Secret) bool {
+	return s.Name == "gw-"+g.GetName() && s.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && metav1.GetControllerOf(s) != nil
+}
+
+// readOwnKey reads the public key of this end's gateway.
+func (e *end) readOwnKey() *step {
+	s := e.readKey()
+	s.done = "Gateway keys correctly retrieved"
+	return s
+}
+
+// repairKey has this end know the key that its peer has: what a run left undone
+// that was interrupted by force.
+func (e *end) repairKey() *step {
+	s := &step{in: e.Cluster, waiting: "Comparing public keys"}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		ks, err := e.publicKeys(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(ks) == 1 && bytes.Equal(ks[0].Spec.PublicKey, e.peer.key) {
+			return "", nil
+		}
+		if missing, err := e.tellKey().try(ctx); missing != "" || err != nil {
+			return missing, err
+		}
+		s.note(progress.Warning, "The public key here was not that of the gateway of cluster "+e.peer.id+": replaced, as after a rotation that did not come to its end")
+		return "", nil
+	}
+	return s
+}
+
+// rotation is the replacement of the keys of one end.
+type rotation struct {
+	*end
+	former    *corev1.Secret // as it was before; nil: not read yet
+	handshake time.Time      // the last one before
+	touched   bool
+}
+
+// renew makes new keys and has the peer know the public one.
+func (r *rotation) renew() *step {
+	s := &step{in: r.Cluster, waiting: "Replacing keys", done: "New keys generated", clues: r.controllerClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		if r.former == nil {
+			if err := r.remember(ctx); err != nil {
+				return "", err
+			}
+		}
+		// From here on to the end it is done as a whole: who interrupts it waits.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undividedFor)
+		defer cancel()
+		if r.key, err = r.replaceSecret(ctx); err != nil {
+			return "", err
+		}
+		return r.tellPeer(ctx)
+	}
+	return s
+}
+
+// remember reads what there is before.
+func (r *rotation) remember(ctx context.Context) error {
+	g, err := r.readGateway(ctx)
+	if err != nil {
+		return err
+	}
+	secret, err := r.secret(ctx, g)
+	if err != nil {
+		return err
+	}
+	report, err := r.report(ctx)
+	if err != nil {
+		return err
+	}
+	r.former, r.handshake = secret, report.DataPlane.Tunnel.LastHandshake
+	return nil
+}
+
+// replaceSecret deletes the Secret, waits for the one that the controller makes
+// instead, and returns its public key.
+func (r *rotation) replaceSecret(ctx context.Context) (public []byte, err error) {
+	name := client.ObjectKeyFromObject(r.former)
+	uid := r.former.UID
+	err = r.Client.Delete(ctx, r.former.DeepCopy(), client.Preconditions{UID: &uid})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // these: it is gone already
+		return nil, r.Explain("delete Secret "+name.String(), err)
+	}
+	deadline := time.Now().Add(makeKeysFor)
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		var s corev1.Secret
+		err := r.Client.Get(ctx, name, &s)
+		switch {
+		case err == nil && s.UID != uid:
+			key, why := publicKey(s.Data)
+			if why != "" {
+				return nil, r.Errorf("Secret %s %s", name, why)
+			}
+			return key, nil
+		case err != nil && !apierrors.IsNotFound(err) && patience(err) == 0:
+			return nil, r.Explain("read Secret "+name.String(), err)
+		}
+		if time.Now().After(deadline) {
+			return nil, r.putBack(ctx)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// putBack makes the former Secret again when no controller made another: a pod
+// could not start without it. It always returns an error.
+func (r *rotation) putBack(ctx context.Context) error {
+	s := r.former.DeepCopy()
+	s.ResourceVersion, s.UID, s.CreationTimestamp, s.ManagedFields = "", "", metav1.Time{}, nil
+	name := client.ObjectKeyFromObject(s)
+	err := r.write.Create(ctx, s)
+	if apierrors.IsAlreadyExists(err) {
+		return r.Errorf("the controllers took long to make Secret %s: run the command again", name)
+	}
+	if err != nil {
+		return r.Explain(fmt.Sprintf("put Secret %s back, which no controller made within %v", name, makeKeysFor), err)
+	}
+	r.former = nil
+	return &complaint{fmt.Sprintf("no controller made new keys within %v, so Secret %s was put back as it was: see whether the controllers run", makeKeysFor, name)}
+}
+
+// tellPeer has the peer know the new public key, and tells of it.
+func (r *rotation) tellPeer(ctx context.Context) (missing string, err error) {
+	tell := r.peer.tellKey()
+	var since time.Time
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		if missing, err = tell.try(ctx); missing == "" && err == nil {
+			return "", nil
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if err != nil && time.Since(since) >= patience(err) || ctx.Err() != nil {
+			return missing, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// taken waits until the gateway of this end uses its new keys.
+func (r *rotation) taken() *step {
+	s := &step{in: r.Cluster, waiting: "Waiting for the gateway to take its new keys", done: "Gateway uses its new keys", clues: r.gatewayClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		if !r.touched {
+			if err := r.touch(ctx); err != nil {
+				s.note(progress.Warning, err.Error()+"; it takes up to two minutes for a pod to see its new keys")
+			}
+			r.touched = true
+		}
+		report, missing, err := r.reportSoon(ctx)
+		if report == nil {
+			return missing, err
+		}
+		self := report.DataPlane.Tunnel.Self
+		if self == "" || self == r.text() { // a gateway that does not tell is an older one
+			return "", nil
+		}
+		return "the gateway still uses its former keys: the kubelet has not shown it the new ones", nil
+	}
+	return s
+}
+
+// proven waits until the peer has had a handshake with the new keys.
+func (r *rotation) proven() *step {
+	p := r.peer
+	return &step{
+		in: p.Cluster, waiting: "Waiting for a handshake with the new keys", done: "Handshake with the new keys of cluster " + r.id + " seen", clues: p.connectionClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			theirs, missing, err := p.reportSoon(ctx)
+			if theirs == nil {
+				return missing, err
+			}
+			ours, missing, err := r.reportSoon(ctx)
+			if ours == nil {
+				return missing, err
+			}
+			return handshakeMissing(theirs.DataPlane.Tunnel, ours.DataPlane.Tunnel, r.text(), r.handshake), nil
+		},
+	}
+}
+
+// handshakeMissing is what is missing of a handshake with a new key, by what the
+// gateway at the other end of the tunnel and the one with the key say. before is
+// the last one that the latter had with its former key.
+func handshakeMissing(theirs, ours survey.TunnelStats, key string, before time.Time) string {
+	switch {
+	case theirs.Peer != key:
+		return "its gateway has not seen the new public key yet"
+	case theirs.LastHandshake.IsZero():
+		return "there was no handshake with the new key yet"
+	case !ours.LastHandshake.After(before):
+		return "the peer's gateway has had no handshake since it has its new key"
+	}
+	return ""
+}
+
+// text is the key as WireGuard's tools print it.
+func (e *end) text() string { return base64.StdEncoding.EncodeToString(e.key) }
+
+// report asks the gateway of this end.
+func (e *end) report(ctx context.Context) (*survey.GatewayReport, error) {
+	pods, err := e.gatewayPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		if p := &pods[i]; p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue && p.DeletionTimestamp == nil {
+			return survey.ReadGateway(ctx, e.Cluster, client.ObjectKeyFromObject(p))
+		}
+	}
+	return nil, e.Errorf("no pod of the gateway %s/%s is active: see its Deployment", e.namespace, e.gateway())
+}
+
+// reportSoon is report for one that may be restarting: there is none, and
+// something is missing for it.
+func (e *end) reportSoon(ctx context.Context) (report *survey.GatewayReport, missing string, err error) {
+	report, err = e.report(ctx)
+	if err == nil || apierrors.IsForbidden(err) {
+		return report, "", err
+	}
+	return nil, err.Error(), nil
+}
+
+func (e *end) gatewayPods(ctx context.Context) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := e.list(ctx, "pods", &list, client.InNamespace(e.namespace), client.MatchingLabels{
+		networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: e.gateway(),
+	})
+	return list.Items, err
+}
+
+// touch changes an annotation of the gateway's pods.
+func (r *rotation) touch(ctx context.Context) error {
+	pods, err := r.gatewayPods(ctx)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationTouched: r.text()}}})
+	if err != nil {
+		return fmt.Errorf("encode annotations: %w", err)
+	}
+	for i := range pods {
+		err := r.write.Patch(ctx, &pods[i], client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
+			return r.Explain("annotate pod "+client.ObjectKeyFromObject(&pods[i]).String(), err)
+		}
+	}
+	return nil
+}

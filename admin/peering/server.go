@@ -1,0 +1,224 @@
+package peering
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// setUpServer has this end wait for its peer.
+//
+//	GatewayServer                            done
+//	none                                     created
+//	as the flags say, or none were given     left as it is
+//	another MTU or template                  changed
+//	exposed in another way                   deleted, and created when all of it is gone
+func (e *end) setUpServer() *step {
+	s := &step{in: e.Cluster, waiting: "Setting up gateway server", done: "Gateway server correctly set up", clues: e.gatewayClues}
+	name := e.named(e.gateway())
+	what := "GatewayServer " + name.String()
+	var old *networkingv1beta1.GatewayServer    // its remains are waited for
+	var wanted *networkingv1beta1.GatewayServer // what takes its place
+	s.try = func(ctx context.Context) (missing string, err error) {
+		ref, err := e.templateRef()
+		if err != nil {
+			return "", err
+		}
+		var live networkingv1beta1.GatewayServer
+		err = e.Client.Get(ctx, name, &live)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return "", e.Explain("read "+what, err)
+		case err == nil && live.DeletionTimestamp != nil:
+			old = &live
+			return what + " is being deleted", nil
+		case err == nil && e.options.Server.movedFrom(live.Spec.Endpoint):
+			if err := e.write.Delete(ctx, &live, client.Preconditions{UID: &live.UID}); client.IgnoreNotFound(err) != nil {
+				return "", e.Explain("delete "+what, err)
+			}
+			s.note(progress.Done, "Deleted existing gateway server")
+			old, wanted = &live, e.options.successor(&live, ref)
+			return what + " is being deleted", nil
+		case err == nil:
+			return "", e.changeServer(ctx, &live, ref)
+		}
+		if old != nil { // its keys would be taken for those of the new one
+			if left, err := e.remains(ctx, serverGateway(old)); left != "" || err != nil {
+				return left, err
+			}
+		}
+		if wanted == nil {
+			wanted = e.newServer(name.Name, ref)
+		}
+		e.mtu, e.fresh = wanted.Spec.MTU, true
+		return "", e.Explain("create "+what, e.write.Create(ctx, wanted))
+	}
+	return s
+}
+
+// newServer is a server as the flags say, or else the administrator of its
+// cluster.
+func (e *end) newServer(name string, ref corev1.ObjectReference) *networkingv1beta1.GatewayServer {
+	f, d := e.options.Server, e.defaults
+	return NewGatewayServer(e.metadata(name), ServerOptions{
+		Template: ref, MTU: cmp.Or(e.options.MTU, d.MTU),
+		ServiceType: cmp.Or(f.ServiceType, d.ServerServiceType), Port: cmp.Or(f.Port, d.ServerServicePort),
+		NodePort: f.NodePort, LoadBalancerIP: f.LoadBalancerIP,
+	})
+}
+
+// successor is what takes the place of a GatewayServer: the same but for what the
+// flags say.
+func (o *Options) successor(old *networkingv1beta1.GatewayServer, ref corev1.ObjectReference) *networkingv1beta1.GatewayServer {
+	s := &networkingv1beta1.GatewayServer{
+		TypeMeta:   typeMeta("GatewayServer"),
+		ObjectMeta: metav1.ObjectMeta{Name: old.Name, Namespace: old.Namespace, Labels: old.Labels, Annotations: old.Annotations},
+		Spec:       *old.Spec.DeepCopy(),
+	}
+	s.Spec.ServerTemplateRef = ref
+	s.Spec.MTU = cmp.Or(o.MTU, s.Spec.MTU)
+	e, f := &s.Spec.Endpoint, o.Server
+	if f.ServiceType != "" && f.ServiceType != e.ServiceType { // what goes with the other type
+		e.ServiceType, e.NodePort, e.NodePorts, e.LoadBalancerIP = f.ServiceType, 0, nil, ""
+	}
+	if f.Port != 0 {
+		e.Port, e.Ports = f.Port, nil
+	}
+	if f.NodePort != 0 {
+		e.NodePort, e.NodePorts = f.NodePort, nil
+	}
+	e.LoadBalancerIP = cmp.Or(f.LoadBalancerIP, e.LoadBalancerIP)
+	return s
+}
+
+// movedFrom tells whether the flags ask for another way to be reached than a
+// GatewayServer has. What was not asked for may be anything.
+func (f ServerFlags) movedFrom(have networkingv1beta1.ServerEndpoint) bool {
+	port, nodePort := have.Port, have.NodePort
+	if len(have.Ports) > 0 {
+		port = have.Ports[0]
+	}
+	if len(have.NodePorts) > 0 {
+		nodePort = have.NodePorts[0]
+	}
+	return f.ServiceType != "" && f.ServiceType != have.ServiceType ||
+		f.Port != 0 && f.Port != port ||
+		f.NodePort != 0 && f.NodePort != nodePort ||
+		f.LoadBalancerIP != "" && f.LoadBalancerIP != have.LoadBalancerIP
+}
+
+// changeServer changes what can be changed in place.
+func (e *end) changeServer(ctx context.Context, live *networkingv1beta1.GatewayServer, ref corev1.ObjectReference) error {
+	before := live.DeepCopy()
+	live.Spec.MTU = cmp.Or(e.options.MTU, live.Spec.MTU)
+	e.mtu = live.Spec.MTU
+	if e.options.Server.Template != (TemplateFlags{}) && !sameTemplate(live.Spec.ServerTemplateRef, ref) {
+		live.Spec.ServerTemplateRef = ref
+	}
+	if live.Spec.MTU == before.Spec.MTU && live.Spec.ServerTemplateRef == before.Spec.ServerTemplateRef {
+		return nil
+	}
+	name := serverGateway(live).String()
+	return e.Explain("change "+name, e.write.Patch(ctx, live, client.MergeFrom(before)))
+}
+
+// sameTemplate compares what references name, not how they were written.
+func sameTemplate(a, b corev1.ObjectReference) bool {
+	return a.GroupVersionKind() == b.GroupVersionKind() && a.Namespace == b.Namespace && a.Name == b.Name
+}
+
+// gatewayRuns waits for a ready pod of this end's gateway.
+func (e *end) gatewayRuns() *step {
+	pod := "gw-" + e.gateway()
+	return &step{
+		in: e.Cluster, waiting: "Waiting for gateway pod " + pod + " to be ready", done: "Gateway pod " + pod + " is ready",
+		try: func(ctx context.Context) (missing string, err error) {
+			g, err := e.readGateway(ctx)
+			if err != nil {
+				return "", err
+			}
+			missing, err = conditionMissing(g, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ConditionDeployed)
+			if missing == "" && err == nil && g.pod() == nil {
+				missing = g.String() + " has no pod that leads: status.internalEndpoint is empty"
+			}
+			return missing, err
+		},
+		clues: e.gatewayClues,
+	}
+}
+
+// exposed waits until the server tells where it is reached.
+func (e *end) exposed() *step {
+	return &step{
+		in: e.Cluster, waiting: "Waiting for gateway server Service to be created", done: "Gateway server Service created successfully",
+		try: func(ctx context.Context) (missing string, err error) {
+			g, err := e.readGateway(ctx)
+			if err != nil {
+				return "", err
+			}
+			if missing, err := conditionMissing(g, networkingv1beta1.ConditionEndpointReady); missing != "" || err != nil {
+				return missing, err
+			}
+			e.endpoint = g.server.Status.Endpoint
+			if e.endpoint == nil || len(e.endpoint.Addresses) == 0 {
+				return g.String() + " tells no address in its status.endpoint", nil
+			}
+			return "", nil
+		},
+		clues: e.gatewayClues,
+	}
+}
+
+// readGateway reads the gateway of this end.
+func (e *end) readGateway(ctx context.Context) (*gateway, error) {
+	g := newGateway(e.role)
+	name := e.named(e.gateway())
+	err := e.Client.Get(ctx, name, g.Object)
+	if apierrors.IsNotFound(err) {
+		return nil, e.Errorf("%s %s has been deleted by somebody else: run the command again", g.kind(), name)
+	}
+	return g, e.Explain(fmt.Sprintf("read %s %s", g.kind(), name), err)
+}
+
+// complaints are reasons of conditions that only a person can do away with.
+var complaints = map[networkingv1beta1.ConditionReason]bool{
+	networkingv1beta1.ReasonRemoteClusterIDMissing: true, networkingv1beta1.ReasonTemplateNotFound: true,
+	networkingv1beta1.ReasonTemplateKindUnknown: true, networkingv1beta1.ReasonTemplateForbidden: true,
+	networkingv1beta1.ReasonTemplateInvalid: true, networkingv1beta1.ReasonObjectRefused: true,
+	networkingv1beta1.ReasonSecretNotFound: true, networkingv1beta1.ReasonSecretInvalid: true,
+	networkingv1beta1.ReasonSecretAmbiguous: true, networkingv1beta1.ReasonPeerKeyInvalid: true,
+	networkingv1beta1.ReasonPeerKeyAmbiguous: true, networkingv1beta1.ReasonDuplicateGateway: true,
+	networkingv1beta1.ReasonServiceTypeUnsupported: true,
+}
+
+// conditionMissing is what a gateway waits for, by conditions of these types that
+// must all be True.
+func conditionMissing(g *gateway, types ...networkingv1beta1.ConditionType) (missing string, err error) {
+	for _, t := range types {
+		c := meta.FindStatusCondition(g.conditions(), string(t))
+		switch {
+		case c == nil && g.foreign():
+			continue // what it is about shows in the rest of the status
+		case c == nil:
+			return fmt.Sprintf("%s has no condition %s: no controller has looked at it yet", g, t), nil
+		case c.ObservedGeneration < g.GetGeneration():
+			return fmt.Sprintf("%s: the controllers have not seen its newest version yet", g), nil
+		case c.Status == metav1.ConditionTrue:
+			continue
+		case complaints[networkingv1beta1.ConditionReason(c.Reason)]:
+			return "", &complaint{fmt.Sprintf("%s: %s", g, c.Message)}
+		}
+		return fmt.Sprintf("%s: %s", g, strings.TrimSuffix(c.Message, ".")), nil
+	}
+	return "", nil
+}

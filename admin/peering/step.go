@@ -1,0 +1,131 @@
+package peering
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+)
+
+// How often a step looks, and how long one look may take.
+const (
+	firstPause = 25 * time.Millisecond
+	longPause  = 250 * time.Millisecond
+	oneLook    = 10 * time.Second
+)
+
+// step is one thing to be done in one cluster: what the user reads about it, and
+// how it is done.
+//
+// A step looks at the world and applies what is missing, again and again, until
+// nothing is left to wait for. So it does not matter whether it ran before, how
+// far it came then, or who did its work instead.
+type step struct {
+	in *access.Cluster
+	// waiting is what the user reads while it lasts, done what he reads then; an
+	// empty text is not told.
+	waiting, done string
+	// try looks and applies. It returns what is still to wait for; "": nothing.
+	try func(ctx context.Context) (missing string, err error)
+	// clues reads what may tell why it lasts so long, beyond what was told; nil:
+	// nothing would.
+	clues func(ctx context.Context, told string) []string
+
+	after []*step
+	over  chan struct{} // closed after the last successful look
+
+	// Owned by run until it returns.
+	notes   []progress.Event // told before done
+	missing string           // at the last look
+	wrong   error            // the same, if it failed
+}
+
+// note tells something on the way.
+func (s *step) note(kind progress.Kind, text string) {
+	s.notes = append(s.notes, progress.Event{Kind: kind, Cluster: s.in.Name, Text: text})
+}
+
+// errStopped says that the context of a step ended before the step did.
+var errStopped = errors.New("stopped")
+
+// run looks until there is nothing to wait for. What goes wrong is tolerated for
+// as long as it may pass by itself.
+func (s *step) run(ctx context.Context) error {
+	var wrongSince time.Time
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		began := time.Now()
+		missing, err := s.look(ctx)
+		if err == nil && missing == "" {
+			return nil
+		}
+		if err == nil {
+			s.missing, s.wrong, wrongSince = missing, nil, time.Time{}
+		} else if ctx.Err() == nil {
+			s.missing, s.wrong = err.Error(), err
+			if wrongSince.IsZero() {
+				wrongSince = began
+			}
+			if time.Since(wrongSince) >= patience(err) {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return errStopped
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *step) look(ctx context.Context) (missing string, err error) {
+	if s.try == nil {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, oneLook)
+	defer cancel()
+	return s.try(ctx)
+}
+
+// How long it is waited for what may pass by itself.
+const (
+	// unreachableFor is long enough for an API server to be replaced on a slow node.
+	unreachableFor = time.Minute
+	// conflictFor is long enough for others to have written what they write.
+	conflictFor = 15 * time.Second
+	// complaintFor is long enough for a controller to see what was just changed.
+	complaintFor = 5 * time.Second
+)
+
+// patience is how long an error may last.
+func patience(err error) time.Duration {
+	var complaint *complaint
+	switch {
+	case errors.As(err, &complaint):
+		return complaintFor
+	case unreachable(err):
+		return unreachableFor
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return conflictFor
+	}
+	return 0
+}
+
+// unreachable tells whether the cluster gave no answer, or that it cannot now.
+func unreachable(err error) bool {
+	var network net.Error
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
+}
+
+// complaint is what a controller says that only a person can cure.
+type complaint struct{ text string }
+
+func (c *complaint) Error() string { return c.text }

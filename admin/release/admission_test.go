@@ -1,0 +1,174 @@
+package release
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/template"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// variants are values under which everything that the chart makes is admitted.
+func variants(t *testing.T) map[string]Values {
+	t.Helper()
+	everything, err := os.ReadFile("testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]Values{}
+	for name, text := range map[string]string{
+		"default": "{}", "everything": string(everything), "openshift": "openshiftConfig: {enabled: true}",
+		"replicas": "{controllerManager: {replicas: 3}, networking: {gatewayTemplates: {replicas: 3}}}",
+		"metrics":  "metrics: {enabled: true, podMonitor: {enabled: true}, prometheusRule: {enabled: true}, grafanaDashboard: {enabled: true}}",
+		"cleanup":  "networking: {fabric: {cleanup: true}}",
+	} {
+		all[name] = merge(parse(t, minimal), parse(t, text))
+	}
+	return all
+}
+
+// TestObjects guards that what the chart makes are objects of Kubernetes and of
+// this project, without a field too many, and under one name each.
+func TestObjects(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	for name, values := range variants(t) {
+		manifests, err := embedded(t).manifests(values, "liqo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		us, err := decode(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, u := range us {
+			if seen[describe(u)] {
+				t.Errorf("%s: %s twice", name, describe(u))
+			}
+			seen[describe(u)] = true
+			if u.GroupVersionKind().Group == monitoringGroup {
+				continue // no type of ours, nor of Kubernetes
+			}
+			b, err := u.MarshalJSON()
+			if err == nil {
+				_, _, err = strict.Decode(b, nil, nil)
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, describe(u), err)
+			}
+		}
+	}
+}
+
+// TestAdmission asks a real API server, which has PodSecurity, for everything that
+// the chart makes, and for the pods of it: those of the controller and of gateways
+// are restricted ones, and the agents' are not privileged.
+func TestAdmission(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: starts a control plane")
+	}
+	c := controlplanetest.StartBare(t)
+	for name, level := range map[string]string{"liqo": "restricted", "liqo-tenant-milan": "restricted", "liqo-fabric": "privileged", "grafana": "restricted"} {
+		if err := c.CreateNamespace(name, map[string]string{labelEnforce: level}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Install(filepath.Join(controlplanetest.Root(), "deploy", "crds")); err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range variants(t) {
+		manifests, err := embedded(t).manifests(values, "liqo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := decode(manifests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range objects {
+			if u.GroupVersionKind().Group == monitoringGroup || u.GetKind() == "Namespace" {
+				continue
+			}
+			admitted(t, c, name, u.DeepCopy())
+			for _, pod := range podsLike(t, u) {
+				admitted(t, c, name, pod)
+				for _, container := range pod.Spec.Containers {
+					if s := container.SecurityContext; s == nil || s.Privileged != nil && *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+						t.Errorf("%s: container %s of %s may do more than it needs", name, container.Name, pod.Name)
+					}
+				}
+			}
+		}
+	}
+	privileged := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "privileged", Namespace: "liqo"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+	if err := c.Client.Create(t.Context(), privileged, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "restricted") {
+		t.Errorf("the API server admits any pod: %v", err)
+	}
+}
+
+// admitted fails unless the API server takes the object, without a field that it
+// does not know.
+func admitted(t *testing.T, c *controlplanetest.Cluster, variant string, o client.Object) {
+	t.Helper()
+	what := describe(o)
+	if err := c.Client.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+		t.Errorf("%s: %s: %v", variant, what, err)
+	}
+}
+
+// podsLike are the pods that an object of the chart leads to.
+func podsLike(t *testing.T, u *unstructured.Unstructured) []*corev1.Pod {
+	t.Helper()
+	var source map[string]any
+	namespace := u.GetNamespace()
+	switch u.GetKind() {
+	case "Deployment", "DaemonSet":
+		source, _, _ = unstructured.NestedMap(u.Object, "spec", "template")
+	case "WgGatewayServerTemplate", "WgGatewayClientTemplate":
+		source, _, _ = unstructured.NestedMap(u.Object, "spec", "template", "spec", "deployment", "spec", "template")
+		var err error
+		source, err = template.RenderAs(source, template.Vars{
+			Spec: networkingv1beta1.GatewayServerSpec{Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840}}, Name: "milan", Namespace: "liqo-tenant-milan",
+			GatewayUID: "0c1f7ad7-54d1-4f3f-8bb5-6a1a4a1f4b7e", ClusterID: "milan", SecretName: "gw-milan",
+		}, corev1.PodTemplateSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespace = "liqo-tenant-milan"
+	default:
+		return nil
+	}
+	b, err := yaml.Marshal(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var like corev1.PodTemplateSpec
+	if err := yaml.UnmarshalStrict(b, &like); err != nil {
+		t.Fatal(fmt.Errorf("%s: %w", describe(u), err))
+	}
+	pod := &corev1.Pod{ObjectMeta: like.ObjectMeta, Spec: like.Spec}
+	pod.Name, pod.Namespace = u.GetName(), namespace
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName = "", "" // which do not exist here
+	return []*corev1.Pod{pod}
+}

@@ -1,0 +1,391 @@
+package release_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/admin/release"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// TestInstallation is the life of an installation.
+func TestInstallation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: starts a control plane")
+	}
+	s := startSite(t)
+	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} { // the cluster is complete
+		if err := s.CreateNamespace(ns, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.objects(t)
+
+	t.Run("what nobody knows is asked", func(t *testing.T) {
+		_, err := s.prepare(t, "", release.Options{})
+		if err == nil || !strings.Contains(err.Error(), "set --pod-cidr (the nodes of today have 10.243.1.0/24,10.243.2.0/24") || !strings.Contains(err.Error(), "nothing was changed") {
+			t.Errorf("got %v", err)
+		}
+		same(t, "it changed something", before, s.objects(t))
+	})
+	t.Run("an older API server tells its range", func(t *testing.T) {
+		got, err := release.ServiceRange(t.Context(), s.access)
+		if err != nil || !slices.Equal(got, prefixes("10.96.0.0/16")) {
+			t.Errorf("%v, %v", got, err)
+		}
+		same(t, "it changed something", before, s.objects(t))
+	})
+	t.Run("a dry run changes nothing", func(t *testing.T) {
+		p, err := s.prepare(t, "", rome())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Services.From != "the ServiceCIDRs of the API server" {
+			t.Errorf("Services from %s", p.Services.From)
+		}
+		text, err := p.DryRun(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"kind: CustomResourceDefinition", "name: liqo\n", "--pod-cidr=10.243.0.0/16", "--service-cidr=10.96.0.0/16"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %s", want)
+			}
+		}
+		same(t, "it changed something", before, s.objects(t))
+	})
+	t.Run("install", func(t *testing.T) { testInstall(t, s) })
+	t.Run("again", func(t *testing.T) { testAgain(t, s) })
+	t.Run("what is lost comes back", func(t *testing.T) {
+		if _, err := s.Kubectl("delete", "clusterrole", "liqo-gateway"); err != nil {
+			t.Fatal(err)
+		}
+		if r := s.install(t, rome()); !r.Changed || r.Revision != 2 {
+			t.Errorf("%+v", r)
+		}
+		if _, err := s.Kubectl("get", "clusterrole", "liqo-gateway"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("upgrade", func(t *testing.T) { testUpgrade(t, s) })
+	t.Run("an interrupted one is completed", func(t *testing.T) { testInterrupted(t, s) })
+	t.Run("monitors", func(t *testing.T) { testMonitors(t, s) })
+	t.Run("what is in the way", func(t *testing.T) { testInTheWay(t, s) })
+	t.Run("a rollout that does not end", func(t *testing.T) { testStuck(t, s) })
+	t.Run("peerings are in the way of an uninstallation", func(t *testing.T) { testPeerings(t, s) })
+	t.Run("uninstall", func(t *testing.T) { testUninstall(t, s) })
+	t.Run("what kubectl installed", func(t *testing.T) { testKubectl(t, s) })
+	t.Run("the version before", func(t *testing.T) { testPrevious(t, s) })
+	t.Run("uninstall all", func(t *testing.T) {
+		s.install(t, rome())
+		// What a test of the network leaves that somebody killed.
+		s.Apply(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo-test-network, labels: {app.kubernetes.io/managed-by: liqoctl}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: liqo-test-network, labels: {app.kubernetes.io/managed-by: liqoctl}}
+spec: {ports: [{port: 80}]}
+`)
+		if removed := s.uninstall(t, release.UninstallOptions{Purge: true}); len(removed.Left) > 0 {
+			t.Errorf("left: %v", removed.Left)
+		}
+		same(t, "not everything is as before", before, s.objects(t))
+		r, err := s.prepareUninstall(t, release.UninstallOptions{Purge: true})
+		if err != nil || !r.Nothing {
+			t.Errorf("there is something to uninstall: %v", err)
+		}
+	})
+}
+
+func testInstall(t *testing.T, s *site) {
+	r := s.install(t, rome())
+	if !r.Changed || r.Revision != 1 {
+		t.Errorf("%+v", r)
+	}
+	if id, err := s.access.ID(t.Context()); err != nil || id != "rome" {
+		t.Errorf("ID %s, %v", id, err)
+	}
+	i, err := s.access.Installation(t.Context())
+	if err != nil || i.Version != "latest" || i.Gateway != access.DefaultGateway {
+		t.Errorf("%+v, %v", i, err)
+	}
+	for name, want := range map[string]string{"liqo": "restricted", "liqo-fabric": "privileged"} {
+		var ns corev1.Namespace
+		if err := s.Get(t.Context(), "", name, &ns); err != nil || ns.Labels["pod-security.kubernetes.io/enforce"] != want {
+			t.Errorf("namespace %s: %v, %v", name, ns.Labels, err)
+		}
+	}
+	// As `helm list` looks for them.
+	var secrets corev1.SecretList
+	if err := s.Client.List(t.Context(), &secrets, client.InNamespace("liqo"), client.MatchingLabels{"owner": "helm", "name": "sluice", "status": "deployed"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(secrets.Items) != 1 {
+		t.Errorf("%d releases", len(secrets.Items))
+	}
+}
+
+func testAgain(t *testing.T, s *site) {
+	before := s.objects(t)
+	if r := s.install(t, rome()); r.Changed || r.Revision != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := s.install(t, release.Options{}); r.Changed { // the cluster knows it all by now
+		t.Errorf("%+v", r)
+	}
+	if diff := cmp.Diff(before, s.objects(t)); diff != "" {
+		t.Errorf("it changed something (-before +after)\n%s", diff)
+	}
+}
+
+func testUpgrade(t *testing.T, s *site) {
+	o := rome()
+	o.Values = release.Values{"peering": release.Values{"networking": release.Values{"gateway": release.Values{"mtu": 1280}}}}
+	if r := s.install(t, o); r.Revision != 3 {
+		t.Errorf("%+v", r)
+	}
+	if i, err := s.access.Installation(t.Context()); err != nil || i.Gateway.MTU != 1280 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	p, err := s.prepare(t, "", rome())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"values of the release before that are not given now go back to their defaults: peering.networking.gateway.mtu; --reuse-values keeps them"}
+	if diff := cmp.Diff(want, p.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got)\n%s", diff)
+	}
+	o = rome()
+	o.ReuseValues = true
+	if r := s.install(t, o); r.Changed {
+		t.Errorf("%+v", r)
+	}
+}
+
+// testInterrupted has a program die while it upgrades.
+func testInterrupted(t *testing.T, s *site) {
+	for _, age := range []time.Duration{2 * time.Minute, 58 * time.Second} {
+		if err := release.Interrupt(s.access, age); err != nil {
+			t.Fatal(err)
+		}
+		o := rome()
+		o.ReuseValues = true
+		if r := s.install(t, o); !r.Changed {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func testInTheWay(t *testing.T, s *site) {
+	other := release.Options{ClusterID: "milan", PodCIDRs: prefixes("10.1.0.0/16")}
+	_, err := s.prepare(t, "", other)
+	for _, want := range []string{`this cluster is "rome"`, "the CIDR of the pods is 10.243.0.0/16 in this installation"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	elsewhere := *s.access
+	elsewhere.LiqoNamespace = "network"
+	chart, err := release.Embedded("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := release.Prepare(t.Context(), &elsewhere, chart, "", rome()); err == nil || !strings.Contains(err.Error(), "there is an installation in the namespace liqo already") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := release.PrepareUninstall(t.Context(), &elsewhere, chart, release.UninstallOptions{}); err == nil || !strings.Contains(err.Error(), "--liqo-namespace liqo") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Kubectl("annotate", "crd", "networks.ipam.liqo.io", release.AnnotationVersion+"=v9.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.prepare(t, "v1.0.0", rome()); err == nil || !strings.Contains(err.Error(), "get liqoctl v9.0.0 or newer") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Kubectl("annotate", "crd", "networks.ipam.liqo.io", release.AnnotationVersion+"-"); err != nil {
+		t.Fatal(err)
+	}
+	nobody := s.ServiceAccount("liqo", "default")
+	a, err := access.New(nobody, access.Options{Origin: "a service account"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := release.Prepare(t.Context(), a, chart, "", rome()); err == nil || !strings.Contains(err.Error(), "lacks rights") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// testStuck upgrades to what cannot run, and back.
+func testStuck(t *testing.T, s *site) {
+	for _, tt := range []struct {
+		values release.Values
+		until  string // the line of progress after which there is no time left
+		want   []string
+	}{
+		{release.Values{"tag": "none"}, "0 of 1 pods are up to date", nil},
+		{release.Values{"controllerManager": release.Values{"pod": release.Values{"extraArgs": []any{"--no-such-flag"}}}}, "CrashLoopBackOff",
+			[]string{"unknown flag: --no-such-flag", ": CrashLoopBackOff: "}},
+	} {
+		o := rome()
+		o.Values = tt.values
+		p, err := s.prepare(t, "", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		_, err = p.Apply(ctx, func(e progress.Event) {
+			t.Logf("%d %s", e.Kind, e.Text)
+			if strings.Contains(e.Text, tt.until) {
+				cancel()
+			}
+		})
+		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 1 pods are up to date and ready", "goes on where this one has ended") {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+	}
+	s.install(t, rome())
+}
+
+func testPeerings(t *testing.T, s *site) {
+	labels := map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan", networkingv1beta1.LabelTenantNamespace: "true"}
+	if err := s.CreateNamespace("liqo-tenant-milan", labels); err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(`
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}, finalizers: [configuration.liqo.io/of-nobody]}
+spec: {remote: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
+`)
+	controlplanetest.Eventually(t, "the gateway is there", func(ctx context.Context) error {
+		var list networkingv1beta1.GeneveTunnelList
+		if err := s.Client.List(ctx, &list); err != nil || len(list.Items) != 2 {
+			return fmt.Errorf("%d tunnels, %v", len(list.Items), err)
+		}
+		return nil
+	})
+	_, err := s.prepareUninstall(t, release.UninstallOptions{})
+	for _, want := range []string{"Configuration liqo-tenant-milan/milan\n  GatewayServer liqo-tenant-milan/milan", "liqoctl network reset", "--force"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	removed := s.uninstall(t, release.UninstallOptions{Force: true})
+	if !slices.Contains(removed.Objects, "Configuration liqo-tenant-milan/milan") {
+		t.Errorf("removed %v", removed.Objects)
+	}
+	if want := "namespace liqo-tenant-milan: liqoctl has not made it"; !slices.Contains(removed.Left, want) {
+		t.Errorf("left %v, want %s", removed.Left, want)
+	}
+	controlplanetest.Eventually(t, "the namespace of the peer is empty", func(context.Context) error {
+		for o := range s.objects(t) {
+			if strings.Contains(o, " liqo-tenant-milan/") && o != "ServiceAccount liqo-tenant-milan/default" {
+				return errors.New(o)
+			}
+		}
+		return nil
+	})
+	if err := s.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.install(t, rome())
+}
+
+// testUninstall leaves what users have made.
+func testUninstall(t *testing.T, s *site) {
+	s.Apply(`
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {name: printer, namespace: liqo}
+spec: {ip: 192.0.2.7}
+`)
+	var lines []string
+	r, err := s.prepareUninstall(t, release.UninstallOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed, err := r.Run(t.Context(), s.log(t, &lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := filepath.Glob("../../deploy/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"namespace liqo: it holds IP printer",
+		fmt.Sprint(len(crds), " CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them"),
+	}
+	if diff := cmp.Diff(want, removed.Left); diff != "" {
+		t.Errorf("left (-want +got)\n%s", diff)
+	}
+	for _, want := range []string{"Removed DaemonSet liqo-fabric/liqo-fabric", "Nodes are clean (2)", "Removed ConfigMap liqo/liqo-clusterid-configmap"} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %q in %q", want, lines)
+		}
+	}
+	for _, want := range []string{"Deployment liqo/liqo-controller", "Network liqo/pod-cidr", "InternalNode node-1", "Namespace liqo-fabric", "ClusterRole liqo-controller"} {
+		if !slices.Contains(removed.Objects, want) {
+			t.Errorf("%s is not among what was removed: %v", want, removed.Objects)
+		}
+	}
+}
+
+// testKubectl takes over, and removes, what came without Helm.
+func testKubectl(t *testing.T, s *site) {
+	s.uninstall(t, release.UninstallOptions{Purge: true})
+	folder := filepath.Join(controlplanetest.Root(), "deploy")
+	apply := func() {
+		t.Helper()
+		if err := s.Install(filepath.Join(folder, "crds"), filepath.Join(folder, "manifests")); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(folder, "manifests", "controller", "controller.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Apply(strings.NewReplacer("<CLUSTER_ID>", "rome", "<POD_CIDR>", "10.243.0.0/16").Replace(string(b)))
+	}
+	apply()
+	if r := s.install(t, release.Options{ClusterID: "rome", PodCIDRs: prefixes("10.243.0.0/16")}); r.Revision != 1 {
+		t.Errorf("%+v", r)
+	}
+	for _, again := range []bool{false, true} {
+		if again { // this time without a release
+			apply()
+		}
+		removed := s.uninstall(t, release.UninstallOptions{Purge: true})
+		if diff := cmp.Diff([]string{"namespace liqo: liqoctl has not made it"}, removed.Left); diff != "" {
+			t.Errorf("left (-want +got)\n%s", diff)
+		}
+	}
+	if _, err := s.Kubectl("delete", "namespace", "liqo"); err != nil {
+		t.Fatal(err)
+	}
+}

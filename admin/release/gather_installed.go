@@ -1,0 +1,134 @@
+package release
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+)
+
+// Names of the programs in the cluster, and of what they run under.
+const (
+	controllerName = "liqo-controller"
+	fabricName     = "liqo-fabric"
+	cleanupName    = "liqo-fabric-cleanup"
+)
+
+// liqoGroups are API groups that only Liqo has.
+var liqoGroups = []string{"core.liqo.io", "authentication.liqo.io", "offloading.liqo.io"}
+
+// annotationRelease is by what Helm marks whose an object is.
+const annotationRelease = "meta.helm.sh/release-namespace"
+
+// installed reads what there is of an installation.
+func (g *gatherer) installed(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{g.clusterID, g.networks, g.elsewhere, g.crds, g.liqo} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) clusterID(ctx context.Context) error {
+	var m corev1.ConfigMap
+	err := g.Client.Get(ctx, client.ObjectKey{Namespace: g.LiqoNamespace, Name: bootstrap.ClusterIDConfigMap}, &m)
+	g.facts.Installed.ClusterID = m.Data[bootstrap.ClusterIDKey]
+	return client.IgnoreNotFound(err)
+}
+
+func (g *gatherer) networks(ctx context.Context) error {
+	var list ipamv1alpha1.NetworkList
+	if err := g.Client.List(ctx, &list, client.InNamespace(g.LiqoNamespace)); err != nil {
+		return ignoreAbsent(err)
+	}
+	i := &g.facts.Installed
+	for _, n := range list.Items {
+		p, err := n.Spec.CIDR.Prefix()
+		if err != nil {
+			continue
+		}
+		p = p.Masked()
+		switch n.Labels[ipamv1alpha1.LabelNetworkType] {
+		case ipamv1alpha1.NetworkTypePodCIDR:
+			i.PodCIDRs = append(i.PodCIDRs, p)
+		case ipamv1alpha1.NetworkTypeServiceCIDR:
+			i.ServiceCIDRs = append(i.ServiceCIDRs, p)
+		case ipamv1alpha1.NetworkTypeExternalCIDR:
+			i.ExternalCIDR = p
+		case ipamv1alpha1.NetworkTypeInternalCIDR:
+			i.InternalCIDR = p
+		}
+	}
+	slices.SortFunc(i.PodCIDRs, netip.Prefix.Compare)
+	slices.SortFunc(i.ServiceCIDRs, netip.Prefix.Compare)
+	return nil
+}
+
+// elsewhere looks at an object without a namespace, of which a cluster can have
+// one only.
+func (g *gatherer) elsewhere(ctx context.Context) error {
+	var binding rbacv1.ClusterRoleBinding
+	switch err := g.Client.Get(ctx, client.ObjectKey{Name: controllerName}, &binding); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	namespace := binding.Annotations[annotationRelease]
+	for _, s := range binding.Subjects {
+		if namespace == "" && s.Kind == rbacv1.ServiceAccountKind {
+			namespace = s.Namespace
+		}
+	}
+	if namespace != g.LiqoNamespace {
+		g.facts.Installed.Elsewhere = namespace
+	}
+	return nil
+}
+
+func (g *gatherer) crds(ctx context.Context) error {
+	var list apiextensionsv1.CustomResourceDefinitionList
+	if err := g.Client.List(ctx, &list); err != nil {
+		return err
+	}
+	for _, d := range list.Items {
+		switch d.Spec.Group {
+		case networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group:
+			g.facts.Installed.CRDs = append(g.facts.Installed.CRDs, InstalledCRD{
+				Name: d.Name, Version: d.Annotations[AnnotationVersion], Stored: d.Status.StoredVersions, Terminating: d.DeletionTimestamp != nil,
+			})
+		default:
+			if slices.Contains(liqoGroups, d.Spec.Group) {
+				g.facts.Installed.LiqoKinds = append(g.facts.Installed.LiqoKinds, d.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// liqo looks for programs of Liqo itself.
+func (g *gatherer) liqo(ctx context.Context) error {
+	var deployments appsv1.DeploymentList
+	if err := g.Client.List(ctx, &deployments, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
+		return err
+	}
+	ours := []string{controllerName, fabricName, cleanupName}
+	for _, d := range deployments.Items {
+		// Gateways are of either.
+		if !slices.Contains(ours, d.Name) && d.Labels[networkingv1beta1.LabelGatewayName] == "" && d.Labels[networkingv1beta1.LabelManaged] == "" {
+			g.facts.Installed.Liqo = append(g.facts.Installed.Liqo, "Deployment "+client.ObjectKeyFromObject(&d).String())
+		}
+	}
+	return nil
+}

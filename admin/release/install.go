@@ -1,0 +1,272 @@
+package release
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+)
+
+// Plan is what an installation would do. To make it changes nothing.
+type Plan struct {
+	Decision
+	// Upgrade says that there is a release already.
+	Upgrade bool
+
+	cluster   *access.Cluster
+	chart     *Chart
+	helm      *helm
+	crds      []*unstructured.Unstructured
+	manifests string // of the release
+	unchanged bool   // they are in force
+}
+
+// Version is that of the programs: what the values say, or the chart's.
+func (p *Plan) Version() string { return cmp.Or(textAt(p.Values, "tag"), p.chart.Version()) }
+
+// Prepare looks at the cluster and decides what to install. The error tells all
+// that is in the way.
+func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options) (*Plan, error) {
+	if err := c.Require(ctx, rights(c.LiqoNamespace)...); err != nil {
+		return nil, err
+	}
+	facts, err := Gather(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{cluster: c, chart: chart}
+	if p.helm, err = newHelm(c); err != nil {
+		return nil, err
+	}
+	last, err := p.helm.last()
+	if err != nil {
+		return nil, err
+	}
+	if p.crds, err = crds(newVersion); err != nil {
+		return nil, err
+	}
+	versions, err := crdVersions(p.crds)
+	if err != nil {
+		return nil, err
+	}
+	var before Values
+	if last != nil && o.ReuseValues {
+		before = last.Config
+	}
+	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, versions)
+	var undecided error
+	p.Decision, undecided = decide(o, facts, before)
+	if err := errors.Join(inTheWay, undecided); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	p.Warnings = append(warnings, p.Warnings...)
+	p.Warnings = append(p.Warnings, chart.ignored(p.Values)...)
+	p.Upgrade = last != nil
+	if err := chart.Check(p.Values); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	if p.manifests, err = chart.manifests(p.Values, c.LiqoNamespace); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	if err := p.kindsKnown(); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	if p.Upgrade {
+		p.Warnings = append(p.Warnings, lost(last.Config, p.Values)...)
+	}
+	if same(last, chart, p.Values) {
+		p.unchanged, err = p.inForce(ctx)
+	}
+	return p, err
+}
+
+// kindsKnown tells which objects the cluster has no kind for: those of the
+// Prometheus operator, which values ask for.
+func (p *Plan) kindsKnown() error {
+	objects, err := decode(p.manifests)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, u := range objects {
+		kind := u.GroupVersionKind()
+		if kind.Group != monitoringGroup || slices.Contains(missing, kind.Kind) {
+			continue
+		}
+		switch _, err := p.cluster.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); {
+		case meta.IsNoMatchError(err):
+			missing = append(missing, kind.Kind)
+		case err != nil:
+			return err
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the cluster does not know the kinds %s (%s): install the Prometheus operator first, or leave out metrics.podMonitor.enabled and metrics.prometheusRule.enabled",
+		strings.Join(missing, " and "), monitoringGroup)
+}
+
+// monitoringGroup is the API group of the Prometheus operator.
+const monitoringGroup = "monitoring.coreos.com"
+
+// lost tells which values of the release before go back to the chart's.
+func lost(before, now Values) []string {
+	var paths []string
+	leaves(before, "", func(path string, v any) {
+		if v != nil && at(now, path) == nil {
+			paths = append(paths, path)
+		}
+	})
+	if len(paths) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("values of the release before that are not given now go back to their defaults: %s; --reuse-values keeps them", strings.Join(paths, ", "))}
+}
+
+// DryRun is all that would be applied, as YAML: the namespace of the
+// installation, the objects of the release, and before them the CRDs, if they are
+// wanted.
+func (p *Plan) DryRun(withCRDs bool) (string, error) {
+	var b strings.Builder
+	for _, u := range p.crds {
+		if !withCRDs {
+			break
+		}
+		text, err := YAML(u.Object)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString("---\n" + text)
+	}
+	manifests, err := p.chart.manifests(merge(p.Values, value(true, "createNamespace")), p.cluster.LiqoNamespace)
+	b.WriteString(manifests)
+	return b.String(), err
+}
+
+// Result is what an installation did.
+type Result struct {
+	// Changed says that something was not as it should be.
+	Changed bool
+	// Revision is that of the release.
+	Revision int
+}
+
+// Apply installs or upgrades, and waits until the installation works. It may be
+// repeated, also after it was interrupted.
+func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
+	var r Result
+	if err := p.namespace(ctx); err != nil {
+		return r, err
+	}
+	tell.Waiting(p.cluster.Name, "Applying the CRDs")
+	changed, err := applyCRDs(ctx, p.cluster, p.crds)
+	if err != nil {
+		return r, err
+	}
+	r.Changed = changed > 0
+	tell.Done(p.cluster.Name, fmt.Sprintf("CRDs correctly applied (%d, of which %d new or changed)", len(p.crds), changed))
+	gateways, broken, err := p.atWork(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, name := range broken {
+		tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, and is not waited for: 'liqoctl network doctor' tells why", name))
+	}
+	if r.Revision, err = p.release(ctx, tell); err != nil {
+		return r, err
+	}
+	r.Changed = r.Changed || !p.unchanged
+	if err := p.rollout(ctx, tell); err != nil {
+		return r, err
+	}
+	return r, p.gatewaysBack(ctx, tell, gateways)
+}
+
+// release makes the release what was planned, unless it is.
+func (p *Plan) release(ctx context.Context, tell progress.Func) (revision int, err error) {
+	if err := p.helm.takeOver(ctx, tell); err != nil {
+		return 0, err
+	}
+	doing, done := "Installing", "installed"
+	if p.Upgrade {
+		doing, done = "Upgrading", "upgraded"
+	}
+	if p.unchanged {
+		tell.Done(p.cluster.Name, fmt.Sprintf("Release %s is as it should be: nothing to change", Name))
+		last, err := p.helm.last()
+		if last == nil {
+			return 0, err
+		}
+		return last.Version, err
+	}
+	tell.Waiting(p.cluster.Name, fmt.Sprintf("%s the release %s", doing, Name))
+	rel, err := p.helm.apply(p.chart, p.Values)
+	if err != nil {
+		return 0, p.cluster.Explain(fmt.Sprintf("%s the release %s in namespace %s", strings.ToLower(doing), Name, p.cluster.LiqoNamespace), err)
+	}
+	tell.Done(p.cluster.Name, fmt.Sprintf("Release %s correctly %s in namespace %s (revision %d)", Name, done, p.cluster.LiqoNamespace, rel.Version))
+	return rel.Version, nil
+}
+
+// Labels of the namespace of the installation.
+const (
+	labelEnforce   = "pod-security.kubernetes.io/enforce"
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedByUs    = "liqoctl"
+)
+
+// namespace makes the namespace of the installation, which admits restricted pods
+// only. One that is there already stays as it is.
+func (p *Plan) namespace(ctx context.Context) error {
+	name := p.cluster.LiqoNamespace
+	var ns corev1.Namespace
+	switch err := p.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &ns); {
+	case err == nil && ns.DeletionTimestamp != nil:
+		return p.cluster.Errorf("the namespace %s is being deleted: wait until it is gone, and try again", name)
+	case !apierrors.IsNotFound(err):
+		return p.cluster.Explain("read namespace "+name, err)
+	}
+	ns = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelEnforce: "restricted", labelManagedBy: managedByUs}}}
+	return p.cluster.Explain("create namespace "+name, p.cluster.Client.Create(ctx, &ns, fieldOwner))
+}
+
+// inForce tells whether the cluster has what the manifests say: a server-side
+// apply would change nothing.
+func (p *Plan) inForce(ctx context.Context) (bool, error) {
+	objects, err := decode(p.manifests)
+	if err != nil {
+		return false, err
+	}
+	for _, u := range objects {
+		own(u, p.cluster.LiqoNamespace)
+		have := new(unstructured.Unstructured)
+		have.SetGroupVersionKind(u.GroupVersionKind())
+		switch err := p.cluster.Client.Get(ctx, client.ObjectKeyFromObject(u), have); {
+		case absent(err):
+			return false, nil
+		case err != nil:
+			return false, p.cluster.Explain("read "+describe(u), err)
+		}
+		err := p.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(helmOwner), client.ForceOwnership, client.DryRunAll)
+		if err != nil {
+			return false, p.cluster.Explain("compare "+describe(u), err)
+		}
+		if !alike(have, u) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,338 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+)
+
+// items are the objects of a list, with their kinds.
+func items(list client.ObjectList, scheme *runtime.Scheme) ([]client.Object, error) {
+	raw, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]client.Object, 0, len(raw))
+	for _, r := range raw {
+		o, ok := r.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("%T is no object", r)
+		}
+		if o.GetObjectKind().GroupVersionKind().Empty() {
+			kind, err := apiutil.GVKForObject(o, scheme)
+			if err != nil {
+				return nil, err
+			}
+			o.GetObjectKind().SetGroupVersionKind(kind)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// madeKinds are those of Kubernetes of which the controllers make objects.
+var madeKinds = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Version: "v1", Kind: "Service"},
+	{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
+	{Version: "v1", Kind: "ServiceAccount"},
+}
+
+// removeManaged removes what the controllers have made: objects of our kinds and
+// of others. What users made stays, unless its kind goes.
+func (r *Removal) removeManaged(ctx context.Context) error {
+	managed := client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}
+	ours, err := r.ourKinds(ctx)
+	if err != nil {
+		return err
+	}
+	var objects []client.Object
+	for _, kind := range slices.Concat(ours, madeKinds) {
+		list, err := r.listKind(ctx, kind, managed)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, list...)
+	}
+	keys, err := r.listKind(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, client.MatchingLabels{networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue})
+	if err != nil {
+		return err
+	}
+	for _, o := range keys {
+		if o.GetLabels()[networkingv1beta1.LabelManaged] != "" || r.options.Purge {
+			objects = append(objects, o)
+		}
+	}
+	for _, o := range []client.Object{
+		single("v1", "ConfigMap", r.cluster.LiqoNamespace, bootstrap.ClusterIDConfigMap),
+		single("coordination.k8s.io/v1", "Lease", r.cluster.LiqoNamespace, manager.Lease),
+	} {
+		switch there, err := r.exists(ctx, o); {
+		case err != nil:
+			return err
+		case there:
+			objects = append(objects, o)
+		}
+	}
+	return r.delete(ctx, objects)
+}
+
+func single(apiVersion, kind, namespace, name string) client.Object {
+	u := new(unstructured.Unstructured)
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// ourKinds are the kinds of our groups that the cluster has.
+func (r *Removal) ourKinds(ctx context.Context) (kinds []schema.GroupVersionKind, err error) {
+	definitions, err := r.definitions(ctx)
+	for _, d := range definitions {
+		for _, v := range d.Spec.Versions {
+			if v.Served {
+				kinds = append(kinds, schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind})
+				break
+			}
+		}
+	}
+	return kinds, err
+}
+
+func (r *Removal) definitions(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	var list apiextensionsv1.CustomResourceDefinitionList
+	if err := r.cluster.Client.List(ctx, &list); err != nil {
+		return nil, r.cluster.Explain("list the CRDs", err)
+	}
+	groups := []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group}
+	return slices.DeleteFunc(list.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return !slices.Contains(groups, d.Spec.Group) }), nil
+}
+
+// listKind reads the names of the objects of a kind.
+func (r *Removal) listKind(ctx context.Context, kind schema.GroupVersionKind, o ...client.ListOption) ([]client.Object, error) {
+	list := new(metav1.PartialObjectMetadataList)
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := r.cluster.Client.List(ctx, list, o...); err != nil {
+		if absent(err) {
+			return nil, nil
+		}
+		return nil, r.cluster.Explain("list "+kind.Kind, err)
+	}
+	objects := make([]client.Object, len(list.Items))
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(kind)
+		objects[i] = &list.Items[i]
+	}
+	return objects, nil
+}
+
+// removeObjects removes all objects of our kinds.
+func (r *Removal) removeObjects(ctx context.Context) error {
+	kinds, err := r.ourKinds(ctx)
+	if err != nil {
+		return err
+	}
+	var objects []client.Object
+	for _, k := range kinds {
+		list, err := r.listKind(ctx, k)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, list...)
+	}
+	return r.delete(ctx, objects)
+}
+
+// removeKinds removes our CRDs. It is the last thing: the end of a namespace takes
+// longer while kinds go away.
+func (r *Removal) removeKinds(ctx context.Context) error {
+	definitions, err := r.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	var objects []client.Object
+	for _, d := range definitions {
+		d.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		objects = append(objects, &d)
+	}
+	return r.delete(ctx, objects)
+}
+
+// leaveKinds says that they stay.
+func (r *Removal) leaveKinds(ctx context.Context) error {
+	definitions, err := r.definitions(ctx)
+	if err == nil && len(definitions) > 0 {
+		r.left("%d CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them", len(definitions))
+	}
+	return err
+}
+
+var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
+
+// removeNamespaces removes the namespaces that liqoctl has made: those of peers, of
+// interrupted tests, and at the end that of the installation.
+func (r *Removal) removeNamespaces(ctx context.Context) error {
+	tenants, err := r.listKind(ctx, namespaceKind, client.MatchingLabels{networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue})
+	if err != nil {
+		return err
+	}
+	made, err := r.listKind(ctx, namespaceKind, client.MatchingLabels{labelManagedBy: managedByUs})
+	if err != nil {
+		return err
+	}
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.cluster.LiqoNamespace}}
+	own.SetGroupVersionKind(namespaceKind)
+	there, err := r.exists(ctx, own)
+	if err != nil {
+		return err
+	}
+	isOwn := func(o client.Object) bool { return o.GetName() == own.Name }
+	all := slices.DeleteFunc(slices.Concat(tenants, made), isOwn)
+	if there {
+		all = append(all, own)
+	}
+	seen := map[string]bool{}
+	for _, ns := range all {
+		if seen[ns.GetName()] {
+			continue
+		}
+		seen[ns.GetName()] = true
+		if ns.GetLabels()[labelManagedBy] != managedByUs {
+			if ns.GetDeletionTimestamp() != nil {
+				continue // somebody else sees to it
+			}
+			r.left("namespace %s: liqoctl has not made it", ns.GetName())
+			continue
+		}
+		empty, err := r.empty(ctx, ns.GetName())
+		if err != nil {
+			return err
+		}
+		if empty {
+			r.namespaces = append(r.namespaces, ns)
+		}
+	}
+	return r.delete(ctx, r.namespaces)
+}
+
+// empty tells whether nothing of others is in a namespace. If there is, it stays,
+// and that is noted.
+func (r *Removal) empty(ctx context.Context, namespace string) (bool, error) {
+	others, err := r.settledOthers(ctx, namespace)
+	if err != nil || len(others) == 0 {
+		return err == nil, err
+	}
+	const some = 3
+	more := ""
+	if n := len(others) - some; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	r.left("namespace %s: it holds %s%s", namespace, strings.Join(others[:min(some, len(others))], ", "), more)
+	return false, nil
+}
+
+// nobodys are objects that nobody would miss: what the cluster itself puts in every
+// namespace, what only tells of others, and what liqoctl or the controllers have
+// made.
+func nobodys(kind schema.GroupVersionKind, o client.Object) bool {
+	if o.GetLabels()[labelManagedBy] == managedByUs || o.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue {
+		return true
+	}
+	switch kind.Kind {
+	case "Event", "PodMetrics", "ControllerRevision":
+		return true
+	case "ConfigMap":
+		return strings.HasSuffix(o.GetName(), "-ca.crt") || o.GetName() == "istio-ca-root-cert"
+	case "ServiceAccount":
+		return slices.Contains([]string{"default", "builder", "deployer"}, o.GetName())
+	case "Secret", "RoleBinding":
+		return len(o.GetOwnerReferences()) > 0 || strings.HasPrefix(o.GetName(), "system:")
+	}
+	return false
+}
+
+// settledOthers is others, after a while in which the garbage collector may remove
+// what belonged to objects that are gone.
+func (r *Removal) settledOthers(ctx context.Context, namespace string) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, collectWithin)
+	defer cancel()
+	for {
+		var owned bool
+		names, owned, err = r.others(ctx, namespace)
+		if err != nil || !owned {
+			return names, err
+		}
+		r.tell.Waiting(r.cluster.Name, fmt.Sprintf("Waiting for the end of %s in namespace %s", names[0], namespace))
+		select {
+		case <-ctx.Done():
+			return names, nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// collectWithin is how long the garbage collector may take.
+const collectWithin = 30 * time.Second
+
+// others are the objects of a namespace that somebody would miss. Owned
+// says that there are some, all of which belong to other objects.
+func (r *Removal) others(ctx context.Context, namespace string) (names []string, owned bool, err error) {
+	_, lists, err := r.cluster.Clientset.Discovery().ServerGroupsAndResources()
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return nil, false, r.cluster.Explain("ask which kinds there are", err)
+	}
+	found, orphans := map[string]bool{}, 0
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, resource := range list.APIResources {
+			if !resource.Namespaced || resource.Kind == "Endpoints" { // EndpointSlices tell the same
+				continue
+			}
+			kind := gv.WithKind(resource.Kind)
+			objects, err := r.listKind(ctx, kind, client.InNamespace(namespace))
+			if err != nil {
+				return nil, false, err
+			}
+			for _, o := range objects {
+				if o.GetDeletionTimestamp() != nil || nobodys(kind, o) {
+					continue
+				}
+				found[kind.Kind+" "+o.GetName()] = true
+				if len(o.GetOwnerReferences()) == 0 {
+					orphans++
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), len(found) > 0 && orphans == 0, nil
+}

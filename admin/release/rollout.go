@@ -1,0 +1,252 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// rollout waits until the programs in the cluster are those of the release, and
+// have made what an installation begins with.
+func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
+	c := p.cluster
+	fabric := c.LiqoNamespace + fabricSuffix
+	tell = onlyNews(tell)
+	if err := (waiter{c, tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, controllerName, p.controllerReady); err != nil {
+		return err
+	}
+	if err := (waiter{c, tell}).until(ctx, "the cluster's networks to be set up", "Networks correctly set up", c.LiqoNamespace, controllerName, p.networksReady); err != nil {
+		return err
+	}
+	return waiter{c, tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, fabricName, func(ctx context.Context) (string, error) {
+		return daemonSetReady(ctx, c, fabric, fabricName)
+	})
+}
+
+// onlyNews leaves out what was told just before: waiting means to ask again and
+// again.
+func onlyNews(tell progress.Func) progress.Func {
+	var last progress.Event
+	return func(e progress.Event) {
+		if e != last && tell != nil {
+			tell(e)
+		}
+		last = e
+	}
+}
+
+// waiter waits and tells.
+type waiter struct {
+	cluster *access.Cluster
+	tell    progress.Func
+}
+
+// until polls ready, which says what is missing, until nothing is. The program
+// is the one whose pods tell more when the time is over.
+func (w waiter) until(ctx context.Context, what, done, namespace, program string, ready func(context.Context) (missing string, err error)) error {
+	var missing string
+	var absent since
+	for {
+		m, err := ready(ctx)
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			return w.cluster.Explain("wait for "+what, err)
+		}
+		if err == nil && m == "" {
+			w.tell.Done(w.cluster.Name, done)
+			return nil
+		}
+		if err == nil {
+			missing = m
+			w.tell.Waiting(w.cluster.Name, fmt.Sprintf("Waiting for %s: %s", what, m))
+		}
+		pods, _ := podsOf(ctx, w.cluster, namespace, program)
+		if t := imageTrouble(pods); absent.lasts(t != "", time.Now()) >= imagePatience {
+			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
+			return w.cluster.Errorf("%s", t)
+		}
+		select {
+		case <-ctx.Done():
+			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			if m, err := ready(reading); err == nil && m != "" {
+				missing = m
+			}
+			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
+			return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command goes on where this one has ended.",
+				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program)))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// indented are lines below an error.
+func indented(lines []string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("\n  " + l)
+	}
+	return b.String()
+}
+
+// controllerReady tells what the controller's Deployment lacks.
+func (p *Plan) controllerReady(ctx context.Context) (missing string, err error) {
+	var d appsv1.Deployment
+	if err := p.cluster.Client.Get(ctx, client.ObjectKey{Namespace: p.cluster.LiqoNamespace, Name: controllerName}, &d); err != nil {
+		return "", err
+	}
+	want, s := *d.Spec.Replicas, d.Status
+	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < want || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < want {
+		old := s.Replicas - s.UpdatedReplicas // which serve until the new ones do
+		return fmt.Sprintf("%d of %d pods are up to date and ready%s", max(0, s.AvailableReplicas-old), want, firstTrouble(ctx, p.cluster, d.Namespace, controllerName)), nil
+	}
+	return "", nil
+}
+
+// daemonSetReady tells what a DaemonSet lacks. Nodes that are not ready are not
+// waited for: their agents come with them.
+func daemonSetReady(ctx context.Context, c *access.Cluster, namespace, name string) (missing string, err error) {
+	var d appsv1.DaemonSet
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &d); err != nil {
+		return "", err
+	}
+	away, err := nodesAway(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	s := d.Status
+	want := s.DesiredNumberScheduled
+	if s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < want-int32(len(away)) || s.NumberReady < want-int32(len(away)) {
+		return fmt.Sprintf("%d of %d pods are up to date and ready%s", min(s.UpdatedNumberScheduled, s.NumberReady), want, firstTrouble(ctx, c, namespace, name)), nil
+	}
+	return "", nil
+}
+
+// nodesAway are the nodes that are not ready.
+func nodesAway(ctx context.Context, c *access.Cluster) (names []string, err error) {
+	var list corev1.NodeList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for _, n := range list.Items {
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if !ready && n.Labels[networkingv1beta1.LabelNodeType] != networkingv1beta1.NodeTypeVirtual {
+			names = append(names, n.Name)
+		}
+	}
+	return names, nil
+}
+
+// networksReady tells which of the installation's Networks has no prefix yet,
+// and why.
+func (p *Plan) networksReady(ctx context.Context) (missing string, err error) {
+	if _, err := p.cluster.ID(ctx); err != nil {
+		return "no ConfigMap with the ID of the cluster yet", nil
+	}
+	var list ipamv1alpha1.NetworkList
+	if err := p.cluster.Client.List(ctx, &list, client.InNamespace(p.cluster.LiqoNamespace)); err != nil {
+		return "", err
+	}
+	granted := map[string]bool{}
+	for _, n := range list.Items {
+		kind := n.Labels[ipamv1alpha1.LabelNetworkType]
+		if n.Status.CIDR != "" {
+			granted[kind] = true
+		} else if reason := notTrue(n.Status.Conditions); reason != "" {
+			return fmt.Sprintf("Network %s/%s: %s", n.Namespace, n.Name, reason), nil
+		}
+	}
+	for _, kind := range []string{
+		ipamv1alpha1.NetworkTypePodCIDR, ipamv1alpha1.NetworkTypeServiceCIDR, ipamv1alpha1.NetworkTypeExternalCIDR, ipamv1alpha1.NetworkTypeInternalCIDR,
+	} {
+		if !granted[kind] {
+			return fmt.Sprintf("no Network for the %s yet", kind), nil
+		}
+	}
+	return "", nil
+}
+
+func notTrue(conditions []metav1.Condition) string {
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionFalse })
+	if i < 0 {
+		return ""
+	}
+	return conditions[i].Message
+}
+
+// firstTrouble is the first thing that keeps a program's pods from being ready.
+func firstTrouble(ctx context.Context, c *access.Cluster, namespace, program string) string {
+	pods, err := podsOf(ctx, c, namespace, program)
+	if err != nil {
+		return ""
+	}
+	for _, p := range pods {
+		if t := podTrouble(p); t != "" {
+			return ": " + t
+		}
+	}
+	return ""
+}
+
+func podsOf(ctx context.Context, c *access.Cluster, namespace, program string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": program})
+	return list.Items, err
+}
+
+// findings are what pods, their logs and the events of a namespace tell about a
+// program that does not come up. What cannot be read is left out.
+func findings(ctx context.Context, c *access.Cluster, namespace, program string) (lines []string) {
+	pods, _ := podsOf(ctx, c, namespace, program)
+	for _, p := range pods {
+		if t := podTrouble(p); t != "" {
+			lines = append(lines, t)
+		}
+		for _, s := range p.Status.ContainerStatuses {
+			if t := s.LastTerminationState.Terminated; t != nil && t.ExitCode != 0 && !s.Ready {
+				lines = append(lines, lastWords(ctx, c, p, s)...)
+			}
+		}
+	}
+	var events corev1.EventList
+	if c.Client.List(ctx, &events, client.InNamespace(namespace)) != nil {
+		return lines
+	}
+	for _, e := range events.Items {
+		line := fmt.Sprintf("event of %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, shorten(e.Message))
+		told := e.Reason == "Failed" || e.Reason == "BackOff" // the state of the pod says the same
+		if e.Type == corev1.EventTypeWarning && !told && strings.HasPrefix(e.InvolvedObject.Name, program) && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	const enough = 12
+	return lines[:min(len(lines), enough)]
+}
+
+// lastWords are the end of the log of a container that has failed. It may have been
+// started again since its status was read.
+func lastWords(ctx context.Context, c *access.Cluster, p corev1.Pod, s corev1.ContainerStatus) (lines []string) {
+	o := &corev1.PodLogOptions{Container: s.Name, Previous: true, TailLines: new(int64(3))}
+	b, err := c.Clientset.CoreV1().Pods(p.Namespace).GetLogs(p.Name, o).DoRaw(ctx)
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		lines = append(lines, fmt.Sprintf("log of pod %s: %s", p.Name, strings.TrimSpace(line)))
+	}
+	return lines
+}

@@ -1,0 +1,362 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// UninstallOptions say what goes and what stays.
+type UninstallOptions struct {
+	// Purge removes the CRDs, too, and with them all objects of their kinds.
+	Purge bool
+	// Force goes on although there are peerings: they are removed on this side.
+	Force bool
+	// SkipNodes leaves what the agents have made on the nodes.
+	SkipNodes bool
+	// Timeout bounds each step in which others have to do something.
+	Timeout time.Duration
+}
+
+// Removed is what an uninstallation did.
+type Removed struct {
+	// Objects are those that are gone: "DaemonSet liqo-fabric/liqo-fabric".
+	Objects []string
+	// Left is what stays, and why.
+	Left []string
+}
+
+// Removal is an uninstallation that may begin. To make it changes nothing.
+type Removal struct {
+	// Nothing says that there is nothing to remove.
+	Nothing bool
+	// Peerings are those that are there, as "Configuration liqo-tenant-milan/milan".
+	Peerings []string
+
+	cluster *access.Cluster
+	chart   *Chart
+	helm    *helm
+	facts   Facts
+	values  Values // of the release
+	options UninstallOptions
+	result  Removed
+	tell    progress.Func
+	// namespaces are those of the release, which end at last.
+	namespaces []client.Object
+}
+
+// PrepareUninstall looks at the cluster. The error tells what is in the way.
+func PrepareUninstall(ctx context.Context, c *access.Cluster, chart *Chart, o UninstallOptions) (*Removal, error) {
+	if err := c.Require(ctx, rights(c.LiqoNamespace)...); err != nil {
+		return nil, err
+	}
+	facts, err := Gather(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	r := &Removal{cluster: c, chart: chart, facts: facts, options: o}
+	if r.helm, err = newHelm(c); err != nil {
+		return nil, err
+	}
+	last, err := r.helm.last()
+	if err != nil {
+		return nil, err
+	}
+	if last != nil {
+		r.values = last.Config
+	}
+	i := facts.Installed
+	switch {
+	case len(i.Liqo) > 0:
+		return nil, c.Errorf("nothing was changed: this is an installation of Liqo itself: uninstall it with its own liqoctl (%s)", strings.Join(i.Liqo, ", "))
+	case i.Elsewhere != "":
+		return nil, c.Errorf("nothing was changed: Sluice is installed in the namespace %s: name it with --liqo-namespace %s", i.Elsewhere, i.Elsewhere)
+	}
+	if r.Peerings, err = r.peerings(ctx); err != nil {
+		return nil, err
+	}
+	if len(r.Peerings) > 0 && !o.Force {
+		return nil, c.Errorf("nothing was changed: this cluster has peerings, whose gateways still run:\n  %s\nRemove them with 'liqoctl network reset', which tells the other cluster, too; --force removes this side of them",
+			strings.Join(r.Peerings, "\n  "))
+	}
+	r.Nothing, err = r.nothing(ctx, last != nil)
+	return r, err
+}
+
+// nothing tells whether there is no trace of an installation.
+func (r *Removal) nothing(ctx context.Context, released bool) (bool, error) {
+	i := r.facts.Installed
+	if released || i.ClusterID != "" || len(i.CRDs) > 0 && r.options.Purge {
+		return false, nil
+	}
+	for _, name := range []string{r.cluster.LiqoNamespace, r.fabricNamespace()} {
+		var ns corev1.Namespace
+		err := r.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &ns)
+		if err == nil && (ns.Labels[labelManagedBy] == managedByUs || name == r.fabricNamespace()) {
+			return false, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return false, r.cluster.Explain("read namespace "+name, err)
+		}
+	}
+	objects, err := r.chartObjects(ctx)
+	return len(objects) == 0, err
+}
+
+// peerings are the Configurations and gateways of all namespaces.
+func (r *Removal) peerings(ctx context.Context) (found []string, err error) {
+	for _, list := range []client.ObjectList{
+		&networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{},
+	} {
+		objects, err := r.list(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			found = append(found, describe(o))
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+func (r *Removal) fabricNamespace() string { return r.cluster.LiqoNamespace + fabricSuffix }
+
+// Run removes the installation: what lies on the nodes first, while there are
+// agents to do it, then the programs, and at the end what nobody would miss any
+// more. It may be repeated, also after it was interrupted.
+func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) {
+	r.tell = onlyNews(tell)
+	for _, step := range []struct {
+		wanted bool
+		do     func(context.Context) error
+	}{
+		{len(r.Peerings) > 0, r.removePeerings},
+		{!r.options.SkipNodes, r.cleanNodes},
+		{true, r.removeRelease},
+		{true, r.removeManaged},
+		{r.options.Purge, r.removeObjects},
+		{true, r.removeNamespaces},
+		{r.options.Purge, r.removeKinds},
+		{!r.options.Purge, r.leaveKinds},
+	} {
+		if !step.wanted {
+			continue
+		}
+		if err := step.do(ctx); err != nil {
+			return r.result, err
+		}
+	}
+	if r.options.SkipNodes {
+		r.left("what the agents have made on the nodes (--skip-node-cleanup): 'fabric cleanup' on each node removes it")
+	}
+	return r.result, nil
+}
+
+func (r *Removal) left(format string, args ...any) {
+	r.result.Left = append(r.result.Left, fmt.Sprintf(format, args...))
+}
+
+// removed notes objects that are gone, and tells it in one line per kind.
+func (r *Removal) removed(objects ...client.Object) {
+	names := map[string][]string{}
+	var kinds []string
+	for _, o := range objects {
+		kind, name, _ := strings.Cut(describe(o), " ")
+		if names[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		names[kind] = append(names[kind], name)
+		r.result.Objects = append(r.result.Objects, describe(o))
+	}
+	for _, k := range kinds {
+		r.tell.Done(r.cluster.Name, fmt.Sprintf("Removed %s %s", k, strings.Join(names[k], ", ")))
+	}
+}
+
+// removePeerings deletes this side of the peerings while the controller is there
+// to take the gateways down.
+func (r *Removal) removePeerings(ctx context.Context) error {
+	var all []client.Object
+	for _, list := range []client.ObjectList{
+		&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.PublicKeyList{},
+	} {
+		objects, err := r.list(ctx, list)
+		if err != nil {
+			return err
+		}
+		all = append(all, objects...)
+	}
+	return r.delete(ctx, all)
+}
+
+// removeRelease removes the objects of the chart, as Helm does, and those that
+// came by kubectl.
+func (r *Removal) removeRelease(ctx context.Context) error {
+	objects, err := r.chartObjects(ctx)
+	if err != nil {
+		return err
+	}
+	// Namespaces take seconds to end: they are waited for together, at the end.
+	isNamespace := func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind() == namespaceKind }
+	for _, o := range objects {
+		if isNamespace(o) {
+			r.namespaces = append(r.namespaces, o)
+		}
+	}
+	objects = slices.DeleteFunc(objects, isNamespace)
+	r.tell.Waiting(r.cluster.Name, "Removing the release "+Name)
+	if err := r.helm.remove(r.options.Timeout); err != nil {
+		return err
+	}
+	if err := r.delete(ctx, objects); err != nil {
+		return err
+	}
+	// A controller that still runs would make anew what is removed next.
+	return r.noPods(ctx, r.cluster.LiqoNamespace, controllerName)
+}
+
+// noPods waits until a program has ended.
+func (r *Removal) noPods(ctx context.Context, namespace, program string) error {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	for {
+		pods, err := podsOf(ctx, r.cluster, namespace, program)
+		switch {
+		case err != nil:
+			return r.cluster.Explain("wait for the end of "+program, err)
+		case len(pods) == 0:
+			return nil
+		}
+		r.tell.Waiting(r.cluster.Name, "Waiting for the end of pod "+pods[0].Name)
+		select {
+		case <-ctx.Done():
+			return r.cluster.Errorf("pod %s/%s does not end: %w", namespace, pods[0].Name, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// chartObjects are those of the chart that exist. Objects of the same names that
+// belong to another release are somebody else's.
+func (r *Removal) chartObjects(ctx context.Context) ([]client.Object, error) {
+	manifests, err := r.render(false)
+	if err != nil {
+		return nil, err
+	}
+	us, err := decode(manifests)
+	if err != nil {
+		return nil, err
+	}
+	var found []client.Object
+	for _, u := range us {
+		kind := u.GroupVersionKind()
+		switch err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(u), u); {
+		case absent(err):
+			continue
+		case err != nil:
+			return nil, r.cluster.Explain("read "+describe(u), err)
+		}
+		u.SetGroupVersionKind(kind)
+		if of := u.GetAnnotations()[annotationRelease]; of == "" || of == r.cluster.LiqoNamespace {
+			found = append(found, u)
+		}
+	}
+	return found, nil
+}
+
+// render makes the chart's manifests with the values of the release, or with
+// what removes what lies on the nodes in the place of the agents.
+func (r *Removal) render(cleanup bool) (string, error) {
+	v := r.values
+	for path, fallback := range map[string]string{"discovery.config.clusterID": "none", "ipam.podCIDR": "10.0.0.0/8"} {
+		if textAt(v, path) == "" {
+			v = merge(v, value(fallback, path))
+		}
+	}
+	return r.chart.manifests(merge(v, value(cleanup, "networking.fabric.cleanup")), r.cluster.LiqoNamespace)
+}
+
+// list reads objects of a kind of ours, of which the cluster may have none.
+func (r *Removal) list(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]client.Object, error) {
+	if err := r.cluster.Client.List(ctx, list, o...); err != nil {
+		if absent(err) {
+			return nil, nil
+		}
+		return nil, r.cluster.Explain(fmt.Sprintf("list %T", list), err)
+	}
+	return items(list, r.cluster.Client.Scheme())
+}
+
+// delete removes objects, and waits until they are gone. Finalizers of ours and of
+// Liqo's are taken off: nobody is there who would.
+func (r *Removal) delete(ctx context.Context, objects []client.Object) error {
+	var there []client.Object
+	for _, o := range objects {
+		switch err := r.cluster.Client.Delete(ctx, o, client.PropagationPolicy("Background")); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return r.cluster.Explain("delete "+describe(o), err)
+		}
+		there = append(there, o)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	for _, o := range there {
+		if err := r.gone(ctx, o); err != nil {
+			return err
+		}
+	}
+	r.removed(there...)
+	return nil
+}
+
+// gone waits until an object is gone.
+func (r *Removal) gone(ctx context.Context, o client.Object) error {
+	kind, uid := o.GetObjectKind().GroupVersionKind(), o.GetUID()
+	for {
+		err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+		switch {
+		case absent(err) || err == nil && o.GetUID() != uid:
+			o.GetObjectKind().SetGroupVersionKind(kind)
+			return nil
+		case err != nil:
+			return r.cluster.Explain("wait for the end of "+describe(o), err)
+		}
+		o.GetObjectKind().SetGroupVersionKind(kind)
+		if err := r.release(ctx, o); err != nil {
+			return err
+		}
+		r.tell.Waiting(r.cluster.Name, "Waiting for the end of "+describe(o))
+		select {
+		case <-ctx.Done():
+			return r.cluster.Errorf("%s does not go away, finalizers %v: %w", describe(o), o.GetFinalizers(), context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// release takes off the finalizers that nobody removes any more.
+func (r *Removal) release(ctx context.Context, o client.Object) error {
+	keep := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
+		domain, _, _ := strings.Cut(f, "/")
+		return domain == "liqo.io" || strings.HasSuffix(domain, ".liqo.io")
+	})
+	if len(keep) == len(o.GetFinalizers()) {
+		return nil
+	}
+	patch := client.MergeFrom(o.DeepCopyObject().(client.Object))
+	o.SetFinalizers(keep)
+	err := r.cluster.Client.Patch(ctx, o, patch)
+	return r.cluster.Explain("take the finalizers off "+describe(o), client.IgnoreNotFound(err))
+}

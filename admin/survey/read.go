@@ -1,0 +1,82 @@
+package survey
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/sluice-net/sluice/admin/access"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Options say what is read.
+type Options struct {
+	// Namespace limits the objects of peerings to one namespace; empty: all.
+	Namespace string
+	// Peers limits Cluster.Peers to these remote clusters; empty: all.
+	Peers []string
+	// PeeringsOnly leaves out the installation and its Networks.
+	PeeringsOnly bool
+	// Nodes, when not nil, is where nodes and tunnels are taken from instead of
+	// being read again: in a large cluster they are nearly everything that there
+	// is to read, and they seldom change.
+	Nodes *Cluster
+}
+
+// readTimeout bounds everything that Read asks.
+const readTimeout = time.Minute
+
+// Read reads a cluster. What it may not or cannot read is a Gap; the error is for
+// a cluster that does not answer at all.
+func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	f := &facts{now: time.Now(), liqoNamespace: c.LiqoNamespace}
+	var v version.Info
+	if err := readVersion(ctx, c, &v); err != nil && !denied(err) {
+		return nil, c.Explain("ask the API server for its version", err)
+	}
+	f.kubernetes = v.GitVersion
+	r := &reader{cluster: c}
+	f.gather(ctx, r, o)
+	if !o.PeeringsOnly {
+		f.components = r.components(ctx)
+	}
+	s := f.build(c, o)
+	s.Gaps = r.gaps
+	return s, nil
+}
+
+// readVersion asks what everybody may ask who may log in.
+func readVersion(ctx context.Context, c *access.Cluster, v *version.Info) error {
+	info, err := c.Clientset.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	return decode(info, v)
+}
+
+// PeerIDs returns the IDs of all peers, as far as they can be read: for
+// completions, which have nobody to complain to.
+func PeerIDs(ctx context.Context, c *access.Cluster) []string {
+	r := &reader{cluster: c}
+	kinds := []string{"Configuration", "GatewayServer", "GatewayClient"}
+	lists := make([][]metav1.PartialObjectMetadata, len(kinds))
+	var wg sync.WaitGroup
+	for i, kind := range kinds {
+		wg.Go(func() { lists[i] = listNames(ctx, r, networking(kind, "")) })
+	}
+	wg.Wait()
+	ids := make(map[string]bool)
+	for _, o := range slices.Concat(lists...) {
+		if id := o.Labels[networkingv1beta1.LabelRemoteClusterID]; id != "" {
+			ids[id] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}

@@ -1,0 +1,208 @@
+package survey
+
+import (
+	"net/netip"
+	"time"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/objects/manifests"
+)
+
+// GatewayReport is what `gateway status -o json` prints, as far as anybody needs
+// it here. A gateway of another version may leave things out: they are zero.
+type GatewayReport struct {
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"` // by the gateway's clock
+	Started time.Time `json:"started"`
+	// Cluster is nil for a gateway outside of a cluster.
+	Cluster   *GatewayCluster `json:"cluster,omitempty"`
+	Sync      GatewaySync     `json:"sync"`
+	DataPlane DataPlane       `json:"dataPlane"`
+	Memory    Memory          `json:"memory"`
+}
+
+// GatewayCluster is what a gateway says of its API server and its replicas.
+type GatewayCluster struct {
+	API struct {
+		Connected bool      `json:"connected"`
+		Away      time.Time `json:"away,omitzero"` // since when it does not answer
+		Error     string    `json:"error,omitempty"`
+	} `json:"api"`
+	// Election is nil for the only replica.
+	Election *Election `json:"election,omitempty"`
+}
+
+// Election is what a replica says of who leads.
+type Election struct {
+	Lease    string `json:"lease"`
+	Identity string `json:"identity"`
+	Holder   string `json:"holder,omitempty"`
+	Leading  bool   `json:"leading"`
+}
+
+// GatewaySync is what a gateway made of the objects of its peering.
+type GatewaySync struct {
+	Gateway struct {
+		Type      networkingv1beta1.ConnectionType `json:"type"`
+		Kind      string                           `json:"kind"`
+		Namespace string                           `json:"namespace,omitempty"`
+		Name      string                           `json:"name"`
+		ClusterID string                           `json:"clusterID"` // the peer's
+	} `json:"gateway"`
+	Role         string             `json:"role"` // active or standby
+	Generation   uint64             `json:"generation"`
+	AppliedAt    time.Time          `json:"appliedAt"`
+	Warnings     manifests.Problems `json:"warnings,omitempty"`
+	Waiting      manifests.Problems `json:"waiting,omitempty"`
+	Ignored      manifests.Problems `json:"ignored,omitempty"`
+	Refused      manifests.Problems `json:"refused,omitempty"`
+	RefusedAt    time.Time          `json:"refusedAt,omitzero"`
+	ReloadErrors uint64             `json:"reloadErrors"`
+	Endpoint     string             `json:"endpoint,omitempty"` // as a client was told
+	Peer         PingState          `json:"peer"`
+}
+
+// PingState is the peer's health as the ping through the tunnel sees it.
+type PingState struct {
+	Value       networkingv1beta1.ConnectionValue `json:"value"`
+	Latency     time.Duration                     `json:"latencyNanoseconds"`
+	LatencyText string                            `json:"latency"`
+	Timestamp   time.Time                         `json:"timestamp,omitzero"`
+	Silence     struct {
+		Reason  networkingv1beta1.ConditionReason `json:"reason"`
+		Message string                            `json:"message"`
+	} `json:"silence,omitzero"`
+	MTU         int    `json:"mtu,omitempty"` // the peer's
+	MTUMismatch string `json:"mtuMismatch,omitempty"`
+}
+
+// DataPlane is what a gateway's packet path does.
+type DataPlane struct {
+	Configured bool           `json:"configured"`
+	MTU        int            `json:"mtu"`
+	Tunnel     TunnelStats    `json:"tunnel"`
+	Internal   []netip.Addr   `json:"internal"`
+	TunnelAddr netip.Addr     `json:"tunnelAddress"`
+	Nodes      []NodeTunnel   `json:"nodes"`
+	Remote     []Mapping      `json:"remote"`
+	LocalPods  []netip.Prefix `json:"localPods"`
+	External   []netip.Prefix `json:"localExternal"`
+	Filter     []FilterChain  `json:"filter,omitempty"`
+	Flows      struct {
+		Entries  int `json:"entries"`
+		Capacity int `json:"capacity"`
+	} `json:"flows"`
+	Egress  Direction         `json:"egress"`
+	Ingress Direction         `json:"ingress"`
+	Sockets map[string]Socket `json:"sockets"` // "geneve", "wireguard"
+}
+
+// Mapping is a prefix of the peer: as this cluster calls it and as the tunnel
+// carries it.
+type Mapping struct {
+	Inside, Outside netip.Prefix
+}
+
+// TunnelStats is what WireGuard counted. The reasons of its drops are explained
+// in tunnel/stats.go; see also Drops.
+type TunnelStats struct {
+	// Self and Peer are public keys in base64; empty: not known yet. FormerPeer is
+	// one that is still honoured, while nothing has come by the new one.
+	Self               string         `json:"self"`
+	Peer               string         `json:"peer"`
+	FormerPeer         string         `json:"formerPeer,omitempty"`
+	Endpoint           netip.AddrPort `json:"endpoint"`
+	LookupError        string         `json:"lookupError,omitempty"`
+	ListenPort         uint16         `json:"listenPort"`
+	LastHandshake      time.Time      `json:"lastHandshake"` // zero: never
+	RxBytes            uint64         `json:"rxBytes"`
+	TxBytes            uint64         `json:"txBytes"`
+	RxPackets          uint64         `json:"rxPackets"`
+	TxPackets          uint64         `json:"txPackets"`
+	InFlightEgress     int            `json:"inFlightEgress"`
+	InFlightIngress    int            `json:"inFlightIngress"`
+	MaxInFlight        int            `json:"maxInFlight"`
+	DropNoEndpoint     uint64         `json:"dropNoEndpoint"`
+	DropNoSession      uint64         `json:"dropNoSession"`
+	DropInFlight       uint64         `json:"dropInFlight"`
+	DropNoPeer         uint64         `json:"dropNoPeer"`
+	DropFlushed        uint64         `json:"dropFlushed"`
+	DropUnknownSession uint64         `json:"dropUnknownSession"`
+	DropRejected       uint64         `json:"dropRejected"`
+	DropMalformed      uint64         `json:"dropMalformed"`
+	RxHandshakes       uint64         `json:"rxHandshakes"`
+	RxInitiations      uint64         `json:"rxInitiations"`
+	RxResponses        uint64         `json:"rxResponses"`
+	TxInitiations      uint64         `json:"txInitiations"`
+	TxResponses        uint64         `json:"txResponses"`
+	ReceiveErrors      uint64         `json:"receiveErrors"`
+}
+
+// NodeTunnel is a gateway's end of the tunnel to one node.
+type NodeTunnel struct {
+	Name          string       `json:"name"`
+	VNI           uint32       `json:"vni"`
+	Underlay      netip.Addr   `json:"underlay"`
+	Internal      []netip.Addr `json:"internal"`
+	MAC           string       `json:"mac"`           // empty: not resolved
+	Encapsulation string       `json:"encapsulation"` // geneve, geneve-ip or vxlan
+	LastSeen      time.Time    `json:"lastSeen"`      // zero: never
+	RxPackets     uint64       `json:"rxPackets"`
+	RxBytes       uint64       `json:"rxBytes"`
+	TxPackets     uint64       `json:"txPackets"`
+	TxBytes       uint64       `json:"txBytes"`
+}
+
+// Direction counts the packets of one direction: egress is from this cluster to
+// the peer.
+type Direction struct {
+	Packets uint64 `json:"packets"` // forwarded
+	Bytes   uint64 `json:"bytes"`
+	// Verdicts counts packets by outcome; see dataplane/verdict.go.
+	Verdicts   map[string]uint64 `json:"verdicts"`
+	Repaired   uint64            `json:"repairedChecksums"`
+	Segmented  uint64            `json:"segmented"`
+	Fragmented uint64            `json:"fragmented"`
+	Fallback   uint64            `json:"fallbackRoutes"`
+}
+
+// FilterChain is a chain of a FirewallConfiguration and what it counted.
+type FilterChain struct {
+	Table    string        `json:"table"`
+	Chain    string        `json:"chain"`
+	Hook     string        `json:"hook"`
+	Priority int32         `json:"priority"`
+	Policy   string        `json:"policy"`
+	Dropped  FilterPackets `json:"droppedByPolicy"`
+	Rules    []struct {
+		Rule    string         `json:"rule"`
+		Action  string         `json:"action"`
+		Packets *FilterPackets `json:"packets,omitempty"`
+	} `json:"rules"`
+}
+
+// FilterPackets counts packets of each direction.
+type FilterPackets struct {
+	Egress  uint64 `json:"egress"`
+	Ingress uint64 `json:"ingress"`
+}
+
+// Socket is one of a gateway's UDP sockets.
+type Socket struct {
+	LocalAddr      netip.AddrPort `json:"localAddress"`
+	Overruns       uint64         `json:"overruns"` // datagrams that the kernel dropped, as the buffer was full
+	WriteErrors    uint64         `json:"writeErrors"`
+	LastWriteError string         `json:"lastWriteError"`
+	ReadBuffer     int            `json:"readBuffer"`
+	WriteBuffer    int            `json:"writeBuffer"`
+	GRO            bool           `json:"gro"`
+	GSO            bool           `json:"gso"`
+}
+
+// Memory is what a process takes.
+type Memory struct {
+	Heap       uint64 `json:"heapBytes"`
+	Resident   uint64 `json:"residentBytes"`
+	Limit      int64  `json:"limitBytes"`
+	Goroutines int    `json:"goroutines"`
+}

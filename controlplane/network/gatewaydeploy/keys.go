@@ -1,0 +1,219 @@
+package gatewaydeploy
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// keyLen is the length of a Curve25519 key.
+const keyLen = 32
+
+// Keys of the Secret that holds a WireGuard key pair.
+const (
+	privateKeyEntry = "privateKey"
+	publicKeyEntry  = "publicKey"
+)
+
+// secretName is that of the Secret that the gateway is to use.
+func (g *gateway) secretName() string {
+	if g.secretRef != "" {
+		return g.secretRef
+	}
+	return childName(g.GetName())
+}
+
+// provided tells whether the Secret is the user's.
+func (g *gateway) provided() bool { return g.secretName() != childName(g.GetName()) }
+
+// keys judges the Secret and returns its public key, nil if it is not usable.
+func (f *Facts) keys(p *Plan) (public []byte) {
+	const ready = networkingv1beta1.ConditionKeysReady
+	g, name := f.Gateway, f.Gateway.secretName()
+	if f.Secret == nil && !g.provided() {
+		f.say(p, ready, false, networkingv1beta1.ReasonSecretNotFound, "Secret %s could not be made: see the condition Deployed", name)
+		return nil
+	}
+	if f.Secret == nil {
+		f.say(p, ready, false, networkingv1beta1.ReasonSecretNotFound,
+			"there is no Secret %s: create it with data.%s, the text that wg genkey prints, or drop secretRef of the %s to have keys generated",
+			name, privateKeyEntry, g.kind.parent)
+		p.recheck(recheckSecret)
+		return nil
+	}
+	p.LabelSecret = f.missingLabels()
+	public, why := judge(f.Secret.Data)
+	if why != "" {
+		repair := ""
+		if !g.provided() {
+			repair = ". Or delete the Secret to have new keys generated"
+		}
+		f.say(p, ready, false, networkingv1beta1.ReasonSecretInvalid, "Secret %s: %s%s", name, why, repair)
+		return nil
+	}
+	p.Keys = &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: g.GetNamespace(), Name: name}
+	f.dropGenerated(p)
+	switch {
+	case len(f.OtherSecrets) > 0:
+		others := slices.Sorted(slices.Values(f.OtherSecrets))
+		f.say(p, ready, false, networkingv1beta1.ReasonSecretAmbiguous,
+			"Secret %s, with generated keys, is in use, but labelled as keys for this peer are also: %s. Name one in secretRef of the %s, or delete the others",
+			name, strings.Join(others, ", "), g.kind.parent)
+	case g.provided():
+		f.say(p, ready, true, networkingv1beta1.ReasonKeysProvided, "Secret %s holds the keys", name)
+	default:
+		f.say(p, ready, true, networkingv1beta1.ReasonKeysGenerated, "Secret %s holds the generated keys", name)
+	}
+	return public
+}
+
+// missingLabels are those by which the Secret of the user is found.
+func (f *Facts) missingLabels() map[string]any {
+	var missing map[string]any
+	add := func(k, v string) {
+		if missing == nil {
+			missing = make(map[string]any, 2)
+		}
+		missing[k] = v
+	}
+	if f.Secret.Labels[networkingv1beta1.LabelGatewayResource] != networkingv1beta1.LabelTrue {
+		add(networkingv1beta1.LabelGatewayResource, networkingv1beta1.LabelTrue)
+	}
+	// Another peer's ID stays: one Secret may serve several gateways.
+	if id := f.remoteClusterID(); id != "" && f.Secret.Labels[networkingv1beta1.LabelRemoteClusterID] == "" {
+		add(networkingv1beta1.LabelRemoteClusterID, id)
+	}
+	return missing
+}
+
+// dropGenerated deletes the generated Secret when the user's is in use, so that a
+// peer has one Secret, and no private key lies about that nothing needs. Before
+// that every pod must have been made anew, or one could start without its volume.
+func (f *Facts) dropGenerated(p *Plan) {
+	g, d := f.Generated, f.Deployment
+	if g == nil || d == nil || g.Labels[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue {
+		return
+	}
+	if o := metav1.GetControllerOf(g); o == nil || o.UID != f.Gateway.family().UID {
+		return
+	}
+	rolledOut := d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == d.Status.Replicas && d.Status.ReadyReplicas > 0
+	if rolledOut && volumeSecret(&d.Spec.Template.Spec) == f.Gateway.secretName() {
+		p.Delete = append(p.Delete, g)
+	}
+}
+
+// judge returns the public key of a key pair, or says what is wrong with the pair.
+func judge(data map[string][]byte) (public []byte, why string) {
+	raw, ok := data[privateKeyEntry]
+	if !ok {
+		return nil, "data." + privateKeyEntry + " is required: the text that wg genkey prints"
+	}
+	if why := badKey(raw); why != "" {
+		return nil, "data." + privateKeyEntry + " " + why
+	}
+	key, err := ecdh.X25519().NewPrivateKey(raw)
+	if err != nil {
+		return nil, "data." + privateKeyEntry + " is not a Curve25519 key"
+	}
+	public = key.PublicKey().Bytes()
+	if given, ok := data[publicKeyEntry]; ok && !bytes.Equal(given, public) {
+		why := "is not the public key of " + privateKeyEntry + ": replace it by what wg pubkey prints for that, or leave it out"
+		if bad := badKey(given); bad != "" {
+			why = bad
+		}
+		return nil, "data." + publicKeyEntry + " " + why
+	}
+	return public, ""
+}
+
+// badKey says why raw is not a key. It repeats none of it.
+func badKey(raw []byte) string {
+	switch {
+	case len(raw) == 0:
+		return "is empty: it must be the text that wg genkey or wg pubkey prints"
+	case len(raw) == keyLen && bytes.Equal(raw, make([]byte, keyLen)):
+		return "is all zeros"
+	case len(raw) == keyLen:
+		return ""
+	}
+	if inner, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(raw))); err == nil && len(inner) == keyLen {
+		return "is encoded twice: write the text that wg prints as it is, without base64 over it and not under stringData"
+	}
+	return fmt.Sprintf("decodes to %d bytes, but a WireGuard key has %d", len(raw), keyLen)
+}
+
+// peerKey judges the peer's public key. own is this gateway's, or nil.
+func (f *Facts) peerKey(p *Plan, own []byte) {
+	const ready = networkingv1beta1.ConditionPeerKeyReady
+	id := f.remoteClusterID()
+	switch {
+	case id == "":
+		f.say(p, ready, false, networkingv1beta1.ReasonPeerKeyMissing,
+			"the label %s is missing: without it nobody knows whose key to take", networkingv1beta1.LabelRemoteClusterID)
+		return
+	case len(f.PublicKeys) == 0:
+		f.say(p, ready, false, networkingv1beta1.ReasonPeerKeyMissing,
+			"there is no PublicKey with the label %s=%s: create it with the public key of the peer's gateway", networkingv1beta1.LabelRemoteClusterID, id)
+		return
+	case len(f.PublicKeys) > 1:
+		names := make([]string, len(f.PublicKeys))
+		for i := range f.PublicKeys {
+			names[i] = f.PublicKeys[i].Name
+		}
+		slices.Sort(names)
+		f.say(p, ready, false, networkingv1beta1.ReasonPeerKeyAmbiguous,
+			"the peer has one key, but these PublicKeys are labelled with its ID: %s. Delete all but one", strings.Join(names, ", "))
+		return
+	}
+	k := &f.PublicKeys[0]
+	why := badKey(k.Spec.PublicKey)
+	if own != nil && bytes.Equal(own, k.Spec.PublicKey) {
+		why = "is this gateway's own public key: put the peer's there"
+	}
+	if why != "" {
+		f.say(p, ready, false, networkingv1beta1.ReasonPeerKeyInvalid, "PublicKey %s: spec.publicKey %s", k.Name, why)
+		return
+	}
+	f.say(p, ready, true, networkingv1beta1.ReasonPeerKeyAccepted, "PublicKey %s holds the peer's key", k.Name)
+}
+
+// newSecret is a Secret with new keys.
+func (f *Facts) newSecret(random io.Reader) (*corev1.Secret, error) {
+	private, public, err := newKeys(random)
+	if err != nil {
+		return nil, fmt.Errorf("generate keys: %w", err)
+	}
+	s := &corev1.Secret{
+		ObjectMeta: f.meta(childName(f.Gateway.GetName()), f.Gateway.family()), Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{privateKeyEntry: private, publicKeyEntry: public},
+	}
+	s.Labels[networkingv1beta1.LabelGatewayResource] = networkingv1beta1.LabelTrue
+	return s, nil
+}
+
+// newKeys makes a key pair as wg genkey and wg pubkey do. The private key is
+// clamped (RFC 7748, section 5): every user of it does that anyway, and tools show
+// the clamped one.
+func newKeys(random io.Reader) (private, public []byte, err error) {
+	private = make([]byte, keyLen)
+	if _, err := io.ReadFull(random, private); err != nil {
+		return nil, nil, err
+	}
+	private[0] &= 248
+	private[31] = private[31]&127 | 64
+	key, err := ecdh.X25519().NewPrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	return private, key.PublicKey().Bytes(), nil
+}

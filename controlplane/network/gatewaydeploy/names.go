@@ -1,0 +1,64 @@
+package gatewaydeploy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	// childPrefix precedes the gateway's name in the names of most of its objects.
+	childPrefix = "gw-"
+	// gatewayRole is the ClusterRole, and the Role in the Liqo namespace, of every gateway.
+	gatewayRole = "liqo-gateway"
+	// defaultAccount is the service account of pods that name none.
+	defaultAccount = "default"
+	// keysVolume is the volume of the pods that is given the Secret with the keys.
+	keysVolume = "wireguard-config"
+	// metricsSuffix ends the names of what exposes metrics.
+	metricsSuffix = "-metrics"
+
+	maxName    = 253 // of most objects
+	maxService = 63  // of a Service, which is a DNS label
+)
+
+// childName is the name of the Deployment, Secret, Role, RoleBinding and Connection.
+func childName(gateway string) string { return childPrefix + gateway }
+
+func serviceName(gateway string) string { return shorten(childPrefix+gateway, maxService) }
+
+func metricsName(gateway string) string {
+	return shorten(childPrefix+gateway+metricsSuffix, maxService)
+}
+
+// leaseName is that of the Lease by which replicas elect.
+func leaseName(gateway, namespace string, m mode) string {
+	return shorten(gateway+"."+namespace+"."+string(m)+".connections.liqo.io", maxName)
+}
+
+// bindingName is the name of the bindings outside the gateway's namespace.
+//
+// Namespace a-b with gateway c must not meet namespace a with gateway b-c. The last
+// dash tells them apart, unless it may belong to the gateway.
+func bindingName(namespace, gateway string) string {
+	n := gatewayRole + "-" + namespace + "-" + gateway
+	if strings.Contains(gateway, "-") {
+		n += "-" + digest(namespace+"/"+gateway)
+	}
+	return shorten(n, maxName)
+}
+
+// shorten replaces the end of a name that is too long by a digest of the name.
+func shorten(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	d := digest(name)
+	return strings.TrimRight(name[:limit-len(d)-1], "-.") + "-" + d
+}
+
+// digest is short, and the same for the same text.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:4])
+}

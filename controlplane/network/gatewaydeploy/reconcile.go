@@ -1,0 +1,213 @@
+package gatewaydeploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// How soon a refused object is tried again: what it takes for, as a node port that
+// another Service gives back, no watch shows. The first time is soon, as the API
+// server itself has not given back the node port of a Service in the moment in which
+// its end is seen.
+const (
+	recheckRefusedFirst = time.Second
+	recheckRefused      = time.Minute
+)
+
+// reconciler keeps what belongs to the gateways of one kind as their specs say. It is
+// level-based: it looks at the world, never at the event that woke it.
+type reconciler struct {
+	client.Client
+	kind *kind
+	// live reads past the cache.
+	live    client.Reader
+	events  events.EventRecorder
+	options Options
+	// unmatched remembers whether the CNI knows nodes by their addresses.
+	unmatched recollection
+}
+
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers;wggatewayclients,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers/status;wggatewayclients/status,verbs=get;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=publickeies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings;clusterrolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=monitoring.coreos.com,resources=servicemonitors,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=internalnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+//
+// What the gateways get (roles.go), because nobody may grant what he does not have:
+//
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections;firewallconfigurations;gatewayclients;gatewayservers;genevetunnels;internalfabrics;publickeies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=connections/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status,verbs=get;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;clusterroles,verbs=bind,resourceNames=liqo-gateway
+
+// Reconcile makes the objects of one gateway.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	g, err := r.kind.get(ctx, r, req.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.sweep(ctx, req.NamespacedName)
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get %s: %w", r.kind.name, err)
+	}
+	if !g.GetDeletionTimestamp().IsZero() {
+		return ctrl.Result{}, r.finish(ctx, g)
+	}
+	facts, refusals, err := r.gather(ctx, g)
+	if apply.NamespaceEnds(err) {
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	plan := Build(facts)
+	more, err := r.apply(ctx, facts, plan)
+	refusals = append(refusals, more...)
+	if len(refusals) > 0 {
+		plan.recheck(g.patience(refusals))
+	}
+	if err := errors.Join(err, r.setStatus(ctx, g, plan, refusals)); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: plan.Recheck}, nil
+}
+
+// apply does what the plan says. It does the rest when a part fails.
+func (r *reconciler) apply(ctx context.Context, f Facts, p Plan) (refusals []refusal, err error) {
+	var errs []error
+	for _, o := range p.Delete {
+		errs = append(errs, apply.Delete(ctx, r, o))
+	}
+	if len(p.LabelSecret) > 0 {
+		errs = append(errs, r.label(ctx, f.Secret, p.LabelSecret))
+	}
+	for _, o := range p.Objects {
+		err := r.applyObject(ctx, &p, o)
+		if message, refused := apply.Refusal(err); refused {
+			refusals = append(refusals, refusal{o, message})
+		} else if !apply.NamespaceEnds(err) {
+			errs = append(errs, err)
+		}
+	}
+	if p.BeginConnection {
+		_, err := apply.Status(ctx, r, f.Connection, func() { f.Connection.Status.Value = networkingv1beta1.Connecting })
+		errs = append(errs, err)
+	}
+	if p.ReleaseLease {
+		errs = append(errs, r.release(ctx, f.Lease))
+	}
+	errs = append(errs, r.mark(ctx, f, p))
+	return refusals, errors.Join(errs...)
+}
+
+// mark moves the mark of the active pod, so that at no time two have it.
+func (r *reconciler) mark(ctx context.Context, f Facts, p Plan) error {
+	for _, step := range []struct {
+		names []string
+		value any
+	}{{p.Unlabel, nil}, {p.Label, networkingv1beta1.LabelTrue}} {
+		for _, name := range step.names {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.Gateway.GetNamespace()}}
+			if err := r.label(ctx, pod, map[string]any{networkingv1beta1.LabelActive: step.value}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// label changes labels and nothing else: nil takes one away. An object that is gone
+// needs none.
+func (r *reconciler) label(ctx context.Context, o client.Object, labels map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+	if err != nil {
+		return fmt.Errorf("encode labels: %w", err)
+	}
+	err = r.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(apply.FieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("label %s %s: %w", kindOf(o), client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// release takes the Lease from its holder, unless anybody wrote the Lease since it was
+// read: then somebody lives who holds it, or it has been released.
+func (r *reconciler) release(ctx context.Context, l *coordinationv1.Lease) error {
+	before := l.DeepCopy()
+	l.Spec.HolderIdentity = nil
+	err := r.Patch(ctx, l, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("release Lease %s: %w", l.Name, err)
+	}
+	return nil
+}
+
+// finish lets go of a gateway that is being deleted. Owner references delete the
+// rest.
+func (r *reconciler) finish(ctx context.Context, g *gateway) error {
+	if err := r.sweep(ctx, client.ObjectKeyFromObject(g)); err != nil {
+		return err
+	}
+	before, ok := g.DeepCopyObject().(client.Object)
+	if !ok || !controllerutil.RemoveFinalizer(g, networkingv1beta1.FinalizerClusterRoleBinding) {
+		return nil
+	}
+	if err := r.Patch(ctx, g.Object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer: %w", err)
+	}
+	return nil
+}
+
+// sweep deletes the bindings of a gateway that is gone and that no owner reference
+// could reach.
+func (r *reconciler) sweep(ctx context.Context, key client.ObjectKey) error {
+	switch _, err := r.kind.other().get(ctx, r, key); {
+	case err == nil:
+		return nil // they are that one's
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("get %s: %w", r.kind.other().name, err)
+	}
+	bindings, clusterBindings, err := r.outsideBindings(ctx, key)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range bindings {
+		errs = append(errs, apply.Delete(ctx, r, &bindings[i]))
+	}
+	for i := range clusterBindings {
+		errs = append(errs, apply.Delete(ctx, r, &clusterBindings[i]))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane/health"
+	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/objects/mirror"
+)
+
+// reporter writes what a gateway tells of itself, always the newest report.
+type reporter struct {
+	link        *Link
+	connections *mirror.Store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
+	writer      *mirror.Writer
+	written     time.Time // when the Connection was written last; the writer's
+
+	mu     sync.Mutex
+	newest *control.Report // nil: none yet
+	err    error           // of the last write
+}
+
+// connectionName is the Connection of a gateway.
+func connectionName(gateway string) string { return "gw-" + gateway }
+
+func newReporter(l *Link) *reporter {
+	r := &reporter{link: l, connections: mirror.NewStore[networkingv1beta1.Connection]()}
+	r.writer = mirror.NewWriter(r.write)
+	r.connections.Changed = r.writer.Wake
+	return r
+}
+
+// follow keeps the Connection at hand until ctx ends.
+func (r *reporter) follow(ctx context.Context) {
+	l := r.link
+	mirror.Follow(ctx, mirror.Watched{
+		Client: l.networking, Resource: "connections", Namespace: l.options.Namespace,
+		Fields: fields.OneTermEqualSelector("metadata.name", connectionName(l.options.Name)).String(),
+	}, r.connections, l.mirror.Contact())
+}
+
+// Report implements control.Reporter.
+func (l *Link) Report(report control.Report) error {
+	r := l.reporter
+	r.mu.Lock()
+	r.newest = &report
+	err := r.err
+	r.mu.Unlock()
+	r.writer.Wake()
+	return err
+}
+
+// Withdraw implements control.Reporter.
+func (l *Link) Withdraw() {
+	r := l.reporter
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest, r.err = nil, nil
+}
+
+// Close implements control.Reporter: it writes the last report.
+func (l *Link) Close() { l.reporter.writer.Last() }
+
+// Disconnect closes the connections to the API server, once nothing uses the
+// Link any more.
+func (l *Link) Disconnect() { l.clients.Disconnect() }
+
+// errNoConnection: a gateway may not create it.
+const errNoConnection = mirror.AbsentError("there is no Connection yet: the controller makes it")
+
+// write writes the newest report where it differs from what the API server has.
+func (r *reporter) write(ctx context.Context, last bool) (wrote bool, err error) {
+	r.mu.Lock()
+	report := r.newest
+	r.mu.Unlock()
+	if report == nil {
+		return false, nil // this gateway has nothing to tell: it stands by
+	}
+	wrote, err = r.writeConnection(ctx, *report, last)
+	tables, tablesErr := r.writeFirewalls(ctx, *report)
+	wrote, err = wrote || tables, errors.Join(err, tablesErr)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	return wrote, err
+}
+
+func (r *reporter) writeConnection(ctx context.Context, report control.Report, last bool) (wrote bool, err error) {
+	live := r.connections.Only()
+	switch _, synced := r.connections.Size(); {
+	case live != nil:
+	case synced:
+		return false, errNoConnection
+	default:
+		return false, nil // the first list will wake us
+	}
+	want := statusOf(report, live)
+	if !last && !due(live.Status, want, report.Time.Sub(r.written), r.link.options.UpdateInterval) {
+		return false, nil
+	}
+	patch, err := json.Marshal(map[string]any{"status": want})
+	if err != nil {
+		return false, fmt.Errorf("encode Connection: %w", err)
+	}
+	var after networkingv1beta1.Connection
+	err = r.link.networking.Patch(types.MergePatchType).Namespace(live.Namespace).Resource("connections").Name(live.Name).
+		SubResource("status").Body(patch).Do(ctx).Into(&after)
+	if err != nil {
+		return false, fmt.Errorf("write Connection: %s", mirror.PlainError(err))
+	}
+	r.written = time.Now()
+	r.connections.Wrote(&after)
+	return true, nil
+}
+
+// statusOf is what the Connection should say.
+func statusOf(report control.Report, live *networkingv1beta1.Connection) networkingv1beta1.ConnectionStatus {
+	want := report.ConnectionStatus()
+	want.Conditions = slices.Clone(live.Status.Conditions)
+	set := func(t networkingv1beta1.ConditionType, ok bool, yes, no networkingv1beta1.ConditionReason, message string) {
+		c := metav1.Condition{Type: string(t), Status: metav1.ConditionTrue, Reason: string(yes), Message: message,
+			ObservedGeneration: live.Generation, LastTransitionTime: metav1.NewTime(report.Time.UTC().Truncate(time.Second))}
+		if !ok {
+			c.Status, c.Reason = metav1.ConditionFalse, string(no)
+		}
+		meta.SetStatusCondition(&want.Conditions, c)
+	}
+	reason, message := appliedOf(report)
+	set(networkingv1beta1.ConditionConfigurationApplied, reason == networkingv1beta1.ReasonApplied, reason, reason, message)
+	switch peer := report.Peer; {
+	case peer.Value == networkingv1beta1.Connected:
+		set(networkingv1beta1.ConditionPeerAnswers, true, networkingv1beta1.ReasonPeerAnswers, "", "the peer's gateway answers")
+	case peer.Silence.Reason != "":
+		set(networkingv1beta1.ConditionPeerAnswers, false, "", peer.Silence.Reason, peer.Silence.Message)
+	default:
+		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionPeerAnswers))
+	}
+	switch peer := report.Peer; {
+	case peer.MTU == 0:
+		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionMTUMatches))
+	case peer.MTUMismatch != "":
+		set(networkingv1beta1.ConditionMTUMatches, false, "", networkingv1beta1.ReasonMTUMismatch, peer.MTUMismatch)
+	default:
+		set(networkingv1beta1.ConditionMTUMatches, true, networkingv1beta1.ReasonMTUMatches, "", fmt.Sprintf("both gateways have an MTU of %d", peer.MTU))
+	}
+	return want
+}
+
+// maxMessage keeps a condition readable; a schema allows 32768 bytes.
+const maxMessage = 2000
+
+// appliedOf says whether the newest objects are in force, all of them.
+func appliedOf(report control.Report) (reason networkingv1beta1.ConditionReason, message string) {
+	switch {
+	case len(report.Refused) > 0 && report.Generation == 0:
+		message = "nothing is in force: " + report.Refused.Error()
+	case len(report.Refused) > 0:
+		message = "what was in force stays: " + report.Refused.Error()
+	case len(report.Ignored) > 0:
+		message = "in force but for: " + report.Ignored.Error()
+	case report.Generation == 0:
+		return networkingv1beta1.ReasonWaitingForObjects, "waiting for the objects of the peering"
+	case len(report.Missing) > 0:
+		return networkingv1beta1.ReasonWaitingForObjects, "in force, but: " + report.Missing.Error()
+	default:
+		return networkingv1beta1.ReasonApplied, "the newest objects are in force"
+	}
+	if len(message) > maxMessage {
+		message = message[:maxMessage] + "..."
+	}
+	return networkingv1beta1.ReasonRefused, message
+}
+
+// due tells whether want should be written over what is there: at once what a
+// person acts on, every interval the latency.
+func due(live, want networkingv1beta1.ConnectionStatus, since, interval time.Duration) bool {
+	none := health.FormatLatency(0)
+	switch {
+	case live.Value != want.Value, (live.Latency.Value == none) != (want.Latency.Value == none), live.Latency.Value == "":
+		return true
+	case !sameConditions(live.Conditions, want.Conditions):
+		return true
+	}
+	return since >= interval && live.Latency != want.Latency
+}
+
+// sameConditions compares but for the times, which follow the rest.
+func sameConditions(a, b []metav1.Condition) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, x := range a {
+		y := meta.FindStatusCondition(b, x.Type)
+		if y == nil || y.Status != x.Status || y.Reason != x.Reason || y.Message != x.Message || y.ObservedGeneration != x.ObservedGeneration {
+			return false
+		}
+	}
+	return true
+}

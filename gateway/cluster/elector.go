@@ -1,0 +1,298 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/objects/mirror"
+)
+
+// ElectionOptions are the settings of an election. The defaults are Liqo's.
+type ElectionOptions struct {
+	// Identity names this replica: its pod.
+	Identity string
+	// LeaseDuration is how long a leader may be silent before another takes over.
+	LeaseDuration time.Duration
+	// RenewDeadline bounds one attempt to write the lease.
+	RenewDeadline time.Duration
+	// RetryPeriod lies between two renewals.
+	RetryPeriod time.Duration
+}
+
+// Elector elects the active one among the replicas of a gateway, by a Lease that
+// the controller has made.
+type Elector struct {
+	link    *Link
+	options ElectionOptions
+	name    string
+	log     *slog.Logger
+	leases  *mirror.Store[coordinationv1.Lease, *coordinationv1.Lease]
+	changed chan struct{} // one slot
+
+	// Owned by Run.
+	written time.Time
+	failing bool // the last write failed; said once
+	missing bool // there is no lease; said once
+
+	mu      sync.Mutex
+	leading bool
+	leaving bool
+	version string // of the lease that was seen last
+	seen    time.Time
+}
+
+// LeaseName is the Lease of the gateway.
+func (o Options) LeaseName() string {
+	return fmt.Sprintf("%s.%s.%s.connections.liqo.io", o.Name, o.Namespace, strings.ToLower(string(o.Type)))
+}
+
+// NewElector builds an Elector.
+func (l *Link) NewElector(o ElectionOptions) *Elector {
+	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1)}
+	e.leases = mirror.NewStore[coordinationv1.Lease]()
+	e.leases.Changed = e.wake
+	return e
+}
+
+// wake makes Run look at the lease.
+func (e *Elector) wake() {
+	select {
+	case e.changed <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// handOverCheck is how often HandOver looks whether it is done.
+const handOverCheck = 50 * time.Millisecond
+
+// HandOver frees the lease while this replica goes on leading, until another one
+// has taken it, until nobody will, because the gateway, its lease or its namespace
+// is deleted, or until ctx ends. What it leads can end then. Run must be running.
+func (e *Elector) HandOver(ctx context.Context) {
+	asking, enough := context.WithCancel(ctx)
+	namespaceEnds := make(chan struct{})
+	var asks sync.WaitGroup
+	defer asks.Wait()
+	defer enough()
+	asks.Go(func() {
+		if e.link.namespaceEnds(asking) {
+			close(namespaceEnds)
+		}
+	})
+	e.mu.Lock()
+	e.leaving = true
+	e.mu.Unlock()
+	e.wake()
+	tick := time.NewTicker(handOverCheck)
+	defer tick.Stop()
+	for e.State().Leading && !e.pointless() {
+		select {
+		case <-ctx.Done():
+			e.log.Warn("no other replica has taken over in time", "lease", e.name)
+			return
+		case <-namespaceEnds:
+			e.log.Info("the namespace is being deleted: nobody can take over", "lease", e.name)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// pointless tells whether no other replica will come.
+func (e *Elector) pointless() bool {
+	_, synced := e.leases.Size()
+	return !synced || e.leases.Only() == nil || e.link.gatewayGone()
+}
+
+// Run takes part in the election until ctx ends, and tells every change of the
+// role. A lease that it holds at the end is given back, so that another replica
+// takes over at once: what it leads must have stopped before, or see HandOver.
+func (e *Elector) Run(ctx context.Context, tell func(bool)) {
+	w := mirror.Watched{
+		Client: e.link.coordination, Resource: "leases", Namespace: e.link.options.Namespace,
+		Fields: fields.OneTermEqualSelector("metadata.name", e.name).String(),
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { mirror.Follow(ctx, w, e.leases, e.link.mirror.Contact()) })
+	defer wg.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			e.release()
+			return
+		case <-e.changed:
+		case <-timer.C:
+		}
+		f := e.facts(time.Now())
+		switch decide(f) {
+		case standBy:
+			e.become(false, f.lease, tell)
+			e.noteMissing(f.lease)
+		case lead:
+			e.become(true, f.lease, tell)
+		case renew:
+			e.become(true, f.lease, tell)
+			e.write(ctx, f)
+		case acquire:
+			// What the watch knows is later than the answer to the write.
+			if e.write(ctx, f) && holderOf(e.leases.Only()) == e.options.Identity {
+				e.become(true, e.leases.Only(), tell)
+			}
+		case release:
+			e.release()
+		}
+		wait := f.next()
+		if e.failing {
+			wait = min(wait, failingRetry)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// failingRetry is how soon a lease is written again that could not be.
+const failingRetry = 2 * time.Second
+
+// noteMissing says why nobody is elected.
+func (e *Elector) noteMissing(l *coordinationv1.Lease) {
+	_, synced := e.leases.Size()
+	missing := synced && l == nil
+	if missing && !e.missing {
+		e.log.Info("there is no Lease yet: the controller makes it, and until then nobody leads", "lease", e.name)
+	}
+	e.missing = missing
+}
+
+// facts gathers what there is to decide by.
+func (e *Elector) facts(now time.Time) facts {
+	f := facts{
+		lease: e.leases.Only(), self: e.options.Identity, written: e.written, now: now, rival: e.link.rival(),
+		duration: e.options.LeaseDuration, retry: e.options.RetryPeriod,
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f.lease != nil && f.lease.ResourceVersion != e.version {
+		e.version, e.seen = f.lease.ResourceVersion, now
+	}
+	f.leading, f.leaving, f.seen = e.leading, e.leaving, e.seen
+	return f
+}
+
+// become records the role and tells of a change.
+func (e *Elector) become(leading bool, l *coordinationv1.Lease, tell func(bool)) {
+	e.mu.Lock()
+	changed := e.leading != leading
+	e.mu.Unlock()
+	if !changed {
+		return
+	}
+	if leading {
+		e.log.Info("leading", "lease", e.name)
+	} else {
+		e.log.Info("standing by", "lease", e.name, "leader", holderOf(l))
+	}
+	tell(leading) // before HandOver sees it, and all ends
+	e.mu.Lock()
+	e.leading = leading
+	e.mu.Unlock()
+}
+
+// write puts this replica's name and the time into the lease, unless somebody
+// was faster. It reports whether that worked.
+func (e *Elector) write(ctx context.Context, f facts) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
+	defer cancel()
+	err := e.update(ctx, held(f.lease, e.options, f.now))
+	if err == nil {
+		e.written, e.failing = f.now, false
+		return true
+	}
+	if apierrors.IsConflict(err) {
+		return false // somebody was faster: the watch will tell
+	}
+	if !e.failing {
+		e.log.Warn("cannot write the lease", "lease", e.name, "error", mirror.PlainError(err))
+	}
+	e.failing = true
+	return false
+}
+
+// held is the lease with this replica as its holder.
+func held(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coordinationv1.Lease {
+	l = l.DeepCopy()
+	at := metav1.NewMicroTime(now)
+	if s := &l.Spec; holderOf(l) != o.Identity {
+		s.AcquireTime = &at
+		transitions := int32(1)
+		if s.LeaseTransitions != nil {
+			transitions += *s.LeaseTransitions
+		}
+		s.LeaseTransitions = &transitions
+	}
+	l.Spec.HolderIdentity = &o.Identity
+	l.Spec.LeaseDurationSeconds = new(int32(max(1, o.LeaseDuration/time.Second)))
+	l.Spec.RenewTime = &at
+	return l
+}
+
+// release gives the lease back.
+func (e *Elector) release() {
+	l := e.leases.Only()
+	if holderOf(l) != e.options.Identity {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mirror.LastTimeout)
+	defer cancel()
+	l = l.DeepCopy()
+	l.Spec.HolderIdentity = new("")
+	if err := e.update(ctx, l); err != nil {
+		e.log.Warn("cannot give the lease back, another replica waits until it expires", "lease", e.name, "error", mirror.PlainError(err))
+	}
+}
+
+// update writes the spec of the lease if the lease is as it was seen. Its
+// metadata is the controller's.
+func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": l.ResourceVersion}, "spec": l.Spec,
+	})
+	if err != nil {
+		return fmt.Errorf("encode Lease: %w", err)
+	}
+	var after coordinationv1.Lease
+	err = e.link.coordination.Patch(types.MergePatchType).Namespace(l.Namespace).Resource("leases").Name(l.Name).
+		Body(patch).Do(ctx).Into(&after)
+	if err != nil {
+		return err
+	}
+	e.leases.Wrote(&after)
+	return nil
+}
+
+// ElectionState is the state of an election, for display.
+type ElectionState struct {
+	Lease    string `json:"lease"`
+	Identity string `json:"identity"`
+	// Holder is the leader as the lease says, empty for none.
+	Holder  string `json:"holder,omitempty"`
+	Leading bool   `json:"leading"`
+}
+
+// State returns the state of the election.
+func (e *Elector) State() ElectionState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return ElectionState{Lease: e.name, Identity: e.options.Identity, Holder: holderOf(e.leases.Only()), Leading: e.leading}
+}

@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/objects/manifests"
+)
+
+// The files of a key pair, named as the entries of the Secret that is mounted.
+const (
+	privateKeyFile = "privateKey"
+	publicKeyFile  = "publicKey"
+)
+
+// maxKeyFile is far above a key and keeps a mistaken mount out of memory.
+const maxKeyFile = 4096
+
+// keyFolder is the Secret with the gateway's keys, as the kubelet shows it. What
+// was read once stays when the files go: a gateway works by the keys it has
+// until there are others.
+type keyFolder struct {
+	dir string
+
+	mu     sync.Mutex
+	secret *corev1.Secret // nil: never read. Never changed, only replaced
+	err    error          // of the last reading
+}
+
+// load reads the files and reports whether anything is new.
+func (k *keyFolder) load() bool {
+	secret, err := readKeys(k.dir)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		changed := k.err == nil || k.err.Error() != err.Error()
+		k.err = err
+		return changed
+	}
+	changed := k.err != nil || k.secret == nil || !sameKeys(k.secret, secret)
+	k.secret, k.err = secret, nil
+	return changed
+}
+
+func sameKeys(a, b *corev1.Secret) bool {
+	return string(a.Data[privateKeyFile]) == string(b.Data[privateKeyFile]) && string(a.Data[publicKeyFile]) == string(b.Data[publicKeyFile])
+}
+
+// get returns what Build takes for the gateway's Secret, and a warning if the
+// files cannot be read now.
+func (k *keyFolder) get() (secrets []manifests.Sourced[corev1.Secret], warnings manifests.Problems) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		warnings = manifests.Problems{{File: k.dir, Reason: "cannot read the keys: " + k.err.Error()}}
+	}
+	if k.secret != nil {
+		secrets = append(secrets, manifests.Sourced[corev1.Secret]{Object: k.secret, Source: manifests.Source{File: k.dir}})
+	}
+	return secrets, warnings
+}
+
+// readKeys reads both files of one version of the Secret. A kubelet replaces
+// them together, by swapping the link ..data, so they are read through what the
+// link says once: the old private key with the new public key would be a
+// mismatch that never was.
+func readKeys(dir string) (*corev1.Secret, error) {
+	if version, err := os.Readlink(filepath.Join(dir, "..data")); err == nil {
+		dir = filepath.Join(dir, version)
+	}
+	private, err := readKey(filepath.Join(dir, privateKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	s := &corev1.Secret{Data: map[string][]byte{privateKeyFile: private}}
+	switch public, err := readKey(filepath.Join(dir, publicKeyFile)); {
+	case errors.Is(err, fs.ErrNotExist): // it follows from the other
+	case err != nil:
+		return nil, err
+	default:
+		s.Data[publicKeyFile] = public
+	}
+	return s, nil
+}
+
+func readKey(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	key, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err == nil && len(key) > maxKeyFile {
+		return nil, fmt.Errorf("%s is too long for a key", path)
+	}
+	return key, err
+}

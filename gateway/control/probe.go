@@ -1,0 +1,210 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane/health"
+)
+
+// target is what the health ping depends on; another one needs another prober.
+type target struct {
+	clusterID   string
+	local, peer netip.Addr
+	mtu         int
+}
+
+func (t target) config(p Ping) health.Config {
+	return health.Config{
+		ClusterID: t.clusterID, Peer: netip.AddrPortFrom(t.peer, health.Port), MTU: t.mtu,
+		Interval: p.Interval, Threshold: p.LossThreshold, UpdateInterval: p.UpdateInterval,
+	}
+}
+
+// probe runs the health ping of the peering in force and keeps the Connection.
+// It belongs to the goroutine in Run.
+type probe struct {
+	runner *Runner
+	ctx    context.Context
+	target target
+	prober *health.Prober // nil: none could be started
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	observed time.Time // timestamp of the last latency that was passed on
+	heard    time.Time // when the peer answered last, or the ping started
+	asked    time.Time // when a handshake was asked for last
+	failed   string    // the last error that was logged; empty: all is well
+}
+
+func (r *Runner) newProbe(ctx context.Context) *probe {
+	return &probe{runner: r, ctx: ctx, cancel: func() {}}
+}
+
+// step does what is due: twice a second, and after a change of the objects or of
+// the role.
+func (p *probe) step(d Desired, now time.Time) {
+	if p.runner.standsBy() {
+		p.stop() // the peer is another's, and so is the Connection
+		p.runner.reporter.Withdraw()
+		p.runner.record(Peer{LatencyText: health.FormatLatency(0)})
+		return
+	}
+	p.note(errors.Join(p.follow(d), p.report(d, now)))
+}
+
+// follow starts the ping, and starts it anew when the peering has changed.
+func (p *probe) follow(d Desired) error {
+	c := &d.DataPlane
+	if !c.TunnelAddr.IsValid() {
+		return nil // nothing is in force yet
+	}
+	t := target{d.Gateway.ClusterID, c.TunnelAddr, c.PeerTunnelAddr, c.MTU}
+	switch {
+	case p.prober != nil && t == p.target:
+		return nil
+	case p.prober != nil && t.local == p.target.local:
+		// On the same address the ping goes on, and the Connection with it.
+		p.target = t
+		return p.prober.Apply(t.config(p.runner.options.Ping))
+	}
+	p.stop()
+	if err := p.start(t); err != nil {
+		return fmt.Errorf("start the health ping: %w", err)
+	}
+	return nil
+}
+
+func (p *probe) start(t target) error {
+	prober, err := health.New(t.config(p.runner.options.Ping), health.Options{Logger: p.runner.log})
+	if err != nil {
+		return err
+	}
+	conn, err := p.runner.forwarder.ListenUDP(netip.AddrPortFrom(t.local, health.Port))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	p.target, p.prober, p.cancel, p.heard = t, prober, cancel, time.Now()
+	p.wg.Go(func() {
+		defer conn.Close()
+		if err := prober.Run(ctx, conn); err != nil && ctx.Err() == nil {
+			p.runner.log.Error("health ping ended", "error", err)
+		}
+	})
+	return nil
+}
+
+// stop ends the ping and waits for it.
+func (p *probe) stop() {
+	p.cancel()
+	p.wg.Wait()
+	p.prober = nil
+}
+
+// end stops the ping and says so: a Connection that a gateway left as Connected
+// would tell a lie for as long as no other gateway comes.
+func (p *probe) end() {
+	p.stop()
+	if now := time.Now(); !p.runner.standsBy() {
+		p.note(p.write(Peer{Value: networkingv1beta1.ConnectionError, LatencyText: health.FormatLatency(0), Timestamp: now}, now))
+	}
+	p.runner.reporter.Close()
+}
+
+// report brings state and Connection up to date.
+func (p *probe) report(d Desired, now time.Time) error {
+	peer := Peer{Value: networkingv1beta1.Connecting, LatencyText: health.FormatLatency(0)}
+	if p.prober != nil {
+		s := p.prober.Status()
+		peer = peerOf(s, p.target.mtu)
+		if peer.Value == networkingv1beta1.ConnectionError {
+			peer.Silence = silenceOf(d, p.runner.forwarder.Tunnel(), now)
+		}
+		p.hurry(s, now)
+		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
+			p.observed = s.Timestamp
+			f(p.target.clusterID, s.Latency)
+		}
+	}
+	return p.write(peer, now)
+}
+
+const (
+	// lostPings are so many that it is no accident: the peer may have restarted,
+	// and then the session with it is lost.
+	lostPings = 2
+	// askInterval is WireGuard's own between two attempts (paper section 6.2).
+	askInterval = 5 * time.Second
+)
+
+// hurry asks for a new session when the peer has not answered for a while.
+// WireGuard would wait for 15 seconds.
+func (p *probe) hurry(s health.Status, now time.Time) {
+	if s.Value == health.Connected && s.Timestamp.After(p.heard) {
+		p.heard = s.Timestamp
+	}
+	interval := cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval)
+	// The answer to the last of them may still be on its way.
+	if patience := lostPings*interval + interval/4; now.Sub(p.heard) < patience || now.Sub(p.asked) < askInterval {
+		return
+	}
+	p.asked = now
+	if p.runner.forwarder.Handshake() {
+		p.runner.log.Debug("peer does not answer, asked for a new session", "heard", now.Sub(p.heard).Round(time.Millisecond))
+	}
+}
+
+// write puts the peer's health where others read it.
+func (p *probe) write(peer Peer, now time.Time) error {
+	report := p.runner.record(peer)
+	report.Time = now
+	return p.runner.reporter.Report(report)
+}
+
+// note logs an error once, and its end.
+func (p *probe) note(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == p.failed {
+		return
+	}
+	p.failed = text
+	if err != nil {
+		p.runner.log.Warn("connection status is not kept up to date", "error", err)
+	}
+}
+
+// peerOf puts what the prober found into words.
+func peerOf(s health.Status, mtu int) Peer {
+	p := Peer{
+		Value: networkingv1beta1.ConnectionValue(s.Value), Latency: s.Latency,
+		LatencyText: health.FormatLatency(s.Latency), Timestamp: s.Timestamp, MTU: s.PeerMTU,
+	}
+	if p.MTU != 0 && p.MTU != mtu {
+		p.MTUMismatch = fmt.Sprintf("the peer's MTU is %d, ours %d: large packets get lost in one direction; give both gateways the same spec.mtu", p.MTU, mtu)
+	}
+	return p
+}
+
+// record keeps the peer's health for State. The prober logs its changes.
+func (r *Runner) record(peer Peer) Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if peer.MTUMismatch != "" && peer.MTUMismatch != r.state.Peer.MTUMismatch {
+		r.log.Warn("MTU mismatch", "reason", peer.MTUMismatch)
+	}
+	r.state.Peer = peer
+	return Report{
+		Gateway: r.state.Gateway, Peer: peer, Generation: r.state.Generation,
+		Refused: r.state.Refused, Ignored: r.state.Ignored, Missing: r.desired.Missing, Firewall: r.desired.Firewall,
+	}
+}

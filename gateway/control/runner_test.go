@@ -1,0 +1,360 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"sigs.k8s.io/yaml"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/tunnel"
+)
+
+// tunnelSwitch joins the own addresses of several fake data planes, as a tunnel
+// does.
+type tunnelSwitch struct {
+	mu    sync.Mutex
+	conns map[netip.AddrPort]*tunnelConn
+}
+
+type datagram struct {
+	from net.Addr
+	data []byte
+}
+
+type tunnelConn struct {
+	net.PacketConn // nil: what is not written out here is not used
+	hub            *tunnelSwitch
+	local          netip.AddrPort
+	queue          chan datagram
+	closed         chan struct{}
+	once           sync.Once
+	wake           chan struct{} // closed by a deadline in the past
+	wakeOnce       sync.Once
+}
+
+func (h *tunnelSwitch) listen(a netip.AddrPort) *tunnelConn {
+	c := &tunnelConn{hub: h, local: a, queue: make(chan datagram, 100), closed: make(chan struct{}), wake: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conns[a] = c
+	return c
+}
+
+func (c *tunnelConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	select {
+	case d := <-c.queue:
+		return copy(b, d.data), d.from, nil
+	case <-c.wake:
+		return 0, nil, os.ErrDeadlineExceeded
+	case <-c.closed:
+		return 0, nil, net.ErrClosed
+	}
+}
+
+func (c *tunnelConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	c.hub.mu.Lock()
+	peer := c.hub.conns[to.(*net.UDPAddr).AddrPort()]
+	c.hub.mu.Unlock()
+	if peer != nil {
+		select {
+		case peer.queue <- datagram{net.UDPAddrFromAddrPort(c.local), bytes.Clone(b)}:
+		default:
+		}
+	}
+	return len(b), nil
+}
+
+func (c *tunnelConn) SetReadDeadline(t time.Time) error {
+	if !t.IsZero() {
+		c.wakeOnce.Do(func() { close(c.wake) })
+	}
+	return nil
+}
+
+func (c *tunnelConn) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.hub.mu.Lock()
+		defer c.hub.mu.Unlock()
+		if c.hub.conns[c.local] == c {
+			delete(c.hub.conns, c.local)
+		}
+	})
+	return nil
+}
+
+// fakeForwarder notes what is applied.
+type fakeForwarder struct {
+	hub     *tunnelSwitch
+	applied chan dataplane.Config
+
+	mu         sync.Mutex
+	refuse     error
+	handshakes int
+}
+
+func (f *fakeForwarder) Apply(c dataplane.Config) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return f.refuse
+	}
+	f.applied <- c
+	return nil
+}
+
+func (f *fakeForwarder) Handshake() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handshakes++
+	return true
+}
+
+func (f *fakeForwarder) Tunnel() tunnel.Stats { return tunnel.Stats{} }
+
+func (f *fakeForwarder) ListenUDP(a netip.AddrPort) (net.PacketConn, error) {
+	return f.hub.listen(a), nil
+}
+
+// running is a Runner at work over a copy of testdata/server.
+type running struct {
+	*Runner
+	dir       string
+	forwarder *fakeForwarder
+	log       *lockedBuffer
+	stop      func()
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
+	t.Helper()
+	r := running{dir: t.TempDir(), log: new(lockedBuffer), forwarder: &fakeForwarder{hub: hub, applied: make(chan dataplane.Config, 100)}}
+	copyFiles(t, "testdata/server", r.dir)
+	for _, e := range edits {
+		edit(t, r.dir, e)
+	}
+	r.Runner = New(Options{Dir: r.dir, StrictSource: true, Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	if _, err := r.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(r.forwarder); err != nil {
+		t.Fatal(err)
+	}
+	<-r.forwarder.applied
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	r.stop = func() {
+		cancel()
+		wg.Wait()
+	}
+	t.Cleanup(func() {
+		r.stop()
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+	return r
+}
+
+// applied is how soon a change must be seen. The promise is a second; a loaded
+// machine gets more before the test calls it broken.
+const applied = 5 * time.Second
+
+// eventually waits for what another goroutine brings about and has no channel for.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(applied); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: did not happen", what)
+		}
+	}
+}
+
+func (r running) nextConfig(t *testing.T) dataplane.Config {
+	t.Helper()
+	select {
+	case c := <-r.forwarder.applied:
+		return c
+	case <-time.After(applied):
+		t.Fatal("nothing was applied")
+		panic("unreachable")
+	}
+}
+
+func TestRunnerAppliesChanges(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		r := start(t, &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}})
+		edit(t, r.dir, "gateway.yaml: mtu: 1340 => mtu: 1400")
+		if c := r.nextConfig(t); c.MTU != 1400 || !c.StrictSource {
+			t.Errorf("applied MTU %d, strict source %v", c.MTU, c.StrictSource)
+		}
+		eventually(t, "generation 2", func() bool { return r.State().Generation == 2 })
+	})
+}
+
+func TestRunnerRefusesBadFilesAsAWhole(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		r := start(t, &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}})
+		good, err := os.ReadFile(filepath.Join(r.dir, "network.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(r.dir, "network.yaml"), strings.Replace(string(good), "external: 10.71.0.0/16", "external: 10.61.0.0/16", 1)+
+			"---\n{apiVersion: v1, kind: secret, metadata: {name: x}}\n")
+		eventually(t, "refusal", func() bool { return len(r.State().Refused) == 1 })
+		s := r.State()
+		if p := s.Refused[0]; p.File != "network.yaml" || p.Line != 21 || p.Field != "status.remote.cidr.external[0]" || !strings.Contains(p.Reason, "overlaps") {
+			t.Errorf("problem: %+v", p)
+		}
+		if len(s.RefusedWarnings) != 1 || !strings.Contains(s.RefusedWarnings[0].Reason, "did you mean v1 Secret?") {
+			t.Errorf("warnings: %v", s.RefusedWarnings)
+		}
+		if s.Generation != 1 || s.ReloadErrors != 1 || s.RefusedAt.IsZero() {
+			t.Errorf("state: %+v", s)
+		}
+		for _, want := range []string{"file=network.yaml", "line=21", `field=status.remote.cidr.external[0]`, "overlaps", "refused", "did you mean v1 Secret?"} {
+			if !strings.Contains(r.log.String(), want) {
+				t.Errorf("the log does not say %q", want)
+			}
+		}
+		select {
+		case c := <-r.forwarder.applied:
+			t.Errorf("applied %+v", c)
+		default:
+		}
+
+		// The good file again ends the refusal, although nothing is new.
+		write(t, filepath.Join(r.dir, "network.yaml"), string(good))
+		eventually(t, "end of the refusal", func() bool { return len(r.State().Refused) == 0 })
+	})
+}
+
+// The cause of a refusal may lie outside the files: it is tried again.
+func TestRunnerTriesAgainWhatTheDataPlaneRefused(t *testing.T) {
+	r := running{dir: t.TempDir(), forwarder: &fakeForwarder{applied: make(chan dataplane.Config, 10)}}
+	copyFiles(t, "testdata/server", r.dir)
+	r.Runner = New(Options{Dir: r.dir, Logger: slog.New(slog.DiscardHandler)})
+	if _, err := r.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(r.forwarder); err != nil {
+		t.Fatal(err)
+	}
+	r.forwarder.refuse = fmt.Errorf("tunnel: listen on port 51841: %w", EndpointError{Cause: errors.New("port 51841 is in use")})
+	edit(t, r.dir, "gateway.yaml: port: 51840 => port: 51841")
+	for range 3 {
+		r.reload()
+	}
+	s := r.State()
+	if len(s.Refused) != 1 || s.Refused[0].String() != "gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.port: port 51841 is in use" || s.ReloadErrors != 1 {
+		t.Errorf("state: %+v", s)
+	}
+	r.forwarder.refuse = nil
+	r.reload()
+	if s := r.State(); len(s.Refused) != 0 || s.Generation != 2 {
+		t.Errorf("state: %+v", s)
+	}
+	if r.reload(); r.State().Generation != 2 {
+		t.Error("the same files were applied twice")
+	}
+
+	// A directory that is away for a moment changes nothing.
+	if err := os.Rename(r.dir, r.dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	if s := r.State(); len(s.Refused) != 1 || s.Generation != 2 {
+		t.Errorf("state: %+v", s)
+	}
+	if err := os.Rename(r.dir+".away", r.dir); err != nil {
+		t.Fatal(err)
+	}
+	if r.reload(); len(r.State().Refused) != 0 {
+		t.Errorf("state: %+v", r.State())
+	}
+}
+
+// Two Runners whose tunnels are joined find each other, and tell of it in their
+// Connections.
+func TestRunnersConnect(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	t.Run("", func(t *testing.T) {
+		hub := &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}}
+		server := start(t, hub)
+		client := start(t, hub,
+			"gateway.yaml: kind: GatewayServer => kind: GatewayClient",
+			"gateway.yaml: mtu: 1340 => mtu: 1300",
+			"gateway.yaml: port: 51840\n    serviceType: NodePort => port: 51840\n    addresses: [192.0.2.1]")
+		for _, r := range []running{server, client} {
+			eventually(t, "connected", func() bool { return r.State().Peer.Value == networkingv1beta1.Connected })
+			var c networkingv1beta1.Connection
+			eventually(t, "Connection", func() bool {
+				text, err := os.ReadFile(filepath.Join(r.dir, manifests.StatusDir, ConnectionFile))
+				if err != nil {
+					return false
+				}
+				if err := yaml.UnmarshalStrict(text, &c); err != nil {
+					t.Fatalf("%v in\n%s", err, text)
+				}
+				return c.Status.Value == networkingv1beta1.Connected
+			})
+			if c.Status.Latency.Value == "N/A" || c.Status.Latency.Timestamp.IsZero() {
+				t.Errorf("latency %+v", c.Status.Latency)
+			}
+		}
+		mismatch := "the peer's MTU is 1300, ours 1340"
+		eventually(t, "MTU mismatch", func() bool { return strings.HasPrefix(server.State().Peer.MTUMismatch, mismatch) })
+
+		// The same MTU ends it, and the ping goes on.
+		edit(t, server.dir, "gateway.yaml: mtu: 1340 => mtu: 1300")
+		eventually(t, "equal MTU", func() bool { return server.State().Peer.MTUMismatch == "" && server.State().Generation == 2 })
+		if v := server.State().Peer.Value; v != networkingv1beta1.Connected {
+			t.Errorf("the peer is %s after a change of the MTU", v)
+		}
+
+		// A gateway that has ended is not connected.
+		server.stop()
+		text, err := os.ReadFile(filepath.Join(server.dir, manifests.StatusDir, ConnectionFile))
+		if err != nil || !strings.Contains(string(text), "value: Error\n") {
+			t.Errorf("Connection after the end (%v):\n%s", err, text)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package controlplanetest
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sluice-net/sluice/controlplane/kinds"
+)
+
+// Controller is the service account of the controllers.
+const Controller = "liqo-controller"
+
+// RunManager runs what setup adds to a manager, under the roles that the
+// installation gives the controllers. It returns what ends it; the end of the
+// test does so too. Nothing of it runs any more when stop returns.
+func (c *Cluster) RunManager(tb testing.TB, setup func(ctrl.Manager) error) (stop func()) {
+	tb.Helper()
+	skip := true // a name of a controller twice: once in each cluster, or after a restart
+	mgr, err := ctrl.NewManager(c.ServiceAccount(LiqoNamespace, Controller), ctrl.Options{
+		Scheme: kinds.Scheme(), Cache: kinds.Cache(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+		Logger:     logr.FromSlogHandler(slog.NewTextHandler(testWriter{tb}, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	})
+	if err != nil {
+		tb.Fatalf("new manager: %v", err)
+	}
+	if err := setup(mgr); err != nil {
+		tb.Fatalf("set up controllers: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil && !strings.Contains(err.Error(), "context canceled") {
+			tb.Errorf("manager: %v", err)
+		}
+	}
+	tb.Cleanup(stop)
+	return stop
+}
+
+// testWriter makes log lines lines of the test.
+type testWriter struct{ tb testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.tb.Logf("%s", strings.TrimRight(string(b), "\n"))
+	return len(b), nil
+}

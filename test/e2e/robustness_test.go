@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// TestReload changes the configuration of both gateways again and again while
+// traffic flows. Not one packet may be lost.
+func TestReload(t *testing.T) {
+	w := newWorld(t)
+	w.startGateways(t)
+	server := w.B1.Pod.StartIperf()
+	defer server.Stop(2 * time.Second)
+
+	const changes = 12
+	var result lab.IperfResult
+	var measureErr error
+	var ping lab.PingResult
+	var traffic sync.WaitGroup
+	traffic.Go(func() {
+		result, measureErr = w.A1.Pod.Iperf(lab.Iperf{
+			To: w.fromA(w.B1.PodAddr), UDPLength: 512, Bitrate: "4M", Duration: changes * 500 * time.Millisecond,
+		})
+	})
+	traffic.Go(func() {
+		ping = w.A2.Pod.Ping(w.fromA(w.B1.PodAddr), fmt.Sprintf("-i0.01 -c%d -W2", changes*50))
+	})
+	overrunsBefore := overruns(w)
+	for i := range changes {
+		for _, side := range []struct {
+			cluster *lab.Cluster
+			gateway *lab.Gateway
+		}{{w.A, w.gatewayA}, {w.B, w.gatewayB}} {
+			m := side.cluster.Manifests()
+			// One more node with a hundred pods, there or not; the gateway takes it within a
+			// second, so half a second apart every change is a change of a change.
+			if i%2 == 0 {
+				extra := lab.NodeManifest{
+					Name: "node9", VNI: 999,
+					Underlay: netip.MustParseAddr("172.30.0.99"), Internal: netip.MustParseAddr("10.80.0.99"),
+				}
+				for pod := range 100 {
+					extra.Pods = append(extra.Pods, netip.MustParsePrefix(fmt.Sprintf("10.243.99.%d/32", pod)))
+				}
+				m.Nodes = append(m.Nodes, extra)
+			}
+			side.gateway.Write(m)
+			if i%2 != 0 {
+				side.gateway.Remove("node9.yaml")
+			}
+		}
+		time.Sleep(500 * time.Millisecond) // the traffic's time, not a wait for something
+	}
+	traffic.Wait()
+	// What the kernel dropped in front of a socket of a busy machine is not the
+	// gateway's loss.
+	kernel := int(overruns(w) - overrunsBefore)
+	if measureErr != nil || result.Packets == 0 || result.Lost > kernel {
+		t.Errorf("%d of %d datagrams lost (%d socket overruns), %v", result.Lost, result.Packets, kernel, measureErr)
+	}
+	if lost := ping.Sent - ping.Received; lost > kernel {
+		t.Errorf("%d of %d pings lost (%d socket overruns)", lost, ping.Sent, kernel)
+	}
+}
+
+// overruns sums the datagrams that the kernel dropped because a socket of a
+// gateway was full.
+func overruns(w *world) (sum uint64) {
+	for _, g := range []*lab.Gateway{w.gatewayA, w.gatewayB} {
+		for _, socket := range g.Status().DataPlane.Sockets {
+			sum += socket.Overruns
+		}
+	}
+	return sum
+}
+
+// TestRefusedChange writes a configuration with a mistake. The gateway says
+// what is wrong and keeps carrying traffic by the old one.
+func TestRefusedChange(t *testing.T) {
+	w := newWorld(t)
+	w.startGateways(t)
+	good := w.A.Manifests().Files()["configuration.yaml"]
+	w.gatewayA.WriteFile("configuration.yaml", strings.Replace(good, "10.71.0.0/16", "10.71.0.0/17", 1))
+	lab.Eventually(t, 3*time.Second, "the refusal in the log", func() error {
+		if log := w.gatewayA.Log(); !strings.Contains(log, "configuration.yaml") || !strings.Contains(log, "10.71.0.0/17") {
+			return fmt.Errorf("the log says nothing of it")
+		}
+		return nil
+	})
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W2")
+}
+
+// TestStop asks for the end with traffic under way.
+func TestStop(t *testing.T) {
+	w := newWorld(t)
+	w.startGateways(t)
+	var traffic sync.WaitGroup
+	traffic.Go(func() { w.A1.Pod.Ping(w.fromA(w.B1.PodAddr), "-q -s 1200 -i0.002 -w3") })
+	time.Sleep(time.Second) // let the traffic flow
+	for name, g := range map[string]*lab.Gateway{"a": w.gatewayA, "b": w.gatewayB} {
+		took, err := g.Stop(2 * time.Second)
+		t.Logf("gateway %s ended after %v", name, took.Round(time.Millisecond))
+		if err != nil {
+			t.Errorf("gateway %s: %v", name, err)
+		}
+	}
+	traffic.Wait()
+}
+
+// TestSilentNode sends to pods whose nodes have not sent anything yet. The
+// gateway has to find out the node's MAC address and its encapsulation; the
+// first packets may be lost meanwhile, but not more than a second of them.
+func TestSilentNode(t *testing.T) {
+	w := newWorld(t)
+	binary := lab.Build(t, lab.GatewayPackage)
+	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{})
+	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
+	w.gatewayA.WaitConnected(20 * time.Second)
+	defer w.report(t)
+	for _, n := range []*lab.Node{w.A1, w.A2} {
+		if r := w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c20 -i0.1 -W2"); r.Received < 10 {
+			t.Errorf("%s, %s: %d of %d answered", n.Host.Name, n.Spec.Encapsulation, r.Received, r.Sent)
+		}
+	}
+}

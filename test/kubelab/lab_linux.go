@@ -1,0 +1,179 @@
+package kubelab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// The networks of every cluster.
+const (
+	PodCIDR     = "10.243.0.0/16"
+	ServiceCIDR = "10.96.0.0/16"
+)
+
+// tools are the programs of the distribution that a node needs, and cniPlugins
+// where the plugins of its CNI are.
+var tools = []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "mount"}
+
+const cniPlugins = "/usr/lib/cni"
+
+// Options say what clusters there shall be.
+type Options struct {
+	// Clusters are their names, up to four; none means a and b.
+	Clusters []string
+	// Nodes is how many each cluster has; zero means two.
+	Nodes int
+	// Images are archives that every node imports, as docker save or an OCI layout
+	// in a tar.
+	Images []string
+	// NodeMonitorGracePeriod is how long a node may be silent until it is not
+	// ready; zero means 10 s. Kubernetes' default is 50 s.
+	NodeMonitorGracePeriod time.Duration
+	// NetworkPolicies has the nodes enforce them.
+	NetworkPolicies bool
+	// Progress is told what is being done; nil means the test's log.
+	Progress func(string)
+}
+
+func (o Options) withDefaults(t lab.T) Options {
+	if len(o.Clusters) == 0 {
+		o.Clusters = []string{"a", "b"}
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 2
+	}
+	if o.NodeMonitorGracePeriod == 0 {
+		o.NodeMonitorGracePeriod = 10 * time.Second
+	}
+	if o.Progress == nil {
+		o.Progress = func(text string) { t.Logf("%s", text) }
+	}
+	return o
+}
+
+// Lab is a number of clusters on one WAN.
+type Lab struct {
+	*lab.Lab
+	// WAN is what joins the clusters' routers, and where the administrator sits:
+	// kubectl and liqoctl run there.
+	WAN *lab.Host
+	// Clusters are in the order of Options.Clusters.
+	Clusters []*Cluster
+
+	t        lab.T
+	options  Options
+	bin      string   // of the Kubernetes programs
+	archives []string // of the images that every node has
+}
+
+// New builds the clusters and returns when all nodes are ready. Everything is
+// removed with t.
+func New(t lab.T, o Options) *Lab {
+	t.Helper()
+	o = o.withDefaults(t)
+	require(t)
+	Sweep(t)
+	l := &Lab{t: t, options: o, bin: programs(t)}
+	l.Lab = lab.New(t, tools...)
+	l.AtEnd(l.removeCgroups)
+	t.Cleanup(l.explainFailure)
+	start := time.Now()
+	pause, web := l.buildImages()
+	l.WAN = l.Host("wan")
+	l.buildWAN(web)
+	for i, name := range o.Clusters {
+		l.Clusters = append(l.Clusters, l.newCluster(i, name, pause))
+	}
+	o.Progress(fmt.Sprintf("starting %d clusters of %d nodes: %s", len(o.Clusters), o.Nodes, strings.Join(o.Clusters, ", ")))
+	if err := each(l.Clusters, (*Cluster).start); err != nil {
+		t.Fatalf("start the clusters: %v", err)
+	}
+	o.Progress(fmt.Sprintf("all nodes are ready after %v", time.Since(start).Round(100*time.Millisecond)))
+	return l
+}
+
+// Cluster returns the cluster of that name, nil when there is none.
+func (l *Lab) Cluster(name string) *Cluster {
+	for _, c := range l.Clusters {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Tool is the path of a program that was built for the clusters, such as
+// kubectl.
+func (l *Lab) Tool(name string) string { return filepath.Join(l.bin, name) }
+
+// require skips the test, loudly, when the machine cannot run a node.
+func require(t lab.T) {
+	t.Helper()
+	lab.Require(t, tools...)
+	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
+		if _, err := os.Stat(filepath.Join(cniPlugins, plugin)); err != nil {
+			t.Skipf("SKIPPED: nodes need the CNI plugins (containernetworking-plugins): %v", err)
+		}
+	}
+	// Root in a container may do neither.
+	if err := tryCgroups(); err != nil {
+		t.Skipf("SKIPPED: nodes need cgroups of their own, which this machine does not allow: %v", err)
+	}
+	if out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: nodes need mounts of their own, which this machine does not allow: %v: %s", err, out)
+	}
+}
+
+// programs returns the folder of the Kubernetes programs.
+func programs(t lab.T) string {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	script := filepath.Join(filepath.Dir(file), "..", "kubetools", "build.sh")
+	out, err := exec.Command("bash", script, "--path").Output()
+	if err != nil {
+		t.Fatalf("Kubernetes is not built (%v): run `make kube` once; it takes some minutes", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// each calls fn for all of them at once and returns what went wrong.
+func each[E any](of []E, fn func(E) error) error {
+	errs := make([]error, len(of))
+	var all sync.WaitGroup
+	for i, e := range of {
+		all.Go(func() { errs[i] = fn(e) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// eventually calls try until it returns nil, and returns its last error when
+// that has not happened within the limit. What is waited for lies in other
+// processes and gives no signal, so it is polled.
+func eventually(limit time.Duration, what string, try func() error) error {
+	var err error
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if err = try(); err == nil {
+			return nil
+		}
+		var final *finalError
+		if errors.As(err, &final) {
+			break
+		}
+	}
+	return fmt.Errorf("%s: not within %v: %w", what, limit, err)
+}
+
+// finalError ends eventually: waiting longer cannot help.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }

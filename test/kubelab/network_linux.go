@@ -1,0 +1,203 @@
+package kubelab
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// Addresses. Those of the LAN are the same in every cluster.
+var (
+	wanAddr    = netip.MustParseAddr("203.0.113.1")
+	routerAddr = netip.MustParseAddr("192.168.50.1")
+	planeAddr  = netip.MustParseAddr("192.168.50.2")
+)
+
+const apiPort = 6443
+
+// Internet is a host outside of all clusters, which serves HTTP at the ports 80
+// and 443. It is what liqoctl test network asks, where it really is one.
+const Internet = "1.1.1.1"
+
+// publicAddr is where the router of a cluster is on the WAN: .10, .20, ...
+func publicAddr(cluster int) netip.Addr {
+	return netip.AddrFrom4([4]byte{203, 0, 113, byte(10 * (cluster + 1))})
+}
+
+// nodeAddr is the address of a node, counted from 0.
+func nodeAddr(node int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 168, 50, byte(11 + node)})
+}
+
+// podNet is the part of PodCIDR that belongs to a node, counted from 0.
+func podNet(node int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 243, byte(node), 0}), 24)
+}
+
+// buildWAN makes the bridge that joins the routers, and the Internet behind it.
+func (l *Lab) buildWAN(web string) {
+	l.WAN.IP("link add br0 type bridge")
+	l.WAN.IP("addr add %s/24 dev br0", wanAddr)
+	l.WAN.IP("link set br0 up")
+	l.WAN.IP("addr add %s/32 dev lo", Internet)
+	l.WAN.Start(lab.Program{
+		Name: "internet", Args: []string{web, "-listen", Internet + ":80," + Internet + ":443"}, Log: filepath.Join(l.Dir, "internet.log"), Worthless: true,
+	})
+}
+
+// buildRouter makes the cluster's router: a bridge that is the LAN, and address
+// translation to the WAN. From there the API server and, as UDP, the node ports
+// of one node can be reached.
+func (c *Cluster) buildRouter() {
+	r := c.Router
+	r.Forward()
+	port := "w-" + c.Name
+	c.lab.Link(r, "wan0", c.lab.WAN, port)
+	c.lab.WAN.IP("link set %s master br0", port)
+	r.IP("addr add %s/24 dev wan0", c.Public)
+	r.IP("route add default via %s", wanAddr)
+	r.IP("link add br0 type bridge")
+	r.IP("addr add %s/24 dev br0", routerAddr)
+	r.IP("link set br0 up")
+	// What one node says to another passes the bridge, not the router. A kernel without this filter has no such setting.
+	_ = r.TrySysctl("net.bridge.bridge-nf-call-iptables", "0")
+	r.Nft(fmt.Sprintf(`
+table ip router {
+	chain pre {
+		type nat hook prerouting priority dstnat;
+		ip daddr %[1]s tcp dport %[2]d dnat to %[3]s
+	}
+	chain post {
+		type nat hook postrouting priority srcnat;
+		oifname wan0 masquerade
+	}
+}`, c.Public, apiPort, planeAddr))
+	if err := c.leadPorts(c.Nodes[0]); err != nil {
+		c.lab.t.Fatal(err)
+	}
+	c.buildPlaneHost()
+}
+
+// leadPorts makes the router lead the node ports to a node. What it has tracked
+// before belongs to another zone, so it holds for flows under way, too.
+func (c *Cluster) leadPorts(n *Node) error {
+	c.ports = n
+	return c.Router.TryNft(fmt.Sprintf(`
+table ip ports
+delete table ip ports
+table ip ports {
+	chain zone {
+		type filter hook prerouting priority raw;
+		iifname wan0 udp dport 30000-32767 ct zone set %[3]d
+		iifname br0 ip saddr %[2]s udp sport 30000-32767 ct zone set %[3]d
+	}
+	chain pre {
+		type nat hook prerouting priority dstnat;
+		ip daddr %[1]s udp dport 30000-32767 dnat to %[2]s
+	}
+}`, c.Public, n.Addr, n.index+1))
+}
+
+// leadPortsAway does what a load balancer does when a node is lost: the node ports
+// lead to one that lives, if there is one, and stay there when the node is back.
+func (c *Cluster) leadPortsAway(lost *Node) error {
+	if c.ports != lost {
+		return nil
+	}
+	for _, n := range c.Nodes {
+		if n != lost && n.init.Running() {
+			return c.leadPorts(n)
+		}
+	}
+	return nil
+}
+
+// buildPlaneHost joins the control plane's host to the LAN. It has routes to the
+// pods, for the API server's proxy and webhooks.
+func (c *Cluster) buildPlaneHost() {
+	c.lab.Link(c.plane, "eth0", c.Router, "plane")
+	c.Router.IP("link set plane master br0")
+	c.plane.IP("addr add %s/24 dev eth0", planeAddr)
+	c.plane.IP("route add default via %s", routerAddr)
+	for i := range c.Nodes {
+		c.plane.IP("route add %s via %s", podNet(i), nodeAddr(i))
+	}
+}
+
+// port is the router's end of the link to the node.
+func (n *Node) port() string { return fmt.Sprintf("node%d", n.index+1) }
+
+// join connects the node to the LAN, with routes to the pods of the other nodes
+// and address translation for its own pods on the way to anywhere else, which is
+// what its CNI's plugins leave out.
+func (n *Node) join() error {
+	commands := []string{
+		fmt.Sprintf("link add eth0 type veth peer name %s netns %s", n.port(), n.cluster.Router.Namespace()),
+		fmt.Sprintf("addr add %s/24 dev eth0", n.Addr),
+		"link set eth0 up",
+		fmt.Sprintf("route add default via %s", routerAddr),
+	}
+	for i := range n.cluster.Nodes {
+		if i != n.index {
+			commands = append(commands, fmt.Sprintf("route add %s via %s", podNet(i), nodeAddr(i)))
+		}
+	}
+	for _, command := range commands {
+		if err := ip(n.Host, command); err != nil {
+			return err
+		}
+	}
+	if err := ip(n.cluster.Router, fmt.Sprintf("link set %s master br0 up", n.port())); err != nil {
+		return err
+	}
+	if err := n.Host.TrySysctl("net.ipv4.ip_forward", "1"); err != nil {
+		return err
+	}
+	return n.Host.TryNft(fmt.Sprintf(`
+table ip cni {
+	chain post {
+		type nat hook postrouting priority 101;
+		oifname eth0 ip saddr %[1]s ip daddr != %[1]s masquerade
+	}
+}`, PodCIDR))
+}
+
+// ip runs iproute2 with arguments in one string.
+func ip(h *lab.Host, command string) error {
+	if out, err := h.Try(append([]string{"ip"}, strings.Fields(command)...)...); err != nil {
+		return fmt.Errorf("%s: ip %s: %w: %s", h.Name, command, err, out)
+	}
+	return nil
+}
+
+// Lose lets the WAN drop this share of the packets between the clusters, of each
+// direction on its own. Only UDP is meant, which is what peerings are made of:
+// the administrator still reaches the API servers.
+func (l *Lab) Lose(percent int) {
+	l.impair(fmt.Sprintf("numgen random mod 100 < %d drop", percent))
+}
+
+// Cut takes the WAN between the clusters away, as Lose does with every packet.
+func (l *Lab) Cut() { l.impair("drop") }
+
+// Mend undoes Lose and Cut.
+func (l *Lab) Mend() { l.impair("accept") }
+
+// impair puts the verdict on what comes to the routers from the WAN.
+func (l *Lab) impair(verdict string) {
+	l.t.Helper()
+	for _, c := range l.Clusters {
+		c.Router.Nft(fmt.Sprintf(`
+table ip wan
+delete table ip wan
+table ip wan {
+	chain in {
+		type filter hook prerouting priority raw;
+		iifname wan0 meta l4proto udp %s
+	}
+}`, verdict))
+	}
+}

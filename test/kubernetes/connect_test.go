@@ -1,0 +1,181 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/document"
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// testConnect follows the document from the first command to the last: connect,
+// look, talk, disconnect, reset, and connect again.
+func testConnect(t *testing.T, w *world) {
+	d := document.Read(t, document.Network)
+	sides := w.pairOfServers(t, 4)
+	// An administrator of both clusters. They are cl01 and cl02 in the document.
+	admin := w.newShell(w.a, t.TempDir())
+	admin.set("CLUSTER_1_KUBECONFIG_PATH", w.a.Kubeconfig)
+	admin.set("CLUSTER_2_KUBECONFIG_PATH", w.b.Kubeconfig)
+	names := strings.NewReplacer("cl01", w.a.Name, "cl02", w.b.Name)
+	// What the server tells is its address behind the NAT, which is no use here.
+	connect := oneLine(d.Block(t, []string{"liqoctl network connect", "--wait"})) + " --gw-client-address " + w.b.Public.String()
+	connected := linesOf(names.Replace(d.Blocks("(local) Network configuration correctly retrieved", "(remote) Connection is established")[0]))
+	t.Cleanup(func() { w.reset(t) })
+
+	again := func(t *testing.T) {
+		t.Helper()
+		start := time.Now()
+		got := steps(admin.ok(t, "{ "+connect+"; } 2>&1"))
+		t.Logf("%d lines after %v", len(got), time.Since(start).Round(10*time.Millisecond))
+		if diff := cmp.Diff(connected, got); diff != "" {
+			t.Errorf("(-document +got)\n%s", diff)
+		}
+		w.talk(t, sides)
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"connect", again},
+		{"tables", func(t *testing.T) { w.checkTables(t, d) }},
+		{"connect once more", func(t *testing.T) {
+			before := gatewayPods(t, w)
+			again(t)
+			if diff := cmp.Diff(before, gatewayPods(t, w)); diff != "" {
+				t.Errorf("it changed the gateways (-before +after)\n%s", diff)
+			}
+		}},
+		{"disconnect", func(t *testing.T) {
+			to := w.remote(t, w.a, sides[1].pods[0].Addr)
+			checkSeparation(t, admin, d, "disconnect")
+			w.disconnected(t)
+			if _, err := get(t.Context(), sides[0].pods[0], to); err == nil {
+				t.Error("pods still reach each other")
+			}
+		}},
+		{"connect after disconnect", again},
+		{"reset", func(t *testing.T) {
+			checkSeparation(t, admin, d, "reset")
+			w.nothingLeft(t)
+		}},
+		{"connect after reset", again},
+	} {
+		if !t.Run(step.name, step.run) {
+			return // what follows begins with what this has left
+		}
+	}
+}
+
+// disconnected waits until no gateway is left in any cluster. What is known of the
+// peer stays.
+func (w *world) disconnected(t *testing.T) {
+	t.Helper()
+	for _, c := range w.Clusters {
+		if got := w.kubectl(t, c, "get", "gatewayservers,gatewayclients,connections,internalfabrics,genevetunnels", "-A", "-o", "name"); got != "" {
+			t.Errorf("left in %s:\n%s", c.Name, got)
+		}
+		if got := w.kubectl(t, c, "get", "configurations", "-A", "-o", "name"); got == "" {
+			t.Errorf("%s has forgotten its peer", c.Name)
+		}
+	}
+	lab.Eventually(t, patience, "the gateways are gone", func() error {
+		if pods := gatewayPods(t, w); len(pods) > 0 {
+			return fmt.Errorf("there are %v", pods)
+		}
+		return nil
+	})
+}
+
+// checkSeparation runs `network disconnect` or `network reset`, says yes, and
+// compares what it prints.
+func checkSeparation(t *testing.T, admin *shell, d *document.Document, command string) {
+	t.Helper()
+	words := "liqoctl network " + command
+	shown := d.Outputs(words)
+	if len(shown) != 1 {
+		t.Fatalf("the document shows %d outputs of %s", len(shown), words)
+	}
+	start := time.Now()
+	got := steps(admin.ok(t, "{ "+oneLine(d.Block(t, []string{words}))+"; } 2>&1 <<< yes"))
+	t.Logf("%s after %v", command, time.Since(start).Round(10*time.Millisecond))
+	// Here nobody types the answer on a terminal that would show it.
+	if diff := cmp.Diff(linesOf(strings.ReplaceAll(shown[0], "[y/N]yes", "[y/N]")), got); diff != "" {
+		t.Errorf("%s (-document +got)\n%s", command, diff)
+	}
+}
+
+// oneLine is a command without its end, so that more can be added.
+func oneLine(command string) string { return strings.TrimSpace(command) }
+
+// steps are the lines of an output of liqoctl, without those about long waits.
+func steps(output string) []string { return slices.DeleteFunc(linesOf(output), document.IsWait) }
+
+// linesOf are the lines of an output, without what surrounds them.
+func linesOf(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// gatewayPods are the pods of gateways, by name with cluster and namespace, and
+// their UIDs.
+func gatewayPods(t *testing.T, w *world) map[string]string {
+	t.Helper()
+	pods := make(map[string]string)
+	for _, c := range w.Clusters {
+		for line := range strings.Lines(w.kubectl(t, c, "get", "pods", "-A", "-l", "networking.liqo.io/component=gateway",
+			"-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.uid}{"\n"}{end}`)) {
+			name, uid, _ := strings.Cut(strings.TrimSpace(line), " ")
+			pods[c.Name+"/"+name] = uid
+		}
+	}
+	return pods
+}
+
+// peeringKinds are those of which nothing may be left in a tenant namespace.
+const peeringKinds = "gatewayservers,gatewayclients,wggatewayservers,wggatewayclients,configurations,connections,publickeies," +
+	"internalfabrics,genevetunnels"
+
+// nothingLeft waits until no cluster has anything of a peering: no object, and no
+// link on a node.
+func (w *world) nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, c := range w.Clusters {
+		lab.Eventually(t, patience, "nothing of the peering is left in "+c.Name, func() error { return left(t.Context(), c) })
+	}
+}
+
+func left(_ context.Context, c *kubelab.Cluster) error {
+	var errs []error
+	for _, args := range [][]string{
+		{"get", peeringKinds, "-A", "-o", "name"},
+		{"get", "namespaces", "-l", "liqo.io/tenant-namespace=true", "-o", "name"},
+		{"get", "roles,rolebindings", "-A", "-l", "networking.liqo.io/gateway-namespace", "-o", "name"},
+		{"get", "clusterrolebindings", "-l", "networking.liqo.io/gateway-namespace", "-o", "name"},
+		{"get", "deployments,services,pods,networkpolicies,poddisruptionbudgets", "-A", "-l", "networking.liqo.io/component=gateway", "-o", "name"},
+	} {
+		out, err := c.Kubectl(args...)
+		if names := strings.Fields(out); err != nil || len(names) > 0 {
+			errs = append(errs, fmt.Errorf("kubectl %s: %v (%w)", strings.Join(args, " "), names, err))
+		}
+	}
+	for _, n := range c.Nodes {
+		links, err := liqoLinks(n)
+		if err != nil || len(links) > 0 {
+			errs = append(errs, fmt.Errorf("links on node %s: %v (%w)", n.Name, links, err))
+		}
+	}
+	return errors.Join(errs...)
+}

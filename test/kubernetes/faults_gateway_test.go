@@ -1,0 +1,143 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// What happens to gateways without a warning.
+
+// testGatewayKilled kills the process of the only pod of a gateway. The kubelet
+// starts it again in its place.
+func testGatewayKilled(t *testing.T, f *faults) { killGateways(t, f, "", oneReplica) }
+
+// testGatewayDeleted takes the pod away at once; another one is made.
+func testGatewayDeleted(t *testing.T, f *faults) { deleteGateways(t, f, "", oneReplica) }
+
+// testTwoReplicas does both where another pod stands by.
+func testTwoReplicas(t *testing.T, f *faults) {
+	f.replicas(t, 2)
+	defer f.replicas(t, 1)
+	killGateways(t, f, ", 2 replicas", twoReplicas)
+	deleteGateways(t, f, ", 2 replicas", twoReplicas)
+	loseGatewayNodes(t, f, ", 2 replicas")
+}
+
+// replicas sets the number of pods of gateways and of controllers in both clusters,
+// as an administrator does.
+func (f *faults) replicas(t *testing.T, n int) {
+	t.Helper()
+	f.install(t, "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d,controllerManager.replicas=%d", n, n))
+	for _, c := range []*kubelab.Cluster{f.a, f.b} {
+		lab.Eventually(t, patience, fmt.Sprintf("%d gateway pods in %s", n, c.Name), func() error {
+			if pods, err := gateways(t.Context(), c); err != nil || len(pods) != n {
+				return fmt.Errorf("there are %d (%v)", len(pods), err)
+			}
+			_, err := leader(t.Context(), c)
+			return err
+		})
+	}
+}
+
+func killGateways(t *testing.T, f *faults, how string, within time.Duration) {
+	f.onEachSide(func(side string, c *kubelab.Cluster) {
+		for i := range repetitions() {
+			if i > 0 {
+				// A kubelet puts off the second restart of a container by 10 s, and each
+				// further one by more: what is meant here is a first one.
+				f.rolloutGateway(t, c)
+			}
+			p := leads(t, c)
+			f.measure(t, "gateway "+side+" killed"+how, promise{within: within}, f.paths(t), func() {
+				kill(t, p)
+			})
+		}
+	})
+}
+
+func deleteGateways(t *testing.T, f *faults, how string, within time.Duration) {
+	f.onEachSide(func(side string, c *kubelab.Cluster) {
+		for range repetitions() {
+			p := leads(t, c)
+			f.measure(t, "gateway "+side+" deleted"+how, promise{within: within}, f.paths(t), func() {
+				f.kubectl(t, c, "delete", "pod", "-n", p.Namespace, p.Name, "--grace-period=0", "--force", "--wait=false")
+				f.gone(t, c, p)
+			})
+		}
+	})
+}
+
+// gone waits until a pod has ended: its object and its processes.
+func (f *faults) gone(t *testing.T, c *kubelab.Cluster, p *kubelab.Pod) {
+	t.Helper()
+	lab.Eventually(t, patience, "the end of pod "+p.Name, func() error {
+		var pod corev1.Pod
+		err := c.Client().Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, &pod)
+		if err == nil {
+			return errors.New("its object is there")
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if pids, err := p.PIDs(); err == nil && len(pids) > 0 {
+			return fmt.Errorf("its processes %v are there", pids)
+		}
+		return nil
+	})
+}
+
+// testGatewayNodeLost takes the power of the node of the only pod of a gateway
+// away, and gives it back.
+func testGatewayNodeLost(t *testing.T, f *faults) { loseGatewayNodes(t, f, "") }
+
+func loseGatewayNodes(t *testing.T, f *faults, how string) {
+	f.onEachSide(func(side string, c *kubelab.Cluster) {
+		// The worst case: the NAT router leads to this node, too, until it is lost, and
+		// who tells the others of another gateway is lost with it.
+		node := c.Nodes[0]
+		f.placeGateway(t, c, node)
+		f.placeController(t, c, node)
+		f.loseNode(t, c, node, "node of the gateway "+side+" lost"+how, promise{})
+	})
+}
+
+// testWorkloadNodeLost takes the power of a node away on which pods run that use
+// the connection, and no gateway. Nobody else must notice.
+func testWorkloadNodeLost(t *testing.T, f *faults) {
+	f.onEachSide(func(side string, c *kubelab.Cluster) {
+		f.placeGateway(t, c, c.Nodes[0])
+		f.placeController(t, c, c.Nodes[0])
+		f.loseNode(t, c, c.Nodes[1], "node of pods of the "+side+" lost", promise{within: blink})
+	})
+}
+
+// loseNode lets a node go and come back while traffic flows between the pods on
+// other nodes, and waits until those on it are reached again.
+func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, fault string, p promise) {
+	t.Helper()
+	elsewhere := func(pods []*kubelab.Pod) []*kubelab.Pod {
+		return slices.DeleteFunc(slices.Clone(pods), func(p *kubelab.Pod) bool { return p.Node == node })
+	}
+	paths := f.pathsBetween(t, elsewhere(f.clients), elsewhere(f.servers))
+	back := sync.OnceFunc(node.Start)
+	f.measure(t, fault, p, paths, func() {
+		node.Kill()
+		t.Cleanup(back)
+		lasts(t.Context(), nodeAway)
+	})
+	f.watch(t, fault+", and back", p, paths, back)
+	f.clients, f.servers = f.world.clients(t, f.a, 2), f.world.servers(t, f.b, 2)
+	x := startTraffic(t, f.paths(t)...)
+	x.end()
+}
