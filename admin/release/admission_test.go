@@ -3,7 +3,6 @@ package release
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,6 +19,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/template"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // variants are values under which everything that the chart makes is admitted.
@@ -93,7 +93,7 @@ func TestAdmission(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Install(filepath.Join(controlplanetest.Root(), "deploy", "crds")); err != nil {
+	if err := c.Install(source.Path("deploy", "crds")); err != nil {
 		t.Fatal(err)
 	}
 	for name, values := range variants(t) {

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/admin/release"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestInstallation is the life of an installation.
@@ -360,7 +361,7 @@ spec: {ip: 192.0.2.7}
 // testKubectl takes over, and removes, what came without Helm.
 func testKubectl(t *testing.T, s *site) {
 	s.uninstall(t, release.UninstallOptions{Purge: true})
-	folder := filepath.Join(controlplanetest.Root(), "deploy")
+	folder := source.Path("deploy")
 	apply := func() {
 		t.Helper()
 		if err := s.Install(filepath.Join(folder, "crds"), filepath.Join(folder, "manifests")); err != nil {

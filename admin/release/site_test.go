@@ -30,6 +30,7 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // playAgent as first argument makes the test binary the program of the node
@@ -86,7 +87,7 @@ func startSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/controller")
-	build.Dir = controlplanetest.Root()
+	build.Dir = source.Root()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the controller: %v\n%s", err, out)

@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // endsWithin is how long an end in peace, and a handover after it, may take on a
@@ -138,7 +139,7 @@ func TestController(t *testing.T) {
 		says(t, refused(), "controller: the cluster does not know IP (ipam.liqo.io/v1alpha1), ", "Configuration (networking.liqo.io/v1beta1)",
 			"Install the CRDs of this version: kubectl apply --server-side -f deploy/crds")
 	})
-	root := filepath.Join(controlplanetest.Root(), "deploy")
+	root := source.Path("deploy")
 	if err := c.Install(filepath.Join(root, "crds"), filepath.Join(root, "manifests")); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ func TestController(t *testing.T) {
 // deployment is the one that the installation runs the controller by.
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(controlplanetest.Root(), "deploy", "manifests", "controller", "controller.yaml"))
+	b, err := os.ReadFile(source.Path("deploy", "manifests", "controller", "controller.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,13 @@ import (
 	"context"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -40,11 +39,11 @@ func testProgram(t *testing.T) string {
 // kubectl is the one that the tests' control plane comes with.
 func kubectl(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("bash", filepath.Join(controlplanetest.Root(), "test/kubetools/build.sh"), "--path").Output()
+	dir, err := source.Kubernetes()
 	if err != nil {
-		t.Skipf("SKIPPED: kubectl is not built (%v): run `make kube` once", err)
+		t.Skipf("SKIPPED: %v", err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "kubectl")
+	return filepath.Join(dir, "kubectl")
 }
 
 // golden compares with a file of testdata.

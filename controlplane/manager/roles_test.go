@@ -2,7 +2,6 @@ package manager_test
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,13 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/controlplane/manager"
-	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestRoles guards what the generated roles must not hold, whatever a marker
 // says: a right to everything, and a right to give oneself more.
 func TestRoles(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(controlplanetest.Root(), "deploy", "manifests", "role.yaml"))
+	b, err := os.ReadFile(source.Path("deploy", "manifests", "role.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/document"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // testReplicas takes the active one of two gateways away, in each way in which
@@ -164,7 +164,7 @@ func podReady(p *corev1.Pod) bool {
 // as the file with the templates says.
 func (s *side) replicatedTemplates(t *testing.T) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(controlplanetest.Root(), "deploy", "manifests", "gateway-templates.yaml"))
+	f, err := os.Open(source.Path("deploy", "manifests", "gateway-templates.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

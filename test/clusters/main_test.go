@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 var long = flag.Bool("clusters.long", false, "also run the tests that take minutes")
@@ -75,7 +76,7 @@ func programs(tb testing.TB) (images map[string]controlplanetest.Image, liqoctl 
 		tb.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/gateway", "./cmd/controller", "./cmd/liqoctl")
-	build.Dir = controlplanetest.Root()
+	build.Dir = source.Root()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("build the programs: %v\n%s", err, out)

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // LiqoNamespace is where the installation lives.
@@ -70,8 +70,8 @@ type Cluster struct {
 // takes up to a minute to notice kinds that come later.
 func Start(tb testing.TB) *Cluster {
 	tb.Helper()
-	return startWith(tb, func(c *Cluster) error { return c.applyKinds(filepath.Join(Root(), "deploy", "crds")) },
-		func(c *Cluster) error { return c.Install(filepath.Join(Root(), "deploy", "manifests")) })
+	return startWith(tb, func(c *Cluster) error { return c.applyKinds(source.Path("deploy", "crds")) },
+		func(c *Cluster) error { return c.Install(source.Path("deploy", "manifests")) })
 }
 
 // StartBare starts a cluster with nothing of the project in it.
@@ -97,19 +97,13 @@ func startWith(tb testing.TB, before, after func(*Cluster) error) *Cluster {
 	return c
 }
 
-// Root is the folder of the module.
-func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
-}
-
 // binaries returns the folder of the programs.
 func binaries(tb testing.TB) string {
-	out, err := exec.Command("bash", filepath.Join(Root(), "test/kubetools/build.sh"), "--path").Output()
+	dir, err := source.Kubernetes()
 	if err != nil {
-		tb.Fatalf("kube-apiserver and etcd are not built (%v): run `make kube` once; it takes some minutes", err)
+		tb.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return dir
 }
 
 // freePort returns a TCP port that nobody listens on. It lies below those that the

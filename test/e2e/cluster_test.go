@@ -27,6 +27,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // controllerPackage is the controller, for lab.Build.
@@ -57,9 +58,8 @@ type managed struct {
 // newManaged starts the control plane and the controllers.
 func newManaged(t *testing.T) *managed {
 	t.Helper()
-	out, err := exec.Command("bash", filepath.Join(controlplanetest.Root(), "test/kubetools/build.sh"), "--path").CombinedOutput()
-	if err != nil {
-		t.Skipf("SKIPPED: the control plane is not built: run `make kube` once: %s", out)
+	if _, err := source.Kubernetes(); err != nil {
+		t.Skipf("SKIPPED: %v", err)
 	}
 	l := lab.New(t, tools...)
 	ctrl.SetLogger(logr.Discard())

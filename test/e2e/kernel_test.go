@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -12,17 +11,16 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/source"
 	"github.com/sluice-net/sluice/test/uml"
 )
 
 // bootOn boots a kernel whose wire is a port of a bridge on host.
 func bootOn(t *testing.T, l *lab.Lab, host *lab.Host, bridge string) *uml.Guest {
 	t.Helper()
-	kernel, err := uml.Kernel()
-	if errors.Is(err, uml.ErrNotBuilt) {
+	kernel, err := source.Linux()
+	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
 	}
 	host.IP("tuntap add dev tap0 mode tap")
 	host.IP("link set tap0 master %s up", bridge)

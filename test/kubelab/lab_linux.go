@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // The networks of every cluster.
@@ -136,13 +136,11 @@ func require(t lab.T) {
 // programs returns the folder of the Kubernetes programs.
 func programs(t lab.T) string {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	script := filepath.Join(filepath.Dir(file), "..", "kubetools", "build.sh")
-	out, err := exec.Command("bash", script, "--path").Output()
+	dir, err := source.Kubernetes()
 	if err != nil {
-		t.Fatalf("Kubernetes is not built (%v): run `make kube` once; it takes some minutes", err)
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return dir
 }
 
 // each calls fn for all of them at once and returns what went wrong.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,19 +18,6 @@ import (
 
 //go:embed init.sh
 var initScript []byte
-
-// ErrNotBuilt is returned by Kernel when build.sh has not been run.
-var ErrNotBuilt = errors.New("the user-mode kernel is not built: run test/uml/build.sh")
-
-// Kernel returns the path of the kernel that belongs to this source tree.
-func Kernel() (string, error) {
-	_, file, _, _ := runtime.Caller(0)
-	out, err := exec.Command(filepath.Join(filepath.Dir(file), "build.sh"), "--path").Output()
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNotBuilt, err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
 
 // Config says how to boot a guest.
 type Config struct {

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestBoot boots a kernel, as any user, and sees two namespaces inside talk over
 // WireGuard and Geneve: what the other tests take for granted.
 func TestBoot(t *testing.T) {
-	kernel, err := Kernel()
+	kernel, err := source.Linux()
 	if err != nil {
 		t.Skipf("SKIPPED: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // admission is one thing that somebody may write.
@@ -36,7 +37,7 @@ type admission struct {
 // TestAdmission writes to a real API server.
 func TestAdmission(t *testing.T) {
 	c := controlplanetest.StartBare(t)
-	deploy := filepath.Join(controlplanetest.Root(), "deploy")
+	deploy := source.Path("deploy")
 	// Twice is what an upgrade does.
 	for range 2 {
 		if err := c.Install(filepath.Join(deploy, "crds"), filepath.Join(deploy, "manifests", "validation.yaml")); err != nil {
@@ -195,7 +196,7 @@ func integers(v any) any {
 // acceptManifests applies every manifest of the repository and of the
 // specification, with the strictness of kubectl.
 func acceptManifests(t *testing.T, c *controlplanetest.Cluster) {
-	root := controlplanetest.Root()
+	root := source.Root()
 	var files []string
 	for _, pattern := range []string{"api/*/*/testdata/*.yaml", "gateway/control/testdata/server/*.y*ml", "deploy/manifests/gateway-templates.yaml"} {
 		fs, err := filepath.Glob(filepath.Join(root, pattern))

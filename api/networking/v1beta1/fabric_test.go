@@ -25,6 +25,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	v1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 const fabricNamespace, fabricAccount = "liqo-fabric", "liqo-fabric"
@@ -33,7 +34,7 @@ const fabricNamespace, fabricAccount = "liqo-fabric", "liqo-fabric"
 // node, and judges what its pods are and what they may do.
 func TestFabricManifests(t *testing.T) {
 	c := controlplanetest.StartBare(t)
-	deploy := filepath.Join(controlplanetest.Root(), "deploy")
+	deploy := source.Path("deploy")
 	manifests := filepath.Join(deploy, "manifests")
 	// Twice is what an upgrade does.
 	for range 2 {

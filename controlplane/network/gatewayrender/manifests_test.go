@@ -2,7 +2,6 @@ package gatewayrender
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +14,13 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // shippedTemplates are the default templates, by kind.
 func shippedTemplates(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(controlplanetest.Root(), "deploy", "manifests", "gateway-templates.yaml"))
+	text, err := os.ReadFile(source.Path("deploy", "manifests", "gateway-templates.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,64 @@
+// Package source finds the files of this module and what is built from them, for
+// tests and test stands. It works for binaries that were built with -trimpath too,
+// which do not know where their source lies.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Root is the folder of the module: the nearest one above the working directory
+// that has a go.mod. A test runs in the folder of its package. It panics outside of
+// a module.
+func Root() string { return root() }
+
+var root = sync.OnceValue(func() string {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			err = errors.New("no folder above the working directory has a go.mod")
+		}
+		dir = filepath.Dir(dir)
+	}
+	panic(fmt.Sprintf("find the folder of the module: %v", err))
+})
+
+// Path is a file or folder of the module, for example Path("deploy", "crds").
+func Path(elements ...string) string {
+	return filepath.Join(append([]string{Root()}, elements...)...)
+}
+
+// Kubernetes returns the folder of the programs that test/kubetools/build.sh builds.
+// It fails while they are not built.
+func Kubernetes() (string, error) {
+	dir, err := built("test", "kubetools", "build.sh")
+	if err != nil {
+		return "", fmt.Errorf("kube-apiserver, etcd and the rest of Kubernetes are not built (%w): run `make kube` once; it takes some minutes", err)
+	}
+	return dir, nil
+}
+
+// Linux returns the user-mode kernel that test/uml/build.sh builds. It fails while it
+// is not built.
+func Linux() (string, error) {
+	kernel, err := built("test", "uml", "build.sh")
+	if err != nil {
+		return "", fmt.Errorf("the user-mode kernel is not built (%w): run test/uml/build.sh once; it takes some minutes", err)
+	}
+	return kernel, nil
+}
+
+// built asks a script for the path of what it builds.
+func built(script ...string) (string, error) {
+	out, err := exec.Command("bash", Path(script...), "--path").Output()
+	return strings.TrimSpace(string(out)), err
+}
