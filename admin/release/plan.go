@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
 // Options are what the user says about the installation.
@@ -239,11 +241,6 @@ func (d *decider) overlaps() {
 	}
 }
 
-// defaultPools are those of the controller.
-var defaultPools = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("172.16.0.0/12"),
-}
-
 // nodes warns where a prefix that stands for a peer's could one day cover the
 // addresses of nodes.
 func (d *decider) nodes() {
@@ -252,7 +249,7 @@ func (d *decider) nodes() {
 		d.errs = append(d.errs, err)
 	}
 	if len(pools) == 0 {
-		pools = defaultPools
+		pools = cidr.DefaultPools() // as the controller does
 	}
 	reserved, err := cidrsAt(d.Values, "ipam.reservedSubnets", "")
 	if err != nil {

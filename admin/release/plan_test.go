@@ -33,6 +33,8 @@ func TestDecide(t *testing.T) {
 		{Addresses: []netip.Addr{netip.MustParseAddr("192.168.7.3")}}, {Addresses: []netip.Addr{netip.MustParseAddr("192.168.7.4")}},
 		{Addresses: []netip.Addr{netip.MustParseAddr("192.168.9.4")}}, {Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.4")}},
 	}
+	nearPools6 := told()
+	nearPools6.Nodes = []Node{{Addresses: []netip.Addr{netip.MustParseAddr("fd50:52ea:0:7::3"), netip.MustParseAddr("fd00::3")}}}
 	ipam := func(v Values) Values { return Values{"ipam": v} }
 	for _, tt := range []struct {
 		name     string
@@ -111,6 +113,11 @@ discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], reservedSubnets: [192.168.9.0/24]}`,
 			from:     "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
 			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, perhaps --reserved-subnets 192.168.7.0/24"}},
+		{name: "nodes in the pool of IPv6", facts: nearPools6, options: Options{ClusterID: "rome"}, values: `
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: []}`,
+			from:     "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
+			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, perhaps --reserved-subnets fd50:52ea:0:7::/64"}},
 		{name: "nodes outside of the pools", facts: nearPools, options: Options{ClusterID: "rome", Values: ipam(Values{"pools": []any{"10.0.0.0/8"}})}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], pools: [10.0.0.0/8]}`,
