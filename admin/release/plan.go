@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/controlplane/cidr"
 )
@@ -112,9 +113,6 @@ func (d *decider) setAll(m map[string]string, path, flag string) {
 	}
 }
 
-// validID is what Kubernetes calls a DNS-1123 label: the ID is part of names.
-var validID = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
 func (d *decider) clusterID() {
 	const path = "discovery.config.clusterID"
 	have := d.facts.Installed.ClusterID
@@ -129,7 +127,7 @@ func (d *decider) clusterID() {
 		d.ClusterID, d.ClusterIDFrom = have, "as before"
 	case d.ClusterID == "":
 		d.ClusterID, d.ClusterIDFrom = suggestID(d.facts.UID), "made up; --cluster-id chooses another one, before the installation only"
-	case !validID.MatchString(d.ClusterID):
+	case len(validation.IsDNS1123Label(d.ClusterID)) > 0: // the ID is part of names
 		d.errorf("the cluster ID %q must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends", d.ClusterID)
 	case have != "" && have != d.ClusterID:
 		d.errorf("this cluster is %q, as its peers know it, and cannot become %q: leave out --cluster-id, or uninstall first", have, d.ClusterID)

@@ -5,8 +5,9 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"regexp"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/controlplane/cidr"
@@ -113,12 +114,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	return o, daemon.CheckOverlap(fs, "metrics-address", "health-probe-address")
 }
 
-// dnsLabel is what a namespace may be called.
-var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
 // check judges what no single flag can.
 func (o *options) check() error {
-	if !dnsLabel.MatchString(o.LiqoNamespace) {
+	if len(validation.IsDNS1123Label(o.LiqoNamespace)) > 0 {
 		return daemon.Usagef("--liqo-namespace: %q is not the name of a namespace", o.LiqoNamespace)
 	}
 	if err := o.Install.Validate(); err != nil {
@@ -135,7 +133,7 @@ func (o *options) check() error {
 		}
 	}
 	switch ns := o.Gateways.MetricsNamespace; {
-	case ns != "" && !dnsLabel.MatchString(ns):
+	case ns != "" && len(validation.IsDNS1123Label(ns)) > 0:
 		return daemon.Usagef("--metrics-namespace: %q is not the name of a namespace", ns)
 	case o.Gateways.GenevePort == 0:
 		return daemon.Usagef("--geneve-port: 0 is not a UDP port")

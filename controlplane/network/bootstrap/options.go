@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Options say what the administrator told about the cluster.
@@ -36,13 +37,10 @@ type Range struct {
 	Fixed bool
 }
 
-// clusterID is what Kubernetes calls a DNS-1123 label: the ID is part of names.
-var clusterID = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
 // Validate finds what no cluster could work with. Its messages name flags.
 func (o Options) Validate() error {
 	var errs []error
-	if o.ClusterID != "" && !clusterID.MatchString(o.ClusterID) {
+	if o.ClusterID != "" && len(validation.IsDNS1123Label(o.ClusterID)) > 0 { // the ID is part of names
 		errs = append(errs, fmt.Errorf("--cluster-id: %q must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends", o.ClusterID))
 	}
 	type use struct {

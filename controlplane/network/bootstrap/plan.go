@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -99,7 +100,7 @@ func (b *builder) clusterID() {
 		return
 	}
 	switch have := b.facts.ConfigMap.Data[ClusterIDKey]; {
-	case !clusterID.MatchString(have):
+	case len(validation.IsDNS1123Label(have)) > 0:
 		b.problemf("ConfigMap %s has no valid ID of this cluster: %s is %q; correct it, or delete the ConfigMap and set --cluster-id", name, ClusterIDKey, have)
 	case want != "" && want != have:
 		b.notef("--cluster-id %s is not used: this cluster is %s, as ConfigMap %s says and its peers know", want, have, name)
