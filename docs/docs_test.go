@@ -36,15 +36,21 @@ type document struct {
 	path, text string
 }
 
-// documents are those of this folder, and the README.
+// documents are those of this folder and below, and the others that are not generated.
 func documents(t *testing.T) []document {
 	t.Helper()
-	files, err := filepath.Glob("*.md")
+	paths := []string{"../README.md", "../ARCHITECTURE.md", "../bench/README.md", "../bench/scale/README.md"}
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			paths = append(paths, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []document
-	for _, path := range append(files, "../README.md") {
+	for _, path := range paths {
 		all = append(all, document{path, read(t, path)})
 	}
 	return all

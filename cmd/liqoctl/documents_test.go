@@ -18,7 +18,7 @@ func TestDocumentsParse(t *testing.T) {
 	if len(files) == 0 {
 		t.Fatal("there are no documents in ../../docs")
 	}
-	for _, file := range append(files, "../../README.md") {
+	for _, file := range append(files, "../../README.md", "../../deploy/chart/README.md") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			if err != nil {

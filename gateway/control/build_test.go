@@ -85,36 +85,6 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What the README shows must work as it is.
-func TestLoadReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var block string
-	for _, b := range strings.Split(string(readme), "\n```yaml\n")[1:] {
-		b, _, _ = strings.Cut(b, "\n```\n")
-		if strings.Contains(b, "kind: Secret") { // the others are for a cluster
-			block = b
-		}
-	}
-	if block == "" {
-		t.Fatal("no YAML block with a key in the README")
-	}
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "server.yaml"), block)
-	d, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := d.DataPlane; len(c.Nodes) != 1 || len(c.Routes) != 1 || len(c.Remote) != 2 || c.Tunnel.PeerKey.IsZero() {
-		t.Errorf("incomplete: %+v", c)
-	}
-	if len(d.Warnings) > 0 {
-		t.Errorf("warnings:\n%s", d.Warnings.Error())
-	}
-}
-
 // decode builds a state from the files of testdata/server after edits of the
 // form "file: old => new"; a new file is "file: => content".
 func decode(t *testing.T, edits ...string) (Desired, error) {
