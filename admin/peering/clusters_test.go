@@ -44,7 +44,7 @@ func startSide(t *testing.T, name, id string) *side {
 	c.RunManager(t, func(mgr ctrl.Manager) error {
 		return manager.SetupWithManager(mgr, manager.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace,
-			Install: bootstrap.Options{
+			Bootstrap: bootstrap.Options{
 				ClusterID:    id,
 				PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
 				ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},

@@ -189,7 +189,7 @@ func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	if os.Getenv(onlyEnv) == "" {
 		return manager.New(cfg, manager.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace, Pools: cidr.DefaultPools(), Logger: log,
-			Install: bootstrap.Options{
+			Bootstrap: bootstrap.Options{
 				ClusterID: "rome", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 				ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")}, InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix(internalCIDR)},
 			},

@@ -75,12 +75,12 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs := daemon.NewFlagSet(string(program), nil)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with the address of the API server and the credentials")
 	fs.StringVar(&o.LiqoNamespace, "liqo-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "liqo"), "`NAME` of the namespace of the installation")
-	fs.StringVar(&o.Install.ClusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (required unless its ConfigMap exists)")
-	fs.Var(&prefixesFlag{to: &o.Install.PodCIDRs}, "pod-cidr", "`CIDR` of the pods of this cluster, or several (required unless its Network exists)")
-	fs.Var(&prefixesFlag{to: &o.Install.ServiceCIDRs}, "service-cidr", "`CIDR` of the Services, or several (default: what the API server says, from Kubernetes 1.33 on)")
+	fs.StringVar(&o.Bootstrap.ClusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (required unless its ConfigMap exists)")
+	fs.Var(&prefixesFlag{to: &o.Bootstrap.PodCIDRs}, "pod-cidr", "`CIDR` of the pods of this cluster, or several (required unless its Network exists)")
+	fs.Var(&prefixesFlag{to: &o.Bootstrap.ServiceCIDRs}, "service-cidr", "`CIDR` of the Services, or several (default: what the API server says, from Kubernetes 1.33 on)")
 	fs.Var(prefixFlag{&external}, "external-cidr", "`CIDR` under which peers reach what is no pod; moved if it is in use, unless it is set here")
 	fs.Var(prefixFlag{&internal}, "internal-cidr", "`CIDR` between nodes and gateways; moved if it is in use, unless it is set here")
-	fs.Var(&prefixesFlag{to: &o.Install.ReservedCIDRs}, "reserved-cidr", "`CIDR` that must never stand for a peer's, or several: networks around the cluster")
+	fs.Var(&prefixesFlag{to: &o.Bootstrap.ReservedCIDRs}, "reserved-cidr", "`CIDR` that must never stand for a peer's, or several: networks around the cluster")
 	fs.Var(&prefixesFlag{to: &pools}, "ipam-pools", "`CIDRs` from which those are taken that stand for a peer's, in this order")
 	gw := &o.Gateways
 	fs.BoolVar(&gw.NetworkPolicies, "network-policies", true, "make a NetworkPolicy for each gateway; =false removes them")
@@ -101,8 +101,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err
 	}
-	o.Install.ExternalCIDR = bootstrap.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
-	o.Install.InternalCIDR = bootstrap.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
+	o.Bootstrap.ExternalCIDR = bootstrap.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
+	o.Bootstrap.InternalCIDR = bootstrap.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
 	o.Pools = pools
 	if *leaderElection {
 		o.LeaderElection = election
@@ -119,7 +119,7 @@ func (o *options) check() error {
 	if len(validation.IsDNS1123Label(o.LiqoNamespace)) > 0 {
 		return daemon.Usagef("--liqo-namespace: %q is not the name of a namespace", o.LiqoNamespace)
 	}
-	if err := o.Install.Validate(); err != nil {
+	if err := o.Bootstrap.Validate(); err != nil {
 		return daemon.AsUsage(err)
 	}
 	if e := o.LeaderElection; e != nil {

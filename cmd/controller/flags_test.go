@@ -39,7 +39,7 @@ func TestParseFlags(t *testing.T) {
 				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
 				Gateways:       gatewaydeploy.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},
 				LeaderElection: &manager.LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
-				Install: bootstrap.Options{
+				Bootstrap: bootstrap.Options{
 					ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
 					InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
 				},
@@ -66,14 +66,14 @@ func TestParseFlags(t *testing.T) {
 			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.log = "k", "n", 10.5, 20, daemon.Log{Level: slog.LevelDebug, JSON: true}
 			o.MetricsAddress, o.HealthProbeAddress, o.Concurrency, o.Pools = "[::1]:1", "127.0.0.1:2", 8, prefixes("10.64.0.0/10")
 			o.LeaderElection = &manager.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}
-			o.Install = bootstrap.Options{
+			o.Bootstrap = bootstrap.Options{
 				ClusterID: "rome", PodCIDRs: prefixes("10.1.0.0/16", "fd00:1::/56", "10.2.0.0/16"), ServiceCIDRs: prefixes("10.3.0.0/16"),
 				ExternalCIDR:  bootstrap.Range{Prefix: netip.MustParsePrefix("10.4.0.0/16"), Fixed: true},
 				InternalCIDR:  bootstrap.Range{Prefix: netip.MustParsePrefix("10.5.0.0/16"), Fixed: true},
 				ReservedCIDRs: prefixes("10.6.0.0/16", "10.7.0.0/16"),
 			}
 		}},
-		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Install.ExternalCIDR.Fixed = true }},
+		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Bootstrap.ExternalCIDR.Fixed = true }},
 		{"off", []string{"--metrics-address=0", "--health-probe-address=off", "--leader-election=false", "--kube-api-qps=-1"}, "", func(o *options) {
 			o.MetricsAddress, o.HealthProbeAddress, o.LeaderElection, o.qps = "", "", nil, -1
 		}},

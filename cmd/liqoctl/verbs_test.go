@@ -34,7 +34,7 @@ func startRome(t *testing.T) *rome {
 	c.Elect(t)
 	mgr, err := manager.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), manager.Options{
 		LiqoNamespace: controlplanetest.LiqoNamespace, Logger: logr.Discard(),
-		Install: bootstrap.Options{
+		Bootstrap: bootstrap.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace, ClusterID: "rome",
 			PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
 			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},

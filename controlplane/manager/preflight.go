@@ -54,8 +54,8 @@ func Preflight(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := namespaceExists(ctx, c, o.LiqoNamespace); err != nil {
 		return err
 	}
-	o.Install.LiqoNamespace = o.LiqoNamespace
-	if err := bootstrap.Check(ctx, c, o.Install); err != nil {
+	o.Bootstrap.LiqoNamespace = o.LiqoNamespace
+	if err := bootstrap.Check(ctx, c, o.Bootstrap); err != nil {
 		return fmt.Errorf("the installation is incomplete:\n%w", err)
 	}
 	return nil

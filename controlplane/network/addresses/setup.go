@@ -70,7 +70,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		})).
 		// One decision after the other.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(apply.Patient(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // notHalfWritten drops the first of the two writes by which an IP gets its

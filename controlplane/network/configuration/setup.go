@@ -45,7 +45,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(new(ipamv1alpha1.Network), handler.EnqueueRequestsFromMapFunc(r.withoutLocal), installed).
 		// Of two for the same remote cluster one waits until the other goes.
 		Watches(new(networkingv1beta1.Configuration), handler.EnqueueRequestsFromMapFunc(r.others), described).
-		Complete(apply.Patient(r))
+		Complete(apply.RequeueOnConflict(r))
 }
 
 // withoutLocal finds the Configurations whose spec.local is to be filled in.

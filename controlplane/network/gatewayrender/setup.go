@@ -66,7 +66,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(r.kind.newTemplate(), templates, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Kinds of templates come and go.
 		Watches(new(apiextensionsv1.CustomResourceDefinition), handler.EnqueueRequestsFromMapFunc(r.byTemplateKind)).
-		Build(apply.Patient(r))
+		Build(apply.RequeueOnConflict(r))
 	if err != nil {
 		return err
 	}

@@ -50,5 +50,5 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		})).
 		// One decision after the other.
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(apply.Patient(r))
+		Complete(apply.RequeueOnConflict(r))
 }

@@ -12,11 +12,11 @@ import (
 // version by then.
 const conflictRetry = 100 * time.Millisecond
 
-// Patient returns a reconciler that looks again when r met a conflict, instead
+// RequeueOnConflict returns a reconciler that looks again when r met a conflict, instead
 // of reporting an error. Several controllers write to one status and each fails
 // when another was faster, so conflicts belong to every day; whoever watches
 // errors would be woken by each new peering.
-func Patient[R comparable](r reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
+func RequeueOnConflict[R comparable](r reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
 	return reconcile.TypedFunc[R](func(ctx context.Context, request R) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, request)
 		if apierrors.IsConflict(err) {

@@ -38,9 +38,9 @@ const off = "0"
 type Options struct {
 	// LiqoNamespace is where the installation lives.
 	LiqoNamespace string
-	// Install says what the administrator told about the cluster. Its namespace is
+	// Bootstrap says what the administrator told about the cluster. Its namespace is
 	// that above.
-	Install bootstrap.Options
+	Bootstrap bootstrap.Options
 	// Pools are where prefixes come from that stand for others.
 	Pools []netip.Prefix
 	// Gateways says what is made beside the gateways. Its namespace is that above.
@@ -108,12 +108,12 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 // SetupWithManager adds the controllers to a manager, in the order in which data
 // flows.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	o.Install.LiqoNamespace, o.Gateways.LiqoNamespace = o.LiqoNamespace, o.LiqoNamespace
+	o.Bootstrap.LiqoNamespace, o.Gateways.LiqoNamespace = o.LiqoNamespace, o.LiqoNamespace
 	for _, c := range []struct {
 		name string
 		err  error
 	}{
-		{"install", bootstrap.SetupWithManager(mgr, o.Install)},
+		{"install", bootstrap.SetupWithManager(mgr, o.Bootstrap)},
 		{"network", prefixes.SetupWithManager(mgr, prefixes.Options{LiqoNamespace: o.LiqoNamespace, Pools: o.Pools})},
 		{"ip", addresses.SetupWithManager(mgr, addresses.Options{LiqoNamespace: o.LiqoNamespace})},
 		{"configuration", configuration.SetupWithManager(mgr, configuration.Options{LiqoNamespace: o.LiqoNamespace})},

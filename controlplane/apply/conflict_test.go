@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
-func TestPatient(t *testing.T) {
+func TestRequeueOnConflict(t *testing.T) {
 	conflict := fmt.Errorf("write status: %w", apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("newer")))
 	broken := errors.New("connection refused")
 	for _, test := range []struct {
@@ -30,7 +30,7 @@ func TestPatient(t *testing.T) {
 		{"an error is the queue's business", broken, time.Hour, false, broken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := apply.Patient(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			r := apply.RequeueOnConflict(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 				return reconcile.Result{RequeueAfter: test.result}, test.err
 			}))
 			got, err := r.Reconcile(t.Context(), reconcile.Request{})
