@@ -29,8 +29,8 @@ func (c *Cluster) Exec(ctx context.Context, pod types.NamespacedName, container 
 	return c.exec(ctx, ctx, pod, container, argv, stdout)
 }
 
-// lastWords is how long a command may take after its stdin has ended.
-const lastWords = 3 * time.Second
+// exitGrace is how long a command may take after its stdin has ended.
+const exitGrace = 3 * time.Second
 
 // ExecUntil is Exec of a command that ends with its stdin. When ctx ends that is
 // how it is told so, and what it says until its end still arrives: then the error is
@@ -38,7 +38,7 @@ const lastWords = 3 * time.Second
 func (c *Cluster) ExecUntil(ctx context.Context, pod types.NamespacedName, container string, argv []string, stdout io.Writer) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(exitGrace, cancel) })()
 	return c.exec(hard, ctx, pod, container, argv, stdout)
 }
 

@@ -243,7 +243,7 @@ var cases = []testCase{
 		w.server.waiting("CrashLoopBackOff", "back-off 5m0s restarting failed container")
 		c := &w.server.pods.items[0].Status.ContainerStatuses[0]
 		c.RestartCount, c.LastTerminationState.Terminated = 7, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
-		w.server.lastWords = map[string]string{"gw-rome-1": "gateway: --mode: neither server nor client"}
+		w.server.lastLogs = map[string]string{"gw-rome-1": "gateway: --mode: neither server nor client"}
 	}, remote, Failed},
 	{"out of memory", "gateway-pods", func(w *world) {
 		w.server.waiting("CrashLoopBackOff", "")

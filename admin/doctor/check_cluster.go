@@ -231,7 +231,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if o.Healthy() {
 		return nil
 	}
-	f := warn("%s%s", o.Readiness(), unwell(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
+	f := warn("%s%s", o.Readiness(), unreadyPods(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
 	if o.Kind == "DaemonSet" {
 		f = f.because("the network of the other nodes does not follow changes any more, and that of new ones never comes up")
 	}
@@ -244,7 +244,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	return []Finding{f}
 }
 
-func unwell(pods []survey.Pod) string {
+func unreadyPods(pods []survey.Pod) string {
 	if len(pods) == 0 {
 		return ""
 	}

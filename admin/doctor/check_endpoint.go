@@ -25,7 +25,7 @@ func service(e *end) []Finding {
 	case e.service == nil:
 		return []Finding{fail("there is none for the gateway server").on(object).fix("the controller makes it: see its log, and 'kubectl -n %s describe gatewayserver %s'", g.Namespace, g.Name)}
 	}
-	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionEndpointReady); len(out) > 0 {
+	if out := conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionEndpointReady); len(out) > 0 {
 		return out
 	}
 	if p := e.activePod(); p != nil && !matches(e.service.Spec.Selector, p.Labels) {
@@ -81,7 +81,7 @@ func endpoints(p *peering) []Finding {
 	}
 	dials := client.gateway().Endpoint
 	object := client.gateway().String()
-	if f, found := client.leavesNot(dials); found {
+	if f, found := client.unroutable(dials); found {
 		return []Finding{f.on(object).in(client.cluster)}
 	}
 	if server == nil {
@@ -153,8 +153,8 @@ func (e *end) hasReached(dials *networkingv1beta1.Endpoint) bool {
 	return slices.ContainsFunc(dials.Addresses, func(a string) bool { return hostPort(a, portOf(dials)) == at.String() })
 }
 
-// leavesNot finds endpoints that packets of this cluster do not leave it for.
-func (e *end) leavesNot(dials *networkingv1beta1.Endpoint) (f Finding, found bool) {
+// unroutable finds endpoints that packets of this cluster do not leave it for.
+func (e *end) unroutable(dials *networkingv1beta1.Endpoint) (f Finding, found bool) {
 	inside := e.cluster.own()
 	if conf := e.peer.Configuration; conf != nil && conf.Status.Remote != nil {
 		for _, p := range append(parsed(conf.Status.Remote.CIDR.Pod), parsed(conf.Status.Remote.CIDR.External)...) {

@@ -45,7 +45,7 @@ func (e *end) ownKey() string {
 // peerKey judges the key that this end has of the other.
 func (e *end) peerKey(other *end) (out []Finding, compared bool) {
 	g := e.gateway()
-	for _, f := range untrue(g.String(), g.Conditions, networkingv1beta1.ConditionKeysReady) {
+	for _, f := range conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionKeysReady) {
 		out = append(out, f.in(e.cluster))
 	}
 	if why := e.cluster.unread("PublicKey"); why != "" {

@@ -22,7 +22,7 @@ func nodeTunnels(e *end) []Finding {
 		return []Finding{skip("%s", why)}
 	}
 	g := e.gateway()
-	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionInternalNetworkReady); len(out) > 0 {
+	if out := conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionInternalNetworkReady); len(out) > 0 {
 		return out
 	}
 	var groups nodeProblems
@@ -59,14 +59,14 @@ func (e *end) nodeProblem(n *survey.Node) (f Finding, bad bool) {
 	if e.peer.Fabric != nil && !e.cluster.Unread("GeneveTunnel") && !slices.Contains(e.peer.Tunnels, n.Name) {
 		return fail("has no GeneveTunnel to the gateway").because("the controller makes one for each node").fix("see the log of the controller"), true
 	}
-	if f, bad := e.unheard(n.Name); bad {
+	if f, bad := e.neverReceived(n.Name); bad {
 		return f, true
 	}
-	return e.agentless(n.Name)
+	return e.withoutAgent(n.Name)
 }
 
-// agentless finds a node whose tunnel works, but nobody looks after it.
-func (e *end) agentless(node string) (f Finding, bad bool) {
+// withoutAgent finds a node whose tunnel works, but whose agent does not run.
+func (e *end) withoutAgent(node string) (f Finding, bad bool) {
 	agents := e.cluster.agents
 	onNode := func(p corev1.Pod) bool { return p.Spec.NodeName == node }
 	if agents.err != nil || len(agents.items) == 0 || slices.ContainsFunc(agents.items, onNode) {
@@ -85,9 +85,9 @@ const (
 	settling = 10 * time.Second
 )
 
-// unheard tells whether packets of a node have never arrived at the gateway, which
+// neverReceived tells whether packets of a node have never arrived at the gateway, which
 // asks every node for its address.
-func (e *end) unheard(node string) (f Finding, bad bool) {
+func (e *end) neverReceived(node string) (f Finding, bad bool) {
 	if e.after == nil || !e.after.DataPlane.Configured {
 		return f, false
 	}

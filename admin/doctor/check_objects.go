@@ -45,9 +45,9 @@ func (c *cluster) namespace(name string) *corev1.Namespace {
 	return nil
 }
 
-// untrue are the findings of conditions that are not True. Their messages say
+// conditionFindings are the findings of conditions that are not True. Their messages say
 // what to do.
-func untrue(object string, conditions []metav1.Condition, types ...networkingv1beta1.ConditionType) (out []Finding) {
+func conditionFindings(object string, conditions []metav1.Condition, types ...networkingv1beta1.ConditionType) (out []Finding) {
 	for _, t := range types {
 		if c := meta.FindStatusCondition(conditions, string(t)); c != nil && c.Status != metav1.ConditionTrue {
 			out = append(out, fail("%s: %s", c.Reason, c.Message).on(object))
@@ -92,7 +92,7 @@ func (e *end) configuration(other *cluster) (out []Finding) {
 			because("this cluster does not know the other's CIDRs").fix("run 'liqoctl network connect', or apply what 'liqoctl generate configuration' prints in %s", e.id)}
 	}
 	object := "Configuration " + conf.Namespace + "/" + conf.Name
-	for _, f := range untrue(object, conf.Status.Conditions, networkingv1beta1.ConditionNetworkCIDRsConfigured) {
+	for _, f := range conditionFindings(object, conf.Status.Conditions, networkingv1beta1.ConditionNetworkCIDRsConfigured) {
 		out = append(out, f.in(e.cluster).because("by which addresses %s is reached is not settled, or stays as it was before", e.id).
 			fix("do what the message says; a Network of namespace %s that you delete is made again by the controller, with a prefix that is free", conf.Namespace))
 	}
@@ -149,7 +149,7 @@ func gateways(p *peering) (out []Finding) {
 			out = append(out, warn("it is of no effect, as another one counts").on(s).in(e.cluster).fix("delete it"))
 		}
 		if g != nil {
-			for _, f := range untrue(g.String(), g.Conditions, networkingv1beta1.ConditionAllPortsServed) {
+			for _, f := range conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionAllPortsServed) {
 				f.Status = Warning
 				out = append(out, f.in(e.cluster))
 			}
@@ -178,7 +178,7 @@ func gateways(p *peering) (out []Finding) {
 
 func template(e *end) []Finding {
 	g := e.gateway()
-	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionTemplateRendered); len(out) > 0 {
+	if out := conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionTemplateRendered); len(out) > 0 {
 		return out
 	}
 	name := g.Template.Name
@@ -223,7 +223,7 @@ func objectsApplied(e *end) (out []Finding) {
 		if c == nil {
 			return []Finding{skip("the gateway cannot be asked, and there is no Connection: %s", e.silent())}
 		}
-		if out := untrue("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionConfigurationApplied); len(out) > 0 {
+		if out := conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionConfigurationApplied); len(out) > 0 {
 			return out
 		}
 		return []Finding{pass("the gateway works by the newest objects, says its Connection")}

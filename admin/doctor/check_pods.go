@@ -69,7 +69,7 @@ func gatewayPods(e *end) (out []Finding) {
 		return []Finding{skip("%s", plain(e.pods.err))}
 	}
 	if len(e.pods.items) == 0 {
-		return blame([]Finding{e.noPods()})
+		return addConsequence([]Finding{e.noPods()})
 	}
 	active := 0
 	for i := range e.pods.items {
@@ -89,9 +89,9 @@ func gatewayPods(e *end) (out []Finding) {
 			out[i].Status = Warning
 		}
 	case len(out) == 0:
-		out = untrue(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed)
+		out = conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed)
 		if len(out) == 0 {
-			out = append(out, e.noneActive().on(g.String()))
+			out = append(out, e.noActivePod().on(g.String()))
 		}
 	}
 	if active > 1 {
@@ -102,11 +102,11 @@ func gatewayPods(e *end) (out []Finding) {
 	if len(out) == 0 {
 		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))
 	}
-	return blame(out)
+	return addConsequence(out)
 }
 
-// noneActive says why none of a gateway's pods is marked as the one that leads.
-func (e *end) noneActive() Finding {
+// noActivePod says why none of a gateway's pods is marked as the one that leads.
+func (e *end) noActivePod() Finding {
 	f := fail("none of %d pods is active", len(e.pods.items))
 	for i := range e.cluster.Installation.Components {
 		o := &e.cluster.Installation.Components[i]
@@ -123,8 +123,8 @@ func (e *end) noneActive() Finding {
 		fix("see the logs of the gateway's pods, and of the Deployment liqo-controller")
 }
 
-// blame says what follows, where nothing else is said to be the cause.
-func blame(out []Finding) []Finding {
+// addConsequence says what follows, where nothing else is said to be the cause.
+func addConsequence(out []Finding) []Finding {
 	for i := range out {
 		if out[i].Status == Failed && out[i].Cause == "" {
 			out[i] = out[i].because("no gateway of this cluster does its work: nothing passes to the peer, or from it")
@@ -144,7 +144,7 @@ func (e *end) noPods() Finding {
 			fix("kubectl -n %s scale deployment %s --replicas=1; see that the controller runs, which keeps it so", e.peer.Namespace, e.deployment())
 	}
 	g := e.gateway()
-	if out := untrue(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed); len(out) > 0 {
+	if out := conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed); len(out) > 0 {
 		return out[0]
 	}
 	return fail("the gateway has no pod").on(object).fix("see 'kubectl -n %s describe deployment,replicaset', and the log of the controller", e.peer.Namespace)
@@ -205,7 +205,7 @@ func (e *end) containerProblem(p *corev1.Pod, c *corev1.ContainerStatus) (f Find
 	return f, false
 }
 
-// crashed says how a container ended, with its last words.
+// crashed says how a container ended, with the end of its log.
 func (e *end) crashed(p *corev1.Pod, c *corev1.ContainerStatus) Finding {
 	text := fmt.Sprintf("its container %s ends again and again, %d times so far", c.Name, c.RestartCount)
 	t := c.LastTerminationState.Terminated
@@ -219,7 +219,7 @@ func (e *end) crashed(p *corev1.Pod, c *corev1.ContainerStatus) Finding {
 		}
 	}
 	f := fail("%s", text).fix("see 'kubectl -n %s logs %s --previous'", p.Namespace, p.Name)
-	if words := e.lastWords[p.Name]; words != "" {
+	if words := e.lastLogs[p.Name]; words != "" {
 		f = f.because("its last words: %s", words)
 	}
 	return f

@@ -38,7 +38,7 @@ func networkPolicies(e *end) (out []Finding) {
 		pod = &e.pods.items[0]
 	}
 	for _, f := range e.flows() {
-		blocking := inTheWay(e.policies.items, pod, f.flow)
+		blocking := blockingPolicies(e.policies.items, pod, f.flow)
 		if len(blocking) == 0 {
 			continue
 		}
@@ -92,8 +92,8 @@ func (e *end) flows() (out []judgedFlow) {
 	}
 	if len(nodes) > 0 {
 		out = append(out,
-			judgedFlow{flow{"packets from the nodes", networkingv1.PolicyTypeIngress, nodes, e.nodePort()}, e.hearsNodes()},
-			judgedFlow{flow{"packets to the nodes", networkingv1.PolicyTypeEgress, nodes, e.nodePort()}, e.hearsNodes()})
+			judgedFlow{flow{"packets from the nodes", networkingv1.PolicyTypeIngress, nodes, e.nodePort()}, e.receivesFromNodes()},
+			judgedFlow{flow{"packets to the nodes", networkingv1.PolicyTypeEgress, nodes, e.nodePort()}, e.receivesFromNodes()})
 	}
 	g := e.gateway()
 	if g.Role == networkingv1beta1.ConnectionServer {
@@ -124,8 +124,8 @@ func (e *end) nodePort() int32 {
 	return defaultNodePort
 }
 
-// hearsNodes tells whether packets of all nodes arrive.
-func (e *end) hearsNodes() bool {
+// receivesFromNodes tells whether packets of all nodes arrive.
+func (e *end) receivesFromNodes() bool {
 	return e.after != nil && len(e.after.DataPlane.Nodes) > 0 &&
 		!slices.ContainsFunc(e.after.DataPlane.Nodes, func(n survey.NodeTunnel) bool { return n.LastSeen.IsZero() })
 }

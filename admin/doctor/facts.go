@@ -108,8 +108,8 @@ type end struct {
 
 	pods     read[corev1.Pod] // of the gateway
 	policies read[networkingv1.NetworkPolicy]
-	// lastWords are the ends of the logs of containers that ended, by pod.
-	lastWords map[string]string
+	// lastLogs are the ends of the logs of containers that ended, by pod.
+	lastLogs map[string]string
 	// replicas are how many pods the gateway's Deployment is to have; nil: not known.
 	replicas *int32
 	// service is that of a server; nil: none.

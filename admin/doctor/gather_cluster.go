@@ -40,7 +40,7 @@ func readCluster(ctx context.Context, t Target, wanted []apiextensionsv1.CustomR
 		return p
 	}
 	p.host = t.Cluster.Config.Host
-	if p.err = firstContact(ctx, t.Cluster); p.err != nil {
+	if p.err = checkAccess(ctx, t.Cluster); p.err != nil {
 		return p
 	}
 	s, err := survey.Read(ctx, t.Cluster, survey.Options{})
@@ -53,14 +53,15 @@ func readCluster(ctx context.Context, t Target, wanted []apiextensionsv1.CustomR
 	return p
 }
 
-// firstContact asks what everybody may know who may log in.
-func firstContact(ctx context.Context, c *access.Cluster) error {
+// checkAccess reaches the API server and has it authenticate the user, who need not
+// have any right.
+func checkAccess(ctx context.Context, c *access.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
 	var ns corev1.Namespace
 	err := c.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, &ns)
 	if apierrors.IsForbidden(err) && !access.IsAnonymous(err) {
-		return nil // it knows us
+		return nil // authenticated
 	}
 	return c.Explain("reach the cluster", err)
 }

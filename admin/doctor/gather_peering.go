@@ -68,7 +68,7 @@ func (e *endCase) readObjects(ctx context.Context) {
 	wg.Go(func() {
 		e.pods = list[corev1.Pod](ctx, c, "Pods of namespace "+e.peer.Namespace, &corev1.PodList{}, ns,
 			client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
-		e.readLastWords(ctx)
+		e.readLastLogs(ctx)
 		e.readRights(ctx)
 	})
 	wg.Go(func() {
@@ -110,13 +110,13 @@ func (e *endCase) readTemplate(ctx context.Context, ref corev1.ObjectReference) 
 const (
 	// lastLines is how much of the log of a container that ended is read.
 	lastLines = 3
-	// longestWords is how much of it is shown.
-	longestWords = 400
+	// maxLogText is how much of it is shown.
+	maxLogText = 400
 )
 
-// readLastWords reads what containers said before they ended.
-func (e *endCase) readLastWords(ctx context.Context) {
-	e.lastWords = make(map[string]string)
+// readLastLogs reads the ends of the logs of containers that have ended.
+func (e *endCase) readLastLogs(ctx context.Context) {
+	e.lastLogs = make(map[string]string)
 	for i := range e.pods.items {
 		p := &e.pods.items[i]
 		for _, c := range p.Status.ContainerStatuses {
@@ -132,7 +132,7 @@ func (e *endCase) readLastWords(ctx context.Context) {
 			}
 			text, _ := io.ReadAll(io.LimitReader(stream, 64<<10)) // what was read until then
 			stream.Close()
-			e.lastWords[p.Name] = tail(strings.Join(strings.Fields(string(text)), " "), longestWords)
+			e.lastLogs[p.Name] = tail(strings.Join(strings.Fields(string(text)), " "), maxLogText)
 		}
 	}
 }

@@ -69,8 +69,8 @@ type scope struct {
 	peer     string
 }
 
-// touches tells whether what failed matters for what is looked at.
-func (s scope) touches(failed scope) bool {
+// overlaps tells whether what failed matters for this scope.
+func (s scope) overlaps(failed scope) bool {
 	if failed.peer != "" && s.peer != "" && failed.peer != s.peer {
 		return false
 	}
@@ -83,7 +83,7 @@ func (j judgement) askClient(c check, f *facts) (out []Finding) {
 	var seen scope
 	for _, cl := range f.clusters {
 		s := scope{clusters: []string{cl.name}}
-		if why := j.inTheWay(c, s); len(why) > 0 {
+		if why := j.obstaclesOf(c, s); len(why) > 0 {
 			out = append(out, j.skip(c, s, why))
 			continue
 		}
@@ -107,7 +107,7 @@ func (j judgement) skipUnpaired(c check, f *facts) []Finding {
 			s.clusters = append(s.clusters, cl.name)
 		}
 	}
-	if why := j.inTheWay(c, s); len(why) > 0 {
+	if why := j.obstaclesOf(c, s); len(why) > 0 {
 		return []Finding{j.skip(c, s, why)}
 	}
 	return nil
@@ -115,7 +115,7 @@ func (j judgement) skipUnpaired(c check, f *facts) []Finding {
 
 // ask lets a check judge, unless what it needs has failed or could not be seen.
 func (j judgement) ask(c check, s scope, judge func() []Finding) []Finding {
-	if why := j.inTheWay(c, s); len(why) > 0 {
+	if why := j.obstaclesOf(c, s); len(why) > 0 {
 		return []Finding{j.skip(c, s, why)}
 	}
 	out := judge()
@@ -172,12 +172,12 @@ func (j judgement) skip(c check, s scope, why []obstacle) Finding {
 	return f
 }
 
-// inTheWay is what keeps a check from judging.
-func (j judgement) inTheWay(c check, s scope) (out []obstacle) {
+// obstaclesOf returns what keeps a check from judging.
+func (j judgement) obstaclesOf(c check, s scope) (out []obstacle) {
 	for _, need := range c.needs {
 		for _, o := range j.obstacles[need] {
 			same := func(p obstacle) bool { return p.root == o.root && p.unseen == o.unseen }
-			if s.touches(o.scope) && !slices.ContainsFunc(out, same) {
+			if s.overlaps(o.scope) && !slices.ContainsFunc(out, same) {
 				out = append(out, o)
 			}
 		}

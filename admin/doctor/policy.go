@@ -22,10 +22,10 @@ type flow struct {
 	port  int32 // UDP; of the pod for ingress, of the other end for egress
 }
 
-// inTheWay returns the policies that keep a flow from a pod, nil if it passes.
+// blockingPolicies returns the policies that keep a flow from a pod, nil if it passes.
 // What one policy lets pass passes, whatever others say; a direction that no
 // policy selects the pod for is open (NetworkPolicy v1).
-func inTheWay(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, f flow) (blocking []*networkingv1.NetworkPolicy) {
+func blockingPolicies(policies []networkingv1.NetworkPolicy, pod *corev1.Pod, f flow) (blocking []*networkingv1.NetworkPolicy) {
 	hosts := f.hosts
 	if len(hosts) == 0 {
 		hosts = []netip.Addr{{}} // any

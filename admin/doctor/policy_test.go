@@ -96,7 +96,7 @@ func TestInTheWay(t *testing.T) {
 			for _, s := range tt.policies {
 				policies = append(policies, networkingv1.NetworkPolicy{Spec: s})
 			}
-			if got := inTheWay(policies, gw, tt.flow); len(got) != tt.blocked {
+			if got := blockingPolicies(policies, gw, tt.flow); len(got) != tt.blocked {
 				t.Errorf("%d policies are in the way, want %d", len(got), tt.blocked)
 			}
 		})

@@ -59,7 +59,7 @@ func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights fu
 		return err
 	}
 	err := p.both(func(e *end) error {
-		if err := e.look(ctx); err != nil {
+		if err := e.readPeering(ctx); err != nil {
 			return e.lacking(ctx, err, rights(e))
 		}
 		return e.Require(ctx, rights(e)...)

@@ -176,8 +176,8 @@ func (e *end) named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.namespace, Name: name}
 }
 
-// look reads what the cluster holds of the peering.
-func (e *end) look(ctx context.Context) error {
+// readPeering reads what the cluster holds of the peering.
+func (e *end) readPeering(ctx context.Context) error {
 	e.found = found{}
 	of := []client.ListOption{client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: e.peer.id}}
 	if e.NamespaceGiven {

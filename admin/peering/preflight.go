@@ -72,7 +72,7 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 		if err := e.checkKinds(ctx); err != nil {
 			return err
 		}
-		looked := e.look(ctx)
+		looked := e.readPeering(ctx)
 		if err := e.chooseNamespace(); looked == nil && err != nil {
 			return err
 		}

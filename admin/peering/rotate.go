@@ -97,7 +97,7 @@ func (p pair) prepareRotation(ctx context.Context, o RotateOptions, tell progres
 		if err := e.checkKinds(ctx); err != nil {
 			return err
 		}
-		return e.look(ctx)
+		return e.readPeering(ctx)
 	})
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 const (
 	firstPause = 25 * time.Millisecond
 	longPause  = 250 * time.Millisecond
-	oneLook    = 10 * time.Second
+	tryTimeout = 10 * time.Second
 )
 
 // step is one thing to be done in one cluster: what the user reads about it, and
@@ -60,7 +60,7 @@ func (s *step) run(ctx context.Context) error {
 	var wrongSince time.Time
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		began := time.Now()
-		missing, err := s.look(ctx)
+		missing, err := s.tryOnce(ctx)
 		if err == nil && missing == "" {
 			return nil
 		}
@@ -83,11 +83,11 @@ func (s *step) run(ctx context.Context) error {
 	}
 }
 
-func (s *step) look(ctx context.Context) (missing string, err error) {
+func (s *step) tryOnce(ctx context.Context) (missing string, err error) {
 	if s.try == nil {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, oneLook)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	return s.try(ctx)
 }

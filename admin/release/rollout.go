@@ -218,7 +218,7 @@ func findings(ctx context.Context, c *access.Cluster, namespace, program string)
 		}
 		for _, s := range p.Status.ContainerStatuses {
 			if t := s.LastTerminationState.Terminated; t != nil && t.ExitCode != 0 && !s.Ready {
-				lines = append(lines, lastWords(ctx, c, p, s)...)
+				lines = append(lines, lastLogLines(ctx, c, p, s)...)
 			}
 		}
 	}
@@ -237,9 +237,9 @@ func findings(ctx context.Context, c *access.Cluster, namespace, program string)
 	return lines[:min(len(lines), enough)]
 }
 
-// lastWords are the end of the log of a container that has failed. It may have been
+// lastLogLines are the end of the log of a container that has failed. It may have been
 // started again since its status was read.
-func lastWords(ctx context.Context, c *access.Cluster, p corev1.Pod, s corev1.ContainerStatus) (lines []string) {
+func lastLogLines(ctx context.Context, c *access.Cluster, p corev1.Pod, s corev1.ContainerStatus) (lines []string) {
 	o := &corev1.PodLogOptions{Container: s.Name, Previous: true, TailLines: new(int64(3))}
 	b, err := c.Clientset.CoreV1().Pods(p.Namespace).GetLogs(p.Name, o).DoRaw(ctx)
 	if err != nil {

@@ -63,7 +63,7 @@ func (r *reader) components(ctx context.Context) []Component {
 	}
 	for i := range out {
 		if !out[i].Healthy() {
-			out[i].Pods = r.unwell(ctx, &out[i], selectors[i])
+			out[i].Pods = r.unreadyPods(ctx, &out[i], selectors[i])
 		}
 	}
 	slices.SortFunc(out, func(a, b Component) int {
@@ -109,8 +109,8 @@ func listInstalled[T any](ctx context.Context, r *reader, kind string) []T {
 	return append(out, more...)
 }
 
-// unwell returns the first of a component's pods that are not ready.
-func (r *reader) unwell(ctx context.Context, c *Component, s *metav1.LabelSelector) (out []Pod) {
+// unreadyPods returns the first of a component's pods that are not ready.
+func (r *reader) unreadyPods(ctx context.Context, c *Component, s *metav1.LabelSelector) (out []Pod) {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		r.miss("the pods of "+c.String(), err)

@@ -16,7 +16,7 @@ type GatewayReport struct {
 	Started time.Time `json:"started"`
 	// Cluster is nil for a gateway outside of a cluster.
 	Cluster   *GatewayCluster `json:"cluster,omitempty"`
-	Sync      GatewaySync     `json:"sync"`
+	Sync      GatewayControl  `json:"sync"`
 	DataPlane DataPlane       `json:"dataPlane"`
 	Memory    Memory          `json:"memory"`
 }
@@ -40,8 +40,8 @@ type Election struct {
 	Leading  bool   `json:"leading"`
 }
 
-// GatewaySync is what a gateway made of the objects of its peering.
-type GatewaySync struct {
+// GatewayControl is what a gateway made of the objects of its peering.
+type GatewayControl struct {
 	Gateway struct {
 		Type      networkingv1beta1.ConnectionType `json:"type"`
 		Kind      string                           `json:"kind"`

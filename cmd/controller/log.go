@@ -11,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// shorten writes an Event, which client-go logs as a whole, as what it says of
-// what.
-func shorten(_ []string, a slog.Attr) slog.Attr {
+// shortenEvents replaces an Event, which client-go logs as a whole, by its reason and
+// the object it is about.
+func shortenEvents(_ []string, a slog.Attr) slog.Attr {
 	switch e := a.Value.Any().(type) {
 	case *eventsv1.Event:
 		a.Value = slog.StringValue(fmt.Sprintf("%s of %s %s/%s", e.Reason, e.Regarding.Kind, e.Regarding.Namespace, e.Regarding.Name))
@@ -23,14 +23,14 @@ func shorten(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// calm is a handler for libraries that take too much for worth telling.
-type calm struct {
+// quietHandler lowers the level of records that libraries log at too high a level.
+type quietHandler struct {
 	slog.Handler
 	ctx context.Context
 }
 
 // Handle implements slog.Handler.
-func (h calm) Handle(ctx context.Context, r slog.Record) error {
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = h.level(r)
 	if !h.Enabled(ctx, r.Level) {
 		return nil
@@ -38,10 +38,10 @@ func (h calm) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// level is what a record deserves.
-func (h calm) level(r slog.Record) slog.Level {
+// level is the one at which a record is logged.
+func (h quietHandler) level(r slog.Record) slog.Level {
 	switch {
-	case internals[r.Message] || rejected(r):
+	case internals[r.Message] || isRejectedEvent(r):
 		return min(r.Level, slog.LevelDebug)
 	case h.ctx.Err() != nil:
 		// Requests are cancelled and the election is over because it was asked for.
@@ -58,9 +58,9 @@ var internals = map[string]bool{
 	"All workers finished": true,
 }
 
-// rejected tells whether a record is of an Event in a namespace that is going
+// isRejectedEvent tells whether a record is of an Event in a namespace that is going
 // away: nobody could read it.
-func rejected(r slog.Record) (is bool) {
+func isRejectedEvent(r slog.Record) (is bool) {
 	if !strings.HasPrefix(r.Message, "Server rejected event") {
 		return false
 	}
@@ -73,7 +73,11 @@ func rejected(r slog.Record) (is bool) {
 }
 
 // WithAttrs implements slog.Handler.
-func (h calm) WithAttrs(as []slog.Attr) slog.Handler { return calm{h.Handler.WithAttrs(as), h.ctx} }
+func (h quietHandler) WithAttrs(as []slog.Attr) slog.Handler {
+	return quietHandler{h.Handler.WithAttrs(as), h.ctx}
+}
 
 // WithGroup implements slog.Handler.
-func (h calm) WithGroup(name string) slog.Handler { return calm{h.Handler.WithGroup(name), h.ctx} }
+func (h quietHandler) WithGroup(name string) slog.Handler {
+	return quietHandler{h.Handler.WithGroup(name), h.ctx}
+}

@@ -48,7 +48,7 @@ func TestLog(t *testing.T) {
 			}
 			for level, l := range map[slog.Level]daemon.Log{slog.LevelDebug: {Level: slog.LevelDebug}, slog.LevelInfo: {JSON: true}} {
 				var b strings.Builder
-				tt.write(logr.FromSlogHandler(calm{l.New(&b, shorten).Handler(), ctx}))
+				tt.write(logr.FromSlogHandler(quietHandler{l.New(&b, shortenEvents).Handler(), ctx}))
 				out := b.String()
 				if level == slog.LevelInfo {
 					if shown := out != ""; shown != (tt.level != "DEBUG") {

@@ -33,5 +33,5 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintln(stdout, program.VersionLine(version))
 		return nil
 	}
-	return serve(ctx, o, o.log.New(stderr, shorten))
+	return serve(ctx, o, o.log.New(stderr, shortenEvents))
 }

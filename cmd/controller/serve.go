@@ -26,7 +26,7 @@ const preflightTimeout = 20 * time.Second
 
 // serve runs the controllers until ctx ends.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
-	log = slog.New(calm{log.Handler(), ctx})
+	log = slog.New(quietHandler{log.Handler(), ctx})
 	// Both libraries log through globals, and klog otherwise in a format of its
 	// own.
 	o.Logger = logr.FromSlogHandler(log.Handler())

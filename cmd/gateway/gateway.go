@@ -27,7 +27,7 @@ type gateway struct {
 	options   options
 	log       *slog.Logger
 	started   time.Time
-	sync      *control.Runner
+	runner    *control.Runner
 	link      *cluster.Link    // nil: no cluster
 	elector   *cluster.Elector // nil: the only replica
 	forwarder *dataplane.Forwarder
@@ -62,8 +62,8 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	return g.run(ctx)
 }
 
-// syncOptions are what both modes share.
-func (g *gateway) syncOptions() control.Options {
+// runnerOptions are what both modes share.
+func (g *gateway) runnerOptions() control.Options {
 	return control.Options{
 		NodePort: g.options.genevePort, StrictSource: g.options.strictSource, Ping: g.options.ping, Logger: g.log,
 		OnLatency: func(clusterID string, d time.Duration) {
@@ -74,10 +74,10 @@ func (g *gateway) syncOptions() control.Options {
 
 // openManifests reads and judges the directory.
 func (g *gateway) openManifests() error {
-	o := g.syncOptions()
+	o := g.runnerOptions()
 	o.Dir = g.options.manifests
-	g.sync = control.New(o)
-	loaded, err := g.sync.Load()
+	g.runner = control.New(o)
+	loaded, err := g.runner.Load()
 	if err == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (g *gateway) openManifests() error {
 }
 
 // startManifests puts the directory in force.
-func (g *gateway) startManifests() error { return g.sync.Start(g.forwarder) }
+func (g *gateway) startManifests() error { return g.runner.Start(g.forwarder) }
 
 // openCluster prepares the ties to the API server, which may be away.
 func (g *gateway) openCluster() error {
@@ -104,17 +104,17 @@ func (g *gateway) openCluster() error {
 	if c.Elect {
 		g.elector = g.link.NewElector(c.Election)
 	}
-	o := g.syncOptions()
+	o := g.runnerOptions()
 	o.Feed, o.Reporter, o.StandBy = g.link, g.link, c.Elect
 	o.Gateway = control.Gateway{Type: c.Type, Kind: "Gateway" + string(c.Type), Namespace: c.Namespace, Name: c.Name, ClusterID: c.ClusterID}
-	g.sync = control.New(o)
+	g.runner = control.New(o)
 	return nil
 }
 
 // startCluster leaves the first configuration to the running gateway: the
 // objects may come in any order, and late.
 func (g *gateway) startCluster() error {
-	g.sync.Attach(g.forwarder)
+	g.runner.Attach(g.forwarder)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (g *gateway) ready() (bool, string) {
 	if !g.running.Load() {
 		return false, "not ready"
 	}
-	return g.sync.Ready()
+	return g.runner.Ready()
 }
 
 // openDataPlane opens the sockets towards nodes and peer.
@@ -198,7 +198,7 @@ func (g *gateway) run(ctx context.Context) error {
 	defer end()
 	parts, ctx := daemon.NewGroup(ctx)
 	parts.Go("data plane", g.forwarder.Run)
-	parts.Go("objects", g.sync.Run)
+	parts.Go("objects", g.runner.Run)
 	for _, s := range g.servers {
 		parts.Go(s.Name, s.Run)
 	}
@@ -247,10 +247,10 @@ func (g *gateway) elect(running context.Context) (resign func()) {
 		select {
 		case <-running.Done():
 			return
-		case <-g.sync.Looked():
+		case <-g.runner.Synced():
 		case <-time.After(lookFirst):
 		}
-		g.elector.Run(ctx, g.sync.SetLeading)
+		g.elector.Run(ctx, g.runner.SetLeading)
 	})
 	return func() {
 		cancel()
@@ -273,7 +273,7 @@ func (g *gateway) report() report {
 	}
 	r := report{
 		Version: daemon.Version(version), Time: time.Now(), Started: g.started, Manifests: g.options.manifests,
-		Sync: g.sync.State(), DataPlane: s, Memory: daemon.ReadMemory(),
+		Sync: g.runner.State(), DataPlane: s, Memory: daemon.ReadMemory(),
 	}
 	if g.link != nil {
 		r.Cluster = &clusterReport{API: g.link.State()}

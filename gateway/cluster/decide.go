@@ -77,13 +77,13 @@ func decide(f facts) action {
 		return renew
 	case holder == f.self:
 		return lead
-	case f.waits():
+	case f.waitsForRival():
 		return standBy
 	case holder == "":
 		return acquire
 	case f.leading:
 		return standBy // first of all
-	case f.now.Sub(f.seen) >= f.silence():
+	case f.now.Sub(f.seen) >= f.leaseDuration():
 		return acquire
 	}
 	return standBy
@@ -116,14 +116,14 @@ func leadIf(leading bool) action {
 	return standBy
 }
 
-// waits tells whether a rival has to end first.
-func (f facts) waits() bool {
-	return f.rival && !f.leading && f.lease.Spec.AcquireTime == nil && holderOf(f.lease) == "" && f.now.Sub(f.seen) < f.silence()
+// waitsForRival tells whether a rival has to end first.
+func (f facts) waitsForRival() bool {
+	return f.rival && !f.leading && f.lease.Spec.AcquireTime == nil && holderOf(f.lease) == "" && f.now.Sub(f.seen) < f.leaseDuration()
 }
 
-// silence is how long the holder may be silent: what it said itself, as it may
-// run with other settings.
-func (f facts) silence() time.Duration {
+// leaseDuration is how long the holder may go without renewing: as the lease says,
+// since the holder may run with other settings.
+func (f facts) leaseDuration() time.Duration {
 	if s := f.lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
 		return time.Duration(*s) * time.Second
 	}
@@ -135,11 +135,11 @@ const rivalCheck = 100 * time.Millisecond
 
 // next is when to decide again at the latest.
 func (f facts) next() time.Duration {
-	if f.lease != nil && f.waits() {
+	if f.lease != nil && f.waitsForRival() {
 		return rivalCheck
 	}
 	if f.lease != nil && !f.leading && holderOf(f.lease) != "" {
-		if wait := f.seen.Add(f.silence()).Sub(f.now); wait > 0 {
+		if wait := f.seen.Add(f.leaseDuration()).Sub(f.now); wait > 0 {
 			return min(wait, f.retry)
 		}
 	}

@@ -131,11 +131,11 @@ func TestNextLook(t *testing.T) {
 
 func TestHeld(t *testing.T) {
 	o := ElectionOptions{Identity: "a", LeaseDuration: 15 * time.Second}
-	l := held(heldBy("b"), o, noon)
+	l := withHolder(heldBy("b"), o, noon)
 	if holderOf(l) != "a" || *l.Spec.LeaseDurationSeconds != 15 || *l.Spec.LeaseTransitions != 1 || !l.Spec.AcquireTime.Time.Equal(noon) || !l.Spec.RenewTime.Time.Equal(noon) {
 		t.Errorf("taken over: %+v", l.Spec)
 	}
-	later := held(l, o, noon.Add(time.Minute))
+	later := withHolder(l, o, noon.Add(time.Minute))
 	if *later.Spec.LeaseTransitions != 1 || !later.Spec.AcquireTime.Time.Equal(noon) || !later.Spec.RenewTime.Time.Equal(noon.Add(time.Minute)) {
 		t.Errorf("renewed: %+v", later.Spec)
 	}

@@ -32,6 +32,12 @@ type ElectionOptions struct {
 
 // Elector elects the active one among the replicas of a gateway, by a Lease that
 // the controller has made.
+//
+// client-go's leaderelection is not used, as it would interrupt traffic: its
+// leader gives up when it cannot renew (see decide), it releases the Lease only
+// after it has stopped leading, while HandOver goes on until a successor leads, it
+// creates the Lease, which a gateway has no right to, and every replica polls the
+// API server, where this one shares the gateway's watch.
 type Elector struct {
 	link    *Link
 	options ElectionOptions
@@ -96,7 +102,7 @@ func (e *Elector) HandOver(ctx context.Context) {
 	e.wake()
 	tick := time.NewTicker(handOverCheck)
 	defer tick.Stop()
-	for e.State().Leading && !e.pointless() {
+	for e.State().Leading && !e.noSuccessor() {
 		select {
 		case <-ctx.Done():
 			e.log.Warn("no other replica has taken over in time", "lease", e.name)
@@ -109,8 +115,8 @@ func (e *Elector) HandOver(ctx context.Context) {
 	}
 }
 
-// pointless tells whether no other replica will come.
-func (e *Elector) pointless() bool {
+// noSuccessor tells whether no other replica will come.
+func (e *Elector) noSuccessor() bool {
 	_, synced := e.leases.Size()
 	return !synced || e.leases.Only() == nil || e.link.gatewayGone()
 }
@@ -139,17 +145,17 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 		f := e.facts(time.Now())
 		switch decide(f) {
 		case standBy:
-			e.become(false, f.lease, tell)
+			e.setRole(false, f.lease, tell)
 			e.noteMissing(f.lease)
 		case lead:
-			e.become(true, f.lease, tell)
+			e.setRole(true, f.lease, tell)
 		case renew:
-			e.become(true, f.lease, tell)
+			e.setRole(true, f.lease, tell)
 			e.write(ctx, f)
 		case acquire:
 			// What the watch knows is later than the answer to the write.
 			if e.write(ctx, f) && holderOf(e.leases.Only()) == e.options.Identity {
-				e.become(true, e.leases.Only(), tell)
+				e.setRole(true, e.leases.Only(), tell)
 			}
 		case release:
 			e.release()
@@ -190,8 +196,8 @@ func (e *Elector) facts(now time.Time) facts {
 	return f
 }
 
-// become records the role and tells of a change.
-func (e *Elector) become(leading bool, l *coordinationv1.Lease, tell func(bool)) {
+// setRole records the role and tells of a change.
+func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, tell func(bool)) {
 	e.mu.Lock()
 	changed := e.leading != leading
 	e.mu.Unlock()
@@ -214,7 +220,7 @@ func (e *Elector) become(leading bool, l *coordinationv1.Lease, tell func(bool))
 func (e *Elector) write(ctx context.Context, f facts) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
 	defer cancel()
-	err := e.update(ctx, held(f.lease, e.options, f.now))
+	err := e.update(ctx, withHolder(f.lease, e.options, f.now))
 	if err == nil {
 		e.written, e.failing = f.now, false
 		return true
@@ -229,8 +235,8 @@ func (e *Elector) write(ctx context.Context, f facts) bool {
 	return false
 }
 
-// held is the lease with this replica as its holder.
-func held(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coordinationv1.Lease {
+// withHolder is the lease with this replica as its holder.
+func withHolder(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	at := metav1.NewMicroTime(now)
 	if s := &l.Spec; holderOf(l) != o.Identity {

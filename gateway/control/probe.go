@@ -37,10 +37,10 @@ type probe struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	observed time.Time // timestamp of the last latency that was passed on
-	heard    time.Time // when the peer answered last, or the ping started
-	asked    time.Time // when a handshake was asked for last
-	failed   string    // the last error that was logged; empty: all is well
+	observed      time.Time // timestamp of the last latency that was passed on
+	lastAnswer    time.Time // when the peer last answered, or the ping started
+	lastHandshake time.Time // when a handshake was last requested
+	failed        string    // the last error that was logged; empty: all is well
 }
 
 func (r *Runner) newProbe(ctx context.Context) *probe {
@@ -91,7 +91,7 @@ func (p *probe) start(t target) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(p.ctx)
-	p.target, p.prober, p.cancel, p.heard = t, prober, cancel, time.Now()
+	p.target, p.prober, p.cancel, p.lastAnswer = t, prober, cancel, time.Now()
 	p.wg.Go(func() {
 		defer conn.Close()
 		if err := prober.Run(ctx, conn); err != nil && ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (p *probe) report(d Desired, now time.Time) error {
 		if peer.Value == networkingv1beta1.ConnectionError {
 			peer.Silence = silenceOf(d, p.runner.forwarder.Tunnel(), now)
 		}
-		p.hurry(s, now)
+		p.renewSession(s, now)
 		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
 			p.observed = s.Timestamp
 			f(p.target.clusterID, s.Latency)
@@ -144,20 +144,20 @@ const (
 	askInterval = 5 * time.Second
 )
 
-// hurry asks for a new session when the peer has not answered for a while.
+// renewSession asks for a new session when the peer has not answered for a while.
 // WireGuard would wait for 15 seconds.
-func (p *probe) hurry(s health.Status, now time.Time) {
-	if s.Value == health.Connected && s.Timestamp.After(p.heard) {
-		p.heard = s.Timestamp
+func (p *probe) renewSession(s health.Status, now time.Time) {
+	if s.Value == health.Connected && s.Timestamp.After(p.lastAnswer) {
+		p.lastAnswer = s.Timestamp
 	}
 	interval := cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval)
 	// The answer to the last of them may still be on its way.
-	if patience := lostPings*interval + interval/4; now.Sub(p.heard) < patience || now.Sub(p.asked) < askInterval {
+	if patience := lostPings*interval + interval/4; now.Sub(p.lastAnswer) < patience || now.Sub(p.lastHandshake) < askInterval {
 		return
 	}
-	p.asked = now
+	p.lastHandshake = now
 	if p.runner.forwarder.Handshake() {
-		p.runner.log.Debug("peer does not answer, asked for a new session", "heard", now.Sub(p.heard).Round(time.Millisecond))
+		p.runner.log.Debug("peer does not answer, asked for a new session", "heard", now.Sub(p.lastAnswer).Round(time.Millisecond))
 	}
 }
 

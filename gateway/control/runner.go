@@ -82,7 +82,7 @@ type Runner struct {
 	reporter Reporter
 	log      *slog.Logger
 	roles    chan struct{} // one slot: the role has changed
-	looked   chan struct{} // closed when Run has read all objects once
+	synced   chan struct{} // closed when Run has read all objects once
 
 	// Owned by the caller of Load and Start, then by Run.
 	forwarder Forwarder
@@ -102,7 +102,7 @@ func New(o Options) *Runner {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), looked: make(chan struct{}), standBy: o.StandBy}
+	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), synced: make(chan struct{}), standBy: o.StandBy}
 	r.state.Gateway = o.Gateway
 	if r.feed == nil {
 		r.feed = directory{manifests.Directory{Path: o.Dir, Reader: reader, Degraded: func(err error) {
@@ -176,9 +176,9 @@ func (r *Runner) SetLeading(lead bool) {
 	}
 }
 
-// Looked is closed when Run has read all objects once, and what follows from them
+// Synced is closed when Run has read all objects once, and what follows from them
 // is in force: a replica that took the lead earlier would interrupt the traffic.
-func (r *Runner) Looked() <-chan struct{} { return r.looked }
+func (r *Runner) Synced() <-chan struct{} { return r.synced }
 
 func (r *Runner) standsBy() bool {
 	r.mu.Lock()
@@ -236,11 +236,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer tick.Stop()
 	rested := time.NewTimer(0) // once at the start, for a feed that was never read
 	defer rested.Stop()
-	looked := sync.OnceFunc(func() { close(r.looked) })
+	synced := sync.OnceFunc(func() { close(r.synced) })
 	for {
 		p.step(r.desired, time.Now())
 		if r.judged != (manifests.Digest{}) {
-			looked()
+			synced()
 		}
 		select {
 		case <-ctx.Done():

@@ -237,7 +237,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer wg.Wait()
 	defer cancel() // before waiting
 	ended := make(chan error, 1)
-	wg.Go(func() { r.feed.Watch(ctx, func() { r.note(events{objects: true}) }) })
+	wg.Go(func() { r.feed.Watch(ctx, func() { r.notify(events{objects: true}) }) })
 	wg.Go(func() { r.watchHost(ctx) })
 	if r.options.Ends != nil {
 		wg.Go(func() { ended <- r.options.Ends.Run(ctx) })
@@ -262,9 +262,9 @@ func (r *Runner) Run(ctx context.Context) error {
 			}
 			return fmt.Errorf("serve the tunnels of TUN devices: %w", err)
 		case <-r.kick:
-			r.arrange(time.Now())
+			r.scheduleEvents(time.Now())
 		case <-timer.C:
-			r.look(time.Now())
+			r.runDue(time.Now())
 		}
 		timer.Reset(time.Until(r.due.next()))
 	}
@@ -275,7 +275,7 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) watchHost(ctx context.Context) {
 	pause, said := firstRetry, ""
 	for {
-		err := r.host.Watch(ctx, func(e hostnet.Event) { r.note(events{host: e}) })
+		err := r.host.Watch(ctx, func(e hostnet.Event) { r.notify(events{host: e}) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -292,8 +292,8 @@ func (r *Runner) watchHost(ctx context.Context) {
 	}
 }
 
-// note takes events from any goroutine. It does not wait.
-func (r *Runner) note(e events) {
+// notify records events and wakes Run. Any goroutine may call it; it does not block.
+func (r *Runner) notify(e events) {
 	r.mu.Lock()
 	r.events.objects = r.events.objects || e.objects
 	r.events.host.Ours = r.events.host.Ours || e.host.Ours
@@ -305,9 +305,9 @@ func (r *Runner) note(e events) {
 	}
 }
 
-// arrange plans a look at what has happened. What is planned already is not put
-// off by more of the same.
-func (r *Runner) arrange(now time.Time) {
+// scheduleEvents sets when to handle what has happened. More events of the same kind
+// do not postpone what is scheduled already.
+func (r *Runner) scheduleEvents(now time.Time) {
 	r.mu.Lock()
 	e := r.events
 	r.events = events{}
@@ -335,8 +335,8 @@ func (s schedule) next() time.Time {
 	return next
 }
 
-// take tells whether at is due, and if so, clears it.
-func take(at *time.Time, now time.Time) bool {
+// clearIfDue reports whether the time has come, and if so, resets it.
+func clearIfDue(at *time.Time, now time.Time) bool {
 	if at.IsZero() || at.After(now) {
 		return false
 	}
@@ -344,11 +344,11 @@ func take(at *time.Time, now time.Time) bool {
 	return true
 }
 
-// look does what is due.
-func (r *Runner) look(now time.Time) {
-	objects, paths := take(&r.due.objects, now), take(&r.due.paths, now)
-	ours, retry := take(&r.due.ours, now), take(&r.due.retry, now)
-	if take(&r.due.sample, now) {
+// runDue does what is due at now.
+func (r *Runner) runDue(now time.Time) {
+	objects, paths := clearIfDue(&r.due.objects, now), clearIfDue(&r.due.paths, now)
+	ours, retry := clearIfDue(&r.due.ours, now), clearIfDue(&r.due.retry, now)
+	if clearIfDue(&r.due.sample, now) {
 		r.due.sample = r.sample()
 		ours = ours || r.drifted()
 	}

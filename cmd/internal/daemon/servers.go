@@ -66,8 +66,8 @@ func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []
 	return servers, nil
 }
 
-// lastWords is how long answers under way may go on when the program ends.
-const lastWords = 300 * time.Millisecond
+// shutdownTimeout is how long answers under way may go on when the program ends.
+const shutdownTimeout = 300 * time.Millisecond
 
 // ErrEnding is the cause for which the context of a request ends with the program.
 // Otherwise it is the client that wants no more.
@@ -90,7 +90,7 @@ func (s Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		end(ErrEnding)
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if h.Shutdown(limit) != nil {
 		h.Close()

@@ -247,7 +247,7 @@ func TestTell(t *testing.T) {
 		want  int
 	}{{[]string{"a"}, 1}, {[]string{"a"}, 0}, {[]string{"a", "b"}, 1}, {nil, 0}, {[]string{"a", "b"}, 2}} {
 		b.Reset()
-		r.tell(logger, step.notes)
+		r.logNotes(logger, step.notes)
 		if got := strings.Count(b.String(), "level=WARN msg=\"an option is not used\" controller=install reason="); got != step.want {
 			t.Errorf("%q: %d warnings, want %d: %s", step.notes, got, step.want, b.String())
 		}

@@ -50,8 +50,8 @@ type Reconciler struct {
 
 	// There is one worker, and so no lock.
 
-	// told are the notes that were logged and still hold.
-	told []string
+	// logged are the notes that were logged and still hold.
+	logged []string
 	// seen are the objects that were there once.
 	seen map[string]bool
 }
@@ -70,8 +70,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	plan := Build(r.Options, facts)
 	logger := log.FromContext(ctx)
-	r.tell(logger, plan.Notes)
-	r.see(facts)
+	r.logNotes(logger, plan.Notes)
+	r.remember(facts)
 	for _, o := range plan.Create {
 		kind, err := apiutil.GVKForObject(o, r.Scheme())
 		if err != nil {
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, fmt.Errorf("create %s %s: %w", kind.Kind, client.ObjectKeyFromObject(o), err)
 		default:
 			logger.Info("made an object of the installation", "kind", kind.Kind, "object", client.ObjectKeyFromObject(o))
-			r.made(kind.Kind, o)
+			r.recordCreated(kind.Kind, o)
 		}
 	}
 	for _, p := range plan.Problems {
@@ -97,20 +97,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
-// tell logs the notes that are new.
-func (r *Reconciler) tell(logger logr.Logger, notes []string) {
+// logNotes logs the notes that are new.
+func (r *Reconciler) logNotes(logger logr.Logger, notes []string) {
 	// What is logged through logr is information or an error, and this is neither.
 	warnings := slog.New(logr.ToSlogHandler(logger))
 	for _, n := range notes {
-		if !slices.Contains(r.told, n) {
+		if !slices.Contains(r.logged, n) {
 			warnings.Warn("an option is not used", "reason", n)
 		}
 	}
-	r.told = notes
+	r.logged = notes
 }
 
-// see remembers what is there.
-func (r *Reconciler) see(f Facts) {
+// remember records which objects exist, for recordCreated.
+func (r *Reconciler) remember(f Facts) {
 	if r.seen == nil {
 		r.seen = map[string]bool{}
 	}
@@ -124,9 +124,9 @@ func (r *Reconciler) see(f Facts) {
 	}
 }
 
-// made tells whoever looks at an object that it is not the first one of its
-// name.
-func (r *Reconciler) made(kind string, o client.Object) {
+// recordCreated emits an event if an object of this name existed before: somebody
+// deleted it.
+func (r *Reconciler) recordCreated(kind string, o client.Object) {
 	if id := identity(kind, o); r.seen[id] {
 		r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, eventMadeAgain, "Create", "it was deleted, and the installation cannot do without it")
 	} else {

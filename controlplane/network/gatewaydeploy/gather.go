@@ -212,7 +212,7 @@ func (r *reconciler) gatherMonitor(ctx context.Context, f *Facts) error {
 	if !g.wantsMonitor() && f.MetricsService == nil {
 		return nil
 	}
-	if known, err := r.knows(monitorKind); err != nil || !known {
+	if known, err := r.hasKind(monitorKind); err != nil || !known {
 		return err
 	}
 	f.Monitors = true
@@ -296,7 +296,7 @@ func (r *reconciler) gatherPolicies(ctx context.Context, f *Facts) error {
 		return fmt.Errorf("list InternalNodes: %w", err)
 	}
 	f.NodePrefixes = nodePrefixes(nodes.Items, internal.Items)
-	unmatched, err := r.unmatched.ask(time.Now(), func() (bool, error) { return r.knows(ciliumKind) })
+	unmatched, err := r.unmatched.ask(time.Now(), func() (bool, error) { return r.hasKind(ciliumKind) })
 	f.NodesUnmatched = unmatched
 	return err
 }
@@ -306,8 +306,8 @@ func (r *reconciler) gatherPolicies(ctx context.Context, f *Facts) error {
 // administrator said so.
 var ciliumKind = schema.GroupVersionKind{Group: "cilium.io", Version: "v2", Kind: "CiliumNode"}
 
-// knows tells whether the cluster has a kind.
-func (r *reconciler) knows(kind schema.GroupVersionKind) (bool, error) {
+// hasKind tells whether the cluster has a kind.
+func (r *reconciler) hasKind(kind schema.GroupVersionKind) (bool, error) {
 	_, err := r.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
 		return false, nil
@@ -318,15 +318,15 @@ func (r *reconciler) knows(kind schema.GroupVersionKind) (bool, error) {
 	return true, nil
 }
 
-// recollection is an answer that is asked for again when it is old: that a kind does
-// not exist costs a request each time.
-type recollection struct {
+// cachedAnswer is the answer to a question, asked again when it is older than
+// recheckKind: without it, a kind that does not exist would cost a request each time.
+type cachedAnswer struct {
 	mu     sync.Mutex
 	at     time.Time // zero: never asked
 	answer bool
 }
 
-func (r *recollection) ask(now time.Time, question func() (bool, error)) (bool, error) {
+func (r *cachedAnswer) ask(now time.Time, question func() (bool, error)) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.at.IsZero() && now.Sub(r.at) < recheckKind {

@@ -40,7 +40,7 @@ type reconciler struct {
 	events  events.EventRecorder
 	options Options
 	// unmatched remembers whether the CNI knows nodes by their addresses.
-	unmatched recollection
+	unmatched cachedAnswer
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=wggatewayservers;wggatewayclients,verbs=get;list;watch;patch

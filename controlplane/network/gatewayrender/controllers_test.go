@@ -95,8 +95,8 @@ func testDocuments(t *testing.T, w *world, namespace string) {
 func testRestricted(t *testing.T, w *world, namespace string) {
 	s := testServer(func(s *networkingv1beta1.GatewayServer) { s.Namespace = namespace })
 	c := &networkingv1beta1.GatewayClient{ObjectMeta: s.ObjectMeta, Spec: networkingv1beta1.GatewayClientSpec{Endpoint: networkingv1beta1.Endpoint{Port: 1}}}
-	server := strictly[networkingv1beta1.WgGatewayServer](t, renderShipped(t, serverKind.see(s)))
-	other := strictly[networkingv1beta1.WgGatewayClient](t, renderShipped(t, clientKind.see(c)))
+	server := strictly[networkingv1beta1.WgGatewayServer](t, renderShipped(t, serverKind.gatewayOf(s)))
+	other := strictly[networkingv1beta1.WgGatewayClient](t, renderShipped(t, clientKind.gatewayOf(c)))
 	for name, d := range map[string]*networkingv1beta1.DeploymentTemplate{"server": &server.Spec.Deployment, "client": &other.Spec.Deployment} {
 		if err := w.Client.Create(context.Background(), podOf(d, namespace, name), client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -360,7 +360,7 @@ func testSomebodyElses(t *testing.T, w *world, namespace string) {
 	if err := w.Client.Create(context.Background(), owner); err != nil {
 		t.Fatal(err)
 	}
-	u := renderShipped(t, serverKind.see(testServer(func(s *networkingv1beta1.GatewayServer) { s.Namespace = namespace })))
+	u := renderShipped(t, serverKind.gatewayOf(testServer(func(s *networkingv1beta1.GatewayServer) { s.Namespace = namespace })))
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}})
 	if err := w.Client.Create(context.Background(), u); err != nil {
 		t.Fatal(err)

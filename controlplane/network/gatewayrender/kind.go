@@ -93,8 +93,8 @@ func onePort(port *int32, ports []int32) []int32 {
 	return ports
 }
 
-// see is view with the kind filled in.
-func (k *kind) see(o client.Object) *gateway {
+// gatewayOf is view with the kind filled in.
+func (k *kind) gatewayOf(o client.Object) *gateway {
 	g := k.view(o)
 	g.kind = k
 	return g

@@ -80,7 +80,7 @@ func TestShippedServer(t *testing.T) {
 		{"several ports", networkingv1beta1.ServerEndpoint{Ports: []int32{51840, 51841}, NodePorts: []int32{30001, 30002}, ServiceType: corev1.ServiceTypeNodePort}, "", service(corev1.ServiceTypeNodePort, 51840, 30001, "")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := serverKind.see(testServer(func(s *networkingv1beta1.GatewayServer) {
+			g := serverKind.gatewayOf(testServer(func(s *networkingv1beta1.GatewayServer) {
 				s.Name = "7" // looks like a number everywhere
 				s.Spec.Endpoint, s.Spec.SecretRef.Name = tt.endpoint, tt.secret
 			}))
@@ -112,7 +112,7 @@ func TestShippedClient(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: "tenant", UID: "u1", Labels: map[string]string{networkingv1beta1.LabelRemoteClusterID: "provider"}},
 		Spec:       networkingv1beta1.GatewayClientSpec{MTU: 1340, Endpoint: networkingv1beta1.Endpoint{Addresses: []string{"gw.example.org"}, Port: 30742}},
 	}
-	o := strictly[networkingv1beta1.WgGatewayClient](t, renderShipped(t, clientKind.see(c)))
+	o := strictly[networkingv1beta1.WgGatewayClient](t, renderShipped(t, clientKind.gatewayOf(c)))
 	checkPod(t, &o.Spec.Deployment, nil, "client")
 }
 

@@ -106,7 +106,7 @@ spec:
 `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := Build(Facts{Gateway: serverKind.see(tt.gateway), Template: object(t, tt.template)})
+			p := Build(Facts{Gateway: serverKind.gatewayOf(tt.gateway), Template: object(t, tt.template)})
 			if p.Problem != nil {
 				t.Fatal(p.Problem)
 			}
@@ -154,7 +154,7 @@ func TestBuildProblems(t *testing.T) {
 		{"a Service with labels that are none", "consumer", Facts{Template: with(map[string]any{"metadata": map[string]any{"labels": "x"}}, "spec", "service")}, Problem{networkingv1beta1.ReasonTemplateInvalid, "spec.template.spec.service.metadata.labels: is no map of strings"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.facts.Gateway = serverKind.see(testServer(func(s *networkingv1beta1.GatewayServer) {
+			tt.facts.Gateway = serverKind.gatewayOf(testServer(func(s *networkingv1beta1.GatewayServer) {
 				s.Labels = map[string]string{networkingv1beta1.LabelRemoteClusterID: tt.label}
 				s.Spec.ServiceLabels = map[string]string{"a": "b"}
 				s.Status.ServerRef = &corev1.ObjectReference{Kind: "Old", APIVersion: "example.org/v1", Name: "x"}
@@ -186,7 +186,7 @@ func TestBuildSupersedes(t *testing.T) {
 		{"another kind", &corev1.ObjectReference{APIVersion: "networking.liqo.io/v1beta1", Kind: "WgGatewayServer", Name: "server-consumer"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := serverKind.see(testServer(func(s *networkingv1beta1.GatewayServer) { s.Status.ServerRef = tt.made }))
+			g := serverKind.gatewayOf(testServer(func(s *networkingv1beta1.GatewayServer) { s.Status.ServerRef = tt.made }))
 			if p := Build(Facts{Gateway: g, Template: object(t, foreignTemplate)}); (p.Superseded != nil) != tt.want {
 				t.Errorf("supersedes %v", p.Superseded)
 			}
@@ -209,7 +209,7 @@ func TestTemplateRef(t *testing.T) {
 			corev1.ObjectReference{APIVersion: "example.org/v1", Kind: "T", Namespace: "n", Name: "a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := tt.kind.see(tt.gateway)
+			g := tt.kind.gatewayOf(tt.gateway)
 			g.ref = tt.ref
 			if diff := cmp.Diff(tt.want, g.templateRef("liqo")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

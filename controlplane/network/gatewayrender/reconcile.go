@@ -55,7 +55,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !o.GetDeletionTimestamp().IsZero() {
 		return ctrl.Result{}, nil // its object goes with it, by its owner reference
 	}
-	g := r.kind.see(o)
+	g := r.kind.gatewayOf(o)
 	facts, err := r.gather(ctx, g)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("read template: %w", err)
@@ -210,7 +210,7 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, o Outcome) error
 		// Somebody else's kind has a status that is none of a gateway.
 		unstructured.RemoveNestedField(o.Object.Object, "status")
 		o.Refused = r.refusal(o.Object, err)
-		g = r.kind.see(unchanged)
+		g = r.kind.gatewayOf(unchanged)
 		wrote, err = apply.Status(ctx, r, unchanged, func() { g.observe(o) })
 	}
 	if err != nil || !wrote {

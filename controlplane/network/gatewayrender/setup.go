@@ -111,7 +111,7 @@ func (r *reconciler) which(ctx context.Context, test func(*gateway) bool) []reco
 	}
 	var requests []reconcile.Request
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // fails for what is no list
-		if g := r.kind.see(o.(client.Object)); test(g) {
+		if g := r.kind.gatewayOf(o.(client.Object)); test(g) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(g)})
 		}
 		return nil

@@ -85,7 +85,7 @@ func TestObserve(t *testing.T) {
 					s.Spec.Endpoint.Port, s.Spec.Endpoint.Ports = 0, tt.ports
 				}
 			})
-			serverKind.see(s).observe(tt.outcome)
+			serverKind.gatewayOf(s).observe(tt.outcome)
 			if diff := cmp.Diff(tt.want, s.Status, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -43,7 +43,7 @@ type fabricReconciler struct {
 	// written has the version of each gateway to which a condition was added last.
 	// A cache that still shows that version is behind: another write would fail,
 	// and the update that comes wakes us.
-	written lastWords
+	written lastValues
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients;configurations,verbs=get;list;watch
@@ -195,7 +195,7 @@ func (r *fabricReconciler) setCondition(ctx context.Context, c gatewayCondition,
 		return fmt.Errorf("%s: %w", c.Gateway, err)
 	}
 	if wrote {
-		r.written.isNew(uid, version)
+		r.written.update(uid, version)
 	}
 	if wrote && changed {
 		r.events.Eventf(o.Object, nil, eventType(c.Reason), string(c.Reason), actionJoin, "%s", c.Message)

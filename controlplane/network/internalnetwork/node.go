@@ -25,7 +25,7 @@ type nodeReconciler struct {
 	live      client.Reader // past the cache
 	addresses *addressBook
 	events    events.EventRecorder
-	said      lastWords
+	said      lastValues
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -108,7 +108,7 @@ func (r *nodeReconciler) tell(f nodeFacts) {
 		r.events.Eventf(f.InternalNode, nil, corev1.EventTypeWarning, eventAddressReplaced, actionAllocate,
 			"%s: the node is now %s on the internal network", why, f.Address.Addr)
 	}
-	if r.said.isNew(f.Name, string(f.Address.Reason)) && f.Address.Reason != "" {
+	if r.said.update(f.Name, string(f.Address.Reason)) && f.Address.Reason != "" {
 		r.events.Eventf(f.Node, nil, corev1.EventTypeWarning, string(f.Address.Reason), actionAllocate, "%s", f.Address.Message)
 	}
 }

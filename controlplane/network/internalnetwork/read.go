@@ -83,37 +83,38 @@ func applyUnlessGoing(ctx context.Context, c client.Client, o client.Object) (wr
 	return wrote, err
 }
 
-// lastWords remembers what was said last about what, so that it is said when it
-// changes and not whenever it is looked at.
-type lastWords struct {
+// lastValues remembers the last value of each key, so that a change is reported
+// once and not at every reconciliation.
+type lastValues struct {
 	mu sync.Mutex
 	m  map[string]string
 }
 
-// isNew tells whether what is not what was said last.
-func (l *lastWords) isNew(about, what string) bool {
+// update remembers a value and tells whether it is not the one before. Empty means
+// none.
+func (l *lastValues) update(key, value string) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.m[about] == what {
+	if l.m[key] == value {
 		return false
 	}
 	if l.m == nil {
 		l.m = make(map[string]string)
 	}
-	if l.m[about] = what; what == "" {
-		delete(l.m, about)
+	if l.m[key] = value; value == "" {
+		delete(l.m, key)
 	}
 	return true
 }
 
-// last returns what was said last.
-func (l *lastWords) last(about string) string {
+// last returns the value of a key.
+func (l *lastValues) last(key string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.m[about]
+	return l.m[key]
 }
 
-func (l *lastWords) forget(about string) { l.isNew(about, "") }
+func (l *lastValues) forget(key string) { l.update(key, "") }
 
 // managedLabels returns the labels of an object that was made for a remote
 // cluster, or for none.
