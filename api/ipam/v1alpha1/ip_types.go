@@ -23,7 +23,7 @@ type IP struct {
 	Status IPStatus `json:"status,omitzero"`
 }
 
-// IPSpec is the address to make known.
+// IPSpec is the address to make reachable.
 type IPSpec struct {
 	// IP is the address as used in this cluster. It cannot be changed.
 	//
@@ -37,7 +37,8 @@ type IPSpec struct {
 	NetworkRef *corev1.ObjectReference `json:"networkRef,omitempty"`
 	// ServiceTemplate, when present, makes a Service and an EndpointSlice for the address.
 	ServiceTemplate *ServiceTemplate `json:"serviceTemplate,omitempty"`
-	// Masquerade makes the node hide the remote source address from the address.
+	// Masquerade makes the node replace the remote source address by its own, for hosts that cannot answer to the
+	// remote one.
 	Masquerade *bool `json:"masquerade,omitempty"`
 }
 
@@ -49,13 +50,13 @@ type ServiceTemplate struct {
 	Spec corev1.ServiceSpec `json:"spec,omitzero"`
 }
 
-// IPStatus is the address given.
+// IPStatus is the allocated address.
 type IPStatus struct {
 	// IP is the address by which the remote clusters reach spec.ip. Once set it cannot be changed.
 	//
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="ip cannot be changed once set"
 	IP Address `json:"ip,omitempty"`
-	// CIDR is the prefix of the Network it was taken from. Once set it cannot be changed.
+	// CIDR is the prefix of the Network that the address was taken from. Once set it cannot be changed.
 	//
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cidr cannot be changed once set"
 	CIDR CIDR `json:"cidr,omitempty"`

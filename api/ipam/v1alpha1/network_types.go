@@ -19,11 +19,11 @@ type Network struct {
 	Status NetworkStatus `json:"status,omitzero"`
 }
 
-// NetworkSpec is the prefix asked for.
+// NetworkSpec is the requested prefix.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.preAllocated) ? self.preAllocated : 0) == (has(oldSelf.preAllocated) ? oldSelf.preAllocated : 0)",message="preAllocated cannot be changed: make another Network"
 type NetworkSpec struct {
-	// CIDR is the prefix asked for. It cannot be changed.
+	// CIDR is the requested prefix. It cannot be changed.
 	//
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cidr cannot be changed: make another Network"
@@ -35,9 +35,9 @@ type NetworkSpec struct {
 	PreAllocated int32 `json:"preAllocated,omitempty"`
 }
 
-// NetworkStatus is the prefix given.
+// NetworkStatus is the allocated prefix.
 type NetworkStatus struct {
-	// CIDR is the prefix given.
+	// CIDR is the allocated prefix.
 	CIDR CIDR `json:"cidr,omitempty"`
 	// Conditions holds the condition Allocated.
 	//

@@ -318,7 +318,7 @@ type HostCondition struct {
 	Type HostConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status metav1.ConditionStatus `json:"status"`
-	// ObservedGeneration is the generation of the spec that the host speaks of.
+	// ObservedGeneration is the generation of the spec that the host reports about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Reason is one word for the cause.
 	Reason string `json:"reason,omitempty"`

@@ -23,7 +23,7 @@ type Configuration struct {
 	Status ConfigurationStatus `json:"status,omitzero"`
 }
 
-// ConfigurationSpec is what both clusters use themselves.
+// ConfigurationSpec holds the CIDRs that both clusters use themselves.
 type ConfigurationSpec struct {
 	// Local holds the CIDRs of this cluster. When absent the controller fills it in from the CIDRs given at install
 	// time.
@@ -35,7 +35,7 @@ type ConfigurationSpec struct {
 	Remote ClusterConfig `json:"remote,omitzero"`
 }
 
-// ConfigurationStatus is how this cluster addresses the remote one.
+// ConfigurationStatus holds the CIDRs by which this cluster reaches the remote one.
 type ConfigurationStatus struct {
 	// Remote holds the CIDRs by which this cluster reaches the remote one. Its lists have the order of those of
 	// spec.remote; an entry that equals its counterpart is not remapped.
@@ -49,20 +49,20 @@ type ConfigurationStatus struct {
 
 // ClusterConfig holds the network parameters of one cluster.
 type ClusterConfig struct {
-	// CIDR holds the address ranges of the cluster.
+	// CIDR holds the pod CIDRs and the external CIDRs of the cluster.
 	CIDR ClusterCIDR `json:"cidr,omitzero"`
 }
 
 // ClusterCIDR holds the address ranges of one cluster.
 type ClusterCIDR struct {
-	// Pod is the range, or the ranges, of pod addresses: a CIDR or a list of CIDRs.
+	// Pod holds the pod CIDRs: one as a string, 10.243.0.0/16, or several as a list, [10.243.0.0/16, fd00:243::/64].
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Format=cidr
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Pod CIDRs `json:"pod,omitzero"`
-	// External is the range, or the ranges, of addresses by which things outside the pod network are reached: a CIDR
-	// or a list of CIDRs.
+	// External holds the CIDRs for addresses that do not belong to pods: a string, 10.70.0.0/16, or a list,
+	// [10.70.0.0/16, fd00:70::/64].
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Format=cidr

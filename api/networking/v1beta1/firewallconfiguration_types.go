@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FirewallConfiguration is one packet filter table, in the words of nftables. Its labels say whether gateways or
+// FirewallConfiguration is one packet filter table, as in nftables. Its labels say whether gateways or
 // nodes, and which of them, apply it.
 //
 // +kubebuilder:object:root=true
@@ -65,7 +65,7 @@ const (
 	FamilyBridge FirewallFamily = "BRIDGE"
 )
 
-// FirewallChain is a list of rules and the point on a packet's way at which they are asked.
+// FirewallChain is a list of rules, and the hook at which they apply.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'filter' || !has(self.rules.filterRules) || size(self.rules.filterRules) == 0",message="filterRules belong to a chain of type filter"
 // +kubebuilder:validation:XValidation:rule="self.type == 'nat' || !has(self.rules.natRules) || size(self.rules.natRules) == 0",message="natRules belong to a chain of type nat"
@@ -83,13 +83,13 @@ type FirewallChain struct {
 	Name string `json:"name"`
 	// Type says which set of rules the chain holds: filterRules, natRules or routeRules.
 	Type ChainType `json:"type"`
-	// Hook is the point on the packet's way.
+	// Hook is the point of the packet path at which the chain applies.
 	Hook ChainHook `json:"hook"`
 	// Priority orders the chains of a hook: the lowest comes first.
 	//
 	// +kubebuilder:default=0
 	Priority ChainPriority `json:"priority"`
-	// Policy is what happens to a packet that no rule decided about.
+	// Policy is the verdict for packets that no rule decided.
 	Policy ChainPolicy `json:"policy"`
 	// Rules holds the rules. Only the set that belongs to the chain's type may be filled.
 	Rules FirewallRules `json:"rules"`
@@ -107,12 +107,12 @@ const (
 	ChainNAT    ChainType = "nat"
 )
 
-// ChainHook is a point on a packet's way.
+// ChainHook is a point of the packet path.
 //
 // +kubebuilder:validation:Enum=prerouting;input;forward;output;postrouting;ingress
 type ChainHook string
 
-// The points on a packet's way.
+// The points of the packet path.
 const (
 	HookPrerouting  ChainHook = "prerouting"
 	HookInput       ChainHook = "input"
@@ -135,7 +135,7 @@ const (
 	PriorityNATSource ChainPriority = 100
 )
 
-// ChainPolicy is what happens to a packet that no rule decided about.
+// ChainPolicy is the verdict for packets that no rule decided.
 //
 // +kubebuilder:validation:Enum=drop;accept
 type ChainPolicy string
@@ -205,7 +205,7 @@ const (
 	ActionAccept FilterAction = "accept"
 	// ActionDrop drops the packet silently.
 	ActionDrop FilterAction = "drop"
-	// ActionReject drops the packet and tells its sender.
+	// ActionReject drops the packet and answers with an ICMP error.
 	ActionReject FilterAction = "reject"
 	// ActionNoTrack keeps the packet out of connection tracking.
 	ActionNoTrack FilterAction = "notrack"
@@ -340,7 +340,7 @@ type MatchDev struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=15
 	Value string `json:"value"`
-	// Position says whether the interface by which the packet came in or leaves is compared.
+	// Position says which interface is compared: the one of arrival or the one of departure.
 	Position DevPosition `json:"position"`
 }
 

@@ -64,7 +64,7 @@ type GatewayClientStatus struct {
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
 	// ClientRef names the object rendered from the template.
 	ClientRef *corev1.ObjectReference `json:"clientRef,omitempty"`
-	// Conditions say how far the gateway has come, and what to do where it cannot go on.
+	// Conditions show how far the gateway is, and what to do if it cannot go on.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -95,8 +95,8 @@ type ServerEndpoint struct {
 	// +kubebuilder:validation:items:Minimum=1
 	// +kubebuilder:validation:items:Maximum=65535
 	NodePorts []int32 `json:"nodePorts,omitempty"`
-	// LoadBalancerIP asks for this address of the load balancer. Only with service type LoadBalancer, and only with
-	// providers that can.
+	// LoadBalancerIP asks for this address of the load balancer. Only with service type LoadBalancer; not every
+	// provider honours it.
 	//
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || isIP(self)",message="loadBalancerIP is an IP address"
@@ -113,7 +113,7 @@ type GatewayServerStatus struct {
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
 	// ServerRef names the object rendered from the template.
 	ServerRef *corev1.ObjectReference `json:"serverRef,omitempty"`
-	// Conditions say how far the gateway has come, and what to do where it cannot go on.
+	// Conditions show how far the gateway is, and what to do if it cannot go on.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -99,7 +99,7 @@ type Route struct {
 	TargetRef *corev1.ObjectReference `json:"targetRef,omitempty"`
 }
 
-// RouteScope is the distance to a destination, in the kernel's words.
+// RouteScope is the distance to a destination, as the kernel names it.
 //
 // +kubebuilder:validation:Enum=global;link;host;site;nowhere
 type RouteScope string

@@ -41,7 +41,7 @@ type WgGatewayServerStatus struct {
 	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
 	// SecretRef names the Secret with the gateway's keys.
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
-	// Conditions say how far the gateway has come, and what to do where it cannot go on.
+	// Conditions show how far the gateway is, and what to do if it cannot go on.
 	//
 	// +listType=map
 	// +listMapKey=type
