@@ -26,41 +26,41 @@ type options struct {
 }
 
 const usageHead = `controller is the control plane of the network between clusters. One runs in
-each cluster and serves all of its peerings: it remaps prefixes that two
-clusters both use, starts a gateway for each GatewayServer and GatewayClient,
-and connects the gateways with the nodes. It carries no traffic: while it is
-away, connections stay up and changes wait.
+each cluster and serves all of its peerings: it remaps CIDRs that both clusters
+use, starts a gateway for each GatewayServer and GatewayClient, and connects the
+gateways with the nodes. It carries no traffic: while it is down, connections
+stay up and changes wait.
 
 Usage:
   controller --cluster-id ID --pod-cidr CIDR [flags]
 
-At its first start it makes what an installation begins with, in the Liqo
-namespace: ConfigMap liqo-clusterid-configmap and the Networks pod-cidr,
-service-cidr, external-cidr and internal-cidr. What is there already, from a
-chart or an earlier start, is left as it is, and its flag may be omitted then.
+When it first starts it creates, in the Liqo namespace, the ConfigMap
+liqo-clusterid-configmap and the Networks pod-cidr, service-cidr, external-cidr
+and internal-cidr. Those that exist already, from a chart or an earlier start,
+are left unchanged, and their flags may be omitted.
 
 Flags:
 `
 
 const usageTail = `
-A flag that takes several CIDRs takes them separated by commas, or is repeated.
+Flags for several CIDRs take them separated by commas, or can be repeated.
 
 Examples:
   # In a cluster (deploy/manifests holds the Deployment and the roles).
   controller --cluster-id rome --pod-cidr 10.244.0.0/16
 
-  # From a terminal, for a cluster that is set up already: waits until no
+  # From a terminal, for a cluster that is set up already: it waits until no
   # replica in the cluster leads.
   controller --kubeconfig rome.yaml --log-level debug \
       --metrics-address 127.0.0.1:8080 --health-probe-address 0
 
 Environment: POD_NAMESPACE is the default of --liqo-namespace. KUBECONFIG names
-the kubeconfig files where --kubeconfig is not set; without both the service
+the kubeconfig files if --kubeconfig is not set. Without either, the service
 account of the pod is used.
 
-Signals: SIGTERM and SIGINT end the controller within two seconds; another
+Signals: SIGTERM and SIGINT stop the controller within two seconds; another
 replica leads at once.
-Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
+Exit status: 0 after a signal, 1 after an error, which is printed.
 `
 
 // parseFlags reads the command line. After --help, which it answers on stdout,
@@ -73,29 +73,29 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 
 	var metrics, health netip.AddrPort
 	fs := daemon.NewFlagSet(string(program), nil)
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with the address of the API server and the credentials")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` with the address of the API server and the credentials")
 	fs.StringVar(&o.LiqoNamespace, "liqo-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "liqo"), "`NAME` of the namespace of the installation")
-	fs.StringVar(&o.Bootstrap.ClusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (required unless its ConfigMap exists)")
+	fs.StringVar(&o.Bootstrap.ClusterID, "cluster-id", "", "`ID` of this cluster, different from those of its peers: lower-case letters, digits, dashes (required unless its ConfigMap exists)")
 	fs.Var(&prefixesFlag{to: &o.Bootstrap.PodCIDRs}, "pod-cidr", "`CIDR` of the pods of this cluster, or several (required unless its Network exists)")
-	fs.Var(&prefixesFlag{to: &o.Bootstrap.ServiceCIDRs}, "service-cidr", "`CIDR` of the Services, or several (default: what the API server says, from Kubernetes 1.33 on)")
-	fs.Var(prefixFlag{&external}, "external-cidr", "`CIDR` under which peers reach what is no pod; moved if it is in use, unless it is set here")
-	fs.Var(prefixFlag{&internal}, "internal-cidr", "`CIDR` between nodes and gateways; moved if it is in use, unless it is set here")
-	fs.Var(&prefixesFlag{to: &o.Bootstrap.ReservedCIDRs}, "reserved-cidr", "`CIDR` that must never stand for a peer's, or several: networks around the cluster")
-	fs.Var(&prefixesFlag{to: &pools}, "ipam-pools", "`CIDRs` from which those are taken that stand for a peer's, in this order")
+	fs.Var(&prefixesFlag{to: &o.Bootstrap.ServiceCIDRs}, "service-cidr", "`CIDR` of the Services, or several (default: from the API server, Kubernetes 1.33 or later)")
+	fs.Var(prefixFlag{&external}, "external-cidr", "`CIDR` under which peers reach addresses that do not belong to pods; unless set, another one is chosen if the default is in use")
+	fs.Var(prefixFlag{&internal}, "internal-cidr", "`CIDR` between nodes and gateways; unless set, another one is chosen if the default is in use")
+	fs.Var(&prefixesFlag{to: &o.Bootstrap.ReservedCIDRs}, "reserved-cidr", "`CIDR` of a network around the cluster, or several; never used to remap a peer's CIDRs")
+	fs.Var(&prefixesFlag{to: &pools}, "ipam-pools", "`CIDRs` from which peers' CIDRs are remapped, in this order")
 	gw := &o.Gateways
-	fs.BoolVar(&gw.NetworkPolicies, "network-policies", true, "make a NetworkPolicy for each gateway; =false removes them")
-	fs.StringVar(&gw.MetricsNamespace, "metrics-namespace", "monitoring", "`NAME` of the namespace from which these let metrics be read; empty: none")
-	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the same")
-	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "make a PodDisruptionBudget for each gateway of several replicas; =false removes them")
+	fs.BoolVar(&gw.NetworkPolicies, "network-policies", true, "create a NetworkPolicy for each gateway; =false removes them")
+	fs.StringVar(&gw.MetricsNamespace, "metrics-namespace", "monitoring", "`NAME` of the namespace from which the NetworkPolicies allow reading metrics; empty: none")
+	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the NetworkPolicies")
+	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "create a PodDisruptionBudget for each gateway with several replicas; =false removes them")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
-	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` after which a leader that is gone is replaced")
-	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up")
-	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between two tries to renew or to get the Lease")
+	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` without a renewal after which another replica takes over")
+	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
+	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between attempts to get or renew the Lease")
 	daemon.AddrPortVar(fs, &metrics, "metrics-address", ":8080", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
-	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1 is no limit but the server's own")
-	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` that may come at once")
-	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are worked on at the same time, unless the kind has its own")
+	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1: no limit except the server's")
+	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` allowed in a burst")
+	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are reconciled at the same time, unless the kind has its own limit")
 	daemon.LogVar(fs, &o.log)
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-net/sluice/node/hostnet"
 )
 
-const cleanupHead = `cleanup removes everything that fabric has made in the network namespace that it
-is called in: links, addresses, routes, rules and address translation. It
-touches nothing that does not carry fabric's mark. It needs the capability
-NET_ADMIN; with --dry-run it does without, but then does not see the table of
-address translation, and says so.
+const cleanupHead = `cleanup removes everything that fabric made in the current network namespace:
+links, addresses, routes, rules and address translation. It touches nothing that
+does not carry fabric's mark. It needs the capability NET_ADMIN; with --dry-run it
+works without, but then cannot see the table of address translation, and says so.
 
-A fabric that runs would make it all anew: end it first. On a node of a cluster
-cleanup runs in the network namespace of the node, as in a pod with hostNetwork.
+Stop fabric first: while it runs, it restores what is removed. On a node of a
+cluster, run cleanup in the network namespace of the node, as in a pod with
+hostNetwork.
 
 Usage:
   fabric cleanup [--dry-run]
@@ -27,15 +27,15 @@ Flags:
 
 const cleanupTail = `
 Examples:
-  fabric cleanup --dry-run    # only show what would go
+  fabric cleanup --dry-run    # only show what would be removed
 
-Exit status: 0 when nothing is left, 1 for a mistake or a failure.
+Exit status: 0 if nothing is left, 1 after an error.
 `
 
 // cleanup removes what carries our mark.
 func cleanup(args []string, stdout io.Writer) error {
 	fs := daemon.NewFlagSet("fabric cleanup", nil)
-	dry := fs.Bool("dry-run", false, "only show what would be removed; fabric may run")
+	dry := fs.Bool("dry-run", false, "only show what would be removed; fabric may be running")
 	if err := daemon.Parse(fs, args, stdout, cleanupHead, cleanupTail); err != nil {
 		return err
 	}

@@ -35,10 +35,10 @@ type options struct {
 // maxQueues is how many queues node/tunlink uses at most.
 const maxQueues = 16
 
-const usageHead = `fabric makes the pods of this node reach the gateways of the peerings, and back:
-a tunnel to each gateway, the routes that lead into it, and the translation that
-keeps the addresses of pods as they are. It needs the capability NET_ADMIN in the
-network namespace of the node, and nothing else.
+const usageHead = `fabric is the node agent. It connects the pods of this node with the gateways of
+the peerings: a tunnel to each gateway, the routes that lead into it, and rules
+that keep the addresses of pods from being masqueraded. It needs the capability
+NET_ADMIN in the network namespace of the node, and nothing else.
 
 Usage:
   fabric --node-name NAME [--kubeconfig FILE] [flags]
@@ -46,55 +46,56 @@ Usage:
   fabric status [--admin-socket PATH] [-o text|json] [-a]
   fabric cleanup [--dry-run]
 
-It works by the objects InternalFabric, GeneveTunnel and InternalNode, and by the
-CIDRs of Configuration, Network and IP. In a cluster they come from the API
+It is configured by the objects InternalFabric, GeneveTunnel and InternalNode, and
+by the CIDRs of Configuration, Network and IP. In a cluster they come from the API
 server, and a DaemonSet runs one fabric on each node. Standalone (--manifests)
-they are YAML files in DIR, the same as the gateway's: so a host outside of
-clusters can be a node. What the gateway has to know of the node, the address
-that its packets come from, is in the status of the InternalNode: in the API
-server, or in DIR/status/internalnode.yaml.
+they are YAML files in DIR, the same as the gateway's, so that a host outside a
+cluster can be a node. The gateway must know the address that the node's packets
+come from: it is in the status of the InternalNode, in the API server or in
+DIR/status/internalnode.yaml.
 
-A tunnel is made of what the kernel has, the first of these:
-  geneve   a device of the kernel
-  vxlan    a device of the kernel, on the same UDP port; gateways answer in kind
-  tun      a TUN device; Geneve is spoken by fabric itself
-The choice, and why, is in the log, in the metrics and in 'fabric status'.
+A tunnel is the first of these that the kernel supports:
+  geneve   a Geneve device of the kernel
+  vxlan    a VXLAN device of the kernel, on the same UDP port; gateways answer in
+           VXLAN
+  tun      a TUN device; fabric speaks Geneve itself
+The log, the metrics and 'fabric status' show which one was chosen, and why.
 
-All that fabric makes carries its mark, and it touches nothing else: links named
-liqo.* with an alias that begins with "sluice: ", routing table 6091, one rule
-for each IP version, and the nftables table sluice-fabric. When it ends, all of
-it stays, so that a restart costs no packet (links of kind tun pause). 'fabric
-cleanup' removes it.
+Everything that fabric makes carries its mark, and it touches nothing else: links
+named liqo.* with an alias that begins with "sluice: ", routing table 6091, one
+rule for each IP version, and the nftables table sluice-fabric. When fabric stops,
+all of it stays, so that a restart loses no packet (links of kind tun pause).
+'fabric cleanup' removes it.
 
 Flags:
 `
 
 const usageTail = `
 Examples:
-  # On a host that is no node of a cluster, with the objects in /etc/sluice.
+  # On a host outside a cluster, with the objects in /etc/sluice.
   fabric --manifests /etc/sluice --node-name edge-1
   fabric status
 
   # On a node, from a terminal instead of in a pod.
   fabric --node-name worker-1 --kubeconfig fabric.kubeconfig
 
-  # Take the agent off a node, without anything left behind.
+  # Remove everything that fabric made on this node, after it has stopped.
   fabric cleanup --dry-run
   fabric cleanup
 
-Flags by which Liqo's node agent is started are taken as well; those that have no
-meaning here are named in the log.
+The flags of Liqo's node agent are accepted, too; the log names those that have no
+effect here.
 
-Environment: NODE_NAME is the default of --node-name. GOMAXPROCS sets how many
-processors fabric computes on.
+Environment: NODE_NAME is the default of --node-name. GOMAXPROCS sets the number
+of processors that fabric uses.
 
-Signals: SIGTERM and SIGINT end fabric within two seconds.
-Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
+Signals: SIGTERM and SIGINT stop fabric within two seconds.
+Exit status: 0 after a signal, 1 after an error, which is printed.
 `
 
-const statusHead = `status shows what a running fabric does: the tunnels with what passes through
-them, addresses, routes, rules and translation, and what differs from what is
-desired. Where no fabric runs, it shows what the kernel holds.
+const statusHead = `status shows the state of a running fabric: tunnels and their traffic, addresses,
+routes, rules and translation, and how they differ from the desired state. If no
+fabric is running, it shows what is in the kernel.
 
 Usage:
   fabric status [--admin-socket PATH] [-o text|json] [-a]
@@ -119,16 +120,16 @@ var aliases = map[string]string{
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o := options{}
 	fs := daemon.NewFlagSet(string(program), aliases)
-	fs.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`NAME` of the InternalNode that this node is: in a cluster that of the Node")
-	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects; for a node outside of clusters")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says where the API server is (default: as for every pod)")
+	fs.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "`NAME` of this node's InternalNode; in a cluster it is the name of the Node")
+	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects, for a host outside a cluster")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
 	fs.StringVar(&o.link, "link", fabric.LinkAuto, "`kind` of the tunnels: auto, geneve, vxlan or tun")
 	fs.Uint16Var(&o.port, "geneve-port", geneve.DefaultPort, "UDP `port` of the tunnels, here and at the gateways")
-	fs.Uint32Var(&o.rulePriority, "rule-priority", hostnet.RulePriority, "`number` of the rules that lead to the routes into the tunnels: behind those by which a CNI catches packets, before 32766")
-	fs.BoolVar(&o.fullMasquerade, "full-masquerade", false, "hide the addresses of pods from the peers, behind the address that stands for what is no pod")
-	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false for kernels that spoil them")
-	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false for kernels that spoil them")
-	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: by processors)")
+	fs.Uint32Var(&o.rulePriority, "rule-priority", hostnet.RulePriority, "`priority` of the policy rules that lead to the tunnels: after those of the CNI, before 32766")
+	fs.BoolVar(&o.fullMasquerade, "full-masquerade", false, "hide the addresses of pods from the peers, behind the unknown-source address")
+	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
+	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
+	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: depends on the processors)")
 	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8092", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8091", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'fabric status' (default "+program.AdminSocketText()+")")

@@ -21,57 +21,58 @@ const capturePoints = `  node                            gateway                
            node       dropped      translated   tunnel             wire
 
 and the same in the other direction:
-  node         frames from and to the nodes, as they are inside of Geneve or VXLAN;
+  node         frames from and to the nodes, as they are inside Geneve or VXLAN;
                each node is an interface in the file, with its name and VNI
-  translated   IP packets with their new addresses, not yet cut or wrapped again
-  tunnel       IP packets inside of WireGuard, as the peer sees them
+  translated   IP packets with their new addresses, not yet segmented or encapsulated
+  tunnel       IP packets inside WireGuard, as the peer sees them
   wire         WireGuard between the gateways, encrypted; the kernel's IP and UDP
-               headers are not known and made up from the addresses of the socket
-  dropped      what is dropped, as far as it got, with the reason as comment
+               headers are not known and are made up from the addresses of the socket
+  dropped      packets that are dropped, in their last form, with the reason as a
+               comment
 `
 
 const captureHead = `capture writes packets of a running gateway to a file that Wireshark and tshark
-open. It needs no privilege: packets are copied inside of the gateway.
+open. It needs no privileges: packets are copied inside the gateway.
 
 Usage:
   gateway capture -w FILE|- [--point POINT,...] [--filter EXPR] [flags]
 
 Points:
 ` + capturePoints + `
-Outbound packets are on the way to the peer, inbound ones come from it. Packets of
-nodes may be longer than any MTU: their kernel leaves it to the network to cut
-them, and their checksums to be finished.
+Outbound packets go to the peer, inbound packets come from it. Packets of nodes may
+be longer than any MTU and have unfinished checksums: with segmentation offload, the
+kernel leaves both to the network device.
 
 Filter:
 ` + capture.FilterSyntax + `
-A filter sees a packet as it is at the point: at node with the addresses that this
-cluster uses for the peer's pods, in the tunnel with their own, on the wire with
-those of the gateways.
+A filter sees a packet as it is at the capture point: at node with the addresses by
+which this cluster reaches the peer's pods, in the tunnel with the pods' own
+addresses, on the wire with those of the gateways.
 
-A capture shows the traffic of users. By default only the beginning of each packet
-is kept, which is mostly headers. Whoever may run this command in the gateway's
-pod may see all of it; the gateway logs when a capture begins and ends.
+A capture shows the traffic of users. By default only the beginning of each packet is
+kept, which is mostly headers. Whoever may run this command in the gateway's pod may
+see everything; the gateway logs when a capture begins and ends.
 
-It ends when a limit is reached, after Ctrl-C, or when nobody reads it any more.
-Two can run at once. What is too much to be written is lost and counted; traffic
-does not wait for it.
+A capture ends when a limit is reached, after Ctrl-C, or when nobody reads it any
+more. Two can run at once. Packets that cannot be written in time are left out and
+counted; traffic does not wait for them.
 
 Flags:
 `
 
 const captureTailHelp = `
 Examples:
-  # What comes in, what goes to the peer, and what is dropped on the way.
+  # Packets from the nodes, packets to the peer, and packets that are dropped.
   gateway capture -w peering.pcapng --duration 30s
 
   # Look at it as it happens.
   gateway capture -w - --filter 'host 10.71.2.20 and tcp port 443' | tshark -r -
 
-  # Why do packets not get through? Only what is dropped, and whole.
+  # Only dropped packets, in full length.
   gateway capture -w drops.pcapng --point dropped -s 0
 
-Exit status: 0 after a limit or Ctrl-C, 1 otherwise. In every case the file is
-complete up to the last packet that is in it.
+Exit status: 0 after a limit or Ctrl-C, 1 otherwise. In either case the file is
+valid up to its last packet.
 `
 
 // captureOptions are the flags of "gateway capture", checked.
@@ -166,8 +167,8 @@ func captureProgress(t pcapng.Totals) string {
 func parseCaptureFlags(args []string, stdout io.Writer) (o captureOptions, err error) {
 	fs := daemon.NewFlagSet("gateway capture", nil)
 	fs.StringVarP(&o.file, "write", "w", "", "`FILE` to write; - is stdout")
-	points := fs.String("point", defaultPoints, "`POINT` to capture at, several with commas, or all")
-	filter := fs.String("filter", "", "`EXPR` that chooses packets (default: all)")
+	points := fs.String("point", defaultPoints, "`POINT` to capture at; several separated by commas, or all")
+	filter := fs.String("filter", "", "`EXPR` that selects packets (default: all)")
 	fs.IntVarP(&o.request.Snaplen, "snaplen", "s", defaultSnaplen, "`BYTES` to keep of each packet; 0: all")
 	fs.Uint64VarP(&o.request.Count, "count", "c", 0, "`number` of packets after which it ends; 0: no limit")
 	size := fs.String("max-size", "100MB", "`SIZE` of the file at which it ends")

@@ -26,9 +26,9 @@ type options struct {
 	version      bool
 }
 
-const usageHead = `gateway joins this cluster to one peer: it takes packets from the nodes in
-Geneve (or VXLAN) tunnels, translates their addresses and carries them to the
-peer's gateway through WireGuard. It needs no privilege.
+const usageHead = `gateway connects this cluster to one peer: it receives packets from the nodes in
+Geneve (or VXLAN) tunnels, translates their addresses and sends them to the
+peer's gateway through WireGuard. It needs no privileges.
 
 Usage:
   gateway --manifests DIR [flags]
@@ -37,45 +37,46 @@ Usage:
   gateway probe [flags]
   gateway capture -w FILE [flags]
 
-It works by the objects of the peering, which come from one of two places.
+The gateway is configured by the objects of the peering, from one of two sources.
 
-In a cluster (--name) they come from the API server. The controller runs the
-gateway so, in a pod of the Deployment gw-NAME; by hand it needs --kubeconfig and
-the rights of a gateway's service account. It waits for what is not there yet,
-and goes on by what it has while the API server is away. The state of the tunnel
-is in the Connection gw-NAME. With --leader-election several replicas share one
-peering: one carries the traffic, the others stand by to take over.
+In a cluster (--name) they come from the API server. This is how the controller
+runs the gateway, in a pod of the Deployment gw-NAME; by hand it needs
+--kubeconfig and the rights of a gateway's service account. It waits for objects
+that do not exist yet, and keeps working with those it has while the API server
+is unavailable. The state of the tunnel is in the Connection gw-NAME. With
+--leader-election several replicas share one peering: one carries the traffic,
+the others stand by.
 
-Standalone (--manifests), it needs no cluster: DIR holds YAML files with the same
+Standalone (--manifests) it needs no cluster: DIR holds YAML files with the same
 objects:
   GatewayServer or GatewayClient   one; the end of the tunnel, its port and MTU
   Secret                           data.privateKey: this gateway's WireGuard key
   PublicKey                        the peer's key; may come later
   Configuration                    spec.local and spec.remote: the CIDRs of both
-                                   clusters; status.remote: what stands for the
-                                   peer's CIDRs here, where both use the same
+                                   clusters; status.remote: the CIDRs by which
+                                   the peer is reached here
   InternalFabric, InternalNode,    the nodes: address, VNI
   GeneveTunnel
   RouteConfiguration               which pods live on which node
   IP                               single hosts made reachable for the peer
-Changes are applied within a second. Files with a mistake are refused as a
-whole and reported; what was in force stays. The state of the tunnel is kept in
+Changes take effect within a second. If a file has a mistake, the gateway reports
+it and keeps the configuration in force. It writes the state of the tunnel to
 DIR/status/connection.yaml.
 
-In a cluster, too, a change is applied within a second, or a few where there are
-tens of thousands of pods. There a bad object is left out and reported in the
-Connection; the rest is applied.
+In a cluster, changes also take effect within a second, or within a few with tens
+of thousands of pods. A bad object is left out and reported in the Connection;
+the rest is applied.
 
 Flags:
 `
 
 const usageTail = `
 Examples:
-  # Run with the objects in /etc/sluice, and look at what it does.
+  # Run with the objects in /etc/sluice, and show the status.
   gateway --manifests /etc/sluice
   gateway status
 
-  # Two gateways on one machine: give each an address and a socket of its own.
+  # Two gateways on one machine: each needs an address and a socket of its own.
   gateway --manifests a --bind-address 127.0.0.1 --admin-socket a.sock
   gateway --manifests b --bind-address 127.0.0.2 --admin-socket b.sock \
       --metrics-address 127.0.0.2:8082 --health-probe-address 127.0.0.2:8083
@@ -85,21 +86,21 @@ Examples:
       --mode server --leader-election --pod-name gw-milan-7d4b9 --node-name worker-1 \
       --metrics-address :8082 --health-probe-address :8083
 
-  # The same outside of a pod, to look into a problem.
+  # The same outside a pod, to debug a problem.
   gateway --name milan --namespace liqo-tenant-milan --remote-cluster-id milan \
       --mode server --kubeconfig gateway.kubeconfig --keys-dir ./keys
 
-Environment: GOMAXPROCS sets how many processors the gateway computes on; by
-default half of those it may use, as the kernel needs the others, but two if
-there are two.
+Environment: GOMAXPROCS sets the number of processors that the gateway uses. The
+default is half of those available, as the kernel needs the others, but two of
+two.
 
-Signals: SIGINT ends the gateway within two seconds, and so does SIGTERM; but
-with --leader-election one that leads frees its Lease at SIGTERM and goes on
-until another replica leads, for 20 seconds at most.
-Exit status: 0 after a signal, 1 for a mistake or a failure, with its reason.
+Signals: SIGINT and SIGTERM stop the gateway within two seconds. With
+--leader-election, a leader that receives SIGTERM frees its Lease and keeps
+forwarding until another replica leads, for 20 seconds at most.
+Exit status: 0 after a signal, 1 after an error, which is printed.
 `
 
-const statusHead = `status shows what a running gateway does: the peer, the nodes, translations,
+const statusHead = `status shows the state of a running gateway: the peer, the nodes, translations,
 routes, flows, drops by reason, the offloads in use and memory.
 
 Usage:
@@ -119,21 +120,21 @@ Examples:
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o := options{}
 	fs := newFlagSet()
-	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects of the peering; for a gateway outside of clusters")
+	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects of the peering, for a gateway outside a cluster")
 	cluster := addClusterFlags(fs)
 	fs.Uint16Var(&o.genevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, here and on the nodes")
 	bind := fs.String("bind-address", "", "local `IP` of the node tunnels and of WireGuard (default: all addresses)")
 	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; off if 0 or empty")
-	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between two pings through the tunnel (default 2s)")
-	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of intervals without an answer after which the Connection is in Error (default 5)")
-	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` after which the Connection gets a new latency (default 10s)")
+	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between pings through the tunnel (default 2s)")
+	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of unanswered intervals after which the Connection is in Error (default 5)")
+	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` between updates of the latency in the Connection (default 10s)")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'gateway status' (default "+program.AdminSocketText()+")")
 	daemon.LogVar(fs, &o.log)
-	fs.BoolVar(&o.strictSource, "strict-source", false, "drop packets of a pod that come from another node than its route says")
-	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false for kernels that spoil them")
-	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false for kernels that spoil them")
-	fs.BoolVar(&o.workers, "wireguard-workers", false, "encrypt and decrypt on many processors, which takes up to twice the time of each; without, a processor for each direction")
+	fs.BoolVar(&o.strictSource, "strict-source", false, "drop packets of a pod that come from a node other than the one in its route")
+	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
+	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
+	fs.BoolVar(&o.workers, "wireguard-workers", false, "use several processors per direction instead of one, at up to twice the processor time")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {

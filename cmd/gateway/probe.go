@@ -17,11 +17,11 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 )
 
-const probeHead = `probe pings the peer's gateway through the tunnel, as a running gateway does it:
-with packets of several sizes, and of growing size until one does not arrive. Up
-to the MTU each packet goes both ways; above it only the way to the peer is
-tried, so run it on both sides. Sizes are those of inner IP packets in bytes,
-headers included, as the MTU counts.
+const probeHead = `probe has a running gateway ping the peer's gateway through the tunnel, with
+packets of several sizes, and then of growing size until one does not arrive. Up
+to the MTU each packet goes both ways; above it only the path to the peer is
+tested, so run it on both sides. Sizes are those of inner IP packets in bytes,
+including headers, as for the MTU.
 
 Usage:
   gateway probe [--size BYTES,...] [--count N] [--limit BYTES] [-o text|json]
@@ -71,9 +71,9 @@ func probeCommand(ctx context.Context, args []string, stdout, _ io.Writer) error
 func parseProbeFlags(args []string, stdout io.Writer) (probeOptions, error) {
 	var o probeOptions
 	fs := daemon.NewFlagSet("gateway probe", nil)
-	fs.IntSliceVar(&o.probe.Sizes, "size", nil, "`BYTES` of the packets, several with commas (default: 100 and the MTU)")
+	fs.IntSliceVar(&o.probe.Sizes, "size", nil, "`BYTES` of the packets, separated by commas (default: 100 and the MTU)")
 	fs.IntVarP(&o.probe.Count, "count", "c", 5, "`number` of packets of each size")
-	fs.IntVar(&o.probe.Limit, "limit", 0, "`BYTES` of the largest packet that is tried (default: what the way to the peer takes without fragments)")
+	fs.IntVar(&o.probe.Limit, "limit", 0, "`BYTES` of the largest packet to try (default: what the path to the peer carries without fragmentation)")
 	fs.DurationVar(&o.probe.Timeout, "timeout", time.Second, "`time` to wait for each answer")
 	fs.StringVar(&o.adminSocket, "admin-socket", "", fmt.Sprintf("`PATH` of the gateway's socket (default %s)", program.AdminSocketText()))
 	output := fs.StringP("output", "o", "text", "`format`: text or json")

@@ -11,15 +11,15 @@ import (
 )
 
 // FilterSyntax says which expressions ParseFilter reads, for help texts.
-const FilterSyntax = `A filter is an expression as tcpdump takes it (pcap-filter(7)), of these parts:
+const FilterSyntax = `A filter is an expression in tcpdump's syntax (pcap-filter(7)), with these parts:
   host ADDR, net CIDR, port N, portrange N-M    source or destination; with src or dst
                                                 in front only that one
   tcp, udp, sctp, icmp, icmp6, ip, ip6, arp     alone; in front of port tcp, udp or sctp,
                                                 in front of host and net ip or ip6
   not, and, or, parentheses                     also !, &&, ||
-As in tcpdump, and and or bind equally strong from left to right: use parentheses.
-What follows and or or may leave out what it shares with what is before: port 80 or 443.
-Names are not looked up. A filter with a port matches no fragment but the first.`
+As in tcpdump, "and" and "or" have the same precedence, from left to right: use
+parentheses. A repeated keyword may be left out: port 80 or 443. Names are not looked
+up. A filter with a port matches only the first fragment of a packet.`
 
 // FilterError says what is wrong with a filter, and where.
 type FilterError struct {
