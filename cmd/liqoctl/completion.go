@@ -9,8 +9,8 @@ import (
 func completionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a script that completes commands in a shell",
-		Long: `Print a script that completes commands, flags, and what they may be, in a shell.
+		Short: "Print a shell completion script",
+		Long: `Print a shell completion script for commands, flags and their values.
 
 As a plug-in of kubectl (a file named kubectl-liqo in the PATH) it is completed by kubectl's own completion, which
 looks for a program named kubectl_complete-liqo: a second link to the same file is enough.`,

@@ -23,8 +23,8 @@ func createCommand(a *app) *cobra.Command {
 		Short: "Create an object of a peering",
 		Long: `Create an object of a peering in one cluster, where 'liqoctl network connect' cannot reach both at once.
 
-With -o the object is printed and not created. What exists already as it should be is left alone, so a command may be
-repeated; what exists and differs is not changed.`,
+With -o the object is printed and not created. An object that exists already is not changed, so a command can be
+repeated.`,
 	}
 	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a))
 	cmd.AddCommand(refusals(a,

@@ -12,7 +12,7 @@ import (
 
 func createConfigurationCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Short: "Tell this cluster the network of the other one",
+		Short: "Store the other cluster's CIDRs in this one",
 		Long: `Create a Configuration: it tells this cluster the CIDRs of the other one, as the other one uses them. Its status
 then says by which CIDRs this cluster reaches them.
 
@@ -23,7 +23,7 @@ In the other cluster 'liqoctl generate configuration' prints it ready to apply.`
 	c := newCreation(a, kindConfiguration, cmd)
 	var pod, external []string
 	cmd.Flags().StringSliceVar(&pod, "pod-cidr", nil, "`CIDR` of the pods of the other cluster; may be repeated")
-	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "`CIDR` of the other cluster for addresses that are no pods'; may be repeated")
+	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "`CIDR` of the other cluster for addresses that do not belong to pods; may be repeated")
 	require(cmd, "pod-cidr", "external-cidr")
 	c.addWait(cmd, "it is known by which CIDRs the other cluster is reached")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -13,10 +13,10 @@ func createGatewayServerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Create the end of the tunnel that the other cluster connects to",
 		Long: `Create a GatewayServer: this cluster's end of the tunnel, behind a Service that the other cluster's GatewayClient must
-reach. Its status tells address and port.`,
+reach. Its status has the address and the port.`,
 		Example: `  liqoctl create gatewayserver server --remote-cluster-id milan --service-type NodePort --wait
 
-  # Look at it first.
+  # Show the object first.
   liqoctl create gatewayserver server --remote-cluster-id milan --service-type NodePort -o yaml`,
 	}
 	c := newCreation(a, kindGatewayServer, cmd)

@@ -11,7 +11,7 @@ import (
 
 func createPublicKeyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Short: "Tell this cluster's gateway the key of the other one",
+		Short: "Store the public key of the other cluster's gateway",
 		Long: `Create a PublicKey: by it this cluster's gateway knows the other one.
 
 In the other cluster 'liqoctl generate publickey' prints it ready to apply.`,

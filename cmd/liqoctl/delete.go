@@ -16,7 +16,7 @@ func deleteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete",
 		Short: "Delete an object of a peering",
-		Long: `Delete an object of a peering in one cluster, and with it what the controllers made of it.
+		Long: `Delete an object of a peering in one cluster, and what the controllers made from it.
 
 'liqoctl network disconnect' and 'liqoctl network reset' do it for both clusters at once.`,
 	}
@@ -40,8 +40,8 @@ func deleteKindCommand(a *app, k *kind) *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 	}
 	cmd.ValidArgsFunction = completeNames(a, k)
-	cmd.Flags().BoolVar(&d.wait, "wait", true, "wait until it is gone, with all that belongs to it")
-	cmd.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false, "what does not exist is no error")
+	cmd.Flags().BoolVar(&d.wait, "wait", true, "wait until it is deleted, with everything that belongs to it")
+	cmd.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false, "do not fail if an object does not exist")
 	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		in, err := a.one(cmd.Context())

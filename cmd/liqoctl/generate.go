@@ -19,7 +19,7 @@ func generateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "generate",
 		Aliases: []string{"gen"},
-		Short:   "Print what the other cluster has to apply",
+		Short:   "Print objects for the other cluster to apply",
 		Long: `Print objects about this cluster that the other cluster has to apply: in the namespace of the peering there.
 
 Nothing is changed.`,

@@ -19,11 +19,11 @@ func infoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Show the installation in a cluster and its peerings",
-		Long: `Show the installation in a cluster, how it is, and which peerings the cluster has.
+		Long: `Show the installation in a cluster, its state, and the peerings of the cluster.
 
-What the user may not read is left out, and a line on stderr says what that is. With --get, only one value is printed,
-to be used in scripts; "clusterid" is short for "local.clusterID". Its path is that of the output of -o json, in upper
-or lower case.`,
+Objects that you may not read are left out, and a line on stderr names them. With --get, only one value is printed,
+for scripts; "clusterid" is short for "local.clusterID". Its path is that of the output of -o json, in upper or lower
+case.`,
 		Example: `  liqoctl info
   liqoctl info --verbose
 
@@ -77,8 +77,8 @@ func infoPeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer [PEER-ID...]",
 		Short: "Show peerings of a cluster",
-		Long: `Show the network to some peers, or to all: how it is, what is wrong and what to do about it, under which addresses
-the peer is reached from here, and where the gateway server is.
+		Long: `Show the connection to some peers, or to all: its state, what is wrong and what to do about it, by which
+addresses the peer is reached from here, and where the gateway server is.
 
 The role is that of the peer's gateway: where this cluster has the server, the peer has the client. The address is always
 the server's, as the client needs it.`,

@@ -22,17 +22,18 @@ func installCommand(a *app) *cobra.Command {
 		Use:   "install [kubeadm|kind|k3s|aks|eks|gke|openshift]",
 		Short: "Install Sluice in a cluster, or upgrade it",
 		Long: `Install Sluice in a cluster, or upgrade what is installed: the chart in this program, as a Helm release that 'helm list'
-shows, after the CRDs, which Helm would not update. The same command again changes nothing; after an interruption it goes
-on.
+shows, after the CRDs, which Helm would not update. Repeating the command changes nothing; after an interruption it
+continues.
 
-What the cluster tells need not be said: the CIDRs of pods and Services are looked for in the configuration of the CNI, of
-the control plane and of the nodes, and the output says where each was found. Nothing is changed before everything is
-known and nothing is in the way. The kind of cluster is only needed where the cluster does not tell it either.
+The CIDRs of pods and Services are detected from the configuration of the CNI, of the control plane and of the nodes,
+and the output says where each was found. Nothing is changed before all settings are known and all checks have passed.
+The kind of cluster is only needed if it cannot be detected.
 
-The cluster needs an ID that none of its peers has, and keeps it. Without --cluster-id one is made up.`,
+The cluster needs an ID that is different from those of its peers, and keeps it. Without --cluster-id one is
+generated.`,
 		Example: `  liqoctl install --cluster-id rome
 
-  # What would be installed? And with which values, for Helm or a repository?
+  # Show what would be installed, and with which values (for Helm or a Git repository).
   liqoctl install --cluster-id rome --dry-run
   liqoctl install --cluster-id rome --only-output-values --dump-values-path -
 
@@ -75,24 +76,24 @@ type installFlags struct {
 }
 
 func (f *installFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.clusterID, "cluster-id", "", "`ID` of this cluster, which none of its peers has: lower-case letters, digits, dashes (default made up)")
+	fs.StringVar(&f.clusterID, "cluster-id", "", "`ID` of this cluster, different from those of its peers: lower-case letters, digits, dashes (default generated)")
 	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that characterize this cluster")
 	fs.Lookup("cluster-labels").DefValue = ""
-	fs.StringSliceVar(&f.pods, "pod-cidr", nil, "`CIDR` of the pods; may be repeated (default what the cluster tells)")
-	fs.StringSliceVar(&f.services, "service-cidr", nil, "`CIDR` of the Services; may be repeated (default what the cluster tells)")
-	fs.StringSliceVar(&f.reserved, "reserved-subnets", nil, "`CIDRS` of networks around the cluster, which must never stand for a peer's")
+	fs.StringSliceVar(&f.pods, "pod-cidr", nil, "`CIDR` of the pods; may be repeated (default detected)")
+	fs.StringSliceVar(&f.services, "service-cidr", nil, "`CIDR` of the Services; may be repeated (default detected)")
+	fs.StringSliceVar(&f.reserved, "reserved-subnets", nil, "`CIDRS` of networks around the cluster, never used to remap a peer's CIDRs")
 	fs.StringArrayVarP(&f.sources.Files, "values", "f", nil, "`FILE` with values of the chart, - for the standard input; may be repeated")
 	fs.StringArrayVar(&f.sources.Set, "set", nil, "`VALUE` of the chart (path=value,...); may be repeated")
-	fs.StringArrayVar(&f.sources.SetString, "set-string", nil, "the same, but the `VALUE` is text whatever it looks like")
-	fs.BoolVar(&f.reuseValues, "reuse-values", false, "keep the values of the installed release where this command says nothing else")
-	fs.BoolVar(&f.metrics, "enable-metrics", false, "give every gateway a Service for its metrics, and open those of the node agents")
+	fs.StringArrayVar(&f.sources.SetString, "set-string", nil, "like --set, but the `VALUE` is always a string")
+	fs.BoolVar(&f.reuseValues, "reuse-values", false, "keep the values of the installed release, unless this command sets others")
+	fs.BoolVar(&f.metrics, "enable-metrics", false, "create a Service for the metrics of each gateway, and open the metrics port of the node agents")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` after which to give up waiting")
-	fs.BoolVar(&f.skipValidation, "skip-validation", false, "take --pod-cidr and --service-cidr as they are, also where the cluster has other addresses")
+	fs.BoolVar(&f.skipValidation, "skip-validation", false, "use --pod-cidr and --service-cidr as given, even if the cluster has other addresses")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests")
 	fs.BoolVar(&f.includeCRDs, "include-crds", false, "with --dry-run: print the CRDs, too")
 	fs.BoolVar(&f.onlyValues, "only-output-values", false, "change nothing: write the values of the chart to --dump-values-path")
 	fs.StringVar(&f.valuesPath, "dump-values-path", "./values.yaml", "`FILE` for the values of the chart, - for the standard output")
-	fs.StringVar(&f.chartPath, "local-chart-path", "", "`PATH` of another chart than the one in this program")
+	fs.StringVar(&f.chartPath, "local-chart-path", "", "`PATH` of a chart to use instead of the built-in one")
 	fs.StringVar(&f.version, "version", "", "")
 	fs.StringVar(&f.repo, "repo-url", "", "")
 	for name := range idleInstallFlags {

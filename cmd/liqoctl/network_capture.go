@@ -30,8 +30,8 @@ func networkCaptureCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [PEER-ID]",
 		Short: "Record the packets of a peering, for Wireshark",
-		Long: `Record packets where the gateway of a peering handles them, in a file that Wireshark and tshark open. The gateway copies
-them itself: that takes no privilege in its pod and no change to it, and its traffic does not wait.
+		Long: `Record packets where the gateway of a peering handles them, in a file that Wireshark and tshark open. The
+gateway copies them itself: its pod needs no privileges and no change, and traffic is not delayed.
 
   node                            gateway                                  peer
     |             +--------------------------------------------+             ^
@@ -39,29 +39,30 @@ them itself: that takes no privilege in its pod and no change to it, and its tra
             ^     |      |               ^         ^           |     ^
            node       dropped      translated   tunnel             wire
 
-and the same in the other direction. Outbound packets are on the way to the peer, inbound ones come from it.
+and the same in the other direction. Outbound packets go to the peer, inbound packets come from it.
 
   node         frames from and to the nodes, without Geneve; one interface per node
-  translated   IP packets with their new addresses, not yet cut or wrapped again
-  tunnel       IP packets inside of WireGuard, as the peer sees them
+  translated   IP packets with their new addresses, not yet segmented or encapsulated
+  tunnel       IP packets inside WireGuard, as the peer sees them
   wire         WireGuard between the gateways, encrypted; IP and UDP headers are made up
-  dropped      what is dropped, as far as it got, with the reason as comment
+  dropped      packets that are dropped, in their last form, with the reason as a comment
 
 A filter is an expression of tcpdump: host, net, port, portrange with src or dst, tcp, udp, sctp, icmp, icmp6, ip, ip6,
-arp, and, or, not and parentheses. It sees a packet as it is at the point: at node with the addresses that this cluster
-uses for the peer's pods, in the tunnel with their own, on the wire with those of the gateways.
+arp, and, or, not and parentheses. It sees a packet as it is at the capture point: at node with the addresses by which
+this cluster reaches the peer's pods, in the tunnel with the pods' own addresses, on the wire with those of the
+gateways.
 
-A capture shows the traffic of users. By default only the beginning of each packet is kept, which is mostly headers. Who
-may run commands in the gateway's pod (pods/exec) may capture; the gateway logs when a capture begins and ends, and
-counts them. It ends when a limit is reached or with Ctrl-C; the file is complete then, and also when the connection
-breaks. What is too much for the way to here is left out and counted as lost.`,
-		Example: `  # What comes in, what goes to the peer and what is dropped, for half a minute.
+A capture shows the traffic of users. By default only the beginning of each packet is kept, which is mostly headers.
+Whoever may run commands in the gateway's pod (pods/exec) may capture; the gateway logs when a capture begins and
+ends, and counts them. It ends when a limit is reached or with Ctrl-C; the file is valid then, and also if the
+connection breaks. Packets that cannot be transferred in time are left out and counted as lost.`,
+		Example: `  # Packets from the nodes, packets to the peer and dropped packets, for half a minute.
   liqoctl network capture milan --duration 30s
 
-  # Look at it as it happens. Wireshark takes it in the same way: wireshark -k -i -
+  # Watch packets live. Wireshark can read them, too: wireshark -k -i -
   liqoctl network capture milan -w - --filter 'host 10.71.2.20 and tcp port 443' | tshark -r -
 
-  # Why do packets not get through? Whole ones, with the reason.
+  # Only dropped packets, in full length, with the reason.
   liqoctl network capture milan --point dropped -s 0
 
   # The other end of the tunnel.
@@ -72,7 +73,7 @@ breaks. What is too much for the way to here is left out and counted as lost.`,
 	r := &captureRun{app: a}
 	fs := cmd.Flags()
 	fs.StringSliceVar(&r.points, "point", []string{"node", "tunnel", "dropped"}, "`POINTS` to capture at, or all")
-	fs.StringVar(&r.filter, "filter", "", "`EXPR` that chooses packets (default: all)")
+	fs.StringVar(&r.filter, "filter", "", "`EXPR` that selects packets (default: all)")
 	fs.StringVarP(&r.file, "write", "w", "", "`FILE` to write, - is stdout (default: the peer and the time)")
 	fs.DurationVar(&r.duration, "duration", 5*time.Minute, "`TIME` after which it ends, 24h at most")
 	fs.IntVarP(&r.snaplen, "snaplen", "s", 128, "`BYTES` to keep of each packet; 0: all")

@@ -18,28 +18,28 @@ func networkConnectCommand(a *app) *cobra.Command {
 		Short: "Connect two clusters pod to pod",
 		Long: `Connect two clusters pod to pod through a gateway in each and a WireGuard tunnel between them.
 
-The remote cluster gets the gateway server, behind a Service that the local cluster must be able to reach: give the
-remote cluster that which is easier to reach. How it is exposed:
+The remote cluster gets the gateway server, behind a Service that the local cluster must be able to reach: make the
+cluster that is easier to reach the remote one. How it is exposed:
 
   LoadBalancer  by the address that the cloud, or MetalLB, gives the Service
   NodePort      by the address of a node and a port from 30000 to 32767
   ClusterIP     by the Service's own address, for clusters that reach each other's Services already
 
-The local cluster gets the gateway client, which dials that address; --gw-client-address and --gw-client-port name
-another one, as of a NAT or a port forwarding in between.
+The local cluster gets the gateway client, which dials that address; --gw-client-address and --gw-client-port set
+another address, such as that of a NAT or a port forwarding.
 
 Before anything is changed both clusters are checked: access, rights, versions, templates. Then, step by step:
 
   1. each cluster gets a tenant namespace, liqo-tenant-<ID of the other>, and in it a
-     Configuration with the CIDRs of the other; it chooses by which CIDRs it reaches them
+     Configuration with the CIDRs of the other; it chooses the CIDRs by which it reaches them
   2. a GatewayServer in the remote cluster, a GatewayClient in the local one
   3. each gets the public key of the other's gateway, unless --disable-sharing-keys
-  4. with --wait: until the gateways answer each other
+  4. with --wait: the command waits until the gateways answer each other
 
-The command may be repeated, and goes on where it was interrupted. What is there already stays as it is: flags that are
-not given change nothing. Objects with other names, or in another namespace, are used if they are for the same cluster.
-A gateway server that is exposed in another way than the flags say is deleted and made again. If the clusters are
-connected in the opposite direction, it stays so.`,
+The command can be repeated, and continues where it was interrupted. Existing objects stay as they are: flags that are
+not given change nothing. Objects with other names, or in another namespace, are used if they are for the same
+cluster. If the flags expose the gateway server in another way, it is deleted and created again. If the clusters are
+connected in the opposite direction, they stay so.`,
 		Example: `  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml \
     --gw-server-service-type NodePort --wait
 

@@ -14,8 +14,8 @@ const timeoutOfNetwork = 2 * time.Minute
 func networkInitCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Have two clusters know each other's network",
-		Long: `Have two clusters know each other's network, without connecting them yet.
+		Short: "Exchange the CIDRs of two clusters",
+		Long: `Exchange the CIDRs of two clusters, without connecting them yet.
 
 Each cluster gets a tenant namespace for the other and in it a Configuration with the pod CIDR and the external CIDR
 that the other uses. Where these are taken, the cluster chooses others by which it reaches its peer: see the columns of

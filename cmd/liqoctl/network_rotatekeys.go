@@ -18,7 +18,7 @@ func networkRotateKeysCommand(a *app) *cobra.Command {
 	o := peering.RotateOptions{}
 	cmd := &cobra.Command{
 		Use:   "rotate-keys [PEER-ID]",
-		Short: "Give the gateways of two connected clusters new keys; no connection is lost",
+		Short: "Replace the keys of two connected gateways without losing connections",
 		Long: `Replace the WireGuard keys of both gateways, one after the other, while traffic goes on. The controller of each cluster
 makes its gateway's new key, which stays there; only the public key is told to the other cluster. Until a gateway uses
 its new key, its peer goes on accepting the former one, for three minutes at most. The command ends when both gateways

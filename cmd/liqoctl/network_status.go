@@ -20,7 +20,7 @@ const statusInterval = 2 * time.Second
 func networkStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [PEER-ID...]",
-		Short: "Show how the peerings of a cluster are: state, latency, throughput, drops, keys, nodes",
+		Short: "Show the peerings of a cluster: state, latency, throughput, drops, keys, nodes",
 		Long: `Show all peerings of a cluster, or some, in a table. With --remote-kubeconfig, the other end of the peering with that
 cluster stands below this one's.
 

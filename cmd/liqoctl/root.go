@@ -20,10 +20,10 @@ func rootCommand(a *app) *cobra.Command {
 		Use:         strings.ReplaceAll(a.name, " ", "-"),
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: a.name},
 		Short:       "Connect Kubernetes clusters pod to pod",
-		Long: `Connect Kubernetes clusters pod to pod, also where both use the same addresses.
+		Long: `Connect Kubernetes clusters pod to pod, even if both use the same addresses.
 
 A command reaches a cluster as kubectl does: by --kubeconfig and --context, KUBECONFIG, or ~/.kube/config. Commands
-for two clusters take the other one by the same flags with remote- in front.`,
+for two clusters have the same flags with the prefix remote- for the other one.`,
 		Example: `  # Connect two clusters; the remote one is the gateway server.
   liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait
 
@@ -70,7 +70,7 @@ func group(parent *cobra.Command, id string, commands ...*cobra.Command) {
 func (a *app) addGlobalFlags(cmd *cobra.Command) {
 	a.local.addTo(cmd)
 	fs := cmd.PersistentFlags()
-	fs.BoolVar(&a.skipConfirm, "skip-confirm", false, "do not ask before something is destroyed")
+	fs.BoolVar(&a.skipConfirm, "skip-confirm", false, "do not ask before destructive changes")
 	fs.StringToStringVar(&a.labels, "global-labels", nil, "`LABELS` (key=value,...) for every object that is created")
 	fs.StringToStringVar(&a.annotations, "global-annotations", nil, "`ANNOTATIONS` (key=value,...) for every object that is created")
 	for _, name := range []string{"global-labels", "global-annotations"} {
@@ -86,7 +86,7 @@ func (a *app) addRemoteFlags(cmd *cobra.Command) { a.remote.addTo(cmd) }
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "Tell about a command",
+		Short: "Show help for a command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)

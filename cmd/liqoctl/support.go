@@ -6,8 +6,8 @@ import "github.com/spf13/cobra"
 func supportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support",
-		Short: "Collect what others need to help",
-		Long:  "Collect what others need to help. Nothing is changed, and nothing leaves this machine.",
+		Short: "Collect data for a problem report",
+		Long:  "Collect data for a problem report. Nothing is changed, and nothing leaves this machine.",
 	}
 	cmd.AddCommand(supportBundleCommand(a))
 	return cmd

@@ -18,8 +18,8 @@ func testCommand(a *app) *cobra.Command {
 	f := &testFlags{}
 	cmd := &cobra.Command{
 		Use:   "test",
-		Short: "Test what is connected",
-		Long:  "Test what is connected, by using it.",
+		Short: "Test the connection",
+		Long:  "Test the connection, by using it.",
 	}
 	fs := cmd.PersistentFlags()
 	fs.DurationVar(&f.timeout, "timeout", nettest.DefaultTimeout, "`TIME` that the test may take")

@@ -65,7 +65,7 @@ Global flags:
 {{- end}}
 {{- if .HasAvailableSubCommands}}
 
-"{{.CommandPath}} COMMAND --help" tells more about a command.
+"{{.CommandPath}} COMMAND --help" shows more about a command.
 {{- end}}
 `
 
