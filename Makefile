@@ -8,33 +8,28 @@ GO    ?= go
 export GOFLAGS += -trimpath
 TOOL  := $(GO) tool -modfile=tools.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
+BUILD := CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
 FUZZTIME ?= 30s
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
 
-build: ## build the commands into bin/
-	$(BUILD) -o bin/ ./cmd/...
-
-demo: build ## two clusters with one pod CIDR talk to each other, on loopback; KEEP=1 leaves them running
-	$(GO) build -o bin/demo ./bench/demo
-	bin/demo -gateway bin/gateway $(if $(KEEP),-keep)
-
 test: ## everything that must hold: generated files, lint, tests, tests with real kernels (as root)
 	bash .ci/test
 
-unit: kube ## tests that need neither root nor a network namespace
-	$(GO) test -timeout 20m $$($(GO) list ./... | grep -v /test/) golang.zx2c4.com/wireguard/device
+demo: ## two clusters with one pod CIDR talk to each other, on loopback; KEEP=1 leaves them running
+	@echo "make demo: downloads and compiles two programs; the first time that takes a minute or two"
+	@$(BUILD) -v -o bin/ ./cmd/gateway ./bench/demo 2>&1 | awk '/[ :]/ { print; next } ++n % 50 == 0 { print "make demo: " n " packages compiled" }'
+	@bin/demo -gateway bin/gateway $(if $(KEEP),-keep)
 
-race: kube ## unit tests under the race detector
-	$(GO) test -race -short ./...
+build: ## build the commands into bin/
+	$(BUILD) -o bin/ ./cmd/...
+
+lint: ## formatting, spelling, and what .ci/vet finds
+	bash .ci/lint
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	bash .ci/fuzz $(FUZZTIME)
-
-lint: ## formatting, vet, golangci-lint, govulncheck
-	bash .ci/lint
 
 generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests and the chart's README from the chart
 	@# Embedded metadata, or an API server prunes the labels of the gateways' Deployments; short
@@ -70,4 +65,4 @@ lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, lef
 lab-down: ## remove what `make lab` left
 	$(GO) run ./test/labctl down
 
-.PHONY: help build demo test unit race fuzz lint generate e2e kernel-interop bench images lab lab-down kube clusters
+.PHONY: help test demo build lint fuzz generate e2e kernel-interop bench images lab lab-down kube clusters

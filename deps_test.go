@@ -51,20 +51,13 @@ type rule struct {
 // own files import.
 var importRules = struct{ direct, linked []rule }{
 	direct: []rule{
-		{"api/...", []string{module}, "types are shared by everything and depend on nothing"},
-		{"geneve", []string{module}, "a codec depends on nothing of ours"},
-		{"nat/packet", []string{module, "net", "log", "log/slog"}, "a view over bytes does no I/O and logs nothing"},
-		{"nat", []string{module + "/underlay", module + "/dataplane", module + "/tunnel", module + "/geneve"}, "translation knows no transport"},
-		{"underlay", []string{module}, "a socket knows nothing of what it carries"},
-		{"tunnel", []string{module + "/geneve", module + "/nat", module + "/dataplane"}, "the tunnel sees packets and sockets, not the node side"},
-		{"dataplane/filter", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "a filter judges packets and knows nothing else"},
+		{"nat/packet", []string{"net", "log", "log/slog"}, "a view over bytes does no I/O and logs nothing"},
 		{"dataplane/capture", []string{module + "/dataplane", module + "/tunnel", module + "/geneve"}, "a capture sees packets and knows nothing else"},
 		{"objects/...", []string{module + "/gateway", module + "/node", module + "/controlplane", module + "/admin", module + "/dataplane"}, "where objects come from knows nobody who uses them"},
 		{"gateway/...", []string{module + "/node", module + "/controlplane", module + "/admin"}, "what runs in a gateway is not what runs elsewhere"},
 		{"node/...", []string{module + "/gateway", module + "/controlplane", module + "/admin"}, "what runs on a node is not what runs elsewhere"},
 		{"node/hostnet", []string{module, "k8s.io", "sigs.k8s.io"}, "the host's network knows links and routes, not why they are wanted"},
 		{"controlplane/...", []string{module + "/gateway", module + "/node", module + "/admin", module + "/objects"}, "the controllers know objects, not the programs that read them"},
-		{"controlplane/cidr", []string{module, "k8s.io", "sigs.k8s.io"}, "the allocator is arithmetic: usable without a cluster"},
 		{"controlplane/template", []string{module, "sigs.k8s.io/controller-runtime"}, "rendering reads nothing"},
 		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
 		{"admin/...", []string{module + "/gateway", module + "/node"}, "what is done to clusters asks gateways and agents, and does not contain them"},
@@ -78,7 +71,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"nat/...", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
 		{"underlay", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
 		{"tunnel", []string{"k8s.io", "gvisor.dev"}, "the packet path knows no Kubernetes"},
-		{"dataplane/...", []string{"k8s.io", module + "/api", module + "/controlplane", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
+		{"dataplane/...", []string{"k8s.io", "sigs.k8s.io", module + "/api", module + "/controlplane", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
 		{"node/tunlink", []string{"k8s.io", "github.com/prometheus"}, "the packet path knows no Kubernetes and no metrics library"},
 		{"controlplane/...", []string{module + "/underlay", module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the controllers do not link the data plane"},
 		{"cmd/gateway", []string{"sigs.k8s.io/controller-runtime"}, "the gateway stays small: informers are enough"},
@@ -100,6 +93,33 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":            {"cmd/liqoctl"},
 }
 
+// allowed lists all that these packages import beside the standard library. A package
+// below the last element of a pattern that ends in "/..." is meant too, and what is
+// listed stands for what is below it.
+var allowed = []struct {
+	pkg     string
+	imports []string
+	reason  string
+}{
+	{"geneve", nil, "a codec: bytes and values, no I/O"},
+	{"nat/packet", nil, "a view over bytes"},
+	{"nat", []string{module + "/nat/packet"}, "translation knows packets and no transport"},
+	{"tunnel", []string{module + "/underlay", "golang.org/x/sys", "golang.zx2c4.com/wireguard"}, "WireGuard over any socket"},
+	{"underlay", []string{"golang.org/x/sys"}, "a socket knows nothing of what it carries"},
+	{"dataplane/neighbor", []string{module + "/nat/packet"}, "frames, ARP and ND as bytes and values: no I/O"},
+	{"dataplane/filter", []string{module + "/nat/packet"}, "rules and packets, nothing else"},
+	{"dataplane/health", nil, "a protocol over any net.PacketConn"},
+	{"dataplane/netstack", []string{module + "/nat/packet", "gvisor.dev/gvisor"}, "gVisor, and nothing of how it is used"},
+	{"api/...", []string{"k8s.io/api", "k8s.io/apimachinery"}, "types are shared by everything and depend on nothing"},
+	{"controlplane/cidr", nil, "the allocator is arithmetic: usable without a cluster"},
+}
+
+// banned is imported nowhere, in tests neither.
+var banned = map[string]string{
+	"github.com/stretchr/testify": "the standard library and go-cmp say the same with fewer words",
+	"github.com/sirupsen/logrus":  "log/slog",
+}
+
 // reconcilersBelow holds one package for each reconciler. They are independent: what
 // one leaves to another goes through an API server. Only controlplane/manager knows
 // them all.
@@ -119,6 +139,24 @@ func TestImportRules(t *testing.T) {
 		}
 		for _, r := range importRules.linked {
 			checkRule(t, r, rel, p.Deps)
+		}
+		for _, r := range allowed {
+			base, all := strings.CutSuffix(r.pkg, "/...")
+			if rel != base && !(all && below(rel, base)) {
+				continue
+			}
+			for _, imp := range p.Imports {
+				if !isStandard(imp) && !slices.ContainsFunc(r.imports, func(a string) bool { return below(imp, a) }) {
+					t.Errorf("%s imports %s, which is not among what it may: %s", rel, imp, r.reason)
+				}
+			}
+		}
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			for b, reason := range banned {
+				if below(imp, b) {
+					t.Errorf("%s imports %s: %s", rel, imp, reason)
+				}
+			}
 		}
 		for dep, by := range owners {
 			if slices.Contains(by, rel) {
@@ -175,6 +213,13 @@ func checkRule(t *testing.T, r rule, rel string, imports []string) {
 			}
 		}
 	}
+}
+
+// isStandard tells whether a package is of the standard library: its path begins with
+// no domain.
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
 }
 
 // below tells whether import path p is base or lies below it.

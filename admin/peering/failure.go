@@ -75,7 +75,7 @@ func (f *Failure) headline() string {
 	switch {
 	case errors.Is(f.Err, context.Canceled):
 		return f.prefix() + "interrupted while " + f.Doing + why
-	case f.Err == context.DeadlineExceeded: //nolint:errorlint // not the deadline of a request in it
+	case f.Err == context.DeadlineExceeded: //lint:ignore errorlint not the deadline of a request in it
 		return fmt.Sprintf("%stime is up after %v, %s%s", f.prefix(), f.After.Round(time.Second), f.Doing, why)
 	}
 	return f.prefix() + f.Doing + ": " + strings.TrimPrefix(f.Err.Error(), f.prefix())

@@ -54,7 +54,7 @@ func LinkErrors(err error) map[string]error {
 	var add func(error)
 	add = func(err error) {
 		var le *LinkError
-		switch e := err.(type) { //nolint:errorlint // this walks the tree itself
+		switch e := err.(type) { //lint:ignore errorlint this walks the tree itself
 		case nil:
 			return
 		case *LinkError:

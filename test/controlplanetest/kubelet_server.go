@@ -171,7 +171,7 @@ type watchedConn struct {
 
 func (c *watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if timeout, ok := err.(net.Error); err != nil && !(ok && timeout.Timeout()) { //nolint:errorlint // a timeout comes unwrapped, and is how net/http takes a connection back
+	if timeout, ok := err.(net.Error); err != nil && !(ok && timeout.Timeout()) { //lint:ignore errorlint a timeout comes unwrapped, and is how net/http takes a connection back
 		c.over()
 	}
 	return n, err
