@@ -10,6 +10,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1 // images are built without a registry or a container engine
 	github.com/google/nftables v0.3.0 // the node agent's table of address translation
 	github.com/gopacket/gopacket v1.7.7 // tests: reads capture files as others do
+	github.com/mattn/go-runewidth v0.0.24 // liqoctl: how many columns a character takes
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spdx/tools-golang v0.5.7 // the bill of materials beside each image
@@ -101,7 +102,6 @@ require (
 	github.com/liggitt/tabwriter v0.0.0-20181228230101-89fcab3d43de // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
-	github.com/mattn/go-runewidth v0.0.24 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/mitchellh/copystructure v1.2.0 // indirect
 	github.com/mitchellh/go-wordwrap v1.0.1 // indirect

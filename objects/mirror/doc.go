@@ -6,7 +6,10 @@
 //	                           Mirror --Run, changed--> the program reads again
 //
 // It is what is left of an informer for programs that look at everything they
-// hold whenever something has changed: no index, no event, no queue.
+// hold whenever something has changed: no index, no event, no queue. client-go's
+// reflector lists and watches (Follow). Store takes the place of its cache.Store: a
+// transform there can trim an object, but it can neither leave one out, as Keep does,
+// nor keep quiet about a change of what was trimmed.
 //
 // # Little memory
 //

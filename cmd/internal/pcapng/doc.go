@@ -2,8 +2,10 @@
 // (draft-ietf-opsawg-pcapng), and passes a stream of them on block by block.
 //
 // It is what the gateway, which writes them, and its clients have in common. The
-// library that we test with does the same and more, at the price of a megabyte of
-// resident memory and of allocations per packet.
+// writer of gopacket's pcapgo, by which the tests read the result, is not used: its
+// statistics lack the comment that says why a capture ended and the count of packets
+// that the filter accepted, it passes no stream on block by block, and it costs the
+// gateway a megabyte of resident memory and an allocation per packet.
 //
 // A file is a section header, then descriptions of interfaces, packets and
 // statistics in any order, an interface before what refers to it. All blocks have

@@ -6,7 +6,10 @@
 // Text comes as it is, also what a cluster says of itself: whatever could move
 // the cursor or deceive the reader is made harmless before it is written.
 //
-// All of this is ours: libraries for terminals keep one state for the whole
-// process, where stdout may be a pipe while stderr is a terminal, and let long
-// lines wrap under a spinner, which then cannot be redrawn.
+// Only the widths of characters come from a library. lipgloss and pterm pass escape
+// sequences within the text on to the terminal. A table of lipgloss has no other
+// form for windows in which its columns would be a few characters wide; one of pterm
+// exceeds the window. pterm also keeps one state for the whole process, where stdout
+// may be a pipe while stderr is a terminal, and lets long lines wrap under a spinner,
+// which then cannot be redrawn.
 package console

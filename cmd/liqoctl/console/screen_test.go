@@ -78,7 +78,7 @@ func (s *screen) put(r rune) {
 		s.tb.Errorf("the control character %#x reached the terminal", r)
 	}
 	cells := []rune{r}
-	if runeWidth(r) == 2 {
+	if runeWidths.RuneWidth(r) == 2 {
 		cells = append(cells, 0)
 	}
 	line := s.lines[s.line]

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // Tones. A text keeps its tone wherever it is shown, and loses it where there are
@@ -30,6 +32,10 @@ func tone(sgr, text string) string {
 	}
 	return "\x1b[" + sgr + "m" + text + "\x1b[0m"
 }
+
+// runeWidths are the same in every locale: characters of ambiguous width, lines of
+// boxes among them, take one column.
+var runeWidths = &runewidth.Condition{}
 
 // glyph is one character with the marks on it, and its tone as the escape
 // sequence that a terminal wants.
@@ -58,12 +64,12 @@ func glyphs(s string) []glyph {
 				gs = append(gs, glyph{" ", 1, current})
 			}
 		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029':
-		case unicode.In(r, unicode.Mn, unicode.Me):
+		case runeWidths.RuneWidth(r) == 0: // a mark on the character before
 			if len(gs) > 0 {
 				gs[len(gs)-1].text += string(r)
 			}
 		default:
-			gs = append(gs, glyph{string(r), runeWidth(r), current})
+			gs = append(gs, glyph{string(r), runeWidths.RuneWidth(r), current})
 		}
 	}
 	return gs
@@ -120,22 +126,6 @@ func isTone(sequence string) bool {
 		}
 	}
 	return true
-}
-
-// wide are the characters that take two columns: those of East Asia and emoji.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2e80, Hi: 0x303e, Stride: 1}, {Lo: 0x3041, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
-		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1}, {Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
-	},
-	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
-}
-
-func runeWidth(r rune) int {
-	if unicode.Is(wide, r) {
-		return 2
-	}
-	return 1
 }
 
 func width(gs []glyph) int {

@@ -23,6 +23,8 @@ func TestGlyphs(t *testing.T) {
 		{"another end of a tone", "\x1b[32mgreen\x1b[m", "green", "\x1b[32mgreen\x1b[0m", 5},
 		{"wide characters", "漢字", "漢字", "漢字", 4},
 		{"an emoji", "🚀", "🚀", "🚀", 2},
+		{"an emoji of one column", "🌡", "🌡", "🌡", 1},
+		{"lines of boxes", "┌─┐…", "┌─┐…", "┌─┐…", 4},
 		{"combining marks", "e\u0301a", "e\u0301a", "e\u0301a", 2},
 		{"a tab", "a\tb", "a    b", "a    b", 6},
 		{"cursor movements", "a\x1b[2Ab\x1b[Hc\x1b[1;1fd", "abcd", "abcd", 4},
