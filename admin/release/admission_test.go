@@ -84,9 +84,6 @@ func TestObjects(t *testing.T) {
 // the chart makes, and for the pods of it: those of the controller and of gateways
 // are restricted ones, and the agents' are not privileged.
 func TestAdmission(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: starts a control plane")
-	}
 	c := controlplanetest.StartBare(t)
 	for name, level := range map[string]string{"liqo": "restricted", "liqo-tenant-milan": "restricted", "liqo-fabric": "privileged", "grafana": "restricted"} {
 		if err := c.CreateNamespace(name, map[string]string{labelEnforce: level}); err != nil {

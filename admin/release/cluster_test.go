@@ -26,9 +26,6 @@ import (
 
 // TestInstallation is the life of an installation.
 func TestInstallation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: starts a control plane")
-	}
 	s := startSite(t)
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} { // the cluster is complete
 		if err := s.CreateNamespace(ns, nil); err != nil {

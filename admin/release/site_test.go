@@ -78,6 +78,7 @@ type site struct {
 
 func startSite(t *testing.T) *site {
 	t.Helper()
+	c := controlplanetest.StartBare(t)
 	dir, err := os.MkdirTemp("", "images-")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,6 @@ func startSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := controlplanetest.StartBare(t)
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
 		"sluice/controller:latest": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
 		"sluice/gateway:latest":    {}, // it does nothing

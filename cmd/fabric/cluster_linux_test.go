@@ -52,9 +52,6 @@ func (n *node) forward(host string) {
 
 // TestAgentInACluster runs the agent by an API server.
 func TestAgentInACluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: starts a control plane")
-	}
 	c := controlplanetest.Start(t)
 	if err := c.CreateNamespace("tenant", nil); err != nil {
 		t.Fatal(err)

@@ -29,9 +29,6 @@ import (
 // Gateways of a cluster run under the rights that they get, against a real API
 // server. Both ends of every peering are in the same one.
 func TestInACluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane")
-	}
 	c := controlplanetest.Start(t)
 	t.Run("objects in any order", func(t *testing.T) { testAnyOrder(t, c) })
 	t.Run("together", func(t *testing.T) {

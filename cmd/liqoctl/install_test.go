@@ -33,9 +33,6 @@ func TestInstallMistakes(t *testing.T) {
 
 // TestInstallWithoutChanges: what can be seen before an installation.
 func TestInstallWithoutChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: starts a control plane")
-	}
 	c := controlplanetest.StartBare(t)
 	run := func(args ...string) result {
 		return liqoctl(t.Context(), append(args, "--kubeconfig", c.Kubeconfig)...)

@@ -79,9 +79,6 @@ func (got result) want(t *testing.T, what, stdout, stderr string) {
 // TestVerbs goes through what the documents do by hand in one cluster, and through
 // what may go wrong.
 func TestVerbs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts an API server")
-	}
 	r := startRome(t)
 	controlplanetest.Eventually(t, "the installation is complete", func(context.Context) error {
 		if got := r.liqoctl(t, "generate", "configuration"); got.code != 0 {

@@ -99,9 +99,6 @@ spec: {cidr: 10.61.0.0/16}
 // start starts a control plane with the objects of a node.
 func start(t *testing.T) *controlplanetest.Cluster {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: starts a control plane")
-	}
 	c := controlplanetest.Start(t)
 	if err := c.CreateNamespace(tenant, nil); err != nil {
 		t.Fatal(err)

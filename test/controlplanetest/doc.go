@@ -1,8 +1,10 @@
 // Package controlplanetest runs the controllers against real control planes: an
-// etcd, a kube-apiserver and, as garbage collection and namespaces are its
-// work, a kube-controller-manager for each cluster, as processes on loopback.
+// etcd, a kube-apiserver and a kube-controller-manager, as processes on loopback. A
+// test has one to itself while it runs. Then others get it, as new: the tests of a
+// process share some, and with `go run ./test/controlplanes go test ...` all tests of a
+// run do. Package plane has how that is done.
 //
-// Such a control plane has no node. StartKubelet gives it some: Node objects, a
+// A control plane has no node. StartKubelet gives it some: Node objects, a
 // scheduler that takes turns, and pods that run as processes of this machine,
 // with the arguments, Secrets, service account and probes of their spec, each on
 // an address of its own in 127.0.0.0/8. `kubectl exec` and `kubectl logs` reach

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/sluice-net/sluice/test/process"
 )
 
 // KubeletOptions describe the nodes of a cluster.
@@ -347,7 +349,7 @@ func (k *Kubelet) showLogs(tb testing.TB) {
 	const size = 6000
 	files, _ := filepath.Glob(filepath.Join(k.logs(), "*.log")) // the pattern is fixed
 	for _, f := range files {
-		tb.Logf("--- %s\n%s", filepath.Base(f), tail(f, size))
+		tb.Logf("--- %s\n%s", filepath.Base(f), process.Tail(f, size))
 	}
 }
 

@@ -10,28 +10,30 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/test/process"
 )
 
 // command is what a container runs, with its arguments made fit for a process
 // that has no file system and no network of its own.
-func (w *podWorker) command(ctx context.Context, pod *corev1.Pod, c *container) (command, error) {
+func (w *podWorker) command(ctx context.Context, pod *corev1.Pod, c *container) (process.Command, error) {
 	loopback := w.k.Loopback.Pod(w.address()).String()
 	vars, env, err := w.environment(pod, c.spec)
 	if err != nil {
-		return command{}, err
+		return process.Command{}, err
 	}
 	vars["LOOPBACK"] = loopback
 	credential := credential(pod, c.spec)
 	if vars["KUBECONFIG"], err = w.kubeconfig(ctx, pod, credential); err != nil {
-		return command{}, err
+		return process.Command{}, err
 	}
-	cmd := command{program: c.image.Program, env: append(env, "PATH="+os.Getenv("PATH"), "XDG_RUNTIME_DIR="+w.runDir(c.spec)), dir: w.dir, log: c.log, credential: credential}
+	cmd := process.Command{Program: c.image.Program, Env: append(env, "PATH="+os.Getenv("PATH"), "XDG_RUNTIME_DIR="+w.runDir(c.spec)), Dir: w.dir, Log: c.log, Credential: credential}
 	words := append([]string(nil), c.image.Args...)
 	if len(c.spec.Command) > 1 {
 		words = append(words, c.spec.Command[1:]...)
 	}
 	for _, a := range append(words, c.spec.Args...) {
-		cmd.args = append(cmd.args, listenOn(w.inHost(c.spec, expand(a, vars)), loopback))
+		cmd.Args = append(cmd.Args, listenOn(w.inHost(c.spec, expand(a, vars)), loopback))
 	}
 	return cmd, nil
 }

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sluice-net/sluice/test/process"
 )
 
 // The pause before a container that ended is started again: a kubelet begins
@@ -35,9 +37,9 @@ type container struct {
 	wake  chan struct{} // of the pod's worker
 
 	mu       sync.Mutex
-	process  *process        // nil: none runs
-	paused   bool            // it runs without a process
-	over     context.Context // ends with what runs now; nil: nothing has
+	process  *process.Process // nil: none runs
+	paused   bool             // it runs without a process
+	over     context.Context  // ends with what runs now; nil: nothing has
 	end      context.CancelFunc
 	began    int64 // where in the log the output begins of what runs now, or ran last,
 	before   int64 // and of what ran before; negative: nothing did
@@ -69,7 +71,7 @@ func (c *container) forget() {
 	}
 }
 
-func (c *container) running() *process {
+func (c *container) running() *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.process
@@ -81,7 +83,7 @@ func (c *container) kill() {
 	c.blamed = p != nil
 	c.mu.Unlock()
 	if p != nil {
-		p.kill()
+		p.Kill()
 	}
 }
 
@@ -102,9 +104,9 @@ func (c *container) start(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	cmd, err := c.w.command(ctx, pod, c)
-	var p *process
+	var p *process.Process
 	if err == nil {
-		p, err = cmd.start()
+		p, err = cmd.Start()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,10 +168,10 @@ func logSize(path string) int64 {
 }
 
 // wait notes how a process ends.
-func (c *container) wait(p *process) {
-	<-p.done
+func (c *container) wait(p *process.Process) {
+	<-p.Done()
 	c.mu.Lock()
-	state := p.cmd.ProcessState
+	state := p.State()
 	c.end()
 	c.process, c.ready, c.ended = nil, false, time.Now()
 	if c.backoff = min(max(2*c.backoff, firstBackoff), longBackoff); c.blamed || time.Since(c.started) > backoffForget {
@@ -192,7 +194,7 @@ func (c *container) wait(p *process) {
 	}
 }
 
-func (c *container) id(p *process) string { return fmt.Sprintf("process://%d", p.cmd.Process.Pid) }
+func (c *container) id(p *process.Process) string { return fmt.Sprintf("process://%d", p.ID()) }
 
 // stop asks the process to end, or makes it, and tells whether it has ended.
 func (c *container) stop(first, late bool) (ended bool) {
@@ -207,9 +209,9 @@ func (c *container) stop(first, late bool) (ended bool) {
 	case p == nil:
 		return true
 	case late:
-		p.kill()
+		p.Kill()
 	case first:
-		_ = p.signal(syscall.SIGTERM) // it ends later, if not now
+		_ = p.Signal(syscall.SIGTERM) // it ends later, if not now
 	}
 	return false
 }
@@ -250,7 +252,7 @@ func (c *container) status() corev1.ContainerStatus {
 // watch keeps c.ready by the probes, until ctx ends.
 func (c *container) watch(ctx context.Context) {
 	readiness, liveness := prober{probe: c.spec.ReadinessProbe}, prober{probe: c.spec.LivenessProbe}
-	var of *process
+	var of *process.Process
 	for tick := time.NewTicker(podTick); ; {
 		select {
 		case <-ctx.Done():
@@ -273,13 +275,13 @@ func (c *container) watch(ctx context.Context) {
 			c.setReady(p, now)
 		}
 		if liveness.probe != nil && !liveness.ask(ctx, c, started, false) && liveness.failures >= int(liveness.probe.FailureThreshold) {
-			p.kill()
+			p.Kill()
 		}
 	}
 }
 
 // setReady notes what a probe of a process found.
-func (c *container) setReady(of *process, ready bool) {
+func (c *container) setReady(of *process.Process, ready bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.process == of && c.ready != ready {

@@ -94,7 +94,7 @@ func (w *podWorker) kill() {
 func (w *podWorker) pids() (pids []int) {
 	for _, c := range w.containers {
 		if p := c.running(); p != nil {
-			pids = append(pids, p.cmd.Process.Pid)
+			pids = append(pids, p.ID())
 		}
 	}
 	return pids

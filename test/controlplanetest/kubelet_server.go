@@ -33,7 +33,7 @@ type kubeletServer struct {
 
 // startServers lets every node serve until the test ends.
 func (k *Kubelet) startServers(ctx context.Context, tb testing.TB) error {
-	cert, err := tls.LoadX509KeyPair(k.cluster.path(kubeletCertFile), k.cluster.path(kubeletKeyFile))
+	cert, err := tls.LoadX509KeyPair(k.cluster.plane.KubeletCert, k.cluster.plane.KubeletKey)
 	if err != nil {
 		return err
 	}

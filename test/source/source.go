@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // Root is the folder of the module: the nearest one above the working directory
@@ -45,6 +47,27 @@ func Kubernetes() (string, error) {
 		return "", fmt.Errorf("kube-apiserver, etcd and the rest of Kubernetes are not built (%w): run `make kube` once; it takes some minutes", err)
 	}
 	return dir, nil
+}
+
+// requirements, in the environment, lists what a machine must have, with commas in
+// between. What tests need and it lacks is a failure then, instead of a skipped test.
+// "kube" is what `make kube` builds.
+const requirements = "SLUICE_REQUIRE"
+
+// NeedKubernetes skips a test that runs control planes where Kubernetes is not built,
+// and with -short. Where the machine must have it, the test fails.
+func NeedKubernetes(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: it needs a control plane, which -short leaves out")
+	}
+	switch _, err := Kubernetes(); {
+	case err == nil:
+	case slices.Contains(strings.Split(os.Getenv(requirements), ","), "kube"):
+		tb.Fatal(err)
+	default:
+		tb.Skipf("SKIPPED: %v", err)
+	}
 }
 
 // Linux returns the user-mode kernel that test/uml/build.sh builds. It fails while it

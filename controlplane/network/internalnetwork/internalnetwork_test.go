@@ -17,9 +17,6 @@ import (
 
 // TestInternalNetwork runs the reconcilers on one control plane.
 func TestInternalNetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: starts a control plane")
-	}
 	w := &world{t: t, Cluster: controlplanetest.Start(t), ctx: context.Background()}
 	w.run()
 	t.Run("waits for the internal CIDR", func(t *testing.T) {

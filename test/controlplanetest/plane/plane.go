@@ -1,0 +1,276 @@
+// Package plane runs control planes of Kubernetes as processes on loopback: an etcd, a
+// kube-apiserver and, as garbage collection and namespaces are its work, a
+// kube-controller-manager. They cost some seconds of a processor each, so one is used
+// by many tests, one after the other: a Pool lends them, and brings them back to one of
+// two states in between (Baseline) by writing to etcd what was there.
+//
+// The programs are those that test/kubetools/build.sh builds.
+package plane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/process"
+	"github.com/sluice-net/sluice/test/source"
+)
+
+const (
+	adminToken   = "admin-of-this-test"
+	startTimeout = 60 * time.Second
+)
+
+// Access is how to reach a control plane.
+type Access struct {
+	// Dir holds its data, certificates and logs.
+	Dir string
+	// Bin is the folder of its programs, and of kubectl.
+	Bin string
+	// Host is the URL of the API server, CA its certificate, Token an administrator's.
+	Host  string
+	CA    []byte
+	Token string
+	// KubeletCert and KubeletKey are files with the certificate of the way between API
+	// server and kubelets. Both sides show it.
+	KubeletCert, KubeletKey string
+}
+
+// Config is an administrator's.
+func (a Access) Config() *rest.Config {
+	return &rest.Config{Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1}
+}
+
+// WriteKubeconfig writes a kubeconfig file for cfg.
+func WriteKubeconfig(path string, cfg *rest.Config) error {
+	k := clientcmdapi.NewConfig()
+	k.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
+	k.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	k.CurrentContext = "x"
+	return clientcmd.WriteToFile(*k, path)
+}
+
+// Plane is one control plane. One caller uses it at a time.
+type Plane struct {
+	Access
+
+	etcd      *process.Process
+	apiserver *process.Process
+	manager   *process.Process // nil: does not run
+	peer      string           // the URL of etcd for others like it, of which there are none
+	store     store
+	client    client.Client
+	clientset *kubernetes.Clientset
+	http      *http.Client
+
+	baselines [2]state // by Baseline
+	at        Baseline
+}
+
+// Start starts a control plane with its files in dir. It is in the state Installed.
+func Start(dir string) (_ *Plane, err error) {
+	bin, err := source.Kubernetes()
+	if err != nil {
+		return nil, err
+	}
+	p := &Plane{Access: Access{Dir: dir, Bin: bin, Token: adminToken}, at: Installed}
+	p.KubeletCert, p.KubeletKey = p.path("kubelet.crt"), p.path("kubelet.key")
+	defer func() {
+		if err != nil {
+			p.Stop()
+		}
+	}()
+	for _, step := range []func() error{p.addresses, p.credentials, p.startEtcd, p.StartAPIServer, p.connect, p.install} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("start a control plane: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// addresses chooses where the programs listen.
+func (p *Plane) addresses() error {
+	for url, scheme := range map[*string]string{&p.Host: "https", &p.store.url: "http", &p.peer: "http"} {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		*url = fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
+	}
+	return nil
+}
+
+// freePort returns a TCP port that nobody listens on. It lies below those that the
+// kernel gives to outgoing connections, so that none of them takes it before the
+// program listens, or while it is stopped.
+func freePort() (int, error) {
+	const lowest, highest, attempts = 12000, 29999, 100
+	var err error
+	for range attempts {
+		port := lowest + rand.IntN(highest-lowest+1)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port: %w", err)
+}
+
+func (p *Plane) credentials() (err error) {
+	if err := writeKeyPair(p.KubeletCert, p.KubeletKey, "kubelet"); err != nil {
+		return err
+	}
+	if err := writeKeyPair(p.path("apiserver.crt"), p.path("apiserver.key"), "kube-apiserver"); err != nil {
+		return err
+	}
+	if p.CA, err = os.ReadFile(p.path("apiserver.crt")); err != nil {
+		return err
+	}
+	return errors.Join(writeKeyPair(p.path("sa.crt"), p.path("sa.key"), "service accounts"),
+		os.WriteFile(p.path("tokens.csv"), []byte(adminToken+",admin,admin,system:masters\n"), 0o600),
+		WriteKubeconfig(p.path("admin.kubeconfig"), p.Config()))
+}
+
+func (p *Plane) startEtcd() (err error) {
+	p.etcd, err = p.run("etcd", "--data-dir="+p.path("etcd"), "--unsafe-no-fsync", "--log-level=error",
+		"--listen-client-urls="+p.store.url, "--advertise-client-urls="+p.store.url,
+		"--listen-peer-urls="+p.peer, "--initial-advertise-peer-urls="+p.peer, "--initial-cluster=default="+p.peer,
+		// A state is restored in one transaction.
+		"--max-txn-ops=1000000", "--max-request-bytes=268435456")
+	return err
+}
+
+// StartAPIServer starts the kube-apiserver, or starts it again after StopAPIServer
+// with the same data, address and certificates, and waits until it is ready.
+func (p *Plane) StartAPIServer() (err error) {
+	_, port, err := net.SplitHostPort(p.Host[len("https://"):])
+	if err != nil {
+		return err
+	}
+	p.apiserver, err = p.run("kube-apiserver", "--etcd-servers="+p.store.url,
+		"--secure-port="+port, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		"--tls-cert-file="+p.path("apiserver.crt"), "--tls-private-key-file="+p.path("apiserver.key"),
+		"--token-auth-file="+p.path("tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file="+p.path("sa.key"),
+		"--service-account-key-file="+p.path("sa.key"), "--allow-privileged=true", "--endpoint-reconciler-type=none",
+		"--kubelet-client-certificate="+p.KubeletCert, "--kubelet-client-key="+p.KubeletKey, "--kubelet-preferred-address-types=InternalIP",
+		"--max-requests-inflight=1000", "--max-mutating-requests-inflight=500", "--watch-cache=true")
+	if err != nil {
+		return err
+	}
+	h := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer h.CloseIdleConnections()
+	deadline := time.Now().Add(startTimeout)
+	for time.Now().Before(deadline) {
+		r, err := h.Get(p.Host + "/readyz")
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-p.apiserver.Done():
+			return fmt.Errorf("kube-apiserver ended: %s", p.apiserver.Tail())
+		case <-time.After(pause):
+		}
+	}
+	return fmt.Errorf("kube-apiserver is not ready: %s", p.apiserver.Tail())
+}
+
+// StopAPIServer kills the kube-apiserver.
+func (p *Plane) StopAPIServer() { p.apiserver.Kill() }
+
+func (p *Plane) startManager() error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	p.manager, err = p.run("kube-controller-manager", "--kubeconfig="+p.path("admin.kubeconfig"), "--leader-elect=false",
+		"--use-service-account-credentials=false", "--service-account-private-key-file="+p.path("sa.key"), "--root-ca-file="+p.path("apiserver.crt"),
+		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,daemonset-controller",
+		fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
+		"--kube-api-qps=200", "--kube-api-burst=400")
+	return err
+}
+
+func (p *Plane) stopManager() {
+	if p.manager != nil {
+		p.manager.Kill()
+		p.manager = nil
+	}
+}
+
+func (p *Plane) connect() (err error) {
+	if p.http, err = rest.HTTPClientFor(p.Config()); err != nil {
+		return err
+	}
+	if p.clientset, err = kubernetes.NewForConfig(p.Config()); err != nil {
+		return err
+	}
+	p.client, err = client.New(p.Config(), client.Options{Scheme: kinds.Scheme()})
+	return err
+}
+
+// install takes the two baselines. The CRDs come before the kube-controller-manager,
+// whose garbage collector takes up to a minute to notice kinds that come later.
+func (p *Plane) install() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := p.complete(ctx); err != nil {
+		return err
+	}
+	bare, err := p.store.read(ctx)
+	if err != nil {
+		return err
+	}
+	i := Installer{p.client, p.clientset}
+	if err := i.Install(ctx, source.Path("deploy", "crds"), source.Path("deploy", "manifests")); err != nil {
+		return err
+	}
+	if err := p.startManager(); err != nil {
+		return err
+	}
+	if err := p.accounts(ctx); err != nil {
+		return err
+	}
+	installed, err := p.store.read(ctx)
+	if err != nil {
+		return err
+	}
+	bare.addAccounts(installed)
+	p.baselines = [...]state{Installed: installed, Bare: bare}
+	return nil
+}
+
+func (p *Plane) path(name string) string { return filepath.Join(p.Dir, name) }
+
+// Stop ends the control plane.
+func (p *Plane) Stop() {
+	for _, p := range []*process.Process{p.manager, p.apiserver, p.etcd} { // an apiserver without etcd takes long to end
+		if p != nil {
+			p.Kill()
+		}
+	}
+}
+
+// run starts a program of the control plane with its output in a file of its name.
+func (p *Plane) run(name string, args ...string) (*process.Process, error) {
+	return process.Command{Program: filepath.Join(p.Bin, name), Args: args, Env: os.Environ(), Dir: p.Dir, Log: p.path(name + ".log")}.Start()
+}

@@ -1,0 +1,103 @@
+package plane
+
+import (
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Pool lends control planes. It starts one when none is free, so there are as many as
+// were in use at once.
+type Pool struct {
+	dir string
+
+	mu        sync.Mutex
+	changed   *sync.Cond // idle or resetting
+	planes    []*Plane   // all that were started
+	idle      []*Plane
+	resetting int
+	closed    bool
+	wg        sync.WaitGroup // of resets
+}
+
+// NewPool makes a pool with its files in dir.
+func NewPool(dir string) *Pool {
+	p := &Pool{dir: dir}
+	p.changed = sync.NewCond(&p.mu)
+	return p
+}
+
+// lease lends a control plane in the state of a baseline.
+func (p *Pool) lease(b Baseline) (*Plane, error) {
+	pl := p.take(b)
+	if pl == nil {
+		var err error
+		if pl, err = p.start(); err != nil {
+			return nil, err
+		}
+	}
+	if pl.at != b {
+		if err := pl.reset(b); err != nil {
+			pl.Stop()
+			return nil, err
+		}
+	}
+	return pl, nil
+}
+
+// take returns a control plane that is free, nil if there is none. It prefers one that
+// is as it is wanted.
+func (p *Pool) take(b Baseline) *Plane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.idle) == 0 && p.resetting > 0 {
+		p.changed.Wait()
+	}
+	for i, pl := range p.idle {
+		if pl.at == b || i == len(p.idle)-1 {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			return pl
+		}
+	}
+	return nil
+}
+
+// start starts one more.
+func (p *Pool) start() (*Plane, error) {
+	dir, err := os.MkdirTemp(p.dir, "")
+	if err != nil {
+		return nil, err
+	}
+	pl, err := Start(dir)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.planes = append(p.planes, pl)
+	return pl, nil
+}
+
+// giveBack takes back what was lent.
+func (p *Pool) giveBack(pl *Plane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.resetting++
+	p.wg.Go(func() {
+		err := pl.reset(Installed)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "control plane in %s is not used again: %v\n", pl.Dir, err)
+			pl.Stop()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.resetting--
+		if err == nil {
+			p.idle = append(p.idle, pl)
+		}
+		p.changed.Broadcast()
+	})
+}
