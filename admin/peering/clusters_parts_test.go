@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -79,20 +82,31 @@ func testKeys(t *testing.T, local, remote *side) {
 	}
 }
 
-// testTimeout has the gateways never answer.
+// testTimeout has the gateways never answer, until time is up.
 func testTimeout(t *testing.T, local, remote *side) {
 	t.Run("", func(t *testing.T) { // ends the play
 		local.play(t, networkingv1beta1.Connecting)
 		remote.play(t, networkingv1beta1.Connecting)
+		const seen = "no handshake with 192.0.2.1:51840"
+		ctx := &expiring{t.Context(), make(chan struct{})}
+		cfg := rest.CopyConfig(local.Config)
+		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+			return &reader{next: rt, text: []byte(seen), times: 2, then: func() { close(ctx.over) }} // of the first one something has come by then
+		})
+		impatient, err := access.New(cfg, local.access.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
 		o := options()
-		o.Timeout = 25 * time.Second
+		o.Timeout = 0
 		var s told
-		err := peering.Connect(t.Context(), local.access, remote.access, o, s.tell)
+		err = peering.Connect(ctx, impatient, remote.access, o, s.tell)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error %v after\n%s", err, strings.Join(s.lines, "\n"))
 		}
 		for _, want := range []string{
-			"(local) time is up after 25s, waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: no handshake with 192.0.2.1:51840",
+			"(local) time is up after ",
+			", waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: " + seen,
 			"check that the client's nodes reach the address and UDP port",
 			"of 23 steps are done and stay so: the same command goes on from there",
 		} {
@@ -104,6 +118,52 @@ func testTimeout(t *testing.T, local, remote *side) {
 	if err := peering.Reset(t.Context(), local.access, remote.access, options(), nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// expiring is a context whose time is up when over is closed.
+type expiring struct {
+	context.Context
+	over chan struct{}
+}
+
+func (e *expiring) Done() <-chan struct{} { return e.over }
+
+func (e *expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// reader reads what an API server answers about Connections, and calls then when so
+// many answers had a text in them.
+type reader struct {
+	next http.RoundTripper
+	text []byte
+	then func()
+
+	mu    sync.Mutex
+	times int
+}
+
+func (r *reader) RoundTrip(q *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(q)
+	if err != nil || !strings.Contains(q.URL.Path, "/connections") {
+		return resp, err
+	}
+	b, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bytes.Contains(b, r.text) {
+		if r.times--; r.times == 0 {
+			r.then()
+		}
+	}
+	return resp, err
 }
 
 // testReset removes everything, step by step with what others left.
@@ -285,7 +345,7 @@ func testAlone(t *testing.T, local, remote *side) {
 `)
 	local.nothing(t, "gatewayclients,configurations,publickeies,networks.ipam.liqo.io,deployments,pods,secrets")
 	s = told{}
-	o.RemoteClusterID = ""
+	o.RemoteClusterID, o.OwnNamespaces = "", false // whose end takes five seconds; testReset has it
 	if err := peering.Reset(ctx, local.access, remote.access, o, s.tell); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // While the API server is away traffic flows, leaders lead, and nothing flaps.
 func testAPIServerAway(t *testing.T, c *controlplanetest.Cluster) {
-	server, client, a, b := started(t, c, "--leader-election")
+	server, client, a, b := started(t, c, shortLease...)
 	lateServer, lateClient := newPeering(t, c)
 	for _, s := range []*side{lateServer, lateClient} {
 		s.create(t, s.manifests(objectManifests)...)
@@ -24,9 +24,9 @@ func testAPIServerAway(t *testing.T, c *controlplanetest.Cluster) {
 	c.StopAPIServer()
 	stopped := time.Now()
 	late := []*pod{lateServer.start(t, "c"), lateClient.start(t, "d")}
-	for time.Since(stopped) < 30*time.Second {
+	for time.Since(stopped) < 2*shortLeaseDuration {
 		for _, p := range []*pod{a, b} {
-			answered(t, 10*time.Second, p, time.Now()) // within a second, the pace of pings
+			answered(t, controlplanetest.Patience, p, time.Now())
 			r, err := p.report(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -230,7 +230,7 @@ func testChanges(t *testing.T, c *controlplanetest.Cluster) {
 	edit(t, server, server.peer, new(networkingv1beta1.Configuration), true, func(c *networkingv1beta1.Configuration) {
 		c.Status.Conditions[0].ObservedGeneration = c.Generation
 	})
-	took := within(t, 5*time.Second, "the new CIDR", func(ctx context.Context) error {
+	took := within(t, controlplanetest.Patience, "the new CIDR", func(ctx context.Context) error {
 		return remote(ctx, strings.Replace(before, "10.243", "10.244", 1))
 	})
 	t.Logf("a change of the Configuration was applied after %v", took)
@@ -329,7 +329,7 @@ func testNewKeys(t *testing.T, c *controlplanetest.Cluster) {
 		public := server.key.Public()
 		k.Spec.PublicKey = public[:]
 	})
-	within(t, 15*time.Second, "a session with the new key", func(ctx context.Context) error {
+	within(t, controlplanetest.Patience, "a session with the new key", func(ctx context.Context) error {
 		for _, p := range []*pod{a, b} {
 			r, err := p.report(ctx)
 			switch {

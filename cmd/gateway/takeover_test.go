@@ -18,6 +18,15 @@ import (
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
+// shortLeaseDuration is how long the Lease of one that is silent lasts, with shortLease.
+const shortLeaseDuration = 6 * time.Second
+
+var (
+	shortLease = []string{"--leader-election", "--leader-election-lease-duration=6s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=500ms"}
+	// longLease does not expire while a test runs.
+	longLease = []string{"--leader-election", "--leader-election-lease-duration=1h", "--leader-election-retry-period=500ms"}
+)
+
 // answered waits until the peer has answered since then.
 func answered(t *testing.T, patience time.Duration, p *pod, since time.Time) time.Duration {
 	t.Helper()
@@ -35,7 +44,13 @@ func answered(t *testing.T, patience time.Duration, p *pod, since time.Time) tim
 // peer still has the session with the one before.
 func testRestart(t *testing.T, c *controlplanetest.Cluster) {
 	server, client, a, b := started(t, c)
-	time.Sleep(5 * time.Second) // WireGuard makes no two handshakes within that
+	controlplanetest.Eventually(t, "WireGuard makes another handshake", func(ctx context.Context) error { // not within five seconds
+		r, err := b.report(ctx)
+		if age := time.Since(r.DataPlane.Tunnel.LastHandshake); err == nil && age < 5*time.Second {
+			err = fmt.Errorf("the last is %v old", age)
+		}
+		return err
+	})
 	a.kill()
 	killed := time.Now()
 	server.start(t, "a")
@@ -54,11 +69,11 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	s := server.start(t, "s")
 	other := *client
 	other.host = fmt.Sprintf("127.7.%d.9", client.number)
-	a := client.start(t, "a", "--leader-election")
+	a := client.start(t, "a", longLease...)
 	controlplanetest.Eventually(t, "a leads", func(ctx context.Context) error { return client.ledBy(ctx, "a") })
-	b := other.start(t, "b", "--leader-election")
+	b := other.start(t, "b", shortLease...)
 	untilConnected(t, server, client)
-	within(t, 10*time.Second, "b stands by", func(ctx context.Context) error {
+	within(t, controlplanetest.Patience, "b stands by", func(ctx context.Context) error {
 		r, err := b.report(ctx)
 		if err == nil && (r.Sync.Role != control.RoleStandBy || r.Sync.Generation == 0 || r.Cluster.Election.Holder != "a") {
 			err = fmt.Errorf("%+v %+v", r.Sync, r.Cluster.Election)
@@ -76,44 +91,43 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	// one ends.
 	a.cmd.Process.Signal(syscall.SIGTERM)
 	told := time.Now()
-	took := within(t, 10*time.Second, "b leads", func(ctx context.Context) error { return client.ledBy(ctx, "b") })
+	took := within(t, controlplanetest.Patience, "b leads", func(ctx context.Context) error { return client.ledBy(ctx, "b") })
 	<-a.done
 	if !strings.Contains(a.log.String(), "standing by") {
 		t.Error("the leader has ended before it saw its successor")
 	}
-	t.Logf("led %v, and connected %v after the leader was told to end", took, answered(t, 10*time.Second, b, told))
+	t.Logf("led %v, and connected %v after the leader was told to end", took, answered(t, controlplanetest.Patience, b, told))
 
 	// A violent one: the lease expires.
-	a = client.start(t, "a2", "--leader-election")
-	within(t, 10*time.Second, "a2 stands by", func(ctx context.Context) error { return standsBy(ctx, a) })
+	a = client.start(t, "a2", shortLease...)
+	within(t, controlplanetest.Patience, "a2 stands by", func(ctx context.Context) error { return standsBy(ctx, a) })
 	b.kill()
 	ended := time.Now()
-	took = within(t, 25*time.Second, "a2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a2") })
-	t.Logf("led %v, and connected %v after the leader was killed", took, answered(t, 10*time.Second, a, ended))
+	took = within(t, controlplanetest.Patience, "a2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a2") })
+	t.Logf("led %v, and connected %v after the leader was killed", took, answered(t, controlplanetest.Patience, a, ended))
 
 	// The controller sees the pod of the holder go and frees the lease.
-	b = other.start(t, "b2", "--leader-election")
-	within(t, 10*time.Second, "b2 stands by", func(ctx context.Context) error { return standsBy(ctx, b) })
+	b = other.start(t, "b2", longLease...)
+	within(t, controlplanetest.Patience, "b2 stands by", func(ctx context.Context) error { return standsBy(ctx, b) })
 	a.kill()
 	ended = time.Now()
 	client.setHolder(t, "")
-	// A lease that is not freed expires after 15 s.
-	took = within(t, 10*time.Second, "b2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "b2") })
-	t.Logf("led %v, and connected %v after the lease was freed", took, answered(t, 10*time.Second, b, ended))
+	took = within(t, controlplanetest.Patience, "b2 leads", func(ctx context.Context) error { return client.ledBy(ctx, "b2") })
+	t.Logf("led %v, and connected %v after the lease was freed", took, answered(t, controlplanetest.Patience, b, ended))
 
 	// One that is alone goes on until another one comes.
 	b.cmd.Process.Signal(syscall.SIGTERM)
-	within(t, 5*time.Second, "the lease is free", func(ctx context.Context) error { return client.ledBy(ctx, "") })
-	answered(t, 10*time.Second, b, time.Now().Add(3*time.Second))
-	a = client.start(t, "a3", "--leader-election")
+	within(t, controlplanetest.Patience, "the lease is free", func(ctx context.Context) error { return client.ledBy(ctx, "") })
+	answered(t, controlplanetest.Patience, b, time.Now().Add(3*time.Second))
+	a = client.start(t, "a3", longLease...)
 	told = time.Now()
-	took = within(t, 10*time.Second, "a3 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
+	took = within(t, controlplanetest.Patience, "a3 leads", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
 	<-b.done
-	t.Logf("led %v, and connected %v after the successor was started", took, answered(t, 10*time.Second, a, told))
+	t.Logf("led %v, and connected %v after the successor was started", took, answered(t, controlplanetest.Patience, a, told))
 
 	// A leader that sees another holder steps down.
 	client.setHolder(t, "somebody")
-	took = within(t, 5*time.Second, "a3 steps down", func(ctx context.Context) error { return standsBy(ctx, a) })
+	took = within(t, controlplanetest.Patience, "a3 steps down", func(ctx context.Context) error { return standsBy(ctx, a) })
 	t.Logf("stepped down after %v", took)
 
 	// The Connection is the new leader's.
@@ -127,7 +141,7 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 
 	// Where the gateway is deleted nobody else comes, and nobody waits.
 	client.setHolder(t, "")
-	within(t, 5*time.Second, "a3 leads again", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
+	within(t, controlplanetest.Patience, "a3 leads again", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
 	if err := c.Client.Delete(t.Context(), &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: client.namespace, Name: "gw"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +155,7 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	// Nor where the namespace ends: of all in it, pods go first.
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	<-s.done
-	s = server.start(t, "s2", "--leader-election")
+	s = server.start(t, "s2", longLease...)
 	controlplanetest.Eventually(t, "s2 leads", func(ctx context.Context) error { return server.ledBy(ctx, "s2") })
 	if err := c.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: server.namespace}}); err != nil {
 		t.Fatal(err)

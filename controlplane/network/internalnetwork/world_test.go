@@ -197,13 +197,22 @@ func (w *world) namespace(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// There is no kubelet that would end them.
-		if err := w.Client.DeleteAllOf(w.ctx, new(corev1.Pod), client.InNamespace(name), client.GracePeriodSeconds(0)); err != nil {
-			t.Error(err)
+		// Not the namespace, whose end takes five seconds: the next one may find it.
+		// There is no kubelet that would end the pods.
+		for _, o := range []client.Object{new(corev1.Pod), new(networkingv1beta1.GatewayServer), new(networkingv1beta1.GatewayClient), new(networkingv1beta1.Configuration)} {
+			if err := w.Client.DeleteAllOf(w.ctx, o, client.InNamespace(name), client.GracePeriodSeconds(0)); err != nil {
+				t.Error(err)
+			}
 		}
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		w.delete(t, ns)
-		w.gone(t, ns)
+		controlplanetest.Eventually(t, "nothing is left in "+name, func(ctx context.Context) error {
+			for _, l := range []client.ObjectList{new(networkingv1beta1.GatewayServerList), new(networkingv1beta1.GatewayClientList),
+				new(networkingv1beta1.InternalFabricList), new(networkingv1beta1.GeneveTunnelList)} {
+				if err := w.Client.List(ctx, l, client.InNamespace(name)); err != nil || meta.LenList(l) > 0 {
+					return fmt.Errorf("%d of %T, %w", meta.LenList(l), l, err)
+				}
+			}
+			return nil
+		})
 	})
 }
 
