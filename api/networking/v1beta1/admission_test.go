@@ -36,13 +36,10 @@ type admission struct {
 
 // TestAdmission writes to a real API server.
 func TestAdmission(t *testing.T) {
-	c := controlplanetest.StartBare(t)
-	deploy := source.Path("deploy")
-	// Twice is what an upgrade does.
-	for range 2 {
-		if err := c.Install(filepath.Join(deploy, "crds"), filepath.Join(deploy, "manifests", "validation.yaml")); err != nil {
-			t.Fatal(err)
-		}
+	c := controlplanetest.Start(t)
+	// A second time is what an upgrade does.
+	if err := c.Install(source.Path("deploy", "crds"), source.Path("deploy", "manifests", "validation.yaml")); err != nil {
+		t.Fatal(err)
 	}
 	c.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: liqo-clusterid-configmap, namespace: liqo}\ndata: {CLUSTER_ID: here}\n")
 	policiesInForce(t, c)

@@ -33,12 +33,14 @@ const fabricNamespace, fabricAccount = "liqo-fabric", "liqo-fabric"
 // TestFabricManifests installs the node agent in a real API server, which has no
 // node, and judges what its pods are and what they may do.
 func TestFabricManifests(t *testing.T) {
-	c := controlplanetest.StartBare(t)
-	deploy := source.Path("deploy")
-	manifests := filepath.Join(deploy, "manifests")
-	// Twice is what an upgrade does.
-	for range 2 {
-		if err := c.Install(filepath.Join(deploy, "crds"), manifests, filepath.Join(manifests, "fabric"), filepath.Join(manifests, "fabric-cleanup")); err != nil {
+	c := controlplanetest.Start(t)
+	manifests := source.Path("deploy", "manifests")
+	// A second time is what an upgrade does.
+	for _, paths := range [][]string{
+		{filepath.Join(manifests, "fabric"), filepath.Join(manifests, "fabric-cleanup")},
+		{source.Path("deploy", "crds"), manifests, filepath.Join(manifests, "fabric"), filepath.Join(manifests, "fabric-cleanup")},
+	} {
+		if err := c.Install(paths...); err != nil {
 			t.Fatal(err)
 		}
 	}
