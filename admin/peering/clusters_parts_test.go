@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/progress"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -90,8 +91,10 @@ func testTimeout(t *testing.T, local, remote *side) {
 		const seen = "no handshake with 192.0.2.1:51840"
 		ctx := &expiring{t.Context(), make(chan struct{})}
 		cfg := rest.CopyConfig(local.Config)
+		look := &reader{text: []byte(seen), then: sync.OnceFunc(func() { close(ctx.over) })}
 		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-			return &reader{next: rt, text: []byte(seen), times: 2, then: func() { close(ctx.over) }} // of the first one something has come by then
+			look.next = rt
+			return look
 		})
 		impatient, err := access.New(cfg, local.access.Options)
 		if err != nil {
@@ -100,7 +103,14 @@ func testTimeout(t *testing.T, local, remote *side) {
 		o := options()
 		o.Timeout = 0
 		var s told
-		err = peering.Connect(ctx, impatient, remote.access, o, s.tell)
+		left := map[string]bool{access.Local: true, access.Remote: true} // who does something else yet
+		err = peering.Connect(ctx, impatient, remote.access, o, func(e progress.Event) {
+			if s.tell(e); e.Kind == progress.Waiting && e.Text == "Waiting for Connection to be established" {
+				if delete(left, e.Cluster); len(left) == 0 {
+					look.wait(2) // the first answer has had its effect when the second one comes
+				}
+			}
+		})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error %v after\n%s", err, strings.Join(s.lines, "\n"))
 		}
@@ -137,15 +147,21 @@ func (e *expiring) Err() error {
 	}
 }
 
-// reader reads what an API server answers about Connections, and calls then when so
-// many answers had a text in them.
+// reader reads what an API server answers about Connections.
 type reader struct {
 	next http.RoundTripper
 	text []byte
 	then func()
 
 	mu    sync.Mutex
-	times int
+	times int // answers with the text until then is called; 0: it is not
+}
+
+// wait has then called after so many answers that have the text in them.
+func (r *reader) wait(times int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times = times
 }
 
 func (r *reader) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -158,7 +174,7 @@ func (r *reader) RoundTrip(q *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(b))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if bytes.Contains(b, r.text) {
+	if r.times > 0 && bytes.Contains(b, r.text) {
 		if r.times--; r.times == 0 {
 			r.then()
 		}
