@@ -90,7 +90,6 @@ func TestInstallation(t *testing.T) {
 	t.Run("what kubectl installed", func(t *testing.T) { testKubectl(t, s) })
 	t.Run("the version before", func(t *testing.T) { testPrevious(t, s) })
 	t.Run("uninstall all", func(t *testing.T) {
-		s.install(t, rome())
 		// What a test of the network leaves that somebody killed.
 		s.Apply(`
 apiVersion: v1
@@ -102,7 +101,7 @@ kind: Service
 metadata: {name: web, namespace: liqo-test-network, labels: {app.kubernetes.io/managed-by: liqoctl}}
 spec: {ports: [{port: 80}]}
 `)
-		if removed := s.uninstall(t, release.UninstallOptions{Purge: true}); len(removed.Left) > 0 {
+		if removed := s.uninstall(t, release.UninstallOptions{Force: true, Purge: true}); len(removed.Left) > 0 {
 			t.Errorf("left: %v", removed.Left)
 		}
 		same(t, "not everything is as before", before, s.objects(t))

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,6 +74,11 @@ func start(tb testing.TB, b plane.Baseline) *Cluster {
 	}
 	tb.Cleanup(func() { c.plane.Close() })
 	c.Config = c.plane.Config()
+	transport, err := rest.TransportFor(c.Config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { utilnet.CloseIdleConnectionsFor(transport) }) // which the API server does not close, as it goes on
 	if c.Kubeconfig, err = c.WriteKubeconfig("admin", c.Config); err != nil {
 		tb.Fatal(err)
 	}

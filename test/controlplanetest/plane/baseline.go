@@ -49,6 +49,10 @@ func (p *Plane) reset(to Baseline) error {
 	}
 	want := p.baselines[to]
 	changed, err := p.store.restore(ctx, want)
+	if err == nil && slices.ContainsFunc(changed, isPolicy) {
+		p.StopAPIServer()
+		err = p.StartAPIServer()
+	}
 	for err == nil && len(changed) > 0 {
 		if err = p.follow(ctx, changed, to); err == nil {
 			changed, err = p.store.restore(ctx, want) // what the API server's own controllers made meanwhile
@@ -59,6 +63,15 @@ func (p *Plane) reset(to Baseline) error {
 	}
 	p.at = to
 	return p.startManager()
+}
+
+// isPolicy tells whether a key is that of an admission policy. When one goes, the API
+// server stops to watch what the policy takes as its parameters, and when it is there
+// again it judges by what it knew then: it stops an informer of its own that it cannot
+// start again (k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go,
+// ensureParamsForPolicyLocked).
+func isPolicy(key string) bool {
+	return strings.HasPrefix(key, registry+"validatingadmissionpolicies/")
 }
 
 // releasePorts deletes the Services, since the API server holds in memory which node

@@ -2,7 +2,9 @@ package plane
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,11 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -109,6 +113,9 @@ func (p *Plane) checkClean(t *testing.T, b Baseline) {
 	} else if err := p.client.Delete(t.Context(), s); err != nil {
 		t.Error(err)
 	}
+	if b == Installed {
+		p.checkPolicy(t)
+	}
 	n := network("new")
 	switch err := p.client.Create(t.Context(), n); {
 	case b == Bare && err == nil:
@@ -126,6 +133,26 @@ func (p *Plane) checkClean(t *testing.T, b Baseline) {
 		}
 	case !meta.IsNoMatchError(err) && client.IgnoreNotFound(err) != nil:
 		t.Errorf("refused for another reason: %v", err)
+	}
+}
+
+// checkPolicy fails unless an admission policy judges by a ConfigMap that was just made.
+func (p *Plane) checkPolicy(t *testing.T) {
+	t.Helper()
+	id := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": strings.ToLower(rand.Text())}}
+	if err := p.client.Create(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the policy is in force", func() error {
+		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own", Labels: map[string]string{networkingv1beta1.LabelRemoteClusterID: id.Data["CLUSTER_ID"]}}}
+		c.Spec.Remote.CIDR.Pod.List = []networkingv1beta1.CIDR{"10.243.0.0/16"}
+		if err := p.client.Create(t.Context(), c, client.DryRunAll); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "the ID of this cluster itself") {
+			return fmt.Errorf("a Configuration for the cluster itself: %w", err)
+		}
+		return nil
+	})
+	if err := p.client.Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
 	}
 }
 

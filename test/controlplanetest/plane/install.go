@@ -62,7 +62,8 @@ func (i Installer) Install(ctx context.Context, paths ...string) error {
 	return nil
 }
 
-// Apply applies manifests, as kubectl apply --server-side --force-conflicts does.
+// Apply applies manifests, as kubectl apply --server-side --force-conflicts does. In a
+// namespace that is new, pods are admitted at once.
 func (i Installer) Apply(ctx context.Context, manifests string) error {
 	for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096); ; {
 		var o unstructured.Unstructured
@@ -85,6 +86,11 @@ func (i Installer) Apply(ctx context.Context, manifests string) error {
 		err = i.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&o), client.FieldOwner("kubectl"), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("apply %s: %w", what, err)
+		}
+		if o.GetKind() == "Namespace" {
+			if err := i.Account(ctx, o.GetName()); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -241,10 +241,13 @@ func (p *Plane) install() error {
 		return err
 	}
 	i := Installer{p.client, p.clientset}
-	if err := i.Install(ctx, source.Path("deploy", "crds"), source.Path("deploy", "manifests")); err != nil {
+	if err := i.Install(ctx, source.Path("deploy", "crds")); err != nil {
 		return err
 	}
 	if err := p.startManager(); err != nil {
+		return err
+	}
+	if err := i.Install(ctx, source.Path("deploy", "manifests")); err != nil {
 		return err
 	}
 	if err := p.accounts(ctx); err != nil {

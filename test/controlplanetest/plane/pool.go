@@ -78,7 +78,7 @@ func (p *Pool) start() (*Plane, error) {
 	return pl, nil
 }
 
-// giveBack takes back what was lent.
+// giveBack takes back what was lent. It keeps its baseline, as changing that costs most.
 func (p *Pool) giveBack(pl *Plane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *Pool) giveBack(pl *Plane) {
 	}
 	p.resetting++
 	p.wg.Go(func() {
-		err := pl.reset(Installed)
+		err := pl.reset(pl.at)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "control plane in %s is not used again: %v\n", pl.Dir, err)
 			pl.Stop()
