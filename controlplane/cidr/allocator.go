@@ -46,7 +46,24 @@ type Request struct {
 	// Shared asks for the prefix even if others hold space of it. Others get none
 	// of it any more: it reserves what is left.
 	Shared bool
+	// Pooled asks for another prefix if this one is in no pool: see
+	// [Allocator.Pooled].
+	Pooled bool
+	// OverShared asks for the prefix even if it holds space that is shared.
+	OverShared bool
 }
+
+// private is space that no public network has: RFC 1918 and RFC 6598.
+var private = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+}
+
+// uniqueLocal is the private space of IPv6 (RFC 4193). Prefixes of it are chosen at
+// random, so nobody else means one of them.
+var uniqueLocal = netip.MustParsePrefix("fc00::/7")
 
 // NewAllocator returns an allocator with these pools, in the order in which they
 // are used up. They may overlap.
@@ -71,6 +88,19 @@ func (a *Allocator) Get(owner string) (Grant, bool) {
 	return g, ok
 }
 
+// Pooled tells whether a prefix is in a pool, so that nobody outside of the cluster
+// is meant by it. IPv6 prefixes of unique local addresses count, too; and where a
+// family has no pool, all private ones do.
+func (a *Allocator) Pooled(p netip.Prefix) bool {
+	pools := a.poolsLike(p)
+	if len(pools) == 0 {
+		pools = private
+	}
+	return slices.ContainsFunc(append(pools, uniqueLocal), func(pool netip.Prefix) bool {
+		return pool.Overlaps(p) && pool.Bits() <= p.Bits()
+	})
+}
+
 // Acquire gives the owner a prefix, or the one that it holds already. That is the
 // prefix asked for if it is free, whether in a pool or not; otherwise the first
 // free one of the same length in the pools. The error is an [*UnusableError], an
@@ -83,14 +113,19 @@ func (a *Allocator) Acquire(owner string, r Request) (netip.Prefix, error) {
 		return netip.Prefix{}, err
 	}
 	p := r.Prefix
-	if s := a.space(p); !r.Shared && !s.isFree(pathTo(p)) {
-		overlap := a.overlap(p, func(holder) bool { return true })
+	free := r.Shared || a.space(p).isFree(pathTo(p))
+	var overlap *OverlapError
+	if !free {
+		overlap = a.overlap(p, func(h holder) bool { return !h.shared || !r.OverShared })
+		free = overlap == nil
+	}
+	if !free || r.Pooled && !r.NotRemapped && !r.Shared && !a.Pooled(p) {
 		if r.NotRemapped {
 			return netip.Prefix{}, overlap
 		}
 		var ok bool
 		if p, ok = a.firstFree(p); !ok {
-			return netip.Prefix{}, &ExhaustedError{Overlap: overlap, Pools: a.poolsLike(r.Prefix)}
+			return netip.Prefix{}, &ExhaustedError{Prefix: r.Prefix, Overlap: overlap, Pools: a.poolsLike(r.Prefix)}
 		}
 	}
 	a.hold(Grant{Owner: owner, Prefix: p, Shared: r.Shared})

@@ -29,29 +29,33 @@ func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%s overlaps %s", e.Prefix, list(e.With, e.More))
 }
 
-// ExhaustedError says that a prefix is in use and that no pool has a free one of
-// its length to stand for it.
+// ExhaustedError says that a prefix is in use, or in no pool, and that no pool has
+// a free one of its length to stand for it.
 type ExhaustedError struct {
-	// Overlap is why the prefix itself was not granted.
+	Prefix netip.Prefix
+	// Overlap is why the prefix itself was not granted; nil if it is in no pool.
 	Overlap *OverlapError
 	// Pools are those of the family of the prefix.
 	Pools []netip.Prefix
 }
 
 func (e *ExhaustedError) Error() string {
-	p := e.Overlap.Prefix
+	p, why := e.Prefix, e.Prefix.String()+" is in no pool"
+	if e.Overlap != nil {
+		why = e.Overlap.Error()
+	}
 	if len(e.Pools) == 0 {
 		family := "IPv6"
 		if p.Addr().Is4() {
 			family = "IPv4"
 		}
-		return fmt.Sprintf("%v, and there is no pool of %s prefixes to take another from", e.Overlap, family)
+		return fmt.Sprintf("%s, and there is no pool of %s prefixes to take another from", why, family)
 	}
 	pools := make([]string, len(e.Pools))
 	for i, pool := range e.Pools {
 		pools[i] = pool.String()
 	}
-	return fmt.Sprintf("%v, and no pool (%s) has a free /%d to stand for it", e.Overlap, strings.Join(pools, ", "), p.Bits())
+	return fmt.Sprintf("%s, and no pool (%s) has a free /%d to stand for it", why, strings.Join(pools, ", "), p.Bits())
 }
 
 // list names grants: "10.42.0.0/16 of a, 10.43.0.0/16 of b and others".

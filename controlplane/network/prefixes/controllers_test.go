@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,6 +160,21 @@ func (w *world) testInstallation(t *testing.T) {
 
 func (w *world) testGrants(t *testing.T) {
 	w.namespace(t, "grants")
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	if err := w.Client.Create(context.Background(), n); err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.31.7.8"}, {Type: corev1.NodeHostName, Address: "n"}}
+	if err := w.Client.Status().Update(context.Background(), n); err != nil {
+		t.Fatal(err)
+	}
+	servers := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Namespace: "default"},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"172.30.1.1"}}},
+	}
+	if err := w.Client.Create(context.Background(), servers); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, asked string
 		labels      []string
@@ -167,8 +183,11 @@ func (w *world) testGrants(t *testing.T) {
 		message     string
 	}{
 		{"free", "10.42.0.0/16", nil, "10.42.0.0/16", ipamv1alpha1.ReasonAllocated, "granted as asked for"},
-		{"outside-the-pools", "100.64.0.0/10", nil, "100.64.0.0/10", ipamv1alpha1.ReasonAllocated, "granted as asked for"},
-		{"reserved", "192.168.7.0/25", nil, "10.43.0.0/25", ipamv1alpha1.ReasonRemapped, "10.43.0.0/25 stands for 192.168.7.0/25"},
+		{"public", "8.8.0.0/16", nil, "10.43.0.0/16", ipamv1alpha1.ReasonRemapped, "10.43.0.0/16 stands for 8.8.0.0/16, which is in no pool"},
+		{"reserved", "192.168.7.0/25", nil, "10.40.0.0/25", ipamv1alpha1.ReasonRemapped, "10.40.0.0/25 stands for 192.168.7.0/25"},
+		{"a-node", "172.31.7.0/24", nil, "10.40.1.0/24", ipamv1alpha1.ReasonRemapped, "10.40.1.0/24 stands for 172.31.7.0/24"},
+		{"a-node-exactly", "172.31.7.8/32", []string{notRemapped}, "", ipamv1alpha1.ReasonOverlap, "overlaps 172.31.7.8/32 of Node n"},
+		{"an-api-server", "172.30.1.0/24", []string{notRemapped}, "", ipamv1alpha1.ReasonOverlap, "overlaps 172.30.1.1/32 of the API server"},
 		{"shared", "10.42.0.0/24", []string{shared}, "10.42.0.0/24", ipamv1alpha1.ReasonAllocated, "granted as asked for"},
 		{"ipv6", "fd00:10:243::/56", nil, "fd00:10:243::/56", ipamv1alpha1.ReasonAllocated, "granted as asked for"},
 		{"ipv6-again", "fd00:10:243::/56", nil, "fd50:52ea::/56", ipamv1alpha1.ReasonRemapped, "which was in use in this cluster"},

@@ -17,6 +17,8 @@ type ledger struct {
 	liqoNamespace string
 	allocator     *cidr.Allocator
 	entries       map[string]entry
+	// reserved are the addresses that are kept free, and who has them.
+	reserved map[netip.Addr]string
 	// waiting are the keys of those that have nothing.
 	waiting map[string]bool
 	// reasons counts the decisions.
@@ -39,7 +41,7 @@ func newLedger(pools []netip.Prefix, liqoNamespace string) (*ledger, error) {
 	}
 	return &ledger{
 		liqoNamespace: liqoNamespace, allocator: a,
-		entries: make(map[string]entry), waiting: make(map[string]bool), reasons: make(map[ipamv1alpha1.ConditionReason]int),
+		reserved: make(map[netip.Addr]string), entries: make(map[string]entry), waiting: make(map[string]bool), reasons: make(map[ipamv1alpha1.ConditionReason]int),
 	}, nil
 }
 
@@ -76,9 +78,10 @@ func (l *ledger) load(claims []claim) {
 //	set         | somebody older does                      | Overlap; it stays, and nobody else gets any of it
 //	not set     | a Network of the installation is missing | NetworkNotReady
 //	not set     | one that comes first is not decided      | none yet
-//	not set     | spec.cidr is free, or it is shared       | Allocated
+//	not set     | spec.cidr is free and in a pool, shared, |
+//	            | not remapped or of the installation      | Allocated
 //	not set     | in use, must not be remapped             | Overlap
-//	not set     | in use, another one is free              | Remapped
+//	not set     | in use or in no pool, another is free    | Remapped
 //	not set     | in use, none is free                     | Exhausted
 //	any         | no prefix, or not to be routed           | Invalid
 func (l *ledger) decide(c claim, installed []claim) decision {
@@ -130,7 +133,7 @@ func (l *ledger) keep(e *entry) {
 	case err != nil:
 		e.decision = invalid(fmt.Errorf("status.cidr: %w", err))
 	default:
-		e.decision = allocated(c, p)
+		e.decision = l.allocated(c, p)
 	}
 }
 
@@ -172,8 +175,14 @@ func (l *ledger) grant(e *entry, installed []claim) {
 		e.decision = invalid(err)
 		return
 	}
-	p, err := l.allocator.Acquire(who, cidr.Request{Prefix: asked, NotRemapped: c.notRemapped, Shared: c.shared})
-	e.decision = answer(c, p, err)
+	p, err := l.allocator.Acquire(who, cidr.Request{
+		Prefix: asked, NotRemapped: c.notRemapped, Shared: c.shared,
+		// A public prefix of a peer would take the place of what the world means by it.
+		Pooled: c.class == classOther,
+		// In some clusters pods have addresses of the nodes' network.
+		OverShared: c.class == classFixed,
+	})
+	e.decision = l.answer(c, p, err)
 }
 
 // turn tells whether all that comes before c is decided, or else what c is told.
@@ -193,9 +202,9 @@ func (l *ledger) turn(c claim, installed []claim) (decision, bool) {
 }
 
 // answer puts the answer of the allocator into words.
-func answer(c claim, p netip.Prefix, err error) decision {
+func (l *ledger) answer(c claim, p netip.Prefix, err error) decision {
 	if err == nil {
-		return allocated(c, p)
+		return l.allocated(c, p)
 	}
 	if _, ok := errors.AsType[*cidr.OverlapError](err); ok {
 		return decision{reason: ipamv1alpha1.ReasonOverlap, message: fmt.Sprintf(
@@ -209,14 +218,17 @@ func answer(c claim, p netip.Prefix, err error) decision {
 	return invalid(err)
 }
 
-func allocated(c claim, p netip.Prefix) decision {
+func (l *ledger) allocated(c claim, p netip.Prefix) decision {
 	asked, err := c.asked.Prefix()
 	if err == nil && asked.Masked() == p {
 		return decision{prefix: p, reason: ipamv1alpha1.ReasonAllocated, message: "granted as asked for"}
 	}
 	// Not what is in the way: that may change, and the answer does not.
-	return decision{prefix: p, reason: ipamv1alpha1.ReasonRemapped,
-		message: fmt.Sprintf("%s stands for %s, which was in use in this cluster", p, c.asked)}
+	why := "was in use in this cluster"
+	if err == nil && !l.allocator.Pooled(asked.Masked()) {
+		why = "is in no pool (--ipam-pools)"
+	}
+	return decision{prefix: p, reason: ipamv1alpha1.ReasonRemapped, message: fmt.Sprintf("%s stands for %s, which %s", p, c.asked, why)}
 }
 
 func invalid(err error) decision {

@@ -96,7 +96,12 @@ func TestDecide(t *testing.T) {
 		want  string
 	}{
 		{"a free prefix", network("rome", "a", "10.42.0.0/16", 1), "Allocated 10.42.0.0/16: granted as asked for"},
-		{"a free one outside the pools", network("rome", "a", "100.64.0.0/10", 1), "Allocated 100.64.0.0/10: granted as asked for"},
+		{"a public one", network("rome", "a", "8.0.0.0/16", 1), "Remapped 10.71.0.0/16: 10.71.0.0/16 stands for 8.0.0.0/16, which is in no pool (--ipam-pools)"},
+		{"a public one, granted before", network("rome", "a", "8.0.0.0/16", 1, granted("8.0.0.0/16")), "Allocated 8.0.0.0/16: granted as asked for"},
+		{"a public one, not remapped", network("rome", "a", "8.0.0.0/16", 1, notRemapped), "Allocated 8.0.0.0/16: granted as asked for"},
+		{"a public one of the installation", network(liqo, "pod-cidr-8", "8.0.0.0/16", 1, label(ipamv1alpha1.LabelNetworkType, "pod-cidr")), "Allocated 8.0.0.0/16: granted as asked for"},
+		{"a free one outside the pools", network("rome", "a", "100.64.0.0/10", 1),
+			"Remapped 10.0.0.0/10: 10.0.0.0/10 stands for 100.64.0.0/10, which is in no pool (--ipam-pools)"},
 		{"the pod CIDR of this cluster", network("rome", "a", "10.243.0.0/16", 1),
 			"Remapped 10.71.0.0/16: 10.71.0.0/16 stands for 10.243.0.0/16, which was in use in this cluster"},
 		{"a reserved prefix", network("rome", "a", "192.168.7.0/25", 1),

@@ -20,6 +20,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // Reconciler answers Networks, one at a time: its ledger is the state that keeps
@@ -70,6 +71,9 @@ func (r *Reconciler) load(ctx context.Context) error {
 	if err := r.Reader.List(ctx, &list); err != nil {
 		return err
 	}
+	if err := r.reserve(ctx); err != nil {
+		return err
+	}
 	claims := make([]claim, len(list.Items))
 	for i := range list.Items {
 		claims[i] = claimOf(&list.Items[i], r.liqoNamespace)
@@ -78,6 +82,16 @@ func (r *Reconciler) load(ctx context.Context) error {
 	}
 	r.ledger.load(claims)
 	r.loaded = true
+	return nil
+}
+
+// reserve reads the addresses that are to be kept free, before anything is granted.
+func (r *Reconciler) reserve(ctx context.Context) error {
+	addresses, err := reserved.Addresses(ctx, r.Client, r.Reader)
+	if err != nil {
+		return err
+	}
+	r.ledger.reserve(addresses)
 	return nil
 }
 
@@ -123,6 +137,9 @@ func (r *Reconciler) reconcile(ctx context.Context, n *ipamv1alpha1.Network) err
 	if c.granted == "" {
 		var err error
 		if installed, err = r.installed(ctx); err != nil {
+			return err
+		}
+		if err := r.reserve(ctx); err != nil {
 			return err
 		}
 	}
