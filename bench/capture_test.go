@@ -70,10 +70,10 @@ func TestCapture(t *testing.T) {
 	topo := l.NewTopology(node, node)
 	binary := lab.Build(t, lab.GatewayPackage)
 	a, b := topo.A.StartGateway(binary, lab.GatewayOptions{}), topo.B.StartGateway(binary, lab.GatewayOptions{})
-	a.WaitConnected(20 * time.Second)
-	b.WaitConnected(20 * time.Second)
+	a.WaitConnected(lab.Patience)
+	b.WaitConnected(lab.Patience)
 	server := topo.B.Nodes[0].Pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 
 	m := captureMeasurement{t: t, binary: binary, topo: topo, gateway: a, file: filepath.Join(l.Dir, "capture.pcapng")}
 	for round := range *rounds {
@@ -107,7 +107,7 @@ func (m *captureMeasurement) stream(most time.Duration) (stop func()) {
 	m.t.Helper()
 	pod, to := m.topo.A.Nodes[0].Pod, m.topo.A.Remote(m.topo.B.Nodes[0].PodAddr)
 	var p *lab.Process
-	lab.Eventually(m.t, 10*time.Second, "the stream", func() error {
+	lab.Eventually(m.t, lab.Patience, "the stream", func() error {
 		if p == nil || !p.Running() { // a server opens its socket anew after each stream
 			p = pod.Start(lab.Program{Name: "iperf3 -c", Args: []string{"iperf3", "-c", to.String(), "-t", fmt.Sprint(int(most.Seconds()))}})
 		}
@@ -118,7 +118,7 @@ func (m *captureMeasurement) stream(most time.Duration) (stop func()) {
 		}
 		return nil
 	})
-	return func() { _, _ = p.Stop(2 * time.Second) }
+	return func() { _, _ = p.Stop(lab.Patience) }
 }
 
 // received is what has arrived at the far pod, in bytes.

@@ -43,7 +43,7 @@ func TestComposition(t *testing.T) {
 	node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
 	topo := lab.New(t, "iperf3", "curl").NewTopology(node, node)
 	server := topo.B.Nodes[0].Pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 
 	r := report{}
 	half := halfLoad(t, topo)

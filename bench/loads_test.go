@@ -76,7 +76,7 @@ func (p *path) ready() {
 	for _, pod := range []*lab.Host{p.client(), p.server()} {
 		pod.IP("tcp_metrics flush all")
 	}
-	lab.Eventually(p.t, 10*time.Second, p.variant+": the first ping", func() error {
+	lab.Eventually(p.t, lab.Patience, p.variant+": the first ping", func() error {
 		if r := p.client().Ping(p.to(), "-c1 -W1"); r.Received == 0 {
 			return fmt.Errorf("no answer:\n%s", r.Output)
 		}

@@ -74,7 +74,7 @@ func TestNodeLink(t *testing.T) {
 	}
 	nodes := linkTopology(t)
 	server := nodes[1].pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 	var r report
 	for round := range *rounds {
 		for i := range linkVariants {
@@ -120,7 +120,7 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 	}
 	defer func() {
 		for i, p := range ps {
-			if _, err := p.Stop(2 * time.Second); err != nil {
+			if _, err := p.Stop(lab.Patience); err != nil {
 				t.Errorf("%s: %v", variant, err)
 			}
 			_, _ = nodes[i].node.Try("ip", "link", "del", linkDevice) // wireguard-go's goes by itself
@@ -128,7 +128,7 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 	}()
 	pod, to := nodes[0].pod, nodes[1].podAddr
 	pod.IP("tcp_metrics flush all")
-	lab.Eventually(t, 10*time.Second, "the first ping", func() error {
+	lab.Eventually(t, lab.Patience, "the first ping", func() error {
 		if p := pod.Ping(to, "-c1 -W1"); p.Received == 0 {
 			return fmt.Errorf("no answer:\n%s", p.Output)
 		}
@@ -151,7 +151,7 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 			m.To, m.Duration, m.Reverse = to, duration, back
 			var before [2]time.Duration
 			var result lab.IperfResult
-			lab.Eventually(t, 30*time.Second, "iperf3", func() (err error) { // it is busy until the last measurement is done
+			lab.Eventually(t, lab.Patience, "iperf3", func() (err error) { // it is busy until the last measurement is done
 				before = [2]time.Duration{processCPU(t, ps[0]), processCPU(t, ps[1])}
 				result, err = pod.Iperf(m.Iperf)
 				return err
@@ -194,7 +194,7 @@ func (n *linkNode) startLink(t *testing.T, variant string, remotePod netip.Addr)
 		Name: variant, Args: []string{linkBinary(t)},
 		Env: []string{linkProgram + "=" + variant, linkConfig + "=" + string(config)},
 	})
-	lab.Eventually(t, 5*time.Second, "the device", func() error {
+	lab.Eventually(t, lab.Patience, "the device", func() error {
 		_, err := n.node.Try("ip", "link", "set", linkDevice, "up", "mtu", fmt.Sprint(linkMTU))
 		return err
 	})

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -106,7 +105,7 @@ func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*l
 		gateways, processes = append(gateways, g), append(processes, g.Process)
 	}
 	for _, g := range gateways {
-		g.WaitConnected(30 * time.Second)
+		g.WaitConnected(lab.Patience)
 	}
 	return processes, func() { stopAll(t, processes) }
 }
@@ -120,7 +119,7 @@ func startSluiceTUN(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 	for _, n := range nodes {
 		n.RemoveTunnel()
 		agent := n.StartFabric(fabric, lab.FabricOptions{Link: "tun", Args: profilerArgs()})
-		agent.Ready(20 * time.Second)
+		agent.Ready(lab.Patience)
 		agents = append(agents, agent.Process)
 	}
 	gateways, stop := startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
@@ -139,7 +138,7 @@ func startSluiceTUN(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 func stopAll(t *testing.T, processes []*lab.Process) {
 	t.Helper()
 	for _, p := range processes {
-		if _, err := p.Stop(2 * time.Second); err != nil {
+		if _, err := p.Stop(lab.Patience); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // superSegment is a TCP super-segment as a node's kernel hands it over.
@@ -122,7 +123,7 @@ func TestIngressAllocatesNothing(t *testing.T) {
 
 func checkAllocations(t *testing.T, allocations float64) {
 	t.Helper()
-	if raceEnabled {
+	if packettest.Race {
 		t.Skipf("NOT CHECKED: %v allocations per run, but the race detector allocates itself", allocations)
 	}
 	if allocations != 0 {

@@ -288,7 +288,26 @@ func TestCapturedIsWhatPassed(t *testing.T) {
 		port := uint16(8000 + i)
 		transfer(t, pod, b0, netip.AddrPortFrom(server, port), netip.AddrPortFrom(dataplanetest.PodAddr(0, 0), port), from, 1<<20)
 	}
-	settle(t, f)
+	settle(t, func() (n uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, points := range network {
+			for _, p := range points {
+				for _, times := range p {
+					n += uint64(times)
+				}
+			}
+		}
+		return n
+	}, func() (n uint64) {
+		for _, c := range captures {
+			for _, p := range []capture.Point{capture.Node, capture.Wire} {
+				k := c.Counts(p)
+				n += k.Matched - k.Lost
+			}
+		}
+		return n
+	})
 
 	seen := [2]map[capture.Point]passed{}
 	for i, c := range captures {
@@ -336,21 +355,21 @@ func turned(p passed) passed {
 	return out
 }
 
-// settle waits until nothing moves any more.
-func settle(t *testing.T, f *dataplanetest.Fabric) {
+// settle waits until nothing is under way: what has passed the network was captured, and
+// nothing follows.
+func settle(t *testing.T, passed func() uint64, captured func() uint64) {
 	t.Helper()
-	ctx := testContext(t, 10*time.Second)
+	ctx := testContext(t, patience)
 	last := uint64(0)
 	for quiet := 0; quiet < 3; {
-		s, r := f.A.Gateway.Status(), f.B.Gateway.Status()
-		now := s.Captures.Packets + r.Captures.Packets
-		if quiet++; now != last {
+		now := captured()
+		if quiet++; now != last || passed() != now {
 			quiet, last = 0, now
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatal("it does not settle")
-		case <-time.After(50 * time.Millisecond):
+			t.Fatalf("it does not settle: %d have passed, %d are captured", passed(), now)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -321,10 +321,11 @@ func TestNothingConfigured(t *testing.T) {
 	for len(h.egressVerdicts()) == 0 {
 		runtime.Gosched()
 	}
-	h.close()
+	h.forwarder.CloseRead()
 	if err := <-done; !errors.Is(err, os.ErrClosed) {
 		t.Errorf("ReadPackets: %v, want %v", err, os.ErrClosed)
 	}
+	h.close()
 	if diff := cmp.Diff(map[string]uint64{"DropNoConfiguration": 1}, h.egressVerdicts()); diff != "" {
 		t.Errorf("egress verdicts (-want +got)\n%s", diff)
 	}

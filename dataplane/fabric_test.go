@@ -51,11 +51,14 @@ func newFabric(t *testing.T) (f *dataplanetest.Fabric, a0, a1, b0 *netstack.Stac
 		return p
 	}
 	a0, a1, b0 = pod(f.A, 0), pod(f.A, 1), pod(f.B, 0)
-	if err := f.WaitReady(testContext(t, 20*time.Second)); err != nil {
+	if err := f.WaitReady(testContext(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	return f, a0, a1, b0
 }
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
 
 func testContext(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -67,7 +70,7 @@ func testContext(t *testing.T, d time.Duration) context.Context {
 // first as from, and fails unless they arrive unchanged.
 func transfer(t *testing.T, client, server *netstack.Stack, serverAddr, listen netip.AddrPort, from netip.Addr, size int64) {
 	t.Helper()
-	if err := transferErr(testContext(t, 60*time.Second), client, server, serverAddr, listen, from, size); err != nil {
+	if err := transferErr(testContext(t, patience), client, server, serverAddr, listen, from, size); err != nil {
 		t.Error(err)
 	}
 }
@@ -143,14 +146,14 @@ func TestFabricPingAndTrace(t *testing.T) {
 	f, a0, _, _ := newFabric(t)
 	far := dataplanetest.Through(dataplanetest.RemappedB, dataplanetest.PodAddr(0, 0))
 	for what, dst := range map[string]netip.Addr{"the far pod": far, "the gateway": dataplanetest.GatewayAddress} {
-		if _, err := a0.Ping(testContext(t, 5*time.Second), dst, 56, false); err != nil {
+		if _, err := a0.Ping(testContext(t, patience), dst, 56, false); err != nil {
 			t.Errorf("ping of %s: %v", what, err)
 		}
 	}
-	if _, err := a0.Ping(testContext(t, 5*time.Second), far, 1340-28, true); err != nil {
+	if _, err := a0.Ping(testContext(t, patience), far, 1340-28, true); err != nil {
 		t.Errorf("ping at the MTU: %v", err)
 	}
-	hops, err := a0.Trace(testContext(t, 10*time.Second), far, 8)
+	hops, err := a0.Trace(testContext(t, patience), far, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +222,7 @@ func TestFabricApplyLosesNothing(t *testing.T) {
 		if _, err := fmt.Fprintf(out, "%d", i); err != nil {
 			t.Fatal(err)
 		}
-		in.SetReadDeadline(time.Now().Add(5 * time.Second))
+		in.SetReadDeadline(time.Now().Add(patience))
 		n, _, err := in.ReadFrom(buf)
 		if err != nil {
 			t.Fatalf("packet %d: %v", i, err)

@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -56,9 +57,10 @@ type harness struct {
 	nodes     []*dataplanetest.Socket
 	nodeMACs  []neighbor.MAC
 	gatewayID neighbor.MAC // the gateway's MAC on node 0's tunnel
-	bufs      [][]byte
+	bufs      [][]byte     // of the tunnel
 	sizes     []int
-	ran       bool // its Run owns ReadPackets
+	arrived   [][]byte // buffers of atNode
+	ran       bool     // its Run owns ReadPackets
 }
 
 func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
@@ -77,6 +79,9 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 	}
 	for range 128 {
 		h.bufs = append(h.bufs, make([]byte, 65535))
+	}
+	for range 64 {
+		h.arrived = append(h.arrived, make([]byte, 65535))
 	}
 	h.sizes = make([]int, len(h.bufs))
 	for i := range nodeAddrs {
@@ -284,19 +289,16 @@ func (e encapsulated) ip() []byte {
 // atNode returns what arrived at node i since the last call.
 func (h *harness) atNode(i int) []encapsulated {
 	h.Helper()
-	bufs, sizes, addrs := make([][]byte, 64), make([]int, 64), make([]netip.AddrPort, 64)
-	for i := range bufs {
-		bufs[i] = make([]byte, 65535)
-	}
+	sizes, addrs := make([]int, len(h.arrived)), make([]netip.AddrPort, len(h.arrived))
 	// Something to read is always there, so that ReadBatch does not block.
 	h.datagram2(h.nodes[i], h.nodes[i].LocalAddr(), []byte("end"))
-	n, err := h.nodes[i].ReadBatch(bufs, sizes, addrs)
+	n, err := h.nodes[i].ReadBatch(h.arrived, sizes, addrs)
 	if err != nil {
 		h.Fatal(err)
 	}
 	var out []encapsulated
 	for j := range n {
-		b := bufs[j][:sizes[j]]
+		b := bytes.Clone(h.arrived[j][:sizes[j]])
 		if string(b) == "end" {
 			continue
 		}

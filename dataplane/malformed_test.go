@@ -2,20 +2,16 @@ package dataplane_test
 
 import (
 	"encoding/binary"
+	"flag"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
-// malformedCount is how many hostile inputs each direction gets.
-func malformedCount() int {
-	if raceEnabled || testing.Short() {
-		return 50_000
-	}
-	return 1_000_000
-}
+var malformedCount = flag.Int("dataplane.malformed", packettest.Rounds(500_000), "how many hostile inputs each direction gets")
 
 // garbler makes hostile inputs out of valid ones, quickly and reproducibly.
 type garbler struct {
@@ -68,7 +64,7 @@ func TestMalformedDatagrams(t *testing.T) {
 	g := newGarbler(egressSeeds())
 	before := z.forwarder.Status().Egress
 	batch := make([][]byte, 31) // and the marker: one read
-	count, batches := malformedCount(), 0
+	count, batches := *malformedCount, 0
 	for ; count > 0; count -= len(batch) {
 		for i := range batch {
 			batch[i] = append(batch[i][:0], g.next()...)
@@ -90,7 +86,7 @@ func TestMalformedPackets(t *testing.T) {
 	g := newGarbler(ingressSeeds())
 	before := z.forwarder.Status().Ingress
 	bufs, rooms := make([][]byte, 32), make([][]byte, 32)
-	count, batches := malformedCount(), 0
+	count, batches := *malformedCount, 0
 	for ; count > 0; count -= len(bufs) - 1 {
 		for i := range bufs {
 			in := g.next()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -14,7 +13,7 @@ import (
 
 func TestPingPeer(t *testing.T) {
 	f, _, _, _ := newFabric(t)
-	ctx := testContext(t, 10*time.Second)
+	ctx := testContext(t, patience)
 	for _, size := range []int{28, 576, 1340, 1341, 1500, 9000} {
 		if rtt, err := f.A.Gateway.PingPeer(ctx, size); err != nil || rtt <= 0 {
 			t.Errorf("%d bytes: %v, %v", size, rtt, err)

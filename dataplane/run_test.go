@@ -31,7 +31,7 @@ func ends(t *testing.T, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("Run does not return")
 		return nil
 	}
@@ -55,13 +55,9 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := h.running(ctx)
 	h.answersPings()
-	start := time.Now()
 	cancel()
 	if err := ends(t, done); err != nil {
 		t.Errorf("Run: %v", err)
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("Run took %s to end", took)
 	}
 	// Everything is closed, and what comes late is harmless.
 	if _, err := h.network.Listen(strangerUDP).WriteBatch([]underlay.Datagram{{Addr: gatewayAddr, Body: []byte("late")}}); err != nil {
@@ -159,7 +155,7 @@ func TestRunTwice(t *testing.T) {
 	if err := ends(t, done); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	second, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	second, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := h.forwarder.Run(second); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("second Run: %v, want an error at once", err)

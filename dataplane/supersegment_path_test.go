@@ -121,7 +121,8 @@ func TestPathMTUsAreBounded(t *testing.T) {
 	for i := range 3 * dataplane.MaxPathMTUs {
 		far := netip.AddrFrom4([4]byte{10, 243, byte(i >> 8), byte(i)})
 		h.ingress(tcpOf(far, localPod, packet.TCPSyn, mss(1000), 0))
-		for len(h.atNode(0)) > 0 && i%1000 == 0 {
+		if i%32 == 0 { // before the node's socket is full
+			h.atNode(0)
 		}
 	}
 	if got := h.forwarder.PathMTUs(); got > dataplane.MaxPathMTUs {

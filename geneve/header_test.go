@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // unhex reads hex with blanks; # starts a comment up to the end of the line.
@@ -246,7 +248,7 @@ func TestEncapsulationString(t *testing.T) {
 }
 
 func TestZeroAllocations(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("the race detector allocates")
 	}
 	wire := unhex(t, wireTests[4].wire)

@@ -11,6 +11,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/conn"
 
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -262,7 +263,7 @@ func TestEndpointsAreShared(t *testing.T) {
 }
 
 func TestBindAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("the race detector allocates")
 	}
 	addr := netip.MustParseAddrPort("192.0.2.1:7")

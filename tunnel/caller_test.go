@@ -8,7 +8,9 @@ import (
 )
 
 // A server that is started again finds its peer by what that still sends.
-func TestRestartedServerCallsBack(t *testing.T) {
+func TestRestartedServerCallsBack(t *testing.T) { eachWay(t, testRestartedServerCallsBack) }
+
+func testRestartedServerCallsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
 		b.egress.met.Store(false)

@@ -11,7 +11,9 @@ import (
 
 // What is opened where it is read passes the replay filter and the cipher, and nothing
 // that does not moves the peer's endpoint.
-func TestCopiesAndForgeriesAreRejected(t *testing.T) {
+func TestCopiesAndForgeriesAreRejected(t *testing.T) { eachWay(t, testCopiesAndForgeriesAreRejected) }
+
+func testCopiesAndForgeriesAreRejected(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	a, b := newPair(t, n)
@@ -64,7 +66,9 @@ func TestCopiesAndForgeriesAreRejected(t *testing.T) {
 
 // The socket is exchanged again and again under the goroutine that opens what it reads,
 // which must not wait for who exchanges it.
-func TestPortChangesWhileTrafficFlows(t *testing.T) {
+func TestPortChangesWhileTrafficFlows(t *testing.T) { eachWay(t, testPortChangesWhileTrafficFlows) }
+
+func testPortChangesWhileTrafficFlows(t *testing.T) {
 	noLeaks(t)
 	a, b := newPair(t, newMemNet())
 	cross(t, a, b, 1)

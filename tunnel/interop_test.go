@@ -63,7 +63,9 @@ func (p *stockPeer) exchange(t *testing.T, g *gateway, inner string) {
 	}
 }
 
-func TestStockWireGuardAsServer(t *testing.T) {
+func TestStockWireGuardAsServer(t *testing.T) { eachWay(t, testStockWireGuardAsServer) }
+
+func testStockWireGuardAsServer(t *testing.T) {
 	noLeaks(t)
 	g := newGateway(t, "127.0.0.1", "10.1.0.1", Options{Listen: udp("127.0.0.1")})
 	stock := GeneratePrivateKey()
@@ -84,7 +86,9 @@ func TestStockWireGuardAsServer(t *testing.T) {
 	}
 }
 
-func TestStockWireGuardAsClient(t *testing.T) {
+func TestStockWireGuardAsClient(t *testing.T) { eachWay(t, testStockWireGuardAsClient) }
+
+func testStockWireGuardAsClient(t *testing.T) {
 	noLeaks(t)
 	g := newGateway(t, "127.0.0.1", "10.1.0.1", Options{Listen: udp("127.0.0.1")})
 	stock := GeneratePrivateKey()

@@ -51,7 +51,9 @@ func arrival(g *gateway, id uint32) <-chan struct{} {
 	return arrived
 }
 
-func TestRekeyLosesNoPacket(t *testing.T) {
+func TestRekeyLosesNoPacket(t *testing.T) { eachWay(t, testRekeyLosesNoPacket) }
+
+func testRekeyLosesNoPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(t, newMemNet())
 		cross(t, a, b, 0)
@@ -75,7 +77,9 @@ func TestRekeyLosesNoPacket(t *testing.T) {
 
 // A peer that dies in the middle of a session is the worst case for memory:
 // until the session expires packets look as if they could be sent.
-func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) {
+func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) { eachWay(t, testMemoryIsBoundedWhenThePeerDies) }
+
+func testMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a, b := newPair(t, n)
@@ -142,7 +146,9 @@ func TestMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 
 // wireguard-go gives up after 90 s and throws away what waited. Nobody tells us:
 // those credits are lost until something gets through.
-func TestRecoveryAfterWireGuardGaveUp(t *testing.T) {
+func TestRecoveryAfterWireGuardGaveUp(t *testing.T) { eachWay(t, testRecoveryAfterWireGuardGaveUp) }
+
+func testRecoveryAfterWireGuardGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
@@ -323,7 +329,9 @@ func TestRoamedEndpointIsKept(t *testing.T) {
 	})
 }
 
-func TestKeysChange(t *testing.T) {
+func TestKeysChange(t *testing.T) { eachWay(t, testKeysChange) }
+
+func testKeysChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(t, newMemNet())
 		cross(t, a, b, 1)

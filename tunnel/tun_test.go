@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.zx2c4.com/wireguard/tun"
+
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // funcOverlay is an Overlay of two functions.
@@ -328,7 +330,7 @@ func TestLateIngressIsNotRejected(t *testing.T) {
 }
 
 func TestTunAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("the race detector allocates")
 	}
 	d := newTestTun(t, fullBatches(1))

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 func TestBatchesDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	for _, addr := range []netip.Addr{loopback4, loopback6, {}} {
@@ -46,7 +48,7 @@ func TestBatchesDoNotAllocate(t *testing.T) {
 }
 
 func TestReplaysDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	k := &fakeSender{}
@@ -68,7 +70,7 @@ func TestReplaysDoNotAllocate(t *testing.T) {
 }
 
 func TestWakesDoNotAllocateForABusyReader(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})

@@ -11,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 var (
@@ -254,7 +255,7 @@ func FuzzDecodeDiscovery(f *testing.F) {
 }
 
 func TestZeroAllocations(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	ns, na := parse(t, unhex(t, solicitationWire)), parse(t, unhex(t, advertisementWire))

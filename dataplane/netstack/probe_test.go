@@ -61,11 +61,14 @@ func TestPingWhole(t *testing.T) {
 	const mtu, path = 1340, 1400
 	a, b := newStack(t, Config{MTU: mtu}, addrA4), newStack(t, Config{MTU: mtu}, addrB4)
 	var largest, returned atomic.Int64
+	lost := make(chan struct{}, 1)
 	run(t, a, func(pkt []byte) {
 		largest.Store(max(largest.Load(), int64(len(pkt))))
-		if len(pkt) <= path {
-			b.Inject(pkt)
+		if len(pkt) > path {
+			lost <- struct{}{}
+			return
 		}
+		b.Inject(pkt)
 	})
 	run(t, b, func(pkt []byte) {
 		returned.Store(max(returned.Load(), int64(len(pkt))))
@@ -81,18 +84,21 @@ func TestPingWhole(t *testing.T) {
 		{"headers only", addrB4, 28, nil},
 		{"the MTU", addrB4, mtu, nil},
 		{"above the MTU", addrB4, path, nil},
-		{"more than the path takes", addrB4, path + 1, context.DeadlineExceeded},
+		{"more than the path takes", addrB4, path + 1, context.Canceled},
 		{"less than the headers", addrB4, 27, syscall.EMSGSIZE},
 		{"more than there is", addrB4, 65536, syscall.EMSGSIZE},
 		{"IPv6", addrB6, 1340, syscall.EMSGSIZE},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			largest.Store(0)
-			ctx, cancel := ctx, context.CancelFunc(func() {})
-			if tt.want == context.DeadlineExceeded {
-				ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
-			}
+			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
+			if tt.want == context.Canceled {
+				go func() {
+					<-lost
+					cancel()
+				}()
+			}
 			rtt, err := a.PingWhole(ctx, tt.dst, tt.size)
 			if !errors.Is(err, tt.want) || err == nil && rtt <= 0 {
 				t.Errorf("%v, %v; want error %v", rtt, err, tt.want)

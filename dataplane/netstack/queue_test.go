@@ -9,6 +9,8 @@ import (
 
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 func TestQueueKeepsOrderAndContent(t *testing.T) {
@@ -98,7 +100,7 @@ func piecewisePacket() *stack.PacketBuffer {
 }
 
 func TestQueueAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	q := newQueue(1 << 16)

@@ -32,7 +32,7 @@ func TestTunnelsThatBeganBeforeTheRules(t *testing.T) {
 				if _, err := from.WriteToUDPAddrPort([]byte("datagram"), netip.AddrPortFrom(p.world, 6091)); err != nil {
 					t.Fatal(err)
 				}
-				_ = node.SetReadDeadline(time.Now().Add(5 * time.Second))
+				_ = node.SetReadDeadline(time.Now().Add(patience))
 				_, at, err := node.ReadFromUDPAddrPort(make([]byte, 100))
 				if err != nil {
 					t.Fatal(err)

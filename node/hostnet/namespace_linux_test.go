@@ -10,11 +10,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 )
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
 
 // enterNamespace puts the test's goroutine into a network namespace of its own,
 // whose loopback is up. The thread ends with the goroutine.

@@ -101,7 +101,7 @@ func (h *testHost) tellSource(t *testing.T, port int) {
 func (h *testHost) ask(t *testing.T, from netip.Addr, to netip.AddrPort) (own, seen netip.AddrPort) {
 	t.Helper()
 	h.do(func() {
-		d := net.Dialer{Timeout: 2 * time.Second}
+		d := net.Dialer{Timeout: patience}
 		if from.IsValid() {
 			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
 		}
@@ -111,7 +111,7 @@ func (h *testHost) ask(t *testing.T, from netip.Addr, to netip.AddrPort) (own, s
 			return
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(patience))
 		answer, err := io.ReadAll(c)
 		if err != nil {
 			t.Error(err)
@@ -234,9 +234,9 @@ route add fd00:243::/32 via 2001:db8::1`)
 func (h *testHost) reach(t *testing.T, to netip.Addr) {
 	t.Helper()
 	h.do(func() {
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(patience)
 		for {
-			c, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 8080).String(), 100*time.Millisecond)
+			c, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 8080).String(), 500*time.Millisecond)
 			if err == nil {
 				_ = c.Close()
 				return
@@ -380,8 +380,8 @@ func TestTunnelDatagrams(t *testing.T) {
 				return c
 			}
 			// receive returns where the next datagram comes from.
-			receive := func(c *net.UDPConn, patience time.Duration) netip.AddrPort {
-				_ = c.SetReadDeadline(time.Now().Add(patience))
+			receive := func(c *net.UDPConn, limit time.Duration) netip.AddrPort {
+				_ = c.SetReadDeadline(time.Now().Add(limit))
 				_, from, err := c.ReadFromUDPAddrPort(make([]byte, 100))
 				if err != nil {
 					return netip.AddrPort{}
@@ -396,15 +396,15 @@ func TestTunnelDatagrams(t *testing.T) {
 			node, gateway, world, other := listen(n.node, p.worldNode), listen(n.pod, p.gatewayPod), listen(n.world, p.world), listen(n.pod, p.pod)
 
 			send(gateway, p.worldNode)
-			if from := receive(node, 5*time.Second); from.Addr() != p.gatewayPod {
+			if from := receive(node, patience); from.Addr() != p.gatewayPod {
 				t.Errorf("gateway to its node: from %v", from)
 			}
 			send(gateway, p.world)
-			if from := receive(world, 5*time.Second); from != netip.AddrPortFrom(p.gatewayPod, 6091) {
+			if from := receive(world, patience); from != netip.AddrPortFrom(p.gatewayPod, 6091) {
 				t.Errorf("gateway to another node: from %v, want %v", from, p.gatewayPod)
 			}
 			send(node, p.gatewayPod)
-			if from := receive(gateway, 5*time.Second); from != netip.AddrPortFrom(p.worldNode, 6091) {
+			if from := receive(gateway, patience); from != netip.AddrPortFrom(p.worldNode, 6091) {
 				t.Errorf("node to gateway: from %v", from)
 			}
 			for _, stranger := range []*net.UDPConn{other, world} {
@@ -449,7 +449,7 @@ func TestConnectionsSurvive(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	echo := func(when string) {
 		t.Helper()
-		_ = client.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = client.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(client, when); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}

@@ -102,7 +102,7 @@ func watch(t *testing.T, c *Conn) watched {
 // wait waits for an event that includes want.
 func (w watched) wait(t *testing.T, want Event) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case e := <-w:

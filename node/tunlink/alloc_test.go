@@ -21,7 +21,7 @@ func (h *harness) runOf(v6 bool, payload, size int) (run []byte, segment int) {
 }
 
 func TestToDeviceAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	h := newHarness(t, true, nil)
@@ -50,7 +50,7 @@ func TestToDeviceAllocatesNothing(t *testing.T) {
 }
 
 func TestFromDeviceAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if packettest.Race {
 		t.Skip("NOT CHECKED under the race detector, which allocates itself; the run without it checks")
 	}
 	h := newHarness(t, true, nil)

@@ -136,7 +136,7 @@ func (n *network) startBoth(o tunlink.Options) {
 	n.Cleanup(func() { goleak.VerifyNone(n, before, hosts) })
 	n.start(n.a, o)
 	n.start(n.b, o)
-	lab.Eventually(n, 5*time.Second, "the first ping", func() error {
+	lab.Eventually(n, lab.Patience, "the first ping", func() error {
 		if p := n.a.pod.Ping(n.b.pod4, "-c1 -W1"); p.Received == 0 {
 			return fmt.Errorf("no answer:\n%s\n%+v", p.Output, n.a.endpoint.Status())
 		}
@@ -169,7 +169,7 @@ func TestPing(t *testing.T) {
 		for _, args := range []string{"", fmt.Sprintf("-M do -s %d", mtu-headers), "-s 5000", "-s 60000"} {
 			// With -w, ping does not give up two round trips after the last packet: too
 			// soon on a machine that does other things. It may send one more instead.
-			if p := n.a.pod.Ping(to, "-c5 -i0.05 -w5 "+args); p.Received < 5 {
+			if p := n.a.pod.Ping(to, "-c5 -i0.05 -w60 "+args); p.Received < 5 {
 				t.Errorf("ping %s: %d of 5 answers\n%s", args, p.Received, p.Output)
 			}
 		}
@@ -186,7 +186,7 @@ func TestPing(t *testing.T) {
 // iperf measures from a's pod. Until the server is done with the measurement before, it is busy.
 func (n *network) iperf(t *testing.T, m lab.Iperf) (r lab.IperfResult) {
 	t.Helper()
-	lab.Eventually(t, 20*time.Second, "iperf3", func() (err error) {
+	lab.Eventually(t, lab.Patience, "iperf3", func() (err error) {
 		r, err = n.a.pod.Iperf(m)
 		return err
 	})
@@ -198,7 +198,7 @@ func TestTCP(t *testing.T) {
 	n := newNetwork(t, 1500)
 	n.startBoth(fast)
 	server := n.b.pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 	n.pods(func(t *testing.T, to netip.Addr) {
 		for _, back := range []bool{false, true} {
 			from, into := n.a, n.b
@@ -206,7 +206,7 @@ func TestTCP(t *testing.T) {
 				from, into = n.b, n.a
 			}
 			tx, rx := from.status(), into.status()
-			n.iperf(t, lab.Iperf{To: to, Reverse: back, Streams: 2})
+			n.iperf(t, lab.Iperf{To: to, Reverse: back, Streams: 2, Amount: "64M"})
 			after := from.status()
 			supers, packets := after.TxSupers-tx.TxSupers, after.TxPackets-tx.TxPackets
 			if supers == 0 || packets/supers < 5 {
@@ -232,9 +232,9 @@ func TestTCPWithoutOffloads(t *testing.T) {
 	n := newNetwork(t, 1500)
 	n.startBoth(tunlink.Options{Queues: 1})
 	server := n.b.pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 	n.pods(func(t *testing.T, to netip.Addr) {
-		if r := n.iperf(t, lab.Iperf{To: to}); r.BitsPerSecond < 1e6 {
+		if r := n.iperf(t, lab.Iperf{To: to, Amount: "16M"}); r.BitsPerSecond == 0 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -275,7 +275,7 @@ func testRuns(t *testing.T, from, into *lab.Host, to netip.Addr) {
 		unspecified = netip.IPv6Unspecified()
 	}
 	sender, receiver := listen(from, unspecified), listen(into, to)
-	time.AfterFunc(5*time.Second, func() { receiver.Close() }) // what was lost is not waited for
+	time.AfterFunc(lab.Patience, func() { receiver.Close() }) // what was lost is not waited for
 	const runs, length, size = 50, 20, 1000
 	next := byte(0)
 	for range runs {
@@ -363,7 +363,7 @@ func TestRestart(t *testing.T) {
 	defer c.Close()
 	echo := func(what string) {
 		t.Helper()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(lab.Patience))
 		in := make([]byte, len(what))
 		if _, err := c.Write([]byte(what)); err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -437,7 +437,7 @@ func TestDeletedDevice(t *testing.T) {
 	n := newNetwork(t, 1500)
 	n.startBoth(fast)
 	n.a.node.IP("link del %s", device)
-	lab.Eventually(t, 5*time.Second, "the end of the device", func() error {
+	lab.Eventually(t, lab.Patience, "the end of the device", func() error {
 		if st := n.a.status(); st.Broken == "" {
 			return fmt.Errorf("status %+v", st)
 		}

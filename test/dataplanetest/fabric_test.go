@@ -43,7 +43,7 @@ func TestNodesOfEveryKind(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range kinds {
 		for _, c := range []*Cluster{f.A, f.B} {
@@ -95,7 +95,7 @@ func ExampleFabric() {
 	defer f.Close()
 	client, _ := f.A.AddPod(0, 0)
 	_, _ = f.B.AddPod(0, 0) // 10.243.1.10 as well
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := f.WaitReady(ctx); err != nil {
 		panic(err)

@@ -41,7 +41,7 @@ func TestNeighborNodes(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	network := NewNetwork()
 	var nodes [2]*Node
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	ended := make(chan error)
 	for i := range nodes {
 		nodes[i] = NewNode(NodeConfig{

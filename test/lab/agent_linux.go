@@ -217,7 +217,7 @@ func (n *Node) Cleanup(binary string) (string, error) {
 	p := n.Host.Start(Program{Name: "fabric cleanup", Args: []string{binary, "cleanup"}, NetAdmin: true})
 	select {
 	case <-p.Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(Patience):
 		_ = p.Kill()
 	}
 	if code := p.ExitCode(); code != 0 {

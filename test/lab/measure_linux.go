@@ -16,8 +16,11 @@ import (
 // StartIperf.
 type Iperf struct {
 	To       netip.Addr
-	Duration time.Duration // zero: one second
-	Streams  int           // zero: one
+	Duration time.Duration // zero: one second, without an Amount
+	// Amount ends the measurement by what was sent instead, in iperf3's notation: bytes
+	// of all streams together for TCP, datagrams for UDP.
+	Amount  string
+	Streams int // zero: one
 	// Reverse lets the server send, Both lets both send at once; the result then is
 	// the sum.
 	Reverse, Both bool
@@ -43,7 +46,7 @@ type IperfResult struct {
 func (h *Host) StartIperf() *Process {
 	h.lab.t.Helper()
 	p := h.Start(Program{Name: "iperf3 -s", Args: []string{"iperf3", "-s", "--forceflush"}})
-	Eventually(h.lab.t, 5*time.Second, "the iperf3 server", func() error {
+	Eventually(h.lab.t, Patience, "the iperf3 server", func() error {
 		if !strings.Contains(p.Log(), "listening") {
 			return fmt.Errorf("it said: %s", p.Log())
 		}
@@ -79,10 +82,18 @@ func (m Iperf) Run(try func(context.Context, ...string) (string, error)) (r Iper
 }
 
 func (m Iperf) once(try func(context.Context, ...string) (string, error)) (IperfResult, error) {
-	if m.Duration == 0 {
+	args := []string{"iperf3", "-c", m.To.String(), "-J", "--connect-timeout", "3000"}
+	switch {
+	case m.Amount != "" && m.UDPLength > 0:
+		args = append(args, "-k", m.Amount)
+	case m.Amount != "":
+		args = append(args, "-n", m.Amount)
+	case m.Duration == 0:
 		m.Duration = time.Second
+		fallthrough
+	default:
+		args = append(args, "-t", fmt.Sprint(m.Duration.Seconds()))
 	}
-	args := []string{"iperf3", "-c", m.To.String(), "-t", fmt.Sprint(m.Duration.Seconds()), "-J", "--connect-timeout", "3000"}
 	if m.Streams > 1 {
 		args = append(args, "-P", strconv.Itoa(m.Streams))
 	}
@@ -101,7 +112,7 @@ func (m Iperf) once(try func(context.Context, ...string) (string, error)) (Iperf
 	} else if m.Bitrate != "" {
 		args = append(args, "-b", m.Bitrate)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), m.Duration+30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), m.Duration+Patience)
 	defer cancel()
 	out, err := try(ctx, args...)
 

@@ -139,7 +139,7 @@ func (h *Host) stopAll() {
 			_ = p.Kill()
 			continue
 		}
-		_, _ = p.Stop(2 * time.Second)
+		_, _ = p.Stop(Patience)
 	}
 	h.processes = nil
 }

@@ -14,6 +14,9 @@ type T interface {
 	Cleanup(func())
 }
 
+// Patience is how long a test waits for what must come, however busy the machine is.
+const Patience = time.Minute
+
 // Eventually calls try until it returns nil, and fails the test with its last
 // error when that has not happened within the limit. What is waited for here
 // lies in other processes and gives no signal, so it is polled.

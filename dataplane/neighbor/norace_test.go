@@ -1,5 +1,0 @@
-//go:build !race
-
-package neighbor
-
-const raceEnabled = false

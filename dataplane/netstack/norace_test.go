@@ -1,5 +1,0 @@
-//go:build !race
-
-package netstack
-
-const raceEnabled = false

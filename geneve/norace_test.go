@@ -1,5 +1,0 @@
-//go:build !race
-
-package geneve
-
-const raceEnabled = false
