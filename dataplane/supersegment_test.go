@@ -319,7 +319,7 @@ func TestBigFragmentIsFragmented(t *testing.T) {
 		}
 		datagram := dataplanetest.Build(in)
 		later := in
-		in.More, later.Offset = true, 1600
+		later.Offset = 1600
 		first := append([]byte(nil), datagram[:1620]...)
 		binary.BigEndian.PutUint16(first[2:], 1620)
 		first[6] = 0x20
@@ -329,7 +329,7 @@ func TestBigFragmentIsFragmented(t *testing.T) {
 		h.ipFromNode(0, first)
 		h.ipFromNode(0, dataplanetest.Build(later))
 		whole := reassemble(t, 576, h.egress())
-		in.More, in.Dst, in.HopLimit = false, port(remoteOutside, 53), 63
+		in.Dst, in.HopLimit = port(remoteOutside, 53), 63
 		if want := dataplanetest.Build(in); !bytes.Equal(whole, want) {
 			t.Errorf("protocol %d: reassembles to %s, want %s", proto, describe(whole), describe(want))
 		}

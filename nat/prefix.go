@@ -2,62 +2,41 @@ package nat
 
 import (
 	"cmp"
-	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"github.com/sluice-net/sluice/nat/packet"
 )
 
 // maxLinear is up to how many prefixes a scan is used: below about this many it
 // is faster than a binary search, whose branches cannot be predicted.
 const maxLinear = 8
 
-// address is an IP address as a number. IPv4 occupies the low 32 bits.
-type address struct{ hi, lo uint64 }
-
-func newAddress(a netip.Addr) address {
-	if a.Is4() {
-		v := a.As4()
-		return address{lo: uint64(binary.BigEndian.Uint32(v[:]))}
-	}
-	v := a.As16()
-	return address{binary.BigEndian.Uint64(v[:]), binary.BigEndian.Uint64(v[8:])}
-}
-
-func (a address) netip(is4 bool) netip.Addr {
-	if is4 {
-		return netip.AddrFrom4([4]byte{byte(a.lo >> 24), byte(a.lo >> 16), byte(a.lo >> 8), byte(a.lo)})
-	}
-	var v [16]byte
-	binary.BigEndian.PutUint64(v[:], a.hi)
-	binary.BigEndian.PutUint64(v[8:], a.lo)
-	return netip.AddrFrom16(v)
-}
-
 // prefix is one direction of a Mapping, prepared so that both the match and the
 // translation are two operations in either family.
 type prefix struct {
-	base, mask address
+	base, mask packet.Number
 	// flip is base XOR the other side's base: XOR with it exchanges the
 	// network bits and keeps the host bits.
-	flip address
+	flip packet.Number
 }
 
 func newPrefix(from, to netip.Prefix) prefix {
-	base, other := newAddress(from.Addr()), newAddress(to.Addr())
+	base, other := packet.NumberOf(from.Addr()), packet.NumberOf(to.Addr())
 	return prefix{
 		base: base,
 		mask: mask(from.Bits(), from.Addr().BitLen()),
-		flip: address{base.hi ^ other.hi, base.lo ^ other.lo},
+		flip: packet.Number{Hi: base.Hi ^ other.Hi, Lo: base.Lo ^ other.Lo},
 	}
 }
 
 // mask returns the netmask of a prefix length in a family of 32 or 128 bits.
-func mask(bits, family int) address {
+func mask(bits, family int) packet.Number {
 	host := family - bits
 	// A shift by 64 or more gives zero: no case for the halves is needed.
-	m := address{hi: ^uint64(0), lo: ^uint64(0) << host}
+	m := packet.Number{Hi: ^uint64(0), Lo: ^uint64(0) << host}
 	if host > 64 {
-		m.hi <<= host - 64
+		m.Hi <<= host - 64
 	}
 	return m
 }
@@ -79,7 +58,7 @@ func newPrefixes(mappings []Mapping, toOutside bool) (s prefixes) {
 		}
 	}
 	byBase := func(p, q prefix) int {
-		return cmp.Or(cmp.Compare(p.base.hi, q.base.hi), cmp.Compare(p.base.lo, q.base.lo))
+		return cmp.Or(cmp.Compare(p.base.Hi, q.base.Hi), cmp.Compare(p.base.Lo, q.base.Lo))
 	}
 	slices.SortFunc(s.v4, byBase)
 	slices.SortFunc(s.v6, byBase)
@@ -96,14 +75,14 @@ func (s *prefixes) translate(a netip.Addr) (netip.Addr, bool) {
 	if len(list) == 0 { // among others for the zero Addr, which has no family
 		return netip.Addr{}, false
 	}
-	n := newAddress(a)
+	n := packet.NumberOf(a)
 	if len(list) > maxLinear {
 		list = narrow(list, n)
 	}
 	for i := range list {
 		p := &list[i]
-		if n.hi&p.mask.hi == p.base.hi && n.lo&p.mask.lo == p.base.lo {
-			return address{n.hi ^ p.flip.hi, n.lo ^ p.flip.lo}.netip(is4), true
+		if n.Hi&p.mask.Hi == p.base.Hi && n.Lo&p.mask.Lo == p.base.Lo {
+			return packet.Number{Hi: n.Hi ^ p.flip.Hi, Lo: n.Lo ^ p.flip.Lo}.Addr(is4), true
 		}
 	}
 	return netip.Addr{}, false
@@ -112,11 +91,11 @@ func (s *prefixes) translate(a netip.Addr) (netip.Addr, bool) {
 // narrow returns the one prefix of the list that can contain the address: as
 // none overlap, it is the last one that does not start behind it. It returns
 // none if all do.
-func narrow(list []prefix, n address) []prefix {
+func narrow(list []prefix, n packet.Number) []prefix {
 	lo, hi := 0, len(list)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		if base := &list[mid].base; base.hi < n.hi || base.hi == n.hi && base.lo <= n.lo {
+		if base := &list[mid].base; base.Hi < n.Hi || base.Hi == n.Hi && base.Lo <= n.Lo {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -140,7 +119,7 @@ func newHosts(mappings []Mapping, toOutside bool) hosts {
 			from, to = to, from
 		}
 		if from.Is4() {
-			h.v4[uint32(newAddress(from).lo)] = to
+			h.v4[uint32(packet.NumberOf(from).Lo)] = to
 		} else {
 			h.v6[from.As16()] = to
 		}
@@ -152,7 +131,7 @@ func newHosts(mappings []Mapping, toOutside bool) hosts {
 func (h *hosts) translate(a netip.Addr) (to netip.Addr, ok bool) {
 	switch {
 	case a.Is4():
-		to, ok = h.v4[uint32(newAddress(a).lo)]
+		to, ok = h.v4[uint32(packet.NumberOf(a).Lo)]
 	case a.Is6():
 		to, ok = h.v6[a.As16()]
 	}

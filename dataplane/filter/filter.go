@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"net/netip"
 	"sync/atomic"
@@ -111,7 +110,7 @@ func (f *Filter) NeedsSrc(egress bool) bool {
 
 // subject is what rules look at, as numbers.
 type subject struct {
-	src, dst         address
+	src, dst         packet.Number // a program is for one family: the numbers need not tell it
 	srcPort, dstPort uint16
 	proto            uint8
 	ports            bool // srcPort and dstPort mean something
@@ -126,7 +125,7 @@ func (f *Filter) Check(p *packet.Packet, w *Way) (action Action, mss int) {
 	if program.empty {
 		return Accept, 0
 	}
-	s := subject{src: newAddress(p.Src()), dst: newAddress(p.Dst()), proto: p.Proto, egress: w.Egress, node: w.Node}
+	s := subject{src: packet.NumberOf(p.Src()), dst: packet.NumberOf(p.Dst()), proto: p.Proto, egress: w.Egress, node: w.Node}
 	if s.ports = hasPorts(p); s.ports {
 		s.srcPort, s.dstPort = p.Ports()
 	}
@@ -136,10 +135,10 @@ func (f *Filter) Check(p *packet.Packet, w *Way) (action Action, mss int) {
 			continue
 		}
 		if point(at) != arrival {
-			s.dst = newAddress(w.Dst)
+			s.dst = packet.NumberOf(w.Dst)
 		}
 		if point(at) == departure {
-			s.src = newAddress(w.Src)
+			s.src = packet.NumberOf(w.Src)
 		}
 		for i := range chains {
 			if action = chains[i].judge(&s, p, &mss); action != Accept {
@@ -212,37 +211,24 @@ func hasPorts(p *packet.Packet) bool {
 	return false
 }
 
-// address is an IP address as a number. IPv4 occupies the low 32 bits: a program
-// is for one family, so that the numbers need not tell it.
-type address struct{ hi, lo uint64 }
-
-func newAddress(a netip.Addr) address {
-	if a.Is4() {
-		v := a.As4()
-		return address{lo: uint64(binary.BigEndian.Uint32(v[:]))}
-	}
-	v := a.As16() // zeros for the zero Addr
-	return address{binary.BigEndian.Uint64(v[:]), binary.BigEndian.Uint64(v[8:])}
-}
-
 // minus returns the difference, modulo 2^128.
-func (a address) minus(b address) address {
-	lo, borrow := bits.Sub64(a.lo, b.lo, 0)
-	hi, _ := bits.Sub64(a.hi, b.hi, borrow)
-	return address{hi, lo}
+func minus(a, b packet.Number) packet.Number {
+	lo, borrow := bits.Sub64(a.Lo, b.Lo, 0)
+	hi, _ := bits.Sub64(a.Hi, b.Hi, borrow)
+	return packet.Number{Hi: hi, Lo: lo}
 }
 
 // span is a range of addresses: first, and size more.
-type span struct{ first, size address }
+type span struct{ first, size packet.Number }
 
 func newSpan(a Addrs) span {
-	first := newAddress(a.First)
-	return span{first, newAddress(a.Last).minus(first)}
+	first := packet.NumberOf(a.First)
+	return span{first, minus(packet.NumberOf(a.Last), first)}
 }
 
-func (s *span) contains(a address) bool {
-	d := a.minus(s.first)
-	return d.hi < s.size.hi || d.hi == s.size.hi && d.lo <= s.size.lo
+func (s *span) contains(a packet.Number) bool {
+	d := minus(a, s.first)
+	return d.Hi < s.size.Hi || d.Hi == s.size.Hi && d.Lo <= s.size.Lo
 }
 
 // index makes an array index of a condition.

@@ -1,24 +1,22 @@
 package dataplanetest
 
 import (
-	"encoding/binary"
 	"net/netip"
 
-	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // Packet describes an IP packet for Build. Zero fields get what a host would
 // send: hop limit 64, the length of the payload, right checksums.
 type Packet struct {
 	Src, Dst netip.AddrPort
-	Proto    uint8 // packet.ProtoUDP by default
+	Proto    uint8 // UDP by default
 	HopLimit uint8
-	// DontFragment and ID are for IPv4 only. Offset (in bytes) and More make a
-	// fragment whose Payload is taken as it is.
+	// DontFragment and ID are for IPv4 only. Offset (in bytes) makes the last
+	// fragment of a datagram, whose Payload is taken as it is.
 	DontFragment bool
 	ID           uint16
 	Offset       int
-	More         bool
 	// TCPFlags and TCPOptions are for TCP.
 	TCPFlags   uint8
 	TCPOptions []byte
@@ -27,106 +25,32 @@ type Packet struct {
 	Payload  []byte
 }
 
-// Build returns the bytes of p.
+// Build returns the bytes of p, which package packettest makes: nothing of what the
+// tests judge has a part in them.
 func Build(p Packet) []byte {
 	if p.Proto == 0 {
-		p.Proto = packet.ProtoUDP
+		p.Proto = packettest.UDP
 	}
-	if p.HopLimit == 0 {
-		p.HopLimit = 64
+	s := packettest.Spec{
+		Src: p.Src.Addr(), Dst: p.Dst.Addr(), Proto: p.Proto, HopLimit: p.HopLimit,
+		DontFragment: p.DontFragment, ID: uint32(p.ID), Transport: p.Payload,
 	}
-	transport := p.Payload
-	if p.Offset == 0 {
-		transport = buildTransport(p)
+	switch {
+	case p.Offset > 0:
+		s.Transport = append(make([]byte, p.Offset), p.Payload...)
+		s.Part = packettest.Part{Offset: p.Offset, Length: len(p.Payload)}
+		s.NoChecksum = true // it is in the first fragment
+	case p.Proto == packettest.TCP:
+		s.Transport = packettest.Segment{
+			SrcPort: p.Src.Port(), DstPort: p.Dst.Port(), Flags: p.TCPFlags, Options: p.TCPOptions, Payload: p.Payload,
+		}.Bytes()
+	case p.Proto == packettest.UDP:
+		s.Transport = packettest.Datagram(p.Src.Port(), p.Dst.Port(), p.Payload)
+	case p.Proto == packettest.ICMP, p.Proto == packettest.ICMPv6:
+		s.Transport = packettest.Message(p.ICMPType, 0, uint32(p.Src.Port())<<16, p.Payload)
 	}
-	if p.Src.Addr().Is6() {
-		return append(buildIPv6(p, len(transport)), transport...)
-	}
-	return append(buildIPv4(p, len(transport)), transport...)
-}
-
-func buildIPv4(p Packet, payload int) []byte {
-	b := make([]byte, packet.IPv4HeaderLen, packet.IPv4HeaderLen+payload)
-	b[0] = 0x45
-	binary.BigEndian.PutUint16(b[2:], uint16(len(b)+payload))
-	binary.BigEndian.PutUint16(b[4:], p.ID)
-	flags := uint16(p.Offset / 8)
-	if p.DontFragment {
-		flags |= 0x4000
-	}
-	if p.More {
-		flags |= 0x2000
-	}
-	binary.BigEndian.PutUint16(b[6:], flags)
-	b[8], b[9] = p.HopLimit, p.Proto
-	copy(b[12:], p.Src.Addr().AsSlice())
-	copy(b[16:], p.Dst.Addr().AsSlice())
-	binary.BigEndian.PutUint16(b[10:], ^packet.Sum(b, 0))
-	return b
-}
-
-func buildIPv6(p Packet, payload int) []byte {
-	b := make([]byte, packet.IPv6HeaderLen, packet.IPv6HeaderLen+payload)
-	b[0] = 0x60
-	binary.BigEndian.PutUint16(b[4:], uint16(payload))
-	b[6], b[7] = p.Proto, p.HopLimit
-	copy(b[8:], p.Src.Addr().AsSlice())
-	copy(b[24:], p.Dst.Addr().AsSlice())
-	return b
-}
-
-func buildTransport(p Packet) []byte {
-	var t []byte
-	checksum := 0
-	switch p.Proto {
-	case packet.ProtoTCP:
-		t = make([]byte, packet.TCPHeaderLen, packet.TCPHeaderLen+len(p.TCPOptions)+len(p.Payload))
-		t = append(t, p.TCPOptions...)
-		t[12], t[13], checksum = uint8(len(t)/4)<<4, p.TCPFlags, 16
-		putPorts(t, p)
-	case packet.ProtoUDP:
-		t = make([]byte, packet.UDPHeaderLen, packet.UDPHeaderLen+len(p.Payload))
-		binary.BigEndian.PutUint16(t[4:], uint16(packet.UDPHeaderLen+len(p.Payload)))
-		checksum = 6
-		putPorts(t, p)
-	case packet.ProtoICMP, packet.ProtoICMPv6:
-		t = make([]byte, packet.ICMPHeaderLen, packet.ICMPHeaderLen+len(p.Payload))
-		t[0], checksum = p.ICMPType, 2
-		binary.BigEndian.PutUint16(t[4:], p.Src.Port())
-	default:
-		return p.Payload
-	}
-	t = append(t, p.Payload...)
-	var initial uint16
-	if p.Proto != packet.ProtoICMP {
-		initial = packet.PseudoHeader(p.Src.Addr(), p.Dst.Addr(), p.Proto, len(t))
-	}
-	binary.BigEndian.PutUint16(t[checksum:], ^packet.Sum(t, initial))
-	return t
-}
-
-func putPorts(t []byte, p Packet) {
-	binary.BigEndian.PutUint16(t, p.Src.Port())
-	binary.BigEndian.PutUint16(t[2:], p.Dst.Port())
+	return s.Bytes()
 }
 
 // ChecksumsValid recomputes every checksum of an unfragmented packet.
-func ChecksumsValid(b []byte) bool {
-	p, ok := packet.Parse(b)
-	if !ok || p.Version == 4 && packet.Sum(b[:int(b[0]&15)*4], 0) != 0xffff {
-		return false
-	}
-	t := p.Transport()
-	switch p.Proto {
-	case packet.ProtoICMP:
-		return packet.Sum(t, 0) == 0xffff
-	case packet.ProtoUDP:
-		if binary.BigEndian.Uint16(t[6:]) == 0 {
-			return p.Version == 4 // none; in IPv6 that is an error (RFC 8200 section 8.1)
-		}
-	case packet.ProtoTCP, packet.ProtoICMPv6:
-	default:
-		return true
-	}
-	return packet.Sum(t, packet.PseudoHeader(p.Src(), p.Dst(), p.Proto, len(t))) == 0xffff
-}
+func ChecksumsValid(b []byte) bool { return packettest.ChecksumsValid(b) }
