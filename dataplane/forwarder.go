@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/dataplane/capture"
+	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/tunnel"
@@ -231,7 +232,7 @@ func (f *Forwarder) CloseRead() {
 }
 
 // upkeepInterval is how often expired flows are swept and nodes are probed.
-const upkeepInterval = time.Second
+const upkeepInterval = neighbor.ProbeInterval
 
 // upkeep does what no packet triggers.
 func (f *Forwarder) upkeep(ctx context.Context) error {

@@ -1,8 +1,6 @@
 package dataplane
 
 import (
-	"net/netip"
-
 	"github.com/sluice-net/sluice/nat/packet"
 )
 
@@ -40,116 +38,6 @@ func (s *snapshot) egressSender(t *nodeTunnel, p *packet.Packet) (sender, Verdic
 		return senderPod, Forwarded
 	}
 	return 0, DropSpoofedSource
-}
-
-// egressSource gives senders without an address of their own in the peer's view
-// one that the peer can answer to, and remembers the way back. remote is the
-// destination as the peer knows it.
-func (f *Forwarder) egressSource(s *snapshot, t *nodeTunnel, p *packet.Packet, from sender, remote netip.Addr, now int64) Verdict {
-	switch from {
-	case senderPod:
-		return Forwarded
-	case senderPodIP:
-		f.egressPodIP(s, p, remote, now)
-		return Forwarded
-	}
-	unknown := s.unknown[family(p.Version == 6)]
-	if !unknown.IsValid() { // no external CIDR of this family
-		return DropSpoofedSource
-	}
-	inside := p.Src()
-	if p.IsICMPError() {
-		// A router's error gets no answer, so it needs no flow. It may quote a
-		// packet to the node itself, whose address is not known outside.
-		if e, ok := p.Embedded(); ok && e.Dst() == inside {
-			e.SetDst(unknown)
-		}
-	} else if p.Fragment != packet.LaterFragment {
-		k := flowKeyOf(p, unknown, remote, false)
-		if v := f.flows.open(k, p, t.name, inside, now); v != Forwarded {
-			return v
-		}
-	}
-	if inside != unknown {
-		p.SetSrc(unknown)
-	}
-	return Forwarded
-}
-
-// egressPodIP gives the answers of a pod to what came in through its IP object
-// that object's address; everything else a pod sends leaves under its own.
-func (f *Forwarder) egressPodIP(s *snapshot, p *packet.Packet, remote netip.Addr, now int64) {
-	k, ok := s.podFlowKey(p, remote)
-	if !ok {
-		return
-	}
-	if !p.IsICMPError() {
-		if fl, known := f.flows.reply(k, p, now); known {
-			p.SetSrc(fl.inside)
-		}
-		return
-	}
-	if fl, known := f.flows.peek(k, now); known {
-		if e, ok := p.Embedded(); ok {
-			e.SetDst(fl.inside)
-		}
-		p.SetSrc(fl.inside)
-	}
-}
-
-// podFlowKey returns the key of the flow through a pod's IP object that p, which
-// leaves for remote, belongs to if there is one: that of the packet which an ICMP
-// error quotes.
-func (s *snapshot) podFlowKey(p *packet.Packet, remote netip.Addr) (k flowKey, ok bool) {
-	pod := p.Src()
-	if !p.IsICMPError() {
-		return flowKeyOf(p, pod, remote, false), true
-	}
-	e, ok := p.Embedded()
-	if !ok || e.Dst() != pod {
-		return k, false
-	}
-	peer, ok := s.table.Outside(e.Src())
-	remotePort, localPort := e.Ports()
-	return flowKey{local: pod, remote: peer, localPort: localPort, remotePort: remotePort, proto: e.Proto()}, ok
-}
-
-// openPodFlow notes a connection that comes in through the IP object of a pod.
-// The flow is keyed by the pod's address, and what it restores is the object's.
-func (f *Forwarder) openPodFlow(p *packet.Packet, d destination, now int64) Verdict {
-	if p.IsICMPError() || p.Fragment == packet.LaterFragment {
-		return Forwarded
-	}
-	return f.flows.open(flowKeyOf(p, d.inside, p.Src(), true), p, d.node.name, p.Dst(), now)
-}
-
-// flowDestination finds the node whose request p answers.
-func (f *Forwarder) flowDestination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
-	shared := p.Dst()
-	var fl flow
-	var ok bool
-	if p.IsICMPError() {
-		e, quoted := p.Embedded()
-		if !quoted || e.Src() != shared {
-			return d, DropNoAddress
-		}
-		localPort, remotePort := e.Ports()
-		fl, ok = f.flows.peek(flowKey{
-			local: shared, remote: e.Dst(), localPort: localPort, remotePort: remotePort, proto: e.Proto(),
-		}, now)
-	} else {
-		fl, ok = f.flows.reply(flowKeyOf(p, shared, p.Src(), true), p, now)
-	}
-	if !ok {
-		return d, DropNoAddress
-	}
-	if d.node = s.byName[fl.node]; d.node == nil {
-		return d, DropNoNode
-	}
-	if fl.inside != shared {
-		d.inside = fl.inside
-	}
-	return d, Forwarded
 }
 
 // ingressSource checks that p comes from the peer's CIDRs. WireGuard's allowed

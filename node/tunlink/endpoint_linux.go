@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/underlay"
 )
@@ -275,7 +276,7 @@ func (e *Endpoint) Run(parent context.Context) error {
 		return errors.New("the endpoint has ended")
 	}
 	e.mu.Unlock()
-	tick := time.NewTicker(upkeepInterval)
+	tick := time.NewTicker(neighbor.ProbeInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		e.upkeep(cancel)

@@ -2,7 +2,6 @@ package tunlink
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
@@ -55,9 +54,7 @@ func (w *worker) arp(t *tunnel, f neighbor.Frame) Drop {
 			w.resolved(t, a.SenderMAC)
 		}
 		b := w.tx.frame(t, a.SenderMAC, neighbor.EtherTypeARP, neighbor.ARPLen)
-		neighbor.AppendARP(b[:0], neighbor.ARP{
-			Op: neighbor.ARPReply, SenderMAC: t.mac, SenderIP: t.Internal, TargetMAC: a.SenderMAC, TargetIP: a.SenderIP,
-		})
+		neighbor.AppendARP(b[:0], a.Answer(t.mac))
 	default:
 		return DropFrame
 	}
@@ -77,11 +74,9 @@ func (w *worker) discover(t *tunnel, p *packet.Packet) (Drop, bool) {
 		if ns.Src == t.GatewayInternal {
 			w.resolved(t, ns.SourceMAC)
 		}
-		b := w.tx.frame(t, ns.SourceMAC, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
-		neighbor.AppendAdvertisement(b[:0], neighbor.Advertisement{
-			Src: t.Internal, Dst: ns.Src, Target: t.Internal, TargetMAC: t.mac,
-			Router: true, Solicited: true, Override: true,
-		})
+		dst, na := ns.Answer(t.mac, ns.SourceMAC)
+		b := w.tx.frame(t, dst, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
+		neighbor.AppendAdvertisement(b[:0], na)
 		return kept, true
 	}
 	if na, ok := neighbor.DecodeAdvertisement(*p); ok {
@@ -102,52 +97,31 @@ func (w *worker) resolved(t *tunnel, mac neighbor.MAC) {
 	}
 }
 
-const (
-	// upkeepInterval is how often the neighbors are looked after.
-	upkeepInterval = time.Second
-	// maxProbeGap is how far apart the questions to a gateway that does not
-	// answer get, beginning with one at every upkeep.
-	maxProbeGap = 32 * time.Second
-	// reprobeAfter is how long an answer is believed while nothing else is heard: the
-	// gateway may have been replaced, and a gateway that was must hear of us.
-	reprobeAfter = 30 * time.Second
-)
-
-// due tells whether the gateway is to be asked now. Only upkeep calls it.
+// due tells whether the gateway is to be asked now: a gateway that was replaced must
+// hear of us. Only upkeep calls it.
 func (t *tunnel) due(now int64) bool {
 	l := t.learned
 	answered := l.answered.Load()
 	heard := max(answered, t.count.lastSeen.Load())
-	if answered != 0 && !l.doubt.Load() && now-heard < int64(reprobeAfter) {
-		l.probeGap, l.nextProbe = 0, 0
+	if answered != 0 && !l.doubt.Load() && now-heard < int64(neighbor.StaleAfter) {
+		l.backoff = neighbor.Backoff{}
 		return false
 	}
-	if now < l.nextProbe && !l.doubt.Load() {
+	if !l.backoff.Due(now) && !l.doubt.Load() {
 		return false
 	}
 	l.doubt.Store(false)
-	l.probeGap = min(max(2*l.probeGap, upkeepInterval), maxProbeGap)
-	l.nextProbe = now + int64(l.probeGap)
+	l.backoff.Probed(now)
 	return true
 }
 
 // question is the datagram that asks for the gateway's link-layer address and
 // tells ours. It goes to all stations: the gateway may have another address by now.
 func (t *tunnel) question() underlay.Datagram {
-	b := make([]byte, headLen, headLen+neighbor.SolicitationLen)
+	r := neighbor.Request{Src: t.Internal, Target: t.GatewayInternal, MAC: t.mac}
+	dst, etherType, length := r.Frame()
+	b := make([]byte, headLen, headLen+length)
 	geneve.PutHeader(b, geneve.Geneve, t.VNI, geneve.ProtocolEthernet)
-	frame := b[geneve.HeaderLen:]
-	if t.GatewayInternal.Is4() {
-		neighbor.PutEthernet(frame, neighbor.Broadcast, t.mac, neighbor.EtherTypeARP)
-		b = neighbor.AppendARP(b, neighbor.ARP{
-			Op: neighbor.ARPRequest, SenderMAC: t.mac, SenderIP: t.Internal, TargetIP: t.GatewayInternal,
-		})
-	} else {
-		group := neighbor.SolicitedNode(t.GatewayInternal)
-		neighbor.PutEthernet(frame, neighbor.MulticastMAC(group), t.mac, neighbor.EtherTypeIPv6)
-		b = neighbor.AppendSolicitation(b, neighbor.Solicitation{
-			Src: t.Internal, Dst: group, Target: t.GatewayInternal, SourceMAC: t.mac,
-		})
-	}
-	return underlay.Datagram{Addr: netip.AddrPortFrom(t.remote.Addr(), t.remote.Port()), Body: b}
+	neighbor.PutEthernet(b[geneve.HeaderLen:], dst, t.mac, etherType)
+	return underlay.Datagram{Addr: netip.AddrPortFrom(t.remote.Addr(), t.remote.Port()), Body: r.Append(b)}
 }

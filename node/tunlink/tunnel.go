@@ -90,8 +90,7 @@ type learned struct {
 	doubt atomic.Bool
 
 	// When and how far apart the gateway is asked; owned by upkeep.
-	nextProbe int64
-	probeGap  time.Duration
+	backoff neighbor.Backoff
 
 	mu    sync.Mutex
 	held  [][]byte // packets that wait for head, each behind its vnet header
