@@ -136,21 +136,21 @@ func (b *tunnelBatch) add(size int) {
 // nodeWriter collects packets for nodes and sends them together, so that runs
 // of equal size leave in one system call.
 type nodeWriter struct {
-	underlay  Underlay
-	look      func() (look, bool) // Forwarder.look
-	datagrams []underlay.Datagram
-	heads     [][headLen]byte
-	arena     []byte // unused rest
-	memory    []byte // the whole arena
+	underlay     Underlay
+	captureBatch func() (captureBatch, bool) // Forwarder.captureBatch
+	datagrams    []underlay.Datagram
+	heads        [][headLen]byte
+	arena        []byte // unused rest
+	memory       []byte // the whole arena
 }
 
 func newNodeWriter(f *Forwarder) *nodeWriter {
 	w := &nodeWriter{
-		underlay:  f.underlay,
-		look:      f.look,
-		datagrams: make([]underlay.Datagram, 0, writeBatch),
-		heads:     make([][headLen]byte, writeBatch),
-		memory:    make([]byte, arenaLen),
+		underlay:     f.underlay,
+		captureBatch: f.captureBatch,
+		datagrams:    make([]underlay.Datagram, 0, writeBatch),
+		heads:        make([][headLen]byte, writeBatch),
+		memory:       make([]byte, arenaLen),
 	}
 	w.arena = w.memory
 	return w
@@ -217,7 +217,7 @@ func (w *nodeWriter) flush() {
 // socket: there is nobody to tell.
 func (w *nodeWriter) transmit() {
 	if len(w.datagrams) > 0 {
-		if l, on := w.look(); on {
+		if l, on := w.captureBatch(); on {
 			l.departing(w.datagrams)
 		}
 		_, _ = w.underlay.WriteBatch(w.datagrams)

@@ -286,7 +286,7 @@ func TestApplyForgetsNodes(t *testing.T) {
 	if got := h.ingressVerdicts()["DropNoNode"]; got != 1 {
 		t.Errorf("verdicts %v, want one DropNoNode", h.ingressVerdicts())
 	}
-	h.forwarder.Tend(0)
+	h.forwarder.UpkeepAt(0)
 	if got := h.forwarder.Status().Flows.Entries; got != 0 {
 		t.Errorf("%d flows of a node that is gone", got)
 	}

@@ -51,7 +51,7 @@ func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own 
 // buffers are used up.
 func (f *Forwarder) egressBatch(out *tunnelBatch) {
 	s, r, now := f.snap.Load(), f.reader, f.clock()
-	l, looking := f.look()
+	l, capturing := f.captureBatch()
 	before := out.n
 	for !out.full() {
 		if r.cutting != cutNothing {
@@ -62,12 +62,12 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 		if !ok {
 			break
 		}
-		if looking {
+		if capturing {
 			l.arrived(s, d.bytes, d.src)
 		}
 		v := f.egress(s, d, out, now)
 		f.egressCount.verdicts[v].Add(1)
-		if looking {
+		if capturing {
 			l.egressed(s, d.bytes, d.src, v)
 		}
 	}
@@ -110,7 +110,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	if v != Forwarded {
 		return v
 	}
-	t.believe(from, now)
+	t.learn(from, now)
 	if s.isOwn(p.Dst()) {
 		return f.deliver(&p)
 	}

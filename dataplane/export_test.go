@@ -8,5 +8,5 @@ const MaxPathMTUs = maxPathMTUs
 // PathMTUs returns how many paths with a smaller MTU are remembered.
 func (f *Forwarder) PathMTUs() int { return int(f.pathMTUs.count.Load()) }
 
-// Tend does one round of upkeep as if now had passed since New.
-func (f *Forwarder) Tend(now time.Duration) { f.tend(int64(now)) }
+// UpkeepAt does one round of upkeep as if now had passed since New.
+func (f *Forwarder) UpkeepAt(now time.Duration) { f.upkeepAt(int64(now)) }

@@ -319,7 +319,7 @@ func TestFilterRejectsWithinTheRate(t *testing.T) {
 	if got := h.egressVerdicts()["DropFilterReject"]; got != packets {
 		t.Errorf("%d packets rejected, want %d", got, packets)
 	}
-	h.forwarder.Tend(time.Second)
+	h.forwarder.UpkeepAt(time.Second)
 	if out, back := h.through(false, icmpError(t, "time exceeded", remoteOutside, udpOf(localPod, remoteOutside, 100))); len(out)+len(back) != 0 {
 		t.Errorf("an error is answered by %s", describeAll(append(out, back...)))
 	}

@@ -239,7 +239,7 @@ func (f *Forwarder) upkeep(ctx context.Context) error {
 	tick := time.NewTicker(upkeepInterval)
 	defer tick.Stop()
 	for {
-		f.tend(f.clock())
+		f.upkeepAt(f.clock())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -249,8 +249,8 @@ func (f *Forwarder) upkeep(ctx context.Context) error {
 	}
 }
 
-// tend is one round of upkeep.
-func (f *Forwarder) tend(now int64) {
+// upkeepAt is one round of upkeep.
+func (f *Forwarder) upkeepAt(now int64) {
 	s := f.snap.Load()
 	for _, t := range s.nodes {
 		for _, e := range t.probes(now) {
@@ -259,7 +259,7 @@ func (f *Forwarder) tend(now int64) {
 	}
 	f.probes.flush()
 	f.pathMTUs.sweep(now)
-	if f.captures.Taps() != nil {
+	if f.captures.Active() != nil {
 		f.findLocals()
 	}
 	f.flows.sweep(now, func(node string) bool { return s.byName[node] != nil })

@@ -18,7 +18,7 @@ import (
 // nodes. It changes them in place and keeps nothing of them.
 func (f *Forwarder) WritePackets(bufs [][]byte, offset int) {
 	s, now, w := f.snap.Load(), f.clock(), f.toNodes
-	l, looking := f.look()
+	l, capturing := f.captureBatch()
 	for _, b := range bufs {
 		v := f.ingress(s, b[offset:], w, now)
 		f.ingressCount.verdicts[v].Add(1)
@@ -26,7 +26,7 @@ func (f *Forwarder) WritePackets(bufs [][]byte, offset int) {
 			f.ingressCount.packets.Add(1)
 			f.ingressCount.bytes.Add(uint64(len(b) - offset))
 		}
-		if looking {
+		if capturing {
 			l.ingressed(b[offset:], v)
 		}
 	}

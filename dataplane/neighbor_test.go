@@ -327,11 +327,11 @@ func TestUnresolvedNodesAreProbed(t *testing.T) {
 // receives, nothing but a question brings that to light.
 func TestSilentNodesAreProbedAgain(t *testing.T) {
 	h := newHarness(t, nil)
-	h.forwarder.Tend(29 * time.Second)
+	h.forwarder.UpkeepAt(29 * time.Second)
 	if got := append(h.atNode(0), h.atNode(1)...); len(got) != 0 {
 		t.Fatalf("%d probes for nodes that were heard from", len(got))
 	}
-	h.forwarder.Tend(time.Minute)
+	h.forwarder.UpkeepAt(time.Minute)
 	got := h.atNode(0)
 	if len(got) != 2 || got[0].header.Encapsulation != geneve.Geneve || got[1].header.Encapsulation != geneve.VXLAN {
 		t.Fatalf("probes for a silent node: %+v, want one in each encapsulation", got)
@@ -359,7 +359,7 @@ func TestUnheardNodesAreProbedInBothEncapsulations(t *testing.T) {
 	if err := h.forwarder.Apply(h.config); err != nil {
 		t.Fatal(err)
 	}
-	h.forwarder.Tend(0)
+	h.forwarder.UpkeepAt(0)
 	got := h.atNode(0)
 	if len(got) != 2 || got[0].header.Encapsulation != geneve.Geneve || got[1].header.Encapsulation != geneve.VXLAN {
 		t.Errorf("probes: %+v, want one in each encapsulation", got)
@@ -373,7 +373,7 @@ func TestNodesWithoutEthernetAreNotProbed(t *testing.T) {
 	geneve.PutHeader(b, geneve.GeneveIP, 8, neighbor.EtherTypeIPv4)
 	h.datagram(h.nodes[1], append(b, udp(localPod, 1000, remoteInside, 53, "")...))
 	h.egress()
-	h.forwarder.Tend(29 * time.Second)
+	h.forwarder.UpkeepAt(29 * time.Second)
 	if got := h.atNode(1); len(got) != 0 {
 		t.Errorf("%d probes", len(got))
 	}

@@ -48,12 +48,12 @@ func (t *nodeTunnel) count(bytes int) {
 	t.state.rxBytes.Add(uint64(bytes))
 }
 
-// believe notes how the node is reached: where from, in what encapsulation and
+// learn notes how the node is reached: where from, in what encapsulation and
 // with what link-layer address (none in GeneveIP) it sent something that was
 // accepted. What is dropped teaches nothing, or anybody who can forge a
 // datagram could cut the node off. Stores are made only on change: the cache
 // lines are shared with the other direction.
-func (t *nodeTunnel) believe(from origin, now int64) {
+func (t *nodeTunnel) learn(from origin, now int64) {
 	st := t.state
 	if uint32(from.encapsulation) != st.encapsulation.Load() {
 		st.encapsulation.Store(uint32(from.encapsulation))

@@ -47,7 +47,7 @@ func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, from origin, frame neighbor.
 	if request && !s.answersFor(a.TargetIP) || !request && !t.isInternal(a.SenderIP) {
 		return DropFrame
 	}
-	t.believe(from, now)
+	t.learn(from, now)
 	if !request {
 		return Answered
 	}
@@ -66,7 +66,7 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.
 		if !s.answersFor(ns.Target) {
 			return DropFrame, true
 		}
-		t.believe(from, now)
+		t.learn(from, now)
 		dst, na := ns.Answer(t.mac, from.mac)
 		b := f.replies.frame(t, t.encapsulation(), dst, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
 		neighbor.AppendAdvertisement(b[:0], na)
@@ -76,7 +76,7 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.
 		if !t.isInternal(na.Target) {
 			return DropFrame, true
 		}
-		t.believe(from, now)
+		t.learn(from, now)
 		return Answered, true
 	}
 	return Forwarded, false

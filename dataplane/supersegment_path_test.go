@@ -61,7 +61,7 @@ func TestSuperSegmentsFollowTheMSS(t *testing.T) {
 	if got := h.largestSegment(localPod, remoteInside, 20000); got != 1040 {
 		t.Errorf("packets of %d bytes after a larger MSS, want 1040 still", got)
 	}
-	h.forwarder.Tend(3 * time.Hour)
+	h.forwarder.UpkeepAt(3 * time.Hour)
 	if got := h.largestSegment(localPod, remoteInside, 20000); got != mtu {
 		t.Errorf("packets of %d bytes after three hours, want %d", got, mtu)
 	}

@@ -9,20 +9,20 @@ import (
 	"golang.zx2c4.com/wireguard/device"
 )
 
-// lent is the batch that was last handed to wireguard-go. A buffer of it that
+// lastBatch is the batch that was last handed to wireguard-go. A buffer of it that
 // is still in its place when the next batch is read was not taken: wireguard-go
 // puts a new buffer in the place of each that it takes.
-type lent struct {
+type lastBatch struct {
 	ids [BatchSize]uintptr
 	n   int
 }
 
-func (t *lent) put(i int, id uintptr) { t.ids[i], t.n = id, i+1 }
+func (t *lastBatch) put(i int, id uintptr) { t.ids[i], t.n = id, i+1 }
 
 // strikeUntaken removes the buffers that were not taken from the ledger. It
 // returns how many there were, and the place of one of them, -1 for none.
 // From last to first, so that the ledger's end shrinks with it.
-func (t *lent) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64, place int) {
+func (t *lastBatch) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64, place int) {
 	place = -1
 	for i := min(t.n, len(bufs)) - 1; i >= 0; i-- {
 		if id := t.ids[i]; id != 0 && id == identity(bufs[i]) {
@@ -38,22 +38,22 @@ func (t *lent) strikeUntaken(l *ledger, bufs [][]byte) (untaken uint64, place in
 // egressAccount counts the packets between tun.Device.Read and Bind.Send.
 type egressAccount struct {
 	waiter
-	ledger     ledger
-	lent       lent
-	lastSent   time.Time
-	lastHeard  time.Time
-	lastProbe  time.Time
-	waited     time.Duration
-	sending    int
-	reachable  bool
-	held       bool
-	drops      [dropReasons]uint64
-	noPeer     uint64 // not taken: no peer has the destination in its allowed IPs
-	flushed    uint64 // taken, but never sent
-	sent       uint64
-	handshakes handshakeCounts
-	// met: the peer has been heard. Apart from mu, because receivers ask, too.
-	met atomic.Bool
+	ledger       ledger
+	lastBatch    lastBatch
+	lastSent     time.Time
+	lastReceived time.Time
+	lastProbe    time.Time
+	waited       time.Duration
+	sending      int
+	reachable    bool
+	held         bool
+	drops        [dropReasons]uint64
+	noPeer       uint64 // not taken: no peer has the destination in its allowed IPs
+	flushed      uint64 // taken, but never sent
+	sent         uint64
+	handshakes   handshakeCounts
+	// peerSeen: something of the peer was decrypted. Apart from mu, because receivers ask, too.
+	peerSeen atomic.Bool
 }
 
 func newEgressAccount(max int) *egressAccount {
@@ -62,7 +62,7 @@ func newEgressAccount(max int) *egressAccount {
 
 func (a *egressAccount) factsLocked() egressFacts {
 	return egressFacts{
-		Now: time.Now(), LastSent: a.lastSent, LastHeard: a.lastHeard, LastProbe: a.lastProbe, Waited: a.waited,
+		Now: time.Now(), LastSent: a.lastSent, LastReceived: a.lastReceived, LastProbe: a.lastProbe, Waited: a.waited,
 		InFlight: a.ledger.len(), Max: a.ledger.max, Sending: a.sending > 0, Reachable: a.reachable, Held: a.held,
 	}
 }
@@ -72,7 +72,7 @@ func (a *egressAccount) factsLocked() egressFacts {
 func (a *egressAccount) admit(bufs [][]byte) (grant, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	untaken, _ := a.lent.strikeUntaken(&a.ledger, bufs)
+	untaken, _ := a.lastBatch.strikeUntaken(&a.ledger, bufs)
 	a.noPeer += untaken
 	for !a.closed {
 		g := decideEgress(a.factsLocked())
@@ -101,7 +101,7 @@ func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admi
 	}
 	for i := range bufs {
 		if sizes[i] < 1 {
-			a.lent.put(i, 0)
+			a.lastBatch.put(i, 0)
 			continue
 		}
 		switch {
@@ -115,13 +115,13 @@ func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admi
 			a.lastProbe = f.Now
 		default:
 			sizes[i] = 0
-			a.lent.put(i, 0)
+			a.lastBatch.put(i, 0)
 			a.drops[g.Reason]++
 			continue
 		}
 		id := identity(bufs[i])
 		a.ledger.enter(id)
-		a.lent.put(i, id)
+		a.lastBatch.put(i, id)
 		admitted++
 	}
 	return admitted, g.Reason
@@ -151,14 +151,14 @@ func (a *egressAccount) sendEnds(last []byte, data int) {
 	a.signalLocked()
 }
 
-// heard is called when packets of the peer have been decrypted: it has a session
+// noteReceived is called when packets of the peer have been decrypted: it has a session
 // with us, which may be all that is known about a session it began.
-func (a *egressAccount) heard() {
+func (a *egressAccount) noteReceived() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.lastHeard = time.Now()
+	a.lastReceived = time.Now()
 	a.reachable = true
-	a.met.Store(true)
+	a.peerSeen.Store(true)
 }
 
 // packetsSent returns how many packets have been sent.
@@ -195,9 +195,9 @@ func (a *egressAccount) sendHandshake(bufs [][]byte) {
 	a.reachable = true
 }
 
-// moveOn forgets what waits for a session by the peer's former key, now that
+// dropFormerPackets forgets what waits for a session by the peer's former key, now that
 // there is one by another key. While packets are being sent nothing waits.
-func (a *egressAccount) moveOn() {
+func (a *egressAccount) dropFormerPackets() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Since(a.lastSent) < provenFor/4 {
@@ -213,9 +213,9 @@ func (a *egressAccount) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.flushed += uint64(a.ledger.reset())
-	a.lastSent, a.lastHeard, a.lastProbe = time.Time{}, time.Time{}, time.Time{}
+	a.lastSent, a.lastReceived, a.lastProbe = time.Time{}, time.Time{}, time.Time{}
 	a.waited, a.reachable = 0, false
-	a.met.Store(false)
+	a.peerSeen.Store(false)
 	a.signalLocked()
 }
 
@@ -224,7 +224,7 @@ func (a *egressAccount) reset() {
 type ingressAccount struct {
 	waiter
 	ledger     ledger
-	lent       lent
+	lastBatch  lastBatch
 	waited     time.Duration
 	writing    bool
 	unknown    uint64 // not taken: for no session of ours, or an expired one
@@ -246,7 +246,7 @@ func newIngressAccount(max int) *ingressAccount {
 func (a *ingressAccount) admit(bufs [][]byte) (stranger int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	untaken, stranger := a.lent.strikeUntaken(&a.ledger, bufs)
+	untaken, stranger := a.lastBatch.strikeUntaken(&a.ledger, bufs)
 	a.unknown += untaken
 	for !a.closed {
 		wait, forget := decideIngress(ingressFacts{
@@ -272,7 +272,7 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range bufs {
-		a.lent.put(i, 0)
+		a.lastBatch.put(i, 0)
 		if sizes[i] < 0 {
 			sizes[i] = 0 // opened
 			continue
@@ -281,7 +281,7 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
 		case messageData:
 			id := identity(bufs[i])
 			a.ledger.enter(id)
-			a.lent.put(i, id)
+			a.lastBatch.put(i, id)
 		case messageHandshake:
 			a.handshakes.add(bufs[i])
 		case messageMalformed:

@@ -44,7 +44,7 @@ type bind struct {
 	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshake
 	// workers send at the same time as the sequential sender.
 	datagrams sync.Pool
-	tap       tap
+	observer  observer
 	// direct opens in the receiver; nil where wireguard-go's workers do, and before Run.
 	direct atomic.Pointer[device.Direct]
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
@@ -216,8 +216,8 @@ func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
 	if s == nil {
 		return nil // between two sockets, or after the last: datagrams may get lost
 	}
-	if see := b.tap.Load(); see != nil {
-		showSent(see, bufs, s.LocalAddr(), to)
+	if observe := b.observer.Load(); observe != nil {
+		showSent(observe, bufs, s.LocalAddr(), to)
 	}
 	ds := b.datagrams.Get().(*[BatchSize]underlay.Datagram)
 	defer b.datagrams.Put(ds)
@@ -303,8 +303,8 @@ func (r *receiver) read(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int,
 	switch {
 	case err == nil:
 		r.pause = firstPause
-		if see := r.tap.Load(); see != nil {
-			showReceived(see, bufs[:n], sizes[:n], r.socket.LocalAddr(), r.from[:n])
+		if observe := r.observer.Load(); observe != nil {
+			showReceived(observe, bufs[:n], sizes[:n], r.socket.LocalAddr(), r.from[:n])
 		}
 		for i, addr := range r.from[:n] {
 			eps[i] = r.sources.endpoint(addr)

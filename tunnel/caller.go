@@ -36,7 +36,7 @@ const (
 // noteCaller remembers, if it is of use, where the last message of no session came
 // from. It never waits.
 func (b *bind) noteCaller(from netip.AddrPort) {
-	if b.egress.met.Load() {
+	if b.egress.peerSeen.Load() {
 		return
 	}
 	select {

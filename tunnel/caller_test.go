@@ -13,7 +13,7 @@ func TestRestartedServerCallsBack(t *testing.T) { eachWay(t, testRestartedServer
 func testRestartedServerCallsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
-		b.egress.met.Store(false)
+		b.egress.peerSeen.Store(false)
 		if took := reconnect(t, a, b, func() {}); took > 2*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -28,7 +28,7 @@ func testRestartedServerCallsBack(t *testing.T) {
 func TestCallBackIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
-		b.egress.met.Store(false)
+		b.egress.peerSeen.Store(false)
 		lost := 0
 		network(b).setDrop(func(_, _ netip.AddrPort, m []byte) bool {
 			if m[0] == typeInitiation && lost == 0 {
@@ -48,7 +48,7 @@ func TestCallBackIsRepeated(t *testing.T) {
 func TestStrangersCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
-		b.egress.met.Store(false)
+		b.egress.peerSeen.Store(false)
 		n := network(b)
 		stranger, err := n.listen("192.0.2.66")(0)
 		if err != nil {
@@ -81,7 +81,7 @@ func TestStrangersCall(t *testing.T) {
 func TestManyStrangersCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
-		b.egress.met.Store(false)
+		b.egress.peerSeen.Store(false)
 		n := network(b)
 		fake := make([]byte, 80)
 		fake[0] = typeTransport

@@ -16,18 +16,18 @@ const (
 	// provenFor is how long a transport message proves that the next packets will
 	// be sent too.
 	provenFor = time.Second
-	// egressPatience is how long a reader waits, when all credits are taken, for
+	// egressTimeout is how long a reader waits, when all credits are taken, for
 	// packets to move. They leave within microseconds while a session is usable, so
 	// half a second without any means that there is none; it is enough for a
 	// handshake over most networks too. The reader, and the nodes behind it, waits
 	// for so long once per outage. Being wrong costs a few dropped packets.
-	egressPatience = 500 * time.Millisecond
-	// egressNap and ingressNap are what the waits are made of. A process that was
+	egressTimeout = 500 * time.Millisecond
+	// egressPause and ingressPause are what the waits are made of. A process that was
 	// stopped for a while (a paused machine, a starved one) must not find its
 	// patience gone when it wakes, with everything it waited for ready to run; so
 	// naps are counted, not the clock.
-	egressNap  = 25 * time.Millisecond
-	ingressNap = 5 * time.Millisecond
+	egressPause  = 25 * time.Millisecond
+	ingressPause = 5 * time.Millisecond
 	// ownBurst is how many of the gateway's own packets per batch are admitted
 	// beyond every limit: one ping per family and a spare. wireguard-go's staged
 	// queue holds 128 batches, so what they can pile up is bounded too.
@@ -40,13 +40,13 @@ const (
 	// sessionLife is how long a session is valid (WireGuard paper section 6.1,
 	// REJECT_AFTER_TIME).
 	sessionLife = 180 * time.Second
-	// ingressPatience is how long a receiver waits for messages to come out of
+	// ingressTimeout is how long a receiver waits for messages to come out of
 	// decryption before it takes them for messages that failed authentication,
 	// of which the TUN side never hears. Decryption takes about a millisecond for
 	// all that may be inside; a busy machine may need more. Only a flood of nothing
 	// but forgeries for a live session, from someone who reads the traffic, is
 	// slowed down by it: any authentic packet among them ends the wait.
-	ingressPatience = 50 * time.Millisecond
+	ingressTimeout = 50 * time.Millisecond
 )
 
 // creditShare is the part of a limit that must be free before a reader goes on:
@@ -65,16 +65,16 @@ const (
 
 // egressFacts is everything the admission of egress packets depends on.
 type egressFacts struct {
-	Now       time.Time
-	LastSent  time.Time     // when the last transport message went to the socket
-	LastHeard time.Time     // when the last packets of the peer were delivered
-	LastProbe time.Time     // when a packet was last admitted beyond the limit
-	Waited    time.Duration // for credits, since a message was last sent
-	InFlight  int
-	Max       int
-	Sending   bool // a Send is under way: the socket is slow, not the session
-	Reachable bool // the peer has an endpoint
-	Held      bool // the device is being configured
+	Now          time.Time
+	LastSent     time.Time     // when the last transport message went to the socket
+	LastReceived time.Time     // when the last packets of the peer were delivered
+	LastProbe    time.Time     // when a packet was last admitted beyond the limit
+	Waited       time.Duration // for credits, since a message was last sent
+	InFlight     int
+	Max          int
+	Sending      bool // a Send is under way: the socket is slow, not the session
+	Reachable    bool // the peer has an endpoint
+	Held         bool // the device is being configured
 }
 
 // grant is the answer: read and admit so many packets, or wait.
@@ -97,9 +97,9 @@ type grant struct {
 //	all taken, nothing moves for a while       own, a probe       dropped
 func decideEgress(f egressFacts) grant {
 	if f.Held {
-		return grant{Wait: egressNap}
+		return grant{Wait: egressPause}
 	}
-	proven := f.Sending || f.Now.Sub(f.LastSent) < provenFor || f.Now.Sub(f.LastHeard) < provenFor
+	proven := f.Sending || f.Now.Sub(f.LastSent) < provenFor || f.Now.Sub(f.LastReceived) < provenFor
 	if !f.Reachable && !proven {
 		return grant{Reason: dropNoEndpoint}
 	}
@@ -111,8 +111,8 @@ func decideEgress(f egressFacts) grant {
 	if free >= max(limit/creditShare, 1) {
 		return grant{Credits: free, Reason: dropInFlight}
 	}
-	if f.Sending || f.Waited < egressPatience {
-		return grant{Wait: egressNap}
+	if f.Sending || f.Waited < egressTimeout {
+		return grant{Wait: egressPause}
 	}
 	g := grant{Credits: free, Own: ownBurst, Reason: dropInFlight}
 	if f.Now.Sub(f.LastSent) >= sessionLife {
@@ -140,8 +140,8 @@ func decideIngress(f ingressFacts) (wait time.Duration, forget bool) {
 	switch {
 	case f.Max-f.InFlight >= min(f.Want, f.Max):
 		return 0, false
-	case f.Writing || f.Waited < ingressPatience:
-		return ingressNap, false
+	case f.Writing || f.Waited < ingressTimeout:
+		return ingressPause, false
 	}
 	return 0, true
 }

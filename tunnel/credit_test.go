@@ -17,27 +17,27 @@ func TestDecideEgress(t *testing.T) {
 		facts egressFacts
 		want  grant
 	}{
-		{"being configured", egressFacts{Held: true, Reachable: true, LastSent: now}, grant{Wait: egressNap}},
+		{"being configured", egressFacts{Held: true, Reachable: true, LastSent: now}, grant{Wait: egressPause}},
 		{"no endpoint", egressFacts{}, grant{Reason: dropNoEndpoint}},
 		{"no endpoint, but a message was just sent", egressFacts{LastSent: ago(time.Millisecond)}, grant{Credits: 1024, Reason: dropInFlight}},
 		{"nothing sent yet", egressFacts{Reachable: true}, grant{Credits: 64, Reason: dropInFlight}},
 		{"nothing sent yet, some inside", egressFacts{Reachable: true, InFlight: 40, Waited: time.Hour}, grant{Credits: 24, Reason: dropInFlight}},
-		{"first burst, no answer yet", egressFacts{Reachable: true, InFlight: 64}, grant{Wait: egressNap}},
-		{"first burst, nearly full", egressFacts{Reachable: true, InFlight: 57, Waited: egressPatience - 1}, grant{Wait: egressNap}},
-		{"first burst, the peer was heard", egressFacts{Reachable: true, InFlight: 64, LastHeard: ago(time.Millisecond)}, grant{Credits: 960, Reason: dropInFlight}},
-		{"first burst without an answer", egressFacts{Reachable: true, InFlight: 64, Waited: egressPatience}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
-		{"without an answer, after a probe", egressFacts{Reachable: true, InFlight: 65, Waited: egressPatience, LastProbe: ago(4 * time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
-		{"without an answer, a probe is due", egressFacts{Reachable: true, InFlight: 65, Waited: egressPatience, LastProbe: ago(5 * time.Second)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
-		{"without an answer, nearly full", egressFacts{Reachable: true, InFlight: 60, Waited: egressPatience, LastProbe: ago(time.Second)}, grant{Credits: 4, Own: ownBurst, Reason: dropNoSession}},
+		{"first burst, no answer yet", egressFacts{Reachable: true, InFlight: 64}, grant{Wait: egressPause}},
+		{"first burst, nearly full", egressFacts{Reachable: true, InFlight: 57, Waited: egressTimeout - 1}, grant{Wait: egressPause}},
+		{"first burst, the peer was heard", egressFacts{Reachable: true, InFlight: 64, LastReceived: ago(time.Millisecond)}, grant{Credits: 960, Reason: dropInFlight}},
+		{"first burst without an answer", egressFacts{Reachable: true, InFlight: 64, Waited: egressTimeout}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
+		{"without an answer, after a probe", egressFacts{Reachable: true, InFlight: 65, Waited: egressTimeout, LastProbe: ago(4 * time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
+		{"without an answer, a probe is due", egressFacts{Reachable: true, InFlight: 65, Waited: egressTimeout, LastProbe: ago(5 * time.Second)}, grant{Own: ownBurst, Probe: 1, Reason: dropNoSession}},
+		{"without an answer, nearly full", egressFacts{Reachable: true, InFlight: 60, Waited: egressTimeout, LastProbe: ago(time.Second)}, grant{Credits: 4, Own: ownBurst, Reason: dropNoSession}},
 		{"in use", egressFacts{Reachable: true, InFlight: 500, LastSent: ago(time.Millisecond)}, grant{Credits: 524, Reason: dropInFlight}},
 		{"in use, an eighth free", egressFacts{Reachable: true, InFlight: 896, LastSent: ago(time.Millisecond)}, grant{Credits: 128, Reason: dropInFlight}},
-		{"in use, full", egressFacts{Reachable: true, InFlight: 897, LastSent: ago(400 * time.Millisecond)}, grant{Wait: egressNap}},
-		{"in use, full, then the process was stopped", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Waited: egressNap}, grant{Wait: egressNap}},
-		{"socket busy, full", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Waited: time.Hour, Sending: true}, grant{Wait: egressNap}},
+		{"in use, full", egressFacts{Reachable: true, InFlight: 897, LastSent: ago(400 * time.Millisecond)}, grant{Wait: egressPause}},
+		{"in use, full, then the process was stopped", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Waited: egressPause}, grant{Wait: egressPause}},
+		{"socket busy, full", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Hour), Waited: time.Hour, Sending: true}, grant{Wait: egressPause}},
 		{"socket busy, not full", egressFacts{Reachable: true, InFlight: 100, Sending: true}, grant{Credits: 924, Reason: dropInFlight}},
-		{"session died under load", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Second), Waited: egressPatience, LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropInFlight}},
-		{"session died long ago", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(180 * time.Second), Waited: egressPatience, LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
-		{"the peer is heard, but nothing leaves", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Minute), LastHeard: ago(time.Millisecond), Waited: egressPatience, LastProbe: now}, grant{Own: ownBurst, Reason: dropInFlight}},
+		{"session died under load", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Second), Waited: egressTimeout, LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropInFlight}},
+		{"session died long ago", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(180 * time.Second), Waited: egressTimeout, LastProbe: ago(time.Second)}, grant{Own: ownBurst, Reason: dropNoSession}},
+		{"the peer is heard, but nothing leaves", egressFacts{Reachable: true, InFlight: 1024, LastSent: ago(time.Minute), LastReceived: ago(time.Millisecond), Waited: egressTimeout, LastProbe: now}, grant{Own: ownBurst, Reason: dropInFlight}},
 		{"idle for an hour", egressFacts{Reachable: true, LastSent: ago(time.Hour)}, grant{Credits: 64, Reason: dropInFlight}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestDecideEgressInvariants(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		f := egressFacts{
-			Now: now, LastSent: past.Draw(t, "sent"), LastHeard: past.Draw(t, "heard"), LastProbe: past.Draw(t, "probe"),
+			Now: now, LastSent: past.Draw(t, "sent"), LastReceived: past.Draw(t, "heard"), LastProbe: past.Draw(t, "probe"),
 			Waited:   time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "waited")),
 			InFlight: rapid.IntRange(0, 1200).Draw(t, "in flight"), Max: rapid.IntRange(256, 1024).Draw(t, "max"),
 			Sending: rapid.Bool().Draw(t, "sending"), Reachable: rapid.Bool().Draw(t, "reachable"),
@@ -66,7 +66,7 @@ func TestDecideEgressInvariants(t *testing.T) {
 		if g.Credits > 0 && f.InFlight+g.Credits > f.Max {
 			t.Fatalf("%+v: %d credits", f, g.Credits)
 		}
-		if g.Wait < 0 || g.Wait > egressNap || g.Wait > 0 && g.Credits+g.Own+g.Probe > 0 {
+		if g.Wait < 0 || g.Wait > egressPause || g.Wait > 0 && g.Credits+g.Own+g.Probe > 0 {
 			t.Fatalf("%+v: %+v", f, g)
 		}
 		if g.Own > ownBurst || g.Probe > 1 {
@@ -83,10 +83,10 @@ func TestDecideIngress(t *testing.T) {
 		forget bool
 	}{
 		{"room", ingressFacts{InFlight: 896, Waited: time.Hour}, 0, false},
-		{"no room, just now", ingressFacts{InFlight: 897}, ingressNap, false},
-		{"no room for a while", ingressFacts{InFlight: 1024, Waited: ingressPatience - 1}, ingressNap, false},
-		{"no room for too long", ingressFacts{InFlight: 1024, Waited: ingressPatience}, 0, true},
-		{"no room, the data plane is busy", ingressFacts{InFlight: 1024, Waited: time.Hour, Writing: true}, ingressNap, false},
+		{"no room, just now", ingressFacts{InFlight: 897}, ingressPause, false},
+		{"no room for a while", ingressFacts{InFlight: 1024, Waited: ingressTimeout - 1}, ingressPause, false},
+		{"no room for too long", ingressFacts{InFlight: 1024, Waited: ingressTimeout}, 0, true},
+		{"no room, the data plane is busy", ingressFacts{InFlight: 1024, Waited: time.Hour, Writing: true}, ingressPause, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.facts.Max, tt.facts.Want = 1024, 128

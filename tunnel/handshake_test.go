@@ -22,7 +22,7 @@ func lostSession(t *testing.T) (a, b *gateway) {
 	b.run(t)
 	synctest.Wait()
 	keepPeers(b)
-	b.egress.met.Store(true)
+	b.egress.peerSeen.Store(true)
 	return a, b
 }
 

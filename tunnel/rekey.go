@@ -181,7 +181,7 @@ func (t *Tunnel) followKeysStep(now time.Time) (greet []PublicKey, wait time.Dur
 	if next.former.IsZero() {
 		return greet, wait
 	}
-	t.egress.moveOn()
+	t.egress.dropFormerPackets()
 	if peer.RxBytes > began.rx {
 		t.log.Info("the peer uses its new key")
 	} else {

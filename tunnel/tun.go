@@ -13,11 +13,11 @@ import (
 
 // tunDevice is wireguard-go's TUN device: a tun.Device over an Overlay.
 type tunDevice struct {
-	overlay Overlay
-	egress  *egressAccount
-	ingress *ingressAccount
-	mtu     atomic.Int32
-	tap     tap
+	overlay  Overlay
+	egress   *egressAccount
+	ingress  *ingressAccount
+	mtu      atomic.Int32
+	observer observer
 	// direct seals in Read; nil where wireguard-go's workers do, and before Run.
 	direct atomic.Pointer[device.Direct]
 
@@ -52,8 +52,8 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 			continue
 		}
 		var admitted int
-		if see := t.tap.Load(); see != nil {
-			admitted = t.takeSeen(see, g, bufs[:n], sizes[:n], own, offset)
+		if observe := t.observer.Load(); observe != nil {
+			admitted = t.takeSeen(observe, g, bufs[:n], sizes[:n], own, offset)
 		} else {
 			admitted, _ = t.egress.take(g, bufs[:n], sizes[:n], own)
 		}
@@ -71,8 +71,8 @@ func (t *tunDevice) send(d *device.Direct, bufs [][]byte, sizes []int, offset in
 	if !d.Ready(bufs, sizes) {
 		return false
 	}
-	if see := t.tap.Load(); see != nil {
-		showTaken(see, bufs, sizes, offset)
+	if observe := t.observer.Load(); observe != nil {
+		showTaken(observe, bufs, sizes, offset)
 	}
 	d.Send(bufs, sizes)
 	return true
@@ -104,10 +104,10 @@ func (t *tunDevice) Write(bufs [][]byte, offset int) (int, error) {
 		return 0, nil
 	}
 	last := identity(bufs[len(bufs)-1]) // the overlay may change bufs
-	t.egress.heard()
+	t.egress.noteReceived()
 	t.ingress.writeStarts()
-	if see := t.tap.Load(); see != nil {
-		showDecrypted(see, bufs, offset)
+	if observe := t.observer.Load(); observe != nil {
+		showDecrypted(observe, bufs, offset)
 	}
 	t.overlay.WritePackets(bufs, offset)
 	t.ingress.writeEnds(last, len(bufs))

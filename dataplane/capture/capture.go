@@ -74,7 +74,7 @@ const (
 	Ethernet
 )
 
-// Packet is one packet as a tap shows it. Its bytes are lent.
+// Packet is one packet at a point of the packet path. Its bytes belong to the caller.
 type Packet struct {
 	Time  time.Time
 	Point Point
@@ -94,8 +94,8 @@ type Packet struct {
 	From, To netip.AddrPort
 }
 
-// see takes a packet if it wants it.
-func (c *Capture) see(p *Packet) {
+// offer takes a packet if it wants it.
+func (c *Capture) offer(p *Packet) {
 	if !c.points.Has(p.Point) {
 		return
 	}

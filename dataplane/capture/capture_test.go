@@ -67,7 +67,7 @@ func TestCapture(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCapture(t, Config{Points: 1<<NumPoints - 1, Snaplen: tt.snaplen})
-			under(t, c).Taps().See(&tt.packet)
+			under(t, c).Active().Offer(&tt.packet)
 			tt.want.Time = time.Unix(0, now.UnixNano())
 			if tt.want.Node == nil {
 				tt.want.Node = []byte{}
@@ -95,14 +95,14 @@ func TestOnlyItsPoints(t *testing.T) {
 	c := newCapture(t, Config{Points: PointSet(Tunnel), Filter: filter})
 	other := newCapture(t, Config{Points: PointSet(Wire)})
 	s := under(t, c, other)
-	if s.Points() != PointSet(Tunnel, Wire) || !s.Taps().Wants(Tunnel) || s.Taps().Wants(Node) {
+	if s.Points() != PointSet(Tunnel, Wire) || !s.Active().Wants(Tunnel) || s.Active().Wants(Node) {
 		t.Errorf("points %v", s.Points())
 	}
 	icmp := packettest.Spec{Src: a4, Dst: b4, Proto: packettest.ICMP, Transport: packettest.Message(8, 0, 1, nil)}.Bytes()
 	for _, p := range []Packet{
 		{Point: Node, Link: Ethernet}, {Point: Tunnel, Body: icmp}, {Point: Tunnel, Body: []byte("no packet")}, {Point: Dropped, Body: icmp},
 	} {
-		s.Taps().See(&p)
+		s.Active().Offer(&p)
 	}
 	if diff := cmp.Diff(Counts{Seen: 2, Matched: 1}, c.Counts(Tunnel)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -142,7 +142,7 @@ func TestSet(t *testing.T) {
 	if err := s.Add(newCapture(t, Config{Points: PointSet(Node)})); err != ErrTooMany {
 		t.Errorf("one too many: %v", err)
 	}
-	s.Taps().See(&Packet{Point: Node})
+	s.Active().Offer(&Packet{Point: Node})
 	for i, c := range cs {
 		s.Remove(c)
 		s.Remove(c) // does nothing
@@ -151,8 +151,8 @@ func TestSet(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
-	if s.Taps() != nil || s.Points() != 0 {
-		t.Error("an empty set has taps")
+	if s.Active() != nil || s.Points() != 0 {
+		t.Error("an empty set has active captures")
 	}
 	if err := s.Add(cs[0]); err != nil {
 		t.Error(err)
@@ -193,7 +193,7 @@ func TestManyWriters(t *testing.T) {
 				if i%1000 == 0 {
 					size = 65535
 				}
-				s.Taps().See(&Packet{Point: Point(w), VNI: uint32(i), Node: fmt.Sprint(w), Body: bytes.Repeat([]byte{byte(i)}, size)})
+				s.Active().Offer(&Packet{Point: Point(w), VNI: uint32(i), Node: fmt.Sprint(w), Body: bytes.Repeat([]byte{byte(i)}, size)})
 				if i%64 == 0 {
 					runtime.Gosched()
 				}
@@ -234,7 +234,7 @@ func TestFull(t *testing.T) {
 	s := under(t, c)
 	const size, n = 1000, 1000
 	for i := range n {
-		s.Taps().See(&Packet{Point: Node, VNI: uint32(i), Body: make([]byte, size)})
+		s.Active().Offer(&Packet{Point: Node, VNI: uint32(i), Body: make([]byte, size)})
 	}
 	room := MinRing / 1024 // 24 bytes of header, and all is a multiple of 64
 	if lost := c.Counts(Node).Lost; lost != uint64(n-room) {
@@ -248,7 +248,7 @@ func TestFull(t *testing.T) {
 	if _, ok := c.Next(); ok || c.Pending() {
 		t.Error("there is more")
 	}
-	s.Taps().See(&Packet{Point: Node, VNI: 4711})
+	s.Active().Offer(&Packet{Point: Node, VNI: 4711})
 	if r, ok := c.Next(); !ok || r.VNI != 4711 {
 		t.Error("there is no room after everything was read")
 	}
@@ -310,7 +310,7 @@ func TestHeldUpWriter(t *testing.T) {
 	}
 }
 
-func TestSeeAllocatesNothing(t *testing.T) {
+func TestOfferAllocatesNothing(t *testing.T) {
 	if packettest.Race {
 		t.Skip("NOT CHECKED: the race detector allocates itself")
 	}
@@ -327,7 +327,7 @@ func TestSeeAllocatesNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, func() {
 		for i := range packets {
-			s.Taps().See(&packets[i])
+			s.Active().Offer(&packets[i])
 		}
 		for {
 			if _, ok := c.Next(); !ok {
@@ -342,7 +342,7 @@ func TestSeeAllocatesNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkSee(b *testing.B) {
+func BenchmarkOffer(b *testing.B) {
 	filter, err := ParseFilter("host 10.0.0.2 and tcp port 80")
 	if err != nil {
 		b.Fatal(err)
@@ -358,7 +358,7 @@ func BenchmarkSee(b *testing.B) {
 			p := Packet{Time: time.Now(), Point: Node, Link: Ethernet, Node: "worker-1", Body: ethernet(0x0800, tcp4(80, 1000, 1300))}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				s.Taps().See(&p)
+				s.Active().Offer(&p)
 				if i%64 == 63 {
 					for _, ok := c.Next(); ok; _, ok = c.Next() {
 					}

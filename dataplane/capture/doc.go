@@ -35,7 +35,7 @@
 //
 // # Invariants
 //
-// Nothing here does I/O or knows a file format. Taps.See allocates nothing, takes no
+// Nothing here does I/O or knows a file format. Active.Offer allocates nothing, takes no
 // lock and keeps nothing of what it is shown. A Capture uses the memory that its
 // Config asks for, and it is garbage once the Set has forgotten it.
 package capture

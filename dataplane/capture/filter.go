@@ -114,14 +114,14 @@ const (
 	etherTypeARP      = 0x0806
 )
 
-// matches is Match for a packet at a tap. The headers may lie in Head and the rest
+// matches is Match for a packet at a point. The headers may lie in Head and the rest
 // in Body.
 func (f *Filter) matches(p *Packet) bool {
 	s := p.subject()
 	return f.ask(&s)
 }
 
-// subject is that of a packet at a tap. Of one that is not well-formed only the
+// subject is that of a packet at a point. Of one that is not well-formed only the
 // version is known, and of no other than IP and ARP anything at all.
 func (p *Packet) subject() (s subject) {
 	ip := p.Body

@@ -20,7 +20,7 @@ func TestWire(t *testing.T) {
 			p := wire(tt.src, tt.dst, size)
 			p.Head, p.Body = payload[:size/3], payload[size/3:]
 			c := newCapture(t, Config{Points: PointSet(Wire)})
-			under(t, c).Taps().See(&p)
+			under(t, c).Active().Offer(&p)
 			want := packettest.Spec{Src: src.Addr().Unmap(), Dst: dst.Addr().Unmap(), Proto: packettest.UDP, DontFragment: true,
 				Transport: packettest.Datagram(src.Port(), dst.Port(), payload)}.Bytes()
 			if got, ok := c.Next(); !ok || !bytes.Equal(got.Data, want) {
@@ -34,7 +34,7 @@ func TestWire(t *testing.T) {
 func TestWireCut(t *testing.T) {
 	p := wire("192.0.2.1:51840", "198.51.100.7:4096", 1000)
 	c := newCapture(t, Config{Points: PointSet(Wire), Snaplen: 100})
-	under(t, c).Taps().See(&p)
+	under(t, c).Active().Offer(&p)
 	if got, ok := c.Next(); !ok || got.Length != 1028 || len(got.Data) != 100 {
 		t.Errorf("%v: %d, %x", ok, got.Length, got.Data)
 	}
@@ -46,7 +46,7 @@ func head(b []byte) []byte { return b[:min(len(b), 80)] }
 func TestWireOfTwoFamilies(t *testing.T) {
 	p := wire("192.0.2.1:1", "[2001:db8::1]:2", 3)
 	c := newCapture(t, Config{Points: PointSet(Wire)})
-	under(t, c).Taps().See(&p)
+	under(t, c).Active().Offer(&p)
 	if got, ok := c.Next(); !ok || !parses(got.Data) || got.Data[0]>>4 != 6 {
 		t.Errorf("%v: %x", ok, got.Data)
 	}

@@ -16,35 +16,35 @@ var ErrTooMany = errors.New("two captures are under way already: wait for one to
 
 // Set holds the captures that are under way. The zero Set is empty.
 type Set struct {
-	taps atomic.Pointer[Taps] // nil: none
+	active atomic.Pointer[Active] // nil: none
 
 	mu      sync.Mutex
 	started uint64
 	ended   Counts // of the captures that were removed
 }
 
-// Taps are the captures of a Set at one moment.
-type Taps struct {
+// Active are the captures of a Set at one moment.
+type Active struct {
 	points   Points
 	captures []*Capture
 }
 
-// Taps returns what the packet path shows packets to, nil while there is nobody.
-func (s *Set) Taps() *Taps { return s.taps.Load() }
+// Active returns what the packet path shows packets to, nil while there is nobody.
+func (s *Set) Active() *Active { return s.active.Load() }
 
 // Wants tells whether somebody looks at a point.
-func (t *Taps) Wants(p Point) bool { return t.points.Has(p) }
+func (t *Active) Wants(p Point) bool { return t.points.Has(p) }
 
-// See shows p to everybody who looks at its point.
-func (t *Taps) See(p *Packet) {
+// Offer shows p to everybody who looks at its point.
+func (t *Active) Offer(p *Packet) {
 	for _, c := range t.captures {
-		c.see(p)
+		c.offer(p)
 	}
 }
 
 // Points returns all points that somebody looks at.
 func (s *Set) Points() Points {
-	if t := s.taps.Load(); t != nil {
+	if t := s.active.Load(); t != nil {
 		return t.points
 	}
 	return 0
@@ -77,7 +77,7 @@ func (s *Set) Remove(c *Capture) {
 }
 
 func (s *Set) capturesLocked() []*Capture {
-	if t := s.taps.Load(); t != nil {
+	if t := s.active.Load(); t != nil {
 		return t.captures
 	}
 	return nil
@@ -85,14 +85,14 @@ func (s *Set) capturesLocked() []*Capture {
 
 func (s *Set) storeLocked(cs []*Capture) {
 	if len(cs) == 0 {
-		s.taps.Store(nil)
+		s.active.Store(nil)
 		return
 	}
-	t := &Taps{captures: cs}
+	t := &Active{captures: cs}
 	for _, c := range cs {
 		t.points |= c.points
 	}
-	s.taps.Store(t)
+	s.active.Store(t)
 }
 
 // Status is what captures have done so far, ended ones included.

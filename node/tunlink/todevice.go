@@ -138,7 +138,7 @@ func (w *worker) datagram(t *tunnel, h geneve.Header, payload []byte, super int)
 	if d != kept {
 		return d
 	}
-	w.heard(t, h)
+	w.noteReceived(t, h)
 	if ip == nil {
 		return kept
 	}
@@ -163,8 +163,8 @@ func (w *worker) packet(t *tunnel, ip []byte, super int) Drop {
 	return kept
 }
 
-// heard notes that the gateway of t was heard.
-func (w *worker) heard(t *tunnel, h geneve.Header) {
+// noteReceived notes that the gateway of t was heard.
+func (w *worker) noteReceived(t *tunnel, h geneve.Header) {
 	t.count.lastSeen.Store(w.now)
 	if e := uint32(h.Encapsulation); e != t.learned.encapsulation.Load() {
 		t.learned.encapsulation.Store(e)

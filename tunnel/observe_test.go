@@ -10,20 +10,20 @@ import (
 	"github.com/sluice-net/sluice/underlay"
 )
 
-// sightings collects what a tap is shown.
-type sightings []Sighting
+// observations collects what an observer is shown.
+type observations []Observation
 
-func (s *sightings) see() *func(Sighting) {
-	f := func(x Sighting) {
+func (s *observations) observer() *func(Observation) {
+	f := func(x Observation) {
 		x.Bytes = slices.Clone(x.Bytes)
 		*s = append(*s, x)
 	}
 	return &f
 }
 
-// TestTapInside: what is admitted is seen as it goes in, what is not with the
+// TestObserveInside: what is admitted is seen as it goes in, what is not with the
 // reason, and what comes from the peer as it comes out.
-func TestTapInside(t *testing.T) {
+func TestObserveInside(t *testing.T) {
 	overlay := fullBatches(1)
 	overlay.read = func(bufs [][]byte, sizes []int, offset int) (int, int, error) {
 		for i := range bufs {
@@ -35,15 +35,15 @@ func TestTapInside(t *testing.T) {
 	overlay.write = func(bufs [][]byte, offset int) { clear(bufs[0][offset:]) }
 	d := newTestTun(t, overlay)
 	d.egress.setReachable()
-	var got sightings
-	d.tap.Store(got.see())
+	var got observations
+	d.observer.Store(got.observer())
 	bufs, sizes := batchBuffers(), make([]int, BatchSize)
 	n, err := d.Read(bufs, sizes, 16) // as many as go without a session
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got) != n-1 {
-		t.Errorf("%d sightings of %d packets, one of which is empty", len(got), n)
+		t.Errorf("%d observations of %d packets, one of which is empty", len(got), n)
 	}
 	for i, s := range got {
 		if !s.Egress || s.Outside || s.Drop != "" || s.Time.IsZero() || !slices.Equal(s.Bytes, []byte{byte(i), 1, 2, 3, 0}) {
@@ -67,7 +67,7 @@ func TestTapInside(t *testing.T) {
 		}
 	}
 	if len(got) != n-1 {
-		t.Errorf("%d sightings of %d packets, one of which is empty", len(got), n)
+		t.Errorf("%d observations of %d packets, one of which is empty", len(got), n)
 	}
 
 	got = nil
@@ -79,9 +79,9 @@ func TestTapInside(t *testing.T) {
 	}
 }
 
-// TestTapOutside: messages are seen with the addresses of the socket and the other
+// TestObserveOutside: messages are seen with the addresses of the socket and the other
 // end, and what is none with the reason.
-func TestTapOutside(t *testing.T) {
+func TestObserveOutside(t *testing.T) {
 	peer, local := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("127.0.0.1:51820")
 	b, receive := newTestBind(t, &funcSocket{
 		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
@@ -91,8 +91,8 @@ func TestTapOutside(t *testing.T) {
 			return 2, nil
 		},
 	})
-	var got sightings
-	b.tap.Store(got.see())
+	var got observations
+	b.observer.Store(got.observer())
 	ep, _ := b.ParseEndpoint(peer.String())
 	if err := b.Send([][]byte{message(typeTransport, 40), message(typeTransport, 50)}, ep); err != nil {
 		t.Fatal(err)
@@ -116,23 +116,23 @@ func TestTapOutside(t *testing.T) {
 	}
 }
 
-// TestTapEnds: nobody is shown anything after the end.
-func TestTapEnds(t *testing.T) {
+// TestObserveEnds: nobody is shown anything after the end.
+func TestObserveEnds(t *testing.T) {
 	tun, err := New(Options{Overlay: fullBatches(0), Listen: newMemNet().listen("192.0.2.1"), MaxInFlight: testInFlight})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tun.egress.setReachable()
-	var got sightings
-	tun.Tap(*got.see())
-	if tun.tun.tap.Load() == nil || tun.bind.tap.Load() == nil {
-		t.Error("there is no tap")
+	var got observations
+	tun.Observe(*got.observer())
+	if tun.tun.observer.Load() == nil || tun.bind.observer.Load() == nil {
+		t.Error("there is no observer")
 	}
-	tun.Tap(nil)
+	tun.Observe(nil)
 	if _, err := tun.tun.Read(batchBuffers(), make([]int, BatchSize), 16); err != nil || len(got) > 0 {
-		t.Errorf("%d sightings, %v", len(got), err)
+		t.Errorf("%d observations, %v", len(got), err)
 	}
-	if tun.tun.tap.Load() != nil || tun.bind.tap.Load() != nil {
-		t.Error("there is a tap")
+	if tun.tun.observer.Load() != nil || tun.bind.observer.Load() != nil {
+		t.Error("there is a observer")
 	}
 }

@@ -32,23 +32,23 @@ func (f *Forwarder) Capture(c *capture.Capture) (stop func(), err error) {
 	if err := f.captures.Add(c); err != nil {
 		return nil, err
 	}
-	f.tapTunnelLocked()
+	f.observeTunnelLocked()
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.captures.Remove(c)
-		f.tapTunnelLocked()
+		f.observeTunnelLocked()
 	}, nil
 }
 
-// tapTunnelLocked has the tunnel shown, too, while somebody wants to see it.
-func (f *Forwarder) tapTunnelLocked() {
+// observeTunnelLocked has the tunnel shown, too, while somebody wants to see it.
+func (f *Forwarder) observeTunnelLocked() {
 	points := f.captures.Points()
 	if points.Has(capture.Tunnel) || points.Has(capture.Wire) || points.Has(capture.Dropped) {
-		f.tunnel.Tap(f.showTunnel)
+		f.tunnel.Observe(f.showTunnel)
 		return
 	}
-	f.tunnel.Tap(nil)
+	f.tunnel.Observe(nil)
 }
 
 // locals are the addresses that the kernel sends from, by family. Sockets are
@@ -88,35 +88,35 @@ func (f *Forwarder) localTo(bound netip.AddrPort, remote netip.Addr) netip.AddrP
 	return netip.AddrPortFrom(a, bound.Port())
 }
 
-// look is one batch as captures see it.
-type look struct {
-	*capture.Taps
+// captureBatch is one batch as captures see it.
+type captureBatch struct {
+	*capture.Active
 	f   *Forwarder
 	now time.Time
 }
 
-// look returns what a batch is shown to; nobody, if on is false.
-func (f *Forwarder) look() (l look, on bool) {
-	taps := f.captures.Taps()
-	if taps == nil {
+// captureBatch returns what a batch is shown to; nobody, if on is false.
+func (f *Forwarder) captureBatch() (l captureBatch, on bool) {
+	active := f.captures.Active()
+	if active == nil {
 		return l, false
 	}
-	return look{taps, f, time.Now()}, true
+	return captureBatch{active, f, time.Now()}, true
 }
 
 // arrived shows what came from a node, before egress.
-func (l *look) arrived(s *snapshot, datagram []byte, src netip.AddrPort) {
+func (l *captureBatch) arrived(s *snapshot, datagram []byte, src netip.AddrPort) {
 	if !l.Wants(capture.Node) {
 		return
 	}
 	p := capture.Packet{Time: l.now, Point: capture.Node, Egress: true}
 	if frame(s, datagram, src, &p) {
-		l.See(&p)
+		l.Offer(&p)
 	}
 }
 
 // egressed shows what became of it.
-func (l *look) egressed(s *snapshot, datagram []byte, src netip.AddrPort, v Verdict) {
+func (l *captureBatch) egressed(s *snapshot, datagram []byte, src netip.AddrPort, v Verdict) {
 	switch {
 	case v == Forwarded && l.Wants(capture.Translated):
 		var p capture.Packet
@@ -150,33 +150,33 @@ func frame(s *snapshot, datagram []byte, src netip.AddrPort, p *capture.Packet) 
 
 // refused shows a datagram of a node that was dropped: what is in it or, if it
 // is nobody's, the whole.
-func (l *look) refused(s *snapshot, datagram []byte, src netip.AddrPort, v Verdict) {
+func (l *captureBatch) refused(s *snapshot, datagram []byte, src netip.AddrPort, v Verdict) {
 	p := capture.Packet{Time: l.now, Point: capture.Dropped, Egress: true, Reason: v.String()}
 	if !frame(s, datagram, src, &p) {
 		p.From, p.To, p.Body = src, l.f.localTo(l.f.underlay.LocalAddr(), src.Addr()), datagram
 	}
-	l.See(&p)
+	l.Offer(&p)
 }
 
 // translated shows what was forwarded, without what may follow its end.
-func (l *look) translated(b []byte, egress bool) {
+func (l *captureBatch) translated(b []byte, egress bool) {
 	if p, ok := packet.Parse(b); ok {
-		l.See(&capture.Packet{Time: l.now, Point: capture.Translated, Egress: egress, Body: p.Bytes})
+		l.Offer(&capture.Packet{Time: l.now, Point: capture.Translated, Egress: egress, Body: p.Bytes})
 	}
 }
 
 // ingressed shows what became of a packet from the peer.
-func (l *look) ingressed(b []byte, v Verdict) {
+func (l *captureBatch) ingressed(b []byte, v Verdict) {
 	switch {
 	case v == Forwarded && l.Wants(capture.Translated):
 		l.translated(b, false)
 	case v.Dropped() && l.Wants(capture.Dropped):
-		l.See(&capture.Packet{Time: l.now, Point: capture.Dropped, Reason: v.String(), Body: b})
+		l.Offer(&capture.Packet{Time: l.now, Point: capture.Dropped, Reason: v.String(), Body: b})
 	}
 }
 
 // departing shows what goes to the nodes.
-func (l *look) departing(ds []underlay.Datagram) {
+func (l *captureBatch) departing(ds []underlay.Datagram) {
 	if !l.Wants(capture.Node) {
 		return
 	}
@@ -193,14 +193,14 @@ func (l *look) departing(ds []underlay.Datagram) {
 		if t := s.tunnels[tunnelKey{ds[i].Addr.Addr(), h.VNI}]; t != nil {
 			p.Node = t.name
 		}
-		l.See(&p)
+		l.Offer(&p)
 	}
 }
 
 // showTunnel shows what the tunnel tells of.
-func (f *Forwarder) showTunnel(s tunnel.Sighting) {
-	l := look{f.captures.Taps(), f, s.Time}
-	if l.Taps == nil {
+func (f *Forwarder) showTunnel(s tunnel.Observation) {
+	l := captureBatch{f.captures.Active(), f, s.Time}
+	if l.Active == nil {
 		return
 	}
 	p := capture.Packet{Time: s.Time, Point: capture.Tunnel, Egress: s.Egress, Body: s.Bytes}
@@ -211,10 +211,10 @@ func (f *Forwarder) showTunnel(s tunnel.Sighting) {
 		}
 	}
 	if (s.Outside || s.Drop == "") && l.Wants(p.Point) {
-		l.See(&p)
+		l.Offer(&p)
 	}
 	if s.Drop != "" && l.Wants(capture.Dropped) {
 		p.Point, p.Reason = capture.Dropped, s.Drop
-		l.See(&p)
+		l.Offer(&p)
 	}
 }

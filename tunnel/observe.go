@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sighting is a packet or a datagram that a tap is shown.
-type Sighting struct {
+// Observation is a packet or a datagram that an observer is shown.
+type Observation struct {
 	Time time.Time
 	// Egress: to the peer. Otherwise from it.
 	Egress bool
@@ -15,56 +15,56 @@ type Sighting struct {
 	// packet inside the tunnel, without.
 	Outside       bool
 	Local, Remote netip.AddrPort
-	// Bytes are lent: they must stay as they are, and are somebody else's when the
-	// tap returns.
+	// Bytes are the caller's: the observer must not change them, nor use them after it
+	// has returned.
 	Bytes []byte
 	// Drop is why it goes no further: the name of the counter in Stats with Tunnel
 	// in front, as in the metrics. Empty: it goes on.
 	Drop string
 }
 
-// Tap shows what passes from now on to f: packets as they go into WireGuard and
+// Observe shows what passes from now on to f: packets as they go into WireGuard and
 // come out of it, messages as they go to the socket and come from it, and what is dropped
 // before it gets there. Nil ends that, but for what is under way. Several
 // goroutines call f at the same time; none of them should have to wait.
-func (t *Tunnel) Tap(f func(Sighting)) {
-	var see *func(Sighting)
+func (t *Tunnel) Observe(f func(Observation)) {
+	var observe *func(Observation)
 	if f != nil {
-		see = &f
+		observe = &f
 	}
-	t.tun.tap.Store(see)
-	t.bind.tap.Store(see)
+	t.tun.observer.Store(observe)
+	t.bind.observer.Store(observe)
 }
 
-// tap is what is called, nil while nobody looks.
-type tap = atomic.Pointer[func(Sighting)]
+// observer is the function that Observe was given; nil: none.
+type observer = atomic.Pointer[func(Observation)]
 
 // showDecrypted shows packets from the peer.
-func showDecrypted(see *func(Sighting), bufs [][]byte, offset int) {
-	s := Sighting{Time: time.Now()}
+func showDecrypted(observe *func(Observation), bufs [][]byte, offset int) {
+	s := Observation{Time: time.Now()}
 	for _, b := range bufs {
 		s.Bytes = b[offset:]
-		(*see)(s)
+		(*observe)(s)
 	}
 }
 
 // showTaken shows packets that are sealed next.
-func showTaken(see *func(Sighting), bufs [][]byte, sizes []int, offset int) {
-	s := Sighting{Time: time.Now(), Egress: true}
+func showTaken(observe *func(Observation), bufs [][]byte, sizes []int, offset int) {
+	s := Observation{Time: time.Now(), Egress: true}
 	for i, size := range sizes {
 		if size > 0 {
 			s.Bytes = bufs[i][offset : offset+size]
-			(*see)(s)
+			(*observe)(s)
 		}
 	}
 }
 
 // takeSeen is egress.take in front of somebody who looks.
-func (t *tunDevice) takeSeen(see *func(Sighting), g grant, bufs [][]byte, sizes []int, own, offset int) (admitted int) {
+func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte, sizes []int, own, offset int) (admitted int) {
 	var before [BatchSize]int // take gives size 0 to what it does not admit
 	copy(before[:], sizes)
 	admitted, why := t.egress.take(g, bufs, sizes, own)
-	s := Sighting{Time: time.Now(), Egress: true}
+	s := Observation{Time: time.Now(), Egress: true}
 	for i, b := range bufs {
 		size := min(before[i], len(b)-offset)
 		if size < 1 {
@@ -74,7 +74,7 @@ func (t *tunDevice) takeSeen(see *func(Sighting), g grant, bufs [][]byte, sizes 
 			s.Drop = dropNames[why]
 		}
 		s.Bytes = b[offset : offset+size]
-		(*see)(s)
+		(*observe)(s)
 	}
 	return admitted
 }
@@ -86,22 +86,22 @@ var dropNames = [dropReasons]string{
 }
 
 // showSent shows messages that go to one address.
-func showSent(see *func(Sighting), bufs [][]byte, local, to netip.AddrPort) {
-	s := Sighting{Time: time.Now(), Egress: true, Outside: true, Local: local, Remote: to}
+func showSent(observe *func(Observation), bufs [][]byte, local, to netip.AddrPort) {
+	s := Observation{Time: time.Now(), Egress: true, Outside: true, Local: local, Remote: to}
 	for _, b := range bufs {
 		s.Bytes = b
-		(*see)(s)
+		(*observe)(s)
 	}
 }
 
 // showReceived shows datagrams that came in.
-func showReceived(see *func(Sighting), bufs [][]byte, sizes []int, local netip.AddrPort, from []netip.AddrPort) {
-	s := Sighting{Time: time.Now(), Outside: true, Local: local}
+func showReceived(observe *func(Observation), bufs [][]byte, sizes []int, local netip.AddrPort, from []netip.AddrPort) {
+	s := Observation{Time: time.Now(), Outside: true, Local: local}
 	for i, b := range bufs {
 		s.Bytes, s.Remote = b[:sizes[i]], from[i]
 		if s.Drop = ""; classify(s.Bytes) == messageMalformed {
 			s.Drop = "DropTunnelMalformed"
 		}
-		(*see)(s)
+		(*observe)(s)
 	}
 }
