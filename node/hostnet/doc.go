@@ -40,9 +40,19 @@
 // Whoever may change a namespace holds its lock, an abstract Unix socket. Readers
 // need neither the lock nor a privilege.
 //
+// # Why the messages are our own
+//
+// Sockets and attributes are those of mdlayher/netlink and google/nftables. The rtnetlink
+// messages are written here because thousands of tunnels need them sent in batches and
+// read without an allocation for each attribute: vishvananda/netlink sends one request at
+// a time, jsimonetti/rtnetlink has no driver for Geneve, and both would leave the tests and
+// the difference as they are. knftables runs the program nft, which the image of the node
+// agent does not have.
+//
 // # Nothing is lost by a restart
 //
-// The state lives in the kernel, that of a TUN device in its alias. An agent that ends removes nothing, one that
-// starts finds what is there and changes only what differs. What is not asked for
-// any more goes when Desired no longer holds it; all of it goes with Desired{}.
+// The state lives in the kernel, that of a TUN device in its alias. An agent that ends
+// removes nothing, one that starts finds what is there and changes only what differs.
+// What is not asked for any more goes when Desired no longer holds it; all of it goes
+// with Desired{}.
 package hostnet
