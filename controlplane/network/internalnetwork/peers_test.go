@@ -181,6 +181,16 @@ func testNamespace(t *testing.T, w *world) {
 	ready(t, w, g, networkingv1beta1.ReasonInternalFabricReady)
 	// Its parts go in any order, and what another implementation left on them too.
 	w.patch(t, fabric("liqo-tenant-n", "milan"), `{"metadata":{"finalizers":["`+networkingv1beta1.FinalizerInternalFabricGeneve+`"]}}`)
+	meta := func(finalizer string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "liqo-tenant-n", Name: "of-liqo", Finalizers: []string{finalizer}}
+	}
+	route := &networkingv1beta1.RouteConfiguration{ObjectMeta: meta(networkingv1beta1.FinalizerRouteConfiguration)}
+	route.Spec.Table = networkingv1beta1.RouteTable{Name: "milan", Rules: []networkingv1beta1.RoutingRule{{
+		Dst: "10.9.0.0/16", Routes: []networkingv1beta1.Route{{Dst: "10.9.0.0/16", Dev: "liqo.x"}}}}}
+	firewall := &networkingv1beta1.FirewallConfiguration{ObjectMeta: meta(networkingv1beta1.FinalizerFirewallConfiguration)}
+	firewall.Spec.Table = networkingv1beta1.FirewallTable{Name: "milan", Family: "IPV4"}
+	w.create(t, route)
+	w.create(t, firewall)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-n"}}
 	w.delete(t, ns)
 	w.gone(t, ns)

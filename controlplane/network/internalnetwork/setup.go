@@ -39,7 +39,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	network := client.ObjectKey{Namespace: o.LiqoNamespace, Name: networkName}
 	addresses := &addressBook{reader: mgr.GetAPIReader(), network: network}
-	for _, setup := range []func(ctrl.Manager, Options, *addressBook) error{setupNodes, setupFabrics, setupTunnels, setupRoutes} {
+	for _, setup := range []func(ctrl.Manager, Options, *addressBook) error{setupNodes, setupFabrics, setupTunnels, setupRoutes, setupFinalizers} {
 		if err := setup(mgr, o, addresses); err != nil {
 			return err
 		}
