@@ -6,6 +6,8 @@ SHELL := /bin/bash
 GO    ?= go
 # Without the path of the source in the binaries, another clone finds them in the build cache.
 export GOFLAGS += -trimpath
+# Without cgo, which only the race detector needs, commands and tests share it as well.
+export CGO_ENABLED ?= 0
 TOOL  := $(GO) tool -modfile=tools.mod
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD := CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
@@ -14,8 +16,14 @@ FUZZTIME ?= 30s
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
 
-test: ## everything that must hold: generated files, lint, tests, tests with real kernels (as root)
-	bash .ci/test
+check: ## while you work: build, lint, unit tests without control planes (3 minutes)
+	@bash .ci/test check
+
+test: ## before a commit, and in CI: everything that a change can break (15 minutes; as root all of it)
+	@bash .ci/test
+
+test-all: ## before a release: also what takes long, other systems, known vulnerabilities (hours)
+	@bash .ci/test all
 
 demo: ## two clusters with one pod CIDR talk to each other, on loopback; KEEP=1 leaves them running
 	@echo "make demo: downloads and compiles two programs; the first time that takes a minute or two"
@@ -65,4 +73,4 @@ lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, lef
 lab-down: ## remove what `make lab` left
 	$(GO) run ./test/labctl down
 
-.PHONY: help test demo build lint fuzz generate e2e kernel-interop bench images lab lab-down kube clusters
+.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench images lab lab-down kube clusters
