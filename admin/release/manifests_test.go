@@ -21,6 +21,7 @@ var manifests = []struct {
 	head           string
 	cleanup        bool
 	metrics        bool
+	authentication bool
 }{
 	{template: "namespace.yaml", file: "00-namespace.yaml"},
 	{template: "controller-rbac.yaml", file: "controller-rbac.yaml"},
@@ -31,6 +32,10 @@ var manifests = []struct {
 	{template: "fabric-rbac.yaml", file: "fabric-rbac.yaml"},
 	{template: "installation.yaml", file: "installation.yaml"},
 	{template: "validation.yaml", file: "validation.yaml"},
+	{template: "authentication.yaml", file: "authentication/authentication.yaml", authentication: true, head: `#
+# For clusters that ask each other for resources: what the controller may do then, and what other clusters may do here.
+# The controller needs the argument --authentication as well.
+`},
 	{template: "controller.yaml", file: "controller/controller.yaml", head: `#
 # The controller of one cluster. What is in the folder above is the same everywhere; this is not: set <CLUSTER_ID> and
 # <POD_CIDR>, then apply it.
@@ -78,6 +83,7 @@ func TestManifests(t *testing.T) {
 			"discovery":       map[string]any{"config": map[string]any{"clusterID": "<CLUSTER_ID>"}},
 			"ipam":            map[string]any{"podCIDR": "<POD_CIDR>"},
 			"networking":      map[string]any{"fabric": map[string]any{"cleanup": m.cleanup}},
+			"authentication":  map[string]any{"enabled": m.authentication},
 			"metrics": map[string]any{
 				"enabled": m.metrics, "podMonitor": map[string]any{"enabled": m.metrics}, "prometheusRule": map[string]any{"enabled": m.metrics},
 			},

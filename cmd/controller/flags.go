@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"io"
 	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -19,10 +21,12 @@ import (
 type options struct {
 	manager.Options
 	kubeconfig string
-	qps        float32
-	burst      int
-	log        daemon.Log
-	version    bool
+	// apiServerCA is what --api-server-ca says.
+	apiServerCA string
+	qps         float32
+	burst       int
+	log         daemon.Log
+	version     bool
 }
 
 const usageHead = `controller is the control plane of the network between clusters. One runs in
@@ -87,6 +91,13 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&gw.MetricsNamespace, "metrics-namespace", "monitoring", "`NAME` of the namespace from which the NetworkPolicies allow reading metrics; empty: none")
 	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the NetworkPolicies")
 	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "create a PodDisruptionBudget for each gateway with several replicas; =false removes them")
+	authenticate := fs.Bool("authentication", false, "let clusters ask each other for resources: identities, Tenants, ResourceSlices")
+	var auth authentication.Options
+	var apiServerCA string
+	fs.StringVar(&auth.APIServer.URL, "api-server-url", "", "`URL` by which consumers reach this cluster's API server (default: the endpoint of Service default/kubernetes)")
+	fs.StringVar(&apiServerCA, "api-server-ca", "", "`FILE` with the certificate authority of that, PEM; system: the ones of the consumer's system (default: that of the service account)")
+	fs.DurationVar(&auth.CertificateLifetime, "client-certificate-lifetime", 0, "`time` for which certificates of consumers are valid, at least 10m; 0: as long as the signer likes")
+	fs.BoolVar(&auth.Slices.DefaultClass, "default-resource-slices", true, "grant what ResourceSlices of class default ask for; =false denies them")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
@@ -104,6 +115,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o.Bootstrap.ExternalCIDR = bootstrap.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}
 	o.Bootstrap.InternalCIDR = bootstrap.Range{Prefix: internal, Fixed: fs.Changed("internal-cidr")}
 	o.Pools = pools
+	if *authenticate {
+		o.Authentication, o.apiServerCA = &auth, apiServerCA
+	}
 	if *leaderElection {
 		o.LeaderElection = election
 	}
@@ -130,6 +144,14 @@ func (o *options) check() error {
 			return daemon.Usagef("--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period")
 		case e.LeaseDuration <= e.RenewDeadline:
 			return daemon.Usagef("--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead")
+		}
+	}
+	if a := o.Authentication; a != nil {
+		switch u, err := url.Parse(a.APIServer.URL); {
+		case a.APIServer.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != ""):
+			return daemon.Usagef("--api-server-url: %q is not an https URL, such as https://203.0.113.7:6443", a.APIServer.URL)
+		case a.CertificateLifetime != 0 && a.CertificateLifetime < 10*time.Minute:
+			return daemon.Usagef("--client-certificate-lifetime: API servers sign nothing for less than 10m")
 		}
 	}
 	switch ns := o.Gateways.MetricsNamespace; {

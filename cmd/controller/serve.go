@@ -43,6 +43,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		}
 		return err
 	}
+	if o.Authentication != nil {
+		if o.Authentication.APIServer.CA, err = certificateAuthority(o.apiServerCA, cfg); err != nil {
+			return err
+		}
+	}
 	mgr, err := manager.New(cfg, o.Options)
 	if err != nil {
 		return explain(err)

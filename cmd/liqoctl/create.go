@@ -26,9 +26,9 @@ func createCommand(a *app) *cobra.Command {
 With -o the object is printed and not created. An object that exists already is not changed, so a command can be
 repeated.`,
 	}
-	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a))
+	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a), createResourceSliceCommand(a))
 	cmd.AddCommand(refusals(a,
-		foreign{"nonce", authentication}, foreign{"resourceslice", offloading}, foreign{"virtualnode vn", offloading},
+		foreign{"nonce", authentication}, foreign{"virtualnode vn", offloading},
 		foreign{"tenant", authentication},
 	)...)
 	return cmd

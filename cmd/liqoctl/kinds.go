@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -38,6 +39,11 @@ var (
 		name: "publickey", plural: "publickeies", aliases: []string{"publickeys"}, title: "PublicKey",
 		object: func() client.Object { return &networkingv1beta1.PublicKey{} },
 		list:   func() client.ObjectList { return &networkingv1beta1.PublicKeyList{} },
+	}
+	kindResourceSlice = &kind{
+		name: "resourceslice", plural: "resourceslices", aliases: []string{"rs", "rslice"}, title: "ResourceSlice",
+		object: func() client.Object { return &authv1beta1.ResourceSlice{} },
+		list:   func() client.ObjectList { return &authv1beta1.ResourceSliceList{} },
 	}
 	kindConnection = &kind{
 		name: "connection", plural: "connections", aliases: []string{"conn"}, title: "Connection",

@@ -15,15 +15,13 @@ type foreign struct {
 }
 
 const (
-	authentication = "it belongs to Liqo's authentication, which Sluice does not have: a peering here is its network; 'liqoctl network connect' sets it up"
+	authentication = "it belongs to Liqo's authentication, of which Sluice has the handshake as a whole: 'liqoctl authenticate' takes all of its steps"
 	offloading     = "it belongs to Liqo's offloading, which Sluice does not have: run pods where you want them; 'liqoctl network connect' lets them reach each other"
 )
 
 // liqoCommands are those at the top.
 func liqoCommands(a *app) []*cobra.Command {
 	return refusals(a,
-		foreign{"authenticate auth", authentication},
-		foreign{"unauthenticate unauth", authentication},
 		foreign{"offload", offloading},
 		foreign{"unoffload", offloading},
 		foreign{"move", offloading},

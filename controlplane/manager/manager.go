@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/network/addresses"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -45,6 +46,9 @@ type Options struct {
 	Pools []netip.Prefix
 	// Gateways says what is made beside the gateways. Its namespace is that above.
 	Gateways gatewaydeploy.Options
+	// Authentication lets clusters ask each other for resources; nil: they have a network and nothing else. Its namespace
+	// is that above.
+	Authentication *authentication.Options
 	// LeaderElection is nil where nothing else runs these controllers.
 	LeaderElection *LeaderElection
 	// MetricsAddress is the address of the metrics; empty: none.
@@ -123,6 +127,12 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)
+		}
+	}
+	if a := o.Authentication; a != nil {
+		a.LiqoNamespace = o.LiqoNamespace
+		if err := authentication.SetupWithManager(mgr, *a); err != nil {
+			return fmt.Errorf("set up authentication: %w", err)
 		}
 	}
 	return nil

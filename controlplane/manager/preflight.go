@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
@@ -44,7 +45,7 @@ func Preflight(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	resources, err := served(c.Scheme(), mapper)
+	resources, err := served(c.Scheme(), mapper, o)
 	if err != nil {
 		return err
 	}
@@ -81,10 +82,10 @@ func reach(ctx context.Context, cfg *rest.Config) error {
 
 // served returns the resources that the controllers watch. It fails if the
 // cluster lacks one.
-func served(scheme *runtime.Scheme, mapper meta.RESTMapper) ([]schema.GroupVersionResource, error) {
+func served(scheme *runtime.Scheme, mapper meta.RESTMapper, o Options) ([]schema.GroupVersionResource, error) {
 	var resources []schema.GroupVersionResource
 	var missing []string
-	for _, k := range watchedKinds(scheme) {
+	for _, k := range watchedKinds(scheme, o) {
 		switch m, err := mapper.RESTMapping(k.GroupKind(), k.Version); {
 		case meta.IsNoMatchError(err):
 			missing = append(missing, k.Kind+" ("+k.GroupVersion().String()+")")
@@ -101,9 +102,13 @@ func served(scheme *runtime.Scheme, mapper meta.RESTMapper) ([]schema.GroupVersi
 }
 
 // watchedKinds returns those of our groups, and those of Kubernetes that are watched.
-func watchedKinds(scheme *runtime.Scheme) []schema.GroupVersionKind {
+func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	var ks []schema.GroupVersionKind
-	for _, gv := range []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion} {
+	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion}
+	if o.Authentication != nil {
+		groups = append(groups, authv1beta1.GroupVersion)
+	}
+	for _, gv := range groups {
 		for name, t := range scheme.KnownTypes(gv) {
 			// The group holds lists, and options of requests, too.
 			if t.PkgPath() != metaPackage && !strings.HasSuffix(name, "List") {

@@ -6,8 +6,9 @@
 //
 //	pod - node - gateway - node port - gateway - node - pod
 //
-// The user's part is played with kubectl and the manifests of package document.
-// What the node agent will do is played by the type fabric. No root is needed; as
+// The user's part is played with kubectl and the manifests of the documents in
+// the folder SLUICE_SPEC; without it the tests that need them are skipped. What
+// the node agent will do is played by the type fabric. No root is needed; as
 // root, pods run as the users that their spec names.
 //
 //	go test ./test/clusters                   some minutes

@@ -11,8 +11,9 @@
 // installed and not connected. rome is the local cluster of all commands, which has
 // the gateway clients, and milan the remote one, which has the servers.
 //
-// The documents of package document are followed word for word. It needs root and what
-// package kubelab needs.
+// The documents in the folder SLUICE_SPEC are followed word for word; without it the
+// tests that need them are skipped, which they say. It needs root and what package
+// kubelab needs.
 //
 //	go test ./test/kubernetes                              what takes minutes
 //	go test ./test/kubernetes -kubernetes.long             also what takes longer

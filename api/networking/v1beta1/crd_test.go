@@ -189,13 +189,25 @@ func TestCRDNames(t *testing.T) {
 		"IP": {"Namespaced", "ips", nil, true, []string{
 			"Local IP string .spec.ip", "Remapped IP string .status.ip", "Remapped IP CIDR string .status.cidr", age,
 		}, nil},
+		"Tenant": {"Namespaced", "tenants", []string{"tn"}, true, []string{"Condition string .spec.tenantCondition", age}, nil},
+		"Identity": {"Namespaced", "identities", []string{"id"}, true, []string{
+			"Type string .spec.type", "KubeconfigSecret string .status.kubeconfigSecretRef.name wide", age,
+		}, nil},
+		"ResourceSlice": {"Namespaced", "resourceslices", []string{"rslice"}, true, []string{
+			`Authentication string .status.conditions[?(@.type=="Authentication")].status`,
+			`Resources string .status.conditions[?(@.type=="Resources")].status`, age,
+		}, nil},
+		"Renew": {"Namespaced", "renews", nil, true, []string{age}, nil},
 	}
 	got := map[string]names{}
 	for _, c := range readCRDs(t) {
 		kind := c.Spec.Names.Kind
 		group, version := "networking.liqo.io", "v1beta1"
-		if kind == "Network" || kind == "IP" {
+		switch kind {
+		case "Network", "IP":
 			group, version = "ipam.liqo.io", "v1alpha1"
+		case "Tenant", "Identity", "ResourceSlice", "Renew":
+			group = "authentication.liqo.io"
 		}
 		if c.Spec.Group != group || c.Metadata.Name != c.Spec.Names.Plural+"."+group {
 			t.Errorf("%s: group %s, name %s", kind, c.Spec.Group, c.Metadata.Name)

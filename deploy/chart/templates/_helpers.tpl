@@ -125,3 +125,16 @@ runAsGroup: 65532
             drop: [ALL]
             add: [NET_ADMIN]
 {{- end }}
+
+{{- /* The roles of a file, which is generated from the markers beside the controllers' code, for the namespace liqo. */ -}}
+{{- define "sluice.roles" -}}
+{{- $root := .root -}}
+{{- range $document := $root.Files.Get .file | splitList "---\n" }}
+{{- with fromYaml $document }}
+---
+{{- if .metadata.namespace }}{{ $_ := set .metadata "namespace" $root.Release.Namespace }}{{ end }}
+{{- $_ := set . "metadata" (merge .metadata (fromYaml (include "sluice.meta" (dict "root" $root)))) }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -143,6 +143,7 @@ func (p *Plane) credentials() (err error) {
 		return err
 	}
 	return errors.Join(writeKeyPair(p.path("sa.crt"), p.path("sa.key"), "service accounts"),
+		writeKeyPair(p.path("clients.crt"), p.path("clients.key"), "clients"), // signs the certificates of clients
 		os.WriteFile(p.path("tokens.csv"), []byte(adminToken+",admin,admin,system:masters\n"), 0o600),
 		WriteKubeconfig(p.path("admin.kubeconfig"), p.Config()))
 }
@@ -166,7 +167,7 @@ func (p *Plane) StartAPIServer() (err error) {
 	p.apiserver, err = p.run("kube-apiserver", "--etcd-servers="+p.store.url,
 		"--secure-port="+port, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		"--tls-cert-file="+p.path("apiserver.crt"), "--tls-private-key-file="+p.path("apiserver.key"),
-		"--token-auth-file="+p.path("tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+		"--token-auth-file="+p.path("tokens.csv"), "--client-ca-file="+p.path("clients.crt"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file="+p.path("sa.key"),
 		"--service-account-key-file="+p.path("sa.key"), "--allow-privileged=true", "--endpoint-reconciler-type=none",
 		"--kubelet-client-certificate="+p.KubeletCert, "--kubelet-client-key="+p.KubeletKey, "--kubelet-preferred-address-types=InternalIP",
@@ -204,7 +205,8 @@ func (p *Plane) startManager() error {
 	}
 	p.manager, err = p.run("kube-controller-manager", "--kubeconfig="+p.path("admin.kubeconfig"), "--leader-elect=false",
 		"--use-service-account-credentials=false", "--service-account-private-key-file="+p.path("sa.key"), "--root-ca-file="+p.path("apiserver.crt"),
-		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,daemonset-controller",
+		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,daemonset-controller,certificatesigningrequest-signing-controller",
+		"--cluster-signing-cert-file="+p.path("clients.crt"), "--cluster-signing-key-file="+p.path("clients.key"),
 		fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
 		"--kube-api-qps=200", "--kube-api-burst=400")
 	return err

@@ -1,0 +1,349 @@
+package peering
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Authenticate gives the local cluster, the consumer, an identity in the remote one,
+// the provider: the provider makes a nonce, the consumer signs it, and the provider
+// signs a certificate for the key that did.
+func Authenticate(ctx context.Context, consumer, provider *access.Cluster, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	ends := newPair(consumer, provider, &o)
+	if err := ends.prepareIdentities(ctx, tell, (*end).rightsToAuthenticate); err != nil {
+		return err
+	}
+	h := &handshake{consumer: ends[0], provider: ends[1]}
+	var p plan
+	spaces := p.add(nil, ends.steps((*end).tenantNamespace)...)
+	nonce := p.add(after(spaces), h.nonce())
+	signature := p.add(after(nonce), h.signature())
+	tenant := p.add(after(signature), h.tenant())
+	p.add(after(tenant), h.identity())
+	return p.run(ctx, tell)
+}
+
+// Unauthenticate takes the identity of the consumer, which is the local cluster, back.
+// It fails while the consumer has ResourceSlices of the provider.
+func Unauthenticate(ctx context.Context, consumer, provider *access.Cluster, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	ends := newPair(consumer, provider, &o)
+	if err := ends.prepareIdentities(ctx, tell, (*end).rightsToAuthenticate); err != nil {
+		return err
+	}
+	h := &handshake{consumer: ends[0], provider: ends[1]}
+	if err := h.noSlices(ctx); err != nil {
+		return err
+	}
+	var p plan
+	identity := p.add(nil, h.removeIdentity())
+	p.add(after(identity), h.removeTenant())
+	return p.run(ctx, tell)
+}
+
+// prepareIdentities finds out who the clusters are and all that stands in the way of
+// identities, before anything is changed.
+func (p pair) prepareIdentities(ctx context.Context, tell progress.Func, rights func(*end) []access.Permission) error {
+	if err := p.identify(ctx, tell); err != nil {
+		return err
+	}
+	for _, e := range p {
+		tell.Waiting(e.Name, "Checking cluster "+e.id)
+	}
+	return p.both(func(e *end) error {
+		if err := e.readPeering(ctx); err != nil {
+			return err
+		}
+		if err := e.chooseNamespace(); err != nil {
+			return err
+		}
+		if err := e.Require(ctx, rights(e)...); err != nil {
+			return err
+		}
+		return e.checkAuthentication(ctx)
+	})
+}
+
+func (e *end) rightsToAuthenticate() (all []access.Permission) {
+	may := func(group, resource string, verbs ...string) {
+		for _, v := range verbs {
+			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: e.namespace})
+		}
+	}
+	if e.namespaceFound() == nil {
+		all = append(all, access.Permission{Verb: "create", Resource: "namespaces"})
+	}
+	may("", "secrets", "get", "create", "patch", "delete")
+	kind := "tenants"
+	if e.role == networkingv1beta1.ConnectionClient { // the local cluster
+		kind = "identities"
+	}
+	may(authv1beta1.GroupVersion.Group, kind, "get", "create", "patch", "delete")
+	return all
+}
+
+// checkAuthentication fails where the controllers of the cluster have no part in it:
+// every step would wait in vain.
+func (e *end) checkAuthentication(ctx context.Context) error {
+	err := e.Client.Get(ctx, client.ObjectKey{Name: authv1beta1.RemoteControlPlaneRole}, new(rbacv1.ClusterRole))
+	if apierrors.IsNotFound(err) {
+		return e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed: run 'liqoctl install --reuse-values --set authentication.enabled=true' for it",
+			e.id, authv1beta1.RemoteControlPlaneRole)
+	}
+	return nil // who may not look is told by the step that waits
+}
+
+// tenantNamespace makes the namespace of the peering.
+func (e *end) tenantNamespace() *step {
+	return &step{
+		in: e.Cluster, waiting: "Ensuring tenant namespace", done: "Tenant namespace correctly ensured",
+		try: func(ctx context.Context) (string, error) { return "", e.ensureNamespace(ctx) },
+	}
+}
+
+// handshake is what the steps of Authenticate hand to each other.
+type handshake struct {
+	consumer, provider *end
+
+	nonceText []byte
+	// proof is what the consumer's controller wrote beside the nonce.
+	proof map[string][]byte
+	// granted is what the provider gave; nil: nothing yet.
+	granted *authv1beta1.AuthParams
+}
+
+// tenantName is that of the Tenant at the provider.
+func (h *handshake) tenantName() string { return h.consumer.id }
+
+// identityName is that of the Identity at the consumer.
+func (h *handshake) identityName() string { return "controlplane-" + h.provider.id }
+
+// ready returns the Tenant's credentials, if the provider has granted them before.
+func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) {
+	var t authv1beta1.Tenant
+	err := h.provider.Client.Get(ctx, h.provider.named(h.tenantName()), &t)
+	if err != nil {
+		return nil, h.provider.Explain("read the Tenant", client.IgnoreNotFound(err))
+	}
+	if t.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(t.Status.Conditions, authv1beta1.ConditionReady) {
+		return nil, nil
+	}
+	return t.Status.AuthParams, nil
+}
+
+// nonce has the provider make a nonce, unless there is a Tenant that is ready.
+func (h *handshake) nonce() *step {
+	e := h.provider
+	return &step{
+		in: e.Cluster, waiting: "Waiting for the nonce", done: "Nonce retrieved", clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			if h.granted, err = h.ready(ctx); err != nil || h.granted != nil {
+				return "", err
+			}
+			s := &corev1.Secret{ObjectMeta: e.metadata(authv1beta1.NonceSecret).of("", map[string]string{authv1beta1.LabelNonce: networkingv1beta1.LabelTrue})}
+			if err := e.readOrCreate(ctx, s); err != nil {
+				return "", err
+			}
+			if h.nonceText = s.Data[authv1beta1.NonceKey]; len(h.nonceText) == 0 {
+				return "Secret " + authv1beta1.NonceSecret + " has no nonce yet: the controller writes it", nil
+			}
+			return "", nil
+		},
+	}
+}
+
+// signature has the consumer sign it.
+func (h *handshake) signature() *step {
+	e := h.consumer
+	return &step{
+		in: e.Cluster, waiting: "Waiting for the signed nonce", done: "Signed nonce retrieved", clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			if h.granted != nil {
+				return "", nil
+			}
+			s := &corev1.Secret{
+				ObjectMeta: e.metadata(authv1beta1.SignedNonceSecret).of("", map[string]string{authv1beta1.LabelSignedNonce: networkingv1beta1.LabelTrue}),
+				Data:       map[string][]byte{authv1beta1.NonceKey: h.nonceText},
+			}
+			if err := e.readOrCreate(ctx, s); err != nil {
+				return "", err
+			}
+			if !bytes.Equal(s.Data[authv1beta1.NonceKey], h.nonceText) {
+				// Of an earlier handshake. What was signed then is of no use.
+				before := s.DeepCopy()
+				s.Data = map[string][]byte{authv1beta1.NonceKey: h.nonceText}
+				if err := e.write.Patch(ctx, s, client.MergeFrom(before)); err != nil {
+					return "", e.Explain("write the nonce", err)
+				}
+			}
+			for _, key := range []string{authv1beta1.SignedNonceKey, authv1beta1.PublicKey, authv1beta1.RequestKey} {
+				if len(s.Data[key]) == 0 {
+					return fmt.Sprintf("Secret %s has no %s yet: the controller writes it", s.Name, key), nil
+				}
+			}
+			h.proof = s.Data
+			return "", nil
+		},
+	}
+}
+
+// readOrCreate reads a Secret into s, or creates it as s is.
+func (e *end) readOrCreate(ctx context.Context, s *corev1.Secret) error {
+	wanted := s.DeepCopy()
+	err := e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)
+	if apierrors.IsNotFound(err) {
+		*s = *wanted
+		return e.Explain("create Secret "+s.Name, e.write.Create(ctx, s))
+	}
+	return e.Explain("read Secret "+wanted.Name, err)
+}
+
+// tenant has the provider judge what the consumer proves.
+func (h *handshake) tenant() *step {
+	e := h.provider
+	return &step{
+		in: e.Cluster, waiting: "Waiting for the Tenant to be ready", done: "Tenant status is filled", clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			if h.granted != nil {
+				return "", nil
+			}
+			wanted := &authv1beta1.Tenant{
+				ObjectMeta: e.metadata(h.tenantName()).of("", nil),
+				Spec: authv1beta1.TenantSpec{
+					ClusterID: authv1beta1.ClusterID(h.consumer.id), AuthzPolicy: authv1beta1.KeysExchange,
+					PublicKey: h.proof[authv1beta1.PublicKey], CSR: h.proof[authv1beta1.RequestKey], Signature: h.proof[authv1beta1.SignedNonceKey],
+				},
+			}
+			var t authv1beta1.Tenant
+			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &t); {
+			case apierrors.IsNotFound(err):
+				return "the controller has not looked at the Tenant yet", e.Explain("create the Tenant", e.write.Create(ctx, wanted))
+			case err != nil:
+				return "", e.Explain("read the Tenant", err)
+			case t.DeletionTimestamp != nil:
+				return "an earlier Tenant is being deleted", nil
+			case !bytes.Equal(t.Spec.Signature, wanted.Spec.Signature):
+				before := t.DeepCopy()
+				t.Spec.AuthzPolicy, t.Spec.PublicKey, t.Spec.CSR, t.Spec.Signature = wanted.Spec.AuthzPolicy, wanted.Spec.PublicKey, wanted.Spec.CSR, wanted.Spec.Signature
+				return "the controller has not looked at the Tenant yet", e.Explain("change the Tenant", e.write.Patch(ctx, &t, client.MergeFrom(before)))
+			}
+			if missing, err = notReady("Tenant "+t.Name, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending); missing != "" || err != nil {
+				return missing, err
+			}
+			if h.granted = t.Status.AuthParams; h.granted == nil {
+				return "Tenant " + t.Name + " has no credentials yet", nil
+			}
+			return "", nil
+		},
+	}
+}
+
+// notReady is what the condition Ready waits for. What only a person can cure is a complaint; passing are the
+// reasons that pass by themselves.
+func notReady(what string, generation int64, conditions []metav1.Condition, passing ...string) (missing string, err error) {
+	c := meta.FindStatusCondition(conditions, authv1beta1.ConditionReady)
+	switch {
+	case c == nil || c.ObservedGeneration < generation:
+		return "no controller has looked at the newest version of " + what + " yet", nil
+	case c.Status == metav1.ConditionTrue:
+		return "", nil
+	case slices.Contains(passing, c.Reason):
+		return what + ": " + c.Message, nil
+	}
+	return "", &complaint{what + ": " + c.Message}
+}
+
+// identity gives the consumer what the provider granted.
+func (h *handshake) identity() *step {
+	e := h.consumer
+	return &step{
+		in: e.Cluster, waiting: "Waiting for the Identity to be ready", done: "Identity status is filled", clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			wanted := &authv1beta1.Identity{
+				ObjectMeta: e.metadata(h.identityName()).of("", nil),
+				Spec: authv1beta1.IdentitySpec{
+					ClusterID: authv1beta1.ClusterID(h.provider.id), Type: authv1beta1.ControlPlaneIdentity,
+					AuthParams: *h.granted, Namespace: new(h.provider.namespace),
+				},
+			}
+			var i authv1beta1.Identity
+			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &i); {
+			case apierrors.IsNotFound(err):
+				return "the controller has not looked at the Identity yet", e.Explain("create the Identity", e.write.Create(ctx, wanted))
+			case err != nil:
+				return "", e.Explain("read the Identity", err)
+			case i.DeletionTimestamp != nil:
+				return "an earlier Identity is being deleted", nil
+			case !bytes.Equal(i.Spec.AuthParams.SignedCRT, h.granted.SignedCRT) || i.Spec.AuthParams.APIServer != h.granted.APIServer:
+				before := i.DeepCopy()
+				i.Spec = wanted.Spec
+				return "the controller has not looked at the Identity yet", e.Explain("change the Identity", e.write.Patch(ctx, &i, client.MergeFrom(before)))
+			}
+			return notReady("Identity "+i.Name, i.Generation, i.Status.Conditions)
+		},
+	}
+}
+
+// noSlices fails while the consumer has something of the provider.
+func (h *handshake) noSlices(ctx context.Context) error {
+	e := h.consumer
+	var list authv1beta1.ResourceSliceList
+	if err := e.Client.List(ctx, &list, client.MatchingLabels{authv1beta1.LabelReplicationDestination: h.provider.id, authv1beta1.LabelReplication: networkingv1beta1.LabelTrue}); err != nil {
+		return e.Explain("list ResourceSlices", err)
+	}
+	var names []string
+	for _, s := range list.Items {
+		names = append(names, s.Namespace+"/"+s.Name)
+	}
+	if len(names) > 0 {
+		return e.Errorf("cluster %s still has resources of %s; nothing was changed: delete ResourceSlice %v first", e.id, h.provider.id, names)
+	}
+	return nil
+}
+
+func (h *handshake) removeIdentity() *step {
+	return h.remove(h.consumer, "Identity control plane correctly deleted",
+		&authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: h.identityName()}}, authv1beta1.SignedNonceSecret)
+}
+
+func (h *handshake) removeTenant() *step {
+	return h.remove(h.provider, "Tenant correctly deleted",
+		&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: h.tenantName()}}, authv1beta1.NonceSecret)
+}
+
+// remove deletes an object and the Secret of the handshake at its end, and waits until they are gone.
+func (h *handshake) remove(e *end, done string, o client.Object, secret string) *step {
+	return &step{
+		in: e.Cluster, waiting: "Deleting what is left of the identity", done: done,
+		try: func(ctx context.Context) (missing string, err error) {
+			for _, o := range []client.Object{o, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret}}} {
+				o.SetNamespace(e.namespace)
+				err := e.write.Delete(ctx, o)
+				switch {
+				case err == nil:
+					missing = fmt.Sprintf("%s is being deleted", o.GetName())
+				case !apierrors.IsNotFound(err):
+					return "", e.Explain("delete "+o.GetName(), err)
+				}
+			}
+			return missing, nil
+		},
+	}
+}

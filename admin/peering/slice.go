@@ -1,0 +1,99 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Slice says what to ask a provider for.
+type Slice struct {
+	// Class says who at the provider decides; empty: "default".
+	Class string
+	// Resources are asked for. What is absent is up to the provider.
+	Resources corev1.ResourceList
+}
+
+// NewResourceSlice returns a request for resources. m names it and the provider.
+func NewResourceSlice(m Metadata, s Slice) *authv1beta1.ResourceSlice {
+	o := &authv1beta1.ResourceSlice{
+		ObjectMeta: m.of("", map[string]string{
+			authv1beta1.LabelReplication: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationDestination: m.RemoteClusterID,
+		}),
+		Spec: authv1beta1.ResourceSliceSpec{Class: s.Class, Resources: s.Resources},
+	}
+	o.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("ResourceSlice"))
+	return o
+}
+
+// Request asks a provider for resources, and waits for its answer. m names the slice and the provider; without a
+// namespace it is made in the tenant namespace of that.
+func Request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	ends := alone(consumer, m.RemoteClusterID, &o)
+	if err := ends.identify(ctx, tell); err != nil {
+		return err
+	}
+	e := ends[0]
+	if err := e.readPeering(ctx); err != nil {
+		return err
+	}
+	if err := e.chooseNamespace(); err != nil {
+		return err
+	}
+	if e.namespaceFound() == nil {
+		return e.Errorf("there is no tenant namespace for cluster %s; nothing was changed: run 'liqoctl authenticate' first", m.RemoteClusterID)
+	}
+	m.Namespace = e.namespace
+	slice := NewResourceSlice(m, s)
+	var p plan
+	made := p.add(nil, e.sliceMade(slice))
+	authenticated := p.add(after(made), e.sliceDecided(slice, authv1beta1.SliceAuthentication))
+	p.add(after(authenticated), e.sliceDecided(slice, authv1beta1.SliceResources))
+	return p.run(ctx, tell)
+}
+
+func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
+	return &step{
+		in: e.Cluster, waiting: "Creating ResourceSlice", done: "ResourceSlice created",
+		try: func(ctx context.Context) (string, error) {
+			err := e.write.Create(ctx, slice.DeepCopy())
+			if apierrors.IsAlreadyExists(err) {
+				return "", nil // its answer is waited for
+			}
+			return "", e.Explain("create ResourceSlice "+slice.Name, err)
+		},
+	}
+}
+
+// sliceDecided waits for one decision of the provider. A refusal is the provider's to change.
+func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.ResourceSliceConditionType) *step {
+	word := map[authv1beta1.ResourceSliceConditionType]string{authv1beta1.SliceAuthentication: "authentication", authv1beta1.SliceResources: "resources"}[about]
+	s := &step{in: e.Cluster, waiting: "Waiting for the answer on " + word, done: fmt.Sprintf("ResourceSlice %s: %s", word, authv1beta1.SliceAccepted)}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		var live authv1beta1.ResourceSlice
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(slice), &live); err != nil {
+			return "", e.Explain("read ResourceSlice "+slice.Name, err)
+		}
+		for _, c := range live.Status.Conditions {
+			switch {
+			case c.Type != about:
+			case c.Status == authv1beta1.SliceAccepted:
+				return "", nil
+			default:
+				return "", &complaint{fmt.Sprintf("cluster %s refuses (%s): %s", e.peer.id, c.Reason, c.Message)}
+			}
+		}
+		return "cluster " + e.peer.id + " has not answered yet: the events of the Secret of its identity tell whether it can be reached", nil
+	}
+	return s
+}

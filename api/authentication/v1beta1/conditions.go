@@ -1,0 +1,93 @@
+package v1beta1
+
+// ConditionReady is the condition of a [Tenant] and of an [Identity]. It has observedGeneration set. Its message says
+// what to do.
+//
+// Possible reasons of a Tenant for it to be True:
+//   - TenantReady
+//   - TenantCordoned
+//
+// Possible reasons of a Tenant for it to be False:
+//   - ClusterIDInvalid
+//   - NamespaceInvalid
+//   - DuplicateTenant
+//   - RoleBindingMissing
+//   - NonceMissing
+//   - SignatureInvalid
+//   - RequestInvalid
+//   - CertificatePending
+//   - CertificateRefused
+//   - APIServerUnknown
+//   - TenantDrained
+//
+// Possible reasons of an Identity for it to be True:
+//   - IdentityReady
+//
+// Possible reasons of an Identity for it to be False:
+//   - ClusterIDInvalid
+//   - CredentialsMissing
+//   - CertificateInvalid
+//   - CertificateExpired
+//   - KubeconfigInvalid
+//   - SecretInTheWay
+const ConditionReady = "Ready"
+
+// Reasons of the condition Ready.
+const (
+	// ReasonTenantReady means that the consumer may ask for resources.
+	ReasonTenantReady = "TenantReady"
+	// ReasonTenantCordoned means that the consumer keeps what it has and gets no more.
+	ReasonTenantCordoned = "TenantCordoned"
+	// ReasonTenantDrained means that what the consumer had was taken back.
+	ReasonTenantDrained = "TenantDrained"
+	// ReasonClusterIDInvalid means that the ID of the other cluster is missing, differs from the label, or is this
+	// cluster's own.
+	ReasonClusterIDInvalid = "ClusterIDInvalid"
+	// ReasonNamespaceInvalid means that the namespace is not the tenant namespace of that cluster.
+	ReasonNamespaceInvalid = "NamespaceInvalid"
+	// ReasonDuplicateTenant means that there is an older Tenant for the same cluster, or in the same namespace.
+	ReasonDuplicateTenant = "DuplicateTenant"
+	// ReasonRoleBindingMissing means that no user is bound to the ClusterRole liqo-remote-controlplane.
+	ReasonRoleBindingMissing = "RoleBindingMissing"
+	// ReasonNonceMissing means that there is no nonce that the consumer could have signed.
+	ReasonNonceMissing = "NonceMissing"
+	// ReasonSignatureInvalid means that the signature is not that of the nonce by the public key.
+	ReasonSignatureInvalid = "SignatureInvalid"
+	// ReasonRequestInvalid means that the certificate signing request asks for something else than it may.
+	ReasonRequestInvalid = "RequestInvalid"
+	// ReasonCertificatePending means that the certificate is not signed yet.
+	ReasonCertificatePending = "CertificatePending"
+	// ReasonCertificateRefused means that the signer of this cluster refuses to sign the certificate.
+	ReasonCertificateRefused = "CertificateRefused"
+	// ReasonAPIServerUnknown means that the address of the API server of this cluster is not known.
+	ReasonAPIServerUnknown = "APIServerUnknown"
+
+	// ReasonIdentityReady means that the Secret with the kubeconfig is there.
+	ReasonIdentityReady = "IdentityReady"
+	// ReasonCredentialsMissing means that authParams holds no certificate.
+	ReasonCredentialsMissing = "CredentialsMissing"
+	// ReasonCertificateInvalid means that the certificate does not parse, or is not for the key of this cluster.
+	ReasonCertificateInvalid = "CertificateInvalid"
+	// ReasonCertificateExpired means that the certificate has expired.
+	ReasonCertificateExpired = "CertificateExpired"
+	// ReasonKubeconfigInvalid means that no kubeconfig can be made of authParams.
+	ReasonKubeconfigInvalid = "KubeconfigInvalid"
+	// ReasonSecretInTheWay means that there is a Secret of the same name that is somebody else's.
+	ReasonSecretInTheWay = "SecretInTheWay"
+)
+
+// Reasons of the conditions of a [ResourceSlice].
+const (
+	// ReasonSliceAuthenticationAccepted means that the credentials are in the status.
+	ReasonSliceAuthenticationAccepted = "ResourceSliceAuthenticationAccepted"
+	// ReasonSliceResourcesAccepted means that the resources are granted.
+	ReasonSliceResourcesAccepted = "ResourceSliceResourcesAccepted"
+	// ReasonTenantMissing means that the namespace has no Tenant for the consumer.
+	ReasonTenantMissing = "TenantMissing"
+	// ReasonConsumerInvalid means that the slice names another consumer or provider.
+	ReasonConsumerInvalid = "ConsumerInvalid"
+	// ReasonResourcesInvalid means that resources are asked for that cannot be granted.
+	ReasonResourcesInvalid = "ResourcesInvalid"
+	// ReasonDefaultClassDisabled means that the provider grants nothing by the class default.
+	ReasonDefaultClassDisabled = "DefaultResourceSliceClassDisabled"
+)

@@ -1,0 +1,61 @@
+package v1beta1
+
+// Labels of what belongs to the identities of a peering.
+const (
+	// LabelIdentityType, on an identity's Secret, holds its IdentityType.
+	LabelIdentityType = "liqo.io/identity-type"
+	// LabelResourceSliceName, on an Identity and its Secret, names the slice that it is for.
+	LabelResourceSliceName = "liqo.io/resourceslice-name"
+	// LabelNonce marks the Secret of a nonce, on the provider.
+	LabelNonce = "liqo.io/nonce"
+	// LabelSignedNonce marks the Secret of a signed nonce, on the consumer.
+	LabelSignedNonce = "liqo.io/signed-nonce"
+	// LabelTenantCSR marks the CertificateSigningRequests of tenants.
+	LabelTenantCSR = "liqo.io/remote-tenant-csr"
+)
+
+// Labels of what is copied to another cluster.
+const (
+	// LabelReplication is "true" on an object that is to be copied, "false" on the copy.
+	LabelReplication = "liqo.io/replication"
+	// LabelReplicationDestination holds the ID of the cluster to which an object is copied.
+	LabelReplicationDestination = "liqo.io/remoteID"
+	// LabelReplicationOrigin, on a copy, holds the ID of the cluster that it comes from.
+	LabelReplicationOrigin = "liqo.io/originID"
+	// LabelReplicated marks a copy.
+	LabelReplicated = "liqo.io/replicated"
+)
+
+// Annotations.
+const (
+	// AnnotationRemoteTenantNamespace, on an identity's Secret, names the tenant namespace at the provider.
+	AnnotationRemoteTenantNamespace = "liqo.io/remote-tenant-namespace"
+	// AnnotationCreateVirtualNode, on a ResourceSlice, asks for a virtual node.
+	AnnotationCreateVirtualNode = "liqo.io/create-virtual-node"
+	// AnnotationCordon, on the copy of a ResourceSlice, says that it is cordoned by itself.
+	AnnotationCordon = "liqo.io/cordon"
+	// AnnotationCordonTenant, on the copy of a ResourceSlice, says that its Tenant is cordoned.
+	AnnotationCordonTenant = "liqo.io/cordon-tenant"
+)
+
+// Names of objects.
+const (
+	// NonceSecret is the Secret of a nonce, in the tenant namespace of the provider.
+	NonceSecret = "liqo-nonce"
+	// SignedNonceSecret is the Secret of a signed nonce, in the tenant namespace of the consumer.
+	SignedNonceSecret = "liqo-signed-nonce"
+	// NonceKey is the key of the nonce in both Secrets.
+	NonceKey = "nonce"
+	// SignedNonceKey is the key of the signature in SignedNonceSecret.
+	SignedNonceKey = "signedNonce"
+	// RequestKey is the key of the certificate signing request of the consumer, beside the signature.
+	RequestKey = "csr"
+	// KeysSecret is the Secret of the key pair of a cluster, in the Liqo namespace.
+	KeysSecret = "authentication-keys"
+	// PrivateKey and PublicKey are the keys of the two keys in KeysSecret.
+	PrivateKey, PublicKey = "privateKey", "publicKey"
+	// KubeconfigKey is the key of the kubeconfig in an identity's Secret.
+	KubeconfigKey = "kubeconfig"
+	// RemoteControlPlaneRole is the ClusterRole of a consumer in its tenant namespace.
+	RemoteControlPlaneRole = "liqo-remote-controlplane"
+)

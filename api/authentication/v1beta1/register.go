@@ -1,0 +1,28 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the API group and version of every kind of this package.
+var GroupVersion = schema.GroupVersion{Group: "authentication.liqo.io", Version: "v1beta1"}
+
+// AddToScheme makes the kinds of this package known to s. Its signature is that of every other AddToScheme, so that
+// callers can list them.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&Tenant{}, &TenantList{},
+		&Identity{}, &IdentityList{},
+		&ResourceSlice{}, &ResourceSliceList{},
+		&Renew{}, &RenewList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// Resource qualifies a resource name ("tenants") with the group, as API errors want it.
+func Resource(resource string) schema.GroupResource {
+	return GroupVersion.WithResource(resource).GroupResource()
+}

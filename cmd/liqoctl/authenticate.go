@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/progress"
+)
+
+func authenticateCommand(a *app) *cobra.Command {
+	return identityCommand(a, peering.Authenticate, &cobra.Command{
+		Use:     "authenticate",
+		Aliases: []string{"auth"},
+		Short:   "Give this cluster an identity in the other one",
+		Long: `Give the local cluster, the consumer, an identity in the remote one, the provider, so that it can ask for resources.
+
+The provider makes a nonce, the consumer signs it with its key, and the provider signs a client certificate for that
+key. No private key leaves its cluster. With the certificate the consumer can create ResourceSlices in its tenant
+namespace at the provider, and nothing else.
+
+Both clusters need authentication: 'liqoctl install --set authentication.enabled=true'. The command may be repeated:
+what is there already is left as it is.`,
+		Example: `  liqoctl authenticate --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml`,
+	}, "both clusters have what the identity takes")
+}
+
+func unauthenticateCommand(a *app) *cobra.Command {
+	return identityCommand(a, peering.Unauthenticate, &cobra.Command{
+		Use:     "unauthenticate",
+		Aliases: []string{"unauth"},
+		Short:   "Take back this cluster's identity in the other one",
+		Long: `Take back the identity of the local cluster, the consumer, in the remote one, the provider.
+
+It fails while the consumer has ResourceSlices of the provider: delete them first.`,
+		Example: `  liqoctl unauthenticate --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml`,
+	}, "nothing of the identity is left")
+}
+
+// identityCommand completes a command that does something to the identity of the local cluster in the remote one.
+func identityCommand(a *app, do func(ctx context.Context, consumer, provider *access.Cluster, o peering.Options, tell progress.Func) error, cmd *cobra.Command, forWhat string) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	a.addRemoteFlags(cmd)
+	f := peeringFlags{wait: true}
+	f.add(cmd.Flags(), 2*time.Minute, forWhat)
+	hide(cmd.Flags(), "wait", "skip-validation")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		consumer, provider, err := a.two(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), consumer, provider, f.options(a), a.console.Progress())
+	}
+	return cmd
+}

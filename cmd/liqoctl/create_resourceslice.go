@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sluice-net/sluice/admin/peering"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+)
+
+func createResourceSliceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Short: "Ask the other cluster for resources",
+		Long: `Ask the other cluster, the provider, for resources, and wait for its answer.
+
+This cluster needs an identity there: 'liqoctl authenticate' makes one. What is not asked for is up to the provider.`,
+		Example: `  liqoctl create resourceslice milan --remote-cluster-id milan --cpu 8 --memory 32Gi
+
+  # Other resources, by another class of the provider's.
+  liqoctl create resourceslice gpus --remote-cluster-id milan --class gold --resource nvidia.com/gpu=2`,
+	}
+	c := newCreation(a, kindResourceSlice, cmd)
+	fs := cmd.Flags()
+	s := peering.Slice{}
+	fs.StringVar(&s.Class, "class", authv1beta1.SliceClassDefault, "`NAME` of the class: who at the provider decides")
+	amounts := map[corev1.ResourceName]*string{}
+	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
+		amounts[r] = fs.String(string(r), "", "`QUANTITY` of "+string(r))
+	}
+	others := fs.StringToString("resource", nil, "`NAME=QUANTITY` of another resource, or several")
+	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting for the answer")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s.Resources = corev1.ResourceList{}
+		wanted := maps.Clone(*others)
+		for name, text := range amounts {
+			if *text != "" {
+				if wanted == nil {
+					wanted = make(map[string]string, 1)
+				}
+				wanted[string(name)] = *text
+			}
+		}
+		for name, text := range wanted {
+			q, err := resource.ParseQuantity(text)
+			if err != nil {
+				return fmt.Errorf("%s %q: must be a quantity, such as 4, 500m or 8Gi", name, text)
+			}
+			s.Resources[corev1.ResourceName(name)] = q
+		}
+		if c.out.given() {
+			return c.out.objects(peering.NewResourceSlice(c.metadata(args[0], c.offline()), s))
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return peering.Request(cmd.Context(), in, c.metadata(args[0], ""), s, peering.Options{Timeout: c.timeout}, a.console.Progress())
+	}
+	return cmd
+}

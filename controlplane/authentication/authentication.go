@@ -1,0 +1,83 @@
+// Package authentication runs the controllers by which clusters get identities in each other and ask for resources.
+//
+//	provider: handshake, tenant, resourceslice, renewal      who may ask, and what is granted
+//	consumer: handshake, identity, resourceslice, renewal    what is asked, and with which credentials
+//	          replication                                    there and back
+package authentication
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/handshake"
+	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/authentication/identity"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/authentication/renewal"
+	"github.com/sluice-net/sluice/controlplane/authentication/replication"
+	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
+	"github.com/sluice-net/sluice/controlplane/authentication/tenant"
+)
+
+// Options say what this cluster grants.
+type Options struct {
+	// LiqoNamespace is where the installation lives.
+	LiqoNamespace string
+	// APIServer is where consumers reach this cluster.
+	APIServer issue.APIServer
+	// CertificateLifetime is how long the certificates of consumers are to be valid; zero: as long as the signer likes.
+	CertificateLifetime time.Duration
+	// Slices say what is offered.
+	Slices resourceslice.Options
+}
+
+// SetupWithManager adds the controllers to mgr.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	secrets, err := secretCache(mgr)
+	if err != nil {
+		return err
+	}
+	cluster := identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}
+	issuer := &issue.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: o.APIServer, Lifetime: o.CertificateLifetime, Now: time.Now}
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{"handshake", handshake.SetupWithManager(mgr, secrets, cluster)},
+		{"tenant", tenant.SetupWithManager(mgr, secrets, cluster, issuer)},
+		{"resourceslice", resourceslice.SetupWithManager(mgr, cluster, issuer, o.Slices)},
+		{"identity", identity.SetupWithManager(mgr, secrets, cluster)},
+		{"renewal", renewal.SetupWithManager(mgr, cluster)},
+		{"replication", replication.SetupWithManager(mgr, secrets, cluster)},
+	} {
+		if c.err != nil {
+			return fmt.Errorf("set up %s: %w", c.name, c.err)
+		}
+	}
+	return nil
+}
+
+// secretCache holds the Secrets of peerings, which are few. The manager's cache holds those of gateways.
+func secretCache(mgr ctrl.Manager) (cache.Cache, error) {
+	of, err := labels.NewRequirement(networkingv1beta1.LabelRemoteClusterID, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*of)}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new cache of Secrets: %w", err)
+	}
+	return c, mgr.Add(c)
+}

@@ -1,0 +1,150 @@
+package credentials
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	pemRequest     = "CERTIFICATE REQUEST"
+	pemCertificate = "CERTIFICATE"
+
+	// controlPlaneOrganization is the organization of every consumer's control plane.
+	controlPlaneOrganization = "liqo.io"
+)
+
+// Subject is whom a client certificate names: a user and one group of Kubernetes.
+type Subject struct {
+	// CommonName is the user.
+	CommonName string
+	// Organization is the group.
+	Organization string
+}
+
+// ControlPlaneSubject is that of the controllers of a consumer.
+func ControlPlaneSubject(consumer string) Subject {
+	return Subject{CommonName: consumer, Organization: controlPlaneOrganization}
+}
+
+// SliceSubject is that of one ResourceSlice of a consumer.
+func SliceSubject(slice, consumer string) Subject {
+	sum := sha256.Sum256([]byte(consumer))
+	return Subject{CommonName: slice + "-" + hex.EncodeToString(sum[:6]), Organization: consumer}
+}
+
+// Request makes a certificate signing request, PEM.
+func (k Key) Request(s Subject) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}}}, k.signer)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate signing request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
+}
+
+// JudgeRequest accepts a certificate signing request of another cluster only if it is signed by its key and asks for
+// exactly that subject. If public is not nil, the key must be that one.
+func JudgeRequest(text []byte, s Subject, public crypto.PublicKey) error {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != pemRequest || len(rest) > 0 {
+		return fmt.Errorf("not one PEM block of type %q", pemRequest)
+	}
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("no certificate signing request: %w", err)
+	}
+	if err := judgePublicKey(r.PublicKey); err != nil {
+		return err
+	}
+	if err := r.CheckSignature(); err != nil {
+		return fmt.Errorf("the request is not signed by its key: %w", err)
+	}
+	if public != nil && !equal(public, r.PublicKey) {
+		return errors.New("the key of the request is not the public key of the cluster")
+	}
+	// A name with two common names or an attribute that Go ignores could mean something else to another reader.
+	if n := len(r.Subject.Names); n != 2 || r.Subject.CommonName != s.CommonName || !slices.Equal(r.Subject.Organization, []string{s.Organization}) {
+		return fmt.Errorf("the subject is %q, it must be %q", r.Subject, pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}})
+	}
+	if len(r.Extensions) > 0 || len(r.DNSNames)+len(r.EmailAddresses)+len(r.IPAddresses)+len(r.URIs) > 0 {
+		return errors.New("the request asks for extensions or alternative names; none are granted")
+	}
+	return nil
+}
+
+func equal(a, b crypto.PublicKey) bool {
+	k, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && k.Equal(b)
+}
+
+// SameKey tells whether two requests are of the same key.
+func SameKey(a, b []byte) bool {
+	x, err := requestKey(a)
+	if err != nil {
+		return false
+	}
+	y, err := requestKey(b)
+	return err == nil && equal(x, y)
+}
+
+func requestKey(text []byte) (crypto.PublicKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no PEM block")
+	}
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return r.PublicKey, nil
+}
+
+// Certificate is what there is to know of a client certificate.
+type Certificate struct {
+	// Subject is whom it names.
+	Subject Subject
+	// NotBefore and NotAfter are when it is valid.
+	NotBefore, NotAfter time.Time
+
+	public crypto.PublicKey
+}
+
+// ParseCertificate reads the first certificate of a chain in PEM.
+func ParseCertificate(text []byte) (Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != pemCertificate {
+		return Certificate{}, fmt.Errorf("no PEM block of type %q", pemCertificate)
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return Certificate{}, fmt.Errorf("no certificate: %w", err)
+	}
+	s := Subject{CommonName: c.Subject.CommonName}
+	if len(c.Subject.Organization) > 0 {
+		s.Organization = c.Subject.Organization[0]
+	}
+	return Certificate{Subject: s, NotBefore: c.NotBefore, NotAfter: c.NotAfter, public: c.PublicKey}, nil
+}
+
+// RenewAt is when two thirds of the certificate's life are over.
+func (c Certificate) RenewAt() time.Time {
+	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
+}
+
+// Of tells whether the certificate is for the key.
+func (c Certificate) Of(k Key) bool { return equal(k.signer.Public(), c.public) }
+
+// For tells whether the certificate is for the key of a request.
+func (c Certificate) For(request []byte) bool {
+	key, err := requestKey(request)
+	return err == nil && equal(key, c.public)
+}

@@ -1,0 +1,437 @@
+package authentication_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
+	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
+)
+
+// site is a cluster of a peering: rome asks, milan gives.
+type site struct {
+	*controlplanetest.Cluster
+	t      *testing.T
+	id     string
+	tenant string // the namespace of the peering
+}
+
+func newSite(t *testing.T, id, peer, tenant string) *site {
+	t.Helper()
+	s := &site{Cluster: controlplanetest.Start(t), t: t, id: id, tenant: tenant}
+	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(string(roles))
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": peer}}})
+	s.run()
+	return s
+}
+
+// run runs the controllers, under the roles that are shipped.
+func (s *site) run() {
+	s.RunManager(s.t, func(mgr ctrl.Manager) error {
+		return authentication.SetupWithManager(mgr, authentication.Options{
+			LiqoNamespace: controlplanetest.LiqoNamespace,
+			APIServer:     issue.APIServer{URL: s.Config.Host, CA: s.Config.CAData},
+			Slices:        resourceslice.Options{DefaultClass: true, NodeLabels: map[string]string{"region": s.id}},
+		})
+	})
+}
+
+func (s *site) create(o client.Object) {
+	s.t.Helper()
+	if err := s.Client.Create(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) delete(o client.Object) {
+	s.t.Helper()
+	if err := s.Client.Delete(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// secret waits until a Secret of the peering has a value for a key.
+func (s *site) secret(name, key string) (value []byte) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("Secret %s of %s has %s", name, s.id, key), func(ctx context.Context) error {
+		var o corev1.Secret
+		if err := s.Get(ctx, s.tenant, name, &o); err != nil {
+			return err
+		}
+		if value = o.Data[key]; len(value) == 0 {
+			return errors.New("it is empty")
+		}
+		return nil
+	})
+	return value
+}
+
+func peering(id string, more ...string) map[string]string {
+	l := map[string]string{"liqo.io/remote-cluster-id": id}
+	for i := 0; i < len(more); i += 2 {
+		l[more[i]] = more[i+1]
+	}
+	return l
+}
+
+// prove makes the Tenant of rome at milan: nonce, signature, request.
+func prove(t *testing.T, rome, milan *site) *authv1beta1.Tenant {
+	t.Helper()
+	milan.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-nonce", Labels: peering("rome", "liqo.io/nonce", "true")}})
+	nonce := milan.secret("liqo-nonce", "nonce")
+	rome.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "liqo-signed-nonce", Labels: peering("milan", "liqo.io/signed-nonce", "true")},
+		Data:       map[string][]byte{"nonce": nonce},
+	})
+	signature := rome.secret("liqo-signed-nonce", "signedNonce")
+	public, csr := rome.secret("liqo-signed-nonce", "publicKey"), rome.secret("liqo-signed-nonce", "csr")
+	return &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", PublicKey: public, CSR: csr, Signature: signature},
+	}
+}
+
+// tenantBecomes waits until the condition of a Tenant has a reason.
+func (s *site) tenantBecomes(name, reason string) *authv1beta1.Tenant {
+	s.t.Helper()
+	o := new(authv1beta1.Tenant)
+	controlplanetest.Eventually(s.t, "Tenant "+name+" becomes "+reason, func(ctx context.Context) error {
+		if err := s.Get(ctx, s.tenant, name, o); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(o.Status.Conditions, authv1beta1.ConditionReady)
+		if c == nil || c.Reason != reason || c.ObservedGeneration != o.Generation {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
+	return o
+}
+
+func slice(rome *site, name string, resources ...string) *authv1beta1.ResourceSlice {
+	s := &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: name, Labels: peering("milan", "liqo.io/replication", "true", "liqo.io/remoteID", "milan")},
+		Spec:       authv1beta1.ResourceSliceSpec{Class: "default", Resources: corev1.ResourceList{}},
+	}
+	for i := 0; i < len(resources); i += 2 {
+		s.Spec.Resources[corev1.ResourceName(resources[i])] = resource.MustParse(resources[i+1])
+	}
+	return s
+}
+
+// sliceBecomes waits until the conditions of a slice have these reasons.
+func (s *site) sliceBecomes(name, authentication, resources string) *authv1beta1.ResourceSlice {
+	s.t.Helper()
+	o := new(authv1beta1.ResourceSlice)
+	controlplanetest.Eventually(s.t, fmt.Sprintf("ResourceSlice %s of %s becomes %s, %s", name, s.id, authentication, resources), func(ctx context.Context) error {
+		if err := s.Get(ctx, s.tenant, name, o); err != nil {
+			return err
+		}
+		got := map[authv1beta1.ResourceSliceConditionType]string{}
+		for _, c := range o.Status.Conditions {
+			got[c.Type] = c.Reason
+		}
+		if got[authv1beta1.SliceAuthentication] != authentication || got[authv1beta1.SliceResources] != resources {
+			return fmt.Errorf("the conditions are %+v", o.Status.Conditions)
+		}
+		return nil
+	})
+	return o
+}
+
+// copies waits until there are exactly these copies of rome's slices at milan.
+func (s *site) copies(names ...string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("the copies at %s are %v", s.id, names), func(ctx context.Context) error {
+		var list authv1beta1.ResourceSliceList
+		if err := s.Client.List(ctx, &list, client.InNamespace(s.tenant)); err != nil {
+			return err
+		}
+		var got []string
+		for _, o := range list.Items {
+			got = append(got, o.Name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, names) {
+			return fmt.Errorf("they are %v", got)
+		}
+		return nil
+	})
+}
+
+// event waits for an event about an object with a reason and a text.
+func (s *site) event(name, reason, says string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, "there is an event "+reason+" about "+name, func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := s.Client.List(ctx, &list, client.InNamespace(s.tenant)); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, says) {
+				return nil
+			}
+			others = append(others, e.Regarding.Name+" "+e.Reason+" "+e.Note)
+		}
+		return fmt.Errorf("there are %q", others)
+	})
+}
+
+// who asks an API server as whom it knows the owner of a kubeconfig.
+func who(t *testing.T, kubeconfig []byte) (client.Client, authenticationv1.UserInfo) {
+	t.Helper()
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: kinds.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var review authenticationv1.SelfSubjectReview
+	if err := c.Create(t.Context(), &review); err != nil {
+		t.Fatal(err)
+	}
+	return c, review.Status.UserInfo
+}
+
+func may(t *testing.T, c client.Client, a authorizationv1.ResourceAttributes) bool {
+	t.Helper()
+	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+	if err := c.Create(t.Context(), &review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+// TestHandshake is a peering from the first nonce to the last copy, between two API servers with real signers.
+func TestHandshake(t *testing.T) {
+	rome, milan := newSite(t, "rome", "milan", "liqo-tenant-milan"), newSite(t, "milan", "rome", "any-name-for-rome")
+	tenant := prove(t, rome, milan)
+	replayed := tenant.DeepCopy()
+	milan.create(tenant)
+	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
+	if params == nil {
+		t.Fatal("a Tenant that is ready has no credentials")
+	}
+
+	rome.create(&authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
+		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
+	})
+	kubeconfig := rome.secret("kubeconfig-controlplane-milan", "kubeconfig")
+	asRome, user := who(t, kubeconfig)
+	if user.Username != "rome" || !slices.Contains(user.Groups, "liqo.io") {
+		t.Errorf("milan knows rome as %+v", user)
+	}
+	t.Run("rights", func(t *testing.T) { rights(t, asRome, milan) })
+
+	rome.create(slice(rome, "milan", "cpu", "2"))
+	got := rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	if cpu := got.Status.Resources[corev1.ResourceCPU]; cpu.String() != "2" || got.Status.NodeLabels["region"] != "milan" {
+		t.Errorf("granted: %+v", got.Status)
+	}
+	_, user = who(t, rome.secret("kubeconfig-resourceslice-milan", "kubeconfig"))
+	if want := credentials.SliceSubject("milan", "rome"); user.Username != want.CommonName || !slices.Contains(user.Groups, want.Organization) {
+		t.Errorf("milan knows the slice as %+v, want %+v", user, want)
+	}
+
+	// A changed spec, a changed label.
+	got.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("3")
+	got.Labels["team"] = "network"
+	if err := rome.Client.Update(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "the change is granted", func(ctx context.Context) error {
+		var here, there authv1beta1.ResourceSlice
+		if err := errors.Join(rome.Get(ctx, rome.tenant, "milan", &here), milan.Get(ctx, milan.tenant, "milan", &there)); err != nil {
+			return err
+		}
+		if cpu := here.Status.Resources[corev1.ResourceCPU]; cpu.String() != "3" || there.Labels["team"] != "network" {
+			return fmt.Errorf("%v; the copy has the labels %v", here.Status.Resources, there.Labels)
+		}
+		return nil
+	})
+
+	t.Run("cordon", func(t *testing.T) {
+		milan.condition(authv1beta1.TenantCordoned)
+		milan.tenantBecomes("rome", authv1beta1.ReasonTenantCordoned)
+		rome.create(slice(rome, "more"))
+		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonTenantCordoned)
+		rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+		milan.condition(authv1beta1.TenantActive)
+		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	})
+
+	t.Run("outage", func(t *testing.T) {
+		milan.StopAPIServer()
+		rome.delete(slice(rome, "more"))
+		rome.create(slice(rome, "later"))
+		if err := milan.StartAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+		milan.copies("later", "milan")
+		rome.sliceBecomes("later", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	})
+
+	t.Run("identity removed first", func(t *testing.T) {
+		rome.delete(&authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan"}})
+		milan.copies()
+	})
+
+	t.Run("replay", func(t *testing.T) {
+		milan.delete(tenant)
+		controlplanetest.Eventually(t, "the RoleBinding goes with its Tenant", func(ctx context.Context) error {
+			err := milan.Get(ctx, milan.tenant, "liqo-binding-liqo-remote-controlplane", new(rbacv1.RoleBinding))
+			if err == nil {
+				return errors.New("it is there")
+			}
+			return client.IgnoreNotFound(err)
+		})
+		milan.create(replayed)
+		milan.tenantBecomes("rome", authv1beta1.ReasonSignatureInvalid)
+		err := asRome.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace(milan.tenant))
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("rome may still ask: %v", err)
+		}
+	})
+}
+
+// condition sets what rome may do at milan.
+func (s *site) condition(c authv1beta1.TenantCondition) {
+	s.t.Helper()
+	t := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant, Name: "rome"}}
+	before := t.DeepCopy()
+	t.Spec.TenantCondition = c
+	if err := s.Client.Patch(s.t.Context(), t, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// rights is what a consumer may do at a provider: its tenant namespace, and there two kinds without their status.
+func rights(t *testing.T, asRome client.Client, milan *site) {
+	const group = "authentication.liqo.io"
+	for _, c := range []struct {
+		a    authorizationv1.ResourceAttributes
+		want bool
+	}{
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Group: group, Resource: "resourceslices", Verb: "create"}, true},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Group: group, Resource: "renews", Verb: "patch"}, true},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Group: group, Resource: "resourceslices", Subresource: "status", Verb: "get"}, true},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Group: group, Resource: "resourceslices", Subresource: "status", Verb: "patch"}, false},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Group: group, Resource: "renews", Subresource: "status", Verb: "update"}, false},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Group: group, Resource: "tenants", Verb: "get"}, false},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Resource: "secrets", Verb: "get"}, false},
+		{authorizationv1.ResourceAttributes{Namespace: milan.tenant, Resource: "pods", Verb: "create"}, false},
+		{authorizationv1.ResourceAttributes{Namespace: "default", Group: group, Resource: "resourceslices", Verb: "list"}, false},
+		{authorizationv1.ResourceAttributes{Group: group, Resource: "resourceslices", Verb: "list"}, false},
+		{authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "list"}, false},
+		{authorizationv1.ResourceAttributes{Resource: "namespaces", Verb: "get", Name: milan.tenant}, false},
+	} {
+		if got := may(t, asRome, c.a); got != c.want {
+			t.Errorf("%s %s/%s %s in %q: %v", c.a.Verb, c.a.Group, c.a.Resource, c.a.Subresource, c.a.Namespace, got)
+		}
+	}
+}
+
+// TestDeclarative is what two users do by hand: credentials by other means than a handshake, and each missing piece is
+// told where its author looks.
+func TestDeclarative(t *testing.T) {
+	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
+	// The consumer first: what it will be allowed to do is nowhere yet.
+	rome.create(slice(rome, "milan", "cpu", "1", "memory", "1Gi"))
+	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
+	credentials := kubeconfigOf(t, milan.ServiceAccount(milan.tenant, "of-rome"))
+	identity := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane")},
+		Data:       map[string][]byte{"kubeconfig": []byte(strings.ReplaceAll(string(credentials), "token:", "tokenFile: /etc/passwd #"))},
+	}
+	rome.create(identity)
+	rome.event("cplane-secret", "AnnotationMissing", "liqo.io/remote-tenant-namespace")
+	identity.Annotations = map[string]string{"liqo.io/remote-tenant-namespace": milan.tenant}
+	rome.update(identity)
+	rome.event("cplane-secret", "KubeconfigInvalid", "tokenFile")
+	identity.Data["kubeconfig"] = credentials
+	rome.update(identity)
+	rome.event("cplane-secret", "RoleBindingMissing", "liqo-remote-controlplane")
+
+	milan.create(&authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "my-tenant", Labels: peering("rome")},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
+	})
+	milan.tenantBecomes("my-tenant", authv1beta1.ReasonRoleBindingMissing)
+	milan.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-binding-liqo-remote-controlplane", Labels: peering("rome")},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
+	})
+	if params := milan.tenantBecomes("my-tenant", authv1beta1.ReasonTenantReady).Status.AuthParams; params != nil {
+		t.Error("a Tenant without a handshake was given a certificate")
+	}
+	rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+
+	t.Run("the provider takes it back", func(t *testing.T) {
+		milan.delete(&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "my-tenant"}})
+		rome.sliceBecomes("milan", authv1beta1.ReasonTenantMissing, authv1beta1.ReasonTenantMissing)
+	})
+	t.Run("the namespaces can always be deleted", func(t *testing.T) {
+		for _, s := range []*site{rome, milan} {
+			s.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.tenant}})
+			controlplanetest.Eventually(t, "namespace "+s.tenant+" is gone", func(ctx context.Context) error {
+				err := s.Get(ctx, "", s.tenant, new(corev1.Namespace))
+				if err == nil {
+					return errors.New("it is there")
+				}
+				return client.IgnoreNotFound(err)
+			})
+		}
+	})
+}
+
+func (s *site) update(o client.Object) {
+	s.t.Helper()
+	if err := s.Client.Update(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// kubeconfigOf writes what a user is given.
+func kubeconfigOf(t *testing.T, cfg *rest.Config) []byte {
+	t.Helper()
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}],
+users: [{name: u, user: {token: %s
+}}]}`, cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), cfg.BearerToken)
+}

@@ -1,0 +1,187 @@
+// Package identity makes a kubeconfig of what a provider has granted: an Identity becomes a Secret that every client of
+// the provider reads, and rereads when it changes.
+package identity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+)
+
+// secretPrefix begins the name of the Secret of an Identity.
+const secretPrefix = "kubeconfig-"
+
+// Reconciler answers Identities.
+type Reconciler struct {
+	client.Client
+	// Reader reads past the cache, which sees only Secrets that are ours.
+	Reader   client.Reader
+	Recorder events.EventRecorder
+	Cluster  identify.Cluster
+	Now      func() time.Time
+}
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the reconciler to mgr. secrets sees the Secrets of peerings.
+func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cluster) error {
+	r := &Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Now: time.Now,
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("identity").
+		For(&authv1beta1.Identity{}).
+		// A Secret that somebody deletes or changes comes back.
+		WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, handler.TypedEnqueueRequestForOwner[*corev1.Secret](
+			mgr.GetScheme(), mgr.GetRESTMapper(), &authv1beta1.Identity{}, handler.OnlyControllerOwner()))).
+		Complete(apply.RequeueOnConflict(r))
+}
+
+// Reconcile makes the Secret of one Identity.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	i := new(authv1beta1.Identity)
+	if err := r.Get(ctx, req.NamespacedName, i); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !i.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	key, err := r.Cluster.Key(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	secret, c, again := plan(i, key, r.Now())
+	if secret != nil {
+		if in, err := r.inTheWay(ctx, i, secret.Name); err != nil {
+			return ctrl.Result{}, err
+		} else if in {
+			c = condition(authv1beta1.ReasonSecretInTheWay, "Secret %s is somebody else's: delete it, or rename the Identity", secret.Name)
+			secret = nil
+		} else if _, err := apply.Object(ctx, r.Client, secret); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: again}, r.status(ctx, i, secret, c)
+}
+
+// plan decides what the Secret holds. It is nil where none can be made; one that is there stays, since it may still
+// serve.
+func plan(i *authv1beta1.Identity, key credentials.Key, now time.Time) (secret *corev1.Secret, c metav1.Condition, again time.Duration) {
+	if len(validation.IsDNS1123Label(string(i.Spec.ClusterID))) > 0 {
+		return nil, condition(authv1beta1.ReasonClusterIDInvalid, "clusterID %q is not the ID of a cluster", cut(string(i.Spec.ClusterID))), 0
+	}
+	p := i.Spec.AuthParams
+	if len(p.SignedCRT) == 0 {
+		why := "authParams.signedCRT is empty: the provider has not signed a certificate"
+		if p.AwsConfig != nil {
+			why = "the provider grants an IAM user of EKS instead of a certificate, which is not supported: have its administrator make credentials, and put a kubeconfig of them into a Secret"
+		}
+		return nil, condition(authv1beta1.ReasonCredentialsMissing, "%s", why), 0
+	}
+	certificate, err := credentials.ParseCertificate(p.SignedCRT)
+	if err == nil && !certificate.Of(key) {
+		err = fmt.Errorf("it is not for the key of this cluster (Secret %s)", authv1beta1.KeysSecret)
+	}
+	if err != nil {
+		return nil, condition(authv1beta1.ReasonCertificateInvalid, "authParams.signedCRT: %v", err), 0
+	}
+	if left := certificate.NotAfter.Sub(now); left <= 0 {
+		return nil, condition(authv1beta1.ReasonCertificateExpired, "the certificate has expired at %s: make the Identity anew (liqoctl authenticate)", certificate.NotAfter.UTC().Format(time.RFC3339)), 0
+	} else {
+		again = left
+	}
+	a := credentials.Access{
+		Cluster: string(i.Spec.ClusterID), User: i.Name, Server: p.APIServer, CA: p.CA, Certificate: p.SignedCRT, Key: key,
+	}
+	if p.ProxyURL != nil {
+		a.Proxy = *p.ProxyURL
+	}
+	if i.Spec.Namespace != nil {
+		a.Namespace = *i.Spec.Namespace
+	}
+	kubeconfig, err := credentials.WriteKubeconfig(a)
+	if err != nil {
+		return nil, condition(authv1beta1.ReasonKubeconfigInvalid, "no kubeconfig can be made of authParams: %v", err), again
+	}
+	secret = &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: i.Namespace, Name: secretPrefix + i.Name,
+			Labels: map[string]string{
+				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(i.Spec.ClusterID),
+				authv1beta1.LabelIdentityType: string(i.Spec.Type),
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(i, authv1beta1.GroupVersion.WithKind("Identity"))},
+		},
+		Data: map[string][]byte{authv1beta1.KubeconfigKey: kubeconfig},
+	}
+	if i.Spec.Namespace != nil {
+		secret.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: *i.Spec.Namespace}
+	}
+	if slice := i.Labels[authv1beta1.LabelResourceSliceName]; slice != "" {
+		secret.Labels[authv1beta1.LabelResourceSliceName] = slice
+	}
+	c = condition(authv1beta1.ReasonIdentityReady, "Secret %s holds the kubeconfig, valid until %s", secret.Name, certificate.NotAfter.UTC().Format(time.RFC3339))
+	c.Status = metav1.ConditionTrue
+	return secret, c, again
+}
+
+func condition(reason, format string, args ...any) metav1.Condition {
+	return metav1.Condition{Type: authv1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// inTheWay tells whether a Secret of that name is not the Identity's.
+func (r *Reconciler) inTheWay(ctx context.Context, i *authv1beta1.Identity, name string) (bool, error) {
+	var s corev1.Secret
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: name}, &s)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get the Secret of the kubeconfig: %w", err)
+	}
+	return !metav1.IsControlledBy(&s, i), nil
+}
+
+func (r *Reconciler) status(ctx context.Context, i *authv1beta1.Identity, secret *corev1.Secret, c metav1.Condition) error {
+	wrote, err := apply.Status(ctx, r.Client, i, func() {
+		if secret != nil {
+			i.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret.Name}
+		}
+		c.ObservedGeneration = i.Generation
+		meta.SetStatusCondition(&i.Status.Conditions, c)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if wrote {
+		log.FromContext(ctx).Info("decided", "reason", c.Reason, "clusterID", i.Spec.ClusterID)
+		if c.Status == metav1.ConditionFalse {
+			r.Recorder.Eventf(i, nil, corev1.EventTypeWarning, c.Reason, "Identify", "%s", c.Message[:min(len(c.Message), 1000)])
+		}
+	}
+	return nil
+}
+
+// cut shortens what is quoted of another party's text.
+func cut(s string) string { return s[:min(len(s), 80)] }

@@ -1,0 +1,267 @@
+package issue
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+)
+
+// secretPrefix begins the names of the Secrets that keep what was signed.
+const secretPrefix = "liqo-remote-certificate"
+
+// Keys of these Secrets.
+const (
+	requestKey     = "csr"
+	certificateKey = "certificate"
+)
+
+// unsignedAfter is how long a signer gets before its silence is called a problem.
+const unsignedAfter = 30 * time.Second
+
+// Issuer issues the credentials of one cluster.
+type Issuer struct {
+	// Client writes and Reader reads past every cache.
+	Client client.Client
+	Reader client.Reader
+	// APIServer is where consumers reach this cluster.
+	APIServer APIServer
+	// Lifetime is how long certificates are to be valid; zero: as long as the signer likes. Signers may shorten it.
+	Lifetime time.Duration
+	// Now is the time.
+	Now func() time.Time
+}
+
+// Grant is what to issue, to whom.
+type Grant struct {
+	// Owner is the object on whose behalf it is issued. What is made in its namespace goes with it.
+	Owner client.Object
+	// Consumer is the ID of the cluster that gets it.
+	Consumer string
+	// Slice names the ResourceSlice of the identity; empty: it is that of the control plane.
+	Slice string
+	// Request is the certificate signing request. The caller has judged it.
+	Request []byte
+	// Subject is whom the certificate names.
+	Subject credentials.Subject
+	// Proxy is the URL of the proxy that the consumer wants; nil: none.
+	Proxy *string
+}
+
+// Problem is why nothing can be issued, or not yet. It is no failure of ours.
+type Problem struct {
+	// Reason is one of this group's condition reasons.
+	Reason string
+	// Message says what to do.
+	Message string
+	// Retry is when to ask again; zero: when something changes.
+	Retry time.Duration
+}
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch;create
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get;delete
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
+
+// Issue returns credentials, and when to ask for newer ones, or a problem.
+func (i *Issuer) Issue(ctx context.Context, g Grant) (*authv1beta1.AuthParams, time.Duration, *Problem, error) {
+	server, problem, err := i.APIServer.lookup(ctx, i.Reader)
+	if problem != nil || err != nil {
+		return nil, 0, problem, err
+	}
+	kept, err := i.kept(ctx, g)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	valid, fresh := judge(kept, g, i.Now())
+	if !fresh {
+		var certificate []byte
+		certificate, problem, err = i.sign(ctx, g, kept[certificateKey])
+		switch {
+		case err != nil:
+			return nil, 0, nil, err
+		case problem == nil:
+			kept = map[string][]byte{requestKey: g.Request, certificateKey: certificate}
+			if err := i.keep(ctx, g, kept); err != nil {
+				return nil, 0, nil, err
+			}
+		case !valid: // else the old one serves while the new one is made
+			return nil, 0, problem, nil
+		}
+	}
+	params := &authv1beta1.AuthParams{CA: server.CA, SignedCRT: kept[certificateKey], APIServer: server.URL, ProxyURL: g.Proxy}
+	if problem != nil {
+		return params, problem.Retry, nil, nil
+	}
+	c, err := credentials.ParseCertificate(kept[certificateKey])
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	return params, max(time.Second, c.RenewAt().Sub(i.Now())), nil, nil
+}
+
+// judge tells whether the certificate that was kept is good for the grant, and whether it will be for long.
+func judge(kept map[string][]byte, g Grant, now time.Time) (valid, fresh bool) {
+	c, err := credentials.ParseCertificate(kept[certificateKey])
+	if err != nil || c.Subject != g.Subject || !c.For(g.Request) || !now.Before(c.NotAfter) {
+		return false, false
+	}
+	return true, now.Before(c.RenewAt())
+}
+
+func (g Grant) secretName() string {
+	if g.Slice == "" {
+		return secretPrefix
+	}
+	return secretPrefix + "-" + g.Slice
+}
+
+// kept returns what was signed before. A Secret of another owner holds nothing of ours.
+func (i *Issuer) kept(ctx context.Context, g Grant) (map[string][]byte, error) {
+	var s corev1.Secret
+	err := i.Reader.Get(ctx, client.ObjectKey{Namespace: g.Owner.GetNamespace(), Name: g.secretName()}, &s)
+	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&s, g.Owner) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get the Secret of the certificate: %w", err)
+	}
+	return s.Data, nil
+}
+
+func (i *Issuer) keep(ctx context.Context, g Grant, data map[string][]byte) error {
+	kind, err := i.Client.GroupVersionKindFor(g.Owner)
+	if err != nil {
+		return err
+	}
+	_, err = apply.Object(ctx, i.Client, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: g.Owner.GetNamespace(), Name: g.secretName(),
+			Labels:          map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: g.Consumer},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(g.Owner, kind)},
+		},
+		Data: data,
+	})
+	return err
+}
+
+// usages are what certificates may be used for.
+var usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
+
+// sign has the cluster sign the request of a grant. The certificate that it is to replace makes the name of the
+// CertificateSigningRequest another one, so that an old answer is not taken for the new one.
+func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Problem, error) {
+	want := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: requestName(g, old),
+			Labels: map[string]string{
+				authv1beta1.LabelTenantCSR: networkingv1beta1.LabelTrue, networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue,
+				networkingv1beta1.LabelRemoteClusterID: g.Consumer,
+			},
+		},
+		Spec: certificatesv1.CertificateSigningRequestSpec{Request: g.Request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: usages},
+	}
+	if i.Lifetime > 0 {
+		want.Spec.ExpirationSeconds = new(int32(i.Lifetime / time.Second))
+	}
+	r := new(certificatesv1.CertificateSigningRequest)
+	switch err := i.Reader.Get(ctx, client.ObjectKeyFromObject(want), r); {
+	case apierrors.IsNotFound(err):
+		r = want.DeepCopy()
+		if err := i.Client.Create(ctx, r); err != nil {
+			return nil, nil, fmt.Errorf("create a CertificateSigningRequest: %w", err)
+		}
+	case err != nil:
+		return nil, nil, fmt.Errorf("get the CertificateSigningRequest: %w", err)
+	}
+	// Its name can be guessed. Only what we would have made is approved.
+	if !bytes.Equal(r.Spec.Request, want.Spec.Request) || r.Spec.SignerName != want.Spec.SignerName || !slices.Equal(r.Spec.Usages, want.Spec.Usages) {
+		return nil, &Problem{
+			Reason:  authv1beta1.ReasonCertificateRefused,
+			Message: fmt.Sprintf("CertificateSigningRequest %s is not the controller's: delete it", r.Name), Retry: unsignedAfter,
+		}, nil
+	}
+	return i.answer(ctx, g, r)
+}
+
+// answer approves a request, and returns the certificate when it is there.
+func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.CertificateSigningRequest) ([]byte, *Problem, error) {
+	approved := false
+	for _, c := range r.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateApproved:
+			approved = true
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return nil, &Problem{
+				Reason:  authv1beta1.ReasonCertificateRefused,
+				Message: fmt.Sprintf("CertificateSigningRequest %s: %s: %s. Delete it to try again", r.Name, c.Reason, c.Message), Retry: unsignedAfter,
+			}, i.deleteAfter(ctx, r, time.Hour)
+		}
+	}
+	if !approved {
+		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "TenantAuthorized",
+			Message: "for the Tenant of cluster " + g.Consumer, LastUpdateTime: metav1.NewTime(i.Now()),
+		})
+		if err := i.Client.SubResource("approval").Update(ctx, r); err != nil {
+			return nil, nil, fmt.Errorf("approve the CertificateSigningRequest: %w", err)
+		}
+	}
+	if len(r.Status.Certificate) == 0 {
+		waited := i.Now().Sub(r.CreationTimestamp.Time)
+		p := &Problem{Reason: authv1beta1.ReasonCertificatePending, Message: "the certificate is being signed", Retry: time.Second}
+		if waited > unsignedAfter {
+			p.Retry = unsignedAfter
+			p.Message = fmt.Sprintf("nobody has signed CertificateSigningRequest %s for %v: this cluster may have no signer for %s. "+
+				"Give the consumer credentials by other means, and set authzPolicy to %s",
+				r.Name, waited.Round(time.Second), r.Spec.SignerName, authv1beta1.TolerateNoHandshake)
+		}
+		return nil, p, nil
+	}
+	c, err := credentials.ParseCertificate(r.Status.Certificate)
+	if err == nil && (c.Subject != g.Subject || !c.For(g.Request)) {
+		err = fmt.Errorf("it is for %v", c.Subject)
+	}
+	if err != nil {
+		return nil, &Problem{Reason: authv1beta1.ReasonCertificateRefused, Message: "the signer of this cluster has signed another certificate than was asked for: " + err.Error()}, nil
+	}
+	return r.Status.Certificate, nil, i.delete(ctx, r)
+}
+
+// deleteAfter deletes a request that was refused long ago, so that it is tried again.
+func (i *Issuer) deleteAfter(ctx context.Context, r *certificatesv1.CertificateSigningRequest, age time.Duration) error {
+	if i.Now().Sub(r.CreationTimestamp.Time) < age {
+		return nil
+	}
+	return i.delete(ctx, r)
+}
+
+func (i *Issuer) delete(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
+	return apply.Delete(ctx, i.Client, r)
+}
+
+// requestName is the name of the CertificateSigningRequest of a grant.
+func requestName(g Grant, old []byte) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(g.Owner.GetUID()), g.Request, old} {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	sum := h.Sum(nil)
+	return "liqo-identity-" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}

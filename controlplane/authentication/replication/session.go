@@ -1,0 +1,318 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/go-logr/logr"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+)
+
+// replicated are the kinds that are copied.
+var replicated = []schema.GroupVersionKind{
+	authv1beta1.GroupVersion.WithKind("ResourceSlice"),
+	authv1beta1.GroupVersion.WithKind("Renew"),
+}
+
+const (
+	// fieldOwner owns the fields of copies.
+	fieldOwner = "sluice-replication"
+	// pageSize is how many objects are asked for at once, maxPages how many times.
+	pageSize, maxPages = 100, 50
+	// resync is how soon both sides are compared without any sign of a change.
+	resync = time.Minute
+	// firstRetry and lastRetry bound the pauses after failures.
+	firstRetry, lastRetry = time.Second, 30 * time.Second
+	// sweepTries is how often a session tries to take back what it has copied.
+	sweepTries = 5
+)
+
+// session copies between one pair of namespaces until its context ends.
+type session struct {
+	peer
+	// local reads from the cache and writes here. remote is the API server there.
+	local  client.Client
+	remote client.WithWatch
+	log    logr.Logger
+	// tell is called when the session fails for another reason than before, and with nil when it works.
+	tell func(error)
+
+	wake chan struct{}
+	// written is what this session wrote: what is as it was is not written again.
+	written map[objectKey]*unstructured.Unstructured
+}
+
+type objectKey struct {
+	kind string
+	name string
+}
+
+func newSession(p peer, local client.Client, remote client.WithWatch, log logr.Logger, tell func(error)) *session {
+	return &session{peer: p, local: local, remote: remote, log: log, tell: tell, wake: make(chan struct{}, 1), written: map[objectKey]*unstructured.Unstructured{}}
+}
+
+// changed has both sides compared.
+func (s *session) changed() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// run copies until ctx ends.
+func (s *session) run(ctx context.Context) {
+	for _, kind := range replicated {
+		go s.watch(ctx, kind)
+	}
+	var told string
+	pause := firstRetry
+	for {
+		err := s.synchronize(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		next := resync
+		if err != nil {
+			next, pause = pause, min(2*pause, lastRetry)
+		} else {
+			pause = firstRetry
+		}
+		if text := cause(err); text != told {
+			told = text
+			s.tell(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(next):
+		case <-s.wake:
+			if err != nil { // not faster than the pause, however often something changes here
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(next):
+				}
+			}
+		}
+	}
+}
+
+// cause is the class of a failure: its text changes with each try.
+func cause(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "failed: " + string(apierrors.ReasonForError(err))
+}
+
+// watch wakes the session when something changes there. Where that does not work, resync is left.
+func (s *session) watch(ctx context.Context, kind schema.GroupVersionKind) {
+	pause := firstRetry
+	for ctx.Err() == nil {
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, watchTimeout)
+		w, err := s.remote.Watch(bounded, listOf(kind), client.InNamespace(s.there), s.marks())
+		if err == nil {
+			for range w.ResultChan() {
+				s.changed()
+			}
+			w.Stop()
+		}
+		cancel()
+		if time.Since(began) > firstRetry {
+			pause = firstRetry
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastRetry)
+	}
+}
+
+// synchronize makes both sides equal. What cannot be done for one object does not keep the others back.
+func (s *session) synchronize(ctx context.Context) error {
+	var failed error
+	for _, kind := range replicated {
+		if err := s.synchronizeKind(ctx, kind); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", kind.Kind, err))
+		}
+	}
+	return failed
+}
+
+func (s *session) synchronizeKind(ctx context.Context, kind schema.GroupVersionKind) error {
+	here, err := s.listHere(ctx, kind)
+	if err != nil {
+		return err
+	}
+	there, err := s.listThere(ctx, kind)
+	if err != nil {
+		return err
+	}
+	d := s.compare(here, there)
+	var failed error
+	for _, o := range d.write {
+		failed = errors.Join(failed, s.write(ctx, o, there))
+	}
+	for _, o := range d.remove {
+		failed = errors.Join(failed, s.remove(ctx, o))
+	}
+	for _, a := range d.answers {
+		failed = errors.Join(failed, s.answer(ctx, a))
+	}
+	return failed
+}
+
+func listOf(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	l := new(unstructured.UnstructuredList)
+	l.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return l
+}
+
+// listHere reads through the typed cache that the controllers have anyway.
+func (s *session) listHere(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	made, err := s.local.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is no list", made)
+	}
+	if err := s.local.List(ctx, list, client.InNamespace(s.here), s.wanted()); err != nil {
+		return nil, fmt.Errorf("list here: %w", err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
+	if err != nil {
+		return nil, err
+	}
+	items, _, err := unstructured.NestedSlice(content, "items")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]unstructured.Unstructured, 0, len(items))
+	for _, item := range items {
+		o, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		u := unstructured.Unstructured{Object: o}
+		u.SetGroupVersionKind(kind)
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+func (s *session) listThere(ctx context.Context, kind schema.GroupVersionKind) (all []unstructured.Unstructured, err error) {
+	list := listOf(kind)
+	for range maxPages {
+		page, cancel := context.WithTimeout(ctx, requestTimeout)
+		err := s.remote.List(page, list, client.InNamespace(s.there), s.marks(), client.Limit(pageSize), client.Continue(list.GetContinue()))
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("list at cluster %s: %w", s.provider, err)
+		}
+		all = append(all, list.Items...)
+		if list.GetContinue() == "" {
+			return all, nil
+		}
+		next := listOf(kind)
+		next.SetContinue(list.GetContinue())
+		list = next
+	}
+	return nil, fmt.Errorf("cluster %s tells of more than %d copies: none are looked at", s.provider, pageSize*maxPages)
+}
+
+// write writes a copy, unless this session has written the same before and it is still there.
+func (s *session) write(ctx context.Context, o *unstructured.Unstructured, there []unstructured.Unstructured) error {
+	key := objectKey{o.GetKind(), o.GetName()}
+	if before := s.written[key]; before != nil && reflect.DeepEqual(before.Object, o.Object) && s.isThere(o, there) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	applied := o.DeepCopy()
+	if err := s.remote.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("write %s at cluster %s: %w", o.GetName(), s.provider, err)
+	}
+	s.written[key] = o
+	return nil
+}
+
+// isThere tells whether the copy has the spec that was written: the provider may have changed it.
+func (s *session) isThere(o *unstructured.Unstructured, there []unstructured.Unstructured) bool {
+	for i := range there {
+		if there[i].GetName() == o.GetName() && s.ours(&there[i]) {
+			return there[i].GetDeletionTimestamp() != nil || reflect.DeepEqual(there[i].Object["spec"], o.Object["spec"])
+		}
+	}
+	return false
+}
+
+func (s *session) remove(ctx context.Context, o *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	delete(s.written, objectKey{o.GetKind(), o.GetName()})
+	err := s.remote.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s at cluster %s: %w", o.GetName(), s.provider, err)
+	}
+	return nil
+}
+
+// answer takes over the status of a copy. What the API server here does not accept as a status is refused by it.
+func (s *session) answer(ctx context.Context, a answer) error {
+	status, there := a.there.Object["status"]
+	if !there || reflect.DeepEqual(a.here.Object["status"], status) {
+		return nil
+	}
+	before := a.here.DeepCopy()
+	a.here.Object["status"] = status
+	err := s.local.Status().Patch(ctx, a.here, client.MergeFrom(before), client.FieldOwner(fieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("take over the status of %s: %w", a.here.GetName(), err)
+	}
+	return nil
+}
+
+// sweep takes back everything that was copied. It is tried a few times: a provider that is away, or has taken our
+// rights, must clean up itself, which deleting the Tenant does.
+func (s *session) sweep(ctx context.Context) {
+	pause := firstRetry
+	for try := range sweepTries {
+		var failed error
+		for _, kind := range replicated {
+			there, err := s.listThere(ctx, kind)
+			failed = errors.Join(failed, err)
+			for i := range there {
+				if s.ours(&there[i]) {
+					failed = errors.Join(failed, s.remove(ctx, &there[i]))
+				}
+			}
+		}
+		if failed == nil || ctx.Err() != nil {
+			return
+		}
+		if try == sweepTries-1 {
+			s.log.Error(failed, "what was copied to a provider is left there", "clusterID", s.provider)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause *= 2
+	}
+}

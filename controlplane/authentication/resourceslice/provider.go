@@ -1,0 +1,190 @@
+package resourceslice
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+)
+
+// Options say what this cluster offers.
+type Options struct {
+	// DefaultClass lets slices of class default be granted.
+	DefaultClass bool
+	// NodeLabels are those of the virtual nodes of this cluster.
+	NodeLabels map[string]string
+}
+
+// provider answers copies.
+type provider struct {
+	client.Client
+	Recorder events.EventRecorder
+	Cluster  identify.Cluster
+	Issuer   *issue.Issuer
+	Options  Options
+}
+
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile answers one copy.
+func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s := new(authv1beta1.ResourceSlice)
+	if err := r.Get(ctx, req.NamespacedName, s); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !s.DeletionTimestamp.IsZero() || !isCopy(s) {
+		return ctrl.Result{}, nil
+	}
+	own, err := r.Cluster.ID(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	tenant, err := r.tenant(ctx, s.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if tenant != nil && tenant.Spec.TenantCondition == authv1beta1.TenantDrained {
+		return ctrl.Result{}, apply.Delete(ctx, r.Client, s) // what the consumer had is taken back
+	}
+	status := s.Status.DeepCopy()
+	again, err := r.decide(ctx, s, tenant, own, status)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.mark(ctx, s, tenant); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	wrote, err := apply.Status(ctx, r.Client, s, func() { s.Status = *status })
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if wrote {
+		r.tell(ctx, s)
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// decide writes the answer into status.
+func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, own string, status *authv1beta1.ResourceSliceStatus) (again time.Duration, err error) {
+	v := judgeAuthentication(s, tenant, own)
+	if v.status == authv1beta1.SliceAccepted {
+		var problem *issue.Problem
+		status.AuthParams, again, problem, err = r.Issuer.Issue(ctx, issue.Grant{
+			Owner: s, Consumer: string(tenant.Spec.ClusterID), Slice: s.Name, Request: s.Spec.CSR,
+			Subject: credentials.SliceSubject(s.Name, string(tenant.Spec.ClusterID)), Proxy: tenant.Spec.ProxyURL,
+		})
+		switch {
+		case err != nil:
+			return 0, err
+		case problem != nil && problem.Reason == authv1beta1.ReasonCertificatePending && problem.Retry <= time.Second:
+			return problem.Retry, nil // soon
+		case problem != nil:
+			v, again = denied(problem.Reason, "%s", problem.Message), problem.Retry
+		default:
+			v = verdict{authv1beta1.SliceAccepted, authv1beta1.ReasonSliceAuthenticationAccepted, "the credentials are in status.authParams"}
+		}
+	}
+	set(status, authv1beta1.SliceAuthentication, v)
+	if v.status != authv1beta1.SliceAccepted {
+		// A consumer that is not known gets nothing. What it had is kept by nobody else.
+		status.AuthParams, status.Resources, status.NodeLabels = nil, nil, nil
+		set(status, authv1beta1.SliceResources, v)
+		return again, nil
+	}
+	resources, granted, others := judgeResources(s, tenant, r.Options.DefaultClass)
+	if others {
+		return again, nil // the controller of its class decides
+	}
+	set(status, authv1beta1.SliceResources, resources)
+	status.Resources, status.NodeLabels = granted, nil
+	if granted != nil {
+		status.NodeLabels = maps.Clone(r.Options.NodeLabels)
+	}
+	return again, nil
+}
+
+// tenant returns the Tenant of a namespace that is ready to ask, or drained; nil if there is none.
+func (r *provider) tenant(ctx context.Context, namespace string) (*authv1beta1.Tenant, error) {
+	var list authv1beta1.TenantList
+	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list Tenants: %w", err)
+	}
+	for i := range list.Items {
+		t := &list.Items[i]
+		c := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
+		if t.Status.TenantNamespace == namespace || c != nil && c.Reason == authv1beta1.ReasonTenantDrained {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+// mark ties a copy to its Tenant, with which it goes, and says whether it is cordoned.
+func (r *provider) mark(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) error {
+	if tenant == nil {
+		return nil
+	}
+	before := s.DeepCopy()
+	if err := controllerutil.SetOwnerReference(tenant, s, r.Scheme()); err != nil {
+		return err
+	}
+	if tenant.Spec.TenantCondition == authv1beta1.TenantCordoned {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, authv1beta1.AnnotationCordonTenant, networkingv1beta1.LabelTrue)
+	} else {
+		delete(s.Annotations, authv1beta1.AnnotationCordonTenant)
+	}
+	if maps.Equal(before.Annotations, s.Annotations) && len(before.OwnerReferences) == len(s.OwnerReferences) {
+		return nil
+	}
+	if err := r.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner)); err != nil {
+		return fmt.Errorf("mark: %w", err)
+	}
+	return nil
+}
+
+func (r *provider) tell(ctx context.Context, s *authv1beta1.ResourceSlice) {
+	for _, c := range s.Status.Conditions {
+		log.FromContext(ctx).Info("decided", "condition", c.Type, "status", c.Status, "reason", c.Reason)
+		if c.Status == authv1beta1.SliceDenied {
+			r.Recorder.Eventf(s, nil, corev1.EventTypeWarning, c.Reason, string(c.Type), "%s", c.Message[:min(len(c.Message), 1000)])
+		}
+	}
+}
+
+// set sets a condition. Its time changes with its status only.
+func set(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType, v verdict) {
+	c := authv1beta1.ResourceSliceCondition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message, LastTransitionTime: metav1.Now().Rfc3339Copy()}
+	for i := range status.Conditions {
+		if old := &status.Conditions[i]; old.Type == kind {
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			*old = c
+			return
+		}
+	}
+	status.Conditions = append(status.Conditions, c)
+}
+
+func isCopy(s *authv1beta1.ResourceSlice) bool {
+	return s.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue && s.Labels[authv1beta1.LabelReplicationOrigin] != ""
+}

@@ -1,0 +1,53 @@
+package resourceslice
+
+import (
+	"context"
+	"errors"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+)
+
+// SetupWithManager adds the reconcilers of both sides to mgr.
+func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.Issuer, o Options) error {
+	p := &provider{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer, Options: o}
+	c := &consumer{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster}
+	side := func(mine func(*authv1beta1.ResourceSlice) bool) builder.Predicates {
+		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			s, ok := o.(*authv1beta1.ResourceSlice)
+			return ok && mine(s)
+		}))
+	}
+	return errors.Join(
+		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-provider").
+			For(&authv1beta1.ResourceSlice{}, side(isCopy)).
+			// Whether its Tenant is ready, cordoned or drained.
+			Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
+			Complete(apply.RequeueOnConflict(p)),
+		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
+			For(&authv1beta1.ResourceSlice{}, side(isSource)).
+			Owns(&authv1beta1.Identity{}).
+			Complete(apply.RequeueOnConflict(c)),
+	)
+}
+
+// ofTenant returns the copies in the namespace of a Tenant.
+func (r *provider) ofTenant(ctx context.Context, t client.Object) (requests []ctrl.Request) {
+	var list authv1beta1.ResourceSliceList
+	if err := r.List(ctx, &list, client.InNamespace(t.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "list the ResourceSlices of a Tenant")
+	}
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}

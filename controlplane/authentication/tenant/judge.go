@@ -1,0 +1,187 @@
+package tenant
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+)
+
+// facts are what a decision on a Tenant is made of.
+type facts struct {
+	tenant *authv1beta1.Tenant
+	// own is the ID of this cluster.
+	own string
+	// namespace is that of the Tenant.
+	namespace *corev1.Namespace
+	// others are all other Tenants.
+	others []authv1beta1.Tenant
+	// nonce is the one that the consumer was given; empty: there is none.
+	nonce []byte
+	// accepted is the handshake that was accepted before; empty: none.
+	accepted string
+	// bindings are the RoleBindings of the namespace.
+	bindings []rbacv1.RoleBinding
+}
+
+// decision says what a consumer gets.
+type decision struct {
+	reason, message string
+	// authorized: the consumer is who it says. Its namespace goes into the status.
+	authorized bool
+	// issue: it gets a certificate and a RoleBinding.
+	issue bool
+	// handshake is the proof that was accepted; not empty if issue is set.
+	handshake string
+	// useNonce: the nonce has served and must not serve again.
+	useNonce bool
+}
+
+func refuse(reason, format string, args ...any) decision {
+	return decision{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// judge decides on a Tenant.
+func judge(f facts) decision {
+	t := f.tenant
+	if d, ok := f.misplaced(); ok {
+		return d
+	}
+	if t.Spec.TenantCondition == authv1beta1.TenantDrained {
+		return refuse(authv1beta1.ReasonTenantDrained, "cluster %s has lost what it had here: set tenantCondition to %s to let it ask again", t.Spec.ClusterID, authv1beta1.TenantActive)
+	}
+	if t.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake {
+		return f.withoutHandshake()
+	}
+	return f.withHandshake()
+}
+
+// misplaced tells whether the Tenant stands where it must not.
+func (f facts) misplaced() (decision, bool) {
+	t, id := f.tenant, string(f.tenant.Spec.ClusterID)
+	switch {
+	case len(validation.IsDNS1123Label(id)) > 0:
+		return refuse(authv1beta1.ReasonClusterIDInvalid, "clusterID %q is not the ID of a cluster", cut(id)), true
+	case id == f.own:
+		return refuse(authv1beta1.ReasonClusterIDInvalid, "clusterID %s is that of this cluster: it must be the consumer's", id), true
+	case t.Labels[networkingv1beta1.LabelRemoteClusterID] != id:
+		return refuse(authv1beta1.ReasonClusterIDInvalid, "the label %s is %q; it must be %s, as clusterID is", networkingv1beta1.LabelRemoteClusterID, t.Labels[networkingv1beta1.LabelRemoteClusterID], id), true
+	case f.namespace == nil || f.namespace.Labels[networkingv1beta1.LabelTenantNamespace] != networkingv1beta1.LabelTrue:
+		return refuse(authv1beta1.ReasonNamespaceInvalid, "namespace %s is no tenant namespace: kubectl label namespace %[1]s %s=true %s=%s",
+			t.Namespace, networkingv1beta1.LabelTenantNamespace, networkingv1beta1.LabelRemoteClusterID, id), true
+	case f.namespace.Labels[networkingv1beta1.LabelRemoteClusterID] != id:
+		return refuse(authv1beta1.ReasonNamespaceInvalid, "namespace %s belongs to cluster %q, not to %s: create the Tenant in a tenant namespace of that cluster",
+			t.Namespace, f.namespace.Labels[networkingv1beta1.LabelRemoteClusterID], id), true
+	}
+	for i := range f.others {
+		o := &f.others[i]
+		if o.UID == t.UID || o.Spec.ClusterID != t.Spec.ClusterID && o.Namespace != t.Namespace || !older(o, t) {
+			continue
+		}
+		return refuse(authv1beta1.ReasonDuplicateTenant, "Tenant %s/%s, which is older, is for cluster %s: delete one of them", o.Namespace, o.Name, o.Spec.ClusterID), true
+	}
+	return decision{}, false
+}
+
+func older(a, b *authv1beta1.Tenant) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// withoutHandshake: the user vouches for the consumer.
+func (f facts) withoutHandshake() decision {
+	t := f.tenant
+	if users := f.users(); len(users) > 0 {
+		d := f.ready("cluster %s acts as %s", t.Spec.ClusterID, strings.Join(users, ", "))
+		d.authorized = true
+		return d
+	}
+	return decision{
+		reason: authv1beta1.ReasonRoleBindingMissing, authorized: true,
+		message: fmt.Sprintf("no user is bound to ClusterRole %s in this namespace, so cluster %s can ask for nothing: "+
+			"kubectl create rolebinding liqo-binding-%[1]s -n %s --clusterrole=%[1]s --user=NAME, the name in its certificate (CN)",
+			authv1beta1.RemoteControlPlaneRole, t.Spec.ClusterID, t.Namespace),
+	}
+}
+
+// users are those that the user of this cluster has bound to the consumer's role.
+func (f facts) users() (names []string) {
+	for _, b := range f.bindings {
+		if b.RoleRef.Kind != "ClusterRole" || b.RoleRef.Name != authv1beta1.RemoteControlPlaneRole {
+			continue
+		}
+		for _, s := range b.Subjects {
+			name := s.Name
+			if s.Kind == rbacv1.ServiceAccountKind {
+				name = "system:serviceaccount:" + s.Namespace + ":" + s.Name
+			}
+			names = append(names, strings.ToLower(s.Kind)+" "+name)
+		}
+	}
+	return names
+}
+
+// withHandshake: the consumer proves that it has the key for which it wants a certificate.
+func (f facts) withHandshake() decision {
+	t := f.tenant
+	public, err := credentials.ParsePublicKey(t.Spec.PublicKey)
+	if err != nil {
+		return refuse(authv1beta1.ReasonSignatureInvalid, "publicKey: %v", err)
+	}
+	if err := credentials.JudgeRequest(t.Spec.CSR, credentials.ControlPlaneSubject(string(t.Spec.ClusterID)), public); err != nil {
+		return refuse(authv1beta1.ReasonRequestInvalid, "csr: %v", err)
+	}
+	d := f.ready("cluster %s may ask for resources", t.Spec.ClusterID)
+	d.authorized, d.issue, d.handshake = true, true, handshakeOf(t)
+	if d.handshake == f.accepted {
+		d.useNonce = len(f.nonce) > 0 && credentials.Verify(public, f.nonce, t.Spec.Signature) // we were interrupted
+		return d
+	}
+	switch {
+	case len(f.nonce) == 0:
+		return refuse(authv1beta1.ReasonNonceMissing, "there is no nonce for cluster %s: create Secret %s with the label %s=%s (liqoctl create nonce --remote-cluster-id %[1]s), "+
+			"then make the Tenant anew with what the consumer signs", t.Spec.ClusterID, authv1beta1.NonceSecret, authv1beta1.LabelNonce, networkingv1beta1.LabelTrue)
+	case !credentials.Verify(public, f.nonce, t.Spec.Signature):
+		return refuse(authv1beta1.ReasonSignatureInvalid, "the signature is not that of the nonce in Secret %s, which serves once, by the key of publicKey: "+
+			"have the consumer sign it, and make the Tenant anew (liqoctl generate tenant)", authv1beta1.NonceSecret)
+	}
+	d.useNonce = true
+	return d
+}
+
+func (f facts) ready(format string, args ...any) decision {
+	d := decision{reason: authv1beta1.ReasonTenantReady, message: fmt.Sprintf(format, args...)}
+	if f.tenant.Spec.TenantCondition == authv1beta1.TenantCordoned {
+		d.reason = authv1beta1.ReasonTenantCordoned
+		d.message += ", and gets no more than it has: tenantCondition is " + string(authv1beta1.TenantCordoned)
+	}
+	return d
+}
+
+// ready tells whether the condition is True.
+func (d decision) ready() bool {
+	return d.reason == authv1beta1.ReasonTenantReady || d.reason == authv1beta1.ReasonTenantCordoned
+}
+
+// handshakeOf names one proof: who, with which key, for which request, by which signature.
+func handshakeOf(t *authv1beta1.Tenant) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(t.UID), t.Spec.PublicKey, t.Spec.CSR, t.Spec.Signature} {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// cut shortens what is quoted of another party's text.
+func cut(s string) string { return s[:min(len(s), 80)] }

@@ -1,0 +1,202 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+)
+
+const (
+	// recheck is how soon a Tenant that lacks something is looked at again: not all that it may lack wakes us.
+	recheck = 5 * time.Second
+	// bindingName is the RoleBinding of a consumer that has proved itself.
+	bindingName = "liqo-binding-" + authv1beta1.RemoteControlPlaneRole
+	// annotationHandshake, on it, remembers which proof was accepted.
+	annotationHandshake = "authentication.liqo.io/handshake"
+)
+
+// Reconciler answers Tenants.
+type Reconciler struct {
+	client.Client
+	// Reader reads past the cache: Secrets and RoleBindings of others are not in it.
+	Reader   client.Reader
+	Recorder events.EventRecorder
+	Cluster  identify.Cluster
+	Issuer   *issue.Issuer
+}
+
+// The consumer's role is bound by us, so we must hold what it grants, or be allowed to bind it.
+//
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-remote-controlplane,verbs=bind
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile decides on one Tenant.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	t := new(authv1beta1.Tenant)
+	if err := r.Get(ctx, req.NamespacedName, t); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !t.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	f, err := r.gather(ctx, t)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	d := judge(f)
+	params, again, err := r.grant(ctx, t, f.accepted, &d)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.status(ctx, t, d, params); err != nil {
+		return ctrl.Result{}, err
+	}
+	if again == 0 && !d.ready() {
+		again = recheck
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+func (r *Reconciler) gather(ctx context.Context, t *authv1beta1.Tenant) (facts, error) {
+	f := facts{tenant: t}
+	var err error
+	if f.own, err = r.Cluster.ID(ctx); err != nil {
+		return f, err
+	}
+	f.namespace = new(corev1.Namespace)
+	switch err := r.Reader.Get(ctx, client.ObjectKey{Name: t.Namespace}, f.namespace); {
+	case apierrors.IsNotFound(err):
+		f.namespace = nil
+	case err != nil:
+		return f, fmt.Errorf("get the namespace: %w", err)
+	}
+	var others authv1beta1.TenantList
+	if err := r.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
+		return f, fmt.Errorf("list Tenants: %w", err)
+	}
+	f.others = others.Items
+	var nonce corev1.Secret
+	switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: authv1beta1.NonceSecret}, &nonce); {
+	case err == nil:
+		f.nonce = nonce.Data[authv1beta1.NonceKey]
+	case !apierrors.IsNotFound(err):
+		return f, fmt.Errorf("get the nonce: %w", err)
+	}
+	var bindings rbacv1.RoleBindingList
+	if err := r.Reader.List(ctx, &bindings, client.InNamespace(t.Namespace)); err != nil {
+		return f, fmt.Errorf("list RoleBindings: %w", err)
+	}
+	f.bindings = bindings.Items
+	for i := range f.bindings {
+		if b := &f.bindings[i]; b.Name == bindingName && metav1.IsControlledBy(b, t) {
+			f.accepted = b.Annotations[annotationHandshake]
+		}
+	}
+	return f, nil
+}
+
+// grant does what was decided. Rights that the user has given stay. It changes the decision if something is in the way.
+func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, accepted string, d *decision) (*authv1beta1.AuthParams, time.Duration, error) {
+	if !d.issue {
+		if accepted == "" {
+			return nil, 0, nil // nothing of ours to take back
+		}
+		// Without its user, but with what was accepted: who becomes active again need not prove itself again.
+		b := r.binding(t, accepted)
+		b.Subjects = nil
+		_, err := apply.Object(ctx, r.Client, b)
+		return nil, 0, err
+	}
+	if _, err := apply.Object(ctx, r.Client, r.binding(t, d.handshake)); err != nil {
+		return nil, 0, err
+	}
+	if d.useNonce {
+		if err := r.useNonce(ctx, t.Namespace); err != nil {
+			return nil, 0, err
+		}
+	}
+	params, again, problem, err := r.Issuer.Issue(ctx, issue.Grant{
+		Owner: t, Consumer: string(t.Spec.ClusterID), Request: t.Spec.CSR,
+		Subject: credentials.ControlPlaneSubject(string(t.Spec.ClusterID)), Proxy: t.Spec.ProxyURL,
+	})
+	if problem != nil {
+		d.reason, d.message, again = problem.Reason, problem.Message, problem.Retry
+	}
+	return params, again, err
+}
+
+// binding lets the consumer ask.
+func (r *Reconciler) binding(t *authv1beta1.Tenant, handshake string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.Namespace, Name: bindingName,
+			Labels: map[string]string{
+				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(t.Spec.ClusterID),
+			},
+			Annotations:     map[string]string{annotationHandshake: handshake},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, authv1beta1.GroupVersion.WithKind("Tenant"))},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authv1beta1.RemoteControlPlaneRole},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: string(t.Spec.ClusterID)}},
+	}
+}
+
+// useNonce replaces a nonce that has served, so that the handshake cannot be repeated by who has seen it.
+func (r *Reconciler) useNonce(ctx context.Context, namespace string) error {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
+	before := s.DeepCopy()
+	s.Data = map[string][]byte{authv1beta1.NonceKey: credentials.NewNonce()}
+	if err := client.IgnoreNotFound(r.Patch(ctx, s, client.MergeFrom(before), client.FieldOwner(apply.FieldOwner))); err != nil {
+		return fmt.Errorf("replace the nonce: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) status(ctx context.Context, t *authv1beta1.Tenant, d decision, params *authv1beta1.AuthParams) error {
+	wrote, err := apply.Status(ctx, r.Client, t, func() {
+		t.Status.TenantNamespace = ""
+		if d.authorized {
+			t.Status.TenantNamespace = t.Namespace
+		}
+		t.Status.AuthParams = params
+		status := metav1.ConditionFalse
+		if d.ready() {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&t.Status.Conditions, metav1.Condition{
+			Type: authv1beta1.ConditionReady, Status: status, Reason: d.reason, Message: d.message, ObservedGeneration: t.Generation,
+		})
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if wrote {
+		log.FromContext(ctx).Info("decided", "reason", d.reason, "clusterID", t.Spec.ClusterID)
+		if !d.ready() && d.reason != authv1beta1.ReasonCertificatePending {
+			r.Recorder.Eventf(t, nil, corev1.EventTypeWarning, d.reason, "Authorize", "%s", d.message[:min(len(d.message), 1000)])
+		}
+	}
+	return nil
+}
