@@ -1,3 +1,3 @@
-// Package progress is how long work tells what it is doing, to whoever shows it:
-// a terminal, a log, a test. The work knows nobody who listens.
+// Package progress reports what a long operation is doing to whatever shows it: a
+// terminal, a log, a test. The operation does not know who is listening.
 package progress

@@ -1,6 +1,6 @@
-// Package kinds says what the controllers see of a cluster: the kinds they know,
-// and how much of each they hold in memory. In a cluster of 100 000 pods this is
-// the difference between a small program and a large one.
+// Package kinds defines what the controllers cache of a cluster: the kinds they
+// know, and which parts of each object they keep in memory. In a cluster of
+// 100 000 pods this makes the difference between a small program and a large one.
 package kinds
 
 import (

@@ -1,5 +1,5 @@
-// Package filter judges packets by chains of rules in the words of nftables:
-// accept, drop, reject, and the MSS clamp, by address, port, protocol and side.
+// Package filter judges packets by chains of rules as in nftables: accept, drop,
+// reject, and the MSS clamp, by address, port, protocol and side.
 //
 // # Where the chains run
 //
@@ -25,7 +25,7 @@
 //
 // So a forward chain sees the real addresses of both ends, in both directions.
 //
-// # How they are asked
+// # How rules decide
 //
 // The first rule that matches and decides ends its chain. Accept lets the packet
 // go on to the next chain; drop and reject end it for good; without a decision

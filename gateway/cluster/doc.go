@@ -13,10 +13,10 @@
 // selectors where the API server has one, and of each object only what Build
 // looks at. No Secret is read: the keys are mounted as files.
 //
-// # An API server that is away
+// # When the API server is unavailable
 //
-// changes nothing: what is in force stays, the watches are opened again, and the
-// Connection is written when that is possible again.
+// What is in force stays, the watches are opened again, and the Connection is
+// written when that is possible again.
 //
 // # Leading
 //

@@ -6,12 +6,12 @@
 //
 // # What is read
 //
-// The agent runs on every node, so that what one reads a thousand read. Selectors
-// say what they can: the GeneveTunnels of this node by their label, its
+// The agent runs on every node, so whatever one agent reads, a thousand read.
+// Selectors restrict it where they can: the GeneveTunnels of this node by their label, its
 // InternalNode by name. Of each object only what fabric.Build looks at is kept.
 //
-// # An API server that is away
+// # When the API server is unavailable
 //
-// changes nothing: what is in force stays, and what somebody tampers with is put
-// right by what was read before.
+// What is in force stays, and what somebody changes on the node is restored from
+// the objects that were read before.
 package cluster

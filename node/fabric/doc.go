@@ -8,7 +8,7 @@
 //	                                       Host.Path, Host.Read <- Host.Watch: something changed
 //	DIR/status/internalnode.yaml, or the API server <- Report
 //
-// Build is pure and holds every decision but one: what links are made of, which
+// Build is pure and makes every decision but one: the kind of links, which
 // chooseKind decides. The Runner joins it with the kernel and with the objects,
 // both of which are interfaces here.
 //

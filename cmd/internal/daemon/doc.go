@@ -1,7 +1,6 @@
-// Package daemon is what the long-running commands have in common: how their
-// flags read and what a mistake on the command line is answered with, how a
-// signal ends them, the servers through which people and machines look in, and
-// how what they show is printed.
+// Package daemon holds what the long-running commands have in common: parsing of
+// flags and errors about them, shutdown by signals, the servers for status, health
+// and metrics, and the layout of printed output.
 //
 // It knows no command and imports no package of ours. Only what two commands use
 // belongs here.

@@ -1,5 +1,5 @@
-// Package addresses answers IPs: it writes into the status of each the address by which
-// remote clusters reach spec.ip, and makes the Service and the EndpointSlice of
+// Package addresses reconciles IPs: it writes the address by which remote clusters
+// reach spec.ip into the status, and makes the Service and the EndpointSlice of
 // its template.
 //
 // The address is one of the Network that the IP names or, when it names none, of
@@ -11,11 +11,11 @@
 // # What holds
 //
 //   - Two IPs never get the same address of a Network, and none gets those that
-//     the Network keeps for itself: the first preAllocated ones, and the first of
-//     an external CIDR in any case, which stands for unknown senders.
-//   - What was given is never changed. If two IPs have the same address, as after
-//     a backup was put back, both keep what their status says, and the younger
-//     one says so.
-//   - An IP without an address is looked at again when its Network changes or an
-//     address of it is given back; the oldest comes first.
+//     the Network reserves: the first preAllocated ones, and in an external CIDR
+//     always the first, which is the unknown-source address.
+//   - An allocated address is never changed. If two IPs have the same address, as
+//     after a backup was restored, both keep what their status says, and the
+//     condition of the younger one reports it.
+//   - An IP without an address is reconciled again when its Network changes or an
+//     address of it is released; the oldest comes first.
 package addresses

@@ -2,7 +2,7 @@
 // them existing: the ConfigMap with the ID of the cluster, and the Networks that
 // say which prefixes the cluster uses itself.
 //
-// What is there is never changed, whoever made it: a chart, an earlier version
-// or a person. What is missing is made of the options; what is deleted comes
-// back. The decision, [Build], is pure.
+// Existing objects are never changed, whoever made them: a chart, an earlier
+// version or a person. Missing ones are made from the options; deleted ones are
+// made again. The decision, [Build], is pure.
 package bootstrap

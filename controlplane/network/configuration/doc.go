@@ -1,6 +1,6 @@
-// Package configuration gives each Configuration what it leaves out and what it
-// asks for: the CIDRs of this cluster, and those by which this cluster reaches the
-// remote one.
+// Package configuration reconciles Configurations: it fills in the CIDRs of this
+// cluster, and writes those by which this cluster reaches the remote one into the
+// status.
 //
 //	Configuration c   spec.local  <── Networks of the installation, unless it is given
 //	                  spec.remote ──> Networks c-pod-10-243-0-0-16, c-external-10-70-0-0-16
