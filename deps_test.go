@@ -58,6 +58,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"node/...", []string{module + "/gateway", module + "/controlplane", module + "/admin"}, "what runs on a node is not what runs elsewhere"},
 		{"node/hostnet", []string{module, "k8s.io", "sigs.k8s.io"}, "the host's network knows links and routes, not why they are wanted"},
 		{"controlplane/...", []string{module + "/gateway", module + "/node", module + "/admin", module + "/objects"}, "the controllers know objects, not the programs that read them"},
+		{"controlplane/objectname", []string{module, "k8s.io", "sigs.k8s.io"}, "names are made of text: usable without a cluster"},
 		{"controlplane/template", []string{module, "sigs.k8s.io/controller-runtime"}, "rendering reads nothing"},
 		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
 		{"admin/...", []string{module + "/gateway", module + "/node"}, "what is done to clusters asks gateways and agents, and does not contain them"},

@@ -73,19 +73,19 @@ func gather(ctx context.Context, o Options, say progress.Func) (*facts, error) {
 		return nil, err
 	}
 	f := &facts{version: o.Version, now: time.Now()}
-	patients := make([]*patient, len(o.Clusters))
+	readers := make([]*clusterReader, len(o.Clusters))
 	each(o.Clusters, len(o.Clusters), func(i int, t Target) {
 		say.Waiting(t.Name, "Reading the cluster")
-		if patients[i] = readCluster(ctx, t, wanted); patients[i].err != nil {
+		if readers[i] = readCluster(ctx, t, wanted); readers[i].err != nil {
 			say.Failed(t.Name, "The cluster cannot be examined")
 			return
 		}
 		say.Done(t.Name, "Cluster examined")
 	})
-	for _, p := range patients {
+	for _, p := range readers {
 		f.clusters = append(f.clusters, p.cluster)
 	}
-	cases := casesOf(patients, o.Peer)
+	cases := casesOf(readers, o.Peer)
 	each(cases, atOnce, func(_ int, c *peeringCase) {
 		c.read(ctx, say)
 		say.Done(c.ends[0].access.Name, "Peering with "+c.id+" examined")
@@ -114,17 +114,17 @@ func each[T any](items []T, n int, do func(i int, item T)) {
 	wg.Wait()
 }
 
-// patient is a cluster with what was read of it.
-type patient struct {
+// clusterReader reads a cluster, and holds what was read.
+type clusterReader struct {
 	access *access.Cluster // nil: it cannot be asked
 	*cluster
 }
 
 // casesOf are the peerings to look at: of two clusters the one between them; of
 // the only one that answers, all that it has.
-func casesOf(patients []*patient, peer string) (out []*peeringCase) {
-	var well []*patient
-	for _, p := range patients {
+func casesOf(readers []*clusterReader, peer string) (out []*peeringCase) {
+	var well []*clusterReader
+	for _, p := range readers {
 		if p.err == nil {
 			well = append(well, p)
 		}
@@ -163,7 +163,7 @@ func peerIDs(c *cluster, only string) (ids []string) {
 	return ids
 }
 
-func newEnd(p *patient, id string) *endCase {
+func newEnd(p *clusterReader, id string) *endCase {
 	return &endCase{access: p.access, end: &end{cluster: p.cluster, id: id, peer: p.Peer(id)}}
 }
 

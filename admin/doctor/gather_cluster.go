@@ -33,8 +33,8 @@ const (
 )
 
 // readCluster asks for what is not about one peering.
-func readCluster(ctx context.Context, t Target, wanted []apiextensionsv1.CustomResourceDefinition) *patient {
-	p := &patient{access: t.Cluster, cluster: &cluster{name: t.Name, origin: t.Origin, wantedCRDs: wanted, Cluster: unasked(t.Name)}}
+func readCluster(ctx context.Context, t Target, wanted []apiextensionsv1.CustomResourceDefinition) *clusterReader {
+	p := &clusterReader{access: t.Cluster, cluster: &cluster{name: t.Name, origin: t.Origin, wantedCRDs: wanted, Cluster: unasked(t.Name)}}
 	if t.Err != nil {
 		p.err = t.Err
 		return p
@@ -67,7 +67,7 @@ func checkAccess(ctx context.Context, c *access.Cluster) error {
 }
 
 // readMore asks for what the survey does not tell, all at the same time.
-func (p *patient) readMore(ctx context.Context) {
+func (p *clusterReader) readMore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c := p.access
@@ -131,7 +131,7 @@ func list[T any](ctx context.Context, c *access.Cluster, what string, into clien
 }
 
 // readCRDs reads the names of all CRDs, and ours as they are.
-func (p *patient) readCRDs(ctx context.Context) {
+func (p *clusterReader) readCRDs(ctx context.Context) {
 	names := metav1.PartialObjectMetadataList{}
 	names.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
 	if err := p.access.Client.List(ctx, &names); err != nil {
@@ -164,7 +164,7 @@ func (p *patient) readCRDs(ctx context.Context) {
 
 // readAgents reads the pods of the node agents: those of DaemonSets that use the
 // node's network.
-func (p *patient) readAgents(ctx context.Context) {
+func (p *clusterReader) readAgents(ctx context.Context) {
 	for i := range p.Installation.Components {
 		o := &p.Installation.Components[i]
 		if o.Kind != "DaemonSet" {
@@ -184,7 +184,7 @@ func (p *patient) readAgents(ctx context.Context) {
 }
 
 // readEvents reads those of the namespaces where pods of ours run, the last first.
-func (p *patient) readEvents(ctx context.Context) {
+func (p *clusterReader) readEvents(ctx context.Context) {
 	namespaces := []string{p.access.LiqoNamespace}
 	add := func(ns string) {
 		if ns != "" && !slices.Contains(namespaces, ns) {

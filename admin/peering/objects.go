@@ -2,16 +2,14 @@ package peering
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
 // Defaults of what a command line may leave out.
@@ -202,19 +200,11 @@ const (
 // TenantNamespaceName is the name of the namespace for a remote cluster where
 // there is none yet.
 func TenantNamespaceName(remoteClusterID string) string {
-	return shorten(tenantPrefix+remoteClusterID, maxNamespaceName)
+	return objectname.Shorten(tenantPrefix+remoteClusterID, maxNamespaceName)
 }
 
 // GatewayName is the name of the gateway and of the Configuration for a remote
 // cluster: its ID, unless that is too long.
-func GatewayName(remoteClusterID string) string { return shorten(remoteClusterID, maxGatewayName) }
-
-// shorten replaces the end of a name that is too long by a digest of the name.
-func shorten(name string, limit int) string {
-	if len(name) <= limit {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	d := hex.EncodeToString(sum[:4])
-	return strings.TrimRight(name[:limit-len(d)-1], "-.") + "-" + d
+func GatewayName(remoteClusterID string) string {
+	return objectname.Shorten(remoteClusterID, maxGatewayName)
 }

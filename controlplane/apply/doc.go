@@ -11,5 +11,5 @@
 //
 // Status writes conditions and status fields by a merge patch that fails on a
 // concurrent write, because several controllers write to the same list of
-// conditions.
+// conditions. Event records events, RequeueOnConflict retries.
 package apply

@@ -184,7 +184,7 @@ func (r *Reconciler) status(ctx context.Context, ip *ipamv1alpha1.IP, d decision
 		old := meta.FindStatusCondition(before.Conditions, c.Type)
 		// That a Network is not there yet is the usual course of things.
 		if c.Status == metav1.ConditionFalse && c.Reason != string(ipamv1alpha1.ReasonNetworkNotReady) && (old == nil || old.Message != c.Message) {
-			r.Recorder.Eventf(ip, nil, corev1.EventTypeWarning, c.Reason, "Allocate", "%s", c.Message[:min(len(c.Message), 1000)])
+			apply.Event(r.Recorder, ip, corev1.EventTypeWarning, c.Reason, "Allocate", c.Message)
 		}
 	}
 	return nil

@@ -1,8 +1,6 @@
 package configuration
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/netip"
 	"strings"
 
@@ -10,6 +8,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
 // wantedNetworks returns a Network for each prefix of spec.remote, which has been
@@ -63,7 +62,5 @@ func networkName(configuration, kind, cidr string) string {
 	if len(name) <= maxName {
 		return name
 	}
-	sum := sha256.Sum256([]byte(name))
-	digest := hex.EncodeToString(sum[:8])
-	return strings.TrimRight(name[:maxName-len(digest)-1], "-.") + "-" + digest
+	return objectname.WithSuffix(name, objectname.Digest(name, 8), maxName)
 }

@@ -138,9 +138,6 @@ func (r *reconciler) apply(ctx context.Context, p Plan) (refused string, err err
 	return refused, errors.Join(errs...)
 }
 
-// maxNote is the longest text that an event may have.
-const maxNote = 1024
-
 // setStatus writes the status, and tells by an event when the reason is another.
 func (r *reconciler) setStatus(ctx context.Context, c *networkingv1beta1.Configuration, p Plan) error {
 	const about = string(networkingv1beta1.ConditionNetworkCIDRsConfigured)
@@ -162,7 +159,7 @@ func (r *reconciler) setStatus(ctx context.Context, c *networkingv1beta1.Configu
 	}
 	waits := p.Reason == networkingv1beta1.ReasonWaitingForNetworks || p.Reason == networkingv1beta1.ReasonWaitingForLocalNetworks
 	if wrote && changed && !waits { // waiting is no news
-		r.events.Eventf(c, nil, kind, now.Reason, "Reconcile", "%s", now.Message[:min(len(now.Message), maxNote)])
+		apply.Event(r.events, c, kind, now.Reason, "Reconcile", now.Message)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package gatewaydeploy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
+
+	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
 const (
@@ -25,15 +25,15 @@ const (
 // childName is the name of the Deployment, Secret, Role, RoleBinding and Connection.
 func childName(gateway string) string { return childPrefix + gateway }
 
-func serviceName(gateway string) string { return shorten(childPrefix+gateway, maxService) }
+func serviceName(gateway string) string { return objectname.Shorten(childPrefix+gateway, maxService) }
 
 func metricsName(gateway string) string {
-	return shorten(childPrefix+gateway+metricsSuffix, maxService)
+	return objectname.Shorten(childPrefix+gateway+metricsSuffix, maxService)
 }
 
 // leaseName is that of the Lease by which replicas elect.
 func leaseName(gateway, namespace string, m mode) string {
-	return shorten(gateway+"."+namespace+"."+string(m)+".connections.liqo.io", maxName)
+	return objectname.Shorten(gateway+"."+namespace+"."+string(m)+".connections.liqo.io", maxName)
 }
 
 // bindingName is the name of the bindings outside the gateway's namespace.
@@ -43,22 +43,7 @@ func leaseName(gateway, namespace string, m mode) string {
 func bindingName(namespace, gateway string) string {
 	n := gatewayRole + "-" + namespace + "-" + gateway
 	if strings.Contains(gateway, "-") {
-		n += "-" + digest(namespace+"/"+gateway)
+		n += "-" + objectname.Digest(namespace+"/"+gateway, 4)
 	}
-	return shorten(n, maxName)
-}
-
-// shorten replaces the end of a name that is too long by a digest of the name.
-func shorten(name string, limit int) string {
-	if len(name) <= limit {
-		return name
-	}
-	d := digest(name)
-	return strings.TrimRight(name[:limit-len(d)-1], "-.") + "-" + d
-}
-
-// digest is short, and the same for the same text.
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:4])
+	return objectname.Shorten(n, maxName)
 }

@@ -37,9 +37,6 @@ const (
 	eventKeysReplaced = "KeysReplaced"
 )
 
-// maxNote is the longest text that an event may have.
-const maxNote = 1024
-
 // setStatus writes the status, and tells of complaints that come and go by an event.
 func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals []refusal) error {
 	p.deployed(g, refusals)
@@ -107,7 +104,7 @@ func ofReadyNode(nodes []corev1.Node, address string) bool {
 }
 
 func (r *reconciler) event(g *gateway, kind, reason, text string) {
-	r.events.Eventf(g.Object, nil, kind, reason, "Reconcile", "%s", text[:min(len(text), maxNote)])
+	apply.Event(r.events, g.Object, kind, reason, "Reconcile", text)
 }
 
 // deployed adds to the condition Deployed what the API server refused, and notes.

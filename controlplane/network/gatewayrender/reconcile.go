@@ -198,9 +198,6 @@ func ignoreIf(p *Problem, err error) error {
 	return err
 }
 
-// maxNote is the longest text that an event may have.
-const maxNote = 1024
-
 // setStatus writes the status, and tells by events what is new.
 func (r *reconciler) setStatus(ctx context.Context, g *gateway, o Outcome) error {
 	before := slices.Clone(*g.conditions)
@@ -221,7 +218,7 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, o Outcome) error
 		if c.Status != metav1.ConditionTrue {
 			kind = corev1.EventTypeWarning
 		}
-		r.events.Eventf(g.Object, nil, kind, c.Reason, "Reconcile", "%s", c.Message[:min(len(c.Message), maxNote)])
+		apply.Event(r.events, g.Object, kind, c.Reason, "Reconcile", c.Message)
 	}
 	return nil
 }

@@ -198,7 +198,7 @@ func (r *fabricReconciler) setCondition(ctx context.Context, c gatewayCondition,
 		r.written.update(uid, version)
 	}
 	if wrote && changed {
-		r.events.Eventf(o.Object, nil, eventType(c.Reason), string(c.Reason), actionJoin, "%s", c.Message)
+		apply.Event(r.events, o.Object, eventType(c.Reason), string(c.Reason), actionJoin, c.Message)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
 // linkPrefix is how the name of every link of the internal network begins.
@@ -24,33 +26,27 @@ func hash(s string) string {
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:hashLength]
 }
 
-// shorten returns name, or something like it of at most limit characters. What
-// tells two names apart that begin alike is a hash of seed.
-func shorten(name, seed string, limit int) string {
+// shorten returns name, its end replaced by its hash if it has more than limit
+// characters.
+func shorten(name string, limit int) string {
 	if len(name) <= limit {
 		return name
 	}
-	return withHash(name, seed, limit)
-}
-
-// withHash returns name with a hash of seed, of at most limit characters.
-func withHash(name, seed string, limit int) string {
-	cut := strings.TrimRight(name[:min(len(name), limit-hashLength-1)], "-.")
-	return cut + "-" + hash(seed)
+	return objectname.WithSuffix(name, hash(name), limit)
 }
 
 // objectName is shorten for names of objects.
 func objectName(name string) string {
-	return shorten(name, name, validation.DNS1123SubdomainMaxLength)
+	return shorten(name, validation.DNS1123SubdomainMaxLength)
 }
 
 // labelValue is shorten for values of labels.
 func labelValue(name string) string {
-	return shorten(name, name, validation.LabelValueMaxLength)
+	return shorten(name, validation.LabelValueMaxLength)
 }
 
 // routesName names the RouteConfiguration of a node.
 func routesName(node string) string {
 	const suffix = "-gw-node"
-	return shorten(node, node, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
+	return shorten(node, validation.DNS1123SubdomainMaxLength-len(suffix)) + suffix
 }

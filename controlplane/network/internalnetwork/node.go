@@ -109,6 +109,6 @@ func (r *nodeReconciler) tell(f nodeFacts) {
 			"%s: the node is now %s on the internal network", why, f.Address.Addr)
 	}
 	if r.said.update(f.Name, string(f.Address.Reason)) && f.Address.Reason != "" {
-		r.events.Eventf(f.Node, nil, corev1.EventTypeWarning, string(f.Address.Reason), actionAllocate, "%s", f.Address.Message)
+		apply.Event(r.events, f.Node, corev1.EventTypeWarning, string(f.Address.Reason), actionAllocate, f.Address.Message)
 	}
 }

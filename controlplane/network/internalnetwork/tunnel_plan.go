@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
 // pair is one gateway and one node: what one GeneveTunnel joins.
@@ -118,7 +119,7 @@ func newTunnel(f tunnelFacts, has *networkingv1beta1.GeneveTunnel) *networkingv1
 	case has != nil:
 		t.Name = has.Name
 	case f.NameTaken:
-		t.Name = withHash(f.Pair.Fabric+"-"+f.Pair.Node, f.Pair.String(), validation.DNS1123SubdomainMaxLength)
+		t.Name = objectname.WithSuffix(f.Pair.Fabric+"-"+f.Pair.Node, hash(f.Pair.String()), validation.DNS1123SubdomainMaxLength)
 	}
 	return t
 }

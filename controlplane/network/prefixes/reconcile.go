@@ -159,7 +159,7 @@ func (r *Reconciler) reconcile(ctx context.Context, n *ipamv1alpha1.Network) err
 		log.FromContext(ctx).Info("decided", "reason", d.reason, "asked", c.asked, "granted", n.Status.CIDR)
 	}
 	if wrote && !d.held() && !d.granted() && (before == nil || before.Message != d.message) {
-		r.Recorder.Eventf(n, nil, corev1.EventTypeWarning, string(d.reason), "Allocate", "%s", cut(d.message))
+		apply.Event(r.Recorder, n, corev1.EventTypeWarning, string(d.reason), "Allocate", d.message)
 	}
 	return nil
 }
@@ -211,9 +211,6 @@ func setStatus(n *ipamv1alpha1.Network, d decision) {
 		Reason: string(d.reason), Message: d.message,
 	})
 }
-
-// cut keeps a message within what an Event may hold.
-func cut(message string) string { return message[:min(len(message), 1000)] }
 
 // wake has a Network reconciled.
 func (r *Reconciler) wake(key string) {
