@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // addressChecks are about single hosts that are no pods.
@@ -43,18 +45,18 @@ func testAddress(t *testing.T, w *world) {
 	defer w.gatewayA.Remove("ip.yaml")
 	start := time.Now()
 	for w.B1.Pod.Ping(to, "-c1 -W1").Received == 0 {
-		if time.Since(start) > 30*time.Second {
+		if time.Since(start) > lab.Patience {
 			t.Fatalf("no answer from %s in 30 s", to)
 		}
 	}
-	wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W2")
+	wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W5")
 
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "page"), []byte("no pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	url := fmt.Sprintf("http://%s:%d/page", to, serve(t, server, dir))
-	if out, err := w.B1.Pod.Try("curl", "-sS", "--max-time", "5", url); err != nil || out != "no pod" {
+	if out, err := w.B1.Pod.Try("curl", "-sS", "--max-time", "30", url); err != nil || out != "no pod" {
 		t.Errorf("curl: %q, %v", out, err)
 	}
 }

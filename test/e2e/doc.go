@@ -6,6 +6,7 @@
 //
 // The tests need root and skip loudly without. Long ones have flags:
 //
-//	go test ./test/e2e -e2e.rekey     traffic over a rekey, 130 s
-//	go test ./test/e2e -run Kernel    with the user-mode kernel, which is built first
+//	go test ./test/e2e -e2e.rekey                 traffic over a rekey, 130 s
+//	go test ./test/e2e -e2e.malformed 1000000     more malformed datagrams for each socket
+//	go test ./test/e2e -run Kernel                with the user-mode kernel, which is built first
 package e2e

@@ -22,7 +22,7 @@ func testGatewayMoves(t *testing.T, w *fabricWorld) {
 	to := netip.MustParseAddr("172.30.0.252")
 	old := w.A.Underlay
 	start := time.Now()
-	if _, err := w.gatewayA.Stop(2 * time.Second); err != nil {
+	if _, err := w.gatewayA.Stop(lab.Patience); err != nil {
 		t.Error(err)
 	}
 	w.A.Gateway.IP("addr del %s/24 dev eth0", old)
@@ -32,17 +32,17 @@ func testGatewayMoves(t *testing.T, w *fabricWorld) {
 	for _, n := range w.A.Nodes {
 		w.agents[n].Write(w.manifests(w.A))
 	}
-	w.gatewayA.WaitConnected(40 * time.Second)
+	w.gatewayA.WaitConnected(lab.Patience)
 	connected := time.Since(start)
 	for _, n := range w.A.Nodes {
 		for w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c1 -W1").Received == 0 {
-			if time.Since(start) > 40*time.Second {
+			if time.Since(start) > lab.Patience {
 				t.Fatalf("%s cannot be reached", n.Pod.Name)
 			}
 		}
 	}
 	l.recovered(t)
-	s := l.since(start)
+	s := l.since(start, underWay)
 	t.Logf("connected after %v, with the start of a new gateway; %v", connected.Round(time.Millisecond), s)
 	if len(s.broken) > 0 {
 		t.Errorf("connections broke: %v", s.broken)
@@ -62,12 +62,12 @@ func TestFabricKind(t *testing.T) {
 		w.kind = kind
 		for _, n := range w.nodes() {
 			start := time.Now()
-			if _, err := w.agents[n].Stop(2 * time.Second); err != nil {
+			if _, err := w.agents[n].Stop(lab.Patience); err != nil {
 				t.Errorf("%s: %v", n.Host.Name, err)
 			}
-			w.startAgent(n).Ready(10 * time.Second)
+			w.startAgent(n).Ready(lab.Patience)
 			l.recovered(t)
-			s := l.since(start)
+			s := l.since(start, underWay)
 			t.Logf("%s: %s: %v", n.Host.Name, kind, s)
 			if len(s.broken) > 0 {
 				t.Errorf("%s: %v", n.Host.Name, s.broken)
@@ -94,7 +94,7 @@ func TestFabricGatewayOnNode(t *testing.T) {
 				// Its first packets to the other node are masqueraded, as nobody says that they
 				// should not be; and so are all that follow, unless somebody cares.
 				for _, n := range w.nodes() {
-					if _, err := w.agents[n].Stop(2 * time.Second); err != nil {
+					if _, err := w.agents[n].Stop(lab.Patience); err != nil {
 						t.Error(err)
 					}
 					if out, err := n.Cleanup(w.fabric); err != nil {
@@ -102,7 +102,7 @@ func TestFabricGatewayOnNode(t *testing.T) {
 					}
 				}
 				for _, g := range []*lab.Gateway{w.gatewayA, w.gatewayB} {
-					if _, err := g.Stop(2 * time.Second); err != nil {
+					if _, err := g.Stop(lab.Patience); err != nil {
 						t.Error(err)
 					}
 				}
@@ -113,7 +113,7 @@ func TestFabricGatewayOnNode(t *testing.T) {
 			for _, n := range w.A.Nodes {
 				start := time.Now()
 				for w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c1 -W1").Received == 0 {
-					if time.Since(start) > 40*time.Second {
+					if time.Since(start) > lab.Patience {
 						t.Fatalf("%s cannot be reached", n.Pod.Name)
 					}
 				}
@@ -142,7 +142,7 @@ func (w *fabricWorld) reported(t *testing.T) {
 	t.Helper()
 	w.nodeIPs = map[*lab.Node]netip.Addr{}
 	for _, n := range w.A.Nodes {
-		lab.Eventually(t, 5*time.Second, n.Host.Name+": the node's address", func() error {
+		lab.Eventually(t, lab.Patience, n.Host.Name+": the node's address", func() error {
 			text, err := os.ReadFile(filepath.Join(w.agents[n].Manifests, "status", "internalnode.yaml"))
 			if err != nil {
 				return err
@@ -207,7 +207,7 @@ func TestFabricRefuses(t *testing.T) {
 	t.Run("while it runs", func(t *testing.T) {
 		m := topo.A.Manifests()
 		f := n.StartFabric(binary, lab.FabricOptions{Manifests: m})
-		f.Ready(10 * time.Second)
+		f.Ready(lab.Patience)
 		good := network(t, n, true)
 		large(m)
 		f.Write(m)
@@ -220,7 +220,7 @@ func TestFabricRefuses(t *testing.T) {
 		m.Gateway = netip.MustParseAddr("203.0.113.9")
 		f.Write(m)
 		wantLog(t, f, []string{"203.0.113.9 cannot be reached", "ip route get 203.0.113.9"})
-		lab.Eventually(t, 5*time.Second, "the condition", func() error {
+		lab.Eventually(t, lab.Patience, "the condition", func() error {
 			s, err := f.Status()
 			for _, c := range s.Conditions {
 				if c.Type == "TunnelsReady" && c.Status == "False" && c.Reason == "GatewayUnreachable" {
@@ -230,20 +230,20 @@ func TestFabricRefuses(t *testing.T) {
 			return fmt.Errorf("%+v, %w", s.Conditions, err)
 		})
 		f.Write(topo.A.Manifests())
-		lab.Eventually(t, 5*time.Second, "all is well again", func() error {
+		lab.Eventually(t, lab.Patience, "all is well again", func() error {
 			if diff := cmp.Diff(good, network(t, n, true)); diff != "" {
 				return fmt.Errorf("the network (-before +after):\n%s", diff)
 			}
 			return nil
 		})
-		f.Ready(5 * time.Second)
+		f.Ready(lab.Patience)
 	})
 }
 
 // wantLog waits until the agent has said all of it.
 func wantLog(t *testing.T, f *lab.Fabric, want []string) {
 	t.Helper()
-	lab.Eventually(t, 5*time.Second, "the message", func() error {
+	lab.Eventually(t, lab.Patience, "the message", func() error {
 		for _, text := range want {
 			if !strings.Contains(f.Log(), text) {
 				return fmt.Errorf("it does not say %q:\n%s", text, f.Log())

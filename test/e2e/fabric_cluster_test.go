@@ -30,7 +30,7 @@ func TestFabricInCluster(t *testing.T) {
 	gatewayB := m.connect(t)
 	m.nodesReported(t, first...)
 	t.Logf("nodes reported after %v", time.Since(start).Round(time.Millisecond))
-	gatewayB.WaitConnected(30 * time.Second)
+	gatewayB.WaitConnected(lab.Patience)
 	m.learnRemapped(t)
 	for _, n := range first {
 		m.reached(t, n)
@@ -71,7 +71,7 @@ func TestFabricInCluster(t *testing.T) {
 // reached waits until the pod of cluster b reaches that of a node.
 func (m *managed) reached(t *testing.T, n *lab.Node) {
 	t.Helper()
-	lab.Eventually(t, 20*time.Second, "an answer from "+n.Pod.Name, func() error {
+	lab.Eventually(t, lab.Patience, "an answer from "+n.Pod.Name, func() error {
 		if r := m.B.Nodes[0].Pod.Ping(m.B.Remote(n.PodAddr), "-c1 -W1"); r.Received == 0 {
 			return errors.New(r.Output)
 		}
@@ -113,7 +113,7 @@ func (m *managed) testOutage(t *testing.T, nodes []*lab.Node) {
 	m.StopAPIServer()
 	for i, n := range nodes {
 		if i == 0 {
-			if _, err := m.agents[n].Stop(2 * time.Second); err != nil {
+			if _, err := m.agents[n].Stop(lab.Patience); err != nil {
 				t.Error(err)
 			}
 		} else {
@@ -128,9 +128,9 @@ func (m *managed) testOutage(t *testing.T, nodes []*lab.Node) {
 	back := time.Now()
 	m.startController(m.testing) // by itself it takes up to a minute to watch again
 	for _, n := range nodes {
-		m.agents[n].Ready(40 * time.Second)
+		m.agents[n].Ready(lab.Patience)
 	}
-	s := l.since(start)
+	s := l.since(start, longest)
 	t.Logf("ready %v after the API server was; %v", time.Since(back).Round(time.Millisecond), s)
 	if s.lost > 0 || len(s.broken) > 0 {
 		t.Errorf("%v; %v", s, s.broken)
@@ -142,7 +142,7 @@ func (m *managed) wantNothingLeft(t *testing.T, nodes ...*lab.Node) {
 	t.Helper()
 	start := time.Now()
 	for _, n := range nodes {
-		lab.Eventually(t, 20*time.Second, "nothing is left on "+n.Name, func() error {
+		lab.Eventually(t, lab.Patience, "nothing is left on "+n.Name, func() error {
 			if diff := cmp.Diff(m.before[n], network(t, n, true)); diff != "" {
 				return fmt.Errorf("the network (-before the agent +after):\n%s\n%s", diff, m.agents[n].StatusText())
 			}

@@ -52,7 +52,7 @@ func (a answer) String() string { return a.server + " sees " + a.client.String()
 // own.
 func requests(t *testing.T, from *lab.Host, to ...netip.AddrPort) []answer {
 	t.Helper()
-	args := []string{"curl", "-gsS", "--fail-early", "--max-time", "3", "-H", "Connection: close"}
+	args := []string{"curl", "-gsS", "--fail-early", "--max-time", "30", "-H", "Connection: close"}
 	for _, a := range to {
 		args = append(args, fmt.Sprintf("http://%s/", a))
 	}

@@ -92,17 +92,17 @@ tc qdisc add dev vec0 root netem limit 10000 %[1]s
 `, netem)
 }
 
-// wantTCPImpaired measures TCP both ways under each impairment. The bound only
-// says that connections neither break nor stall: what 0.5 % of loss leaves of
-// TCP is TCP's affair.
+// wantTCPImpaired measures TCP both ways under each impairment. All that
+// is asked is that connections neither break nor stall: what 0.5 % of loss leaves
+// of TCP is TCP's affair.
 func wantTCPImpaired(t *testing.T, g *uml.Guest, from *lab.Host, to netip.Addr) {
 	for _, imp := range impairments {
 		t.Run("TCP, "+imp.name, func(t *testing.T) {
 			impair(t, g, imp.netem)
 			for _, reverse := range []bool{false, true} {
-				r, err := iperfAgain(t, g, from, lab.Iperf{To: to, Reverse: reverse, Duration: 2 * time.Second})
+				r, err := iperfAgain(t, g, from, lab.Iperf{To: to, Reverse: reverse, Amount: "2M"})
 				t.Logf("reverse %-5v: %.0f Mbit/s, %d retransmits", reverse, r.BitsPerSecond/1e6, r.Retransmits)
-				if err != nil || r.BitsPerSecond < 2e6 {
+				if err != nil || r.BitsPerSecond == 0 {
 					t.Errorf("reverse %v: %.0f bit/s, %v", reverse, r.BitsPerSecond, err)
 				}
 			}
@@ -157,14 +157,14 @@ ip route add %[7]s dev wg0 src %[10]s
 `, topo.B.WAN, topo.B.Keys.Private(), lab.TunnelMTU, lab.WireGuardPort, topo.A.Keys.Public(), topo.A.WAN,
 		lab.PodCIDR, topo.A.TunnelAddr(), topo.B.TunnelAddr(), pod, serveIperf(""))
 	gateway := topo.A.StartGateway(lab.Build(t, lab.GatewayPackage), lab.GatewayOptions{})
-	gateway.Ready(5 * time.Second)
+	gateway.Ready(lab.Patience)
 
 	to := topo.A.Remote(netip.MustParseAddr(pod))
 	// The server has no endpoint until the peer speaks.
-	inGuest(t, g, "ping -c3 -i0.2 -W2 -I %s %s", topo.B.TunnelAddr(), topo.A.TunnelAddr())
+	inGuest(t, g, "ping -c3 -i0.2 -W5 -I %s %s", topo.B.TunnelAddr(), topo.A.TunnelAddr())
 	t.Run("ping", func(t *testing.T) {
-		wantAnswers(t, a1.Pod, to, "-c3 -i0.1 -W2")
-		wantAnswers(t, a1.Pod, to, "-c2 -i0.1 -W2 -M do -s 1312")
+		wantAnswers(t, a1.Pod, to, "-c3 -i0.1 -W5")
+		wantAnswers(t, a1.Pod, to, "-c2 -i0.1 -W5 -M do -s 1312")
 	})
 	wantTCPImpaired(t, g, a1.Pod, to)
 }
@@ -203,19 +203,19 @@ ip -n pod route add default via 10.243.3.1
 	binary := lab.Build(t, lab.GatewayPackage)
 	gatewayA := w.A.StartGateway(binary, lab.GatewayOptions{Manifests: manifests})
 	gatewayB := w.B.StartGateway(binary, lab.GatewayOptions{})
-	gatewayA.WaitConnected(20 * time.Second)
-	gatewayB.WaitConnected(20 * time.Second)
+	gatewayA.WaitConnected(lab.Patience)
+	gatewayB.WaitConnected(lab.Patience)
 
 	to := w.B.Remote(netip.MustParseAddr("10.243.3.10"))
 	t.Run("ping", func(t *testing.T) {
-		wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W2")
-		inGuest(t, g, "ping -c3 -i0.1 -W2 %s", w.A.Internal)
-		inGuest(t, g, "ip netns exec pod ping -c3 -i0.1 -W2 -M do -s 1312 %s", w.A.Remote(w.B1.PodAddr))
+		wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W5")
+		inGuest(t, g, "ping -c3 -i0.1 -W5 %s", w.A.Internal)
+		inGuest(t, g, "ip netns exec pod ping -c3 -i0.1 -W5 -M do -s 1312 %s", w.A.Remote(w.B1.PodAddr))
 	})
 	t.Run("path MTU", func(t *testing.T) {
 		inGuest(t, g, `
 to=%s
-ip netns exec pod ping -c3 -i0.2 -W2 -M want -s 1400 $to || true
+ip netns exec pod ping -c3 -i0.2 -W5 -M want -s 1400 $to || true
 ip netns exec pod ip route get $to | grep -q 'mtu 1340'
 ip netns exec pod ip route flush cache
 `, w.A.Remote(w.B1.PodAddr))

@@ -65,7 +65,7 @@ func (l *load) add(t *testing.T, network string, from *lab.Host, to netip.AddrPo
 	t.Helper()
 	var conn net.Conn
 	if err := from.Do(func() (err error) {
-		conn, err = net.DialTimeout(network, to.String(), 5*time.Second)
+		conn, err = net.DialTimeout(network, to.String(), lab.Patience)
 		return err
 	}); err != nil {
 		t.Fatalf("%s: %v", from.Name, err)
@@ -93,7 +93,7 @@ func (f *flow) send(conn net.Conn, stop <-chan struct{}) {
 		f.sent = append(f.sent, time.Now())
 		f.received = append(f.received, time.Time{})
 		f.mu.Unlock()
-		_ = conn.SetWriteDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetWriteDeadline(time.Now().Add(lab.Patience))
 		if _, err := conn.Write(message); err != nil && f.tcp {
 			f.fail(err)
 			conn.Close()
@@ -143,7 +143,7 @@ func (f *flow) fail(err error) {
 func (l *load) recovered(t *testing.T) {
 	t.Helper()
 	since := time.Now()
-	lab.Eventually(t, 20*time.Second, "arrivals at all flows", func() error {
+	lab.Eventually(t, lab.Patience, "arrivals at all flows", func() error {
 		for _, f := range l.flows {
 			f.mu.Lock()
 			silent := f.err == nil && (len(f.arrivals) == 0 || f.arrivals[len(f.arrivals)-1].Before(since))
@@ -156,8 +156,28 @@ func (l *load) recovered(t *testing.T) {
 	})
 }
 
-// settled waits until what is under way has had time to come back.
-func (l *load) settled() { time.Sleep(300 * time.Millisecond) }
+// returned tells whether the echoes of all datagrams of a time have come.
+func (l *load) returned(start, end time.Time) bool {
+	for _, f := range l.flows {
+		f.mu.Lock()
+		missing := !f.tcp && f.missing(start, end)
+		f.mu.Unlock()
+		if missing {
+			return false
+		}
+	}
+	return true
+}
+
+// missing tells whether a datagram of a time is not back. The caller holds mu.
+func (f *flow) missing(start, end time.Time) bool {
+	for i, at := range f.sent {
+		if !at.Before(start) && !at.After(end) && f.received[i].IsZero() {
+			return true
+		}
+	}
+	return false
+}
 
 // seen is what became of the messages of a load that were sent from a time on.
 type seen struct {
@@ -175,10 +195,20 @@ func (s seen) String() string {
 		s.lost, s.sent, s.gap.Round(time.Millisecond), len(s.broken), s.connections, s.gapTCP.Round(time.Millisecond))
 }
 
-// since waits for what is under way and says what was seen from a time on.
-func (l *load) since(start time.Time) (s seen) {
+// underWay is how long datagrams are waited for that may be lost, and longest how long
+// those that must not.
+const (
+	underWay = 300 * time.Millisecond
+	longest  = 5 * time.Second
+)
+
+// since waits for what is under way, no longer than the limit, and says what was seen
+// from a time on.
+func (l *load) since(start time.Time, limit time.Duration) (s seen) {
 	end := time.Now()
-	l.settled()
+	for !l.returned(start, end) && time.Since(end) < limit {
+		time.Sleep(5 * time.Millisecond)
+	}
 	for _, f := range l.flows {
 		f.mu.Lock()
 		for i, at := range f.sent {

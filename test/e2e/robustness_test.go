@@ -11,15 +11,19 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// TestReload changes the configuration of both gateways again and again while
-// traffic flows. Not one packet may be lost.
-func TestReload(t *testing.T) {
-	w := newWorld(t)
-	w.startGateways(t)
-	server := w.B1.Pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+// robustnessChecks are about changes of the configuration.
+var robustnessChecks = []check{
+	{"changes while traffic flows", testReload, false},
+	{"a change that is refused", testRefusedChange, false},
+}
 
-	const changes = 12
+// testReload changes the configuration of both gateways again and again while
+// traffic flows. Not one packet may be lost.
+func testReload(t *testing.T, w *world) {
+	server := w.B1.Pod.StartIperf()
+	defer server.Stop(lab.Patience)
+
+	const changes = 8
 	var result lab.IperfResult
 	var measureErr error
 	var ping lab.PingResult
@@ -30,7 +34,7 @@ func TestReload(t *testing.T) {
 		})
 	})
 	traffic.Go(func() {
-		ping = w.A2.Pod.Ping(w.fromA(w.B1.PodAddr), fmt.Sprintf("-i0.01 -c%d -W2", changes*50))
+		ping = w.A2.Pod.Ping(w.fromA(w.B1.PodAddr), fmt.Sprintf("-i0.01 -c%d -W5", changes*50))
 	})
 	overrunsBefore := overruns(w)
 	for i := range changes {
@@ -81,51 +85,42 @@ func overruns(w *world) (sum uint64) {
 	return sum
 }
 
-// TestRefusedChange writes a configuration with a mistake. The gateway says
+// testRefusedChange writes a configuration with a mistake. The gateway says
 // what is wrong and keeps carrying traffic by the old one.
-func TestRefusedChange(t *testing.T) {
-	w := newWorld(t)
-	w.startGateways(t)
+func testRefusedChange(t *testing.T, w *world) {
 	good := w.A.Manifests().Files()["configuration.yaml"]
+	defer w.gatewayA.WriteFile("configuration.yaml", good)
 	w.gatewayA.WriteFile("configuration.yaml", strings.Replace(good, "10.71.0.0/16", "10.71.0.0/17", 1))
-	lab.Eventually(t, 3*time.Second, "the refusal in the log", func() error {
+	lab.Eventually(t, lab.Patience, "the refusal in the log", func() error {
 		if log := w.gatewayA.Log(); !strings.Contains(log, "configuration.yaml") || !strings.Contains(log, "10.71.0.0/17") {
 			return fmt.Errorf("the log says nothing of it")
 		}
 		return nil
 	})
-	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W2")
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
 }
 
-// TestStop asks for the end with traffic under way.
-func TestStop(t *testing.T) {
-	w := newWorld(t)
-	w.startGateways(t)
-	var traffic sync.WaitGroup
-	traffic.Go(func() { w.A1.Pod.Ping(w.fromA(w.B1.PodAddr), "-q -s 1200 -i0.002 -w3") })
-	time.Sleep(time.Second) // let the traffic flow
+// testStop asks for the end with traffic under way.
+func testStop(t *testing.T, w *world) {
+	serveEcho(t, w.B1.Pod)
+	l := startLoad(t)
+	l.add(t, "udp", w.A1.Pod, netip.AddrPortFrom(w.fromA(w.B1.PodAddr), echoPort))
+	l.recovered(t)
 	for name, g := range map[string]*lab.Gateway{"a": w.gatewayA, "b": w.gatewayB} {
-		took, err := g.Stop(2 * time.Second)
+		took, err := g.Stop(lab.Patience)
 		t.Logf("gateway %s ended after %v", name, took.Round(time.Millisecond))
 		if err != nil {
 			t.Errorf("gateway %s: %v", name, err)
 		}
 	}
-	traffic.Wait()
 }
 
-// TestSilentNode sends to pods whose nodes have not sent anything yet. The
+// testSilentNodes sends to pods whose nodes have not sent anything yet. The
 // gateway has to find out the node's MAC address and its encapsulation; the
 // first packets may be lost meanwhile, but not more than a second of them.
-func TestSilentNode(t *testing.T) {
-	w := newWorld(t)
-	binary := lab.Build(t, lab.GatewayPackage)
-	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{})
-	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
-	w.gatewayA.WaitConnected(20 * time.Second)
-	defer w.report(t)
+func testSilentNodes(t *testing.T, w *world) {
 	for _, n := range []*lab.Node{w.A1, w.A2} {
-		if r := w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c20 -i0.1 -W2"); r.Received < 10 {
+		if r := w.B1.Pod.Ping(w.fromB(n.PodAddr), "-c20 -i0.1 -W5"); r.Received < 10 {
 			t.Errorf("%s, %s: %d of %d answered", n.Host.Name, n.Spec.Encapsulation, r.Received, r.Sent)
 		}
 	}

@@ -26,11 +26,11 @@ func TestStockPeer(t *testing.T) {
 			}
 			gateway := ours.StartGateway(lab.Build(t, lab.GatewayPackage), lab.GatewayOptions{})
 			stock := stocks.StartStock(lab.Build(t, lab.WireGuardPackage))
-			gateway.WaitConnected(20 * time.Second)
+			gateway.WaitConnected(lab.Patience)
 
 			t.Run("ping", func(t *testing.T) {
-				wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W2")
-				wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), "-c3 -i0.1 -W2")
+				wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
+				wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), "-c3 -i0.1 -W5")
 			})
 			t.Run("TCP", func(t *testing.T) { wantTCP(t, w) })
 			if role == "server" {
@@ -45,13 +45,9 @@ func TestStockPeer(t *testing.T) {
 func wantTCP(t *testing.T, w *world) {
 	t.Helper()
 	server := w.B1.Pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 	for _, reverse := range []bool{false, true} {
-		r, err := w.A1.Pod.Iperf(lab.Iperf{To: w.fromA(w.B1.PodAddr), Reverse: reverse, Duration: 2 * time.Second})
-		t.Logf("reverse %-5v: %.2f Gbit/s, %d retransmits", reverse, r.BitsPerSecond/1e9, r.Retransmits)
-		if err != nil || r.BitsPerSecond < minTCP {
-			t.Errorf("reverse %v: %.0f bit/s, %v", reverse, r.BitsPerSecond, err)
-		}
+		wantTransfer(t, w.A1.Pod, lab.Iperf{To: w.fromA(w.B1.PodAddr), Reverse: reverse, Amount: "64M"})
 	}
 }
 
@@ -62,14 +58,14 @@ func testRoaming(t *testing.T, w *world, gateway *lab.Gateway, stock *lab.Stock)
 	endpoint := func() string { return gateway.Status().DataPlane.TunnelText("endpoint") }
 	wantEndpoint := func(want string) {
 		t.Helper()
-		lab.Eventually(t, 10*time.Second, "the endpoint "+want, func() error {
+		lab.Eventually(t, lab.Patience, "the endpoint "+want, func() error {
 			w.B1.Pod.Ping(w.fromB(w.A1.PodAddr), "-c1 -W1") // the peer has to speak first
 			if got := endpoint(); got != want {
 				return fmt.Errorf("it is %s", got)
 			}
 			return nil
 		})
-		wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W2")
+		wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
 	}
 	wantEndpoint(netip.AddrPortFrom(w.B.WAN, lab.WireGuardPort).String())
 
@@ -91,7 +87,7 @@ func testRekey(t *testing.T, w *world, gateway *lab.Gateway) {
 	}
 	const duration = 130 * time.Second
 	server := w.B1.Pod.StartIperf()
-	defer server.Stop(2 * time.Second)
+	defer server.Stop(lab.Patience)
 	before := gateway.Status().DataPlane.TunnelText("lastHandshake")
 	var result lab.IperfResult
 	var err error
@@ -101,7 +97,7 @@ func testRekey(t *testing.T, w *world, gateway *lab.Gateway) {
 		result, err = w.A1.Pod.Iperf(lab.Iperf{To: w.fromA(w.B1.PodAddr), Bitrate: "20M", Duration: duration})
 	})
 	traffic.Go(func() {
-		ping = w.B1.Pod.Ping(w.fromB(w.A1.PodAddr), fmt.Sprintf("-q -i0.1 -c%d -W2", int(duration.Seconds()*10)))
+		ping = w.B1.Pod.Ping(w.fromB(w.A1.PodAddr), fmt.Sprintf("-q -i0.1 -c%d -W5", int(duration.Seconds()*10)))
 	})
 	traffic.Wait()
 	if err != nil || result.BitsPerSecond < 19e6 {
