@@ -45,4 +45,4 @@ var ownPool = sync.OnceValues(func() (socket string, err error) {
 
 // poolStdin stays open to the end of this process, however that ends: then the control
 // planes of ownPool end too.
-var poolStdin io.Closer
+var poolStdin io.Closer //lint:ignore unused it is held, and never read

@@ -18,7 +18,7 @@ const (
 	ResourceSliceIdentity IdentityType = "ResourceSlice"
 )
 
-// Identity, on the consumer, holds credentials for a provider.
+// Identity holds the credentials of a consumer for a provider. It is an object of the consumer.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

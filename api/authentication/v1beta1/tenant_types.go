@@ -31,7 +31,7 @@ const (
 	TenantDrained TenantCondition = "Drained"
 )
 
-// Tenant, on the provider, authorizes one consumer. It stands in the tenant namespace of that consumer.
+// Tenant authorizes one consumer. It is an object of the provider and stands in the tenant namespace of that consumer.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -66,7 +66,7 @@ func (c Cluster) Key(ctx context.Context) (credentials.Key, error) {
 	}
 	k, err := credentials.ParseKey(s.Data[authv1beta1.PrivateKey])
 	if err != nil {
-		return credentials.Key{}, fmt.Errorf("Secret %s, %s: %w", name, authv1beta1.PrivateKey, err)
+		return credentials.Key{}, fmt.Errorf("read %s of Secret %s: %w", authv1beta1.PrivateKey, name, err)
 	}
 	return k, nil
 }
