@@ -337,7 +337,7 @@ spec: {ip: 192.0.2.7}
 	}
 	want := []string{
 		"namespace liqo: it holds IP printer",
-		fmt.Sprint(len(crds), " CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them"),
+		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io and authentication.liqo.io, and what users made of their kinds: --purge removes them"),
 	}
 	if diff := cmp.Diff(want, removed.Left); diff != "" {
 		t.Errorf("left (-want +got)\n%s", diff)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -25,7 +26,7 @@ const (
 )
 
 // liqoGroups are API groups that only Liqo has.
-var liqoGroups = []string{"core.liqo.io", "authentication.liqo.io", "offloading.liqo.io"}
+var liqoGroups = []string{"core.liqo.io", "offloading.liqo.io"}
 
 // annotationRelease is by what Helm marks whose an object is.
 const annotationRelease = "meta.helm.sh/release-namespace"
@@ -97,21 +98,22 @@ func (g *gatherer) elsewhere(ctx context.Context) error {
 	return nil
 }
 
+// ourGroups are those of the CRDs that are installed.
+var ourGroups = []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, authv1beta1.GroupVersion.Group}
+
 func (g *gatherer) crds(ctx context.Context) error {
 	var list apiextensionsv1.CustomResourceDefinitionList
 	if err := g.Client.List(ctx, &list); err != nil {
 		return err
 	}
 	for _, d := range list.Items {
-		switch d.Spec.Group {
-		case networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group:
+		switch {
+		case slices.Contains(ourGroups, d.Spec.Group):
 			g.facts.Installed.CRDs = append(g.facts.Installed.CRDs, InstalledCRD{
 				Name: d.Name, Version: d.Annotations[AnnotationVersion], Stored: d.Status.StoredVersions, Terminating: d.DeletionTimestamp != nil,
 			})
-		default:
-			if slices.Contains(liqoGroups, d.Spec.Group) {
-				g.facts.Installed.LiqoKinds = append(g.facts.Installed.LiqoKinds, d.Name)
-			}
+		case slices.Contains(liqoGroups, d.Spec.Group):
+			g.facts.Installed.LiqoKinds = append(g.facts.Installed.LiqoKinds, d.Name)
 		}
 	}
 	return nil

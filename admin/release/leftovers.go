@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -131,8 +130,9 @@ func (r *Removal) definitions(ctx context.Context) ([]apiextensionsv1.CustomReso
 	if err := r.cluster.Client.List(ctx, &list); err != nil {
 		return nil, r.cluster.Explain("list the CRDs", err)
 	}
-	groups := []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group}
-	return slices.DeleteFunc(list.Items, func(d apiextensionsv1.CustomResourceDefinition) bool { return !slices.Contains(groups, d.Spec.Group) }), nil
+	return slices.DeleteFunc(list.Items, func(d apiextensionsv1.CustomResourceDefinition) bool {
+		return !slices.Contains(ourGroups, d.Spec.Group)
+	}), nil
 }
 
 // listKind reads the names of the objects of a kind.
@@ -189,7 +189,7 @@ func (r *Removal) removeKinds(ctx context.Context) error {
 func (r *Removal) leaveKinds(ctx context.Context) error {
 	definitions, err := r.definitions(ctx)
 	if err == nil && len(definitions) > 0 {
-		r.left("%d CRDs of networking.liqo.io and ipam.liqo.io, and what users made of their kinds: --purge removes them", len(definitions))
+		r.left("%d CRDs of networking.liqo.io, ipam.liqo.io and authentication.liqo.io, and what users made of their kinds: --purge removes them", len(definitions))
 	}
 	return err
 }

@@ -67,7 +67,6 @@ offloading: {defaultNodeResources: {cpu: 4}}
 		t.Fatal(err)
 	}
 	want := []string{
-		"the value authentication does nothing: Sluice connects networks: it has no authentication between clusters",
 		"the value controllerManager.metrics does nothing: metrics.podMonitor is for all programs, and the Service liqo-controller-metrics is always there",
 		"the value networking.enabled does nothing: it is what is installed",
 		"the value networking.fabric.config.nftablesMonitor does nothing: changes by others are always noticed",
