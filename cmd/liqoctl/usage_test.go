@@ -34,9 +34,9 @@ func TestUsageMistakes(t *testing.T) {
 // gets.
 func TestRefusals(t *testing.T) {
 	for _, args := range []string{
-		"authenticate --remote-kubeconfig x", "auth", "unauthenticate", "offload namespace shop --pod-offloading-strategy Remote", "unoffload namespace shop",
+		"offload namespace shop --pod-offloading-strategy Remote", "unoffload namespace shop",
 		"move volume", "cordon tenant x", "uncordon resourceslice x", "drain tenant x", "activate tenant x", "force unpeer",
-		"create nonce --remote-cluster-id x", "create resourceslice x --cpu 4", "create virtualnode x", "generate identity", "generate tenant",
+		"create nonce --remote-cluster-id x", "create virtualnode x", "generate identity", "generate tenant",
 		"generate peering-user --consumer-cluster-id x", "get kubeconfig x", "get nonce", "delete peering-user", "delete virtualnode x",
 	} {
 		got := liqoctl(t.Context(), strings.Fields(args)...)
