@@ -2,13 +2,16 @@ package clusters
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -113,9 +116,17 @@ func testOldKinds(t *testing.T, p *pair) {
 // testTimeIsUp connects with a template whose image nobody can pull.
 func testTimeIsUp(t *testing.T, p *pair) {
 	pe := p.known()
-	template := kubectl(t, p.provider, "get", "wggatewayservertemplates", "-n", "liqo", "wireguard-server", "-o", "json")
-	template = strings.ReplaceAll(template, "sluice/gateway:latest", "example.com/nothing/here:v0")
-	p.provider.Apply(strings.Replace(template, `"name": "wireguard-server"`, `"name": "no-image"`, 1))
+	template := new(networkingv1beta1.WgGatewayServerTemplate)
+	if err := p.provider.Get(t.Context(), "liqo", "wireguard-server", template); err != nil {
+		t.Fatal(err)
+	}
+	template.ObjectMeta = metav1.ObjectMeta{Namespace: "liqo", Name: "no-image"}
+	template.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind("WgGatewayServerTemplate"))
+	manifest, err := json.Marshal(template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.provider.Apply(strings.ReplaceAll(string(manifest), "sluice/gateway:latest", "example.com/nothing/here:v0"))
 	t.Cleanup(func() {
 		pe.remove(t)
 		kubectl(t, p.provider, "delete", "wggatewayservertemplates", "-n", "liqo", "no-image")
