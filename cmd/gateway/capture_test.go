@@ -201,8 +201,8 @@ func TestCapture(t *testing.T) {
 	}
 	b.end()
 	for _, want := range []string{
-		`msg="capture begins" points=node,translated,tunnel,wire,dropped filter=ip snaplen=100 count=3 size=100000000 duration=5m0s`,
-		`msg="capture ends" points=node,translated,tunnel,wire,dropped filter=ip why="3 packets are captured" packets=3 `,
+		`msg="capture begins" points=node filter=ip snaplen=100 count=3 size=100000000 duration=5m0s`,
+		`msg="capture ends" points=node filter=ip why="3 packets are captured" packets=3 `,
 	} {
 		if !strings.Contains(b.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, b.log.String())
