@@ -60,7 +60,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"controlplane/...", []string{module + "/gateway", module + "/node", module + "/admin", module + "/objects"}, "the controllers know objects, not the programs that read them"},
 		{"controlplane/objectname", []string{module, "k8s.io", "sigs.k8s.io"}, "names are made of text: usable without a cluster"},
 		{"controlplane/template", []string{module, "sigs.k8s.io/controller-runtime"}, "rendering reads nothing"},
-		{"controlplane/apply", []string{module + "/controlplane", module + "/api"}, "writing knows no kind"},
+		{"controlplane/apply", []string{module + "/controlplane"}, "writing knows whose an object is, and nothing else of the reconcilers"},
 		{"admin/...", []string{module + "/gateway", module + "/node"}, "what is done to clusters asks gateways and agents, and does not contain them"},
 		{"admin/...", []string{"github.com/spf13/cobra", "golang.org/x/term"}, "what is done to clusters knows no terminal"},
 		{"admin/progress", []string{module, "k8s.io"}, "who tells and who shows share nothing else"},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,44 +28,80 @@ const AnnotationHash = "networking.liqo.io/applied-hash"
 // if it is not there. It reports whether it wrote. Status and metadata that an
 // API server sets are ignored; desired is not changed.
 //
-// The live object is read through c. If that is a cache which lacks it, the
-// price is an apply without effect.
+// The live object is read through c and, if that is a cache which lacks it, through
+// live: of kinds that others make too, caches hold only what is labelled as ours. Live
+// is nil for kinds of which c has all. An object that is not ours ([Ours]) is left
+// alone, and the error is a [ForeignError].
 //
 // An object that is being deleted is left alone: its end wakes the reconciler.
-func Object(ctx context.Context, c client.Client, desired client.Object) (wrote bool, err error) {
+func Object(ctx context.Context, c client.Client, live client.Reader, desired client.Object) (wrote bool, err error) {
 	want, err := fields(c.Scheme(), desired)
 	if err != nil {
 		return false, err
 	}
-	live, err := newLike(desired)
+	found, err := find(ctx, c, live, desired)
 	if err != nil {
-		return false, err
-	}
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(desired), live); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
 		return false, fmt.Errorf("get %s: %w", describe(want), err)
-	case !live.GetDeletionTimestamp().IsZero():
+	}
+	options := []client.ApplyOption{client.FieldOwner(FieldOwner)}
+	switch {
+	case found == nil:
+		// Not by force: what somebody makes in this moment is theirs.
+	case !found.GetDeletionTimestamp().IsZero() && isManaged(found):
+		return false, nil // also if its owner was an earlier one of the same name
+	case !Ours(c.Scheme(), found, metav1.GetControllerOf(desired)), !sameGateway(found, desired):
+		return false, foreign(want.GetKind(), found)
+	case !found.GetDeletionTimestamp().IsZero():
 		return false, nil
 	default:
-		have, err := content(live)
+		have, err := content(found)
 		if err != nil {
 			return false, err
 		}
 		if contains(have, want.Object) {
 			return false, nil
 		}
+		options = append(options, client.ForceOwnership)
 	}
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), client.FieldOwner(FieldOwner), client.ForceOwnership)
-	if err != nil {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), options...); err != nil {
 		return false, fmt.Errorf("apply %s: %w", describe(want), err)
 	}
 	return true, nil
 }
 
-// Delete deletes an object. One that is not there is as good.
+// find reads the live object. It is nil if there is none.
+func find(ctx context.Context, c client.Client, live client.Reader, o client.Object) (client.Object, error) {
+	for _, reader := range []client.Reader{c, live} {
+		if reader == nil {
+			continue
+		}
+		found, err := newLike(o)
+		if err != nil {
+			return nil, err
+		}
+		switch err := reader.Get(ctx, client.ObjectKeyFromObject(o), found); {
+		case err == nil:
+			return found, nil
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// DeleteOurs deletes an object if it is ours: see [Ours].
+func DeleteOurs(ctx context.Context, c client.Client, o client.Object, owner *metav1.OwnerReference) error {
+	if !Ours(c.Scheme(), o, owner) {
+		return nil
+	}
+	return Delete(ctx, c, o)
+}
+
+// Delete deletes an object as it was read, and not another one that has its name by
+// now. One that is not there is as good.
 func Delete(ctx context.Context, c client.Client, o client.Object) error {
-	if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
+	uid := o.GetUID()
+	if err := client.IgnoreNotFound(c.Delete(ctx, o, client.Preconditions{UID: &uid})); err != nil {
 		return fmt.Errorf("delete %T %s: %w", o, client.ObjectKeyFromObject(o), err)
 	}
 	return nil

@@ -23,7 +23,7 @@ func TestObject(t *testing.T) {
 
 	t.Run("a Deployment with defaults and quantities is written once", func(t *testing.T) {
 		for i, want := range []bool{true, false, false} {
-			wrote, err := apply.Object(ctx, c.Client, deployment("1000m"))
+			wrote, err := apply.Object(ctx, c.Client, nil, deployment("1000m"))
 			if err != nil || wrote != want {
 				t.Errorf("apply %d: wrote %v, %v; want %v", i, wrote, err, want)
 			}
@@ -36,7 +36,7 @@ func TestObject(t *testing.T) {
 		if _, err := c.Kubectl("-n", "default", "label", "deployment/d", "theirs=1"); err != nil {
 			t.Fatal(err)
 		}
-		if wrote, err := apply.Object(ctx, c.Client, deployment("1")); err != nil || !wrote {
+		if wrote, err := apply.Object(ctx, c.Client, nil, deployment("1")); err != nil || !wrote {
 			t.Fatalf("wrote %v, %v", wrote, err)
 		}
 		var got appsv1.Deployment
@@ -52,30 +52,31 @@ func TestObject(t *testing.T) {
 	})
 	t.Run("what is wanted no more goes", func(t *testing.T) {
 		d := deployment("1")
-		d.Labels = map[string]string{"ours": "1"}
-		if _, err := apply.Object(ctx, c.Client, d); err != nil {
+		d.Labels["ours"] = "1"
+		if _, err := apply.Object(ctx, c.Client, nil, d); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := apply.Object(ctx, c.Client, deployment("1")); err != nil {
+		if _, err := apply.Object(ctx, c.Client, nil, deployment("1")); err != nil {
 			t.Fatal(err)
 		}
 		var got appsv1.Deployment
 		if err := c.Get(ctx, "default", "d", &got); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]string{"theirs": "1"}, got.Labels); diff != "" {
+		if diff := cmp.Diff(map[string]string{"liqo.io/managed": "true", "theirs": "1"}, got.Labels); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("an object that is being deleted is left alone", func(t *testing.T) {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default", Finalizers: []string{"example.com/wait"}}}
+		m.Labels = map[string]string{"liqo.io/managed": "true"}
 		if err := c.Client.Create(ctx, m); err != nil {
 			t.Fatal(err)
 		}
 		if err := apply.Delete(ctx, c.Client, m); err != nil {
 			t.Fatal(err)
 		}
-		wrote, err := apply.Object(ctx, c.Client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}, Data: map[string]string{"a": "b"}})
+		wrote, err := apply.Object(ctx, c.Client, nil, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}, Data: map[string]string{"a": "b"}})
 		if wrote || err != nil {
 			t.Errorf("wrote %v, %v", wrote, err)
 		}
@@ -108,7 +109,7 @@ func TestObject(t *testing.T) {
 func deployment(cpu string) *appsv1.Deployment {
 	labels := map[string]string{"app": "d"}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "default", Labels: map[string]string{"liqo.io/managed": "true"}},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{

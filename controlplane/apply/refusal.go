@@ -11,11 +11,15 @@ import (
 
 // Refusal tells whether err is an API server's answer to an object that it does
 // not take as it is, so that the same request would be refused again until
-// somebody changes something. The message is the server's.
+// somebody changes something. The message is the server's. A [ForeignError] is
+// one, too.
 //
 // A namespace that is being deleted takes nothing either, but that is no reason
 // to tell anybody: see NamespaceEnds.
 func Refusal(err error) (message string, refused bool) {
+	if theirs := new(ForeignError); errors.As(err, &theirs) {
+		return theirs.message(), true
+	}
 	var status apierrors.APIStatus
 	if err == nil || NamespaceEnds(err) || !errors.As(err, &status) {
 		return "", false

@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		} else if in {
 			c = condition(authv1beta1.ReasonSecretInTheWay, "Secret %s is somebody else's: delete it, or rename the Identity", secret.Name)
 			secret = nil
-		} else if _, err := apply.Object(ctx, r.Client, secret); err != nil {
+		} else if _, err := apply.Object(ctx, r.Client, nil, secret); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

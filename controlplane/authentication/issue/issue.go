@@ -149,7 +149,7 @@ func (i *Issuer) keep(ctx context.Context, g Grant, data map[string][]byte) erro
 	if err != nil {
 		return err
 	}
-	_, err = apply.Object(ctx, i.Client, &corev1.Secret{
+	_, err = apply.Object(ctx, i.Client, i.Reader, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: g.Owner.GetNamespace(), Name: g.secretName(),
 			Labels:          map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: g.Consumer},

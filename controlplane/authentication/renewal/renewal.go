@@ -74,7 +74,7 @@ func (r *consumer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if _, err := apply.Object(ctx, r.Client, want); err != nil {
+	if _, err := apply.Object(ctx, r.Client, nil, want); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.pass(ctx, i, renew)

@@ -94,7 +94,7 @@ func (r *consumer) identity(ctx context.Context, s *authv1beta1.ResourceSlice) e
 			return nil
 		}
 		i.Spec = authv1beta1.IdentitySpec{ClusterID: *s.Spec.ProviderClusterID, Type: authv1beta1.ResourceSliceIdentity, AuthParams: *s.Status.AuthParams}
-		_, err := apply.Object(ctx, r.Client, i)
+		_, err := apply.Object(ctx, r.Client, nil, i)
 		return err
 	case authv1beta1.SliceDenied:
 		there := new(authv1beta1.Identity)

@@ -126,10 +126,10 @@ func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, accepted 
 		// Without its user, but with what was accepted: who becomes active again need not prove itself again.
 		b := r.binding(t, accepted)
 		b.Subjects = nil
-		_, err := apply.Object(ctx, r.Client, b)
+		_, err := apply.Object(ctx, r.Client, nil, b)
 		return nil, 0, err
 	}
-	if _, err := apply.Object(ctx, r.Client, r.binding(t, d.handshake)); err != nil {
+	if _, err := apply.Object(ctx, r.Client, nil, r.binding(t, d.handshake)); err != nil {
 		return nil, 0, err
 	}
 	if d.useNonce {

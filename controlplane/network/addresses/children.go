@@ -12,6 +12,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
@@ -25,20 +26,21 @@ func (r *Reconciler) service(ctx context.Context, ip *ipamv1alpha1.IP) (*metav1.
 	if ip.Spec.ServiceTemplate == nil {
 		return nil, r.removeService(ctx, ip)
 	}
+	taken, err := reserved.Addresses(ctx, r.Client, r.Reader)
+	if err != nil {
+		return nil, err
+	}
+	if err := forbidden(ip, taken); err != nil {
+		return refused(err.Error()), r.removeService(ctx, ip)
+	}
 	s, e, err := service(ip)
 	if err != nil {
 		return refused(err.Error()), nil
 	}
 	for _, o := range []client.Object{s, e} {
-		switch mine, err := r.mine(ctx, ip, o); {
-		case err != nil:
-			return nil, err
-		case !mine:
-			return refused(fmt.Sprintf("%s %s/%s exists and is not of this IP: delete it, or give the IP another name", kindOf(o), ip.Namespace, ip.Name)), nil
-		}
-		_, err := apply.Object(ctx, r.Client, o)
+		_, err := apply.Object(ctx, r.Client, r.Reader, o)
 		if message, isRefused := apply.Refusal(err); isRefused {
-			return refused(fmt.Sprintf("the API server refuses the %s of spec.serviceTemplate: %s", kindOf(o), message)), nil
+			return refused(fmt.Sprintf("the %s of spec.serviceTemplate cannot be made: %s", kindOf(o), message)), nil
 		}
 		switch {
 		case apply.NamespaceEnds(err):
@@ -65,25 +67,6 @@ func kindOf(o client.Object) string {
 		return "Service"
 	}
 	return "EndpointSlice"
-}
-
-// mine tells whether an object may be written: it is not there, or it is the
-// IP's. The cache sees only what is labelled as ours, so what is not in it is
-// asked for once more: a Service that somebody else made stays theirs.
-func (r *Reconciler) mine(ctx context.Context, ip *ipamv1alpha1.IP, o client.Object) (bool, error) {
-	live, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		return false, fmt.Errorf("%T is no client.Object", o)
-	}
-	key := client.ObjectKeyFromObject(o)
-	err := r.Get(ctx, key, live)
-	if apierrors.IsNotFound(err) {
-		err = r.Reader.Get(ctx, key, live)
-	}
-	if err != nil {
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}
-	return metav1.IsControlledBy(live, ip), nil
 }
 
 // removeService deletes what an earlier template made.

@@ -328,7 +328,7 @@ func (w *world) testServiceRefused(t *testing.T) {
 	o.Spec.ServiceTemplate = template()
 	w.create(t, o)
 	got := w.wantService(t, "refused", "db", ipamv1alpha1.ReasonObjectRefused)
-	if m := condition(got, ipamv1alpha1.ConditionServiceReady).Message; m != "Service refused/db exists and is not of this IP: delete it, or give the IP another name" {
+	if m := condition(got, ipamv1alpha1.ConditionServiceReady).Message; m != "the Service of spec.serviceTemplate cannot be made: it exists and is not of this controller's making: it is left as it is; delete it, or give one of the two another name" {
 		t.Errorf("message %q", m)
 	}
 	if got.Status.IP == "" {
@@ -338,11 +338,41 @@ func (w *world) testServiceRefused(t *testing.T) {
 	if err := w.Get(context.Background(), "refused", "db", &s); err != nil || s.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("somebody else's Service was written (%v)", err)
 	}
+	// One that was made before is taken away when its template asks for too much, and
+	// none leads to a node.
+	made := newIP("refused", "made", "192.168.1.6", "")
+	made.Spec.ServiceTemplate = template()
+	w.create(t, made)
+	w.wantService(t, "refused", "made", ipamv1alpha1.ReasonServiceApplied)
+	w.edit(t, "refused", "made", func(o *ipamv1alpha1.IP) { o.Spec.ServiceTemplate.Spec.ExternalIPs = []string{"10.96.0.10"} })
+	w.wantService(t, "refused", "made", ipamv1alpha1.ReasonObjectRefused)
+	w.wantGone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "refused", Name: "made"}})
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	w.create(t, n)
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.1.7"}}
+	if err := w.Client.Status().Update(context.Background(), n); err != nil {
+		t.Fatal(err)
+	}
+	node := newIP("refused", "node", "192.168.1.7", "")
+	node.Spec.ServiceTemplate = template()
+	w.create(t, node)
+	looks := 0
+	controlplanetest.Eventually(t, "no Service to a node", func(ctx context.Context) error {
+		looks++ // until the controller has seen the node
+		w.edit(t, "refused", "node", func(o *ipamv1alpha1.IP) { o.Annotations = map[string]string{"looked-at": fmt.Sprint(looks)} })
+		if err := w.Get(ctx, "refused", "node", node); err != nil {
+			return err
+		}
+		if m := condition(node, ipamv1alpha1.ConditionServiceReady).Message; !strings.Contains(m, "192.168.1.7 is an address of Node n") {
+			return fmt.Errorf("message %q", m)
+		}
+		return nil
+	})
 	o = newIP("refused", "nameless", "192.168.1.5", "")
 	o.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}, {Port: 2}}}}
 	w.create(t, o)
 	got = w.wantService(t, "refused", "nameless", ipamv1alpha1.ReasonObjectRefused)
-	if m := condition(got, ipamv1alpha1.ConditionServiceReady).Message; !strings.Contains(m, "the API server refuses the Service of spec.serviceTemplate: ") || !strings.Contains(m, "spec.ports[0].name") {
+	if m := condition(got, ipamv1alpha1.ConditionServiceReady).Message; !strings.Contains(m, "the Service of spec.serviceTemplate cannot be made: ") || !strings.Contains(m, "spec.ports[0].name") {
 		t.Errorf("message %q", m)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,6 +13,8 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/allow"
+	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
 // managedBy tells the controllers of Kubernetes to keep their hands off an
@@ -57,6 +60,27 @@ func service(ip *ipamv1alpha1.IP) (*corev1.Service, *discoveryv1.EndpointSlice, 
 		})
 	}
 	return s, e, nil
+}
+
+// forbidden says why no Service may be made as the template of an IP says; nil: it may.
+// Taken are the addresses to which none may lead, and whose they are: traffic that
+// comes through a Service passes the rules that keep senders away from them
+// (CVE-2021-25740).
+func forbidden(ip *ipamv1alpha1.IP, taken map[netip.Addr]string) error {
+	if err := allow.Service(&ip.Spec.ServiceTemplate.Spec, "spec.serviceTemplate.spec"); err != nil {
+		return err
+	}
+	local, err := ip.Spec.IP.Addr()
+	if err != nil {
+		return fmt.Errorf("spec.ip: %w", err)
+	}
+	if err := cidr.Routable(netip.PrefixFrom(local, local.BitLen())); err != nil {
+		return fmt.Errorf("spec.ip: %w: no Service leads there; drop spec.serviceTemplate", err)
+	}
+	if who, is := taken[local]; is {
+		return fmt.Errorf("spec.ip: %s is an address of %s: no Service leads there; drop spec.serviceTemplate", local, who)
+	}
+	return nil
 }
 
 // child is the metadata of an object that goes with its IP.

@@ -1,6 +1,8 @@
 package addresses
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +13,35 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 )
+
+// TestForbidden asks for Services that would lead traffic where a sender may not.
+func TestForbidden(t *testing.T) {
+	taken := map[netip.Addr]string{netip.MustParseAddr("192.0.2.1"): "Node n", netip.MustParseAddr("2001:db8::1"): "the API server"}
+	for _, test := range []struct {
+		name string
+		ip   ipamv1alpha1.Address
+		spec corev1.ServiceSpec
+		want string // "" if it is allowed
+	}{
+		{"a host", "192.168.1.5", corev1.ServiceSpec{}, ""},
+		{"external addresses", "192.168.1.5", corev1.ServiceSpec{ExternalIPs: []string{"10.96.0.10"}}, "spec.serviceTemplate.spec.externalIPs"},
+		{"another name", "192.168.1.5", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x"}, "spec.serviceTemplate.spec.externalName"},
+		{"loopback", "127.0.0.1", corev1.ServiceSpec{}, "127.0.0.1/32 overlaps 127.0.0.0/8"},
+		{"metadata of a cloud", "169.254.169.254", corev1.ServiceSpec{}, "169.254.169.254/32 overlaps 169.254.0.0/16"},
+		{"link-local", "fe80::1", corev1.ServiceSpec{}, "fe80::1/128 overlaps fe80::/10"},
+		{"loopback, as IPv6", "::1", corev1.ServiceSpec{}, "::1/128 overlaps"},
+		{"a node", "192.0.2.1", corev1.ServiceSpec{}, "an address of Node n"},
+		{"an API server", "2001:db8::1", corev1.ServiceSpec{}, "an address of the API server"},
+		{"no address", "x", corev1.ServiceSpec{}, "spec.ip"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := forbidden(&ipamv1alpha1.IP{Spec: ipamv1alpha1.IPSpec{IP: test.ip, ServiceTemplate: &ipamv1alpha1.ServiceTemplate{Spec: test.spec}}}, taken)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
 
 func TestService(t *testing.T) {
 	ip := &ipamv1alpha1.IP{

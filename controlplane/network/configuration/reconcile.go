@@ -128,7 +128,7 @@ func (r *reconciler) apply(ctx context.Context, p Plan) (refused string, err err
 		}
 	}
 	for _, n := range p.Apply {
-		_, err := apply.Object(ctx, r, n)
+		_, err := apply.Object(ctx, r, nil, n)
 		if message, is := apply.Refusal(err); is {
 			refused = "Network " + n.Name + ": " + message
 			continue

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -136,6 +137,7 @@ func (w *world) testUserSecret(t *testing.T) {
 	if err != nil || after.Generation != d.Generation {
 		t.Errorf("generation of the Deployment %d, before %d (%v)", after.Generation, d.Generation, err)
 	}
+	w.stranger(t, s)
 }
 
 // testRotation replaces both keys, and sees that no pod has to start for it.
@@ -171,6 +173,39 @@ func (w *world) testRotation(t *testing.T) {
 	if p, err := read[corev1.Pod](ctx, s, pod); err != nil || p.DeletionTimestamp != nil {
 		t.Errorf("the pod restarts (%v)", err)
 	}
+}
+
+// stranger lets the gateway name the Secret of somebody else by mistake, and its own
+// again: only what holds keys is labelled, and only as long as it is referred to.
+func (w *world) stranger(t *testing.T, s *space) {
+	t.Helper()
+	ctx := context.Background()
+	theirs := func(name string, data map[string][]byte) *corev1.Secret {
+		t.Helper()
+		o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}, Data: data}
+		if err := w.Client.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	password := theirs("password", map[string][]byte{"password": []byte("of somebody else")})
+	s.refer(t, "password")
+	s.serverSays(t, "KeysReady=False SecretInvalid")
+	now, err := read[corev1.Secret](ctx, s, "password")
+	if err != nil || now.ResourceVersion != password.ResourceVersion {
+		t.Errorf("a Secret without keys was written to: %v, %v", now.ObjectMeta, err)
+	}
+	// A correction is seen although no watch shows it.
+	s.kubectl(t, "patch", "secret", "password", "--type=merge", "-p", `{"data":{"privateKey":"`+alicePrivate+`"}}`)
+	s.serverSays(t, "KeysReady=True KeysProvided")
+	s.refer(t, "mine")
+	s.serverSays(t, "KeysReady=True KeysProvided")
+	eventually(t, s, "the labels go", "password", func(o *corev1.Secret) error {
+		if len(o.Labels)+len(o.Annotations) > 0 {
+			return fmt.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
+		}
+		return nil
+	})
 }
 
 func (w *world) testSwitchOfKeys(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -133,16 +134,31 @@ func (w *world) testRestored(t *testing.T) {
 	})
 }
 
+// poke has the gateway looked at again, as a minute would.
+func poke(t *testing.T, s *space) {
+	t.Helper()
+	s.kubectl(t, "annotate", "wggatewayserver", "server", "poked=true", "--overwrite")
+}
+
 func (w *world) testForeignAccount(t *testing.T) {
 	s := w.space(t, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: server, namespace: NS}\n")
 	s.apply(serverManifest)
-	s.serverSays(t, "KeysReady=True KeysGenerated")
+	// Nobody said that gateways may run as it.
+	s.serverSays(t, "KeysReady=True KeysGenerated", "Deployed=False ObjectRefused")
+	if _, err := read[rbacv1.RoleBinding](context.Background(), s, "gw-server"); gone(err) != nil {
+		t.Error("the account is bound to a role")
+	}
+	if _, err := read[appsv1.Deployment](context.Background(), s, "gw-server"); gone(err) != nil {
+		t.Error("pods run as the account")
+	}
+	s.kubectl(t, "label", "serviceaccount", "server", "networking.liqo.io/gateway-resource=true")
+	poke(t, s)
 	b := eventually(t, s, "the binding", "gw-server", func(*rbacv1.RoleBinding) error { return nil })
 	if b.Subjects[0].Name != "server" {
 		t.Errorf("subjects %v", b.Subjects)
 	}
 	a, err := read[corev1.ServiceAccount](context.Background(), s, "server")
-	if err != nil || len(a.OwnerReferences)+len(a.Labels) > 0 {
+	if err != nil || len(a.OwnerReferences) > 0 || len(a.Labels) != 1 {
 		t.Errorf("owners %v, labels %v (%v)", a.OwnerReferences, a.Labels, err)
 	}
 }
@@ -197,6 +213,9 @@ spec:
 		_, err := monitor(ctx)
 		return err
 	})
+	w.tooMuch(t, s, monitor)
+	metrics(true)
+	s.serverSays(t, "Deployed=True DeploymentReady")
 	metrics(false)
 	controlplanetest.Eventually(t, "both go", func(ctx context.Context) error {
 		_, err := read[corev1.Service](ctx, s, "gw-server-metrics")
@@ -204,6 +223,35 @@ spec:
 		return errors.Join(gone(err), gone(err2))
 	})
 	s.serverSays(t, "Deployed=True DeploymentReady")
+}
+
+// tooMuch asks for what would lend the gateway's author the rights of Prometheus, or the
+// traffic of others: it is refused, and what was there goes.
+func (w *world) tooMuch(t *testing.T, s *space, monitor func(context.Context) (*unstructured.Unstructured, error)) {
+	t.Helper()
+	ctx := context.Background()
+	for field, patch := range map[string]string{
+		"spec.metrics.serviceMonitor.spec.endpoints[0].bearerTokenFile": `{"metrics":{"serviceMonitor":{"spec":{"endpoints":[{"port":"m","bearerTokenFile":"/token"}]}}}}`,
+		"spec.metrics.serviceMonitor.spec.namespaceSelector.any":        `{"metrics":{"serviceMonitor":{"spec":{"endpoints":null,"namespaceSelector":{"any":true}}}}}`,
+		"spec.service.spec.externalIPs":                                 `{"service":{"spec":{"externalIPs":["10.96.0.10"]}}}`,
+	} {
+		s.kubectl(t, "patch", "wggatewayserver", "server", "--type=merge", "-p", `{"spec":`+patch+`}`)
+		eventually(t, s, "a word about "+field, "server", func(g *networkingv1beta1.WgGatewayServer) error {
+			c := meta.FindStatusCondition(g.Status.Conditions, "Deployed")
+			if c.Reason != "ObjectRefused" || !strings.Contains(c.Message, field+" is not allowed") {
+				return fmt.Errorf("%s: %s", c.Reason, c.Message)
+			}
+			return nil
+		})
+	}
+	if _, err := monitor(ctx); gone(err) != nil {
+		t.Errorf("ServiceMonitor: %v", gone(err))
+	}
+	if _, err := read[corev1.Service](ctx, s, "gw-server"); gone(err) != nil {
+		t.Errorf("Service: %v", gone(err))
+	}
+	s.kubectl(t, "patch", "wggatewayserver", "server", "--type=merge", "-p",
+		`{"spec":{"service":{"spec":{"externalIPs":null}},"metrics":{"serviceMonitor":{"spec":{"namespaceSelector":null,"endpoints":[{"port":"m"}]}}}}}`)
 }
 
 func (w *world) testRivals(t *testing.T) {

@@ -48,6 +48,7 @@ func TestControllers(t *testing.T) {
 		{"a strategy that changes", (*world).testStrategy},
 		{"several replicas", (*world).testReplicas},
 		{"a service account of somebody else", (*world).testForeignAccount},
+		{"objects of a user", (*world).testForeign},
 		{"metrics", (*world).testMetrics},
 		{"policies", (*world).testPolicies},
 		{"two gateways with one name", (*world).testRivals},

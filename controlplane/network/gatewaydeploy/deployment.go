@@ -25,7 +25,7 @@ const annotationAccount = "networking.liqo.io/service-account-uid"
 func (f *Facts) deployment(p *Plan) {
 	ok, reason, message := f.progress()
 	f.say(p, networkingv1beta1.ConditionDeployed, ok, reason, "%s", message)
-	if f.Account == nil {
+	if f.Account == nil || f.accountDenied() {
 		return // no pod would be admitted. Its event wakes the reconciler
 	}
 	g := f.Gateway

@@ -28,8 +28,10 @@
 // # Keys
 //
 // A key pair is generated when the Secret gw-<name> does not exist, and by a create
-// that fails if somebody else was faster: no key is ever overwritten. A Secret of
-// the user is checked and labelled, and otherwise left alone. Nothing in the pods
+// that fails if somebody else was faster: no key is ever overwritten. It carries the
+// label liqo.io/managed, which tells it from a Secret of the user. That one is checked,
+// labelled if it holds keys, as long as a gateway refers to it, and otherwise left
+// alone. Nothing in the pods
 // depends on what a Secret holds, so that a replaced key restarts nothing. No
 // message repeats any of it.
 //
@@ -38,7 +40,7 @@
 // Roles are bound to the account that spec.deployment names. Where that is none, or
 // "default", which every pod of the namespace has unless it asks for another, the
 // account is named as the gateway. A service account that somebody else made is
-// used and not changed.
+// used if its owner labelled it networking.liqo.io/gateway-resource=true, and not changed.
 //
 // A token is worth nothing once its account is deleted, even if there is another of
 // the same name, and a kubelet does not renew it before most of its hour is over. The

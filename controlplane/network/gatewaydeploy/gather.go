@@ -147,20 +147,11 @@ func (r *reconciler) gatherPublicKeys(ctx context.Context, f *Facts) error {
 // gatherAccount reads the service account, and looks whether it is somebody else's.
 func (r *reconciler) gatherAccount(ctx context.Context, f *Facts) (err error) {
 	key := client.ObjectKey{Namespace: f.Gateway.GetNamespace(), Name: f.Gateway.accountName()}
-	f.Account, err = find[corev1.ServiceAccount](ctx, r, key)
-	if err != nil || f.Account != nil {
-		return err
+	if f.Account, err = find[corev1.ServiceAccount](ctx, r, key); err == nil && f.Account == nil {
+		f.Account, err = find[corev1.ServiceAccount](ctx, r.live, key)
 	}
-	f.Account, err = find[corev1.ServiceAccount](ctx, r.live, key)
-	if err != nil || f.Account == nil {
-		return err
-	}
-	a := f.Account
-	owner := metav1.GetControllerOf(a)
-	ours := a.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue ||
-		owner != nil && owner.Kind == f.Gateway.kind.name && owner.Name == f.Gateway.GetName()
-	f.ForeignAccount = !ours
-	return nil
+	f.ForeignAccount = f.Account != nil && !apply.Ours(r.Scheme(), f.Account, f.Gateway.ownerOf(f.Account))
+	return err
 }
 
 func (r *reconciler) gatherBindings(ctx context.Context, f *Facts) (err error) {

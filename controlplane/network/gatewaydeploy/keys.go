@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -50,9 +51,11 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 		p.recheck(recheckSecret)
 		return nil
 	}
-	p.LabelSecret = f.missingLabels()
 	public, why := judge(f.Secret.Data)
 	if why != "" {
+		if f.Secret.Labels[networkingv1beta1.LabelGatewayResource] != networkingv1beta1.LabelTrue {
+			p.recheck(recheckSecret) // its correction wakes nobody
+		}
 		repair := ""
 		if !g.provided() {
 			repair = ". Or delete the Secret to have new keys generated"
@@ -60,6 +63,8 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretInvalid, "Secret %s: %s%s", name, why, repair)
 		return nil
 	}
+	// Not before: a name that was mistyped may be that of a Secret for something else.
+	p.LabelSecret = f.missingLabels()
 	p.Keys = &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: g.GetNamespace(), Name: name}
 	f.dropGenerated(p)
 	switch {
@@ -76,15 +81,16 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	return public
 }
 
-// missingLabels are those by which the Secret of the user is found.
+// annotationLabelled, on a Secret of a user, holds the labels that the controllers gave
+// it, separated by commas. They take away those, and no others, when no gateway refers
+// to the Secret any more.
+const annotationLabelled = "networking.liqo.io/labelled"
+
+// missingLabels are those by which the Secret of the user is found, as a patch of its
+// metadata; nil if it has them.
 func (f *Facts) missingLabels() map[string]any {
-	var missing map[string]any
-	add := func(k, v string) {
-		if missing == nil {
-			missing = make(map[string]any, 2)
-		}
-		missing[k] = v
-	}
+	missing := make(map[string]any, 2)
+	add := func(k, v string) { missing[k] = v }
 	if f.Secret.Labels[networkingv1beta1.LabelGatewayResource] != networkingv1beta1.LabelTrue {
 		add(networkingv1beta1.LabelGatewayResource, networkingv1beta1.LabelTrue)
 	}
@@ -92,7 +98,37 @@ func (f *Facts) missingLabels() map[string]any {
 	if id := f.remoteClusterID(); id != "" && f.Secret.Labels[networkingv1beta1.LabelRemoteClusterID] == "" {
 		add(networkingv1beta1.LabelRemoteClusterID, id)
 	}
-	return missing
+	if len(missing) == 0 {
+		return nil
+	}
+	patch := map[string]any{"labels": missing}
+	if f.Secret.Labels[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue {
+		given := slices.Sorted(maps.Keys(missing))
+		for l := range strings.SplitSeq(f.Secret.Annotations[annotationLabelled], ",") {
+			if l != "" && !slices.Contains(given, l) {
+				given = append(given, l)
+			}
+		}
+		patch["annotations"] = map[string]string{annotationLabelled: strings.Join(given, ",")}
+	}
+	return patch
+}
+
+// withoutLabels is a patch of the metadata of a Secret that takes away the labels which
+// the controllers gave it; nil if there are none.
+func withoutLabels(s *corev1.Secret) map[string]any {
+	labelled, ok := s.Annotations[annotationLabelled]
+	if !ok {
+		return nil
+	}
+	labels := make(map[string]any)
+	for l := range strings.SplitSeq(labelled, ",") {
+		// The annotation is a user's to write, too.
+		if l == networkingv1beta1.LabelGatewayResource || l == networkingv1beta1.LabelRemoteClusterID {
+			labels[l] = nil
+		}
+	}
+	return map[string]any{"labels": labels, "annotations": map[string]any{annotationLabelled: nil}}
 }
 
 // dropGenerated deletes the generated Secret when the user's is in use, so that a

@@ -165,17 +165,40 @@ func TestPodsDoNotDependOnWhatTheSecretHolds(t *testing.T) {
 
 func TestLabelsOfTheSecret(t *testing.T) {
 	f := serverFacts()
-	f.Gateway.secretRef, f.Secret = "mine", &corev1.Secret{}
-	if got := Build(f).LabelSecret; len(got) != 2 || got[networkingv1beta1.LabelGatewayResource] != "true" || got[networkingv1beta1.LabelRemoteClusterID] != "peer" {
-		t.Errorf("without labels it gets %v", got)
+	keys := map[string][]byte{privateKeyEntry: key(t, alicePrivate)}
+	f.Gateway.secretRef, f.Secret = "mine", &corev1.Secret{Data: keys}
+	want := map[string]any{
+		"labels":      map[string]any{networkingv1beta1.LabelGatewayResource: "true", networkingv1beta1.LabelRemoteClusterID: "peer"},
+		"annotations": map[string]string{annotationLabelled: "liqo.io/remote-cluster-id,networking.liqo.io/gateway-resource"},
 	}
-	f.Secret = secret("mine", nil)
+	if diff := cmp.Diff(want, Build(f).LabelSecret); diff != "" {
+		t.Errorf("without labels (-want +got):\n%s", diff)
+	}
+	f.Secret.Data = map[string][]byte{"tls.key": []byte("of somebody else")}
+	if got := Build(f).LabelSecret; got != nil {
+		t.Errorf("a Secret that holds no keys gets %v", got)
+	}
+	f.Secret = secret("mine", keys)
 	if got := Build(f).LabelSecret; got != nil {
 		t.Errorf("with all labels it gets %v", got)
 	}
 	f.Secret.Labels[networkingv1beta1.LabelRemoteClusterID] = "another"
 	if got := Build(f).LabelSecret; got != nil {
 		t.Errorf("labelled for another peer it gets %v", got)
+	}
+}
+
+func TestLabelsAreTakenAway(t *testing.T) {
+	s := secret("mine", nil)
+	if got := withoutLabels(s); got != nil {
+		t.Errorf("labels that a user gave: %v", got)
+	}
+	s.Annotations = map[string]string{annotationLabelled: networkingv1beta1.LabelGatewayResource + ",team"}
+	want := map[string]any{
+		"labels": map[string]any{networkingv1beta1.LabelGatewayResource: nil}, "annotations": map[string]any{annotationLabelled: nil},
+	}
+	if diff := cmp.Diff(want, withoutLabels(s)); diff != "" {
+		t.Errorf("labels that the controllers gave (-want +got):\n%s", diff)
 	}
 }
 

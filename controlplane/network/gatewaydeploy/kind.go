@@ -97,6 +97,16 @@ func (g *gateway) self() metav1.OwnerReference {
 	return ownedBy(networkingv1beta1.GroupVersion.String(), g.kind.name, g.GetName(), g.GetUID())
 }
 
+// ownerOf refers to the owner of an object that was made for the gateway, if it has one.
+func (g *gateway) ownerOf(o client.Object) *metav1.OwnerReference {
+	owner := g.self()
+	switch o.(type) {
+	case *corev1.Secret, *networkingv1beta1.Connection:
+		owner = g.family()
+	}
+	return &owner
+}
+
 // family refers to the owner of what outlives a new rendering of the gateway: the
 // GatewayServer or GatewayClient it was rendered from. A gateway that was written by
 // hand has none, and is it itself.

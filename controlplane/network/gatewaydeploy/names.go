@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"encoding/hex"
 	"strings"
 
 	"github.com/sluice-net/sluice/controlplane/objectname"
@@ -39,11 +40,21 @@ func leaseName(gateway, namespace string, m mode) string {
 // bindingName is the name of the bindings outside the gateway's namespace.
 //
 // Namespace a-b with gateway c must not meet namespace a with gateway b-c. The last
-// dash tells them apart, unless it may belong to the gateway.
+// dash tells them apart, unless it may belong to the gateway. A gateway whose name
+// looks like a digest would have the name of the one whose digest it is.
 func bindingName(namespace, gateway string) string {
 	n := gatewayRole + "-" + namespace + "-" + gateway
-	if strings.Contains(gateway, "-") {
-		n += "-" + objectname.Digest(namespace+"/"+gateway, 4)
+	if strings.Contains(gateway, "-") || isDigest(gateway) {
+		n += "-" + objectname.Digest(namespace+"/"+gateway, digestBytes)
 	}
 	return objectname.Shorten(n, maxName)
+}
+
+// digestBytes is how much of a digest a name holds.
+const digestBytes = 4
+
+// isDigest tells whether text could be a digest.
+func isDigest(text string) bool {
+	b, err := hex.DecodeString(text)
+	return err == nil && len(b) == digestBytes
 }

@@ -76,7 +76,7 @@ func typeOf(s *corev1.Service) corev1.ServiceType {
 // applyObject makes an object. A Service whose node port of before cannot be had gets
 // any other one, because a gateway at another port is better than none.
 func (r *reconciler) applyObject(ctx context.Context, p *Plan, o client.Object) error {
-	_, err := apply.Object(ctx, r, o)
+	_, err := apply.Object(ctx, r, r.live, o)
 	if _, service := o.(*corev1.Service); !service || p.AnyPort == nil || o.GetName() != p.AnyPort.Name {
 		return err
 	}
@@ -86,10 +86,10 @@ func (r *reconciler) applyObject(ctx context.Context, p *Plan, o client.Object) 
 			return ctx.Err()
 		case <-time.After(portInterval):
 		}
-		_, err = apply.Object(ctx, r, o)
+		_, err = apply.Object(ctx, r, r.live, o)
 	}
 	if _, refused := apply.Refusal(err); refused {
-		_, err = apply.Object(ctx, r, p.AnyPort)
+		_, err = apply.Object(ctx, r, r.live, p.AnyPort)
 	}
 	return err
 }

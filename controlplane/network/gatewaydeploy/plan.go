@@ -74,6 +74,9 @@ type Facts struct {
 
 // Plan is what follows from the Facts.
 type Plan struct {
+	// Refused are objects that are not made, because their spec asks for more than may
+	// be given, and why.
+	Refused []refusal
 	// Delete goes first: a binding to another role is in the way of its successor.
 	Delete []client.Object
 	// Objects are to be as they are here, in this order.
@@ -81,7 +84,7 @@ type Plan struct {
 	// AnyPort is the Service as it is to be if the node port that it had last, for which
 	// it asks among Objects, is refused. It is nil if it asks for no such port.
 	AnyPort *corev1.Service
-	// LabelSecret holds the labels that the Secret lacks.
+	// LabelSecret is a patch of the Secret's metadata with the labels that it lacks.
 	LabelSecret map[string]any
 	// Label and Unlabel name pods that get or lose the mark of the active one.
 	Label, Unlabel []string
@@ -117,7 +120,10 @@ const recheckKind = 10 * time.Minute
 //	two Secrets, none chosen           all, with the generated one      KeysReady      SecretAmbiguous
 //	peer's key missing or bad          all                              PeerKeyReady   PeerKey...
 //	no pod ready                       all                              Deployed       DeploymentNotReady
-//	refused by the API server          the others                       Deployed       ObjectRefused (reconcile.go)
+//	a spec with what is not allowed    the others                       Deployed       ObjectRefused
+//	an account that is not for it      none that names the account      Deployed       ObjectRefused
+//	refused by the API server, or      the others                       Deployed       ObjectRefused (reconcile.go)
+//	  of somebody else
 //	no pod leads                       all; last endpoints stay         EndpointReady  WaitingForGatewayPod
 //	node of a NodePort not ready       all; last endpoint stays         EndpointReady  NodeNotReady
 //	load balancer without address      all; last endpoint stays         EndpointReady  WaitingForLoadBalancer

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -76,7 +79,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	g, err := r.kind.get(ctx, r, req.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.sweep(ctx, req.NamespacedName)
+		return ctrl.Result{}, errors.Join(r.sweep(ctx, req.NamespacedName), r.disown(ctx, req.Namespace))
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get %s: %w", r.kind.name, err)
@@ -93,11 +96,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	plan := Build(facts)
 	more, err := r.apply(ctx, facts, plan)
-	refusals = append(refusals, more...)
+	refusals = slices.Concat(refusals, plan.Refused, more)
 	if len(refusals) > 0 {
 		plan.recheck(g.patience(refusals))
 	}
-	if err := errors.Join(err, r.setStatus(ctx, g, plan, refusals)); err != nil {
+	if err := errors.Join(err, r.setStatus(ctx, g, plan, refusals), r.disown(ctx, g.GetNamespace())); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: plan.Recheck}, nil
@@ -107,10 +110,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *reconciler) apply(ctx context.Context, f Facts, p Plan) (refusals []refusal, err error) {
 	var errs []error
 	for _, o := range p.Delete {
-		errs = append(errs, apply.Delete(ctx, r, o))
+		errs = append(errs, apply.DeleteOurs(ctx, r, o, f.Gateway.ownerOf(o)))
 	}
 	if len(p.LabelSecret) > 0 {
-		errs = append(errs, r.label(ctx, f.Secret, p.LabelSecret))
+		errs = append(errs, r.patchMetadata(ctx, f.Secret, p.LabelSecret))
 	}
 	for _, o := range p.Objects {
 		err := r.applyObject(ctx, &p, o)
@@ -150,7 +153,11 @@ func (r *reconciler) mark(ctx context.Context, f Facts, p Plan) error {
 // label changes labels and nothing else: nil takes one away. An object that is gone
 // needs none.
 func (r *reconciler) label(ctx context.Context, o client.Object, labels map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+	return r.patchMetadata(ctx, o, map[string]any{"labels": labels})
+}
+
+func (r *reconciler) patchMetadata(ctx context.Context, o client.Object, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encode labels: %w", err)
 	}
@@ -176,7 +183,7 @@ func (r *reconciler) release(ctx context.Context, l *coordinationv1.Lease) error
 // finish lets go of a gateway that is being deleted. Owner references delete the
 // rest.
 func (r *reconciler) finish(ctx context.Context, g *gateway) error {
-	if err := r.sweep(ctx, client.ObjectKeyFromObject(g)); err != nil {
+	if err := errors.Join(r.sweep(ctx, client.ObjectKeyFromObject(g)), r.disown(ctx, g.GetNamespace())); err != nil {
 		return err
 	}
 	before, ok := g.DeepCopyObject().(client.Object)
@@ -187,6 +194,52 @@ func (r *reconciler) finish(ctx context.Context, g *gateway) error {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
 	return nil
+}
+
+// disown takes away the labels that Secrets of users were given, when no gateway of the
+// namespace refers to them any more.
+func (r *reconciler) disown(ctx context.Context, namespace string) error {
+	var secrets corev1.SecretList // the cache has those that are labelled
+	if err := r.List(ctx, &secrets, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list Secrets: %w", err)
+	}
+	var errs []error
+	var used map[string]bool
+	for i := range secrets.Items {
+		s := &secrets.Items[i]
+		patch := withoutLabels(s)
+		if patch == nil {
+			continue
+		}
+		if used == nil {
+			var err error
+			if used, err = r.usedSecrets(ctx, namespace); err != nil {
+				return err
+			}
+		}
+		if !used[s.Name] {
+			errs = append(errs, r.patchMetadata(ctx, s, patch))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usedSecrets are the names of the Secrets that the gateways of a namespace use.
+func (r *reconciler) usedSecrets(ctx context.Context, namespace string) (map[string]bool, error) {
+	used := make(map[string]bool)
+	for _, k := range []*kind{r.kind, r.kind.other()} {
+		list := k.list()
+		if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("list gateways: %w", err)
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error { // fails for what is no list
+			if o, ok := o.(client.Object); ok && o.GetDeletionTimestamp().IsZero() {
+				used[k.view(o).secretName()] = true
+			}
+			return nil
+		})
+	}
+	return used, nil
 }
 
 // sweep deletes the bindings of a gateway that is gone and that no owner reference
@@ -204,10 +257,10 @@ func (r *reconciler) sweep(ctx context.Context, key client.ObjectKey) error {
 	}
 	var errs []error
 	for i := range bindings {
-		errs = append(errs, apply.Delete(ctx, r, &bindings[i]))
+		errs = append(errs, apply.DeleteOurs(ctx, r, &bindings[i], nil))
 	}
 	for i := range clusterBindings {
-		errs = append(errs, apply.Delete(ctx, r, &clusterBindings[i]))
+		errs = append(errs, apply.DeleteOurs(ctx, r, &clusterBindings[i], nil))
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package gatewaydeploy
 
 import (
 	"cmp"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,9 +22,22 @@ func (g *gateway) accountName() string {
 	return name
 }
 
+// accountDenied tells whether the pods must not run as the account that they name.
+// Whoever may write a gateway may have no right to run pods: the account is lent by its
+// owner, who labels it.
+func (f *Facts) accountDenied() bool {
+	return f.ForeignAccount && f.Account.Labels[networkingv1beta1.LabelGatewayResource] != networkingv1beta1.LabelTrue
+}
+
 // roles adds the service account, and what it may do.
 func (f *Facts) roles(p *Plan) {
 	g := f.Gateway
+	if f.accountDenied() {
+		p.Refused = append(p.Refused, refusal{f.Account, fmt.Sprintf(
+			"it is not this gateway's, and nobody said that gateways may run as it: label it %s=%s, or name another one in spec.deployment.spec.template.spec.serviceAccountName",
+			networkingv1beta1.LabelGatewayResource, networkingv1beta1.LabelTrue)})
+		return
+	}
 	if !f.ForeignAccount {
 		p.Objects = append(p.Objects, &corev1.ServiceAccount{ObjectMeta: f.meta(g.accountName(), g.self())})
 	}

@@ -4,9 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 func TestAccountIsNeverTheDefaultOne(t *testing.T) {
@@ -34,7 +38,13 @@ func TestForeignAccountIsUsedAndNotTouched(t *testing.T) {
 	f := serverFacts()
 	f.Gateway.deployment.Spec.Template.Spec.ServiceAccountName = "shared"
 	f.ForeignAccount = true
+	f.Account = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}
 	p := Build(f)
+	if len(p.Refused) != 1 || found[rbacv1.ClusterRoleBinding](p.Objects, "liqo-gateway-t-a") != nil || found[appsv1.Deployment](p.Objects, "gw-a") != nil {
+		t.Errorf("uses an account that nobody lent: refused %v", p.Refused)
+	}
+	f.Account.Labels = map[string]string{networkingv1beta1.LabelGatewayResource: "true"}
+	p = Build(f)
 	if found[corev1.ServiceAccount](p.Objects, "shared") != nil {
 		t.Error("changes an account of somebody else")
 	}

@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/allow"
 )
 
 // monitorKind is the kind by which the Prometheus operator is told what to scrape.
@@ -23,10 +26,25 @@ func (f *Facts) service(p *Plan) {
 	case g.service == nil:
 	case g.service.Spec.Type != corev1.ServiceTypeExternalName:
 		s := f.serviceFrom(serviceName(g.GetName()), g.service)
+		if err := allow.Service(&s.Spec, "spec.service.spec"); err != nil {
+			f.refuse(p, s, err)
+			return
+		}
 		f.keepNodePort(p, s)
 		p.Objects = append(p.Objects, s)
 	case f.Service != nil:
 		p.Delete = append(p.Delete, f.Service)
+	}
+}
+
+// refuse does not make an object that asks for more than may be given, and deletes what
+// an earlier spec made of it.
+func (f *Facts) refuse(p *Plan, o client.Object, why error) {
+	p.Refused = append(p.Refused, refusal{o, why.Error()})
+	for _, made := range []client.Object{f.Service, f.MetricsService, f.Monitor} {
+		if !reflect.ValueOf(made).IsNil() && made.GetName() == o.GetName() && kindOf(made) == kindOf(o) {
+			p.Delete = append(p.Delete, made)
+		}
 	}
 }
 
@@ -49,7 +67,12 @@ func (g *gateway) wantsMonitor() bool { return g.wantsMetrics() && g.metrics.Ser
 func (f *Facts) metrics(p *Plan) {
 	g := f.Gateway
 	if g.wantsMetrics() {
-		p.Objects = append(p.Objects, f.serviceFrom(metricsName(g.GetName()), g.metrics.Service))
+		s := f.serviceFrom(metricsName(g.GetName()), g.metrics.Service)
+		if err := allow.Service(&s.Spec, "spec.metrics.service.spec"); err != nil {
+			f.refuse(p, s, err)
+			return
+		}
+		p.Objects = append(p.Objects, s)
 	} else if f.MetricsService != nil {
 		p.Delete = append(p.Delete, f.MetricsService)
 	}
@@ -61,7 +84,7 @@ func (f *Facts) metrics(p *Plan) {
 	case f.Monitors:
 		m, err := f.monitor()
 		if err != nil {
-			p.Notes = append(p.Notes, err.Error())
+			f.refuse(p, m, err)
 			return
 		}
 		p.Objects = append(p.Objects, m)
@@ -72,14 +95,19 @@ func (f *Facts) metrics(p *Plan) {
 	}
 }
 
-// monitor is the ServiceMonitor. Its spec is the Prometheus operator's business.
+// monitor is the ServiceMonitor, and an error if its spec is none that may be made.
 func (f *Facts) monitor() (*unstructured.Unstructured, error) {
 	t := f.Gateway.metrics.ServiceMonitor
+	const path = "spec.metrics.serviceMonitor.spec"
 	spec := map[string]any{}
+	var wrong error
 	if len(t.Spec.Raw) > 0 {
 		if err := json.Unmarshal(t.Spec.Raw, &spec); err != nil {
-			return nil, fmt.Errorf("spec.metrics.serviceMonitor.spec: %w", err)
+			wrong = fmt.Errorf("%s: %w", path, err)
 		}
+	}
+	if wrong == nil {
+		wrong = allow.ServiceMonitor(spec, f.Gateway.GetNamespace(), path)
 	}
 	meta := f.meta(metricsName(f.Gateway.GetName()), f.Gateway.self())
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
@@ -89,5 +117,5 @@ func (f *Facts) monitor() (*unstructured.Unstructured, error) {
 	u.SetLabels(merged(t.Metadata.Labels, meta.Labels))
 	u.SetAnnotations(t.Metadata.Annotations)
 	u.SetOwnerReferences(meta.OwnerReferences)
-	return u, nil
+	return u, wrong
 }

@@ -82,7 +82,7 @@ func TestMetrics(t *testing.T) {
 					t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
 				}
 			}
-			if got := strings.Join(p.Notes, " "); !strings.Contains(got, row.note) || row.note == "" && got != "" {
+			if got := strings.TrimSpace(strings.Join(p.Notes, " ") + " " + join(p.Refused)); !strings.Contains(got, row.note) || row.note == "" && got != "" {
 				t.Errorf("notes %q, want %q", got, row.note)
 			}
 			if m := found[unstructured.Unstructured](p.Objects, name); m != nil {

@@ -370,4 +370,19 @@ func testSomebodyElses(t *testing.T, w *world, namespace string) {
 	if s.Status.ServerRef != nil {
 		t.Errorf("serverRef %v", s.Status.ServerRef)
 	}
+	// One that was written by hand is nobody's to overwrite, either.
+	byHand := u.DeepCopy()
+	byHand.SetName("by-hand")
+	byHand.SetResourceVersion("")
+	byHand.SetOwnerReferences(nil)
+	byHand.SetLabels(map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan"})
+	if err := w.Client.Create(context.Background(), byHand); err != nil {
+		t.Fatal(err)
+	}
+	w.server(t, namespace, "by-hand", nil)
+	w.condition(t, namespace, "by-hand", networkingv1beta1.ReasonObjectRefused, "was not rendered")
+	live := new(networkingv1beta1.WgGatewayServer)
+	if err := w.Get(context.Background(), namespace, "by-hand", live); err != nil || live.ResourceVersion != byHand.GetResourceVersion() {
+		t.Errorf("it was written to: %v (%v)", live.ObjectMeta, err)
+	}
 }

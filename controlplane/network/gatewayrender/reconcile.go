@@ -107,7 +107,7 @@ func (r *reconciler) apply(ctx context.Context, g *gateway, p Plan) (o Outcome, 
 		o.Object = nil // it says nothing about this gateway
 		return o, err
 	}
-	o.Wrote, err = apply.Object(ctx, r, p.Object)
+	o.Wrote, err = apply.Object(ctx, r, nil, p.Object)
 	if o.Refused = r.refusal(p.Object, err); o.Refused != nil {
 		err = nil
 	}
@@ -153,6 +153,10 @@ func taken(g *gateway, u *unstructured.Unstructured) (*Problem, error) {
 		return nil, nil
 	}
 	o := metav1.GetControllerOf(u)
+	if o == nil && u.GetLabels()[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue {
+		return &Problem{networkingv1beta1.ReasonObjectRefused, fmt.Sprintf(
+			"%s %s exists already and was not rendered: delete it, or let the template render another metadata.name", u.GetKind(), u.GetName())}, nil
+	}
 	if o == nil || o.UID == g.GetUID() {
 		return nil, nil
 	}
@@ -165,7 +169,7 @@ func taken(g *gateway, u *unstructured.Unstructured) (*Problem, error) {
 
 // refusal is the problem behind an error, if it is one that a retry does not cure.
 func (r *reconciler) refusal(u *unstructured.Unstructured, err error) *Problem {
-	_, refused := apply.Refusal(err)
+	message, refused := apply.Refusal(err)
 	var status apierrors.APIStatus
 	switch {
 	case err == nil || apply.NamespaceEnds(err):
@@ -173,6 +177,8 @@ func (r *reconciler) refusal(u *unstructured.Unstructured, err error) *Problem {
 	case meta.IsNoMatchError(err):
 		return &Problem{networkingv1beta1.ReasonObjectRefused, fmt.Sprintf("the cluster has no kind %s of %s: install its CRD, or correct spec.objectKind of the template",
 			u.GetKind(), u.GetAPIVersion())}
+	case refused && !errors.As(err, &status):
+		return &Problem{networkingv1beta1.ReasonObjectRefused, u.GetKind() + " " + u.GetName() + ": " + message}
 	case !errors.As(err, &status):
 		return nil
 	case apierrors.IsForbidden(err) && !r.Scheme().Recognizes(u.GroupVersionKind()):

@@ -53,7 +53,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	case plan.Wait:
 		return ctrl.Result{RequeueAfter: addressRetry}, nil
 	}
-	_, err = apply.Object(ctx, r.Client, plan.Apply)
+	_, err = apply.Object(ctx, r.Client, nil, plan.Apply)
 	return ctrl.Result{}, err
 }
 

@@ -76,7 +76,7 @@ func dropFinalizers(ctx context.Context, c client.Client, o client.Object, names
 // applyUnlessGoing is apply.Object for a namespace that may be about to go: what
 // is in it goes too, and needs no repair.
 func applyUnlessGoing(ctx context.Context, c client.Client, o client.Object) (wrote bool, err error) {
-	wrote, err = apply.Object(ctx, c, o)
+	wrote, err = apply.Object(ctx, c, nil, o)
 	if apply.NamespaceEnds(err) {
 		return false, nil
 	}
