@@ -76,7 +76,7 @@ type world struct {
 
 func (w *world) start(t *testing.T) {
 	w.stop = w.RunManager(t, func(mgr ctrl.Manager) error {
-		w.probe = newReconciler(mgr, &serverKind, w.options)
+		w.probe = newReconciler(mgr, &serverKind, w.options, &nodeAddresses{Reader: mgr.GetClient()})
 		w.probe.Client = &counting{w.probe.Client, &w.writes}
 		return SetupWithManager(mgr, w.options)
 	})

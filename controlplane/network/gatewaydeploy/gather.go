@@ -277,16 +277,10 @@ func (r *reconciler) gatherPolicies(ctx context.Context, f *Facts) error {
 	if err := errors.Join(errs[:]...); err != nil || !f.Options.NetworkPolicies {
 		return err
 	}
-	// There may be thousands of them, for each of many gateways: they are only looked at.
-	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list Nodes: %w", err)
+	var err error
+	if f.NodePrefixes, err = r.nodes.get(ctx); err != nil {
+		return err
 	}
-	var internal networkingv1beta1.InternalNodeList
-	if err := r.List(ctx, &internal, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list InternalNodes: %w", err)
-	}
-	f.NodePrefixes = nodePrefixes(nodes.Items, internal.Items)
 	unmatched, err := r.unmatched.ask(time.Now(), func() (bool, error) { return r.hasKind(ciliumKind) })
 	f.NodesUnmatched = unmatched
 	return err

@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
@@ -42,6 +43,10 @@ type reconciler struct {
 	live    client.Reader
 	events  events.EventRecorder
 	options Options
+	// nodes are the addresses that policies name.
+	nodes *nodeAddresses
+	// woken are gateways to reconcile because those addresses changed.
+	woken chan event.GenericEvent
 	// unmatched remembers whether the CNI knows nodes by their addresses.
 	unmatched cachedAnswer
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -54,18 +55,27 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := indexPods(mgr); err != nil {
 		return err
 	}
+	nodes := &nodeAddresses{Reader: mgr.GetClient()}
 	for _, k := range []*kind{&serverKind, &clientKind} {
-		if err := newReconciler(mgr, k, o).setup(mgr); err != nil {
+		r := newReconciler(mgr, k, o, nodes)
+		if err := r.setup(mgr); err != nil {
 			return fmt.Errorf("set up %s: %w", k.name, err)
 		}
+		nodes.wake = append(nodes.wake, r.wakeAll)
+	}
+	if !o.NetworkPolicies {
+		return nil
+	}
+	if err := nodes.setup(mgr); err != nil {
+		return fmt.Errorf("set up the addresses of nodes: %w", err)
 	}
 	return nil
 }
 
-func newReconciler(mgr ctrl.Manager, k *kind, o Options) *reconciler {
+func newReconciler(mgr ctrl.Manager, k *kind, o Options, nodes *nodeAddresses) *reconciler {
 	return &reconciler{
 		Client: mgr.GetClient(), kind: k, live: mgr.GetAPIReader(),
-		events: mgr.GetEventRecorder("liqo-controller"), options: o,
+		events: mgr.GetEventRecorder("liqo-controller"), options: o, nodes: nodes, woken: make(chan event.GenericEvent),
 	}
 }
 
@@ -114,8 +124,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Owns(new(networkingv1.NetworkPolicy)).
 		Owns(new(policyv1.PodDisruptionBudget), builder.WithPredicates(predicate.Funcs{UpdateFunc: described})).
 		// All gateways take packets from the addresses of all nodes.
-		Watches(new(corev1.Node), enqueue(r.forNodes), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeMoved})).
-		Watches(new(networkingv1beta1.InternalNode), enqueue(r.forNodes), builder.WithPredicates(predicate.Funcs{UpdateFunc: internalNodeMoved})).
+		WatchesRawSource(source.Channel(r.woken, new(handler.EnqueueRequestForObject))).
 		// A gateway of the other kind that has this one's name may come or go.
 		Watches(r.kind.other().new(), new(handler.EnqueueRequestForObject), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
@@ -161,12 +170,18 @@ func (r *reconciler) inNamespace(ctx context.Context, o client.Object) []reconci
 	return r.gateways(ctx, client.InNamespace(o.GetNamespace()))
 }
 
-// forNodes is every gateway whose policy names nodes.
-func (r *reconciler) forNodes(ctx context.Context, _ client.Object) []reconcile.Request {
-	if !r.options.NetworkPolicies {
-		return nil
+// wakeAll has every gateway reconciled.
+func (r *reconciler) wakeAll(ctx context.Context) {
+	for _, request := range r.gateways(ctx) {
+		o := r.kind.new()
+		o.SetNamespace(request.Namespace)
+		o.SetName(request.Name)
+		select {
+		case r.woken <- event.GenericEvent{Object: o}:
+		case <-ctx.Done():
+			return
+		}
 	}
-	return r.gateways(ctx)
 }
 
 func (r *reconciler) gateways(ctx context.Context, which ...client.ListOption) []reconcile.Request {
