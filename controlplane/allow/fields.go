@@ -14,10 +14,11 @@ import (
 type fields map[string]fields
 
 // service leaves out externalIPs, by which a Service takes the traffic of any address
-// (CVE-2020-8554), and externalName, by which it stands for any name.
+// (CVE-2020-8554).
 var service = fields{
 	"type": nil, "ports": nil, "selector": nil, "publishNotReadyAddresses": nil,
-	"clusterIP": nil, "clusterIPs": nil, "ipFamilies": nil, "ipFamilyPolicy": nil,
+	"externalName": nil, // means nothing without its type
+	"clusterIP":    nil, "clusterIPs": nil, "ipFamilies": nil, "ipFamilyPolicy": nil,
 	"sessionAffinity": nil, "sessionAffinityConfig": nil, "internalTrafficPolicy": nil, "externalTrafficPolicy": nil, "trafficDistribution": nil,
 	"loadBalancerIP": nil, "loadBalancerClass": nil, "loadBalancerSourceRanges": nil, "allocateLoadBalancerNodePorts": nil, "healthCheckNodePort": nil,
 }
@@ -36,8 +37,12 @@ var serviceMonitor = fields{
 }
 
 // Service says which field of the spec of a Service is not allowed; nil: all are. Path
-// is where the spec is.
+// is where the spec is. A Service of type ExternalName, which stands for any name, is
+// not.
 func Service(spec *corev1.ServiceSpec, path string) error {
+	if spec.Type == corev1.ServiceTypeExternalName {
+		return fmt.Errorf("%s.type: %s is not allowed: it leads to any name", path, spec.Type)
+	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -14,7 +14,7 @@ import (
 // TestService sets each field of a Service that this version of Kubernetes knows.
 func TestService(t *testing.T) {
 	// What may not be set, and why, is said at the list.
-	refused := map[string]bool{"externalIPs": true, "externalName": true}
+	refused := map[string]bool{"externalIPs": true}
 	kind := reflect.TypeFor[corev1.ServiceSpec]()
 	seen := 0
 	for i := range kind.NumField() {
@@ -31,6 +31,9 @@ func TestService(t *testing.T) {
 		if refused[name] {
 			seen++
 		}
+	}
+	if err := allow.Service(&corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x"}, "spec"); err == nil {
+		t.Error("a Service that stands for any name")
 	}
 	if seen != len(refused) {
 		t.Errorf("%d of %d fields exist", seen, len(refused))

@@ -25,7 +25,7 @@ func TestForbidden(t *testing.T) {
 	}{
 		{"a host", "192.168.1.5", corev1.ServiceSpec{}, ""},
 		{"external addresses", "192.168.1.5", corev1.ServiceSpec{ExternalIPs: []string{"10.96.0.10"}}, "spec.serviceTemplate.spec.externalIPs"},
-		{"another name", "192.168.1.5", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x"}, "spec.serviceTemplate.spec.externalName"},
+		{"another name", "192.168.1.5", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x"}, "spec.serviceTemplate.spec.type"},
 		{"loopback", "127.0.0.1", corev1.ServiceSpec{}, "127.0.0.1/32 overlaps 127.0.0.0/8"},
 		{"metadata of a cloud", "169.254.169.254", corev1.ServiceSpec{}, "169.254.169.254/32 overlaps 169.254.0.0/16"},
 		{"link-local", "fe80::1", corev1.ServiceSpec{}, "fe80::1/128 overlaps fe80::/10"},
