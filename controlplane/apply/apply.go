@@ -33,7 +33,8 @@ const AnnotationHash = "networking.liqo.io/applied-hash"
 // is nil for kinds of which c has all. An object that is not ours ([Ours]) is left
 // alone, and the error is a [ForeignError].
 //
-// An object that is being deleted is left alone: its end wakes the reconciler.
+// An object that is being deleted, or whose owner was an earlier one of the same name,
+// is left alone: its end wakes the reconciler.
 func Object(ctx context.Context, c client.Client, live client.Reader, desired client.Object) (wrote bool, err error) {
 	want, err := fields(c.Scheme(), desired)
 	if err != nil {
@@ -47,8 +48,8 @@ func Object(ctx context.Context, c client.Client, live client.Reader, desired cl
 	switch {
 	case found == nil:
 		// Not by force: what somebody makes in this moment is theirs.
-	case !found.GetDeletionTimestamp().IsZero() && isManaged(found):
-		return false, nil // also if its owner was an earlier one of the same name
+	case isManaged(found) && isGoing(found, desired):
+		return false, nil
 	case !Ours(c.Scheme(), found, metav1.GetControllerOf(desired)), !sameGateway(found, desired):
 		return false, foreign(want.GetKind(), found)
 	case !found.GetDeletionTimestamp().IsZero():

@@ -49,6 +49,14 @@ func isManaged(o client.Object) bool {
 	return o.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue
 }
 
+// isGoing tells whether an object of ours is being deleted, or will be because its
+// owner is gone and desired's has that name now.
+func isGoing(live, desired client.Object) bool {
+	had, has := metav1.GetControllerOf(live), metav1.GetControllerOf(desired)
+	return !live.GetDeletionTimestamp().IsZero() ||
+		had != nil && has != nil && had.Kind == has.Kind && had.Name == has.Name && had.UID != has.UID
+}
+
 // sameGateway tells whether the labels of two objects lead to the same gateway, or
 // to none. It is what tells objects apart that no owner reference can reach.
 func sameGateway(live, desired client.Object) bool {

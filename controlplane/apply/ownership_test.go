@@ -131,6 +131,17 @@ func TestForeign(t *testing.T) {
 			t.Errorf("wrote %v, %v", wrote, err)
 		}
 	})
+	t.Run("what an earlier owner of the same name left goes by itself", func(t *testing.T) {
+		of := func(uid types.UID, data string) *corev1.ConfigMap {
+			return &corev1.ConfigMap{Data: map[string]string{"a": data}, ObjectMeta: metav1.ObjectMeta{
+				Name: "left", Namespace: "default", Labels: map[string]string{managed: "true"}, OwnerReferences: controlledBy(uid),
+			}}
+		}
+		// Its collector may be as fast as this test.
+		if wrote, err := apply.Object(ctx, ofEarlier{c.Client, of(theirUID, "old")}, nil, of(ourUID, "new")); wrote || err != nil {
+			t.Errorf("wrote %v, %v", wrote, err)
+		}
+	})
 	t.Run("another object of the name that was judged", func(t *testing.T) {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default", Labels: map[string]string{managed: "true"}}}
 		if err := c.Client.Create(ctx, m); err != nil {
@@ -142,6 +153,18 @@ func TestForeign(t *testing.T) {
 			t.Error("deleted")
 		}
 	})
+}
+
+// ofEarlier is a client whose reads find one ConfigMap.
+type ofEarlier struct {
+	client.Client
+	found *corev1.ConfigMap
+}
+
+// Get implements client.Client.
+func (c ofEarlier) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	c.found.DeepCopyInto(o.(*corev1.ConfigMap))
+	return nil
 }
 
 // blindTo is a client whose reads find nothing.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -363,6 +364,83 @@ func rights(t *testing.T, asRome client.Client, milan *site) {
 		if got := may(t, asRome, c.a); got != c.want {
 			t.Errorf("%s %s/%s %s in %q: %v", c.a.Verb, c.a.Group, c.a.Resource, c.a.Subresource, c.a.Namespace, got)
 		}
+	}
+}
+
+// TestInTheWay has users take the names of what a handshake makes. It is left as it is, whoever wants the name is told,
+// and goes on when it is free.
+func TestInTheWay(t *testing.T) {
+	rome, milan := newSite(t, "rome", "milan", "liqo-tenant-milan"), newSite(t, "milan", "rome", "liqo-tenant-rome")
+	theirs := func(s *site, name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant, Name: name}, Data: map[string][]byte{"a": []byte("b")}}
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-binding-liqo-remote-controlplane"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "somebody"}},
+	}
+	milan.create(binding)
+	milan.create(theirs(milan, "liqo-remote-certificate"))
+	milan.create(prove(t, rome, milan))
+	milan.tenantBecomes("rome", authv1beta1.ReasonRoleBindingInTheWay)
+	milan.untouched(binding, binding.DeepCopy())
+	milan.delete(binding)
+	milan.tenantBecomes("rome", authv1beta1.ReasonSecretInTheWay)
+	milan.untouched(theirs(milan, "liqo-remote-certificate"), theirs(milan, "liqo-remote-certificate"))
+	milan.delete(theirs(milan, "liqo-remote-certificate"))
+	milan.relabel(&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome"}}) // sooner than by itself
+	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
+
+	identity := &authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
+		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
+	}
+	rome.create(theirs(rome, "kubeconfig-controlplane-milan"))
+	rome.create(identity)
+	rome.event("controlplane-milan", authv1beta1.ReasonSecretInTheWay, "kubeconfig-controlplane-milan")
+	rome.untouched(theirs(rome, "kubeconfig-controlplane-milan"), theirs(rome, "kubeconfig-controlplane-milan"))
+	rome.delete(theirs(rome, "kubeconfig-controlplane-milan"))
+	rome.relabel(identity)
+	rome.secret("kubeconfig-controlplane-milan", "kubeconfig")
+
+	// milan has a slice of that name for rome.
+	own := slice(milan, "same", "cpu", "5")
+	own.Labels = peering("rome", "liqo.io/replication", "true", "liqo.io/remoteID", "rome")
+	milan.create(own)
+	rome.create(slice(rome, "same", "cpu", "1"))
+	rome.event("kubeconfig-controlplane-milan", "NameTaken", "same")
+	rome.create(slice(rome, "other", "cpu", "1"))
+	rome.sliceBecomes("other", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	got := new(authv1beta1.ResourceSlice)
+	if err := milan.Get(t.Context(), milan.tenant, "same", got); err != nil {
+		t.Fatal(err)
+	}
+	if cpu := got.Spec.Resources[corev1.ResourceCPU]; cpu.String() != "5" || got.Labels["liqo.io/replication"] != "true" || got.Labels["liqo.io/replicated"] != "" {
+		t.Errorf("milan's own slice became %+v", got)
+	}
+}
+
+// untouched checks that an object of a user has no fields of the controllers.
+func (s *site) untouched(o, before client.Object) {
+	s.t.Helper()
+	if err := s.Client.Get(s.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, f := range o.GetManagedFields() {
+		if strings.HasPrefix(f.Manager, "sluice") || strings.HasPrefix(f.Manager, "liqo") {
+			s.t.Errorf("%T %s has fields of %s", o, o.GetName(), f.Manager)
+		}
+	}
+	if len(o.GetLabels())+len(o.GetOwnerReferences())+len(o.GetAnnotations()) != len(before.GetLabels()) {
+		s.t.Errorf("%T %s has labels %v, owners %v, annotations %v", o, o.GetName(), o.GetLabels(), o.GetOwnerReferences(), o.GetAnnotations())
+	}
+}
+
+// relabel wakes the controllers of an object.
+func (s *site) relabel(o client.Object) {
+	s.t.Helper()
+	if err := s.Client.Patch(s.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"woken":"true"}}}`))); err != nil {
+		s.t.Fatal(err)
 	}
 }
 

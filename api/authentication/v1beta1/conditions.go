@@ -12,11 +12,13 @@ package v1beta1
 //   - NamespaceInvalid
 //   - DuplicateTenant
 //   - RoleBindingMissing
+//   - RoleBindingInTheWay
 //   - NonceMissing
 //   - SignatureInvalid
 //   - RequestInvalid
 //   - CertificatePending
 //   - CertificateRefused
+//   - SecretInTheWay
 //   - APIServerUnknown
 //   - TenantDrained
 //
@@ -49,6 +51,8 @@ const (
 	ReasonDuplicateTenant = "DuplicateTenant"
 	// ReasonRoleBindingMissing means that no user is bound to the ClusterRole liqo-remote-controlplane.
 	ReasonRoleBindingMissing = "RoleBindingMissing"
+	// ReasonRoleBindingInTheWay means that there is a RoleBinding of the name of the consumer's that is somebody else's.
+	ReasonRoleBindingInTheWay = "RoleBindingInTheWay"
 	// ReasonNonceMissing means that there is no nonce that the consumer could have signed.
 	ReasonNonceMissing = "NonceMissing"
 	// ReasonSignatureInvalid means that the signature is not that of the nonce by the public key.
@@ -84,6 +88,9 @@ const (
 	ReasonSliceResourcesAccepted = "ResourceSliceResourcesAccepted"
 	// ReasonTenantMissing means that the namespace has no Tenant for the consumer.
 	ReasonTenantMissing = "TenantMissing"
+	// ReasonIdentityInTheWay means that there is an Identity of the name of the slice's that is somebody else's. It is
+	// the reason of an event.
+	ReasonIdentityInTheWay = "IdentityInTheWay"
 	// ReasonConsumerInvalid means that the slice names another consumer or provider.
 	ReasonConsumerInvalid = "ConsumerInvalid"
 	// ReasonResourcesInvalid means that resources are asked for that cannot be granted.

@@ -4,11 +4,11 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -27,8 +27,12 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 )
 
-// secretPrefix begins the name of the Secret of an Identity.
-const secretPrefix = "kubeconfig-"
+const (
+	// secretPrefix begins the name of the Secret of an Identity.
+	secretPrefix = "kubeconfig-"
+	// recheck is how soon a Secret of somebody else is looked at again: its end wakes nobody.
+	recheck = 30 * time.Second
+)
 
 // Reconciler answers Identities.
 type Reconciler struct {
@@ -73,12 +77,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	secret, c, again := plan(i, key, r.Now())
 	if secret != nil {
-		if in, err := r.inTheWay(ctx, i, secret.Name); err != nil {
-			return ctrl.Result{}, err
-		} else if in {
-			c = condition(authv1beta1.ReasonSecretInTheWay, "Secret %s is somebody else's: delete it, or rename the Identity", secret.Name)
-			secret = nil
-		} else if _, err := apply.Object(ctx, r.Client, nil, secret); err != nil {
+		_, err := apply.Object(ctx, r.Client, r.Reader, secret)
+		if theirs := new(apply.ForeignError); errors.As(err, &theirs) {
+			c, secret, again = condition(authv1beta1.ReasonSecretInTheWay, "%v", theirs), nil, recheck
+		} else if err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -148,19 +150,6 @@ func plan(i *authv1beta1.Identity, key credentials.Key, now time.Time) (secret *
 
 func condition(reason, format string, args ...any) metav1.Condition {
 	return metav1.Condition{Type: authv1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
-
-// inTheWay tells whether a Secret of that name is not the Identity's.
-func (r *Reconciler) inTheWay(ctx context.Context, i *authv1beta1.Identity, name string) (bool, error) {
-	var s corev1.Secret
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: name}, &s)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("get the Secret of the kubeconfig: %w", err)
-	}
-	return !metav1.IsControlledBy(&s, i), nil
 }
 
 func (r *Reconciler) status(ctx context.Context, i *authv1beta1.Identity, secret *corev1.Secret, c metav1.Condition) error {

@@ -84,9 +84,9 @@ func (i *Issuer) Issue(ctx context.Context, g Grant) (*authv1beta1.AuthParams, t
 	if problem != nil || err != nil {
 		return nil, 0, problem, err
 	}
-	kept, err := i.kept(ctx, g)
-	if err != nil {
-		return nil, 0, nil, err
+	kept, problem, err := i.kept(ctx, g)
+	if problem != nil || err != nil {
+		return nil, 0, problem, err
 	}
 	valid, fresh := judge(kept, g, i.Now())
 	if !fresh {
@@ -131,17 +131,31 @@ func (g Grant) secretName() string {
 	return secretPrefix + "-" + g.Slice
 }
 
-// kept returns what was signed before. A Secret of another owner holds nothing of ours.
-func (i *Issuer) kept(ctx context.Context, g Grant) (map[string][]byte, error) {
+// kept returns what was signed before. A Secret of another owner holds nothing of ours, and nothing is signed while
+// there is no place to keep it.
+func (i *Issuer) kept(ctx context.Context, g Grant) (map[string][]byte, *Problem, error) {
 	var s corev1.Secret
 	err := i.Reader.Get(ctx, client.ObjectKey{Namespace: g.Owner.GetNamespace(), Name: g.secretName()}, &s)
-	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&s, g.Owner) {
-		return nil, nil
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get the Secret of the certificate: %w", err)
+		return nil, nil, fmt.Errorf("get the Secret of the certificate: %w", err)
 	}
-	return s.Data, nil
+	owner := &metav1.OwnerReference{UID: g.Owner.GetUID()}
+	if c := metav1.GetControllerOf(&s); c != nil && c.Name == g.Owner.GetName() && c.UID != owner.UID {
+		return nil, &Problem{Reason: authv1beta1.ReasonCertificatePending, Message: "what an earlier " + c.Kind + " of this name had is being deleted", Retry: time.Second}, nil
+	}
+	if !apply.Ours(i.Client.Scheme(), &s, owner) {
+		return nil, &Problem{
+			Reason:  authv1beta1.ReasonSecretInTheWay,
+			Message: fmt.Sprintf("Secret %s is not the controller's, which keeps the certificate under this name: delete it", s.Name), Retry: unsignedAfter,
+		}, nil
+	}
+	if !metav1.IsControlledBy(&s, g.Owner) {
+		return nil, nil, nil // left behind by an earlier owner
+	}
+	return s.Data, nil, nil
 }
 
 func (i *Issuer) keep(ctx context.Context, g Grant, data map[string][]byte) error {

@@ -20,6 +20,7 @@ const (
 	reasonKubeconfigInvalid = authv1beta1.ReasonKubeconfigInvalid
 	reasonExpired           = authv1beta1.ReasonCertificateExpired
 	reasonDuplicate         = "DuplicateIdentity"
+	reasonNameTaken         = "NameTaken"
 	reasonUnreachable       = "APIServerUnreachable"
 	reasonForbidden         = "RoleBindingMissing"
 	reasonUnauthorized      = "CredentialsRefused"

@@ -248,6 +248,9 @@ func (r *Reconciler) report(secret *corev1.Secret, p peer, logger interface {
 			"cluster %s denies access to its namespace %s: its administrator must bind the user of this kubeconfig to ClusterRole %s there (%v)", p.provider, p.there, authv1beta1.RemoteControlPlaneRole, err))
 	case apierrors.IsUnauthorized(err):
 		r.event(secret, corev1.EventTypeWarning, reasonUnauthorized, fmt.Sprintf("cluster %s does not accept the credentials of this kubeconfig: %v", p.provider, err))
+	case apierrors.IsAlreadyExists(err):
+		r.event(secret, corev1.EventTypeWarning, reasonNameTaken, fmt.Sprintf(
+			"namespace %s of cluster %s has an object of its own with the name of one that is to be copied: give one of them another name (%v)", p.there, p.provider, err))
 	default:
 		r.event(secret, corev1.EventTypeWarning, reasonUnreachable, fmt.Sprintf("cluster %s: %v", p.provider, err))
 	}

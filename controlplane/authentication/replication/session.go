@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -237,27 +238,40 @@ func (s *session) listThere(ctx context.Context, kind schema.GroupVersionKind) (
 // write writes a copy, unless this session has written the same before and it is still there.
 func (s *session) write(ctx context.Context, o *unstructured.Unstructured, there []unstructured.Unstructured) error {
 	key := objectKey{o.GetKind(), o.GetName()}
-	if before := s.written[key]; before != nil && reflect.DeepEqual(before.Object, o.Object) && s.isThere(o, there) {
+	at := slices.IndexFunc(there, func(t unstructured.Unstructured) bool { return t.GetName() == o.GetName() && s.ours(&t) })
+	if before := s.written[key]; at >= 0 && before != nil && reflect.DeepEqual(before.Object, o.Object) && isLike(&there[at], o) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	options := []client.ApplyOption{client.FieldOwner(fieldOwner)}
+	if at >= 0 {
+		options = append(options, client.ForceOwnership)
+	} else if err := s.isFree(ctx, o); err != nil {
+		return fmt.Errorf("write %s at cluster %s: %w", o.GetName(), s.provider, err)
+	}
 	applied := o.DeepCopy()
-	if err := s.remote.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(fieldOwner), client.ForceOwnership); err != nil {
+	if err := s.remote.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), options...); err != nil {
 		return fmt.Errorf("write %s at cluster %s: %w", o.GetName(), s.provider, err)
 	}
 	s.written[key] = o
 	return nil
 }
 
-// isThere tells whether the copy has the spec that was written: the provider may have changed it.
-func (s *session) isThere(o *unstructured.Unstructured, there []unstructured.Unstructured) bool {
-	for i := range there {
-		if there[i].GetName() == o.GetName() && s.ours(&there[i]) {
-			return there[i].GetDeletionTimestamp() != nil || reflect.DeepEqual(there[i].Object["spec"], o.Object["spec"])
-		}
+// isFree is an error if there is an object with the name of a copy that is none: the provider's own.
+func (s *session) isFree(ctx context.Context, o *unstructured.Unstructured) error {
+	there := new(unstructured.Unstructured)
+	there.SetGroupVersionKind(o.GroupVersionKind())
+	err := s.remote.Get(ctx, client.ObjectKey{Namespace: s.there, Name: o.GetName()}, there)
+	if err == nil && !s.ours(there) {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Group: o.GroupVersionKind().Group, Resource: o.GetKind()}, o.GetName())
 	}
-	return false
+	return client.IgnoreNotFound(err)
+}
+
+// isLike tells whether the copy has the spec that was written: the provider may have changed it.
+func isLike(there, written *unstructured.Unstructured) bool {
+	return there.GetDeletionTimestamp() != nil || reflect.DeepEqual(there.Object["spec"], written.Object["spec"])
 }
 
 func (s *session) remove(ctx context.Context, o *unstructured.Unstructured) error {

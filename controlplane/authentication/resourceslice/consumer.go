@@ -2,6 +2,7 @@ package resourceslice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +96,10 @@ func (r *consumer) identity(ctx context.Context, s *authv1beta1.ResourceSlice) e
 		}
 		i.Spec = authv1beta1.IdentitySpec{ClusterID: *s.Spec.ProviderClusterID, Type: authv1beta1.ResourceSliceIdentity, AuthParams: *s.Status.AuthParams}
 		_, err := apply.Object(ctx, r.Client, nil, i)
-		return err
+		if theirs := new(apply.ForeignError); errors.As(err, &theirs) {
+			r.Recorder.Eventf(s, nil, corev1.EventTypeWarning, authv1beta1.ReasonIdentityInTheWay, "Complete", "%v", theirs)
+		}
+		return err // also then: nothing else has it tried again
 	case authv1beta1.SliceDenied:
 		there := new(authv1beta1.Identity)
 		if err := r.Get(ctx, client.ObjectKeyFromObject(i), there); err != nil || !metav1.IsControlledBy(there, s) {

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -126,10 +127,15 @@ func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, accepted 
 		// Without its user, but with what was accepted: who becomes active again need not prove itself again.
 		b := r.binding(t, accepted)
 		b.Subjects = nil
-		_, err := apply.Object(ctx, r.Client, nil, b)
+		_, err := apply.Object(ctx, r.Client, r.Reader, b)
 		return nil, 0, err
 	}
-	if _, err := apply.Object(ctx, r.Client, nil, r.binding(t, d.handshake)); err != nil {
+	_, err := apply.Object(ctx, r.Client, r.Reader, r.binding(t, d.handshake))
+	if theirs := new(apply.ForeignError); errors.As(err, &theirs) {
+		*d = refuse(authv1beta1.ReasonRoleBindingInTheWay, "%v", theirs)
+		return nil, 0, nil
+	}
+	if err != nil {
 		return nil, 0, err
 	}
 	if d.useNonce {
