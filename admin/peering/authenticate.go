@@ -26,7 +26,7 @@ func Authenticate(ctx context.Context, consumer, provider *access.Cluster, o Opt
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	ends := newPair(consumer, provider, &o)
-	if err := ends.prepareIdentities(ctx, tell, (*end).rightsToAuthenticate); err != nil {
+	if err := ends.prepareIdentities(ctx, tell, ends.rightsToAuthenticate); err != nil {
 		return err
 	}
 	h := &handshake{consumer: ends[0], provider: ends[1]}
@@ -45,7 +45,7 @@ func Unauthenticate(ctx context.Context, consumer, provider *access.Cluster, o O
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	ends := newPair(consumer, provider, &o)
-	if err := ends.prepareIdentities(ctx, tell, (*end).rightsToAuthenticate); err != nil {
+	if err := ends.prepareIdentities(ctx, tell, ends.rightsToAuthenticate); err != nil {
 		return err
 	}
 	h := &handshake{consumer: ends[0], provider: ends[1]}
@@ -81,21 +81,26 @@ func (p pair) prepareIdentities(ctx context.Context, tell progress.Func, rights 
 	})
 }
 
-func (e *end) rightsToAuthenticate() (all []access.Permission) {
-	may := func(group, resource string, verbs ...string) {
-		for _, v := range verbs {
-			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: e.namespace})
-		}
+func (p pair) rightsToAuthenticate(e *end) []access.Permission {
+	kind := "tenants"
+	if e == p[0] {
+		kind = "identities"
 	}
+	all := append(e.rightsToSign(), access.Permission{Verb: "delete", Resource: "secrets", Namespace: e.namespace})
+	for _, v := range []string{"get", "create", "patch", "delete"} {
+		all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: kind, Namespace: e.namespace})
+	}
+	return all
+}
+
+// rightsToSign are those to the Secrets of a handshake, with their namespace.
+func (e *end) rightsToSign() (all []access.Permission) {
 	if e.namespaceFound() == nil {
 		all = append(all, access.Permission{Verb: "create", Resource: "namespaces"})
 	}
-	may("", "secrets", "get", "create", "patch", "delete")
-	kind := "tenants"
-	if e.role == networkingv1beta1.ConnectionClient { // the local cluster
-		kind = "identities"
+	for _, v := range []string{"get", "create", "patch"} {
+		all = append(all, access.Permission{Verb: v, Resource: "secrets", Namespace: e.namespace})
 	}
-	may(authv1beta1.GroupVersion.Group, kind, "get", "create", "patch", "delete")
 	return all
 }
 
@@ -123,6 +128,7 @@ type handshake struct {
 	consumer, provider *end
 
 	nonceText []byte
+	proxyURL  *string
 	// proof is what the consumer's controller wrote beside the nonce.
 	proof map[string][]byte
 	// granted is what the provider gave; nil: nothing yet.
@@ -133,7 +139,10 @@ type handshake struct {
 func (h *handshake) tenantName() string { return h.consumer.id }
 
 // identityName is that of the Identity at the consumer.
-func (h *handshake) identityName() string { return "controlplane-" + h.provider.id }
+func (h *handshake) identityName() string { return identityName(h.provider.id) }
+
+// identityName is that of the Identity for a provider.
+func identityName(providerID string) string { return "controlplane-" + providerID }
 
 // ready returns the Tenant's credentials, if the provider has granted them before.
 func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) {
@@ -157,16 +166,22 @@ func (h *handshake) nonce() *step {
 			if h.granted, err = h.ready(ctx); err != nil || h.granted != nil {
 				return "", err
 			}
-			s := &corev1.Secret{ObjectMeta: e.metadata(authv1beta1.NonceSecret).of("", map[string]string{authv1beta1.LabelNonce: networkingv1beta1.LabelTrue})}
-			if err := e.readOrCreate(ctx, s); err != nil {
-				return "", err
-			}
-			if h.nonceText = s.Data[authv1beta1.NonceKey]; len(h.nonceText) == 0 {
-				return "Secret " + authv1beta1.NonceSecret + " has no nonce yet: the controller writes it", nil
-			}
-			return "", nil
+			h.nonceText, missing, err = e.makeNonce(ctx)
+			return missing, err
 		},
 	}
+}
+
+// makeNonce returns the nonce for the peer, once the controller has made it.
+func (e *end) makeNonce(ctx context.Context) (nonce []byte, missing string, err error) {
+	s := &corev1.Secret{ObjectMeta: e.metadata(authv1beta1.NonceSecret).of("", map[string]string{authv1beta1.LabelNonce: networkingv1beta1.LabelTrue})}
+	if err := e.readOrCreate(ctx, s); err != nil {
+		return nil, "", err
+	}
+	if nonce = s.Data[authv1beta1.NonceKey]; len(nonce) == 0 {
+		return nil, "Secret " + s.Name + " has no nonce yet: the controller writes it", nil
+	}
+	return nonce, "", nil
 }
 
 // signature has the consumer sign it.
@@ -224,13 +239,7 @@ func (h *handshake) tenant() *step {
 			if h.granted != nil {
 				return "", nil
 			}
-			wanted := &authv1beta1.Tenant{
-				ObjectMeta: e.metadata(h.tenantName()).of("", nil),
-				Spec: authv1beta1.TenantSpec{
-					ClusterID: authv1beta1.ClusterID(h.consumer.id), AuthzPolicy: authv1beta1.KeysExchange,
-					PublicKey: h.proof[authv1beta1.PublicKey], CSR: h.proof[authv1beta1.RequestKey], Signature: h.proof[authv1beta1.SignedNonceKey],
-				},
-			}
+			wanted := newTenant(e.metadata(h.tenantName()), h.proof, h.proxyURL)
 			var t authv1beta1.Tenant
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &t); {
 			case apierrors.IsNotFound(err):
@@ -241,7 +250,8 @@ func (h *handshake) tenant() *step {
 				return "an earlier Tenant is being deleted", nil
 			case !bytes.Equal(t.Spec.Signature, wanted.Spec.Signature):
 				before := t.DeepCopy()
-				t.Spec.AuthzPolicy, t.Spec.PublicKey, t.Spec.CSR, t.Spec.Signature = wanted.Spec.AuthzPolicy, wanted.Spec.PublicKey, wanted.Spec.CSR, wanted.Spec.Signature
+				wanted.Spec.TenantCondition = t.Spec.TenantCondition // the provider's word
+				t.Spec = wanted.Spec
 				return "the controller has not looked at the Tenant yet", e.Explain("change the Tenant", e.write.Patch(ctx, &t, client.MergeFrom(before)))
 			}
 			if missing, err = notReady("Tenant "+t.Name, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending); missing != "" || err != nil {
@@ -253,6 +263,35 @@ func (h *handshake) tenant() *step {
 			return "", nil
 		},
 	}
+}
+
+// newTenant returns the Tenant of the consumer that m names as the remote cluster. proof is what that cluster's
+// controller wrote beside the nonce.
+func newTenant(m Metadata, proof map[string][]byte, proxyURL *string) *authv1beta1.Tenant {
+	o := &authv1beta1.Tenant{
+		ObjectMeta: m.of("", nil),
+		Spec: authv1beta1.TenantSpec{
+			ClusterID: authv1beta1.ClusterID(m.RemoteClusterID), AuthzPolicy: authv1beta1.KeysExchange,
+			PublicKey: proof[authv1beta1.PublicKey], CSR: proof[authv1beta1.RequestKey], Signature: proof[authv1beta1.SignedNonceKey],
+			ProxyURL: proxyURL, TenantCondition: authv1beta1.TenantActive,
+		},
+	}
+	o.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("Tenant"))
+	return o
+}
+
+// newIdentity returns the Identity for the provider that m names as the remote cluster. granted are the credentials, and
+// namespace is where they are of use there.
+func newIdentity(m Metadata, granted *authv1beta1.AuthParams, namespace string) *authv1beta1.Identity {
+	o := &authv1beta1.Identity{
+		ObjectMeta: m.of("", nil),
+		Spec: authv1beta1.IdentitySpec{
+			ClusterID: authv1beta1.ClusterID(m.RemoteClusterID), Type: authv1beta1.ControlPlaneIdentity,
+			AuthParams: *granted, Namespace: &namespace,
+		},
+	}
+	o.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("Identity"))
+	return o
 }
 
 // notReady is what the condition Ready waits for. What only a person can cure is a complaint; passing are the
@@ -276,13 +315,7 @@ func (h *handshake) identity() *step {
 	return &step{
 		in: e.Cluster, waiting: "Waiting for the Identity to be ready", done: "Identity status is filled", clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
-			wanted := &authv1beta1.Identity{
-				ObjectMeta: e.metadata(h.identityName()).of("", nil),
-				Spec: authv1beta1.IdentitySpec{
-					ClusterID: authv1beta1.ClusterID(h.provider.id), Type: authv1beta1.ControlPlaneIdentity,
-					AuthParams: *h.granted, Namespace: new(h.provider.namespace),
-				},
-			}
+			wanted := newIdentity(e.metadata(h.identityName()), h.granted, h.provider.namespace)
 			var i authv1beta1.Identity
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &i); {
 			case apierrors.IsNotFound(err):

@@ -24,7 +24,9 @@ func deleteCommand(a *app) *cobra.Command {
 		cmd.AddCommand(deleteKindCommand(a, k))
 	}
 	cmd.AddCommand(refusals(a,
-		foreign{"peering-user", authentication}, foreign{"virtualnode vn", offloading}, foreign{"resourceslice", offloading}, foreign{"tenant", authentication},
+		foreign{"peering-user", "Sluice does not have it yet: delete the user that you have made, see 'liqoctl generate --help'"}, foreign{"virtualnode vn", offloading},
+		foreign{"resourceslice", "'kubectl delete resourceslice' does it; 'liqoctl unauthenticate' comes after the last one"},
+		foreign{"tenant", "'liqoctl unauthenticate' does it for both clusters, 'kubectl delete tenant' for this one"},
 	)...)
 	return cmd
 }

@@ -22,11 +22,12 @@ func generateCommand(a *app) *cobra.Command {
 		Short:   "Print objects for the other cluster to apply",
 		Long: `Print objects about this cluster that the other cluster has to apply: in the namespace of the peering there.
 
-Nothing is changed.`,
+Nothing is changed there. What this cluster must have for it, such as a signature, is made.`,
 	}
-	cmd.AddCommand(generateConfigurationCommand(a), generatePublicKeyCommand(a))
+	cmd.AddCommand(generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a))
 	cmd.AddCommand(refusals(a,
-		foreign{"identity", authentication}, foreign{"tenant", authentication}, foreign{"peering-user", authentication}, foreign{"nonce", authentication},
+		foreign{"peering-user", "Sluice does not have it yet: give the other operator a user with the rights that 'liqoctl authenticate' names"},
+		foreign{"nonce", "a nonce is kept in the cluster that makes it: 'liqoctl create nonce' makes it, 'liqoctl get nonce' prints it"},
 	)...)
 	return cmd
 }

@@ -29,7 +29,7 @@ func getCommand(a *app) *cobra.Command {
 	for _, k := range append(userKinds, kindConnection) {
 		cmd.AddCommand(getKindCommand(a, k))
 	}
-	cmd.AddCommand(refusals(a, foreign{"kubeconfig", authentication}, foreign{"nonce", authentication})...)
+	cmd.AddCommand(getNonceCommand(a), getKubeconfigCommand(a))
 	return cmd
 }
 

@@ -45,6 +45,11 @@ var (
 		object: func() client.Object { return &authv1beta1.ResourceSlice{} },
 		list:   func() client.ObjectList { return &authv1beta1.ResourceSliceList{} },
 	}
+	kindTenant = &kind{
+		name: "tenant", plural: "tenants", aliases: []string{"tn"}, title: "Tenant",
+		object: func() client.Object { return &authv1beta1.Tenant{} },
+		list:   func() client.ObjectList { return &authv1beta1.TenantList{} },
+	}
 	kindConnection = &kind{
 		name: "connection", plural: "connections", aliases: []string{"conn"}, title: "Connection",
 		object: func() client.Object { return &networkingv1beta1.Connection{} },

@@ -15,8 +15,7 @@ type foreign struct {
 }
 
 const (
-	authentication = "it belongs to Liqo's authentication, of which Sluice has the handshake as a whole: 'liqoctl authenticate' takes all of its steps"
-	offloading     = "it belongs to Liqo's offloading, which Sluice does not have: run pods where you want them; 'liqoctl network connect' lets them reach each other"
+	offloading = "it belongs to Liqo's offloading, which Sluice does not have: run pods where you want them; 'liqoctl network connect' lets them reach each other"
 )
 
 // liqoCommands are those at the top.
@@ -25,10 +24,6 @@ func liqoCommands(a *app) []*cobra.Command {
 		foreign{"offload", offloading},
 		foreign{"unoffload", offloading},
 		foreign{"move", offloading},
-		foreign{"cordon", offloading},
-		foreign{"uncordon", offloading},
-		foreign{"drain", "it belongs to Liqo's offloading, which Sluice does not have; to take a connection down: 'liqoctl network disconnect'"},
-		foreign{"activate", offloading},
 		foreign{"force", "there is nothing to force: 'liqoctl unpeer' and 'liqoctl network reset' may be repeated until they succeed, also while one cluster is away"},
 	)
 }

@@ -73,7 +73,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"network reset --kubeconfig nowhere --skip-confirm --remote-cluster-id Mi.lan", `--remote-cluster-id "Mi.lan" is the ID of no cluster`},
 		{"network reset --kubeconfig nowhere", "reset is a potentially destructive command.\nAre you sure you want to continue? [y/N]"},
 		{"network disconnect --kubeconfig nowhere", "disconnect is a potentially destructive command.\nAre you sure you want to continue? [y/N]"},
-		{"peer --in-band", "--in-band: it belongs to Liqo's authentication"},
+		{"peer --in-band", "--in-band: 'liqoctl peer' connects the networks only"},
 		{"peer --cpu 4", "--cpu: it belongs to Liqo's offloading"},
 		{"peer --create-resource-slice", "--create-resource-slice: it belongs to Liqo's offloading"},
 		{"peer --networking-disabled", "--networking-disabled: without the network nothing is left to do"},

@@ -123,7 +123,7 @@ func addForeignFlags(fs *pflag.FlagSet) (refused func() error) {
 			}
 			because := offloading
 			if slices.Contains([]string{"in-band", "proxy-url"}, flag.Name) {
-				because = authentication
+				because = "'liqoctl peer' connects the networks only: 'liqoctl authenticate' comes after it"
 			}
 			if flag.Name == "networking-disabled" {
 				because = "without the network nothing is left to do: authentication and offloading are Liqo's, and Sluice does not have them"

@@ -10,6 +10,7 @@ import (
 // Groups of commands in the help.
 const (
 	groupNetwork = "network"
+	groupAllow   = "allow"
 	groupObjects = "objects"
 	groupInstall = "install"
 )
@@ -42,12 +43,14 @@ for two clusters have the same flags with the prefix remote- for the other one.`
 	a.addGlobalFlags(cmd)
 	cmd.AddGroup(
 		&cobra.Group{ID: groupNetwork, Title: "Clusters and their connection:"},
+		&cobra.Group{ID: groupAllow, Title: "What consumers have of this cluster:"},
 		&cobra.Group{ID: groupObjects, Title: "Objects of a peering, one cluster at a time:"},
 		&cobra.Group{ID: groupInstall, Title: "Installation:"},
 	)
 	info := infoCommand(a)
 	info.Aliases = append(info.Aliases, "status") // as it was called first
 	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), info, testCommand(a), supportCommand(a))
+	group(cmd, groupAllow, changeCommands(a)...)
 	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
 	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))
 	group(cmd, "", versionCommand(a), completionCommand(a))

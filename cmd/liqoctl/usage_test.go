@@ -21,6 +21,8 @@ func TestUsageMistakes(t *testing.T) {
 		{"create gatewayserver", `want one NAME, for the object; got 0; see 'liqoctl create gatewayserver --help'`},
 		{"create gatewayserver x", `required flag(s) "remote-cluster-id" not set; see 'liqoctl create gatewayserver --help'`},
 		{"create gatewayserver x --remote-cluster-id Milan", `--remote-cluster-id "Milan": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl create gatewayserver --help'`},
+		{"get nonce --remote-cluster-id Rome", `--remote-cluster-id "Rome": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl get nonce --help'`},
+		{"get kubeconfig --remote-cluster-id rome", `want one NAME, for the object; got 0; see 'liqoctl get kubeconfig --help'`},
 		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},
 		{"completion tcsh", `invalid argument "tcsh" for "liqoctl completion"; see 'liqoctl completion --help'`},
 		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists those there are`},
@@ -35,9 +37,8 @@ func TestUsageMistakes(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, args := range []string{
 		"offload namespace shop --pod-offloading-strategy Remote", "unoffload namespace shop",
-		"move volume", "cordon tenant x", "uncordon resourceslice x", "drain tenant x", "activate tenant x", "force unpeer",
-		"create nonce --remote-cluster-id x", "create virtualnode x", "generate identity", "generate tenant",
-		"generate peering-user --consumer-cluster-id x", "get kubeconfig x", "get nonce", "delete peering-user", "delete virtualnode x",
+		"move volume", "force unpeer", "create tenant x", "create identity x", "create virtualnode x", "generate nonce",
+		"generate peering-user --consumer-cluster-id x", "delete peering-user", "delete virtualnode x", "delete tenant x", "delete resourceslice x",
 	} {
 		got := liqoctl(t.Context(), strings.Fields(args)...)
 		if got.code != 1 || !strings.Contains(got.stderr, " ERRO   liqoctl ") || !strings.Contains(got.stderr, "'liqoctl ") || strings.Count(got.stderr, "\n") != 1 {

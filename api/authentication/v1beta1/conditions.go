@@ -91,6 +91,8 @@ const (
 	// ReasonIdentityInTheWay means that there is an Identity of the name of the slice's that is somebody else's. It is
 	// the reason of an event.
 	ReasonIdentityInTheWay = "IdentityInTheWay"
+	// ReasonSliceCordoned means that the provider has cordoned the slice.
+	ReasonSliceCordoned = "ResourceSliceCordoned"
 	// ReasonConsumerInvalid means that the slice names another consumer or provider.
 	ReasonConsumerInvalid = "ConsumerInvalid"
 	// ReasonResourcesInvalid means that resources are asked for that cannot be granted.

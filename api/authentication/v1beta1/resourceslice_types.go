@@ -51,6 +51,12 @@ type ResourceSlice struct {
 	Status ResourceSliceStatus `json:"status,omitzero"`
 }
 
+// Cordoned tells whether the provider has cordoned the slice by itself: it keeps what it has and gets no more.
+func (s *ResourceSlice) Cordoned() bool {
+	v, ok := s.Annotations[AnnotationCordon]
+	return ok && v != "false"
+}
+
 // ResourceSliceSpec is what is asked for.
 type ResourceSliceSpec struct {
 	// ConsumerClusterID is the ID of the cluster that asks. The controller fills it in.

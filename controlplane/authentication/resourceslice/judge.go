@@ -71,14 +71,16 @@ func quote(id *authv1beta1.ClusterID) string {
 
 // judgeResources decides what a copy gets. decided tells that another controller decides on its class.
 func judgeResources(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, defaultClass bool) (v verdict, granted corev1.ResourceList, others bool) {
-	switch tenant.Spec.TenantCondition {
-	case authv1beta1.TenantDrained:
+	cordonedTenant := tenant.Spec.TenantCondition == authv1beta1.TenantCordoned
+	switch {
+	case tenant.Spec.TenantCondition == authv1beta1.TenantDrained:
 		return denied(authv1beta1.ReasonTenantDrained, "the provider has drained cluster %s", tenant.Spec.ClusterID), nil, false
-	case authv1beta1.TenantCordoned:
-		if !accepted(s) {
-			return denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster %s: it gets no more than it has", tenant.Spec.ClusterID), nil, false
-		}
+	case (cordonedTenant || s.Cordoned()) && accepted(s):
 		return *resourcesOf(s), s.Status.Resources, false // as granted before
+	case cordonedTenant:
+		return denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster %s: it gets no more than it has", tenant.Spec.ClusterID), nil, false
+	case s.Cordoned():
+		return denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: it gets no more than it has"), nil, false
 	}
 	if s.Spec.Class != "" && s.Spec.Class != authv1beta1.SliceClassDefault {
 		return verdict{}, nil, true

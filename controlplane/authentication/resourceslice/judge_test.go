@@ -123,6 +123,7 @@ func TestJudgeResources(t *testing.T) {
 		before  []authv1beta1.ResourceSliceCondition
 		had     corev1.ResourceList
 		off     bool
+		notes   map[string]string
 		reason  string
 		granted corev1.ResourceList
 		others  bool
@@ -147,11 +148,20 @@ func TestJudgeResources(t *testing.T) {
 			name: "a slice that was denied to a cordoned tenant", tenant: authv1beta1.TenantCordoned,
 			before: []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceDenied, Reason: "TenantCordoned"}}, reason: "TenantCordoned",
 		},
+		{name: "a new slice that is cordoned", notes: map[string]string{"liqo.io/cordon": "true"}, reason: "ResourceSliceCordoned"},
+		{
+			name: "a slice that had something and is cordoned", notes: map[string]string{"liqo.io/cordon": "true"}, asked: list("cpu", "1000"), had: list("cpu", "2"),
+			before: []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceAccepted, Reason: "ResourceSliceResourcesAccepted"}},
+			reason: "ResourceSliceResourcesAccepted", granted: list("cpu", "2"),
+		},
+		{name: "a slice that is not cordoned any more", notes: map[string]string{"liqo.io/cordon": "false"}, asked: defaults(), reason: "ResourceSliceResourcesAccepted", granted: defaults()},
+		{name: "a cordoned slice of a drained tenant", tenant: authv1beta1.TenantDrained, notes: map[string]string{"liqo.io/cordon": "true"}, reason: "TenantDrained"},
 		{name: "a slice of a drained tenant", tenant: authv1beta1.TenantDrained, reason: "TenantDrained"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, tenant, _ := asked(t)
 			s.Spec.Resources, s.Spec.Class, s.Status.Conditions, s.Status.Resources = c.asked, c.class, c.before, c.had
+			s.Annotations = c.notes
 			if c.tenant != "" {
 				tenant.Spec.TenantCondition = c.tenant
 			}

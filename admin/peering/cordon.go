@@ -1,0 +1,192 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Change is what a provider does about what a consumer has.
+type Change string
+
+// The changes.
+const (
+	Cordon   Change = "cordon"   // it gets no more than it has
+	Uncordon Change = "uncordon" // it gets what it asks for again
+	Drain    Change = "drain"    // it loses what it has
+	Activate Change = "activate" // it may ask again after that
+)
+
+// done is the past participle.
+func (c Change) done() string {
+	return map[Change]string{Cordon: "cordoned", Uncordon: "uncordoned", Drain: "drained", Activate: "activated"}[c]
+}
+
+// of returns what a Tenant becomes by a change, or why it stays as it is.
+//
+//	           Active            Cordoned          Drained
+//	cordon     -> Cordoned       stays             stays: that is less
+//	uncordon   stays             -> Active         stays: activate does it
+//	drain      -> Drained        -> Drained        stays
+//	activate   stays             stays: uncordon   -> Active
+func (c Change) of(now authv1beta1.TenantCondition) (next authv1beta1.TenantCondition, stays string) {
+	switch now {
+	case authv1beta1.TenantCordoned:
+		switch c {
+		case Cordon:
+			return now, "is cordoned already"
+		case Activate:
+			return now, "is cordoned and not drained: 'liqoctl uncordon tenant' is what undoes that"
+		}
+	case authv1beta1.TenantDrained:
+		switch c {
+		case Drain:
+			return now, "is drained already"
+		case Cordon:
+			return now, "is drained, which is more: 'liqoctl activate tenant' comes first"
+		case Uncordon:
+			return now, "is drained: 'liqoctl activate tenant' is what undoes that"
+		}
+	default: // Active, and what an older cluster has left empty
+		switch c {
+		case Uncordon:
+			return now, "is not cordoned"
+		case Activate:
+			return now, "is active already"
+		}
+	}
+	return map[Change]authv1beta1.TenantCondition{
+		Cordon: authv1beta1.TenantCordoned, Uncordon: authv1beta1.TenantActive, Drain: authv1beta1.TenantDrained, Activate: authv1beta1.TenantActive,
+	}[c], ""
+}
+
+// ChangeTenant changes what the consumer of a Tenant may do, and waits until the controller has seen to it. A Tenant that
+// is in another state than the change is for stays as it is: that is a warning.
+func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c Change, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	var list authv1beta1.TenantList
+	if err := provider.Client.List(ctx, &list, within(provider)...); err != nil {
+		return provider.Explain("list Tenants", err)
+	}
+	t, err := only(provider, "Tenant", name, list.Items)
+	if err != nil {
+		return err
+	}
+	next, stays := c.of(t.Spec.TenantCondition)
+	if stays != "" {
+		tell.Warning(provider.Name, fmt.Sprintf("Tenant %q %s", name, stays))
+		return nil
+	}
+	e := newEnd(provider, &o)
+	before := t.DeepCopy()
+	t.Spec.TenantCondition = next
+	if err := e.write.Patch(ctx, t, client.MergeFrom(before)); err != nil {
+		return provider.Explain("change Tenant "+name, err)
+	}
+	e.namespace = t.Namespace
+	var p plan
+	p.add(nil, &step{
+		in: provider, waiting: "Waiting for the controller", done: fmt.Sprintf("Tenant %q %s", name, c.done()), clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			if err := provider.Client.Get(ctx, client.ObjectKeyFromObject(before), t); err != nil {
+				return "", provider.Explain("read Tenant "+name, err)
+			}
+			if ready := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady); ready == nil || ready.ObservedGeneration < t.Generation {
+				return "no controller has looked at the newest version of Tenant " + name + " yet", nil
+			}
+			if c == Drain {
+				return e.copiesLeft(ctx)
+			}
+			return "", nil
+		},
+	})
+	return p.run(ctx, tell)
+}
+
+// copiesLeft names what is there of the slices of a consumer that was drained.
+func (e *end) copiesLeft(ctx context.Context) (missing string, err error) {
+	var list authv1beta1.ResourceSliceList
+	err = e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})
+	if err != nil || len(list.Items) == 0 {
+		return "", e.Explain("list ResourceSlices", err)
+	}
+	return fmt.Sprintf("ResourceSlice %s is still there, of %d", list.Items[0].Name, len(list.Items)), nil
+}
+
+// ChangeSlice cordons or uncordons one ResourceSlice of a consumer.
+func ChangeSlice(ctx context.Context, provider *access.Cluster, name string, c Change, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	var list authv1beta1.ResourceSliceList
+	if err := provider.Client.List(ctx, &list, append(within(provider), client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})...); err != nil {
+		return provider.Explain("list ResourceSlices", err)
+	}
+	s, err := only(provider, "ResourceSlice of another cluster", name, list.Items)
+	if err != nil {
+		return err
+	}
+	if cordoned := s.Cordoned(); cordoned == (c == Cordon) {
+		already := "is not cordoned"
+		if cordoned {
+			already = "is cordoned already"
+		}
+		tell.Warning(provider.Name, fmt.Sprintf("ResourceSlice %q %s", name, already))
+		return nil
+	}
+	before := s.DeepCopy()
+	if c == Cordon {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, authv1beta1.AnnotationCordon, networkingv1beta1.LabelTrue)
+	} else {
+		delete(s.Annotations, authv1beta1.AnnotationCordon)
+	}
+	if err := newEnd(provider, &o).write.Patch(ctx, s, client.MergeFrom(before)); err != nil {
+		return provider.Explain("change ResourceSlice "+name, err)
+	}
+	tell.Done(provider.Name, fmt.Sprintf("ResourceSlice %q %s", name, c.done()))
+	return nil
+}
+
+// within is where the user looks: in one namespace if he named it.
+func within(c *access.Cluster) []client.ListOption {
+	if c.NamespaceGiven {
+		return []client.ListOption{client.InNamespace(c.Namespace)}
+	}
+	return nil
+}
+
+// only returns the one object of a name.
+func only[T any, P interface {
+	*T
+	client.Object
+}](c *access.Cluster, kind, name string, items []T) (P, error) {
+	var found P
+	var names, namespaces []string
+	for i := range items {
+		o := P(&items[i])
+		names = append(names, o.GetName())
+		if o.GetName() == name {
+			found, namespaces = o, append(namespaces, o.GetNamespace())
+		}
+	}
+	slices.Sort(names)
+	switch {
+	case len(namespaces) > 1:
+		return nil, c.Errorf("there are %ss %q in several namespaces, %s: choose one with %s", kind, name, strings.Join(namespaces, ", "), c.Flag("namespace"))
+	case found != nil:
+		return found, nil
+	case len(names) == 0:
+		return nil, c.Errorf("there is no %s %q, nor any other", kind, name)
+	}
+	return nil, c.Errorf("there is no %s %q; there are %s", kind, name, shortList(slices.Compact(names)))
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-net/sluice/controlplane/authentication"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
+)
+
+// startSite is a control plane with the controllers of the network and of identities.
+func startSite(t *testing.T, id, podCIDR string) *rome {
+	t.Helper()
+	c := controlplanetest.Start(t)
+	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(string(roles))
+	c.Elect(t)
+	c.RunManager(t, func(mgr ctrl.Manager) error {
+		return manager.SetupWithManager(mgr, manager.Options{
+			LiqoNamespace: controlplanetest.LiqoNamespace,
+			Bootstrap: bootstrap.Options{
+				ClusterID:    id,
+				PodCIDRs:     []netip.Prefix{netip.MustParsePrefix(podCIDR)},
+				ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+				ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+				InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+			},
+			Pools: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+			Authentication: &authentication.Options{
+				APIServer: issue.APIServer{URL: c.Config.Host, CA: c.Config.CAData}, Slices: resourceslice.Options{DefaultClass: true},
+			},
+		})
+	})
+	r := &rome{c}
+	controlplanetest.Eventually(t, "cluster "+id+" has its ID", func(context.Context) error {
+		if got := r.liqoctl(t, "info", "--get", "clusterid"); got.code != 0 {
+			return errorString(got.stderr)
+		}
+		return nil
+	})
+	return r
+}
+
+// must is a run that succeeds; it returns what was written to standard output.
+func (r *rome) must(t *testing.T, args ...string) string {
+	t.Helper()
+	got := r.liqoctl(t, args...)
+	if got.code != 0 {
+		t.Fatalf("liqoctl %s: %+v", strings.Join(args, " "), got)
+	}
+	return got.stdout
+}
+
+// TestIdentitiesByHand: two operators, of whom none reaches both clusters, give rome an identity in milan; milan then
+// decides about what rome has.
+func TestIdentitiesByHand(t *testing.T) {
+	rome, milan := startSite(t, "rome", "10.243.0.0/16"), startSite(t, "milan", "10.244.0.0/16")
+
+	milan.liqoctl(t, "get", "nonce", "--remote-cluster-id", "rome").want(t, "no nonce yet", "",
+		" ERRO   there is no nonce for cluster rome: 'liqoctl create nonce --remote-cluster-id rome' makes one\n")
+	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan").want(t, "nothing to sign", "",
+		" ERRO   no nonce of cluster milan has been signed yet: name it with --nonce; 'liqoctl get nonce --remote-cluster-id rome' prints it there\n")
+	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--nonce", "aGVsbG8=").want(t, "no nonce", "",
+		" ERRO   --nonce: that is no nonce: it must be what 'liqoctl get nonce' prints at the provider\n")
+	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--proxy-url", "socks5://x").want(t, "no HTTP proxy", "",
+		` ERRO   --proxy-url "socks5://x": must be the URL of an HTTP proxy without a user, such as http://10.0.0.1:8118`+"\n")
+
+	for range 2 { // it may be repeated
+		milan.liqoctl(t, "create", "nonce", "--remote-cluster-id", "rome").want(t, "a nonce", "",
+			" INFO   Tenant namespace correctly ensured\n INFO   Nonce generated successfully\n")
+	}
+	nonce := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome")
+	got := rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--nonce", nonce)
+	got.want(t, "a Tenant", got.stdout, " INFO   Tenant namespace correctly ensured\n INFO   Signed nonce retrieved\n")
+	tenant := got.stdout
+	if again := rome.must(t, "generate", "tenant", "--remote-cluster-id", "milan"); again != tenant {
+		t.Errorf("without --nonce it is another Tenant: %s, first %s", again, tenant)
+	}
+	if strings.Contains(tenant, "status:") || !strings.Contains(tenant, "namespace: liqo-tenant-rome\n") {
+		t.Errorf("the Tenant is\n%s", tenant)
+	}
+	milan.Apply(tenant)
+	got = milan.liqoctl(t, "generate", "identity", "--remote-cluster-id", "rome")
+	got.want(t, "an Identity", got.stdout, " INFO   Tenant status is filled\n")
+	if after := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome"); after == nonce {
+		t.Error("the nonce serves twice")
+	}
+	rome.liqoctl(t, "get", "kubeconfig", "controlplane-milan", "--remote-cluster-id", "milan").want(t, "no Identity yet", "",
+		" ERRO   there is no Identity liqo-tenant-milan/controlplane-milan: 'kubectl get identities -A' lists those there are\n")
+	rome.Apply(got.stdout)
+	rome.must(t, "create", "resourceslice", "milan", "--remote-cluster-id", "milan", "--cpu", "2")
+
+	kubeconfig := rome.must(t, "get", "kubeconfig", "controlplane-milan", "--remote-cluster-id", "milan")
+	if cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig)); err != nil || cfg.Host != milan.Config.Host {
+		t.Errorf("the kubeconfig is for %v, %v", cfg, err)
+	}
+	for what, text := range map[string]string{"Tenant": tenant, "Identity": got.stdout} {
+		if strings.Contains(text, "PRIVATE") {
+			t.Errorf("the %s holds a private key", what)
+		}
+	}
+
+	t.Run("cordon", func(t *testing.T) { testCordon(t, rome, milan) })
+}
+
+// testCordon goes through all that a provider can do about a consumer that has a slice.
+func testCordon(t *testing.T, rome, milan *rome) {
+	const already = " WARN   "
+	for _, step := range []struct{ args, stderr string }{
+		{"cordon tenant rome", " INFO   Tenant \"rome\" cordoned\n"},
+		{"cordon tenant rome", already + "Tenant \"rome\" is cordoned already\n"},
+		{"activate tenant rome", already + "Tenant \"rome\" is cordoned and not drained: 'liqoctl uncordon tenant' is what undoes that\n"},
+		{"uncordon tenant rome", " INFO   Tenant \"rome\" uncordoned\n"},
+		{"cordon resourceslice milan", " INFO   ResourceSlice \"milan\" cordoned\n"},
+		{"cordon rslice milan -n liqo-tenant-rome", already + "ResourceSlice \"milan\" is cordoned already\n"},
+		{"uncordon resourceslice milan", " INFO   ResourceSlice \"milan\" uncordoned\n"},
+		{"uncordon resourceslice milan", already + "ResourceSlice \"milan\" is not cordoned\n"},
+		{"cordon resourceslice naples", " ERRO   there is no ResourceSlice of another cluster \"naples\"; there are milan\n"},
+		{"drain tenant venice", " ERRO   there is no Tenant \"venice\"; there are rome\n"},
+		{"drain tenant rome -n default", " ERRO   there is no Tenant \"rome\", nor any other\n"},
+		{"drain tenant rome", " INFO   Tenant \"rome\" drained\n"},
+		{"cordon resourceslice milan", " ERRO   there is no ResourceSlice of another cluster \"milan\", nor any other\n"},
+		{"activate tenant rome", " INFO   Tenant \"rome\" activated\n"},
+	} {
+		milan.liqoctl(t, append(strings.Fields(step.args), "--skip-confirm")...).want(t, step.args, "", step.stderr)
+	}
+	if got := liqoctlAs(t.Context(), "liqoctl", "n\n", "--kubeconfig", milan.Kubeconfig, "drain", "tenant", "rome"); got.code != 1 || !strings.HasSuffix(got.stderr, "action aborted\n") {
+		t.Errorf("a drain that the user does not confirm: %+v", got)
+	}
+	// What was drained is asked for again, and granted.
+	rome.must(t, "create", "resourceslice", "milan", "--remote-cluster-id", "milan", "--cpu", "2")
+	rome.liqoctl(t, "cordon", "resourceslice", "milan", "--skip-confirm").want(t, "at the consumer", "",
+		" ERRO   there is no ResourceSlice of another cluster \"milan\", nor any other\n")
+}
