@@ -17,11 +17,13 @@ import (
 )
 
 // testConnect follows the document from the first command to the last: connect,
-// look, talk, disconnect, reset, and connect again.
+// look, talk, disconnect, reset. After the disconnect it connects in two steps and
+// with flags as they were called earlier.
 func testConnect(t *testing.T, w *world) {
+	w.apart(t)
 	d := document.Read(t, document.Network)
 	sides := w.pairOfServers(t, 4)
-	// An administrator of both clusters. They are cl01 and cl02 in the document.
+	// An administrator of both clusters. They are cl01 and cl02 in Liqo's document.
 	admin := w.newShell(w.a, t.TempDir())
 	admin.set("CLUSTER_1_KUBECONFIG_PATH", w.a.Kubeconfig)
 	admin.set("CLUSTER_2_KUBECONFIG_PATH", w.b.Kubeconfig)
@@ -29,9 +31,9 @@ func testConnect(t *testing.T, w *world) {
 	// What the server tells is its address behind the NAT, which is no use here.
 	connect := oneLine(d.Block(t, []string{"liqoctl network connect", "--wait"})) + " --gw-client-address " + w.b.Public.String()
 	connected := linesOf(names.Replace(d.Blocks("(local) Network configuration correctly retrieved", "(remote) Connection is established")[0]))
-	t.Cleanup(func() { w.reset(t) })
+	w.joined = true
 
-	again := func(t *testing.T) {
+	run := func(t *testing.T) {
 		t.Helper()
 		start := time.Now()
 		got := steps(admin.ok(t, "{ "+connect+"; } 2>&1"))
@@ -45,12 +47,16 @@ func testConnect(t *testing.T, w *world) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"connect", again},
+		{"connect", run},
 		{"tables", func(t *testing.T) { w.checkTables(t, d) }},
 		{"connect once more", func(t *testing.T) {
-			before := gatewayPods(t, w)
-			again(t)
-			if diff := cmp.Diff(before, gatewayPods(t, w)); diff != "" {
+			before, pods := w.peering().state(t), gatewayPods(t, w)
+			run(t)
+			w.liqoctl(t, w.between(w.b, w.a, "network", "connect", "--wait")...) // the opposite direction
+			if diff := cmp.Diff(before, w.peering().state(t)); diff != "" {
+				t.Errorf("it changed something (-before +after)\n%s", diff)
+			}
+			if diff := cmp.Diff(pods, gatewayPods(t, w)); diff != "" {
 				t.Errorf("it changed the gateways (-before +after)\n%s", diff)
 			}
 		}},
@@ -62,17 +68,40 @@ func testConnect(t *testing.T, w *world) {
 				t.Error("pods still reach each other")
 			}
 		}},
-		{"connect after disconnect", again},
+		{"init and former flags", func(t *testing.T) { testFormerFlags(t, w, sides) }},
 		{"reset", func(t *testing.T) {
 			checkSeparation(t, admin, d, "reset")
 			w.nothingLeft(t)
+			w.joined = false
 		}},
-		{"connect after reset", again},
 	} {
 		if !t.Run(step.name, step.run) {
 			return // what follows begins with what this has left
 		}
 	}
+}
+
+// testFormerFlags connects in two steps, with flags as they were called earlier.
+func testFormerFlags(t *testing.T, w *world, sides [2]*side) {
+	init := append([]string{"INFO   (local) Cluster identity correctly retrieved", "INFO   (remote) Cluster identity correctly retrieved"}, connectLines(t)[:6]...)
+	said, err := w.listen(t.Context(), nil, w.both("network", "init", "--wait")...)
+	if diff := cmp.Diff(init, told(said)); err != nil || diff != "" {
+		t.Fatalf("init: %v (-want +got)\n%s", err, diff)
+	}
+	if got := w.kubectl(t, w.b, "get", "gatewayservers", "-A", "-o", "name"); got != "" {
+		t.Errorf("init made %s", got)
+	}
+	w.liqoctl(t, w.both("network", "connect", "--server-service-type", "NodePort", "--server-port", "51820", "--node-port", nodePort, "--mtu", "1300",
+		"--gw-client-address", w.b.Public.String(), "--wait")...)
+	pe := w.peering()
+	got := pe.server.kubectl(t, "get", "gatewayserver", pe.server.gateway, "-o", "jsonpath={.spec.endpoint.serviceType} {.spec.endpoint.port} {.spec.endpoint.nodePort} {.spec.mtu} {.status.endpoint.port}")
+	if want := "NodePort 51820 " + nodePort + " 1300 " + nodePort; got != want {
+		t.Errorf("the server is %s, want %s", got, want)
+	}
+	if mtu := pe.client.kubectl(t, "get", "gatewayclient", pe.client.gateway, "-o", "jsonpath={.spec.mtu}"); mtu != "1300" {
+		t.Errorf("the client has an MTU of %s", mtu)
+	}
+	w.talk(t, sides)
 }
 
 // disconnected waits until no gateway is left in any cluster. What is known of the
@@ -129,14 +158,14 @@ func linesOf(text string) (lines []string) {
 	return lines
 }
 
-// gatewayPods are the pods of gateways, by name with cluster and namespace, and
-// their UIDs.
+// gatewayPods are the pods of gateways, by name with cluster and namespace: their
+// UIDs, and how often they were restarted.
 func gatewayPods(t *testing.T, w *world) map[string]string {
 	t.Helper()
 	pods := make(map[string]string)
 	for _, c := range w.Clusters {
 		for line := range strings.Lines(w.kubectl(t, c, "get", "pods", "-A", "-l", "networking.liqo.io/component=gateway",
-			"-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.uid}{"\n"}{end}`)) {
+			"-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.metadata.uid} restarts {.status.containerStatuses[0].restartCount}{"\n"}{end}`)) {
 			name, uid, _ := strings.Cut(strings.TrimSpace(line), " ")
 			pods[c.Name+"/"+name] = uid
 		}

@@ -17,15 +17,9 @@ const resetEvery = 5
 // testCycles connects and disconnects again and again. Each time pods talk, and at
 // the end nothing is left of it.
 func testCycles(t *testing.T, w *world) {
-	times := 5
-	switch {
-	case *cycles > 0:
-		times = *cycles
-	case *long:
-		times = 100
-	}
+	times := *cycles
+	w.apart(t)
 	sides := [2]*side{{w.a, w.clients(t, w.a, 2)}, {w.b, w.servers(t, w.b, 2)}}
-	t.Cleanup(func() { w.reset(t) })
 	w.cycle(t, sides, true) // after this one, whatever is made once is there
 	before := takeInventory(t, w)
 

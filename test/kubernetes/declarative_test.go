@@ -1,14 +1,24 @@
 package kubernetes
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/sluice-net/sluice/test/document"
 	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
 // The tenant namespaces of the declarative set-up: names that nothing derives from
@@ -25,47 +35,233 @@ type manifest struct {
 	text      string
 }
 
-func (m manifest) apply(t *testing.T) {
-	t.Helper()
+func (m manifest) try() (string, error) {
 	args := []string{"apply", "-f", "-"}
 	if m.namespace != "" {
 		args = append(args, "-n", m.namespace)
 	}
-	if out, err := m.on.KubectlInput(m.text, args...); err != nil {
+	return m.on.KubectlInput(m.text, args...)
+}
+
+func (m manifest) apply(t *testing.T) {
+	t.Helper()
+	if out, err := m.try(); err != nil {
 		t.Fatalf("%s: %v\n%s%s", m.on.Name, err, out, m.text)
 	}
 }
 
 // testDeclarative applies the manifests of the document with kubectl and nothing
-// else: first in its order, and then in the opposite one.
+// else, in its order. Then it applies our own in the opposite order, with a load
+// balancer in front of the server, and replaces the keys. By -kubernetes.long many
+// other orders follow.
 func testDeclarative(t *testing.T, w *world) {
-	d := document.Read(t, document.Declarative)
+	w.apart(t)
 	sides := w.pairOfServers(t, 2)
-	for _, order := range []string{"in the document's order", "in the opposite order"} {
-		t.Run(order, func(t *testing.T) {
-			namespaces, objects := declarative(t, w, d)
-			if order == "in the opposite order" {
-				slices.Reverse(objects)
+	t.Run("in the document's order", func(t *testing.T) {
+		namespaces, objects := declarative(t, w, document.Read(t, document.Declarative))
+		w.declare(t, sides, slices.Concat(namespaces, objects))
+		if got := w.kubectl(t, w.b, "get", "services", "-n", providerNamespace, "-o", "jsonpath={.items[*].spec.ports[?(@.name=='wireguard')].nodePort}"); got != nodePort {
+			t.Errorf("the node port is %q, want %s", got, nodePort)
+		}
+		// Keys of one's own are used as they are: nothing else is made.
+		for c, n := range map[*kubelab.Cluster]string{w.a: consumerNamespace, w.b: providerNamespace} {
+			if got := w.kubectl(t, c, "get", "secrets", "-n", n, "-o", "jsonpath={.items[*].metadata.name}"); got != "gw-keys" {
+				t.Errorf("Secrets in %s of %s: %q, want gw-keys", n, c.Name, got)
 			}
-			t.Cleanup(func() { removePeering(t, w, consumerNamespace, providerNamespace) })
-			start := time.Now()
-			for _, m := range append(namespaces, objects...) {
-				m.apply(t)
-			}
-			w.connected(t)
-			t.Logf("connected %v after the first manifest", time.Since(start).Round(10*time.Millisecond))
-			w.talk(t, sides)
-			if got := w.kubectl(t, w.b, "get", "services", "-n", providerNamespace, "-o", "jsonpath={.items[*].spec.ports[?(@.name=='wireguard')].nodePort}"); got != nodePort {
-				t.Errorf("the node port is %q, want %s", got, nodePort)
-			}
-			// Keys of one's own are used as they are: nothing else is made.
-			for c, n := range map[*kubelab.Cluster]string{w.a: consumerNamespace, w.b: providerNamespace} {
-				if got := w.kubectl(t, c, "get", "secrets", "-n", n, "-o", "jsonpath={.items[*].metadata.name}"); got != "gw-keys" {
-					t.Errorf("Secrets in %s of %s: %q, want gw-keys", n, c.Name, got)
+		}
+		w.refuses(t, []string{"your own, in Secret " + consumerNamespace + "/gw-keys", "nothing was changed"}, w.both("network", "rotate-keys", "--skip-confirm")...)
+		pods := gatewayPods(t, w)
+		w.liqoctl(t, w.both("network", "connect", "--wait", "--gw-client-address", w.b.Public.String())...) // which finds what is there
+		if diff := cmp.Diff(pods, gatewayPods(t, w)); diff != "" {
+			t.Errorf("connect changed the gateways (-before +after)\n%s", diff)
+		}
+		if got := w.kubectl(t, w.b, "get", "gatewayservers", "-A", "-o", "name"); strings.Count(got, "\n") != 0 {
+			t.Errorf("gateway servers:\n%s", got)
+		}
+	})
+	t.Run("in the opposite order", func(t *testing.T) {
+		d := document.Ours(t, document.Declarative)
+		namespaces, objects := declarative(t, w, d)
+		slices.Reverse(objects)
+		for i := range objects {
+			objects[i].text = balanced(objects[i].text)
+		}
+		w.balance(t)
+		w.declare(t, sides, slices.Concat(namespaces, objects))
+		t.Run("new keys", func(t *testing.T) { w.declareKeys(t, d) })
+		// Only the gateways end, and come again.
+		for c, n := range map[*kubelab.Cluster]string{w.a: consumerNamespace, w.b: providerNamespace} {
+			w.kubectl(t, c, "delete", "-n", n, "gatewayservers,gatewayclients", "--all")
+		}
+		w.disconnected(t)
+		for _, m := range objects {
+			m.apply(t)
+		}
+		w.connected(t)
+		w.talk(t, sides)
+	})
+	if !*long {
+		return
+	}
+	for range 20 {
+		seed := rand.Uint64()
+		ok := t.Run("in any order", func(t *testing.T) {
+			t.Logf("seed %#x", seed)
+			namespaces, objects := declarative(t, w, document.Read(t, document.Declarative))
+			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+			w.declare(t, sides, slices.Concat(namespaces, objects))
+		})
+		if !ok {
+			return // one failure says enough
+		}
+	}
+}
+
+// declare applies manifests, waits until pods talk, and removes everything with the
+// test.
+func (w *world) declare(t *testing.T, sides [2]*side, manifests []manifest) {
+	t.Helper()
+	t.Cleanup(func() { removePeering(t, w, consumerNamespace, providerNamespace) })
+	start := time.Now()
+	for _, m := range manifests {
+		m.apply(t)
+	}
+	w.connected(t)
+	t.Logf("connected %v after the first manifest", time.Since(start).Round(10*time.Millisecond))
+	w.talk(t, sides)
+}
+
+// declareKeys replaces the keys of both sides under traffic, all four objects at the
+// same time, and then tries keys that are none.
+func (w *world) declareKeys(t *testing.T, d *document.Document) {
+	f := newFaults(t, w)
+	_, objects := declarative(t, w, d) // with new keys
+	objects = slices.DeleteFunc(objects, func(m manifest) bool {
+		return !strings.Contains(m.text, "kind: Secret") && !strings.Contains(m.text, "kind: PublicKey")
+	})
+	pods := gatewayPods(t, w)
+	f.measure(t, "keys replaced by manifests", promise{}, f.paths(t), func() {
+		var all sync.WaitGroup
+		for _, m := range objects {
+			all.Go(func() {
+				if out, err := m.try(); err != nil {
+					t.Errorf("%v\n%s", err, out)
 				}
+			})
+		}
+		all.Wait()
+		for c, n := range map[*kubelab.Cluster]string{w.a: consumerNamespace, w.b: providerNamespace} {
+			lab.Eventually(t, patience, "the gateway of "+c.Name+" talks to the new key", func() error { return w.usesKeys(c, n) })
+		}
+	})
+
+	x := startTraffic(t, f.paths(t)...)
+	defer x.end()
+	start := time.Now()
+	const wrong = `{"spec":{"publicKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}` // 31 bytes
+	if _, err := w.a.Kubectl("patch", "publickey", "gw-publickey", "-n", consumerNamespace, "--type=merge", "-p", wrong); err == nil || !strings.Contains(err.Error(), "32 bytes") {
+		t.Errorf("a public key of 31 bytes: %v, want it refused with what is right", err)
+	}
+	good := w.kubectl(t, w.a, "get", "secret", "gw-keys", "-n", consumerNamespace, "-o", "jsonpath={.data.privateKey}")
+	for _, tt := range []struct{ key, status string }{
+		{"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==", "False SecretInvalid"},
+		{good, "True KeysProvided"},
+	} {
+		w.kubectl(t, w.a, "patch", "secret", "gw-keys", "-n", consumerNamespace, "--type=merge", "-p", fmt.Sprintf(`{"data":{"privateKey":%q}}`, tt.key))
+		lab.Eventually(t, patience, "the condition KeysReady is "+tt.status, func() error {
+			got, err := w.a.Kubectl("get", "gatewayclient", "client", "-n", consumerNamespace, "-o", "jsonpath={.status.conditions[?(@.type=='KeysReady')].status} {.status.conditions[?(@.type=='KeysReady')].reason}")
+			if err == nil && strings.TrimSpace(got) != tt.status {
+				err = fmt.Errorf("it is %s", got)
 			}
+			return err
 		})
 	}
+	x.back(t, patience)
+	if o := x.since(start); len(o.lost) > 0 || o.udp.worst() > loadedMachine*oneReplica {
+		t.Errorf("keys that are none: %v", o)
+	}
+	if diff := cmp.Diff(pods, gatewayPods(t, w)); diff != "" {
+		t.Errorf("new keys changed the gateways (-before +after)\n%s", diff)
+	}
+}
+
+// usesKeys checks that the gateway of a cluster has had a handshake with who has the
+// private key of its PublicKey.
+func (w *world) usesKeys(c *kubelab.Cluster, namespace string) error {
+	key, err := c.Kubectl("get", "publickey", "gw-publickey", "-n", namespace, "-o", "jsonpath={.spec.publicKey}")
+	if err != nil {
+		return err
+	}
+	out, err := c.Kubectl("exec", "-n", namespace, "deployment/gw-"+map[*kubelab.Cluster]string{w.a: "client", w.b: "server"}[c], "--", "gateway", "status", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var s struct {
+		DataPlane struct {
+			Tunnel struct {
+				Peer          string
+				LastHandshake time.Time
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		return err
+	}
+	if s.DataPlane.Tunnel.Peer != key || s.DataPlane.Tunnel.LastHandshake.IsZero() {
+		return fmt.Errorf("its peer is %+v, want %s", s.DataPlane.Tunnel, key)
+	}
+	return nil
+}
+
+// balancedPort is the port of the load balancer.
+const balancedPort = 51840
+
+// balanced puts a load balancer where the document has a node port.
+func balanced(text string) string {
+	text = strings.Replace(text, "serviceType: NodePort\n    nodePort: "+nodePort+"\n", "serviceType: LoadBalancer\n", 1)
+	return strings.Replace(text, "port: "+nodePort+"\n    protocol: UDP", fmt.Sprintf("port: %d\n    protocol: UDP", balancedPort), 1)
+}
+
+// balance plays the load balancer of b until the test ends: it gives the Service the
+// router's address, and has the router lead the port there to the node port.
+func (w *world) balance(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		w.b.Router.Nft("table ip balancer\ndelete table ip balancer")
+	})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			var list corev1.ServiceList
+			if err := w.b.Client().List(ctx, &list, client.InNamespace(providerNamespace)); err != nil {
+				continue
+			}
+			for _, s := range list.Items {
+				if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
+					continue
+				}
+				i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == balancedPort })
+				if i < 0 {
+					continue
+				}
+				_ = w.b.Router.TryNft(fmt.Sprintf("table ip balancer\ndelete table ip balancer\ntable ip balancer {\n"+
+					"chain zone { type filter hook prerouting priority raw; iifname wan0 udp dport %[2]d ct zone set 1; }\n"+ // that of answers from node ports
+					"chain pre { type nat hook prerouting priority dstnat - 1; ip daddr %[1]s udp dport %[2]d dnat to %[3]s:%[4]d; } }",
+					w.b.Public, balancedPort, w.b.Nodes[0].Addr, s.Spec.Ports[i].NodePort)) // without it nothing connects
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: w.b.Public.String()}}
+				_ = w.b.Client().Status().Update(ctx, &s) // or the next time
+			}
+		}
+	}()
 }
 
 // declarative returns everything that the document has the administrators of the

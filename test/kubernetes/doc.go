@@ -6,10 +6,11 @@
 //
 //	pod - node - gateway - node port - NAT - WAN - NAT - node port - gateway - node - pod
 //
-// TestClusters brings up two clusters, rome and milan, installs Sluice on both, and
-// runs its parts in order on them. Each part leaves the clusters as it found them:
-// installed and not connected. rome is the local cluster of all commands, which has
-// the gateway clients, and milan the remote one, which has the servers.
+// TestClusters brings up two clusters, rome and milan, and runs its parts on them in
+// order. rome is the local cluster of all commands, which has the gateway clients, and
+// milan the remote one, which has the servers. What is under test is installed once,
+// and one connection serves all parts that need one (world.connect); parts that need
+// the clusters apart end it (world.apart). Each can be run alone.
 //
 // The documents in the folder SLUICE_SPEC are followed word for word; without it the
 // tests that need them are skipped, which they say. It needs root and what package

@@ -160,6 +160,14 @@ func faultsOfTheNetwork() []fault {
 			heal:   func(_ *testing.T, x *examined, _ string) { x.Mend() },
 		},
 		{
+			name: "UDP lost on the way back", long: true,
+			inject: func(_ *testing.T, x *examined) {
+				x.a.Router.Nft("table ip deaf { chain in { type filter hook prerouting priority raw; iifname wan0 meta l4proto udp drop; } }")
+			},
+			want: symptom{"reachability", "local", doctor.Failed, "nothing comes back to the client", "UDP is blocked on the way back", "must let answers out"},
+			heal: func(_ *testing.T, x *examined, _ string) { x.a.Router.Nft("delete table ip deaf") },
+		},
+		{
 			name:   "NetworkPolicy that nothing enforces",
 			inject: func(t *testing.T, x *examined) { x.apply(t, x.a, denyEgress(x.here)) },
 			want:   symptom{"network-policies", "local", doctor.Warning, "it keeps packets to the server from gateway pods", "nothing enforces the policy", "UDP " + nodePort + " to 203.0.113.20/32"},
@@ -265,6 +273,18 @@ func faultsOfClusters() []fault {
 						kubectlAsAdvised(clusterB)(t, x, f.Fix)
 					}
 				}
+			},
+		},
+		{
+			name: "pods of the gateway that are refused", long: true,
+			inject: func(t *testing.T, x *examined) {
+				x.apply(t, x.b, fmt.Sprintf(`{"apiVersion":"v1","kind":"LimitRange","metadata":{"namespace":%q,"name":"tiny"},"spec":{"limits":[{"type":"Container","max":{"memory":"1Ki"}}]}}`, x.there))
+				x.kubectl(t, x.b, "-n", x.there, "delete", "pods", "--all")
+			},
+			want: symptom{"gateway-pods", "remote", doctor.Failed, "the API server refuses its pods", "", ""},
+			heal: func(t *testing.T, x *examined, _ string) {
+				x.kubectl(t, x.b, "-n", x.there, "delete", "limitrange", "tiny")
+				x.kubectl(t, x.b, "-n", x.there, "delete", "replicasets", "--all") // the next one tries at once
 			},
 		},
 		{

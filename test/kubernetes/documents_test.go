@@ -15,6 +15,7 @@ import (
 // testDocuments runs what the documents of this repository tell an administrator
 // to do, where other tests do not do the same anyway.
 func testDocuments(t *testing.T, w *world) {
+	w.apart(t)
 	sides := w.pairOfServers(t, 2)
 	admin := w.newShell(w.a, t.TempDir())
 	for _, c := range []*kubelab.Cluster{w.a, w.b} {
@@ -74,7 +75,7 @@ func testDocuments(t *testing.T, w *world) {
 				}
 			})
 		}
-		w.connect(t, "--gw-server-template-name", "sluice-server", "--gw-client-template-name", "sluice-client")
+		w.connectAs(t, "--gw-server-template-name", "sluice-server", "--gw-client-template-name", "sluice-client")
 		w.talk(t, sides)
 	})
 }

@@ -15,15 +15,6 @@ const (
 	fabricAgents    = "daemonset/liqo-fabric"
 )
 
-// testKeyRotation replaces the keys of both gateways.
-func testKeyRotation(t *testing.T, f *faults) {
-	for range repetitions() {
-		f.measure(t, "keys rotated", promise{within: blink}, f.paths(t), func() {
-			f.liqoctl(t, f.both("network", "rotate-keys", "--skip-confirm")...)
-		})
-	}
-}
-
 // nodes are those of both clusters.
 func (f *faults) nodes() (nodes []*kubelab.Node) {
 	return append(append(nodes, f.a.Nodes...), f.b.Nodes...)

@@ -35,15 +35,13 @@ type faults struct {
 // testFaults lets one thing after another happen while traffic flows between all
 // nodes, and tells what the traffic noticed.
 func testFaults(t *testing.T, w *world) {
-	f := &faults{world: w, clients: w.clients(t, w.a, 2), servers: w.servers(t, w.b, 2)}
-	t.Cleanup(func() { f.report.publish(t) })
 	w.connect(t)
+	f := newFaults(t, w)
 	for _, part := range []struct {
 		name string
 		long bool
 		run  func(*testing.T, *faults)
 	}{
-		{"rotation", false, testKeyRotation},
 		{"kubelet", false, testKubeletRestart},
 		{"containerd", true, testContainerdRestart},
 		{"fabric", false, testFabricRestart},
@@ -66,6 +64,15 @@ func testFaults(t *testing.T, w *world) {
 			part.run(t, f)
 		})
 	}
+}
+
+// newFaults has clients in a and servers in b. What happens to them is published at
+// the end.
+func newFaults(t *testing.T, w *world) *faults {
+	t.Helper()
+	f := &faults{world: w, clients: w.clients(t, w.a, 2), servers: w.servers(t, w.b, 2)}
+	t.Cleanup(func() { f.report.publish(t) })
+	return f
 }
 
 // promise is what a user may expect of a fault.

@@ -36,6 +36,33 @@ type usage struct {
 	descendants int
 }
 
+// testInventory notes what there is of clusters that are apart, and testNothingGrows
+// wants it to be the same after the parts between them, each of which has connected and
+// separated the clusters in another way.
+func testInventory(t *testing.T, w *world) {
+	w.atRest(t)
+	i := takeInventory(t, w)
+	w.before = &i
+}
+
+func testNothingGrows(t *testing.T, w *world) {
+	if w.before == nil {
+		t.Fatal("there is nothing to compare with: run inventory, too")
+	}
+	w.atRest(t)
+	t.Log(w.before.growth(w.before.compare(t, w)))
+}
+
+// atRest brings the clusters apart, and has the pods of tests in their usual number.
+func (w *world) atRest(t *testing.T) {
+	t.Helper()
+	w.apart(t)
+	for _, c := range []*kubelab.Cluster{w.a, w.b} {
+		w.servers(t, c, 2)
+		w.clients(t, c, 2)
+	}
+}
+
 func takeInventory(t *testing.T, w *world) (i inventory) {
 	t.Helper()
 	lab.Eventually(t, patience, "an inventory", func() (err error) {

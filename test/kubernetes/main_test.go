@@ -17,7 +17,7 @@ import (
 var (
 	long      = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
 	timelines = flag.Bool("kubernetes.timeline", false, "log what happens where while faults do")
-	cycles    = flag.Int("kubernetes.cycles", 0, "how `often` to connect and disconnect (default 5, and 100 with -kubernetes.long)")
+	cycles    = flag.Int("kubernetes.cycles", 100, "how `often` to connect and disconnect with -kubernetes.long")
 	figures   = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")
 )
 
@@ -33,38 +33,64 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestClusters runs everything that two clusters are enough for. The clusters and
-// the installation are there once.
+// TestClusters runs everything that two clusters are enough for. The clusters, the
+// installation and a connection are there once: parts that need one find it, those
+// that need the clusters apart end it.
 func TestClusters(t *testing.T) {
 	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}})
-	w.install(t)
 	for _, part := range []struct {
 		name string
 		long bool
 		run  func(*testing.T, *world)
 	}{
-		{"connect", false, testConnect},
+		{"upgrade", false, testUpgrade}, // installs, and leaves a connection
+		// On one connection.
+		{"restricted", false, testRestricted},
+		{"architecture", false, testArchitecture},
+		{"network test", false, testNetwork},
+		{"info", false, testInfo},
+		{"capture", false, testCapture},
+		{"support bundle", false, testSupportBundle},
+		{"firewall", false, testFirewall},
+		{"rotate-keys", false, testRotateKeys},
+		{"doctor", false, testDoctor},
+		{"hands", false, testHands},
+		{"faults", false, testFaults},
 		{"namespaces", false, testNamespaces},
+		// Of their own.
+		{"refusals", false, testRefusals},
+		{"inventory", false, testInventory},
+		{"connect", false, testConnect},
+		{"interruptions", false, testInterruptions},
 		{"manual", false, testManual},
+		{"script", false, testScript},
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
-		{"architecture", false, testArchitecture},
+		{"nothing grows", false, testNothingGrows},
+		{"time is up", true, testTimeIsUp},
+		{"an API server goes away", true, testAPIServerAway},
 		{"geneve", true, testGeneve},
-		{"network test", false, testNetwork},
-		{"doctor", false, testDoctor},
-		{"restricted", false, testRestricted},
 		{"documents", true, testDocuments},
-		{"faults", false, testFaults},
-		{"cycles", false, testCycles},
-		{"upgrade", true, testUpgrade},
+		{"cycles", true, testCycles},
+		{"churn", true, testChurn},
+		{"failed upgrades", true, testFailedUpgrades},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if part.long && !*long {
 				t.Skip("SKIPPED: this takes many minutes: -kubernetes.long")
 			}
 			defer w.explain(t) // before clean-ups change everything
+			if part.name != "upgrade" {
+				w.ready(t)
+			}
 			part.run(t, w)
+			if t.Failed() && w.joined {
+				w.reset(t) // what follows is to begin anew
+			}
 		})
 	}
-	t.Run("uninstall", func(t *testing.T) { testUninstall(t, w) })
+	t.Run("uninstall", func(t *testing.T) {
+		w.ready(t)
+		testUninstall(t, w)
+	})
 }

@@ -13,6 +13,7 @@ import (
 // of it lies. Nothing stays, and nobody waits for a successor that can never come.
 func testNamespaces(t *testing.T, w *world) {
 	w.connect(t)
+	w.joined = false
 	start := time.Now()
 	if err := w.deleteTenants(); err != nil {
 		t.Fatal(err)

@@ -6,52 +6,132 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-net/sluice/admin/nettest"
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
 )
 
-// testNetwork runs `liqoctl test network` with all that can be reached here, and the
-// commands that tell how things are. Not asked for: node ports and load balancers
-// from the administrator's machine, to which the nodes behind their NATs have no
-// address, and which has no load balancer.
+// testNetwork runs `liqoctl test network` with all that can be reached here. Not asked
+// for: node ports and load balancers from the administrator's machine, to which the
+// nodes behind their NATs have no address, and which has no load balancer.
 func testNetwork(t *testing.T, w *world) {
 	w.connect(t)
 	serveInternet(t, w)
-	start := time.Now()
-	out, errs, err := w.tryLiqoctl(t.Context(), w.both("test", "network", "--rm", "--pod-np", "--ip", "--info",
-		"--internet-address", "203.0.113.1", "-o", "json")...)
-	took := time.Since(start)
+	basic := w.both("test", "network", "--rm", "--internet-address", "")
+	t.Run("interrupted, and it cleans up", func(t *testing.T) {
+		said, err := w.listen(t.Context(), func(line string, of *os.Process) {
+			if strings.Contains(line, "pods are ready to test") {
+				_ = of.Signal(os.Interrupt)
+			}
+		}, basic...)
+		if err == nil {
+			t.Errorf("it succeeds:\n%q", said)
+		}
+		for _, c := range w.Clusters {
+			noNamespaceOfTests(t, w, c)
+		}
+	})
+	t.Run("all is well", func(t *testing.T) {
+		report, err := w.networkTest(t, w.both("test", "network", "--rm", "--pod-np", "--ip", "--info", "--internet-address", "203.0.113.1")...)
+		if err != nil {
+			t.Error(err)
+		}
+		good := outcomes(report, true)
+		for _, o := range report.Outcomes {
+			if !o.OK {
+				t.Errorf("%s: %s -> %s at %s: %s", o.Kind, o.From.Name, o.To.Name, o.URL, o.Error)
+			}
+		}
+		// Two pods and two nodes in each cluster.
+		for kind, atLeast := range map[nettest.Kind]int{
+			nettest.PodToPod: 12, nettest.PodToPodLarge: 8, nettest.PodToService: 4, nettest.NodeToPod: 8, nettest.PodToNodePort: 8,
+			nettest.PodToInternet: 4, nettest.PodToExternalIP: 4,
+		} {
+			if good[kind] < atLeast {
+				t.Errorf("%d checks %s, want at least %d", good[kind], kind, atLeast)
+			}
+		}
+		if len(report.Skipped) > 0 {
+			t.Errorf("skipped: %q", report.Skipped)
+		}
+		t.Logf("%d checks: %v", len(report.Outcomes), good)
+		for _, c := range w.Clusters {
+			noNamespaceOfTests(t, w, c)
+		}
+	})
+	if !*long {
+		return
+	}
+	t.Run("a node hides its pods", func(t *testing.T) {
+		for _, n := range w.a.Nodes { // before the agent claims what pods send
+			n.Host.Nft("table ip hides { chain post { type nat hook postrouting priority 50; oifname \"liqo.*\" masquerade; } }")
+			defer n.Host.Nft("delete table ip hides")
+		}
+		report, err := w.networkTest(t, append(basic, "--basic")...)
+		hidden := 0
+		for _, o := range report.Outcomes {
+			if strings.Contains(o.Error, "a node there masquerades the pods' addresses") {
+				hidden++
+			}
+		}
+		if err == nil || hidden == 0 {
+			t.Errorf("%d checks tell of it (%v): %+v", hidden, err, report.Outcomes)
+		}
+	})
+	t.Run("no connection", func(t *testing.T) {
+		w.peering().client.kubectl(t, "delete", "publickeies", "--all")
+		sides := w.pairOfServers(t, 2)
+		lab.Eventually(t, patience, "nothing gets through", func() error {
+			if w.reach(t.Context(), t, sides[0], sides[1]) == nil {
+				return errors.New("pods reach each other")
+			}
+			return nil
+		})
+		report, err := w.networkTest(t, append(basic, "--basic")...)
+		if bad := outcomes(report, false); err == nil || bad[nettest.PodToPod] < 8 {
+			t.Errorf("failed checks: %v (%v)", bad, err)
+		}
+		w.liqoctl(t, w.connectArgs()...)
+	})
+	t.Run("an image that nobody has", func(t *testing.T) {
+		w.refuses(t, []string{"not done within 5s (--timeout): ", " waiting for the pods in namespace liqo-test-network: pod prober-"},
+			append(basic, "--image", "example.org/nothing:1", "--timeout", "5s")...)
+	})
+}
+
+// networkTest runs `liqoctl test network`. The error is its verdict.
+func (w *world) networkTest(t *testing.T, args ...string) (*nettest.Report, error) {
+	t.Helper()
+	out, errs, err := w.tryLiqoctl(t.Context(), append(args, "-o", "json")...)
 	report := new(nettest.Report)
 	if decoded := json.Unmarshal([]byte(out), report); decoded != nil {
 		t.Fatalf("%v, %v\n%s%s", err, decoded, out, errs)
 	}
-	good := make(map[nettest.Kind]int)
-	for _, o := range report.Outcomes {
-		if !o.OK {
-			t.Errorf("%s: %s -> %s at %s: %s", o.Kind, o.From.Name, o.To.Name, o.URL, o.Error)
-		}
-		good[o.Kind]++
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	// Two pods and two nodes in each cluster.
-	for kind, atLeast := range map[nettest.Kind]int{
-		nettest.PodToPod: 12, nettest.PodToPodLarge: 8, nettest.PodToService: 4, nettest.NodeToPod: 8, nettest.PodToNodePort: 8,
-		nettest.PodToInternet: 4, nettest.PodToExternalIP: 4,
-	} {
-		if good[kind] < atLeast {
-			t.Errorf("%d checks %s, want at least %d", good[kind], kind, atLeast)
+	return report, err
+}
+
+// outcomes counts the checks that succeeded, or those that failed.
+func outcomes(r *nettest.Report, ok bool) map[nettest.Kind]int {
+	n := make(map[nettest.Kind]int)
+	for _, o := range r.Outcomes {
+		if o.OK == ok {
+			n[o.Kind]++
 		}
 	}
-	if len(report.Skipped) > 0 {
-		t.Errorf("skipped: %q", report.Skipped)
+	return n
+}
+
+// noNamespaceOfTests checks that a network test has left nothing.
+func noNamespaceOfTests(t *testing.T, w *world, c *kubelab.Cluster) {
+	t.Helper()
+	if got := w.kubectl(t, c, "get", "namespaces", nettest.Namespace, nettest.HostNamespace, "--ignore-not-found", "-o", "name"); got != "" {
+		t.Errorf("left in %s: %s", c.Name, got)
 	}
-	t.Logf("%d checks in %v: %v", len(report.Outcomes), took.Round(100*time.Millisecond), good)
-	t.Run("status", func(t *testing.T) { checkStatus(t, w) })
 }
 
 // serveInternet has the administrator's machine play the Internet: HTTP, and a port
@@ -77,26 +157,5 @@ func serveInternet(t *testing.T, w *world) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// checkStatus wants the commands that tell how things are to say that they are well.
-func checkStatus(t *testing.T, w *world) {
-	for _, tt := range []struct {
-		args []string
-		want []string
-	}{
-		{w.both("network", "status"), []string{w.b.Name, "Connected"}},
-		{[]string{"info", "--kubeconfig", w.a.Kubeconfig}, []string{w.a.Name, w.b.Name}},
-		{[]string{"info", "peer", w.b.Name, "--kubeconfig", w.a.Kubeconfig}, []string{w.b.Name, "10.71.0.0/16"}},
-		{[]string{"info", "--kubeconfig", w.a.Kubeconfig, "--get", "clusterid"}, []string{w.a.Name}},
-		{[]string{"get", "peerings", "--kubeconfig", w.b.Kubeconfig}, []string{w.a.Name}},
-	} {
-		out, _ := w.liqoctl(t, tt.args...)
-		for _, want := range tt.want {
-			if !strings.Contains(out, want) {
-				t.Errorf("liqoctl %s: no %q in\n%s", strings.Join(tt.args, " "), want, out)
-			}
-		}
 	}
 }

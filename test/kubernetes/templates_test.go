@@ -28,7 +28,7 @@ func testTemplates(t *testing.T, w *world) {
 	sides := w.pairOfServers(t, 2)
 	w.copyTemplate(t, w.b, "wggatewayservertemplate", "wireguard-server", "{{ .Spec.Endpoint.NodePort }}")
 	w.copyTemplate(t, w.a, "wggatewayclienttemplate", "wireguard-client", "{{ index .Spec.Endpoint.Addresses 0 }}")
-	w.connect(t, "--gw-server-template-name", templateName, "--gw-server-template-namespace", appNamespace,
+	w.connectAs(t, "--gw-server-template-name", templateName, "--gw-server-template-namespace", appNamespace,
 		"--gw-client-template-name", templateName, "--gw-client-template-namespace", appNamespace)
 	w.talk(t, sides)
 	for _, tt := range []struct {

@@ -13,6 +13,7 @@ import (
 // testUninstall uninstalls: first the CRDs stay and nothing else, then they go, too.
 // It is the last of all.
 func testUninstall(t *testing.T, w *world) {
+	w.apart(t)
 	w.uninstall(t)
 	for _, c := range w.Clusters {
 		nothingInstalled(t, c)

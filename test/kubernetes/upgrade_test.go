@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // previousTag is that of the images from which is upgraded. They are those under
@@ -40,21 +41,40 @@ subjects: [{kind: ServiceAccount, name: liqo-controller, namespace: liqo}]
 // version before have no election: of its gateways the new one waits for the end.
 const upgradeGap = 5 * time.Second
 
-// testUpgrade changes versions below traffic: from the chart of the version before
-// to this one, to one whose images cannot be had, and back.
+// testUpgrade installs this version on a and the version before on b, connects them,
+// and upgrades b below traffic. By -kubernetes.long a begins with the version before,
+// too.
 func testUpgrade(t *testing.T, w *world) {
-	w.uninstall(t)
-	w.previous(t)
-	f := &faults{world: w, clients: w.clients(t, w.a, 2), servers: w.servers(t, w.b, 2)}
-	t.Cleanup(func() { f.report.publish(t) })
+	old := []*kubelab.Cluster{w.b}
+	if *long {
+		old = w.Clusters
+	}
+	for _, c := range old {
+		w.previous(t, c)
+	}
+	w.each(t, func(c *kubelab.Cluster) error {
+		if slices.Contains(old, c) {
+			return w.installPrevious(t.Context(), c)
+		}
+		return w.reinstall(c)
+	})
 	w.connect(t)
-	f.onEachSide(func(side string, c *kubelab.Cluster) {
-		f.measure(t, "upgrade from the version before, "+side, promise{within: upgradeGap}, f.paths(t), func() {
+	f := newFaults(t, w)
+	for _, c := range old {
+		f.measure(t, "upgrade from the version before, "+c.Name, promise{within: upgradeGap}, f.paths(t), func() {
 			w.liqoctl(t, installArgs(c)...)
 			f.runs(t, c, tag)
 		})
 		w.kubectl(t, c, "delete", "clusterrole,clusterrolebinding", "next-version")
-	})
+	}
+	w.installed = true
+}
+
+// testFailedUpgrades upgrades to a version whose images cannot be had, and back, and
+// drains the node of the gateway, all below traffic.
+func testFailedUpgrades(t *testing.T, w *world) {
+	w.connect(t)
+	f := newFaults(t, w)
 	f.onEachSide(func(side string, c *kubelab.Cluster) {
 		// The pods that run are those to which it goes back.
 		f.measure(t, "upgrade to images that do not exist and back, "+side, promise{within: blink}, f.paths(t), func() {
@@ -68,27 +88,26 @@ func testUpgrade(t *testing.T, w *world) {
 	})
 }
 
-// previous installs the version before.
-func (w *world) previous(t *testing.T) {
+// previous prepares a cluster for the version before.
+func (w *world) previous(t *testing.T, c *kubelab.Cluster) {
 	t.Helper()
-	for _, c := range w.Clusters {
-		for _, n := range c.Nodes {
-			for _, program := range []string{"controller", "fabric", "gateway"} {
-				image := "docker.io/sluice/" + program + ":"
-				if out, err := n.Host.Try("ctr", "-n", "k8s.io", "images", "tag", "--force", image+tag, image+previousTag); err != nil {
-					t.Fatalf("%s: %v: %s", n.Name, err, out)
-				}
+	for _, n := range c.Nodes {
+		for _, program := range []string{"controller", "fabric", "gateway"} {
+			image := "docker.io/sluice/" + program + ":"
+			if out, err := n.Host.Try("ctr", "-n", "k8s.io", "images", "tag", "--force", image+tag, image+previousTag); err != nil {
+				t.Fatalf("%s: %v: %s", n.Name, err, out)
 			}
 		}
-		if out, err := c.KubectlInput(nextRights, "apply", "-f", "-"); err != nil {
-			t.Fatal(err, out)
-		}
 	}
-	chart, err := filepath.Abs("../../admin/release/testdata/previous-chart.tgz")
-	if err != nil {
-		t.Fatal(err)
+	if out, err := c.KubectlInput(nextRights, "apply", "-f", "-"); err != nil {
+		t.Fatal(err, out)
 	}
-	w.install(t, "--local-chart-path", chart, "--set", "tag="+previousTag)
+}
+
+// installPrevious installs the version before.
+func (w *world) installPrevious(ctx context.Context, c *kubelab.Cluster) error {
+	_, _, err := w.tryLiqoctl(ctx, installArgs(c, "--local-chart-path", source.Path("admin", "release", "testdata", "previous-chart.tgz"), "--set", "tag="+previousTag)...)
+	return err
 }
 
 // runs waits until the only gateway pod is of a tag, and leads.

@@ -238,27 +238,29 @@ func checkClamp(t *testing.T, v *view) {
 	limit := v.fabric.Spec.MTU - 40 // headers of IPv4 and TCP
 	var offered, arrived int
 	lab.Eventually(t, patience, "the SYN arrives", func() (err error) {
-		if offered, err = mssOf(left, false); err != nil {
+		if offered, err = mssOf(left, at, false); err != nil {
 			return err
 		}
-		arrived, err = mssOf(reached, false)
+		arrived, err = mssOf(reached, server.Addr, false)
 		return err
 	})
 	if offered <= limit || arrived != limit {
 		t.Errorf("MSS %d when it left the pod and %d when it arrived, want more than %d, and %[3]d", offered, arrived, limit)
 	}
-	back, err := mssOf(left, true)
+	back, err := mssOf(left, at, true)
 	if err != nil || back != limit {
 		t.Errorf("MSS of the answer %d (%v), want %d", back, err, limit)
 	}
 	t.Logf("MSS %d -> %d, of the answer %d; MTU of the tunnel %d", offered, arrived, back, v.fabric.Spec.MTU)
 }
 
-// mssOf is the MSS in the first SYN, or in the answer to it.
-func mssOf(s *sniffer, answer bool) (int, error) {
+// mssOf is the MSS in the first SYN to a server, or in its answer: kubelets connect to
+// the pods, too.
+func mssOf(s *sniffer, server netip.Addr, answer bool) (int, error) {
 	for _, f := range s.packets(func(f gopacket.Packet) bool { return f.Layer(layers.LayerTypeTCP) != nil }) {
 		tcp := f.Layer(layers.LayerTypeTCP).(*layers.TCP)
-		if !tcp.SYN || tcp.ACK != answer || tcp.SrcPort != webPort && tcp.DstPort != webPort {
+		ip, _ := f.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
+		if ip == nil || !tcp.SYN || tcp.ACK != answer || !answer && ip.DstIP.String() != server.String() || answer && ip.SrcIP.String() != server.String() {
 			continue
 		}
 		for _, o := range tcp.Options {

@@ -42,12 +42,18 @@ type world struct {
 	a, b *kubelab.Cluster
 	// bin is the folder with liqoctl and kubectl.
 	bin string
+	// installed and joined tell whether the clusters have what is under test, and
+	// whether a and b are connected as connectArgs say. Parts leave both as they are
+	// for those that follow, since each takes long.
+	installed, joined bool
+	// before is what there was at the beginning of the parts that must leave nothing.
+	before *inventory
 }
 
 // newWorld brings up clusters that have our images, and nothing installed.
 func newWorld(t *testing.T, o kubelab.Options) *world {
 	t.Helper()
-	lab.Require(t)
+	lab.Require(t, "tshark", "tmux", "jq", "openssl")
 	archives, liqoctl := programs(t)
 	o.Images = append(o.Images, archives...)
 	start := time.Now()
@@ -160,10 +166,19 @@ func (w *world) each(t *testing.T, f func(c *kubelab.Cluster) error) {
 	}
 }
 
+// ready has what is under test installed on all clusters.
+func (w *world) ready(t *testing.T) {
+	t.Helper()
+	if !w.installed {
+		w.install(t)
+	}
+}
+
 // install installs on all clusters.
 func (w *world) install(t *testing.T, more ...string) {
 	t.Helper()
 	start := time.Now()
+	defer func() { w.installed = len(more) == 0 }()
 	w.each(t, func(c *kubelab.Cluster) error {
 		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, more...)...)
 		return err
@@ -181,6 +196,7 @@ func (w *world) reinstall(c *kubelab.Cluster) error {
 // uninstall removes the installation from all clusters.
 func (w *world) uninstall(t *testing.T, more ...string) {
 	t.Helper()
+	w.installed = false
 	w.each(t, func(c *kubelab.Cluster) error {
 		_, _, err := w.tryLiqoctl(t.Context(), append([]string{"uninstall", "--kubeconfig", c.Kubeconfig, "--skip-confirm"}, more...)...)
 		return err
@@ -193,14 +209,32 @@ func (w *world) connectArgs(more ...string) []string {
 		"--gw-server-service-nodeport", nodePort, "--gw-client-address", w.b.Public.String()), more...)
 }
 
-// connect connects a and b until the test ends, and returns when pods can reach
-// each other.
-func (w *world) connect(t *testing.T, more ...string) {
+// connect connects a and b, unless they are. The connection stays for other parts.
+func (w *world) connect(t *testing.T) {
 	t.Helper()
-	t.Cleanup(func() { w.reset(t) })
+	if w.joined {
+		return
+	}
+	w.joined = true // if it is not, it is to be reset
 	start := time.Now()
-	w.liqoctl(t, w.connectArgs(more...)...)
+	w.liqoctl(t, w.connectArgs()...)
 	t.Logf("connected after %v", time.Since(start).Round(10*time.Millisecond))
+}
+
+// connectAs connects a and b in another way until the test ends.
+func (w *world) connectAs(t *testing.T, more ...string) {
+	t.Helper()
+	w.apart(t)
+	t.Cleanup(func() { w.reset(t) })
+	w.liqoctl(t, w.connectArgs(more...)...)
+}
+
+// apart ends the connection, if there is one.
+func (w *world) apart(t *testing.T) {
+	t.Helper()
+	if w.joined {
+		w.reset(t)
+	}
 }
 
 // disconnect ends the connection.
@@ -213,6 +247,7 @@ func (w *world) disconnect(t *testing.T) {
 // nothing to forget, and when the test has failed.
 func (w *world) reset(t *testing.T) {
 	t.Helper()
+	w.joined = false
 	// The context of a test is over when its clean-ups run.
 	if _, _, err := w.tryLiqoctl(context.Background(), w.both("network", "reset", "--wait", "--skip-confirm")...); err != nil {
 		t.Error(err)

@@ -1,0 +1,211 @@
+package kubernetes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// testCapture captures the traffic of a peering with `liqoctl network capture`, which
+// asks the gateway's pod through the API server.
+func testCapture(t *testing.T, w *world) {
+	w.connect(t)
+	f := newFaults(t, w)
+	paths := f.paths(t)
+	startStream(t, paths[0])
+	c := &capturing{world: w, peering: w.peering(), faults: f, dir: t.TempDir(), at: paths[0].at}
+
+	t.Run("every point", c.everyPoint)
+	t.Run("the remote end", c.remoteEnd)
+	t.Run("into a pipe", c.pipe)
+	t.Run("Ctrl-C", c.interrupt)
+	t.Run("a client that is killed", c.kill)
+	t.Run("a file of its own", c.ownFile)
+	t.Run("refusals", c.refusals)
+	lab.Eventually(t, patience, "no capture is left", c.idle)
+}
+
+// capturing is a peering with traffic whose packets are captured in a.
+type capturing struct {
+	*world
+	peering
+	faults *faults
+	dir    string
+	at     netip.Addr // of the pod that is talked to
+}
+
+// args are a command line for the gateway of a.
+func (c *capturing) args(args ...string) []string {
+	return append([]string{"network", "capture", "--kubeconfig", c.a.Kubeconfig}, args...)
+}
+
+// idle tells whether the gateways capture nothing.
+func (c *capturing) idle() error {
+	for _, e := range c.ends() {
+		out, err := e.Kubectl("-n", e.namespace, "exec", "deployment/gw-"+e.gateway, "--", "gateway", "status")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(out) {
+			if f := strings.Fields(line); len(f) > 1 && f[0] == "Captures" && f[1] != "0" {
+				return fmt.Errorf("%s captures in the gateway of %s", f[1], e.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// tshark returns fields of the packets of a file, one line each.
+func tshark(t *testing.T, file string, args ...string) (lines []string) {
+	t.Helper()
+	cmd := exec.Command("tshark", append([]string{"-r", file}, args...)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	switch {
+	case err != nil:
+		t.Fatalf("tshark: %v: %s", err, &errs)
+	case strings.Contains(errs.String(), "cut short"), strings.Contains(errs.String(), "damaged"):
+		t.Errorf("tshark: %s", &errs)
+	}
+	return slices.Collect(strings.Lines(string(out)))
+}
+
+// everyPoint looks at one stream at all points: with the addresses and in the wrapping
+// of each.
+func (c *capturing) everyPoint(t *testing.T) {
+	file := filepath.Join(c.dir, "all.pcapng")
+	_, errs := c.liqoctl(t, c.args(c.b.Name, "--point", "all", "-w", file, "-c", "400", "--duration", "60s")...)
+	if want := "INFO   400 packets captured, 0 lost, "; !strings.Contains(errs, want) || !strings.Contains(errs, " in "+file+": 400 packets are captured") {
+		t.Errorf("no %q in\n%s", want, errs)
+	}
+	real := c.faults.servers[0].Addr.String()
+	for _, tt := range []struct{ filter, protocols, name string }{
+		{"ip.dst == " + c.at.String(), "eth:ethertype:ip:tcp", "node:"},
+		{"ip.dst == " + real + ` && frame.interface_name == "translated"`, "raw:ip:tcp", "translated"},
+		{"ip.dst == " + real + ` && frame.interface_name == "tunnel"`, "raw:ip:tcp", "tunnel"},
+		{"wg.type == 4", "raw:ip:udp:wg", "wire"},
+	} {
+		lines := tshark(t, file, "-Y", "("+tt.filter+") && (tcp || wg)", "-T", "fields", "-E", "separator=|", "-e", "frame.protocols", "-e", "frame.interface_name", "-e", "frame.packet_flags_direction")
+		if len(lines) == 0 {
+			t.Errorf("no packets for %s", tt.filter)
+		}
+		for _, line := range lines {
+			f := strings.Split(strings.TrimSpace(line), "|")
+			if len(f) != 3 || !strings.HasPrefix(f[0], tt.protocols) || !strings.HasPrefix(f[1], tt.name) || tt.name != "wire" && f[2] != "0x00000002" {
+				t.Errorf("%s: %s, want %s at %s, outbound", tt.filter, line, tt.protocols, tt.name)
+				break
+			}
+		}
+		t.Logf("%d packets for %s", len(lines), tt.filter)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// remoteEnd captures in the gateway of b.
+func (c *capturing) remoteEnd(t *testing.T) {
+	file := filepath.Join(c.dir, "remote.pcapng")
+	c.liqoctl(t, c.both("network", "capture", c.b.Name, "--remote", "--point", "tunnel", "--filter", "tcp", "-w", file, "-c", "20")...)
+	src := c.faults.clients[0].Addr.String() // in the tunnel pods have their own addresses
+	if n := len(tshark(t, file, "-Y", "tcp && (ip.src == "+src+" || ip.dst == "+src+")")); n != 20 {
+		t.Errorf("%d of 20 packets are of pod %s", n, src)
+	}
+	c.refuses(t, []string{`this cluster is "` + c.b.Name + `", not "naples"`}, c.both("network", "capture", "naples", "--remote")...)
+	c.refuses(t, []string{"--remote: which cluster that is, --remote-kubeconfig"}, c.args(c.b.Name, "--remote")...)
+}
+
+// pipe shows packets as they come. The only peer needs no name.
+func (c *capturing) pipe(t *testing.T) {
+	admin := c.newShell(c.a, c.dir)
+	out := admin.ok(t, "liqoctl network capture -w - -c 50 --point node,tunnel | tshark -r - -Y tcp -T fields -e frame.interface_name")
+	if n := strings.Count(out, "\n") + 1; n < 40 || !strings.Contains(out, "tunnel") {
+		t.Errorf("%d of 50 packets are TCP:\n%s", n, out)
+	}
+}
+
+// begin starts a capture and waits until packets are in the file.
+func (c *capturing) begin(t *testing.T, file string) (cmd *exec.Cmd, errs *bytes.Buffer) {
+	t.Helper()
+	cmd, errs = c.command(c.args(c.b.Name, "--point", "node", "-w", file)...), new(bytes.Buffer)
+	cmd.Stderr = errs
+	if err := c.WAN.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, patience, "packets come", func() error {
+		if info, err := os.Stat(file); err != nil || info.Size() < 4000 {
+			return errors.Join(errors.New("not yet"), err)
+		}
+		return nil
+	})
+	return cmd, errs
+}
+
+// interrupt ends a capture with Ctrl-C: the file is complete, nothing is left in the
+// gateway.
+func (c *capturing) interrupt(t *testing.T) {
+	file := filepath.Join(c.dir, "interrupted.pcapng")
+	cmd, errs := c.begin(t, file)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	n := len(tshark(t, file))
+	if want := fmt.Sprintf("INFO   %d packets captured, 0 lost, ", n); err != nil || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), ": interrupted") {
+		t.Errorf("%v: no %q in\n%s", err, want, errs)
+	}
+	lab.Eventually(t, patience, "the gateway ends it", c.idle)
+}
+
+// kill leaves the gateway with a client that is gone without a word.
+func (c *capturing) kill(t *testing.T) {
+	file := filepath.Join(c.dir, "killed.pcapng")
+	cmd, _ := c.begin(t, file)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	lab.Eventually(t, patience, "the gateway ends it", c.idle)
+	t.Logf("%d packets are in the file", len(tshark(t, file)))
+}
+
+// ownFile: without -w the file is named after peer and time.
+func (c *capturing) ownFile(t *testing.T) {
+	dir := t.TempDir()
+	cmd := c.command(c.args(c.b.Name, "-c", "20")...)
+	cmd.Dir = dir
+	if out, errs, err := c.run(t.Context(), cmd); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, c.b.Name+"-20??????-??????.pcapng"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	if len(tshark(t, names[0])) == 0 {
+		t.Error("no packets")
+	}
+}
+
+// refusals say what is wrong, and leave no file.
+func (c *capturing) refusals(t *testing.T) {
+	file := filepath.Join(c.dir, "refused.pcapng")
+	c.refuses(t, []string{"the gateway refuses: --filter: column 10: port needs a number", "tcp port http\n"}, c.args(c.b.Name, "-w", file, "--filter", "tcp port http")...)
+	c.refuses(t, []string{`the gateway refuses: --point: there is no point "pod": the points are node,`}, c.args(c.b.Name, "-w", file, "--point", "pod")...)
+	c.refuses(t, []string{`the gateway refuses: --max-size: "many" is not a size`}, c.args(c.b.Name, "-w", file, "--max-size", "many")...)
+	c.refuses(t, []string{`there is no peering with "naples": this cluster's are with ` + c.b.Name}, c.args("naples", "-w", file)...)
+	c.refuses(t, []string{"pods/exec"}, "network", "capture", c.b.Name, "-w", file, "--kubeconfig", c.looker(t, c.client), "-n", c.client.namespace)
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("there is a file: %v", err)
+	}
+}
