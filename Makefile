@@ -55,9 +55,6 @@ e2e: build kube ## everything with real kernels and real clusters, also what tak
 	$(GO) test -count=1 -timeout 10m ./test/document ./test/lab/... ./test/labctl/... ./test/uml/...
 	$(GO) test -count=1 -p 1 -timeout 90m -v ./test/kubelab ./test/kubernetes -kubernetes.long
 
-clusters: kube ## two clusters: real control planes, the controllers, gateways as processes; no root
-	$(GO) test -count=1 -timeout 45m -v ./test/clusters -clusters.long
-
 kernel-interop: build ## the gateway against a real kernel's WireGuard and Geneve (root; builds that kernel once, cached)
 	bash test/uml/build.sh
 	$(GO) test -count=1 -timeout 20m -run 'Kernel' -v ./test/e2e/...
@@ -74,4 +71,4 @@ lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, lef
 lab-down: ## remove what `make lab` left
 	$(GO) run ./test/labctl down
 
-.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench images lab lab-down kube clusters
+.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench images lab lab-down kube

@@ -85,7 +85,6 @@ type Kubelet struct {
 	workers map[types.UID]*podWorker
 	nextPod []int // host part of the next address, by node
 	turn    int   // of the nodes
-	dead    map[string]bool
 	serial  int
 	wg      sync.WaitGroup
 }
@@ -109,7 +108,7 @@ func StartKubelet(tb testing.TB, c *Cluster, o KubeletOptions) *Kubelet {
 	}
 	k := &Kubelet{
 		Loopback: ReserveLoopback(tb), cluster: c, images: o.Images, changed: make(chan struct{}, 1),
-		workers: make(map[types.UID]*podWorker), nextPod: make([]int, len(names)), dead: make(map[string]bool),
+		workers: make(map[types.UID]*podWorker), nextPod: make([]int, len(names)),
 	}
 	if err := k.makeDir(tb); err != nil {
 		tb.Fatalf("folder of the pods: %v", err)
@@ -195,15 +194,11 @@ func (k *Kubelet) register(n Node) error {
 		}
 		o.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.IP.String()}, {Type: corev1.NodeHostName, Address: n.Name}}
 		o.Status.DaemonEndpoints = n.endpoints()
-		o.Status.Conditions = []corev1.NodeCondition{nodeReady(corev1.ConditionTrue)}
+		now := metav1.Now()
+		o.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated", LastHeartbeatTime: now, LastTransitionTime: now}}
 		_, err = nodes.UpdateStatus(ctx, o, metav1.UpdateOptions{})
 		return err
 	})
-}
-
-func nodeReady(s corev1.ConditionStatus) corev1.NodeCondition {
-	now := metav1.Now()
-	return corev1.NodeCondition{Type: corev1.NodeReady, Status: s, Reason: "Simulated", LastHeartbeatTime: now, LastTransitionTime: now}
 }
 
 // run gives every pod that is to run here a worker, and tells the workers what
@@ -293,55 +288,6 @@ func (k *Kubelet) PIDs(namespace, name string) (pids []int) {
 		}
 	}
 	return pids
-}
-
-// KillNode cuts the power of a node: its processes end at once and nobody
-// reports it. What the rest of a cluster then does about it is done at once: the
-// node is not ready, and with evict its pods are deleted. The node ports on its
-// address are still served: the way in is somebody else's.
-func (k *Kubelet) KillNode(ctx context.Context, name string, evict bool) error {
-	k.mu.Lock()
-	k.dead[name] = true
-	var pods []*podWorker
-	for _, w := range k.workers {
-		if w.node() == name {
-			w.die()
-			pods = append(pods, w)
-		}
-	}
-	k.mu.Unlock()
-	err := k.setReady(ctx, name, corev1.ConditionUnknown)
-	for _, w := range pods {
-		err = errors.Join(err, w.lost(ctx, evict))
-	}
-	return err
-}
-
-// StartNode ends the power cut: the node is ready and starts the pods that are
-// still its own.
-func (k *Kubelet) StartNode(ctx context.Context, name string) error {
-	k.mu.Lock()
-	delete(k.dead, name)
-	for _, w := range k.workers {
-		if w.node() == name {
-			w.revive()
-		}
-	}
-	k.mu.Unlock()
-	return k.setReady(ctx, name, corev1.ConditionTrue)
-}
-
-func (k *Kubelet) setReady(ctx context.Context, node string, s corev1.ConditionStatus) error {
-	nodes := k.cluster.Clientset.CoreV1().Nodes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		o, err := nodes.Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		o.Status.Conditions = []corev1.NodeCondition{nodeReady(s)}
-		_, err = nodes.UpdateStatus(ctx, o, metav1.UpdateOptions{})
-		return err
-	})
 }
 
 // showLogs prints the end of every log.

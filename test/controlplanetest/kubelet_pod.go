@@ -31,7 +31,6 @@ type podWorker struct {
 	pod        *corev1.Pod // as seen last; nil: deleted
 	nodeName   string
 	ip         netip.Addr
-	dead       bool // its node is
 	containers []*container
 	stopped    time.Time // when it was asked to end
 	since      metav1.Time
@@ -100,36 +99,6 @@ func (w *podWorker) pids() (pids []int) {
 	return pids
 }
 
-// die ends the processes for good.
-func (w *podWorker) die() {
-	w.mu.Lock()
-	w.dead = true
-	w.mu.Unlock()
-	w.kill()
-}
-
-// revive lets the processes start again.
-func (w *podWorker) revive() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dead, w.reported = false, nil
-}
-
-// lost does to the object of a dead node's pod what the rest of a cluster does.
-func (w *podWorker) lost(ctx context.Context, evict bool) error {
-	pods := w.k.cluster.Clientset.CoreV1().Pods(w.namespace)
-	if evict {
-		err := pods.Delete(ctx, w.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &w.uid}})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	}
-	return w.patch(ctx, &corev1.PodStatus{Conditions: []corev1.PodCondition{{
-		Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "NodeNotReady", LastTransitionTime: metav1.Now(),
-	}}})
-}
-
 // run is the life of the pod.
 func (w *podWorker) run(ctx context.Context) {
 	probes, cancel := context.WithCancel(ctx)
@@ -176,15 +145,13 @@ func (w *podWorker) complain(err error) {
 // step does what is to be done now. It is done when the pod is over.
 func (w *podWorker) step(ctx context.Context) (done bool, err error) {
 	w.mu.Lock()
-	pod, dead := w.pod, w.dead
+	pod := w.pod
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	switch {
 	case pod == nil:
 		return true, nil
-	case dead:
-		return false, nil
 	case pod.DeletionTimestamp != nil:
 		return w.end(ctx, pod)
 	case w.node() == "":

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// choose takes the next node that lives and fits.
+// choose takes the next node that fits.
 func (k *Kubelet) choose(p *corev1.Pod) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -16,7 +16,7 @@ func (k *Kubelet) choose(p *corev1.Pod) (string, error) {
 		n := k.nodes[k.turn%len(k.nodes)]
 		k.turn++
 		want := wantedNode(p)
-		if !k.dead[n.Name] && (want == n.Name || want == "" && n.Name != ControlPlaneNode) {
+		if want == n.Name || want == "" && n.Name != ControlPlaneNode {
 			return n.Name, nil
 		}
 	}

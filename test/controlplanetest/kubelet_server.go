@@ -81,7 +81,7 @@ func (s *kubeletServer) stop() {
 	s.wg.Wait()
 }
 
-// counted lets stop wait for requests, and hangs up where the node is dead.
+// counted lets stop wait for requests.
 func (s *kubeletServer) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -91,10 +91,7 @@ func (s *kubeletServer) counted(next http.Handler) http.Handler {
 			defer s.wg.Done()
 		}
 		s.mu.Unlock()
-		s.k.mu.Lock()
-		dead := s.k.dead[s.node]
-		s.k.mu.Unlock()
-		if closed || dead {
+		if closed {
 			panic(http.ErrAbortHandler)
 		}
 		next.ServeHTTP(w, r)

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/test/controlplanetest"
@@ -47,14 +46,6 @@ apiVersion: v1
 kind: Secret
 metadata: {name: keys, namespace: pods}
 stringData: {key: first}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: pods}
-spec:
-  type: %s
-  selector: {app: echo}
-  ports: [{port: 9000, targetPort: echo, protocol: UDP}]
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -89,10 +80,11 @@ func TestKubelet(t *testing.T) {
 	k := controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
 		"test/echo": {Program: copyOfThisProgram(t), Args: []string{playPod, "--kubeconfig=$(KUBECONFIG)"}},
 	}})
-	controlplanetest.StartKubeProxy(t, k)
-	c.Apply(fmt.Sprintf(deployment, "NodePort"))
+	c.Apply(deployment)
 	pods := readyPods(t, c, 2)
-	port := uint16(service(t, c).Spec.Ports[0].NodePort)
+	at := func(p *corev1.Pod) netip.AddrPort {
+		return netip.AddrPortFrom(k.Loopback.Pod(netip.MustParseAddr(p.Status.PodIP)), 9000)
+	}
 
 	t.Run("runs pods", func(t *testing.T) {
 		if pods[0].Spec.NodeName == pods[1].Spec.NodeName {
@@ -105,14 +97,11 @@ func TestKubelet(t *testing.T) {
 				}
 			}
 		}
-		s := ask(t, netip.AddrPortFrom(k.Nodes()[1].IP, port))
 		p := pods[0]
-		if s.Pod != p.Name {
-			p = pods[1]
-		}
+		s := ask(t, at(&p))
 		want := seen{
 			PID: s.PID, UID: os.Getuid(), Node: p.Spec.NodeName, Pod: p.Name, Key: "first", Scratch: true, MayGetKeys: true,
-			Listen: k.Loopback.Pod(netip.MustParseAddr(p.Status.PodIP)).String() + ":9000",
+			Listen: at(&p).String(),
 		}
 		if want.UID == 0 {
 			want.UID = 65532
@@ -126,7 +115,7 @@ func TestKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 		controlplanetest.Eventually(t, "the program reads the new key", func(context.Context) error {
-			if s := ask(t, netip.AddrPortFrom(k.Nodes()[0].IP, port)); s.Key != "second" {
+			if s := ask(t, at(&pods[1])); s.Key != "second" {
 				return errors.New(s.Key)
 			}
 			return nil
@@ -151,50 +140,12 @@ func TestKubelet(t *testing.T) {
 			t.Errorf("processes %v, before %v", now, before)
 		}
 	})
-	t.Run("keeps a client with its pod, and moves it when that goes", func(t *testing.T) {
-		conn := dial(t, netip.AddrPortFrom(k.Nodes()[0].IP, port))
-		first := exchange(t, conn)
-		if again := exchange(t, conn); again.Pod != first.Pod {
-			t.Errorf("moved from %s to %s", first.Pod, again.Pod)
-		}
-		if _, err := c.Kubectl("-n", "pods", "delete", "pod", first.Pod, "--wait=false"); err != nil {
+	t.Run("replaces a pod that is deleted", func(t *testing.T) {
+		if _, err := c.Kubectl("-n", "pods", "delete", "pod", pods[0].Name, "--wait=false"); err != nil {
 			t.Fatal(err)
 		}
-		controlplanetest.Eventually(t, "another pod answers", func(context.Context) error {
-			if s := exchange(t, conn); s.Pod == first.Pod {
-				return errors.New("the old one")
-			}
-			return nil
-		})
-		gone(t, c, first.Pod)
+		gone(t, c, pods[0].Name)
 		readyPods(t, c, 2)
-	})
-	t.Run("loses a node", func(t *testing.T) {
-		ctx, node := t.Context(), k.Nodes()[0]
-		if err := k.KillNode(ctx, node.Name, true); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range readyPods(t, c, 2) {
-			if p.Spec.NodeName == node.Name {
-				t.Errorf("%s runs on the dead node", p.Name)
-			}
-		}
-		if err := k.StartNode(ctx, node.Name); err != nil {
-			t.Fatal(err)
-		}
-	})
-	t.Run("gives load balancers addresses", func(t *testing.T) {
-		c.Apply(fmt.Sprintf(deployment, "LoadBalancer"))
-		want := k.Loopback.LoadBalancer(0)
-		controlplanetest.Eventually(t, "the status has it", func(context.Context) error {
-			if in := service(t, c).Status.LoadBalancer.Ingress; len(in) != 1 || in[0].IP != want.String() {
-				return fmt.Errorf("ingress %v, want %s", in, want)
-			}
-			return nil
-		})
-		if s := ask(t, netip.AddrPortFrom(want, 9000)); s.Pod == "" {
-			t.Errorf("answered %+v", s)
-		}
 	})
 	t.Run("ends with the namespace", func(t *testing.T) {
 		var all []int
@@ -270,34 +221,14 @@ func gone(t *testing.T, c *controlplanetest.Cluster, pod string) {
 	})
 }
 
-func service(t *testing.T, c *controlplanetest.Cluster) *corev1.Service {
-	t.Helper()
-	s, err := c.Clientset.CoreV1().Services("pods").Get(t.Context(), "echo", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func dial(t *testing.T, to netip.AddrPort) net.Conn {
+// ask asks until somebody answers.
+func ask(t *testing.T, to netip.AddrPort) (s seen) {
 	t.Helper()
 	conn, err := net.Dial("udp", to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
-// ask asks as a new client.
-func ask(t *testing.T, to netip.AddrPort) seen {
-	t.Helper()
-	return exchange(t, dial(t, to))
-}
-
-// exchange asks until somebody answers.
-func exchange(t *testing.T, conn net.Conn) (s seen) {
-	t.Helper()
+	defer conn.Close()
 	b := make([]byte, 1500)
 	controlplanetest.Eventually(t, "an answer", func(context.Context) error {
 		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {

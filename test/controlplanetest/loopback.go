@@ -8,7 +8,7 @@ import (
 )
 
 // Loopback is a network 127.N.0.0/16 that one cluster has to itself on this
-// machine. Nodes and load balancers have addresses in it. A pod has its address
+// machine. Nodes have addresses in it. A pod has its address
 // from the pod CIDR, as everywhere, and the process that plays it listens on
 // Pod of that address: this is all there is of a CNI.
 type Loopback struct {
@@ -36,9 +36,6 @@ func ReserveLoopback(tb testing.TB) *Loopback {
 
 // Node is the address of a node, counted from 0.
 func (l *Loopback) Node(i int) netip.Addr { return l.addr(255, byte(1+i)) }
-
-// LoadBalancer is the address of a load balancer, counted from 0.
-func (l *Loopback) LoadBalancer(i int) netip.Addr { return l.addr(254, byte(1+i)) }
 
 // Pod is where the process listens that plays the pod with address ip.
 func (l *Loopback) Pod(ip netip.Addr) netip.Addr {
