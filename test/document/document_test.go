@@ -3,6 +3,7 @@ package document
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,7 +23,7 @@ func TestBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("SLUICE_SPEC", dir)
-	d := Read(t, "example.md")
+	d := Read(t, Name{liqo: "example.md"})
 	for _, tt := range []struct {
 		name  string
 		words []string
@@ -63,5 +64,49 @@ func TestIsWait(t *testing.T) {
 		if got := IsWait(line); got != want {
 			t.Errorf("%q: %v", line, got)
 		}
+	}
+}
+
+// TestSameBlocks: both sets hold what tests look for, and where they show what a
+// command prints they show the same columns and the same steps.
+func TestSameBlocks(t *testing.T) {
+	names := strings.NewReplacer("cl01", "rome", "cl02", "milan")
+	for _, d := range []*Document{Ours(t, Network), Read(t, Network)} {
+		for _, words := range [][]string{
+			{"liqoctl network connect", "--wait"}, {"liqoctl info --get clusterid"}, {"kubectl get configmaps -n liqo liqo-clusterid-configmap"},
+			{"liqoctl generate configuration > conf-client.yaml"}, {"liqoctl create gatewayserver server", "$CLUSTER_ID_CLIENT"},
+			{"liqoctl create gatewayclient client", "$CLUSTER_ID_SERVER"}, {"--gateway-type server", "--gateway-name server > publickey-server.yaml"},
+			{"kind: Configuration"}, {"kind: GatewayServer"}, {"kind: GatewayClient"}, {"kind: PublicKey", "CLIENT_CLUSTER_ID"}, {"kind: PublicKey", "SERVER_CLUSTER_ID"},
+		} {
+			if len(d.Blocks(words...)) == 0 {
+				t.Errorf("%s has no block with %q", d.Name, words)
+			}
+		}
+		lines := func(text string) string {
+			var kept []string
+			for line := range strings.Lines(names.Replace(text)) {
+				kept = append(kept, strings.TrimSpace(line))
+			}
+			return strings.Join(kept, "\n")
+		}
+		want := lines(Ours(t, Network).Blocks("(local) Connection is established")[0])
+		if diff := cmp.Diff(want, lines(d.Blocks("(local) Connection is established")[0])); diff != "" {
+			t.Errorf("%s: the steps of connect (-ours +its)\n%s", d.Name, diff)
+		}
+		for _, command := range []string{"liqoctl network disconnect", "liqoctl network reset"} {
+			if diff := cmp.Diff(lines(Ours(t, Network).Outputs(command)[0]), lines(d.Outputs(command)[0])); diff != "" {
+				t.Errorf("%s: the steps of %s (-ours +its)\n%s", d.Name, command, diff)
+			}
+		}
+	}
+	for _, d := range []*Document{Ours(t, Declarative), Read(t, Declarative)} {
+		for _, kind := range []string{"Namespace", "Configuration", "Secret", "PublicKey", "GatewayServer", "GatewayClient"} {
+			if len(d.Blocks("kind: "+kind)) == 0 {
+				t.Errorf("%s has no %s", d.Name, kind)
+			}
+		}
+	}
+	if text := Script(t); !strings.HasPrefix(text, "#!/bin/bash\n") || !strings.Contains(text, "ADDRESS_SERVER=") {
+		t.Errorf("the script is\n%s", text)
 	}
 }

@@ -2,14 +2,16 @@ package kubelab
 
 import (
 	_ "embed"
+	"encoding/binary"
 	"encoding/json"
-	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,10 @@ import (
 
 //go:embed testdata/app.yaml
 var app string
+
+// long has the name of the flag of test/kubernetes, so that one command line does for
+// both.
+var long = flag.Bool("kubernetes.long", false, "also test what the long tests of test/kubernetes need")
 
 // TestLab runs everything on one lab, which takes seconds to start. Every part
 // leaves the clusters as it found them.
@@ -36,23 +42,29 @@ func TestLab(t *testing.T) {
 	}
 	for _, part := range []struct {
 		name string
+		long bool
 		run  func(*testing.T, *Lab)
 	}{
-		{"pods talk", testPodsTalk},
-		{"services", testServices},
-		{"Internet", testInternet},
-		{"API server from a pod", testAPIFromPod},
-		{"logs and exec", testKubelet},
-		{"restricted pods only", testPodSecurity},
-		{"expiry", testExpiry},
-		{"NetworkPolicies", testPolicies},
-		{"WAN", testWAN},
-		{"usage", testUsage},
-		{"API server", testAPIServer},
-		{"kubelet and containerd", testRestarts},
-		{"power", testPower},
+		{"pods talk", false, testPodsTalk},
+		{"services", false, testServices},
+		{"Internet", false, testInternet},
+		{"API server from a pod", false, testAPIFromPod},
+		{"logs and exec", false, testKubelet},
+		{"restricted pods only", false, testPodSecurity},
+		{"expiry", false, testExpiry},
+		{"NetworkPolicies", false, testPolicies},
+		{"WAN", false, testWAN},
+		{"usage", false, testUsage},
+		{"API server", false, testAPIServer},
+		{"kubelet and containerd", false, testRestarts},
+		{"power", true, testPower},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.run(t, l) })
+		t.Run(part.name, func(t *testing.T) {
+			if part.long && !*long {
+				t.Skip("SKIPPED: only long tests need it: -kubernetes.long")
+			}
+			part.run(t, l)
+		})
 	}
 }
 
@@ -60,7 +72,11 @@ func TestLab(t *testing.T) {
 func pods(t *testing.T, c *Cluster) []*Pod {
 	t.Helper()
 	var out []*Pod
-	lab.Eventually(t, time.Minute, "one pod on each node", func() (err error) {
+	lab.Eventually(t, patience, "one pod on each node", func() (err error) {
+		// A DaemonSet that has just been made is rolled out before it knows of any node.
+		if _, err = c.Kubectl("-n", "app", "wait", "--for=condition=Ready", "pods", "-l", "app=web", "--timeout=10s"); err != nil {
+			return err
+		}
 		out, err = c.Pods(t.Context(), "app", map[string]string{"app": "web"})
 		if err == nil && len(out) != len(c.Nodes) {
 			err = fmt.Errorf("%d pods", len(out))
@@ -74,11 +90,26 @@ func pods(t *testing.T, c *Cluster) []*Pod {
 // answer is what kubelab/web says.
 type answer struct{ Pod, Node, Client string }
 
-// ask sends an HTTP request from a pod.
-func ask(t *testing.T, from *Pod, address string) (a answer, err error) {
+// patience bounds what takes seconds on a machine that has nothing else to do.
+const patience = 90 * time.Second
+
+// ask sends an HTTP request from a pod, which is answered.
+func ask(from *Pod, address string) (a answer, err error) {
+	return askWithin(patience, from, address)
+}
+
+// unanswered sends one that is to get lost, and so waits for a short time only.
+func unanswered(from *Pod, address string) error {
+	if a, err := askWithin(time.Second, from, address); err == nil {
+		return fmt.Errorf("%+v answers", a)
+	}
+	return nil
+}
+
+func askWithin(limit time.Duration, from *Pod, address string) (a answer, err error) {
 	transport := &http.Transport{DialContext: from.DialContext}
 	defer transport.CloseIdleConnections()
-	h := http.Client{Transport: transport, Timeout: 5 * time.Second}
+	h := http.Client{Transport: transport, Timeout: limit}
 	r, err := h.Get("http://" + address + "/")
 	if err != nil {
 		return a, err
@@ -92,7 +123,7 @@ func testPodsTalk(t *testing.T, l *Lab) {
 		p := pods(t, c)
 		for _, from := range p {
 			for _, to := range p {
-				got, err := ask(t, from, net.JoinHostPort(to.Addr.String(), "8080"))
+				got, err := ask(from, net.JoinHostPort(to.Addr.String(), "8080"))
 				if err != nil {
 					t.Fatalf("%s to %s: %v", from.Name, to.Name, err)
 				}
@@ -108,8 +139,8 @@ func testServices(t *testing.T, l *Lab) {
 	c := l.Cluster("a")
 	for _, from := range pods(t, c) {
 		seen := map[string]bool{}
-		lab.Eventually(t, 20*time.Second, "both pods answer at the Service's address", func() error {
-			a, err := ask(t, from, "10.96.5.5")
+		lab.Eventually(t, patience, "both pods answer at the Service's address", func() error {
+			a, err := ask(from, "10.96.5.5")
 			seen[a.Node] = seen[a.Node] || err == nil
 			if len(seen) < 2 {
 				return fmt.Errorf("answers from %v, error %w", seen, err)
@@ -123,7 +154,7 @@ func testInternet(t *testing.T, l *Lab) {
 	for _, c := range l.Clusters {
 		for _, p := range pods(t, c) {
 			for _, port := range []string{"80", "443"} {
-				if a, err := ask(t, p, net.JoinHostPort(Internet, port)); err != nil || a.Client != c.Public.String() {
+				if a, err := ask(p, net.JoinHostPort(Internet, port)); err != nil || a.Client != c.Public.String() {
 					t.Errorf("%s: got %+v, %v, want an answer to %s", p.Name, a, err, c.Public)
 				}
 			}
@@ -193,7 +224,7 @@ func testPolicies(t *testing.T, l *Lab) {
 	c := l.Cluster("a")
 	p := pods(t, c)
 	at := net.JoinHostPort(p[1].Addr.String(), "8080")
-	if _, err := ask(t, p[0], at); err != nil {
+	if _, err := ask(p[0], at); err != nil {
 		t.Fatalf("without a policy: %v", err)
 	}
 	if _, err := c.KubectlInput(policyManifest, "apply", "-f", "-"); err != nil {
@@ -205,21 +236,18 @@ func testPolicies(t *testing.T, l *Lab) {
 		}
 	}
 	t.Cleanup(remove)
-	lab.Eventually(t, 20*time.Second, "another pod is kept away", func() error {
-		if _, err := ask(t, p[0], at); err == nil {
-			return errors.New("it gets an answer")
-		}
-		return nil
+	lab.Eventually(t, patience, "another pod is kept away", func() error {
+		return unanswered(p[0], at)
 	})
 	// A node of the ipBlock may, and so may the pod's own node, which probes it.
 	for _, n := range c.Nodes {
-		if out, err := n.Host.Try("curl", "-sS", "-m", "5", "http://"+at); err != nil {
+		if out, err := n.Host.Try("curl", "-sS", "-m", "60", "http://"+at); err != nil {
 			t.Errorf("from node %s: %v: %s", n.Name, err, out)
 		}
 	}
 	remove()
-	lab.Eventually(t, 20*time.Second, "the pod answers again", func() error {
-		_, err := ask(t, p[0], at)
+	lab.Eventually(t, patience, "the pod answers again", func() error {
+		_, err := ask(p[0], at)
 		return err
 	})
 }
@@ -239,10 +267,10 @@ func testWAN(t *testing.T, l *Lab) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	lab.Eventually(t, 20*time.Second, "the node port behind the router answers", func() error { return ping(conn) })
+	lab.Eventually(t, patience, "the node port behind the router answers", func() error { return ping(conn, soon) })
 
 	l.Cut()
-	if err := ping(conn); err == nil {
+	if err := ping(conn, soon); err == nil {
 		t.Error("an answer over the cut WAN")
 	}
 	if _, err := b.Kubectl("get", "nodes"); err != nil {
@@ -251,17 +279,18 @@ func testWAN(t *testing.T, l *Lab) {
 	l.Lose(50)
 	answers := 0
 	for range 60 {
-		if ping(conn) == nil {
+		if ping(conn, soon) == nil {
 			answers++
 		}
 	}
-	// A quarter is expected. Fewer than 2 or more than 40 come once in millions of runs.
-	if answers < 2 || answers > 40 {
+	// A quarter is expected, fewer where the machine is slow. More than 40, and none at
+	// all, come once in millions of runs.
+	if answers < 1 || answers > 40 {
 		t.Errorf("%d answers of 60 with half of the packets lost each way", answers)
 	}
 	l.Mend()
 	for range 20 {
-		if err := ping(conn); err != nil {
+		if err := ping(conn, patience); err != nil {
 			t.Errorf("after Mend: %v", err)
 		}
 	}
@@ -279,13 +308,26 @@ func echo(conn net.PacketConn) {
 	}
 }
 
-func ping(conn net.Conn) error {
-	if _, err := conn.Write([]byte("ping")); err != nil {
+// soon is how long a ping waits that is to be lost, or is sent again.
+const soon = 100 * time.Millisecond
+
+// pings numbers them, as the answer to an earlier one may come late.
+var pings atomic.Uint64
+
+// ping waits for the answer to one datagram.
+func ping(conn net.Conn, wait time.Duration) error {
+	var sent, got [8]byte
+	binary.BigEndian.PutUint64(sent[:], pings.Add(1))
+	if _, err := conn.Write(sent[:]); err != nil {
 		return err
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	_, err := conn.Read(make([]byte, 16))
-	return err
+	_ = conn.SetReadDeadline(time.Now().Add(wait))
+	for got != sent {
+		if _, err := conn.Read(got[:]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func testUsage(t *testing.T, l *Lab) {
@@ -324,7 +366,7 @@ func testAPIServer(t *testing.T, l *Lab) {
 	if _, err := c.Kubectl("get", "nodes", "--request-timeout=2s"); err == nil {
 		t.Error("it answers although it was stopped")
 	}
-	if _, err := ask(t, p[0], net.JoinHostPort(p[1].Addr.String(), "8080")); err != nil {
+	if _, err := ask(p[0], net.JoinHostPort(p[1].Addr.String(), "8080")); err != nil {
 		t.Errorf("pods without it: %v", err)
 	}
 	c.StartAPIServer()
@@ -338,10 +380,10 @@ func testRestarts(t *testing.T, l *Lab) {
 	p := pods(t, c)
 	p[1].Node.RestartKubelet()
 	p[1].Node.RestartContainerd()
-	if _, err := ask(t, p[0], net.JoinHostPort(p[1].Addr.String(), "8080")); err != nil {
+	if _, err := ask(p[0], net.JoinHostPort(p[1].Addr.String(), "8080")); err != nil {
 		t.Errorf("the pod after its node's restarts: %v", err)
 	}
-	lab.Eventually(t, time.Minute, "logs after the restarts", func() error {
+	lab.Eventually(t, patience, "logs after the restarts", func() error {
 		_, err := c.Kubectl("-n", "app", "logs", p[1].Name)
 		return err
 	})
@@ -362,16 +404,16 @@ func testPower(t *testing.T, l *Lab) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if ping(conn) == nil {
+	if ping(conn, soon) == nil {
 		t.Error("the node port leads to the second node")
 	}
 	start := time.Now()
 	node.Kill()
-	if _, err := ask(t, p[1], net.JoinHostPort(p[0].Addr.String(), "8080")); err == nil {
-		t.Error("a pod of the dead node answers")
+	if err := unanswered(p[1], net.JoinHostPort(p[0].Addr.String(), "8080")); err != nil {
+		t.Errorf("the dead node: %v", err)
 	}
-	lab.Eventually(t, 20*time.Second, "the node port leads to the node that lives, for the same flow", func() error { return ping(conn) })
-	lab.Eventually(t, time.Minute, "the dead node is not ready", func() error {
+	lab.Eventually(t, patience, "the node port leads to the node that lives, for the same flow", func() error { return ping(conn, soon) })
+	lab.Eventually(t, patience, "the dead node is not ready", func() error {
 		var n corev1.Node
 		if err := c.Client().Get(t.Context(), client.ObjectKey{Name: node.Name}, &n); err != nil {
 			return err
@@ -385,13 +427,13 @@ func testPower(t *testing.T, l *Lab) {
 	start = time.Now()
 	node.Start()
 	t.Logf("ready again after %v", time.Since(start).Round(100*time.Millisecond))
-	lab.Eventually(t, time.Minute, "the pod of the node answers again", func() error {
+	lab.Eventually(t, patience, "the pod of the node answers again", func() error {
 		p := pods(t, c)
-		_, err := ask(t, p[1], net.JoinHostPort(p[0].Addr.String(), "8080"))
+		_, err := ask(p[1], net.JoinHostPort(p[0].Addr.String(), "8080"))
 		return err
 	})
 	t.Logf("its pod answers again after %v", time.Since(start).Round(100*time.Millisecond))
-	if err := ping(conn); err != nil {
+	if err := ping(conn, patience); err != nil {
 		t.Errorf("the node port, when the first node is back: %v", err)
 	}
 }
