@@ -12,9 +12,8 @@
 // and one connection serves all parts that need one (world.connect); parts that need
 // the clusters apart end it (world.apart). Each can be run alone.
 //
-// The documents in the folder SLUICE_SPEC are followed word for word; without it the
-// tests that need them are skipped, which they say. It needs root and what package
-// kubelab needs.
+// The documents of package document are followed word for word. It needs root and what
+// package kubelab needs.
 //
 //	go test ./test/kubernetes                              what takes minutes
 //	go test ./test/kubernetes -kubernetes.long             also what takes longer
