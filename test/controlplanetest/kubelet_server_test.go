@@ -42,6 +42,8 @@ spec:
   - name: program
     image: test/program
     args: ["--listen=:9000", "--health=:8083"]
+    ports: [{name: health, containerPort: 8083}]
+    readinessProbe: {httpGet: {path: /readyz, port: health}}
     env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
     volumeMounts: [{name: keys, mountPath: /etc/keys}]
   volumes:
