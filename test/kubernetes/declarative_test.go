@@ -122,6 +122,7 @@ func testDeclarative(t *testing.T, w *world) {
 func (w *world) declare(t *testing.T, sides [2]*side, manifests []manifest) {
 	t.Helper()
 	t.Cleanup(func() { removePeering(t, w, consumerNamespace, providerNamespace) })
+	defer w.explain(t) // before it is removed
 	start := time.Now()
 	for _, m := range manifests {
 		m.apply(t)
@@ -253,10 +254,13 @@ func (w *world) balance(t *testing.T) {
 				if i < 0 {
 					continue
 				}
-				_ = w.b.Router.TryNft(fmt.Sprintf("table ip balancer\ndelete table ip balancer\ntable ip balancer {\n"+
+				if err := w.b.Router.TryNft(fmt.Sprintf("table ip balancer\ndelete table ip balancer\ntable ip balancer {\n"+
 					"chain zone { type filter hook prerouting priority raw; iifname wan0 udp dport %[2]d ct zone set 1; }\n"+ // that of answers from node ports
-					"chain pre { type nat hook prerouting priority dstnat - 1; ip daddr %[1]s udp dport %[2]d dnat to %[3]s:%[4]d; } }",
-					w.b.Public, balancedPort, w.b.Nodes[0].Addr, s.Spec.Ports[i].NodePort)) // without it nothing connects
+					"chain pre { type nat hook prerouting priority dstnat - 1; ip daddr %[1]s udp dport %[2]d dnat to %[3]s:%[4]d; }\n}",
+					w.b.Public, balancedPort, w.b.Nodes[0].Addr, s.Spec.Ports[i].NodePort)); err != nil {
+					t.Error(err)
+					return
+				}
 				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: w.b.Public.String()}}
 				_ = w.b.Client().Status().Update(ctx, &s) // or the next time
 			}
