@@ -106,6 +106,10 @@ func (c *Cluster) UID(ctx context.Context) (types.UID, error) {
 	return ns.UID, nil
 }
 
+// Where tells people which cluster this is: the address of its API server, and where that
+// comes from.
+func (c *Cluster) Where() string { return fmt.Sprintf("%s (%s)", c.Config.Host, c.Origin) }
+
 // Flag is how a flag of this cluster is called: "--context", "--remote-context".
 func (c *Cluster) Flag(name string) string {
 	if c.Name == Remote {

@@ -36,7 +36,8 @@ func apiAccess(c *cluster) []Finding {
 		}
 		return []Finding{f}
 	case c.err != nil:
-		return []Finding{fail("%s", plain(c.err))}
+		return []Finding{fail("the API server of the cluster cannot be asked").because("%s", plain(c.err)).
+			fix("check that the cluster runs, and which one the kubeconfig and its context name")}
 	}
 	return []Finding{pass("%s answers", c.host)}
 }

@@ -191,6 +191,27 @@ func testReset(t *testing.T, local, remote *side) {
 	}
 	o := options()
 	o.OwnNamespaces = true
+	refusal := errors.New("better not")
+	o.Confirm = func(_ context.Context, what []string) error {
+		want := []string{
+			"(local) In cluster rome, " + local.access.Where() + ", of its peering with milan:",
+			"  Configuration liqo-tenant-milan/milan",
+			"  public keys of the peer in namespace liqo-tenant-milan",
+			"  namespace liqo-tenant-milan, unless it holds what is not of the peering",
+			"(remote) In cluster milan, " + remote.access.Where() + ", of its peering with rome:",
+			"  Configuration liqo-tenant-rome/rome",
+			"  public keys of the peer in namespace liqo-tenant-rome",
+			"  namespace liqo-tenant-rome, unless it holds what is not of the peering",
+		}
+		if diff := cmp.Diff(want, what); diff != "" {
+			t.Errorf("what the user is told (-want +got)\n%s", diff)
+		}
+		return refusal
+	}
+	if err := peering.Reset(ctx, local.access, remote.access, o, nil); !errors.Is(err, refusal) {
+		t.Errorf("a refusal: %v", err)
+	}
+	o.Confirm = nil
 	var s told
 	if err := peering.Reset(ctx, local.access, remote.access, o, s.tell); err != nil {
 		t.Fatal(err)

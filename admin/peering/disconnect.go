@@ -18,12 +18,12 @@ import (
 // Where the remote cluster is gone for good it is nil, and o.RemoteClusterID tells
 // what it was called.
 func Disconnect(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
-	ctx, cancel := withTimeout(ctx, o)
-	defer cancel()
 	ends := endsToRemove(local, remote, &o)
-	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToDisconnect); err != nil {
+	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToDisconnect, (*end).gatewaysToRemove); err != nil {
 		return err
 	}
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
 	var p plan
 	p.removeGateways(ends)
 	return p.run(ctx, tell)
@@ -32,12 +32,12 @@ func Disconnect(ctx context.Context, local, remote *access.Cluster, o Options, t
 // Reset does what Disconnect does, and has both clusters forget each other's
 // network and keys. The remote cluster may be nil, too.
 func Reset(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
-	ctx, cancel := withTimeout(ctx, o)
-	defer cancel()
 	ends := endsToRemove(local, remote, &o)
-	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToReset); err != nil {
+	if err := ends.prepareToRemove(ctx, tell, (*end).rightsToReset, (*end).toRemove); err != nil {
 		return err
 	}
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
 	var p plan
 	gone := p.removeGateways(ends)
 	forgotten := p.add(after(gone), ends.steps((*end).forget)...)
@@ -53,8 +53,59 @@ func endsToRemove(local, remote *access.Cluster, o *Options) pair {
 }
 
 // prepareToRemove finds out what there is to remove, and all that stands in the
-// way, before anything is changed.
-func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights func(*end) []access.Permission) error {
+// way, and asks the user, before anything is changed. The time for the answer is the
+// user's.
+func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights func(*end) []access.Permission, named func(*end) []string) error {
+	if err := p.readToRemove(ctx, tell, rights); err != nil {
+		return err
+	}
+	o := p[0].options
+	if o.Confirm == nil {
+		return nil
+	}
+	var what []string
+	for _, e := range p {
+		lines := named(e)
+		if len(lines) == 0 {
+			lines = []string{"nothing: it is gone already"}
+		}
+		what = append(what, e.tagged(fmt.Sprintf("In cluster %s, %s, of its peering with %s:", e.id, e.Where(), e.peer.id)))
+		for _, l := range lines {
+			what = append(what, "  "+l)
+		}
+	}
+	return o.Confirm(ctx, what)
+}
+
+// gatewaysToRemove names what Disconnect removes.
+func (e *end) gatewaysToRemove() (names []string) {
+	for _, g := range e.found.gateways() {
+		names = append(names, g.String())
+	}
+	return names
+}
+
+// toRemove names what Reset removes.
+func (e *end) toRemove() []string {
+	names := e.gatewaysToRemove()
+	for _, c := range e.found.configurations {
+		names = append(names, fmt.Sprintf("Configuration %s/%s", c.Namespace, c.Name))
+	}
+	for _, n := range e.tenantNamespaces() {
+		names = append(names, "public keys of the peer in namespace "+n)
+	}
+	for i := range e.found.namespaces {
+		if n := &e.found.namespaces[i]; e.mayDelete(n) {
+			names = append(names, fmt.Sprintf("namespace %s, unless it holds what is not of the peering", n.Name))
+		}
+	}
+	return names
+}
+
+// readToRemove reads all that prepareToRemove judges.
+func (p pair) readToRemove(ctx context.Context, tell progress.Func, rights func(*end) []access.Permission) error {
+	ctx, cancel := withTimeout(ctx, *p[0].options)
+	defer cancel()
 	if err := p.identify(ctx, tell); err != nil {
 		return err
 	}

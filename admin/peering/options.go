@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -40,6 +41,10 @@ type Options struct {
 	// DeleteNamespaces has Reset delete the tenant namespaces too, if nothing of
 	// anybody else is in them; OwnNamespaces only those that Connect or Init made.
 	DeleteNamespaces, OwnNamespaces bool
+	// Confirm is asked by Disconnect and Reset when they know what they would remove,
+	// which it is told in lines. Its error ends them before anything is changed. Nil: nobody
+	// is asked.
+	Confirm func(ctx context.Context, what []string) error
 }
 
 // TemplateFlags name a template.

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,6 +43,8 @@ type Removal struct {
 	Nothing bool
 	// Peerings are those that are there, as "Configuration liqo-tenant-milan/milan".
 	Peerings []string
+	// ToRemove tells people what would be removed, in lines. The first names the cluster.
+	ToRemove []string
 
 	cluster *access.Cluster
 	chart   *Chart
@@ -89,8 +92,42 @@ func PrepareUninstall(ctx context.Context, c *access.Cluster, chart *Chart, o Un
 		return nil, c.Errorf("nothing was changed: this cluster has peerings, whose gateways still run:\n  %s\nRemove them with 'liqoctl network reset', which tells the other cluster, too; --force removes this side of them",
 			strings.Join(r.Peerings, "\n  "))
 	}
-	r.Nothing, err = r.nothing(ctx, last != nil)
+	if r.Nothing, err = r.nothing(ctx, last != nil); err != nil || r.Nothing {
+		return r, err
+	}
+	r.ToRemove, err = r.toRemove(ctx)
 	return r, err
+}
+
+// toRemove tells what would be removed.
+func (r *Removal) toRemove(ctx context.Context) ([]string, error) {
+	lines := []string{
+		fmt.Sprintf("In cluster %s, %s:", cmp.Or(r.facts.Installed.ClusterID, "without an ID"), r.cluster.Where()),
+		fmt.Sprintf("  the installation in namespace %s, and the node agents in %s", r.cluster.LiqoNamespace, r.fabricNamespace()),
+	}
+	if !r.options.SkipNodes {
+		lines = append(lines, fmt.Sprintf("  links, routes and rules on %d nodes", len(r.facts.Nodes)))
+	}
+	for _, p := range r.Peerings {
+		lines = append(lines, "  peering: "+p)
+	}
+	if !r.options.Purge {
+		return lines, nil
+	}
+	kinds, err := r.ourKinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kinds {
+		objects, err := r.listKind(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(objects); n > 0 {
+			lines = append(lines, fmt.Sprintf("  %d of kind %s", n, k.Kind))
+		}
+	}
+	return append(lines, fmt.Sprintf("  %d CRDs", len(kinds))), nil
 }
 
 // nothing tells whether there is no trace of an installation.

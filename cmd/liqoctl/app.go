@@ -70,6 +70,9 @@ func (a *app) one(ctx context.Context) (*access.Cluster, error) {
 // nothing tells yet that they are not the same.
 func (a *app) two(ctx context.Context) (local, remote *access.Cluster, err error) {
 	a.local.name, a.remote.name = access.Local, access.Remote
+	if !a.remote.chosen() {
+		return nil, nil, errNoRemote
+	}
 	if local, err = a.local.connect(); err != nil {
 		return nil, nil, err
 	}
@@ -83,10 +86,13 @@ func (a *app) two(ctx context.Context) (local, remote *access.Cluster, err error
 	return local, remote, errors.Join(err, <-answer)
 }
 
-// confirm asks before something is destroyed. Its error is the last word.
-func (a *app) confirm(ctx context.Context, command string) error {
+// errNoRemote is the refusal to work on whatever cluster the environment points to.
+var errNoRemote = errors.New("which is the remote cluster? Name it with --remote-kubeconfig or --remote-context: it is never taken from the environment alone")
+
+// confirm asks before something is destroyed, and says what. Its error is the last word.
+func (a *app) confirm(ctx context.Context, command string, what []string) error {
 	if a.skipConfirm {
 		return nil
 	}
-	return a.console.Confirm(ctx, command)
+	return a.console.Confirm(ctx, command, what)
 }

@@ -89,6 +89,13 @@ func (f *clusterFlags) given() bool {
 	return given
 }
 
+// chosen tells whether the user said which cluster this is.
+func (f *clusterFlags) chosen() bool {
+	return slices.ContainsFunc([]string{"kubeconfig", "context", "cluster", "server"}, func(name string) bool {
+		return f.flags.Changed(f.prefix + name)
+	})
+}
+
 // dialTimeout is how long an API server may take to accept a connection: the
 // kernel would try for two minutes.
 const dialTimeout = 5 * time.Second

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,14 +77,15 @@ func changeCommand(a *app, k *kind, c peering.Change, asks bool, change func(ctx
 	var timeout time.Duration
 	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` after which to give up waiting for the controller")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if asks {
-			if err := a.confirm(cmd.Context(), string(c)); err != nil {
-				return err
-			}
-		}
 		in, err := a.one(cmd.Context())
 		if err != nil {
 			return err
+		}
+		if asks {
+			what := fmt.Sprintf("%s %s in cluster %s", k.title, args[0], in.Where())
+			if err := a.confirm(cmd.Context(), string(c), []string{what}); err != nil {
+				return err
+			}
 		}
 		return change(cmd.Context(), in, args[0], c, peering.Options{Timeout: timeout}, a.console.Progress())
 	}

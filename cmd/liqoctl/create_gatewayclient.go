@@ -25,7 +25,7 @@ and port are those in the GatewayServer's status ('kubectl get gatewayservers' s
 	g.add(cmd, peering.DefaultClientTemplateType, peering.DefaultClientTemplateName)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&o.Addresses, "addresses", nil, "`ADDRESS` or name by which the gateway server is reached; of several the first is used")
-	fs.Int32Var(&o.Port, "port", 0, "`PORT` by which the gateway server is reached")
+	portFlag(fs, &o.Port, "port", "`PORT` by which the gateway server is reached")
 	fs.StringVar((*string)(&o.Protocol), "protocol", string(corev1.ProtocolUDP), "`PROTOCOL` of the tunnel: UDP")
 	require(cmd, "addresses", "port")
 	complete(cmd, "protocol", string(corev1.ProtocolUDP))

@@ -26,8 +26,8 @@ reach. Its status has the address and the port.`,
 	fs := cmd.Flags()
 	var exposed string
 	fs.StringVar(&exposed, "service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default the installation's, LoadBalancer)")
-	fs.Int32Var(&o.Port, "port", 0, "`PORT` of the Service (default the installation's, 51840)")
-	fs.Int32Var(&o.NodePort, "node-port", 0, "`PORT` of the nodes, of a Service of type NodePort (default any free one)")
+	portFlag(fs, &o.Port, "port", "`PORT` of the Service (default the installation's, 51840)")
+	portFlag(fs, &o.NodePort, "node-port", "`PORT` of the nodes, of a Service of type NodePort (default any free one)")
 	fs.StringVar(&o.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` to ask for, of a Service of type LoadBalancer (default any)")
 	complete(cmd, "service-type", serviceTypes()...)
 	c.addWait(cmd, "the gateway runs, has keys, and an address for the other cluster")

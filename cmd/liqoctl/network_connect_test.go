@@ -65,20 +65,33 @@ func TestConnectFlags(t *testing.T) {
 	}
 }
 
+const remoteMissing = " ERRO   which is the remote cluster? Name it with --remote-kubeconfig or --remote-context"
+
 // TestNetworkRefuses has commands end before they ask any cluster.
 func TestNetworkRefuses(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"network connect --kubeconfig nowhere --mtu 1", "--mtu 1: must be from 576 to 65455"},
 		{"network connect rome", `see 'liqoctl network connect --help'`},
 		{"network reset --kubeconfig nowhere --skip-confirm --remote-cluster-id Mi.lan", `--remote-cluster-id "Mi.lan" is the ID of no cluster`},
-		{"network reset --kubeconfig nowhere", "reset is a potentially destructive command.\nAre you sure you want to continue? [y/N]"},
-		{"network disconnect --kubeconfig nowhere", "disconnect is a potentially destructive command.\nAre you sure you want to continue? [y/N]"},
+		// Which clusters it is about is found out before anything is asked, and the remote one is never guessed.
+		{"network reset --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"},
+		{"network disconnect --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"},
+		{"network init --kubeconfig nowhere", remoteMissing},
+		{"network connect --kubeconfig nowhere --remote-context milan --gw-server-service-nodeport=", "kubeconfig nowhere cannot be read"},
+		{"network connect --kubeconfig nowhere --gw-server-service-nodeport any", `"any" is no number`},
+		{"network connect --kubeconfig nowhere", remoteMissing},
+		{"network disconnect --kubeconfig nowhere", remoteMissing},
+		{"network reset --kubeconfig nowhere --skip-confirm", remoteMissing},
+		{"network connect --kubeconfig nowhere --remote-liqo-namespace liqo --remote-namespace x", remoteMissing},
+		{"network status --kubeconfig nowhere --remote-liqo-namespace liqo", remoteMissing},
+		{"peer --kubeconfig nowhere", remoteMissing},
+		{"unpeer --kubeconfig nowhere", remoteMissing},
 		{"peer --in-band", "--in-band: 'liqoctl peer' connects the networks only"},
 		{"peer --cpu 4", "--cpu: it belongs to Liqo's offloading"},
 		{"peer --create-resource-slice", "--create-resource-slice: it belongs to Liqo's offloading"},
 		{"peer --networking-disabled", "--networking-disabled: without the network nothing is left to do"},
 		{"peer --gw-server-gateway-location Elsewhere", `--gw-server-service-location "Elsewhere": must be Provider or Consumer`},
-		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere", "nowhere"}, // on to the clusters
+		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere --remote-context milan", "nowhere"}, // on to the clusters
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			got := liqoctl(t.Context(), strings.Fields(tt.args)...)

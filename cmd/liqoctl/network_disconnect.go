@@ -31,16 +31,20 @@ already is no mistake, so the command may be repeated.`,
 	var f removalFlags
 	f.add(cmd.Flags(), "nothing of the gateways runs any more")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := a.confirm(cmd.Context(), cmd.Name()); err != nil {
-			return err
-		}
 		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
 			return err
 		}
-		return peering.Disconnect(cmd.Context(), local, remote, f.options(a), a.console.Progress())
+		o := f.options(a)
+		o.Confirm = a.confirmer(cmd.Name())
+		return peering.Disconnect(cmd.Context(), local, remote, o, a.console.Progress())
 	}
 	return cmd
+}
+
+// confirmer asks, once it is known what goes.
+func (a *app) confirmer(command string) func(context.Context, []string) error {
+	return func(ctx context.Context, what []string) error { return a.confirm(ctx, command, what) }
 }
 
 // removalFlags are those of all commands that separate clusters.

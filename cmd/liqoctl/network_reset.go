@@ -25,15 +25,13 @@ and nothing is left in it but what liqoctl and the controllers made. Every other
 	var f removalFlags
 	f.add(cmd.Flags(), "nothing of the peering is left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := a.confirm(cmd.Context(), cmd.Name()); err != nil {
-			return err
-		}
 		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
 			return err
 		}
 		o := f.options(a)
 		o.OwnNamespaces = true
+		o.Confirm = a.confirmer(cmd.Name())
 		return peering.Reset(cmd.Context(), local, remote, o, a.console.Progress())
 	}
 	return cmd

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"sync"
@@ -34,14 +35,19 @@ func (a *app) reach(ctx context.Context, c *access.Cluster) error {
 	case ctx.Err() != nil:
 		return c.Explain("reach the cluster", ctx.Err())
 	case utilnet.IsTimeout(err): // also of TLS
-		return c.Errorf("the API server %s does not answer: check that the cluster runs, that a firewall or VPN does not keep you from it, and that this is the right one (%s)",
-			c.Config.Host, c.Origin)
+		return unreached(c, err, fmt.Sprintf("the API server %s does not answer", c.Config.Host),
+			fmt.Sprintf("check that the cluster runs, that a firewall or VPN does not keep you from it, and that this is the right one (%s)", c.Origin))
 	}
 	if noAPIServer(err) {
-		return c.Errorf("what answers at %s is no Kubernetes API server, or one older than 1.28: check --%skubeconfig (%s): %w",
-			c.Config.Host, a.prefixOf(c), c.Origin, err)
+		return unreached(c, err, fmt.Sprintf("what answers at %s is no Kubernetes API server, or one older than 1.28", c.Config.Host),
+			fmt.Sprintf("check --%skubeconfig (%s)", a.prefixOf(c), c.Origin))
 	}
 	return c.Explain("reach the cluster", err)
+}
+
+// unreached says why a cluster cannot be worked on, and what to do.
+func unreached(c *access.Cluster, err error, what, advice string) error {
+	return &access.Error{Cluster: c.Name, Err: &access.Explanation{Doing: "reach the cluster", What: what, Advice: advice, Err: err}}
 }
 
 // noAPIServer tells whether somebody answered who does not speak as API servers do.

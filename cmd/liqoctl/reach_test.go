@@ -102,17 +102,25 @@ func TestReach(t *testing.T) {
 func TestReachBoth(t *testing.T) {
 	a := newApp("liqoctl", nil, io.Discard, io.Discard)
 	*a.local.kube.KubeConfig = kubeconfigFor(t, "http://127.0.0.1:1")
-	*a.remote.kube.KubeConfig = kubeconfigFor(t, "http://127.0.0.1:2")
+	remoteKubeconfig(t, a, kubeconfigFor(t, "http://127.0.0.1:2"))
 	_, _, err := a.two(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "(local) reach the cluster: the API server http://127.0.0.1:1") ||
 		!strings.Contains(err.Error(), "\n(remote) reach the cluster: the API server http://127.0.0.1:2") || !strings.Contains(err.Error(), "--remote-kubeconfig is right") {
 		t.Errorf("got %v", err)
 	}
 	a = newApp("liqoctl", nil, io.Discard, io.Discard)
-	*a.local.kube.KubeConfig, *a.remote.kube.KubeConfig = kubeconfigFor(t, "http://127.0.0.1:1"), "/nope"
+	*a.local.kube.KubeConfig = kubeconfigFor(t, "http://127.0.0.1:1")
+	remoteKubeconfig(t, a, "/nope")
 	const want = "(remote) kubeconfig /nope cannot be read: stat /nope: no such file or directory; name another with --remote-kubeconfig"
 	if _, _, err := a.two(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func remoteKubeconfig(t *testing.T, a *app, file string) {
+	t.Helper()
+	if err := a.remote.flags.Set("remote-kubeconfig", file); err != nil {
+		t.Fatal(err)
 	}
 }
 

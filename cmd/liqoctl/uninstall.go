@@ -46,7 +46,7 @@ A cluster with peerings is not touched: 'liqoctl network reset' removes them, in
 			a.console.Info("Nothing is installed: nothing to remove")
 			return nil
 		}
-		if err := a.confirm(cmd.Context(), cmd.Name()); err != nil {
+		if err := a.confirm(cmd.Context(), cmd.Name(), removal.ToRemove); err != nil {
 			return err
 		}
 		removed, err := removal.Run(cmd.Context(), a.console.Progress())

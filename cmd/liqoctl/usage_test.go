@@ -49,11 +49,11 @@ func TestRefusals(t *testing.T) {
 
 func TestConfirmation(t *testing.T) {
 	a := newApp("liqoctl", strings.NewReader("n\n"), &strings.Builder{}, &strings.Builder{})
-	if err := a.confirm(t.Context(), "disconnect"); err == nil || err.Error() != "action aborted" {
+	if err := a.confirm(t.Context(), "disconnect", nil); err == nil || err.Error() != "action aborted" {
 		t.Errorf("no: %v", err)
 	}
 	a.skipConfirm = true
-	if err := a.confirm(t.Context(), "disconnect"); err != nil {
+	if err := a.confirm(t.Context(), "disconnect", nil); err != nil {
 		t.Errorf("--skip-confirm: %v", err)
 	}
 }

@@ -15,11 +15,16 @@ import (
 // ErrAborted is what Confirm returns when the user does not want to go on.
 var ErrAborted = errors.New("action aborted")
 
-// Confirm asks whether a command that may destroy something shall go on. The
+// Confirm asks whether a command that may destroy something shall go on, and says
+// before what it will destroy, a line each. The
 // error is ErrAborted if not, and says what to do where nobody can answer.
-func (c *Console) Confirm(ctx context.Context, command string) error {
+func (c *Console) Confirm(ctx context.Context, command string, what []string) error {
 	c.mu.Lock()
-	_ = c.area.write(c.errOut, fmt.Sprintf("%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]", command))
+	var lines strings.Builder
+	for _, l := range what {
+		lines.WriteString(l + "\n")
+	}
+	_ = c.area.write(c.errOut, lines.String()+fmt.Sprintf("%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]", command))
 	c.mu.Unlock()
 	answer, err := c.answer(ctx)
 	if err != nil || !c.typed() {

@@ -30,13 +30,13 @@ func TestConfirm(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, out, errOut := plain(tt.in)
 			got := ""
-			if err := c.Confirm(t.Context(), "disconnect"); err != nil {
+			if err := c.Confirm(t.Context(), "disconnect", []string{"in rome:", "  GatewayClient n/milan"}); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if errOut.String() != question {
+			if errOut.String() != "in rome:\n  GatewayClient n/milan\n"+question {
 				t.Errorf("stderr: %q", errOut)
 			}
 			if out.Len() > 0 {
@@ -51,7 +51,7 @@ func TestConfirmInterrupted(t *testing.T) {
 	in, hold := io.Pipe()
 	defer hold.Close() // ends the reading that is left behind
 	c := build(in, &stream{Writer: io.Discard}, &stream{Writer: interrupting{cancel}})
-	if err := c.Confirm(ctx, "reset"); !errors.Is(err, ErrAborted) {
+	if err := c.Confirm(ctx, "reset", nil); !errors.Is(err, ErrAborted) {
 		t.Errorf("got %v, want %v", err, ErrAborted)
 	}
 }

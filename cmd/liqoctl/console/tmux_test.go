@@ -47,7 +47,7 @@ var scenes = map[string]func(ctx context.Context, c *Console, cue func()) error{
 			return nil
 		})
 	},
-	"confirm": func(ctx context.Context, c *Console, _ func()) error { return c.Confirm(ctx, "disconnect") },
+	"confirm": func(ctx context.Context, c *Console, _ func()) error { return c.Confirm(ctx, "disconnect", nil) },
 }
 
 // play is main of a scene.
