@@ -79,6 +79,7 @@ connection breaks. Packets that cannot be transferred in time are left out and c
 	fs.IntVarP(&r.snaplen, "snaplen", "s", 128, "`BYTES` to keep of each packet; 0: all")
 	fs.Uint64VarP(&r.count, "count", "c", 0, "`NUMBER` of packets after which it ends; 0: no limit")
 	fs.StringVar(&r.maxSize, "max-size", "100MB", "`SIZE` of the file at which it ends")
+	fs.BoolVar(&r.force, "force", false, "overwrite a FILE that is there")
 	fs.BoolVar(&r.atRemote, "remote", false, "capture in the gateway of the remote cluster")
 	complete(cmd, "point", append(capturePoints, "all")...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -98,11 +99,15 @@ type captureRun struct {
 	count    uint64
 	maxSize  string
 	atRemote bool
+	force    bool
 }
 
 func (r *captureRun) run(ctx context.Context, args []string) error {
 	if r.file == "-" && r.console.Width() > 0 {
 		return errors.New("-w -: a terminal cannot show a capture: pipe it into 'tshark -r -', or leave -w away to write a file")
+	}
+	if err := r.vacant(); err != nil {
+		return err
 	}
 	c, s, peer, err := r.peer(ctx, args)
 	if err != nil {
@@ -112,11 +117,24 @@ func (r *captureRun) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	out := &captureFile{name: r.file, to: r.stdout}
+	out := &captureFile{name: r.file, to: r.stdout, fresh: !r.force}
 	if r.file == "" {
-		out.name, out.fresh = captureName(peer.ID, time.Now()), true
+		out.name = captureName(peer.ID, time.Now())
 	}
 	return r.record(ctx, c, pod, out)
+}
+
+// vacant tells whether the file that the user named is there already, before anything is
+// captured.
+func (r *captureRun) vacant() error {
+	if r.file == "" || r.file == "-" || r.force {
+		return nil
+	}
+	// A device or a pipe is there to be written to.
+	if info, err := os.Stat(r.file); err == nil && info.Mode().IsRegular() {
+		return fmt.Errorf("-w %s: this file exists already: name another one, or overwrite it with --force", r.file)
+	}
+	return nil
 }
 
 // peer returns the peer to capture the packets of, the cluster in whose gateway,
@@ -305,7 +323,8 @@ type captureFile struct {
 func (f *captureFile) Write(b []byte) (int, error) {
 	if !f.opened && f.name != "-" {
 		flags := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
-		if f.fresh {
+		// A device or a pipe is there to be written to.
+		if info, err := os.Stat(f.name); f.fresh && (err != nil || info.Mode().IsRegular()) {
 			flags |= os.O_EXCL
 		}
 		var err error

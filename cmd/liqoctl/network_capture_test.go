@@ -121,6 +121,14 @@ func TestCaptureFile(t *testing.T) {
 	if _, err := (&captureFile{name: path, fresh: true}).Write([]byte("x")); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a second of that name: %v", err)
 	}
+	got := liqoctl(t.Context(), "network", "capture", "--kubeconfig", "nowhere", "-w", path)
+	got.want(t, "a file that is there", "", " ERRO   -w "+path+": this file exists already: name another one, or overwrite it with --force\n")
+	for _, args := range [][]string{{"-w", path, "--force"}, {"-w", os.DevNull}, {"-w", path + "2"}} {
+		got := liqoctl(t.Context(), append([]string{"network", "capture", "--kubeconfig", "nowhere"}, args...)...)
+		if !strings.Contains(got.stderr, "kubeconfig nowhere cannot be read") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
 	if err := (&captureFile{name: path}).close(); err != nil {
 		t.Error(err)
 	}
