@@ -85,6 +85,15 @@ func New(t lab.T, o Options) *Lab {
 	l := &Lab{t: t, options: o, bin: programs(t)}
 	l.Lab = lab.New(t, tools...)
 	l.AtEnd(l.removeCgroups)
+	before, err := rememberSysctls(procSys, sysctlsBefore)
+	if err != nil {
+		t.Fatalf("read what kubelets will change of the machine: %v", err)
+	}
+	l.AtEnd(func() {
+		if err := before.restore(procSys, sysctlsBefore); err != nil {
+			t.Logf("restore what kubelets have changed of the machine: %v", err)
+		}
+	})
 	t.Cleanup(l.explainFailure)
 	start := time.Now()
 	pause, web := l.buildImages()
