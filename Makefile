@@ -9,8 +9,10 @@ export GOFLAGS += -trimpath
 # Without cgo, which only the race detector needs, commands and tests share it as well.
 export CGO_ENABLED ?= 0
 TOOL  := $(GO) tool -modfile=tools.mod
+# Programs and images of one build know each other by these two. sluice.local is no registry: the images go to the nodes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-BUILD := CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
+REGISTRY ?= sluice.local
+BUILD := CGO_ENABLED=0 $(GO) build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X main.registry=$(REGISTRY)"
 FUZZTIME ?= 30s
 
 help: ## list the targets
@@ -62,8 +64,13 @@ kernel-interop: build ## the gateway against a real kernel's WireGuard and Genev
 bench: ## stage benchmarks; the comparison with what one would run instead needs root, see bench/README.md
 	$(GO) test -run '^$$' -bench . -benchtime 200ms ./geneve ./nat/... ./tunnel ./dataplane/...
 
-images: ## container images for amd64 and arm64, with bills of materials, into bin/images
-	$(GO) run ./deploy/images/mkimages --version $(VERSION)
+IMAGES := $(GO) run ./deploy/images/mkimages --version $(VERSION) --registry $(REGISTRY) $(if $(PLATFORM),--platform $(PLATFORM))
+
+images: ## container images for this machine's platform, into bin/images; PLATFORM=linux/amd64,linux/arm64
+	$(IMAGES)
+
+images-load: ## the same, and into the nodes: TO=containerd, TO=k3s or TO=kind:CLUSTER
+	$(IMAGES) --load $(or $(TO),$(error say into which nodes: TO=containerd, TO=k3s or TO=kind:CLUSTER))
 
 lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, left running to explore (root)
 	$(GO) run ./test/labctl up
@@ -71,4 +78,4 @@ lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, lef
 lab-down: ## remove what `make lab` left
 	$(GO) run ./test/labctl down
 
-.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench images lab lab-down kube
+.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench images images-load lab lab-down kube

@@ -97,7 +97,7 @@ func TestYAML(t *testing.T) {
 // checkValues tells whether the chart takes them.
 func checkValues(t *testing.T, where, text string) {
 	t.Helper()
-	chart, err := release.Embedded("")
+	chart, err := release.Embedded(release.Build{})
 	if err != nil {
 		t.Fatal(err)
 	}

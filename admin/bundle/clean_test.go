@@ -75,7 +75,7 @@ spec:
             spec:
               containers:
               - name: gateway
-                image: sluice/gateway:latest
+                image: sluice.local/gateway:unknown
                 env:
                 - {name: TOKEN, value: canary-env}
                 - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
@@ -99,7 +99,7 @@ spec:
             spec:
               containers:
               - name: gateway
-                image: sluice/gateway:latest
+                image: sluice.local/gateway:unknown
                 env:
                 - {name: TOKEN, value: (left out)}
                 - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}

@@ -113,7 +113,7 @@ func (s *site) readInstallation(ctx context.Context) error {
 		}
 	}
 	if s.image == "" {
-		s.image = defaultImage
+		return s.Errorf("no controller in namespace %s tells by the name of its image which one the prober has: name it with --image", s.LiqoNamespace)
 	}
 	var agents appsv1.DaemonSetList
 	for _, namespace := range []string{s.LiqoNamespace, s.LiqoNamespace + "-fabric"} {
@@ -126,8 +126,6 @@ func (s *site) readInstallation(ctx context.Context) error {
 	}
 	return nil
 }
-
-const defaultImage = "sluice/prober:latest"
 
 // besides returns the image of the prober that belongs to an image of the
 // controller: same registry, same tag.

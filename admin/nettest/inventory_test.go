@@ -75,12 +75,12 @@ func TestViewOf(t *testing.T) {
 
 func TestBesides(t *testing.T) {
 	for image, want := range map[string]string{
-		"sluice/controller:latest":                       "sluice/prober:latest",
+		"sluice.local/controller:unknown":                "sluice.local/prober:unknown",
 		"registry.example:5000/x/controller:v1@sha256:0": "registry.example:5000/x/prober:v1",
 		"registry.example:5000/x/controller":             "registry.example:5000/x/prober",
 		"controller":                                     "prober",
 		"other/my-controller:1":                          "",
-		"sluice/gateway:latest":                          "",
+		"sluice.local/gateway:unknown":                   "",
 	} {
 		if got := besides(image); got != want {
 			t.Errorf("%s: %q, want %q", image, got, want)

@@ -109,7 +109,7 @@ func (e *end) rightsToSign() (all []access.Permission) {
 func (e *end) checkAuthentication(ctx context.Context) error {
 	err := e.Client.Get(ctx, client.ObjectKey{Name: authv1beta1.RemoteControlPlaneRole}, new(rbacv1.ClusterRole))
 	if apierrors.IsNotFound(err) {
-		return e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed: run 'liqoctl install --reuse-values --set authentication.enabled=true' for it",
+		return e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed: run 'liqoctl install --set authentication.enabled=true' for it",
 			e.id, authv1beta1.RemoteControlPlaneRole)
 	}
 	return nil // who may not look is told by the step that waits

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 func startSide(t *testing.T, name, id string) *side {
 	t.Helper()
 	c := controlplanetest.Start(t)
-	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice/gateway:latest": {}}})
+	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice.local/gateway:unknown": {}}})
 	c.RunManager(t, func(mgr ctrl.Manager) error {
 		return manager.SetupWithManager(mgr, manager.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace,

@@ -29,32 +29,62 @@ type Chart struct {
 	chart *chartv2.Chart
 }
 
-// released is a version that images are tagged with, in contrast to one that
-// tells of a commit or of changes in the folder.
-var released = regexp.MustCompile(`^v(\d+\.\d+\.\d+(-(alpha|beta|rc)\.?\d+)?)$`)
+// Build is what a program was built as. The images of the same build have its
+// version as tag, and names that begin with its registry.
+type Build struct {
+	Version  string // empty, or no tag: NoVersion
+	Registry string // empty: that of the chart's values
+}
 
-// Embedded is the chart in this program. A program of a released version
-// installs images of that version.
-func Embedded(version string) (*Chart, error) {
+// NoVersion is the tag of images that were built where there is no version.
+const NoVersion = "unknown"
+
+var (
+	// released is the version of a release, in contrast to one that tells of a commit.
+	released = regexp.MustCompile(`^v(\d+\.\d+\.\d+(-(alpha|beta|rc)\.?\d+)?)$`)
+	// validTag is what registries take as a tag.
+	validTag = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
+)
+
+// Embedded is the chart in this program. It installs the images of the same build.
+func Embedded(b Build) (*Chart, error) {
 	c, err := load(deploy.Chart())
 	if err != nil {
 		return nil, fmt.Errorf("the chart in this program: %w", err)
 	}
-	if m := released.FindStringSubmatch(version); m != nil {
-		c.chart.Metadata.Version, c.chart.Metadata.AppVersion = m[1], version
-	}
+	c.stamp(b)
 	return c, nil
 }
 
-// Folder is the chart in a folder, or in a .tgz file.
-func Folder(path string) (*Chart, error) {
+// stamp says of which build the images are, unless the chart was packaged with those
+// of another one.
+func (c *Chart) stamp(b Build) {
+	if c.chart.Metadata.AppVersion != NoVersion {
+		return
+	}
+	if validTag.MatchString(b.Version) {
+		c.chart.Metadata.AppVersion = b.Version
+	}
+	if m := released.FindStringSubmatch(b.Version); m != nil {
+		c.chart.Metadata.Version = m[1]
+	}
+	if b.Registry != "" {
+		c.chart.Values = merge(c.chart.Values, value(b.Registry, "registry"))
+	}
+}
+
+// Folder is the chart in a folder, or in a .tgz file. The chart of the source tree
+// installs the images of a build, as Embedded does.
+func Folder(path string, b Build) (*Chart, error) {
 	c, err := loader.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", path, err)
 	}
 	// CRDs are none of the release's business: see crds.go.
 	c.Files = slices.DeleteFunc(c.Files, func(f *common.File) bool { return strings.HasPrefix(f.Name, "crds/") })
-	return &Chart{c}, nil
+	chart := &Chart{c}
+	chart.stamp(b)
+	return chart, nil
 }
 
 func load(files fs.FS) (*Chart, error) {

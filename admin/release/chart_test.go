@@ -16,7 +16,7 @@ const chartFolder = "../../deploy/chart"
 
 func embedded(t *testing.T) *Chart {
 	t.Helper()
-	c, err := Embedded("")
+	c, err := Embedded(Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,21 +69,48 @@ func TestChart(t *testing.T) {
 	}
 }
 
-func TestEmbeddedVersion(t *testing.T) {
-	for version, image := range map[string]string{
-		"": "sluice/controller:latest", "unknown": "sluice/controller:latest", "v0.3.0-5-gabcdef0": "sluice/controller:latest", "v0.3.0-dirty": "sluice/controller:latest",
-		"v0.3.0": "sluice/controller:v0.3.0", "v1.0.0-rc.1": "sluice/controller:v1.0.0-rc.1",
+// TestBuild guards that a program installs the images of its own build.
+func TestBuild(t *testing.T) {
+	packaged := filepath.Join("testdata", "previous-chart.tgz") // it says of which version its images are
+	for _, tt := range []struct {
+		build             Build
+		image, ofPackaged string
+		version           string // of the chart
+	}{
+		{Build{}, "sluice.local/controller:unknown", "sluice/controller:latest", "0.0.0"},
+		{Build{Version: "(devel)"}, "sluice.local/controller:unknown", "sluice/controller:latest", "0.0.0"},
+		{Build{Version: "v0.0.0-20261123014643-a823017aaaaa+dirty"}, "sluice.local/controller:unknown", "sluice/controller:latest", "0.0.0"},
+		{Build{Version: "a823017"}, "sluice.local/controller:a823017", "sluice/controller:latest", "0.0.0"},
+		{Build{Version: "v0.3.0-5-gabcdef0-dirty"}, "sluice.local/controller:v0.3.0-5-gabcdef0-dirty", "sluice/controller:latest", "0.0.0"},
+		{Build{Version: "v1.0.0-rc.1"}, "sluice.local/controller:v1.0.0-rc.1", "sluice/controller:latest", "1.0.0-rc.1"},
+		{Build{"v0.3.0", "r.example:5000/x"}, "r.example:5000/x/controller:v0.3.0", "sluice/controller:latest", "0.3.0"},
 	} {
-		c, err := Embedded(version)
+		embedded, err := Embedded(tt.build)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := c.render(parse(t, minimal), "liqo")
+		folder, err := Folder(chartFolder, tt.build)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(files["controller.yaml"], "image: "+image+"\n") {
-			t.Errorf("%s: no image %s", version, image)
+		before, err := Folder(packaged, tt.build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			name, image string
+			chart       *Chart
+		}{{"in the program", tt.image, embedded}, {"of the source tree", tt.image, folder}, {"packaged", tt.ofPackaged, before}} {
+			files, err := c.chart.render(parse(t, minimal), "liqo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(files["controller.yaml"], "image: "+c.image+"\n") {
+				t.Errorf("%+v, chart %s: no image %s", tt.build, c.name, c.image)
+			}
+		}
+		if got := embedded.chart.Metadata.Version; got != tt.version {
+			t.Errorf("%+v: chart %s, want %s", tt.build, got, tt.version)
 		}
 	}
 }
@@ -91,7 +118,7 @@ func TestEmbeddedVersion(t *testing.T) {
 // TestFolder guards that the chart in the folder, which Helm's users have, is the
 // one in the program, with the CRDs.
 func TestFolder(t *testing.T) {
-	c, err := Folder(chartFolder)
+	c, err := Folder(chartFolder, Build{})
 	if err != nil {
 		t.Fatal(err)
 	}

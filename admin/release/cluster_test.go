@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +69,7 @@ func TestInstallation(t *testing.T) {
 		same(t, "it changed something", before, s.objects(t))
 	})
 	t.Run("install", func(t *testing.T) { testInstall(t, s) })
+	t.Run("roles for people", func(t *testing.T) { testUserRoles(t, s) })
 	t.Run("again", func(t *testing.T) { testAgain(t, s) })
 	t.Run("what is lost comes back", func(t *testing.T) {
 		if _, err := s.Kubectl("delete", "clusterrole", "liqo-gateway"); err != nil {
@@ -90,6 +92,12 @@ func TestInstallation(t *testing.T) {
 	t.Run("what kubectl installed", func(t *testing.T) { testKubectl(t, s) })
 	t.Run("the version before", func(t *testing.T) { testPrevious(t, s) })
 	t.Run("uninstall all", func(t *testing.T) {
+		// A key that a user has made, for a gateway.
+		s.Apply(`
+apiVersion: v1
+kind: Secret
+metadata: {name: stranger, namespace: default, labels: {networking.liqo.io/gateway-resource: "true", liqo.io/remote-cluster-id: milan}}
+`)
 		// What a test of the network leaves that somebody killed.
 		s.Apply(`
 apiVersion: v1
@@ -101,8 +109,26 @@ kind: Service
 metadata: {name: web, namespace: liqo-test-network, labels: {app.kubernetes.io/managed-by: liqoctl}}
 spec: {ports: [{port: 80}]}
 `)
+		p, err := s.prepareUninstall(t, release.UninstallOptions{Force: true, Purge: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"In cluster rome, " + s.access.Where() + ":", "  the installation in namespace liqo, and the node agents in liqo-fabric", "  links, routes and rules on 2 nodes",
+		}
+		if !slices.ContainsFunc(p.ToRemove, func(l string) bool { return strings.HasSuffix(l, " of kind Network") }) {
+			t.Errorf("the user is not told of the Networks: %q", p.ToRemove)
+		}
+		for _, line := range want {
+			if !slices.Contains(p.ToRemove, line) {
+				t.Errorf("the user is not told %q: %q", line, p.ToRemove)
+			}
+		}
 		if removed := s.uninstall(t, release.UninstallOptions{Force: true, Purge: true}); len(removed.Left) > 0 {
 			t.Errorf("left: %v", removed.Left)
+		}
+		if _, err := s.Kubectl("-n", "default", "delete", "secret", "stranger"); err != nil {
+			t.Errorf("somebody's Secret is gone: %v", err)
 		}
 		same(t, "not everything is as before", before, s.objects(t))
 		r, err := s.prepareUninstall(t, release.UninstallOptions{Purge: true})
@@ -121,7 +147,7 @@ func testInstall(t *testing.T, s *site) {
 		t.Errorf("ID %s, %v", id, err)
 	}
 	i, err := s.access.Installation(t.Context())
-	if err != nil || i.Version != "latest" || i.Gateway != access.DefaultGateway {
+	if err != nil || i.Version != "unknown" || i.Gateway != access.DefaultGateway {
 		t.Errorf("%+v, %v", i, err)
 	}
 	for name, want := range map[string]string{"liqo": "restricted", "liqo-fabric": "privileged"} {
@@ -137,6 +163,55 @@ func testInstall(t *testing.T, s *site) {
 	}
 	if len(secrets.Items) != 1 {
 		t.Errorf("%d releases", len(secrets.Items))
+	}
+}
+
+// testUserRoles asks what those may do who have the ClusterRoles for people.
+func testUserRoles(t *testing.T, s *site) {
+	const binding = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: test-%[1]s, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: User, name: %[1]s, apiGroup: rbac.authorization.k8s.io}]
+`
+	for _, role := range []string{"liqo-view", "liqo-edit"} {
+		s.Apply(fmt.Sprintf(binding, role))
+		defer func() {
+			if _, err := s.Kubectl("-n", "default", "delete", "rolebinding", "test-"+role); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	for _, tt := range []struct {
+		user, verb, group, resource string
+		want                        bool
+	}{
+		{"liqo-view", "list", "networking.liqo.io", "configurations", true},
+		{"liqo-view", "watch", "ipam.liqo.io", "ips", true},
+		{"liqo-view", "create", "networking.liqo.io", "configurations", false},
+		{"liqo-view", "get", "", "secrets", false},
+		{"liqo-view", "get", "authentication.liqo.io", "identities", false}, // it may hold credentials
+		{"liqo-edit", "create", "networking.liqo.io", "gatewayservers", true},
+		{"liqo-edit", "delete", "ipam.liqo.io", "ips", true},
+		{"liqo-edit", "create", "networking.liqo.io", "wggatewayservers", false}, // it says what pods are made
+		{"liqo-edit", "get", "", "secrets", false},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: tt.user,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: tt.verb, Group: tt.group, Resource: tt.resource}}}
+		review, err := s.Clientset.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != tt.want {
+			t.Errorf("%+v: %+v", tt, review.Status)
+		}
+	}
+	for role, want := range map[string]string{"liqo-view": "true", "liqo-edit": ""} {
+		out, err := s.Kubectl("get", "clusterrole", role, "-o", `jsonpath={.metadata.labels.rbac\.authorization\.k8s\.io/aggregate-to-view}`)
+		if err != nil || strings.TrimSpace(out) != want {
+			t.Errorf("%s is aggregated: %q, %v", role, out, err)
+		}
 	}
 }
 
@@ -162,19 +237,60 @@ func testUpgrade(t *testing.T, s *site) {
 	if i, err := s.access.Installation(t.Context()); err != nil || i.Gateway.MTU != 1280 {
 		t.Errorf("%+v, %v", i, err)
 	}
-	p, err := s.prepare(t, "", rome())
+	o = rome()
+	o.ResetValues = true
+	p, err := s.prepare(t, "", o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"values of the release before that are not given now go back to their defaults: peering.networking.gateway.mtu; --reuse-values keeps them"}
+	want := []string{
+		"values of the release before that are not given now go back to their defaults: peering.networking.gateway.mtu; without --reset-values they are kept",
+		"this program was built without a version, and installs images of the tag unknown: --set tag=TAG names others",
+	}
 	if diff := cmp.Diff(want, p.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got)\n%s", diff)
 	}
-	o = rome()
-	o.ReuseValues = true
-	if r := s.install(t, o); r.Changed {
+	// Without it everything stays: of who says less than before, and of who says nothing.
+	for _, o := range []release.Options{rome(), {}} {
+		if r := s.install(t, o); r.Changed {
+			t.Errorf("%+v: %+v", o, r)
+		}
+	}
+	testOtherBuild(t, s)
+}
+
+// testOtherBuild asks what programs of other builds would do to what was installed with
+// a tag, and without one.
+func testOtherBuild(t *testing.T, s *site) {
+	prepare := func(o release.Options) *release.Plan {
+		chart, err := release.Embedded(release.Build{Version: "a823017"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := release.Prepare(t.Context(), s.access, chart, "a823017", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	changes := "Images change from sluice.local/controller:unknown, sluice.local/fabric:unknown, sluice.local/gateway:unknown to " +
+		"sluice.local/controller:a823017, sluice.local/fabric:a823017, sluice.local/gateway:a823017"
+	if p := prepare(rome()); !slices.Contains(p.Notes, changes) || len(p.Warnings) > 0 {
+		t.Errorf("notes %q, warnings %q", p.Notes, p.Warnings)
+	}
+	tagged := rome()
+	tagged.Values = release.Values{"tag": "unknown"}
+	if r := s.install(t, tagged); !r.Changed {
 		t.Errorf("%+v", r)
 	}
+	p := prepare(rome())
+	want := []string{"the images keep the tag unknown of the installed release, and this program is of a823017: --set tag=a823017 installs the images of the same build"}
+	if diff := cmp.Diff(want, p.Warnings); diff != "" || slices.Contains(p.Notes, changes) || p.Version() != "unknown" {
+		t.Errorf("version %s, notes %q, warnings (-want +got)\n%s", p.Version(), p.Notes, diff)
+	}
+	untagged := rome()
+	untagged.Values = release.Values{"tag": nil}
+	s.install(t, untagged)
 }
 
 // testInterrupted has a program die while it upgrades.
@@ -183,9 +299,7 @@ func testInterrupted(t *testing.T, s *site) {
 		if err := release.Interrupt(s.access, age); err != nil {
 			t.Fatal(err)
 		}
-		o := rome()
-		o.ReuseValues = true
-		if r := s.install(t, o); !r.Changed {
+		if r := s.install(t, rome()); !r.Changed {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -201,7 +315,7 @@ func testInTheWay(t *testing.T, s *site) {
 	}
 	elsewhere := *s.access
 	elsewhere.LiqoNamespace = "network"
-	chart, err := release.Embedded("")
+	chart, err := release.Embedded(release.Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +356,7 @@ func testStuck(t *testing.T, s *site) {
 			[]string{"unknown flag: --no-such-flag", ": CrashLoopBackOff: "}},
 	} {
 		o := rome()
-		o.Values = tt.values
+		o.Values, o.ResetValues = tt.values, true
 		p, err := s.prepare(t, "", o)
 		if err != nil {
 			t.Fatal(err)
@@ -261,7 +375,9 @@ func testStuck(t *testing.T, s *site) {
 			}
 		}
 	}
-	s.install(t, rome())
+	o := rome()
+	o.ResetValues = true
+	s.install(t, o)
 }
 
 func testPeerings(t *testing.T, s *site) {

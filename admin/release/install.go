@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 		return nil, err
 	}
 	var before Values
-	if last != nil && o.ReuseValues {
+	if last != nil && !o.ResetValues {
 		before = last.Config
 	}
 	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, versions)
@@ -84,8 +85,12 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
 	if p.Upgrade {
-		p.Warnings = append(p.Warnings, lost(last.Config, p.Values)...)
+		if o.ResetValues {
+			p.Warnings = append(p.Warnings, lost(last.Config, p.Values)...)
+		}
+		p.Notes = append(p.Notes, imagesChange(last.Manifest, p.manifests)...)
 	}
+	p.Warnings = append(p.Warnings, chart.otherImages(o.Values, p.Values)...)
 	if same(last, chart, p.Values) {
 		p.unchanged, err = p.inForce(ctx)
 	}
@@ -125,15 +130,53 @@ const monitoringGroup = "monitoring.coreos.com"
 // lost tells which values of the release before go back to the chart's.
 func lost(before, now Values) []string {
 	var paths []string
+	values := byPath(now)
 	leaves(before, "", func(path string, v any) {
-		if v != nil && at(now, path) == nil {
+		if v != nil && values[path] == nil {
 			paths = append(paths, path)
 		}
 	})
 	if len(paths) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("values of the release before that are not given now go back to their defaults: %s; --reuse-values keeps them", strings.Join(paths, ", "))}
+	return []string{fmt.Sprintf("values of the release before that are not given now go back to their defaults: %s; without --reset-values they are kept", strings.Join(paths, ", "))}
+}
+
+// otherImages warns of images that are not those of this build, without anybody having said
+// so now: their tag was kept, or there is no version to know them by.
+func (c *Chart) otherImages(said, values Values) []string {
+	switch tag := textAt(values, "tag"); {
+	case tag == "" && c.Version() == NoVersion:
+		return []string{fmt.Sprintf("this program was built without a version, and installs images of the tag %s: --set tag=TAG names others", NoVersion)}
+	case tag != "" && tag != c.Version() && at(said, "tag") == nil:
+		return []string{fmt.Sprintf("the images keep the tag %s of the installed release, and this program is of %s: --set tag=%s installs the images of the same build", tag, c.Version(), c.Version())}
+	}
+	return nil
+}
+
+// imageLine is where a manifest names an image.
+var imageLine = regexp.MustCompile(`(?m)^\s*image: (\S+)$`)
+
+// imagesChange tells which images others take the place of.
+func imagesChange(before, now string) []string {
+	names := func(manifests string) (names []string) {
+		for _, m := range imageLine.FindAllStringSubmatch(manifests, -1) {
+			if !slices.Contains(names, m[1]) {
+				names = append(names, m[1])
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	without := func(all, others []string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
+	}
+	old, fresh := names(before), names(now)
+	gone, come := without(old, fresh), without(fresh, old)
+	if len(gone) == 0 || len(come) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Images change from %s to %s", strings.Join(gone, ", "), strings.Join(come, ", "))}
 }
 
 // DryRun is all that would be applied, as YAML: the namespace of the

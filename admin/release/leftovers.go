@@ -84,7 +84,8 @@ func (r *Removal) removeManaged(ctx context.Context) error {
 		return err
 	}
 	for _, o := range keys {
-		if o.GetLabels()[networkingv1beta1.LabelManaged] != "" || r.options.Purge {
+		// Those that somebody else made carry the label of gateways, too.
+		if o.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue {
 			objects = append(objects, o)
 		}
 	}

@@ -28,6 +28,7 @@ var manifests = []struct {
 	{template: "role.yaml", file: "role.yaml"},
 	{template: "gateway-rbac.yaml", file: "gateway-rbac.yaml"},
 	{template: "controller-policies.yaml", file: "controller-policies.yaml"},
+	{template: "user-rbac.yaml", file: "user-rbac.yaml"},
 	{template: "gateway-templates.yaml", file: "gateway-templates.yaml"},
 	{template: "fabric-rbac.yaml", file: "fabric-rbac.yaml"},
 	{template: "installation.yaml", file: "installation.yaml"},
@@ -73,7 +74,7 @@ var manifests = []struct {
 // TestManifests guards that deploy/manifests is what the chart makes, and that its
 // README lists its values. With -update it writes them (make generate).
 func TestManifests(t *testing.T) {
-	c, err := Embedded("")
+	c, err := Embedded(Build{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,6 +30,11 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 	if err != nil || !running && !begun {
 		return err
 	}
+	from := cleanup
+	if running {
+		from = agents
+	}
+	image := from.Spec.Template.Spec.Containers[0].Image
 	if running {
 		if err := r.delete(ctx, []client.Object{agents}); err != nil {
 			return err
@@ -37,7 +43,7 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.applyCleanup(ctx); err != nil {
+	if err := r.applyCleanup(ctx, image); err != nil {
 		return err
 	}
 	if err := r.nodesClean(ctx); err != nil {
@@ -63,9 +69,9 @@ func (r *Removal) exists(ctx context.Context, o client.Object) (bool, error) {
 	return err == nil, r.cluster.Explain("read "+describe(o), err)
 }
 
-// applyCleanup puts in the place of the agents what cleans up after them, with
-// the image and the settings of the release.
-func (r *Removal) applyCleanup(ctx context.Context) error {
+// applyCleanup puts in the place of the agents what cleans up after them, with their image,
+// which the nodes have, and the settings of the release.
+func (r *Removal) applyCleanup(ctx context.Context, image string) error {
 	manifests, err := r.render(true)
 	if err != nil {
 		return err
@@ -77,6 +83,15 @@ func (r *Removal) applyCleanup(ctx context.Context) error {
 	for _, u := range objects {
 		if u.GetKind() != "DaemonSet" {
 			continue
+		}
+		path := []string{"spec", "template", "spec", "containers"}
+		containers, _, err := unstructured.NestedSlice(u.Object, path...)
+		if err != nil {
+			return err
+		}
+		containers[0].(map[string]any)["image"] = image
+		if err := unstructured.SetNestedSlice(u.Object, containers, path...); err != nil {
+			return err
 		}
 		if err := r.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
 			return r.cluster.Explain("apply "+describe(u), err)

@@ -78,3 +78,11 @@ func leaves(v Values, prefix string, f func(path string, v any)) {
 		}
 	}
 }
+
+// byPath is what leaves finds. Keys with dots, such as those of labels, are what at does
+// not find.
+func byPath(v Values) map[string]any {
+	m := make(map[string]any)
+	leaves(v, "", func(path string, v any) { m[path] = v })
+	return m
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -30,9 +31,9 @@ type Options struct {
 	Metrics                         bool
 	// Values are the user's own, from files and single ones.
 	Values Values
-	// ReuseValues keeps the values of the release that is installed where nothing
-	// else is said.
-	ReuseValues bool
+	// ResetValues drops the values of the release that is installed. Otherwise they
+	// are kept where nothing else is said.
+	ResetValues bool
 	// SkipValidation takes the prefixes as they are said, also where the cluster has
 	// addresses outside of them.
 	SkipValidation bool
@@ -77,6 +78,7 @@ func decide(o Options, f Facts, before Values) (Decision, error) {
 	if o.Metrics {
 		d.set(true, "metrics.enabled", "--enable-metrics")
 	}
+	d.kept(before)
 	d.overlaps()
 	d.nodes()
 	return d.Decision, errors.Join(d.errs...)
@@ -111,6 +113,38 @@ func (d *decider) setAll(m map[string]string, path, flag string) {
 		}
 		d.Values = merge(d.Values, value(Values{k: m[k]}, path)) // a label may have dots
 	}
+}
+
+// kept tells which values are still those of the release before. What is told of
+// anyway, and what the cluster was found to be, is left out.
+func (d *decider) kept(before Values) {
+	var texts []string
+	said, now := byPath(d.options.Values), byPath(d.Values)
+	leaves(before, "", func(path string, v any) {
+		_, again := said[path]
+		told := slices.Contains([]string{"discovery.config.clusterID", "ipam.podCIDR", "ipam.podCIDRs", "ipam.serviceCIDR", "ipam.serviceCIDRs"}, path)
+		if !told && !empty(v) && !again && reflect.DeepEqual(now[path], v) {
+			texts = append(texts, fmt.Sprintf("%s=%v", path, v))
+		}
+	})
+	if len(texts) > 0 {
+		d.Notes = append(d.Notes, "Kept from the installed release (--reset-values drops it): "+strings.Join(texts, ", "))
+	}
+}
+
+// empty tells whether a value says nothing.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
 }
 
 func (d *decider) clusterID() {

@@ -74,10 +74,27 @@ ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceC
 		{name: "the same said again", facts: installed, options: Options{ClusterID: "rome", PodCIDRs: cidrs("10.200.0.0/16")}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as you said|as you said|as before"},
-		{name: "the release before", facts: installed, before: Values{"tag": "v1", "ipam": Values{"podCIDRs": []any{"10.200.0.0/16"}}}, options: Options{ReuseValues: true}, values: `
+		{name: "the release before", facts: installed, before: Values{"tag": "v1", "ipam": Values{"podCIDRs": []any{"10.200.0.0/16"}}}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}
-tag: v1`, from: "as before|as before|as before"},
+tag: v1`, from: "as before|as before|as before", notes: []string{"Kept from the installed release (--reset-values drops it): tag=v1"}},
+		{name: "more than the release before", facts: installed, options: Options{Values: Values{"tag": "v2"}},
+			before: Values{"tag": "v1", "pullPolicy": "Never", "peering": Values{"networking": Values{"gateway": Values{"mtu": 1280}}}, "common": Values{"extraArgs": []any{}}}, values: `
+common: {extraArgs: []}
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}
+peering: {networking: {gateway: {mtu: 1280}}}
+pullPolicy: Never
+tag: v2`, from: "as before|as before|as before",
+			notes: []string{"Kept from the installed release (--reset-values drops it): peering.networking.gateway.mtu=1280, pullPolicy=Never"}},
+		{name: "values taken back, and other ones", facts: installed, options: Options{ReservedSubnets: cidrs("192.168.0.0/16"), Values: Values{"tag": nil, "pullPolicy": "Always"}},
+			before: Values{"tag": "v1", "pullPolicy": "Never", "ipam": Values{"reservedSubnets": []any{"172.16.0.0/12"}}, "common": Values{"globalLabels": Values{"example.org/team": "net"}}}, values: `
+common: {globalLabels: {example.org/team: net}}
+discovery: {config: {clusterID: rome}}
+ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], reservedSubnets: [192.168.0.0/16], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}
+pullPolicy: Always
+tag: null`, from: "as before|as before|as before",
+			notes: []string{"Kept from the installed release (--reset-values drops it): common.globalLabels.example.org/team=net"}},
 		{name: "another ID, and other networks", facts: installed, options: Options{ClusterID: "milan", PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16"),
 			Values: ipam(Values{"externalCIDR": "10.72.0.0/16", "internalCIDR": "10.80.0.0/16"})}, err: `
 this cluster is "rome", as its peers know it, and cannot become "milan": leave out --cluster-id, or uninstall first

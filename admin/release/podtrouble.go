@@ -50,8 +50,8 @@ func imageTrouble(pods []corev1.Pod) string {
 		return ""
 	}
 	return text + serves + "\nIf the tag is right, make the image available to the nodes, and run the same command again. If it is not, the right one is put in force by" +
-		"\n  liqoctl install --reuse-values --set tag=TAG" +
-		"\nwhich keeps the other values as they are now: repeat those that the last command has reset, as it warned, such as pullPolicy."
+		"\n  liqoctl install --set tag=TAG" +
+		"\nwhich keeps the other values as they are now."
 }
 
 // podTrouble says why a pod is not ready, if it tells.

@@ -29,10 +29,32 @@ func (c *Chart) Check(values Values) error {
 	if len(errs) > 0 {
 		errs = append(errs, errors.New(valuesList))
 	}
+	all := c.coalesced(values)
+	if err := c.latest(all); err != nil {
+		return errors.Join(append(errs, err)...) // the schema refuses it, too, without saying why
+	}
 	if err := util.ValidateAgainstSchema(c.chart, c.coalesced(without(values, unknown, ""))); err != nil {
 		errs = append(errs, schemaError(err))
 	}
 	return errors.Join(errs...)
+}
+
+// tags are the paths of the values that are tags of images.
+var tags = []string{"tag", "controllerManager.image.version", "networking.gatewayTemplates.container.gateway.image.version", "networking.fabric.image.version"}
+
+// latest refuses the tag of this name.
+func (c *Chart) latest(values Values) error {
+	var paths []string
+	for _, path := range tags {
+		if textAt(values, path) == "latest" {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: the tag latest does not say which images are meant, and nodes may differ in what they have under it: name the tag of your images, as 'make images' prints it, such as --set tag=%s",
+		strings.Join(paths, ", "), c.Version())
 }
 
 // schemaError drops what Helm's message says of the schema's place.

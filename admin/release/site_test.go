@@ -98,9 +98,12 @@ func startSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
-		"sluice/controller:latest": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
-		"sluice/gateway:latest":    {}, // it does nothing
-		"sluice/fabric:latest":     {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},
+		"sluice.local/controller:unknown": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
+		"sluice/controller:latest":        {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
+		"sluice.local/gateway:unknown":    {}, // it does nothing
+		"sluice/gateway:latest":           {}, // of the version before
+		"sluice.local/fabric:unknown":     {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},
+		"sluice/fabric:latest":            {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},
 	}})
 	c.Elect(t)
 	a, err := access.New(c.Config, access.Options{Origin: "kubeconfig of the test"})
@@ -127,7 +130,7 @@ func rome() release.Options {
 // prepare plans an installation.
 func (s *site) prepare(t *testing.T, version string, o release.Options) (*release.Plan, error) {
 	t.Helper()
-	chart, err := release.Embedded("")
+	chart, err := release.Embedded(release.Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +169,7 @@ func (s *site) uninstall(t *testing.T, o release.UninstallOptions) release.Remov
 
 func (s *site) prepareUninstall(t *testing.T, o release.UninstallOptions) (*release.Removal, error) {
 	t.Helper()
-	chart, err := release.Embedded("")
+	chart, err := release.Embedded(release.Build{})
 	if err != nil {
 		t.Fatal(err)
 	}

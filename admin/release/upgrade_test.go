@@ -19,7 +19,7 @@ import (
 // testPrevious upgrades from the chart of the version before, with a gateway, to
 // what cannot run, back, and on. It leaves the installation, and the peering.
 func testPrevious(t *testing.T, s *site) {
-	chart, err := release.Folder("testdata/previous-chart.tgz")
+	chart, err := release.Folder("testdata/previous-chart.tgz", release.Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,9 @@ func testMonitors(t *testing.T, s *site) {
 	if _, err := s.Kubectl("-n", "liqo", "get", "configmap", "sluice-dashboard"); err != nil {
 		t.Error(err)
 	}
-	s.install(t, rome())
+	o = rome()
+	o.ResetValues = true
+	s.install(t, o)
 	if out, err := s.Kubectl("-n", "liqo", "get", "configmap", "--selector=grafana_dashboard=1", "--output=name"); err != nil || strings.TrimSpace(out) != "" {
 		t.Errorf("the dashboard is still there: %s%v", out, err)
 	}

@@ -23,7 +23,9 @@ func installCommand(a *app) *cobra.Command {
 		Short: "Install Sluice in a cluster, or upgrade it",
 		Long: `Install Sluice in a cluster, or upgrade what is installed: the chart in this program, as a Helm release that 'helm list'
 shows, after the CRDs, which Helm would not update. Repeating the command changes nothing; after an interruption it
-continues.
+continues. The values of earlier installs are kept, unless this command sets others, or --reset-values is given.
+
+The images are those of the same build, which 'make images build' makes. --set registry=REGISTRY,tag=TAG installs others.
 
 The CIDRs of pods and Services are detected from the configuration of the CNI, of the control plane and of the nodes,
 and the output says where each was found. Nothing is changed before all settings are known and all checks have passed.
@@ -66,7 +68,7 @@ type installFlags struct {
 	chartPath      string
 	timeout        time.Duration
 	metrics        bool
-	reuseValues    bool
+	resetValues    bool
 	skipValidation bool
 	dryRun         bool
 	includeCRDs    bool
@@ -85,7 +87,7 @@ func (f *installFlags) add(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&f.sources.Files, "values", "f", nil, "`FILE` with values of the chart, - for the standard input; may be repeated")
 	fs.StringArrayVar(&f.sources.Set, "set", nil, "`VALUE` of the chart (path=value,...); may be repeated")
 	fs.StringArrayVar(&f.sources.SetString, "set-string", nil, "like --set, but the `VALUE` is always a string")
-	fs.BoolVar(&f.reuseValues, "reuse-values", false, "keep the values of the installed release, unless this command sets others")
+	fs.BoolVar(&f.resetValues, "reset-values", false, "drop the values of the installed release instead of keeping them")
 	fs.BoolVar(&f.metrics, "enable-metrics", false, "create a Service for the metrics of each gateway, and open the metrics port of the node agents")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` after which to give up waiting")
 	fs.BoolVar(&f.skipValidation, "skip-validation", false, "use --pod-cidr and --service-cidr as given, even if the cluster has other addresses")
@@ -104,11 +106,12 @@ func (f *installFlags) add(fs *pflag.FlagSet) {
 	hide(fs, append(slices.Collect(maps.Keys(idleInstallFlags)), "version", "repo-url")...)
 }
 
-// idleInstallFlags are flags of Liqo's install that do nothing here, and why.
+// idleInstallFlags are flags of Liqo's install, and of Helm's, that do nothing here, and why.
 var idleInstallFlags = map[string]string{
 	"api-server-url":                  "peers do not use this cluster's API server",
 	"disable-telemetry":               "nothing is sent anywhere",
 	"disable-kernel-version-check":    "the agents try out what a node's kernel can do",
+	"reuse-values":                    "the values of the installed release are kept unless --reset-values is given",
 	"disable-api-server-sanity-check": "peers do not use this cluster's API server",
 }
 
@@ -149,7 +152,7 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 func (f *installFlags) options(cmd *cobra.Command, args []string) (release.Options, error) {
 	o := release.Options{
 		ClusterID: f.clusterID, ClusterLabels: f.clusterLabels, Metrics: f.metrics,
-		ReuseValues: f.reuseValues, SkipValidation: f.skipValidation,
+		ResetValues: f.resetValues, SkipValidation: f.skipValidation,
 	}
 	if len(args) > 0 {
 		o.Provider = release.Provider(args[0])
@@ -191,9 +194,9 @@ func (f *installFlags) chart() (*release.Chart, error) {
 	case f.version != "" && f.version != version:
 		return nil, fmt.Errorf("--version: this program installs %s: get liqoctl %s, or set the tag of the images with --set tag=%s", version, f.version, f.version)
 	case f.chartPath != "":
-		return release.Folder(f.chartPath)
+		return release.Folder(f.chartPath, build())
 	}
-	return release.Embedded(version)
+	return release.Embedded(build())
 }
 
 // tell says what was decided, before anything is done.

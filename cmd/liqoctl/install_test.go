@@ -47,7 +47,7 @@ func TestInstallWithoutChanges(t *testing.T) {
 	}{
 		{"what is missing", []string{"install"}, 1, `^$`, `^ ERRO   nothing was changed: nothing in the cluster says which CIDR its pods have: set --pod-cidr\n$`},
 		{"manifests", append(install, "--dry-run"), 0, `(?s)^---\n# Everything.*kind: Namespace.*--cluster-id=rome`,
-			`^ INFO   Cluster ID: rome \(as you said\)\n INFO   Pods: 10.243.0.0/16 \(as you said\)\n INFO   Services: 10.96.0.0/16 \(the ServiceCIDRs of the API server\)\n$`},
+			`^ INFO   Cluster ID: rome \(as you said\)\n INFO   Pods: 10.243.0.0/16 \(as you said\)\n INFO   Services: 10.96.0.0/16 \(the ServiceCIDRs of the API server\)\n WARN   this program was built without a version, and installs images of the tag unknown: --set tag=TAG names others\n$`},
 		{"with CRDs", append(install, "--dry-run", "--include-crds"), 0, `(?s)^---\napiVersion: apiextensions.k8s.io/v1.*kind: Namespace`, `INFO`},
 		{"values", append(install, "--only-output-values", "--dump-values-path", "-"), 0, `(?s)^discovery:\n  config:\n    clusterID: rome\n    clusterLabels:\n      region: eu\nipam:\n  podCIDR: 10.243.0.0/16\n.*`, `INFO`},
 		{"values in a file", append(install, "--only-output-values", "--dump-values-path", values), 0, `^$`, `INFO   Values written to `},

@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker: see the Makefile.
-var version string
+// Set by the linker: see the Makefile.
+var (
+	version  string
+	registry string // what the names of the images of this build begin with
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

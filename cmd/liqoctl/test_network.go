@@ -72,7 +72,7 @@ The pods stay, and the next test uses them again, unless --rm is given. Then the
 	fs.BoolVar(&o.LoadBalancer, "lb", false, "also reach Services of type LoadBalancer from this machine")
 	fs.BoolVar(&o.ExternalIP, "ip", false, "also reach --internet-address, port 443, by an address of each cluster's external CIDR")
 	fs.StringVar(&t.internet, "internet-address", "1.1.1.1", "`ADDRESS` outside of all clusters that serves HTTP and HTTPS; empty: pods do not reach out")
-	fs.StringVar(&o.Image, "image", "", "`IMAGE` of the pods (default: beside the controller's, or sluice/prober:latest)")
+	fs.StringVar(&o.Image, "image", "", "`IMAGE` of the pods (default: beside the controller's)")
 	fs.Int32Var(&o.Replicas, "replicas", 0, "`NUMBER` of pods in each cluster; 0: one on every node")
 	complete := cobra.FixedCompletions(nettest.NodeSets, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("np-nodes", complete); err != nil {

@@ -30,7 +30,7 @@ A cluster with peerings is not touched: 'liqoctl network reset' removes them, in
 	fs.BoolVar(&o.SkipNodes, "skip-node-cleanup", false, "leave what the agents have made on the nodes")
 	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "`TIME` after which to give up waiting for one step")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		chart, err := release.Embedded(version)
+		chart, err := release.Embedded(build())
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type rome struct {
 func startRome(t *testing.T) *rome {
 	t.Helper()
 	c := controlplanetest.Start(t)
-	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice/gateway:latest": {}}})
+	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice.local/gateway:unknown": {}}})
 	c.Elect(t)
 	mgr, err := manager.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), manager.Options{
 		LiqoNamespace: controlplanetest.LiqoNamespace, Logger: logr.Discard(),

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/release"
 )
 
 func versionCommand(a *app) *cobra.Command {
@@ -76,6 +78,10 @@ func clientVersion() string {
 	}
 	return cmp.Or(version, "unknown")
 }
+
+// build is what this program was built as, for those who install the images of the
+// same build.
+func build() release.Build { return release.Build{Version: version, Registry: registry} }
 
 // installedVersion is the version of the controllers that the cluster runs.
 func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {

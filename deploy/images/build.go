@@ -23,7 +23,7 @@ type Options struct {
 	Version   string       // of the programs, and tag of the images; empty: git describe
 	Revision  string       // commit; empty: HEAD of the work tree, if there is one
 	Time      time.Time    // of all files; zero: SOURCE_DATE_EPOCH, else the commit's, else 1970
-	Platforms []string     // such as linux/arm64; empty: Platforms()
+	Platforms []string     // such as linux/arm64; empty: Host()
 	Programs  []Program    // empty: Programs()
 	Progress  func(string) // what is being done; nil: nobody asks
 }
@@ -31,13 +31,14 @@ type Options struct {
 // Platforms are those that images are made for.
 func Platforms() []string { return []string{"linux/amd64", "linux/arm64"} }
 
-// Host is the platform of this machine, for who runs the images here only.
+// Host is the platform of this machine, which is that of most nodes. Each further one is
+// compiled anew.
 func Host() []string { return []string{"linux/" + runtime.GOARCH} }
 
 // Image is what Build has made of a program.
 type Image struct {
 	Name      string // of the program
-	Reference string // full name and tag, such as docker.io/sluice/gateway:v1
+	Reference string // full name and tag, such as sluice.local/gateway:v1
 	Digest    string // sha256:... of the index of all platforms: what the tag stands for in a registry
 	Layout    string // directory: OCI image layout, what a registry gets
 	Archive   string // file: the layout for `ctr images import`, `docker load` and `podman load`
@@ -76,7 +77,7 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 	}
 	o.Registry = cmp.Or(o.Registry, DefaultRegistry)
 	if len(o.Platforms) == 0 {
-		o.Platforms = Platforms()
+		o.Platforms = Host()
 	}
 	if len(o.Programs) == 0 {
 		o.Programs = Programs()

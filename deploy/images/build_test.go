@@ -70,7 +70,7 @@ func write(t *testing.T, file string, content []byte) {
 // options are those of the tests: nothing is taken from the surroundings.
 func options(t *testing.T, root string) Options {
 	return Options{
-		Root: root, Out: filepath.Join(t.TempDir(), "out"), Registry: "registry.example/sluice", Version: "v1.2.3", Revision: "c0ffee", Time: release,
+		Root: root, Out: filepath.Join(t.TempDir(), "out"), Registry: "registry.example/sluice", Platforms: Platforms(), Version: "v1.2.3", Revision: "c0ffee", Time: release,
 		Programs: []Program{{"hello", "./cmd/hello", Nobody, "Says hello"}},
 	}
 }
@@ -156,7 +156,6 @@ func TestBuildRefuses(t *testing.T) {
 		"no directory": {func(o *Options) { o.Out = "" }, "no directory"},
 		"occupied":     {func(o *Options) { o.Out = occupied }, "choose another directory"},
 		"version":      {func(o *Options) { o.Version = "a tag" }, "reference of the image"},
-		"no work tree": {func(o *Options) { o.Version = "" }, "say which it is"},
 		"platform":     {func(o *Options) { o.Platforms = []string{"windows/amd64"} }, "such as linux/arm64"},
 		"package":      {func(o *Options) { o.Programs[0].Package = "./cmd/absent" }, "go build ./cmd/absent"},
 	} {
@@ -249,13 +248,20 @@ func testConfig(t *testing.T, index v1.ImageIndex) {
 
 // TestPrograms compares the programs with what the chart calls.
 func TestPrograms(t *testing.T) {
-	values := string(read(t, filepath.Join("..", "chart", "values.yaml")))
+	var templates string
+	files, err := filepath.Glob("../chart/templates/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		templates += string(read(t, f))
+	}
 	for _, p := range Programs() {
 		if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(p.Package), "main.go")); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 		// The prober's name is derived from the controller's.
-		if p.Name != "prober" && !strings.Contains(values, "name: sluice/"+p.Name+"\n") {
+		if p.Name != "prober" && !strings.Contains(templates, `"program" "`+p.Name+`" "image"`) {
 			t.Errorf("%s: no image of the chart has this name", p.Name)
 		}
 	}

@@ -6,8 +6,10 @@ const Repository = "https://github.com/sluice-net/sluice"
 // License of the project, in SPDX's words.
 const License = "Apache-2.0"
 
-// DefaultRegistry is where the images' names begin: those of the chart's values.
-const DefaultRegistry = "docker.io/sluice"
+// DefaultRegistry is what the images' names begin with: the chart's value of this name. It is
+// no registry, so that nobody fetches by accident what others have published: images of this
+// name are brought to the nodes.
+const DefaultRegistry = "sluice.local"
 
 // binDir is where a program lies in its image: in the PATH, as `kubectl exec` and the
 // chart call programs by name.

@@ -14,9 +14,10 @@ import (
 // describe fills in version, revision and time from the work tree.
 func (o *Options) describe(ctx context.Context) error {
 	if o.Version == "" {
+		// As the Makefile does.
 		v, err := command(ctx, o.Root, "git", "describe", "--tags", "--always", "--dirty")
 		if err != nil {
-			return fmt.Errorf("there is no work tree of git to take the version from (%w): say which it is", err)
+			v = noVersion
 		}
 		o.Version = v
 	}
@@ -42,6 +43,10 @@ func (o *Options) describe(ctx context.Context) error {
 	o.Time = time.Unix(n, 0).UTC()
 	return nil
 }
+
+// noVersion is the version where there is no work tree of git to take it from. The
+// chart's default is the same.
+const noVersion = "unknown"
 
 // command runs a program and returns what it printed.
 func command(ctx context.Context, dir string, args ...string) (string, error) {

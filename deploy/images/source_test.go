@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,15 +53,19 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeArchive is about sources without a repository: they need a version, and
-// have no commit.
+// TestDescribeArchive is about sources without a repository: they have no
+// version of their own, and no commit.
 func TestDescribeArchive(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "")
-	o := Options{Root: t.TempDir(), Version: "v1"}
-	if err := o.describe(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if o.Revision != "" || o.Time.Unix() != 0 {
-		t.Errorf("revision %q of %v, want none of 1970", o.Revision, o.Time)
+	root := t.TempDir()
+	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(root)) // it may lie in somebody's work tree
+	for said, want := range map[string]string{"v1": "v1", "": "unknown"} {
+		o := Options{Root: root, Version: said}
+		if err := o.describe(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if o.Version != want || o.Revision != "" || o.Time.Unix() != 0 {
+			t.Errorf("version %q, revision %q of %v, want %s, and none of 1970", o.Version, o.Revision, o.Time, want)
+		}
 	}
 }

@@ -136,6 +136,18 @@ func checkSeparation(t *testing.T, admin *shell, d *document.Document, command s
 	start := time.Now()
 	got := steps(admin.ok(t, "{ "+oneLine(d.Block(t, []string{words}))+"; } 2>&1 <<< yes"))
 	t.Logf("%s after %v", command, time.Since(start).Round(10*time.Millisecond))
+	// Before it asks, it says more than the document: what goes, and in which clusters.
+	question := slices.IndexFunc(got, func(line string) bool { return strings.HasSuffix(line, "is a potentially destructive command.") })
+	if question < 0 {
+		t.Fatalf("%s does not ask: %q", command, got)
+	}
+	what := strings.Join(got[:question], "\n")
+	for _, c := range []*kubelab.Cluster{admin.w.a, admin.w.b} {
+		if !strings.Contains(what, "In cluster "+c.Name+", ") {
+			t.Errorf("%s does not say what goes in %s:\n%s", command, c.Name, what)
+		}
+	}
+	got = got[question:]
 	// Here nobody types the answer on a terminal that would show it.
 	if diff := cmp.Diff(linesOf(strings.ReplaceAll(shown[0], "[y/N]yes", "[y/N]")), got); diff != "" {
 		t.Errorf("%s (-document +got)\n%s", command, diff)

@@ -300,9 +300,9 @@ func faultsOfClusters() []fault {
 		},
 		{
 			name: "image that is not there", long: true,
-			inject: func(t *testing.T, x *examined) { x.template(t, "image", `"sluice/gateway:none"`) },
-			want:   symptom{"gateway-pods", "remote", doctor.Failed, "its image sluice/gateway:none cannot be had", "nothing passes to the peer", "name another in the template"},
-			heal:   func(t *testing.T, x *examined, _ string) { x.template(t, "image", `"sluice/gateway:`+tag+`"`) },
+			inject: func(t *testing.T, x *examined) { x.template(t, "image", `"sluice.local/gateway:none"`) },
+			want:   symptom{"gateway-pods", "remote", doctor.Failed, "its image sluice.local/gateway:none cannot be had", "nothing passes to the peer", "name another in the template"},
+			heal:   func(t *testing.T, x *examined, _ string) { x.template(t, "image", `"sluice.local/gateway:`+tag+`"`) },
 		},
 	}
 }

@@ -7,10 +7,61 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/deploy/images"
 	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/source"
 )
+
+// testInstallAgain repeats the installation with the words of the README. It changes
+// nothing: what runs is what was installed with more to say, and no image is another one.
+func testInstallAgain(t *testing.T, w *world) {
+	w.ready(t)
+	readme, err := os.ReadFile(source.Path("README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^liqoctl install .*$`).FindAllString(string(readme), -1)
+	if len(commands) != 2 {
+		t.Fatalf("the README installs by %q", commands)
+	}
+	admin := w.newShell(w.a, t.TempDir())
+	w.kubeconfigs(t, admin.dir)
+	installed := func() string {
+		var all strings.Builder
+		for _, c := range []*kubelab.Cluster{w.a, w.b} {
+			all.WriteString(w.kubectl(t, c, "get", "deployments,daemonsets,configmaps,wggatewayservertemplates,wggatewayclienttemplates,secrets", "-A",
+				"-o", `jsonpath={range .items[?(@.metadata.namespace!="kube-system")]}{.kind}/{.metadata.name} {.metadata.generation} {.data.version}{"\n"}{end}`))
+		}
+		return all.String()
+	}
+	before := installed()
+	if !strings.Contains(before, "Deployment/liqo-controller 1") || !strings.Contains(before, "Secret/sh.helm.release.v1.sluice.v1") {
+		t.Fatalf("installed:\n%s", before)
+	}
+	for _, command := range commands {
+		admin.ok(t, command)
+	}
+	if diff := cmp.Diff(before, installed()); diff != "" {
+		t.Errorf("it changed something (-before +after)\n%s", diff)
+	}
+}
+
+// kubeconfigs puts those of both clusters where the documents have them.
+func (w *world) kubeconfigs(t *testing.T, dir string) {
+	t.Helper()
+	for _, c := range []*kubelab.Cluster{w.a, w.b} {
+		text, err := os.ReadFile(c.Kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, c.Name+".yaml"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // testDocuments runs what the documents of this repository tell an administrator
 // to do, where other tests do not do the same anyway.
@@ -18,15 +69,7 @@ func testDocuments(t *testing.T, w *world) {
 	w.apart(t)
 	sides := w.pairOfServers(t, 2)
 	admin := w.newShell(w.a, t.TempDir())
-	for _, c := range []*kubelab.Cluster{w.a, w.b} {
-		text, err := os.ReadFile(c.Kubeconfig)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(admin.dir, c.Name+".yaml"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.kubeconfigs(t, admin.dir)
 	t.Run("one cluster at a time", func(t *testing.T) {
 		t.Cleanup(func() { removePeering(t, w, "liqo-tenant-"+w.a.Name, "liqo-tenant-"+w.b.Name) })
 		commands := section(t, "quick-start.md", "## One cluster at a time", "sh")[0]
@@ -60,7 +103,7 @@ func testDocuments(t *testing.T, w *world) {
 	})
 	t.Run("templates for Liqo", func(t *testing.T) {
 		server := section(t, "liqo.md", "## The gateway as a template", "yaml")[0]
-		server = regexp.MustCompile(`image: \S+`).ReplaceAllString(server, "image: sluice/gateway:"+tag+"\n                imagePullPolicy: Never")
+		server = regexp.MustCompile(`image: \S+`).ReplaceAllString(server, "image: "+images.DefaultRegistry+"/gateway:"+tag+"\n                imagePullPolicy: Never")
 		for name, text := range map[string]string{"server.yaml": server, "client.yaml": clientTemplate(t, server)} {
 			if err := os.WriteFile(filepath.Join(admin.dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)

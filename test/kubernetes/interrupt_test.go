@@ -111,7 +111,7 @@ func testAPIServerAway(t *testing.T, w *world) {
 func testTimeIsUp(t *testing.T, w *world) {
 	w.apart(t)
 	server := w.peering().server
-	template := strings.NewReplacer("sluice/gateway:"+tag, "sluice/gateway:none", `"name": "wireguard-server"`, `"name": "no-image"`).
+	template := strings.NewReplacer("sluice.local/gateway:"+tag, "sluice.local/gateway:none", `"name": "wireguard-server"`, `"name": "no-image"`).
 		Replace(w.kubectl(t, w.b, "get", "wggatewayservertemplates", "-n", liqoNamespace, "wireguard-server", "-o", "json"))
 	server.apply(t, template)
 	t.Cleanup(func() {

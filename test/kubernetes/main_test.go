@@ -45,6 +45,7 @@ func TestClusters(t *testing.T) {
 	}{
 		{"upgrade", false, testUpgrade}, // installs, and leaves a connection
 		// On one connection.
+		{"install again", false, testInstallAgain},
 		{"restricted", false, testRestricted},
 		{"architecture", false, testArchitecture},
 		{"network test", false, testNetwork},

@@ -35,7 +35,7 @@ func programs(t *testing.T) (archives []string, liqoctl string) {
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
-	liqoctl = lab.Build(t, "github.com/sluice-net/sluice/cmd/liqoctl", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w")
+	liqoctl = lab.Build(t, "github.com/sluice-net/sluice/cmd/liqoctl", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+tag)
 	t.Logf("the images are built after %v", built.took.Round(100*time.Millisecond))
 	return built.archives, liqoctl
 }

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/deploy/images"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -23,7 +24,7 @@ import (
 const (
 	// appNamespace has the pods that use the connection.
 	appNamespace = "app"
-	webImage     = "sluice/web:" + tag
+	webImage     = images.DefaultRegistry + "/web:" + tag
 	webPort      = 8080
 )
 

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/deploy/images"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 	"github.com/sluice-net/sluice/test/source"
@@ -62,7 +63,8 @@ func testUpgrade(t *testing.T, w *world) {
 	f := newFaults(t, w)
 	for _, c := range old {
 		f.measure(t, "upgrade from the version before, "+c.Name, promise{within: upgradeGap}, f.paths(t), func() {
-			w.liqoctl(t, installArgs(c)...)
+			// The tag that was set is kept unless it is taken back.
+			w.liqoctl(t, installArgs(c, "--set", "tag=")...)
 			f.runs(t, c, tag)
 		})
 		w.kubectl(t, c, "delete", "clusterrole,clusterrolebinding", "next-version")
@@ -79,7 +81,7 @@ func testFailedUpgrades(t *testing.T, w *world) {
 		// The pods that run are those to which it goes back.
 		f.measure(t, "upgrade to images that do not exist and back, "+side, promise{within: blink}, f.paths(t), func() {
 			f.failedUpgrade(t, c)
-			w.liqoctl(t, installArgs(c)...)
+			w.liqoctl(t, installArgs(c, "--reset-values")...)
 			f.runs(t, c, tag)
 		})
 	})
@@ -93,8 +95,8 @@ func (w *world) previous(t *testing.T, c *kubelab.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		for _, program := range []string{"controller", "fabric", "gateway"} {
-			image := "docker.io/sluice/" + program + ":"
-			if out, err := n.Host.Try("ctr", "-n", "k8s.io", "images", "tag", "--force", image+tag, image+previousTag); err != nil {
+			image, before := images.DefaultRegistry+"/"+program+":"+tag, "docker.io/sluice/"+program+":"+previousTag
+			if out, err := n.Host.Try("ctr", "-n", "k8s.io", "images", "tag", "--force", image, before); err != nil {
 				t.Fatalf("%s: %v: %s", n.Name, err, out)
 			}
 		}
@@ -132,7 +134,7 @@ func (f *faults) failedUpgrade(t *testing.T, c *kubelab.Cluster) {
 	t.Helper()
 	before := leads(t, c)
 	start := time.Now()
-	_, stderr, err := f.tryLiqoctl(t.Context(), installArgs(c, "--set", "tag=absent")...)
+	_, stderr, err := f.tryLiqoctl(t.Context(), installArgs(c, "--set", "tag=absent,pullPolicy=Never")...)
 	t.Logf("gave up after %v", time.Since(start).Round(time.Second))
 	if err == nil {
 		t.Fatal("an upgrade to images that do not exist has worked")

@@ -145,11 +145,11 @@ func (w *world) kubectl(t *testing.T, c *kubelab.Cluster, args ...string) string
 	return strings.TrimSpace(out)
 }
 
-// installArgs is what an administrator says to install what is under test.
+// installArgs is what an administrator says to install what is under test. Which images
+// these are liqoctl knows by itself.
 func installArgs(c *kubelab.Cluster, more ...string) []string {
 	return append([]string{"install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
-		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR,
-		"--set", "tag=" + tag, "--set", "pullPolicy=Never"}, more...)
+		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR}, more...)
 }
 
 // each does something to all clusters at the same time.
@@ -189,7 +189,7 @@ func (w *world) install(t *testing.T, more ...string) {
 // reinstall undoes what other options than those of the test have changed. It is for
 // clean-ups, in which the context of the test is over.
 func (w *world) reinstall(c *kubelab.Cluster) error {
-	_, _, err := w.tryLiqoctl(context.Background(), installArgs(c)...)
+	_, _, err := w.tryLiqoctl(context.Background(), installArgs(c, "--reset-values")...)
 	return err
 }
 

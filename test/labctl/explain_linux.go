@@ -47,11 +47,18 @@ and in it:
   liqoctl test network --context rome --remote-context milan --rm
   liqoctl network disconnect --context rome --remote-context milan --wait
 
+It was made by these commands, which can be repeated there:
+
+  liqoctl %[13]s
+  liqoctl %[14]s
+  liqoctl %[15]s
+
 A node's network: ip netns exec %[11]s ip route. Logs: %[12]s.
 make lab-down removes everything.
 `, kubelab.PodCIDR, kubelab.ServiceCIDR, h.rome.Public, h.milan.Public, pods.String(),
 		h.WAN.Namespace(), h.bin, h.rome.Kubeconfig, h.milan.Kubeconfig, url,
-		h.rome.Nodes[0].Host.Namespace(), filepath.Join(h.Dir, "rome")), nil
+		h.rome.Nodes[0].Host.Namespace(), filepath.Join(h.Dir, "rome"),
+		strings.Join(installArgs(h.rome), " "), strings.Join(installArgs(h.milan), " "), strings.Join(h.connectArgs(), " ")), nil
 }
 
 // seen asks all web servers of a peer and lists them, with their addresses here.

@@ -24,7 +24,7 @@ import (
 
 const (
 	liqoctlPackage = "github.com/sluice-net/sluice/cmd/liqoctl"
-	// version is the tag of the images: those of the tree, which no registry has.
+	// version is that of liqoctl, and the tag of the images: those of the tree, which no registry has.
 	version = "lab"
 	// nodePort is where milan's gateway is behind its router.
 	nodePort = "30742"
@@ -68,6 +68,9 @@ func holdLocked(ctx context.Context, said io.WriteCloser, say func(string)) erro
 	// After everything else is gone: who waits for the end looks at the lock.
 	defer lock.Close()
 	defer os.Remove(pidFile)
+	if err := removeIfThere(helpFile); err != nil { // of one that was killed
+		return err
+	}
 	ctrl.SetLogger(logr.Discard()) // or it complains
 	s := &session{log: say}
 	return s.run(func() error {
@@ -79,6 +82,10 @@ func holdLocked(ctx context.Context, said io.WriteCloser, say func(string)) erro
 		if err != nil {
 			return err
 		}
+		if err := os.WriteFile(helpFile, []byte(text), 0o644); err != nil {
+			return err
+		}
+		defer os.Remove(helpFile)
 		fmt.Fprint(said, ready, text)
 		said.Close()
 		<-ctx.Done()
@@ -103,7 +110,7 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 		archives = append(archives, i.Archive)
 	}
 	s.Cleanup(lab.RemoveBuilt)
-	liqoctl := lab.Build(s, liqoctlPackage, "-trimpath")
+	liqoctl := lab.Build(s, liqoctlPackage, "-trimpath", "-ldflags=-X main.version="+version)
 	if err := ctx.Err(); err != nil {
 		return nil, errors.New("interrupted")
 	}
@@ -130,8 +137,7 @@ func (h *holding) install(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, c := range h.Clusters {
 		all.Go(func() {
-			_, err := h.run(ctx, "liqoctl", "install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
-				"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR, "--set", "tag="+version, "--set", "pullPolicy=Never")
+			_, err := h.run(ctx, "liqoctl", installArgs(c)...)
 			if err == nil {
 				_, err = c.KubectlInput(web, "apply", "-f", "-")
 			}
@@ -145,12 +151,23 @@ func (h *holding) install(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// installArgs install Sluice in a cluster.
+func installArgs(c *kubelab.Cluster) []string {
+	return []string{"install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
+		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR}
+}
+
+// connectArgs connect rome to milan.
+func (h *holding) connectArgs() []string {
+	return []string{"network", "connect", "--kubeconfig", h.rome.Kubeconfig, "--remote-kubeconfig", h.milan.Kubeconfig, "--wait",
+		"--gw-server-service-type", "NodePort", "--gw-server-service-nodeport", nodePort, "--gw-client-address", h.milan.Public.String()}
+}
+
 // connect connects rome to milan, whose gateway is at a fixed node port behind
 // its router.
 func (h *holding) connect(ctx context.Context) error {
 	h.say("connecting rome to milan")
-	_, err := h.run(ctx, "liqoctl", "network", "connect", "--kubeconfig", h.rome.Kubeconfig, "--remote-kubeconfig", h.milan.Kubeconfig, "--wait",
-		"--gw-server-service-type", "NodePort", "--gw-server-service-nodeport", nodePort, "--gw-client-address", h.milan.Public.String())
+	_, err := h.run(ctx, "liqoctl", h.connectArgs()...)
 	return err
 }
 

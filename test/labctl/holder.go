@@ -22,6 +22,8 @@ const (
 	// logFile is what libraries say in that process, and why it ended if it was not
 	// meant to.
 	logFile = "/run/sluice-lab.log"
+	// helpFile says how to look around in the lab that is up.
+	helpFile = "/run/sluice-lab.txt"
 	// ready ends what the holder says of its progress. What follows is how to look
 	// around.
 	ready = "\x00"
@@ -73,8 +75,10 @@ func up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root")
 	}
-	if pid, err := holder(pidFile); err != nil || pid != 0 {
-		return errors.Join(err, fmt.Errorf("a lab is up already (process %d): labctl down (make lab-down) removes it", pid))
+	if pid, err := holder(pidFile); err != nil {
+		return err
+	} else if pid != 0 {
+		return showAgain(pid, helpFile, os.Stdout)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -103,6 +107,16 @@ func up(ctx context.Context) error {
 		return errors.Join(err, cmd.Wait())
 	}
 	return cmd.Process.Release()
+}
+
+// showAgain says how to look around in a lab that is up already.
+func showAgain(pid int, help string, to io.Writer) error {
+	text, err := os.ReadFile(help)
+	if err != nil {
+		return fmt.Errorf("a lab is up already, or still coming up (process %d): labctl down (make lab-down) removes it", pid)
+	}
+	_, err = fmt.Fprintf(to, "A lab is up already.\n\n%s", text)
+	return err
 }
 
 // relay copies what the holder says until it is ready to progress, and the rest
@@ -141,11 +155,11 @@ func down(ctx context.Context) error {
 	}
 	if pid == 0 {
 		s := &session{log: func(text string) { fmt.Fprintln(os.Stderr, text) }}
-		if err := s.run(func() error { kubelab.Sweep(s); return nil }); err != nil {
+		if err := s.run(func() error { kubelab.Sweep(s); kubelab.RestoreSysctls(s); return nil }); err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "no lab is up")
-		return errors.Join(removeIfThere(pidFile), removeIfThere(logFile))
+		return errors.Join(removeIfThere(pidFile), removeIfThere(logFile), removeIfThere(helpFile))
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return err
@@ -156,7 +170,7 @@ func down(ctx context.Context) error {
 		// Not the process ID, which somebody else may get.
 		if now, err := holder(pidFile); err == nil && now != pid {
 			fmt.Fprintln(os.Stderr, "the lab is gone")
-			return removeIfThere(logFile)
+			return errors.Join(removeIfThere(logFile), removeIfThere(helpFile))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

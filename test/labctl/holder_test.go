@@ -36,6 +36,21 @@ func TestOneHolder(t *testing.T) {
 	lock.Close()
 }
 
+// TestShowAgain: who asks for a lab that is up learns how to look around in it.
+func TestShowAgain(t *testing.T) {
+	help := filepath.Join(t.TempDir(), "help")
+	var out bytes.Buffer
+	if err := showAgain(7, help, &out); err == nil || !strings.Contains(err.Error(), "still coming up (process 7): labctl down") || out.Len() > 0 {
+		t.Errorf("one that comes up: %v, %q", err, out.String())
+	}
+	if err := os.WriteFile(help, []byte("look\naround\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := showAgain(7, help, &out); err != nil || out.String() != "A lab is up already.\n\nlook\naround\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
 func TestRelay(t *testing.T) {
 	tests := []struct {
 		name, said       string

@@ -77,7 +77,7 @@ func (w *world) testRestored(t *testing.T) {
 	s.kubectl(t, "patch", "deployment", "gw-server", "--type=strategic", "-p",
 		`{"metadata":{"labels":{"mine":"x","team":"another"}},"spec":{"replicas":5,"template":{"spec":{"containers":[{"name":"gateway","image":"evil"}]}}}}`)
 	eventually(t, s, "the Deployment is as the spec says", "gw-server", func(d *appsv1.Deployment) error {
-		if *d.Spec.Replicas != 1 || d.Spec.Template.Spec.Containers[0].Image != "sluice/gateway:latest" || d.Labels["team"] != "network" {
+		if *d.Spec.Replicas != 1 || d.Spec.Template.Spec.Containers[0].Image != "sluice.local/gateway:unknown" || d.Labels["team"] != "network" {
 			return fmt.Errorf("replicas %d, image %s, labels %v", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Image, d.Labels)
 		}
 		if d.Labels["mine"] != "x" {

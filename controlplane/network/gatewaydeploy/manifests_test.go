@@ -26,7 +26,7 @@ const deployment = `
           securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
           containers:
           - name: gateway
-            image: sluice/gateway:latest
+            image: sluice.local/gateway:unknown
             args: [--name=NAME, --namespace=NS]
             securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
             volumeMounts:

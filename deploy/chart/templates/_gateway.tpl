@@ -70,7 +70,7 @@
                   type: RuntimeDefault
               containers:
               - name: gateway
-                image: {{ include "sluice.image" (dict "root" .root "image" $t.container.gateway.image) }}
+                image: {{ include "sluice.image" (dict "root" .root "program" "gateway" "image" $t.container.gateway.image) }}
                 imagePullPolicy: {{ $values.pullPolicy }}
                 args:
                 - --name={{ $name }}

@@ -8,9 +8,9 @@
 {{ .Values.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* An image. Of a dict: root, image (name, version). */}}
+{{/* An image. Of a dict: root, program, image (name, version). */}}
 {{- define "sluice.image" -}}
-{{ .image.name }}:{{ .image.version | default (include "sluice.version" .root) }}
+{{ .image.name | default (printf "%s/%s" .root.Values.registry .program) }}:{{ .image.version | default (include "sluice.version" .root) }}
 {{- end }}
 
 {{/* Labels and annotations of an object, below its name. Of a dict: root, and labels and annotations of the object itself.

@@ -28,7 +28,7 @@ func main() {
 
 // run builds what the arguments ask for. Results go to stdout, progress to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, push, err := parseFlags(args, stdout)
+	o, to, err := parseFlags(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	if !push {
-		next(stdout, made[0])
+	if to.load != "" {
+		for _, i := range made {
+			if err := images.Load(ctx, i, to.load); err != nil {
+				return err
+			}
+			fmt.Fprintf(stdout, "loaded %s into %s\n", i.Reference, to.load)
+		}
+	}
+	if !to.push {
+		if to.load == "" {
+			next(stdout, made[0])
+		}
 		return nil
 	}
 	for _, i := range made {
@@ -72,6 +82,7 @@ func next(w io.Writer, i images.Image) {
 On a node:      ctr -n k8s.io images import %[1]s
 In k3s:         k3s ctr images import %[1]s
 In kind:        kind load image-archive %[1]s --name CLUSTER
+All at once:    make images-load TO=containerd, TO=k3s or TO=kind:CLUSTER
 In Docker:      docker load -i %[1]s
 To a registry:  the same command with --registry and --push, or
                 skopeo copy --all oci:%[2]s:%[4]s docker://%[3]s

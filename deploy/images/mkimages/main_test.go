@@ -16,14 +16,14 @@ import (
 )
 
 func TestFlags(t *testing.T) {
-	got, push, err := parseFlags([]string{"-o", "out", "--version=v1", "--platform", "linux/arm64", "--program=gateway,prober", "--registry=r.example/s", "--push"}, io.Discard)
+	got, to, err := parseFlags([]string{"-o", "out", "--version=v1", "--platform", "linux/arm64", "--program=gateway,prober", "--registry=r.example/s", "--push", "--load=k3s"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := images.Programs()
 	want := images.Options{Out: "out", Version: "v1", Registry: "r.example/s", Platforms: []string{"linux/arm64"}, Programs: []images.Program{all[2], all[3]}}
-	if diff := cmp.Diff(want, got); diff != "" || !push {
-		t.Errorf("push: %v, options (-want +got):\n%s", push, diff)
+	if diff := cmp.Diff(want, got); diff != "" || to != (destination{push: true, load: "k3s"}) {
+		t.Errorf("destination: %+v, options (-want +got):\n%s", to, diff)
 	}
 }
 
@@ -33,6 +33,7 @@ func TestFlagsRefused(t *testing.T) {
 		want string
 	}{
 		{[]string{"gateway"}, "--help"},
+		{[]string{"--load=docker"}, `--load: nothing loads images into "docker": it must be containerd, k3s, kind or kind:CLUSTER`},
 		{[]string{"--program=liqoctl"}, "must be one of controller, fabric, gateway, prober"},
 	} {
 		if _, _, err := parseFlags(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -59,15 +60,15 @@ func TestNext(t *testing.T) {
 	if err := os.WriteFile(archive, make([]byte, 1_500_000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	i := images.Image{Name: "gateway", Reference: "docker.io/sluice/gateway:v1", Digest: "sha256:0", Layout: "out/gateway", Archive: archive, SBOM: "out/gateway.spdx.json"}
+	i := images.Image{Name: "gateway", Reference: "sluice.local/gateway:v1", Digest: "sha256:0", Layout: "out/gateway", Archive: archive, SBOM: "out/gateway.spdx.json"}
 	var out bytes.Buffer
 	if err := describe(&out, i); err != nil {
 		t.Fatal(err)
 	}
 	next(&out, i)
 	for _, want := range []string{
-		"docker.io/sluice/gateway:v1\n", "sha256:0", "(1.5 MB)", "ctr -n k8s.io images import " + archive + "\n", "docker load -i " + archive + "\n",
-		"skopeo copy --all oci:out/gateway:v1 docker://docker.io/sluice/gateway:v1\n",
+		"sluice.local/gateway:v1\n", "sha256:0", "(1.5 MB)", "ctr -n k8s.io images import " + archive + "\n", "docker load -i " + archive + "\n",
+		"skopeo copy --all oci:out/gateway:v1 docker://sluice.local/gateway:v1\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
