@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"net"
 	"strconv"
 	"time"
@@ -41,16 +42,20 @@ connected, and by which CIDRs the pods of the other cluster are reached from her
 		if err != nil {
 			return err
 		}
+		var notAll error
+		if len(ids) == 0 {
+			notAll = incomplete(cluster, in)
+		}
 		rows := peeringRows(peers)
-		if out.given() && out.format != formatWide {
-			return out.data(rows)
+		switch {
+		case out.given() && out.format != formatWide:
+			return errors.Join(out.data(rows), notAll)
+		case len(rows) == 0:
+			a.console.Info(noPeersIn(cluster))
+		default:
+			a.console.Show(func(p *console.Page) { p.Table(peeringTable(rows, out.format == formatWide, time.Now())) })
 		}
-		if len(rows) == 0 {
-			a.console.Info(noPeers)
-			return nil
-		}
-		a.console.Show(func(p *console.Page) { p.Table(peeringTable(rows, out.format == formatWide, time.Now())) })
-		return nil
+		return notAll
 	}
 	return cmd
 }

@@ -21,7 +21,8 @@ func infoCommand(a *app) *cobra.Command {
 		Short: "Show the installation in a cluster and its peerings",
 		Long: `Show the installation in a cluster, its state, and the peerings of the cluster.
 
-Objects that you may not read are left out, and a line on stderr names them. With --get, only one value is printed,
+Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 where there may be
+peerings that are not shown. With --get, only one value is printed,
 for scripts; "clusterid" is short for "local.clusterID". Its path is that of the output of -o json, in upper or lower
 case.`,
 		Example: `  liqoctl info
@@ -58,10 +59,10 @@ case.`,
 		case *get != "":
 			return out.get(info, *get)
 		case out.given():
-			return out.data(info)
+			return errors.Join(out.data(info), incomplete(s, c))
 		}
 		a.console.Show(func(p *console.Page) { info.write(p, a.console.Verbose() > 0) })
-		return nil
+		return incomplete(s, c)
 	}
 	cmd.AddCommand(infoPeerCommand(a))
 	return cmd
@@ -109,6 +110,12 @@ the server's, as the client needs it.`,
 		if err != nil {
 			return err
 		}
+		notAll := func() error {
+			if len(args) > 0 {
+				return nil // all that were asked for
+			}
+			return incomplete(s, c)
+		}
 		infos := make(map[string]peerInfo, len(peers))
 		for _, p := range peers {
 			infos[p.ID] = peerInfoOf(s, p)
@@ -124,7 +131,7 @@ the server's, as the client needs it.`,
 		case *get != "":
 			return out.get(infos, *get)
 		case out.given():
-			return out.data(infos)
+			return errors.Join(out.data(infos), notAll())
 		}
 		a.console.Show(func(page *console.Page) {
 			for i, p := range peers {
@@ -137,7 +144,7 @@ the server's, as the client needs it.`,
 				page.Line(noPeersIn(s))
 			}
 		})
-		return nil
+		return notAll()
 	}
 	return cmd
 }
@@ -157,10 +164,24 @@ const noPeers = "This cluster has no peering yet: 'liqoctl network connect' make
 
 // noPeersIn is noPeers, unless they are only not seen.
 func noPeersIn(s *survey.Cluster) string {
-	if s.Unread("GatewayServer") || s.Unread("GatewayClient") || s.Unread("Configuration") {
-		return "There is no peering that this user may see."
+	if !allPeersRead(s) {
+		return "There is no peering that could be read."
 	}
 	return noPeers
+}
+
+// allPeersRead tells whether s has all peerings of the cluster.
+func allPeersRead(s *survey.Cluster) bool {
+	return !s.Unread("GatewayServer") && !s.Unread("GatewayClient") && !s.Unread("Configuration")
+}
+
+// incomplete is the error of commands that show the peerings of a cluster, where there
+// may be more of them. What could not be read is told by missing.
+func incomplete(s *survey.Cluster, c *access.Cluster) error {
+	if allPeersRead(s) {
+		return nil
+	}
+	return c.Errorf("the cluster may have peerings that are not shown, as not everything could be read")
 }
 
 // survey reads a cluster. Of one that nothing is installed in there is nothing

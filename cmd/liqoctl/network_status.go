@@ -30,8 +30,8 @@ the gateway carried to the peer and from it between two readings of its counters
 since it started (-o wide names the reasons). KEY is the age of this end's key, HANDSHAKE of the last one. PODS are the
 gateway's that are ready, NODES those of this cluster that are joined to it.
 
-The counters come from the gateways by the same way as 'kubectl exec'. Who may not use it sees the rest of the table. In
-a narrow window the last columns make room for the first.`,
+The counters come from the gateways by the same way as 'kubectl exec'. Who may not use it sees the rest of the table.
+The exit code is 1 where there may be peerings that could not be read. In a narrow window the last columns make room for the first.`,
 		Example: `  liqoctl network status
   liqoctl network status milan -o wide
 
@@ -106,10 +106,16 @@ func (r *statusRun) run(ctx context.Context) error {
 	for i, c := range r.clusters {
 		r.missing(readings[i], c)
 	}
+	var errs []error
 	if unwell := t.unwell(); r.exitCode && len(unwell) > 0 {
-		return fmt.Errorf("not healthy: %s", strings.Join(unwell, ", "))
+		errs = append(errs, fmt.Errorf("not healthy: %s", strings.Join(unwell, ", ")))
 	}
-	return nil
+	if len(r.ids) == 0 {
+		for i, c := range r.clusters {
+			errs = append(errs, incomplete(readings[i], c))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // minInterval keeps a watch from being a burden to API servers.

@@ -91,7 +91,7 @@ func TestVerbs(t *testing.T) {
 		run  func(*testing.T, *rome)
 	}{
 		{"version", testVersion}, {"generate configuration", testGenerateConfiguration}, {"create", testCreate}, {"print", testPrint},
-		{"generate publickey", testGeneratePublicKey}, {"get", testGet}, {"waiting", testWaiting}, {"mistakes", testMistakes}, {"delete", testDelete},
+		{"generate publickey", testGeneratePublicKey}, {"get", testGet}, {"waiting", testWaiting}, {"mistakes", testMistakes}, {"delete", testDelete}, {"without rights", testWithoutRights},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, r) })
 	}
@@ -350,6 +350,48 @@ func testDelete(t *testing.T, r *rome) {
 		t.Errorf("what the controllers made of it is still there: %v, %d objects", err, len(left.Items))
 	}
 	r.liqoctl(t, "get", "peerings").want(t, "no peerings", "", " INFO   "+noPeers+"\n")
+}
+
+// testWithoutRights has somebody ask for peerings who may read their cluster's ID only.
+func testWithoutRights(t *testing.T, r *rome) {
+	r.Apply(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: somebody, namespace: liqo}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: somebody, namespace: liqo}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: somebody, namespace: liqo}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: somebody}
+subjects: [{kind: ServiceAccount, name: somebody, namespace: liqo}]
+`)
+	kubeconfig, err := r.WriteKubeconfig("somebody", r.ServiceAccount(controlplanetest.LiqoNamespace, "somebody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const notAll = " ERRO   the cluster may have peerings that are not shown, as not everything could be read\n"
+	for _, tt := range []struct{ args, shown string }{
+		{"get peerings", "There is no peering that could be read."},
+		{"get peerings -o json", "[]\n"},
+		{"info", "There is no peering that could be read."},
+		{"info -o json", `"clusterID": "rome"`},
+		{"info peer", "There is no peering that could be read."},
+		{"network status", "There is no peering that could be read."},
+		{"network status -o json", `"peerings": []`},
+	} {
+		got := liqoctl(t.Context(), append([]string{"--kubeconfig", kubeconfig}, strings.Fields(tt.args)...)...)
+		if got.code != 1 || !strings.Contains(got.stdout+got.stderr, tt.shown) || !strings.HasSuffix(got.stderr, notAll) || !strings.Contains(got.stderr, "left out, as the user of") {
+			t.Errorf("%s: %+v", tt.args, got)
+		}
+	}
+	if got := liqoctl(t.Context(), "--kubeconfig", kubeconfig, "info", "--get", "clusterid"); got.code != 0 || got.stdout != "rome\n" {
+		t.Errorf("what may be read: %+v", got)
+	}
 }
 
 func controllerDeployment(image string) client.Object {
