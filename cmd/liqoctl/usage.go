@@ -83,6 +83,7 @@ func (a *app) finish(root *cobra.Command) {
 	})
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(noSuchFlag)
 	each(root, func(cmd *cobra.Command) {
 		cmd.DisableFlagsInUseLine = true
 		cmd.Long = a.asCalled(cmd.Long)
@@ -135,6 +136,29 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		err += fmt.Sprintf(", did you mean %s?", strings.Join(similar, " or "))
 	}
 	return errors.New(err)
+}
+
+// maxSimilar is how many flags are worth naming: of "--remote" there are many more.
+const maxSimilar = 3
+
+// noSuchFlag names the flags that are meant instead of one that there is not.
+func noSuchFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	// cobra knows what is similar, of commands only.
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	similar := names.SuggestionsFor(unknown.GetSpecifiedName())
+	if len(similar) == 0 || len(similar) > maxSimilar {
+		return err
+	}
+	return fmt.Errorf("%w, did you mean --%s?", err, strings.Join(similar, " or --"))
 }
 
 // explain adds where to read on to an error that is about how the command was
