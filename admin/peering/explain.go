@@ -34,7 +34,7 @@ func (v *evidence) explain(told string) []string {
 	for i := range v.Pods {
 		x.pod(&v.Pods[i])
 	}
-	x.events(v.Events, v.Now)
+	x.events(slices.DeleteFunc(slices.Clone(v.Events), v.besideThePoint), v.Now)
 	return append(x.lines, x.next()...)
 }
 
@@ -163,6 +163,16 @@ func (x *explanation) container(pod string, s corev1.ContainerStatus) {
 			break
 		}
 	}
+}
+
+// besideThePoint tells of an event that explains nothing: one of a pod that another has
+// taken the place of, and one that is about every pod of such a cluster.
+func (v *evidence) besideThePoint(e corev1.Event) bool {
+	if e.InvolvedObject.Kind != "Pod" {
+		return false
+	}
+	replaced := len(v.Pods) > 0 && !slices.ContainsFunc(v.Pods, func(p corev1.Pod) bool { return p.Name == e.InvolvedObject.Name })
+	return replaced || e.Reason == "MissingClusterDNS"
 }
 
 // events tells of the latest warnings, which are sorted.

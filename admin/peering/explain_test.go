@@ -25,6 +25,9 @@ func TestExplain(t *testing.T) {
 			Name: "gateway", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
 		}}}
 	}
+	about := func(kind, name, reason, message string) corev1.Event {
+		return corev1.Event{Type: "Warning", InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Reason: reason, Message: message, LastTimestamp: ago(0)}
+	}
 	for _, tt := range []struct {
 		name string
 		told string
@@ -101,6 +104,27 @@ Next: the cluster gives no addresses to Services of type LoadBalancer: use --gw-
 			want: `
 Deployment liqo/liqo-controller has no ready pod
 Next: have the controller run first: nothing is done without it`,
+		},
+		{
+			name: "warnings that explain nothing",
+			v: evidence{Now: now, Pods: []corev1.Pod{pod(waiting("ImagePullBackOff", "no such host"))}, Events: []corev1.Event{
+				about("Pod", "gw-a-0", "Unhealthy", "readiness probe failed"), // replaced
+				about("Pod", "gw-a-1", "MissingClusterDNS", "kubelet does not have ClusterDNS IP configured"),
+				about("Pod", "gw-a-1", "Failed", "pull of the image failed"),
+				about("ReplicaSet", "gw-a-0", "FailedCreate", "exceeded quota"),
+			}},
+			want: `
+Pod n/gw-a-1, container gateway: ImagePullBackOff: no such host
+Event of Pod gw-a-1, 0s ago: Failed: pull of the image failed
+Event of ReplicaSet gw-a-0, 0s ago: FailedCreate: exceeded quota
+Next: the node cannot get the image: check its name in the template, that the registry is reached from the nodes, and its pull secret`,
+		},
+		{
+			name: "warnings of the last pod, which is gone",
+			v:    evidence{Now: now, Events: []corev1.Event{about("Pod", "gw-a-0", "Evicted", "disk pressure")}},
+			want: `
+Event of Pod gw-a-0, 0s ago: Evicted: disk pressure
+Next: cure what is said above; 'liqoctl network doctor' looks closer`,
 		},
 		{
 			name: "only the latest warnings",
