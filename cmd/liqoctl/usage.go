@@ -53,34 +53,81 @@ Commands:
 {{- end}}{{end}}
 {{- end}}
 {{- end}}
-{{- if .HasAvailableLocalFlags}}
+{{- with flags (ownFlags .)}}
 
 Flags:
-{{flags .LocalFlags}}
+{{.}}
 {{- end}}
-{{- if .HasAvailableInheritedFlags}}
+{{- with flags (inheritedFlags .)}}
 
-Global flags:
-{{flags .InheritedFlags}}
+Inherited flags:
+{{.}}
 {{- end}}
 {{- if .HasAvailableSubCommands}}
 
 "{{.CommandPath}} COMMAND --help" shows more about a command.
-{{- end}}
+{{- else}}
+{{end}}
+"{{.Root.DisplayName}} options" lists the flags of all commands, such as --kubeconfig and --context.
 `
+
+// ownFlags are the flags of a command and, with those that its subcommands inherit, not
+// those of all commands, which 'liqoctl options' lists.
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
+	if !cmd.HasParent() {
+		return cmd.LocalNonPersistentFlags()
+	}
+	return cmd.LocalFlags()
+}
+
+// inheritedFlags are those that a command has from others, except from the root.
+func inheritedFlags(cmd *cobra.Command) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all := cmd.Root().PersistentFlags()
+	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if all.Lookup(f.Name) == nil {
+			fs.AddFlag(f)
+		}
+	})
+	return fs
+}
+
+// optionsCommand lists the flags of all commands, which would be most of their help.
+func optionsCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "options",
+		Short:   "List the flags of all commands",
+		Long:    "List the flags that all commands have.",
+		Example: "  liqoctl options",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(a.stdout, "All commands have these flags:\n%s\n", a.flagUsages(cmd.Root().PersistentFlags()))
+			return err
+		},
+	}
+}
+
+// flagUsages describes flags, as wide as the window allows.
+func (a *app) flagUsages(fs *pflag.FlagSet) string {
+	// Of a flag that needs no value pflag shows what it then has.
+	return strings.TrimRight(strings.ReplaceAll(fs.FlagUsagesWrapped(a.helpColumns()), "LEVEL[=+1]", "[=LEVEL]  "), "\n")
+}
+
+func (a *app) helpColumns() int {
+	if n := a.console.Width(); n > 0 {
+		return min(n, helpWidth)
+	}
+	return helpWidth
+}
 
 // finish gives every command of the tree the same manners.
 func (a *app) finish(root *cobra.Command) {
 	cobra.AddTemplateFunc("useLine", useLine)
-	columns := helpWidth
-	if n := a.console.Width(); n > 0 {
-		columns = min(n, helpWidth)
-	}
+	columns := a.helpColumns()
 	cobra.AddTemplateFunc("fold", func(text string) string { return console.Fold(strings.TrimSpace(text), columns) })
-	cobra.AddTemplateFunc("flags", func(fs *pflag.FlagSet) string {
-		// Of a flag that needs no value pflag shows what it then has.
-		return strings.TrimRight(strings.ReplaceAll(fs.FlagUsagesWrapped(columns), "LEVEL[=+1]", "[=LEVEL]  "), "\n")
-	})
+	cobra.AddTemplateFunc("flags", a.flagUsages)
+	cobra.AddTemplateFunc("ownFlags", ownFlags)
+	cobra.AddTemplateFunc("inheritedFlags", inheritedFlags)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(noSuchFlag)
