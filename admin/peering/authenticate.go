@@ -2,12 +2,14 @@ package peering
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +31,7 @@ func Authenticate(ctx context.Context, consumer, provider *access.Cluster, o Opt
 	if err := ends.prepareIdentities(ctx, tell, ends.rightsToAuthenticate); err != nil {
 		return err
 	}
-	h := &handshake{consumer: ends[0], provider: ends[1]}
+	h := &handshake{consumer: ends[0], provider: ends[1], proxyURL: o.ProxyURL}
 	var p plan
 	spaces := p.add(nil, ends.steps((*end).tenantNamespace)...)
 	nonce := p.add(after(spaces), h.nonce())
@@ -107,12 +109,27 @@ func (e *end) rightsToSign() (all []access.Permission) {
 // checkAuthentication fails where the controllers of the cluster have no part in it:
 // every step would wait in vain.
 func (e *end) checkAuthentication(ctx context.Context) error {
-	err := e.Client.Get(ctx, client.ObjectKey{Name: authv1beta1.RemoteControlPlaneRole}, new(rbacv1.ClusterRole))
-	if apierrors.IsNotFound(err) {
-		return e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed: run 'liqoctl install --set authentication.enabled=true' for it",
-			e.id, authv1beta1.RemoteControlPlaneRole)
+	enabled, err := e.authenticates(ctx)
+	if err == nil && !enabled {
+		err = e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed: run %s for it",
+			e.id, authv1beta1.RemoteControlPlaneRole, enable)
 	}
-	return nil // who may not look is told by the step that waits
+	return err
+}
+
+// enable is how authentication is enabled.
+const enable = "'liqoctl install --set authentication.enabled=true'"
+
+// authenticates tells whether authentication is enabled. To who may not look it seems so: the step that waits tells.
+func (e *end) authenticates(ctx context.Context) (bool, error) {
+	err := e.Client.Get(ctx, client.ObjectKey{Name: authv1beta1.RemoteControlPlaneRole}, new(rbacv1.ClusterRole))
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case apierrors.IsForbidden(err):
+		return true, nil
+	}
+	return true, e.Explain("read ClusterRole "+authv1beta1.RemoteControlPlaneRole, err)
 }
 
 // tenantNamespace makes the namespace of the peering.
@@ -150,6 +167,9 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 	err := h.provider.Client.Get(ctx, h.provider.named(h.tenantName()), &t)
 	if err != nil {
 		return nil, h.provider.Explain("read the Tenant", client.IgnoreNotFound(err))
+	}
+	if h.proxyURL != nil && (t.Spec.ProxyURL == nil || *t.Spec.ProxyURL != *h.proxyURL) {
+		return nil, nil // it is to have others
 	}
 	if t.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(t.Status.Conditions, authv1beta1.ConditionReady) {
 		return nil, nil
@@ -324,7 +344,7 @@ func (h *handshake) identity() *step {
 				return "", e.Explain("read the Identity", err)
 			case i.DeletionTimestamp != nil:
 				return "an earlier Identity is being deleted", nil
-			case !bytes.Equal(i.Spec.AuthParams.SignedCRT, h.granted.SignedCRT) || i.Spec.AuthParams.APIServer != h.granted.APIServer:
+			case !equality.Semantic.DeepEqual(i.Spec.AuthParams, *h.granted):
 				before := i.DeepCopy()
 				i.Spec = wanted.Spec
 				return "the controller has not looked at the Identity yet", e.Explain("change the Identity", e.write.Patch(ctx, &i, client.MergeFrom(before)))
@@ -352,31 +372,60 @@ func (h *handshake) noSlices(ctx context.Context) error {
 }
 
 func (h *handshake) removeIdentity() *step {
-	return h.remove(h.consumer, "Identity control plane correctly deleted",
-		&authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: h.identityName()}}, authv1beta1.SignedNonceSecret)
+	e := h.consumer
+	return e.forgetIdentity("Identity control plane", authv1beta1.SignedNonceSecret, func(ctx context.Context) (found []client.Object, err error) {
+		var list authv1beta1.IdentityList
+		err = e.list(ctx, "Identities", &list, client.InNamespace(e.namespace))
+		for i := range list.Items {
+			// Those of slices go with their slices.
+			if o := &list.Items[i]; string(o.Spec.ClusterID) == e.peer.id && o.Spec.Type == authv1beta1.ControlPlaneIdentity {
+				found = append(found, o)
+			}
+		}
+		return found, err
+	})
 }
 
 func (h *handshake) removeTenant() *step {
-	return h.remove(h.provider, "Tenant correctly deleted",
-		&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: h.tenantName()}}, authv1beta1.NonceSecret)
+	e := h.provider
+	return e.forgetIdentity("Tenant", authv1beta1.NonceSecret, func(ctx context.Context) (found []client.Object, err error) {
+		var list authv1beta1.TenantList
+		err = e.list(ctx, "Tenants", &list, client.InNamespace(e.namespace))
+		for i := range list.Items {
+			if o := &list.Items[i]; string(o.Spec.ClusterID) == e.peer.id {
+				found = append(found, o)
+			}
+		}
+		return found, err
+	})
 }
 
-// remove deletes an object and the Secret of the handshake at its end, and waits until they are gone.
-func (h *handshake) remove(e *end, done string, o client.Object, secret string) *step {
-	return &step{
-		in: e.Cluster, waiting: "Deleting what is left of the identity", done: done,
-		try: func(ctx context.Context) (missing string, err error) {
-			for _, o := range []client.Object{o, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secret}}} {
-				o.SetNamespace(e.namespace)
-				err := e.write.Delete(ctx, o)
-				switch {
-				case err == nil:
-					missing = fmt.Sprintf("%s is being deleted", o.GetName())
-				case !apierrors.IsNotFound(err):
-					return "", e.Explain("delete "+o.GetName(), err)
-				}
+// forgetIdentity deletes what find finds and the Secret of the handshake of this end, and waits until they are gone.
+func (e *end) forgetIdentity(what, secret string, find func(context.Context) ([]client.Object, error)) *step {
+	s := &step{in: e.Cluster, waiting: "Deleting " + what, done: what + " already deleted", clues: e.controllerClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		doomed, err := find(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(doomed) > 0 {
+			s.done = what + " correctly deleted"
+		}
+		nonce, err := e.secretNamed(ctx, secret)
+		if err != nil {
+			return "", err
+		}
+		if nonce != nil {
+			doomed = append(doomed, nonce)
+		}
+		for _, o := range doomed {
+			left, err := e.remove(ctx, o, o.GetName())
+			if err != nil {
+				return "", err
 			}
-			return missing, nil
-		},
+			missing = cmp.Or(missing, left)
+		}
+		return missing, nil
 	}
+	return s
 }

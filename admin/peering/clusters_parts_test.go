@@ -392,3 +392,37 @@ func testAlone(t *testing.T, local, remote *side) {
 (remote) Network configuration correctly deleted
 `)
 }
+
+// testPeerWithout: without authentication a peering is the network, and says so.
+func testPeerWithout(t *testing.T, local, remote *side) {
+	ctx := t.Context()
+	o := peering.PeerOptions{Options: options(), IdentityRequired: true}
+	err := peering.Peer(ctx, local.access, remote.access, o, nil)
+	if err == nil || !strings.Contains(err.Error(), "authentication is not enabled in cluster rome") || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("with what only an identity can have: %v", err)
+	}
+	local.nothing(t, "configurations,gatewayclients")
+
+	var s told
+	o = peering.PeerOptions{Options: options(), Slice: &peering.Slice{}}
+	if err := peering.Peer(ctx, local.access, remote.access, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, initialized+checked+gateways+keys+established+
+		"WARN () The networks are connected, and that is all: authentication is not enabled in cluster rome and in cluster milan, so rome has no identity in milan and cannot ask it for resources; "+
+		"enable it with 'liqoctl install --set authentication.enabled=true', and run the command again\n")
+	s = told{}
+	if err := peering.Unpeer(ctx, local.access, remote.access, options(), s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, `
+(local) No resourceslices found
+(local) Identity control plane already deleted
+(remote) Tenant already deleted
+(remote) Ensured resourceslices absence`+identified+`(local) Gateway client correctly deleted
+(remote) Gateway server correctly deleted
+(local) Network configuration correctly deleted
+(remote) Network configuration correctly deleted
+`)
+	local.nothing(t, "configurations,gatewayclients,publickeies")
+}

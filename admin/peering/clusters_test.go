@@ -291,5 +291,6 @@ func TestOnClusters(t *testing.T) {
 	t.Run("reset", func(t *testing.T) { testReset(t, local, remote) })
 	t.Run("objects under other names", func(t *testing.T) { testForeign(t, local, remote) })
 	t.Run("a user of one namespace", func(t *testing.T) { testOneNamespace(t, local, remote) })
+	t.Run("peer where authentication is off", func(t *testing.T) { testPeerWithout(t, local, remote) })
 	t.Run("a peer that is gone for good", func(t *testing.T) { testAlone(t, local, remote) })
 }

@@ -36,6 +36,9 @@ type Options struct {
 	Server ServerFlags
 	Client ClientFlags
 
+	// ProxyURL is the HTTP proxy by which a consumer reaches the provider's API server; nil: as it is.
+	ProxyURL *string
+
 	// RemoteClusterID is the ID of a remote cluster that is gone for good.
 	RemoteClusterID string
 	// DeleteNamespaces has Reset delete the tenant namespaces too, if nothing of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,17 +64,36 @@ func Request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice,
 }
 
 func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
-	return &step{
-		in: e.Cluster, waiting: "Creating ResourceSlice", done: "ResourceSlice created",
-		try: func(ctx context.Context) (string, error) {
-			err := e.write.Create(ctx, slice.DeepCopy())
-			if apierrors.IsAlreadyExists(err) {
-				return "", nil // its answer is waited for
-			}
+	s := &step{in: e.Cluster, waiting: "Creating ResourceSlice", done: "ResourceSlice created"}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		err = e.write.Create(ctx, slice.DeepCopy())
+		if !apierrors.IsAlreadyExists(err) {
 			return "", e.Explain("create ResourceSlice "+slice.Name, err)
-		},
+		}
+		var live authv1beta1.ResourceSlice
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(slice), &live); err != nil {
+			return "", e.Explain("read ResourceSlice "+slice.Name, err)
+		}
+		if live.DeletionTimestamp != nil {
+			return "an earlier ResourceSlice is being deleted", nil
+		}
+		if len(slice.Spec.Resources) > 0 && !equality.Semantic.DeepEqual(slice.Spec.Resources, live.Spec.Resources) {
+			s.note(progress.Warning, fmt.Sprintf("ResourceSlice %s exists already and asks for something else: it stays as it is; 'kubectl -n %s edit rslice %[1]s' changes it", live.Name, live.Namespace))
+		}
+		return "", nil // its answer is waited for
 	}
+	return s
 }
+
+// denied is a refusal of the provider.
+type denied struct {
+	complaint
+	about authv1beta1.ResourceSliceConditionType
+}
+
+// Unwrap has a refusal last before it counts as what a controller of this cluster complains about does: the answer may
+// be older than the question.
+func (d *denied) Unwrap() error { return &d.complaint }
 
 // sliceDecided waits for one decision of the provider. A refusal is the provider's to change.
 func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.ResourceSliceConditionType) *step {
@@ -90,7 +110,7 @@ func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.R
 			case c.Status == authv1beta1.SliceAccepted:
 				return "", nil
 			default:
-				return "", &complaint{fmt.Sprintf("cluster %s refuses (%s): %s", e.peer.id, c.Reason, c.Message)}
+				return "", &denied{complaint{fmt.Sprintf("cluster %s refuses (%s): %s", e.peer.id, c.Reason, c.Message)}, about}
 			}
 		}
 		return "cluster " + e.peer.id + " has not answered yet: the events of the Secret of its identity tell whether it can be reached", nil

@@ -12,7 +12,14 @@ import (
 )
 
 func authenticateCommand(a *app) *cobra.Command {
-	return identityCommand(a, peering.Authenticate, &cobra.Command{
+	var proxy string
+	authenticate := func(ctx context.Context, consumer, provider *access.Cluster, o peering.Options, tell progress.Func) (err error) {
+		if o.ProxyURL, err = proxyURL(proxy); err != nil {
+			return err
+		}
+		return peering.Authenticate(ctx, consumer, provider, o, tell)
+	}
+	cmd := identityCommand(a, authenticate, &cobra.Command{
 		Use:     "authenticate",
 		Aliases: []string{"auth"},
 		Short:   "Give this cluster an identity in the other one",
@@ -26,6 +33,8 @@ Both clusters need authentication: 'liqoctl install --set authentication.enabled
 what is there already is left as it is.`,
 		Example: `  liqoctl authenticate --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml`,
 	}, "both clusters have what the identity takes")
+	cmd.Flags().StringVar(&proxy, "proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
+	return cmd
 }
 
 func unauthenticateCommand(a *app) *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -26,31 +27,13 @@ This cluster needs an identity there: 'liqoctl authenticate' makes one. What is 
 	}
 	c := newCreation(a, kindResourceSlice, cmd)
 	fs := cmd.Flags()
-	s := peering.Slice{}
-	fs.StringVar(&s.Class, "class", authv1beta1.SliceClassDefault, "`NAME` of the class: who at the provider decides")
-	amounts := map[corev1.ResourceName]*string{}
-	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
-		amounts[r] = fs.String(string(r), "", "`QUANTITY` of "+string(r))
-	}
-	others := fs.StringToString("resource", nil, "`NAME=QUANTITY` of another resource, or several")
+	var f sliceFlags
+	f.add(fs, "class")
 	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting for the answer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s.Resources = corev1.ResourceList{}
-		wanted := maps.Clone(*others)
-		for name, text := range amounts {
-			if *text != "" {
-				if wanted == nil {
-					wanted = make(map[string]string, 1)
-				}
-				wanted[string(name)] = *text
-			}
-		}
-		for name, text := range wanted {
-			q, err := resource.ParseQuantity(text)
-			if err != nil {
-				return fmt.Errorf("%s %q: must be a quantity, such as 4, 500m or 8Gi", name, text)
-			}
-			s.Resources[corev1.ResourceName(name)] = q
+		s, err := f.slice()
+		if err != nil {
+			return err
 		}
 		if c.out.given() {
 			return c.out.objects(peering.NewResourceSlice(c.metadata(args[0], c.offline()), s))
@@ -62,4 +45,43 @@ This cluster needs an identity there: 'liqoctl authenticate' makes one. What is 
 		return peering.Request(cmd.Context(), in, c.metadata(args[0], ""), s, peering.Options{Timeout: c.timeout}, a.console.Progress())
 	}
 	return cmd
+}
+
+// sliceFlags say what to ask a provider for.
+type sliceFlags struct {
+	class   string
+	amounts map[corev1.ResourceName]*string
+	others  map[string]string
+}
+
+// add adds the flags; class is the name of that of the class.
+func (f *sliceFlags) add(fs *pflag.FlagSet, class string) {
+	fs.StringVar(&f.class, class, authv1beta1.SliceClassDefault, "`NAME` of the class: who at the provider decides")
+	f.amounts = map[corev1.ResourceName]*string{}
+	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
+		f.amounts[r] = fs.String(string(r), "", "`QUANTITY` of "+string(r))
+	}
+	fs.StringToStringVar(&f.others, "resource", nil, "`NAME=QUANTITY` of another resource, or several")
+}
+
+// slice is what they say.
+func (f *sliceFlags) slice() (peering.Slice, error) {
+	s := peering.Slice{Class: f.class, Resources: corev1.ResourceList{}}
+	wanted := maps.Clone(f.others)
+	for name, text := range f.amounts {
+		if *text != "" {
+			if wanted == nil {
+				wanted = make(map[string]string, 1)
+			}
+			wanted[string(name)] = *text
+		}
+	}
+	for name, text := range wanted {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return s, fmt.Errorf("%s %q: must be a quantity, such as 4, 500m or 8Gi", name, text)
+		}
+		s.Resources[corev1.ResourceName(name)] = q
+	}
+	return s, nil
 }

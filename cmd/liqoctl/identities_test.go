@@ -146,3 +146,104 @@ func testCordon(t *testing.T, rome, milan *rome) {
 	rome.liqoctl(t, "cordon", "resourceslice", "milan", "--skip-confirm").want(t, "at the consumer", "",
 		" ERRO   there is no ResourceSlice of another cluster \"milan\", nor any other\n")
 }
+
+// TestPeer goes through the life of peerings without a network of their own: rome has an identity in milan, then milan
+// one in rome, too; one is taken back, then the other, and nothing is left. Then a cluster is gone.
+func TestPeer(t *testing.T) {
+	rome, milan := startSite(t, "rome", "10.243.0.0/16"), startSite(t, "milan", "10.244.0.0/16")
+	peer := []string{"peer", "--networking-disabled", "--remote-kubeconfig", milan.Kubeconfig, "--cpu", "2"}
+	unpeer := []string{"unpeer", "--remote-kubeconfig", milan.Kubeconfig}
+	const authenticated = ` INFO   (local) Tenant namespace correctly ensured
+ INFO   (remote) Tenant namespace correctly ensured
+ INFO   (remote) Nonce retrieved
+ INFO   (local) Signed nonce retrieved
+ INFO   (remote) Tenant status is filled
+ INFO   (local) Identity status is filled
+`
+	const asked = ` INFO   (local) ResourceSlice created
+ INFO   (local) ResourceSlice authentication: Accepted
+ INFO   (local) ResourceSlice resources: Accepted
+`
+	const forgotten = ` INFO   (local) All resourceslices deleted
+ INFO   (local) Identity control plane correctly deleted
+ INFO   (remote) Tenant correctly deleted
+ INFO   (remote) Ensured resourceslices absence
+`
+	for range 2 { // it may be repeated
+		rome.liqoctl(t, peer...).want(t, "peer", "", authenticated+asked)
+	}
+	got := rome.liqoctl(t, append(peer[:len(peer)-1:len(peer)-1], "3")...)
+	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice milan exists already and asks for something else") || got.code != 0 {
+		t.Errorf("another amount: %+v", got)
+	}
+
+	milan.must(t, "cordon", "tenant", "rome", "--skip-confirm")
+	rome.delete(t, "rslice", "milan", "-n", "liqo-tenant-milan")
+	controlplanetest.Eventually(t, "the copy is gone", func(context.Context) error {
+		if left := milan.all(t, "rslice"); left != "" {
+			return errorString(left)
+		}
+		return nil
+	})
+	got = rome.liqoctl(t, peer...)
+	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice resources: cluster milan refuses (TenantCordoned)") || got.code != 0 {
+		t.Errorf("at a provider that has cordoned the tenant: %+v", got)
+	}
+	milan.must(t, "uncordon", "tenant", "rome")
+
+	milan.must(t, "peer", "--networking-disabled", "--remote-kubeconfig", rome.Kubeconfig, "--create-resource-slice=false")
+	rome.liqoctl(t, append(unpeer, "--delete-namespaces")...).want(t, "namespaces that are needed", "",
+		" ERRO   cluster milan has an identity in cluster rome, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first\n")
+	rome.liqoctl(t, unpeer...).want(t, "one of two", "", forgotten+" INFO   The networks stay connected: cluster milan has an identity in cluster rome, too\n")
+	if left := rome.all(t, "identities,rslice") + milan.all(t, "tenants,rslice"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+	if there := milan.all(t, "identities") + rome.all(t, "tenants"); there == "" {
+		t.Error("the identity in the other direction is gone, too")
+	}
+	milan.must(t, "unpeer", "--remote-kubeconfig", rome.Kubeconfig, "--delete-namespaces")
+	rome.nothingLeft(t, "milan")
+	milan.nothingLeft(t, "rome")
+
+	rome.must(t, peer...)
+	milan.liqoctl(t, "force", "unpeer", "rome", "--skip-confirm").want(t, "as provider", "", ` INFO   No resourceslices found
+ INFO   Identity control plane already deleted
+ INFO   Tenant correctly deleted
+ INFO   Ensured resourceslices absence
+ INFO   Cluster identity correctly retrieved
+ INFO   Gateway client already deleted
+ INFO   Network configuration already deleted
+`)
+	milan.nothingLeft(t, "rome")
+	rome.must(t, "force", "unpeer", "milan", "--skip-confirm")
+	rome.nothingLeft(t, "milan")
+}
+
+func (r *rome) delete(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := r.Kubectl(append([]string{"delete"}, args...)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// all names the objects of some kinds.
+func (r *rome) all(t *testing.T, kinds string) string {
+	t.Helper()
+	out, err := r.Kubectl("get", kinds, "-A", "-o", "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// nothingLeft waits until a cluster has forgotten another one: a namespace takes its time.
+func (r *rome) nothingLeft(t *testing.T, peer string) {
+	t.Helper()
+	controlplanetest.Eventually(t, "nothing is left of "+peer, func(context.Context) error {
+		out, err := r.Kubectl("get", "identities,tenants,rslice,renews,secrets,rolebindings,namespaces,csr", "-A", "-l", "liqo.io/remote-cluster-id="+peer, "-o", "name")
+		if err == nil && out != "" {
+			err = errorString(out)
+		}
+		return err
+	})
+}

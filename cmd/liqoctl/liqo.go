@@ -24,7 +24,6 @@ func liqoCommands(a *app) []*cobra.Command {
 		foreign{"offload", offloading},
 		foreign{"unoffload", offloading},
 		foreign{"move", offloading},
-		foreign{"force", "there is nothing to force: 'liqoctl unpeer' and 'liqoctl network reset' may be repeated until they succeed, also while one cluster is away"},
 	)
 }
 

@@ -86,10 +86,11 @@ func TestNetworkRefuses(t *testing.T) {
 		{"network status --kubeconfig nowhere --remote-liqo-namespace liqo", remoteMissing},
 		{"peer --kubeconfig nowhere", remoteMissing},
 		{"unpeer --kubeconfig nowhere", remoteMissing},
-		{"peer --in-band", "--in-band: 'liqoctl peer' connects the networks only"},
-		{"peer --cpu 4", "--cpu: it belongs to Liqo's offloading"},
-		{"peer --create-resource-slice", "--create-resource-slice: it belongs to Liqo's offloading"},
-		{"peer --networking-disabled", "--networking-disabled: without the network nothing is left to do"},
+		{"peer --in-band", "--in-band: Sluice brings no proxy for the API server"},
+		{"peer --cpu much", `cpu "much": must be a quantity`},
+		{"peer --create-virtual-node", "--create-virtual-node: it belongs to Liqo's offloading"},
+		{"peer --proxy-url 10.0.0.1:8118", `--proxy-url "10.0.0.1:8118": must be the URL of an HTTP proxy`},
+		{"force unpeer milan --kubeconfig nowhere", "kubeconfig nowhere cannot be read"},
 		{"peer --gw-server-gateway-location Elsewhere", `--gw-server-service-location "Elsewhere": must be Provider or Consumer`},
 		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere --remote-context milan", "nowhere"}, // on to the clusters
 	} {

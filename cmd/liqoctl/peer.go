@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/admin/peering"
 )
@@ -21,16 +21,27 @@ const (
 func peerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
-		Short: "Connect two clusters and wait until they are",
-		Long: `Connect two clusters, the consumer (local) and the provider (remote), and wait until they are connected.
+		Short: "Connect two clusters, and let one ask the other for resources",
+		Long: `Peer two clusters, the consumer (local) and the provider (remote):
 
-Of a peering, Sluice has the network: this is 'liqoctl network connect --wait', with a longer timeout and with the
-choice in which of the clusters the gateway server is. Flags that ask for Liqo's authentication or offloading are
-refused.`,
+  1. network: as 'liqoctl network connect --wait' does, with the choice in which of the
+     clusters the gateway server is; --networking-disabled leaves it as it is
+  2. identity: as 'liqoctl authenticate' does
+  3. resources: as 'liqoctl create resourceslice' does, with the provider's ID as name, unless
+     --create-resource-slice=false; if the provider refuses, that is a warning
+
+Where authentication is not enabled in both clusters, the command connects the network and says that this is all. If it
+was asked for more, by a flag, it fails before anything is changed.
+
+The command can be repeated, and continues where it was interrupted. What is granted does not run pods yet: Sluice has
+no virtual nodes.`,
 		Example: `  liqoctl peer --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml --gw-server-service-type NodePort
 
   # Only the consumer can be reached from outside.
-  liqoctl peer --context consumer --remote-context provider --gw-server-service-location Consumer`,
+  liqoctl peer --context consumer --remote-context provider --gw-server-service-location Consumer
+
+  # The clusters are connected by other means.
+  liqoctl peer --context consumer --remote-context provider --networking-disabled --cpu 8 --memory 32Gi`,
 		Args: cobra.NoArgs,
 	}
 	a.addRemoteFlags(cmd)
@@ -38,25 +49,44 @@ refused.`,
 	f.add(cmd.Flags(), 10*time.Minute, "the clusters are connected")
 	hide(cmd.Flags(), "wait")
 	f.addGateways(cmd)
-	location := cmd.Flags().String("gw-server-service-location", provider, "`WHERE` the gateway server is: with the Provider (remote) or the Consumer (local)")
+	fs := cmd.Flags()
+	location := fs.String("gw-server-service-location", provider, "`WHERE` the gateway server is: with the Provider (remote) or the Consumer (local)")
 	complete(cmd, "gw-server-service-location", provider, consumer)
-	refused := addForeignFlags(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	var o peering.PeerOptions
+	fs.BoolVar(&o.NetworkingDisabled, "networking-disabled", false, "leave the network as it is")
+	ask := fs.Bool("create-resource-slice", true, "ask the provider for resources")
+	var slice sliceFlags
+	slice.add(fs, "resource-slice-class")
+	proxy := fs.String("proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
+	refused := addForeignFlags(fs)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := refused(); err != nil {
 			return err
 		}
-		o, err := f.options(a)
-		if err != nil {
+		if o.Options, err = f.options(a); err != nil {
 			return err
 		}
 		if o.ServerIsLocal, err = atConsumer(*location); err != nil {
 			return err
 		}
+		if o.ProxyURL, err = proxyURL(*proxy); err != nil {
+			return err
+		}
+		for _, flag := range []string{"create-resource-slice", "resource-slice-class", "cpu", "memory", "pods", "resource", "proxy-url"} {
+			o.IdentityRequired = o.IdentityRequired || fs.Changed(flag) && (flag != "create-resource-slice" || *ask)
+		}
+		if *ask {
+			s, err := slice.slice()
+			if err != nil {
+				return err
+			}
+			o.Slice = &s
+		}
 		local, remote, err := a.two(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return peering.Connect(cmd.Context(), local, remote, o, a.console.Progress())
+		return peering.Peer(cmd.Context(), local, remote, o, a.console.Progress())
 	}
 	return cmd
 }
@@ -74,11 +104,13 @@ func atConsumer(location string) (bool, error) {
 func unpeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpeer",
-		Short: "Disconnect two clusters and have them forget each other",
-		Long: `Disconnect two clusters and have them forget each other, as 'liqoctl network reset' does, and without a question.
+		Short: "Take back what 'liqoctl peer' has made",
+		Long: `Take back what 'liqoctl peer' has made, in the opposite order and without a question: the consumer's ResourceSlices, its
+identity at the provider, and the network, as 'liqoctl network reset' does. If the provider has an identity at the
+consumer, too, the network stays.
 
 The tenant namespaces stay, for a peering to come, unless --delete-namespaces: then they are deleted if nothing is left
-in them but what liqoctl and the controllers made.`,
+in them but what liqoctl and the controllers made. The command can be repeated, and continues where it was interrupted.`,
 		Example: `  liqoctl unpeer --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml --delete-namespaces`,
 		Args:    cobra.NoArgs,
 	}
@@ -93,25 +125,60 @@ in them but what liqoctl and the controllers made.`,
 		}
 		o := f.options(a)
 		o.DeleteNamespaces = *deleteNamespaces
-		return peering.Reset(cmd.Context(), local, remote, o, a.console.Progress())
+		return peering.Unpeer(cmd.Context(), local, remote, o, a.console.Progress())
 	}
 	return cmd
 }
 
-// addForeignFlags adds the flags of Liqo that are not about the network, hidden.
-// What refuses returns an error for those that ask for something.
+func forceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "force",
+		Short: "End what cannot be ended otherwise",
+		Long:  `End what cannot be ended otherwise, because the other cluster is gone.`,
+	}
+	unpeer := &cobra.Command{
+		Use:   "unpeer ID",
+		Short: "Forget a cluster that is gone for good",
+		Long: `Forget a cluster that is gone for good: delete in this cluster everything of the peering with it, in whichever role it
+was, and the tenant namespace if nothing is left in it but what liqoctl and the controllers made.
+
+What this cluster has made in the other one stays there, should it come back. Where the other cluster can be reached,
+'liqoctl unpeer' is the right command.`,
+		Example:           `  liqoctl force unpeer milan`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || len(validation.IsDNS1123Label(args[0])) > 0 {
+				return fmt.Errorf("want one ID, of the cluster that is gone, as 'liqoctl info' shows it; got %q", args)
+			}
+			return nil
+		},
+	}
+	f := peeringFlags{wait: true}
+	f.add(unpeer.Flags(), timeoutOfNetwork, "nothing of the peering is left")
+	hide(unpeer.Flags(), "skip-validation")
+	unpeer.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		what := "everything that this cluster has for cluster " + args[0] + ": identities, ResourceSlices, gateways, Configurations, keys, the tenant namespace"
+		if err := a.confirm(cmd.Context(), "force unpeer", []string{what}); err != nil {
+			return err
+		}
+		o := f.options(a)
+		o.RemoteClusterID, o.DeleteNamespaces = args[0], true
+		return peering.Unpeer(cmd.Context(), in, nil, o, a.console.Progress())
+	}
+	cmd.AddCommand(unpeer)
+	return cmd
+}
+
+// addForeignFlags adds the flags of Liqo that Sluice has no use for, hidden. What refuses returns an error for those
+// that ask for something.
 func addForeignFlags(fs *pflag.FlagSet) (refused func() error) {
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.Bool("create-resource-slice", false, "")
 	f.Bool("create-virtual-node", false, "")
-	f.String("resource-slice-class", "default", "")
 	f.Bool("in-band", false, "")
-	f.String("proxy-url", "", "")
-	f.String("cpu", "", "")
-	f.String("memory", "", "")
-	f.String("pods", "", "")
-	f.StringToString("resource", nil, "")
-	f.Bool("networking-disabled", false, "")
 	f.VisitAll(func(flag *pflag.Flag) {
 		flag.Hidden = true
 		fs.AddFlag(flag)
@@ -122,11 +189,8 @@ func addForeignFlags(fs *pflag.FlagSet) (refused func() error) {
 				return
 			}
 			because := offloading
-			if slices.Contains([]string{"in-band", "proxy-url"}, flag.Name) {
-				because = "'liqoctl peer' connects the networks only: 'liqoctl authenticate' comes after it"
-			}
-			if flag.Name == "networking-disabled" {
-				because = "without the network nothing is left to do: authentication and offloading are Liqo's, and Sluice does not have them"
+			if flag.Name == "in-band" {
+				because = "Sluice brings no proxy for the API server: --proxy-url names one of yours"
 			}
 			err = fmt.Errorf("--%s: %s", flag.Name, because)
 		})

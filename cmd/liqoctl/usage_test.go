@@ -27,6 +27,7 @@ func TestUsageMistakes(t *testing.T) {
 		{"create gatewayserver x --remote-cluster-id Milan", `--remote-cluster-id "Milan": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl create gatewayserver --help'`},
 		{"get nonce --remote-cluster-id Rome", `--remote-cluster-id "Rome": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl get nonce --help'`},
 		{"get kubeconfig --remote-cluster-id rome", `want one NAME, for the object; got 0; see 'liqoctl get kubeconfig --help'`},
+		{"force unpeer", `want one ID, of the cluster that is gone, as 'liqoctl info' shows it; got []; see 'liqoctl force unpeer --help'`},
 		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},
 		{"completion tcsh", `invalid argument "tcsh" for "liqoctl completion"; see 'liqoctl completion --help'`},
 		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists those there are`},
@@ -41,7 +42,7 @@ func TestUsageMistakes(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, args := range []string{
 		"offload namespace shop --pod-offloading-strategy Remote", "unoffload namespace shop",
-		"move volume", "force unpeer", "create tenant x", "create identity x", "create virtualnode x", "generate nonce",
+		"move volume", "create tenant x", "create identity x", "create virtualnode x", "generate nonce",
 		"generate peering-user --consumer-cluster-id x", "delete peering-user", "delete virtualnode x", "delete tenant x", "delete resourceslice x",
 	} {
 		got := liqoctl(t.Context(), strings.Fields(args)...)

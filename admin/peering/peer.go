@@ -1,0 +1,230 @@
+package peering
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// PeerOptions say what a peering is made of.
+type PeerOptions struct {
+	Options
+	// NetworkingDisabled leaves the network as it is.
+	NetworkingDisabled bool
+	// IdentityRequired has Peer fail, before anything is changed, where it could make no identity. Else it connects the
+	// network and tells that that is all.
+	IdentityRequired bool
+	// Slice is what the consumer asks for; nil: nothing.
+	Slice *Slice
+}
+
+// Peer connects the network of the consumer, the local cluster, with that of the provider, gives it an identity there,
+// and asks for resources.
+func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o.Options)
+	defer cancel()
+	o.Timeout = 0
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	ends := newPair(consumer, provider, &o.Options)
+	without, err := ends.withoutAuthentication(ctx, tell)
+	if err != nil {
+		return err
+	}
+	identities := len(without) == 0 || o.IdentityRequired || o.NetworkingDisabled
+	if identities { // what stands in its way is told before the network is changed
+		if err := ends.prepareIdentities(ctx, tell, ends.rightsToAuthenticate); err != nil {
+			return err
+		}
+	}
+	if !o.NetworkingDisabled {
+		if err := Connect(ctx, consumer, provider, o.Options, tell); err != nil {
+			//lint:ignore ST1005 Liqo's words
+			return fmt.Errorf("Unable to ensure networking: %w", err)
+		}
+	}
+	if !identities {
+		tell.Warning("", fmt.Sprintf("The networks are connected, and that is all: authentication is not enabled in cluster %s, so %s has no identity in %s and cannot ask it for resources; enable it with %s, and run the command again",
+			strings.Join(without, " and in cluster "), ends[0].id, ends[1].id, enable))
+		return nil
+	}
+	if err := Authenticate(ctx, consumer, provider, o.Options, tell); err != nil {
+		//lint:ignore ST1005 Liqo's words
+		return fmt.Errorf("Unable to ensure authentication: %w", err)
+	}
+	if o.Slice == nil {
+		return nil
+	}
+	m := Metadata{Name: ends[1].id, RemoteClusterID: ends[1].id, Labels: o.Labels, Annotations: o.Annotations}
+	err = Request(ctx, consumer, m, *o.Slice, o.Options, tell)
+	if refused := new(denied); errors.As(err, &refused) && refused.about == authv1beta1.SliceResources {
+		tell.Warning(consumer.Name, "ResourceSlice resources: "+refused.Error())
+		return nil
+	}
+	if err != nil {
+		//lint:ignore ST1005 as above
+		return fmt.Errorf("Unable to ask for resources: %w", err)
+	}
+	return nil
+}
+
+// withoutAuthentication returns the IDs of the clusters in which it is not enabled.
+func (p pair) withoutAuthentication(ctx context.Context, tell progress.Func) (ids []string, err error) {
+	if err := p.identify(ctx, tell); err != nil {
+		return nil, err
+	}
+	for _, e := range p {
+		enabled, err := e.authenticates(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !enabled {
+			ids = append(ids, e.id)
+		}
+	}
+	return ids, nil
+}
+
+// Unpeer takes back what Peer has made, in the opposite order: ResourceSlices, identity, network. Where the provider has
+// an identity at the consumer, too, the network stays. Where the remote cluster is gone for good it is nil, and
+// o.RemoteClusterID tells what it was called: then everything for it is removed, in whichever role it was.
+func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	o.Timeout = 0
+	ends := endsToRemove(consumer, provider, &o)
+	if err := ends.readToRemove(ctx, tell, ends.rightsToForgetIdentities); err != nil {
+		return err
+	}
+	for _, e := range ends {
+		if err := e.chooseNamespace(); err != nil {
+			return err
+		}
+	}
+	var p plan
+	e := ends[0]
+	h := &handshake{consumer: e, provider: e.peer}
+	asked := p.add(nil, e.slicesGone())
+	identity := p.add(after(asked), h.removeIdentity())
+	opposite := false
+	if provider == nil {
+		tenant := p.add(after(identity), (&handshake{provider: e}).removeTenant())
+		p.add(after(tenant), e.copiesGone())
+	} else {
+		var err error
+		if opposite, err = ends.alsoProvider(ctx); err != nil {
+			return err
+		}
+		if opposite && o.DeleteNamespaces {
+			return fmt.Errorf("cluster %s has an identity in cluster %s, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first",
+				ends[1].id, ends[0].id)
+		}
+		tenant := p.add(after(identity), h.removeTenant())
+		p.add(after(tenant), ends[1].copiesGone())
+	}
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	if opposite {
+		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s has an identity in cluster %s, too", ends[1].id, ends[0].id))
+		return nil
+	}
+	return Reset(ctx, consumer, provider, o, tell)
+}
+
+// rightsToForgetIdentities are those that it takes to remove the identities of the consumer, and in a cluster that is
+// alone those for the other one in both roles.
+func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
+	isProvider := e != p[0] || len(p) == 1
+	remove := map[string]bool{"resourceslices": true, "identities": e == p[0], "tenants": isProvider, "renews": isProvider}
+	for _, n := range e.tenantNamespaces() {
+		may := func(verb, group, kind string) {
+			all = append(all, access.Permission{Verb: verb, Group: group, Resource: kind, Namespace: n})
+		}
+		for _, kind := range slices.Sorted(maps.Keys(remove)) {
+			may("list", authv1beta1.GroupVersion.Group, kind)
+			if remove[kind] {
+				may("delete", authv1beta1.GroupVersion.Group, kind)
+			}
+		}
+		may("get", "", "secrets")
+		may("delete", "", "secrets")
+	}
+	return all
+}
+
+// alsoProvider tells whether the remote cluster has an identity in the local one, too.
+func (p pair) alsoProvider(ctx context.Context) (bool, error) {
+	t, err := p[0].tenantOf(ctx)
+	return t != nil, err
+}
+
+// slicesGone deletes the ResourceSlices for the peer.
+func (e *end) slicesGone() *step {
+	s := &step{in: e.Cluster, waiting: "Deleting resourceslices", done: "No resourceslices found", clues: e.controllerClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		var list authv1beta1.ResourceSliceList
+		err = e.list(ctx, "ResourceSlices", &list, client.InNamespace(e.namespace), client.MatchingLabels{
+			authv1beta1.LabelReplication: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationDestination: e.peer.id,
+		})
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			s.done = "All resourceslices deleted"
+			o := &list.Items[i]
+			if missing, err = e.remove(ctx, o, "ResourceSlice "+o.Name); err != nil {
+				return "", err
+			}
+		}
+		return missing, nil
+	}
+	return s
+}
+
+// copiesGone deletes what the consumer has copied to this end and its controllers have not removed: without a Tenant they
+// may not.
+func (e *end) copiesGone() *step {
+	s := &step{in: e.Cluster, waiting: "Deleting copies of resourceslices", done: "Ensured resourceslices absence", clues: e.controllerClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		copies := []client.ListOption{client.InNamespace(e.namespace), client.MatchingLabels{
+			authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationOrigin: e.peer.id,
+		}}
+		var asked authv1beta1.ResourceSliceList
+		if err := e.list(ctx, "ResourceSlices", &asked, copies...); err != nil {
+			return "", err
+		}
+		var renews authv1beta1.RenewList
+		if err := e.list(ctx, "Renews", &renews, copies...); err != nil {
+			return "", err
+		}
+		var doomed []client.Object
+		for i := range asked.Items {
+			doomed = append(doomed, &asked.Items[i])
+		}
+		for i := range renews.Items {
+			doomed = append(doomed, &renews.Items[i])
+		}
+		for _, o := range doomed {
+			left, err := e.remove(ctx, o, "the copy of "+o.GetName())
+			if err != nil {
+				return "", err
+			}
+			missing = cmp.Or(missing, left)
+		}
+		return missing, nil
+	}
+	return s
+}
