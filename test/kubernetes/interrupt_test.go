@@ -111,7 +111,8 @@ func testAPIServerAway(t *testing.T, w *world) {
 func testTimeIsUp(t *testing.T, w *world) {
 	w.apart(t)
 	server := w.peering().server
-	template := strings.NewReplacer("sluice.local/gateway:"+tag, "sluice.local/gateway:none", `"name": "wireguard-server"`, `"name": "no-image"`).
+	template := strings.NewReplacer("sluice.local/gateway:"+tag, "sluice.local/gateway:none", `"name": "wireguard-server"`, `"name": "no-image"`,
+		`"imagePullPolicy": "IfNotPresent"`, `"imagePullPolicy": "Never"`). // how long a pull takes to fail depends on the DNS
 		Replace(w.kubectl(t, w.b, "get", "wggatewayservertemplates", "-n", liqoNamespace, "wireguard-server", "-o", "json"))
 	server.apply(t, template)
 	t.Cleanup(func() {
@@ -123,7 +124,7 @@ func testTimeIsUp(t *testing.T, w *world) {
 	w.refuses(t, []string{
 		"(remote) time is up after 12s, waiting for gateway pod gw-" + server.gateway + " to be ready", // which step
 		"GatewayServer " + server.namespace + "/" + server.gateway,                                     // which object
-		"liqoctl network doctor", // what to do
+		"Next: the node cannot get the image: check its name in the template",                          // what to do
 		"the same command goes on from there",
 	}, w.connectArgs("--gw-server-template-name", "no-image", "--timeout", "12s")...)
 	lab.Eventually(t, patience, "it is corrected", func() error {
