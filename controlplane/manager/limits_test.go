@@ -1,0 +1,136 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// TestLimits has somebody who got hold of the controller's token write to what is not
+// the controller's.
+func TestLimits(t *testing.T) {
+	c := controlplanetest.Start(t)
+	ctx := context.Background()
+	thief, err := client.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), client.Options{Scheme: kinds.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := func(namespace, name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
+	}
+	ours := map[string]string{"liqo.io/managed": "true"}
+	identity := &authv1beta1.Identity{
+		ObjectMeta: meta("default", "milan", nil), Spec: authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity},
+	}
+	if err := c.Client.Create(ctx, identity); err != nil {
+		t.Fatal(err)
+	}
+	issued := meta("default", "kubeconfig-milan", ours)
+	issued.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(identity, authv1beta1.GroupVersion.WithKind("Identity"))}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop"}}}
+	deployment := func(m metav1.ObjectMeta) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: spec},
+		}}
+	}
+	for _, o := range []client.Object{
+		deployment(meta("default", "shop", nil)), deployment(meta("kube-system", "dns", ours)),
+		&corev1.ServiceAccount{ObjectMeta: meta("default", "default", nil)},
+		&corev1.Secret{ObjectMeta: meta("default", "password", nil), Data: map[string][]byte{"a": []byte("b")}},
+		&corev1.Secret{ObjectMeta: meta("default", "made", ours), Data: map[string][]byte{"a": []byte("b")}},
+		&corev1.Secret{ObjectMeta: meta("default", "left", ours), Data: map[string][]byte{"kubeconfig": []byte("old")}},
+		&corev1.Secret{ObjectMeta: issued, Data: map[string][]byte{"kubeconfig": []byte("old")}},
+		&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", map[string]string{"liqo.io/signed-nonce": "true"}), Data: map[string][]byte{"nonce": []byte("b"), "other": []byte("c")}},
+		&corev1.Service{ObjectMeta: meta("default", "shop", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		&corev1.Pod{ObjectMeta: meta("default", "shop", nil), Spec: spec},
+		&corev1.Pod{ObjectMeta: meta("default", "gateway", map[string]string{"networking.liqo.io/component": "gateway"}), Spec: spec},
+	} {
+		if err := c.Client.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(o client.Object, text string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return thief.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, []byte(text)))
+		}
+	}
+	create := func(o client.Object) func(context.Context) error {
+		return func(ctx context.Context) error { return thief.Create(ctx, o) }
+	}
+	remove := func(o client.Object) func(context.Context) error {
+		return func(ctx context.Context) error { return thief.Delete(ctx, o) }
+	}
+	const label, image = `{"metadata":{"labels":{"liqo.io/managed":"true"}}}`, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"evil"}]}}}}`
+	adopted := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"authentication.liqo.io/v1beta1","kind":"Identity","name":"milan","uid":%q,"controller":true}]},"data":{"kubeconfig":"eA=="}}`, identity.UID)
+	for _, test := range []struct {
+		name   string
+		do     func(context.Context) error
+		denied string // "" if it is allowed
+	}{
+		{"another image for a user's pods", patch(deployment(meta("default", "shop", nil)), image), "liqo.io/managed"},
+		{"a label on a user's Deployment", patch(deployment(meta("default", "shop", nil)), label), "liqo.io/managed"},
+		{"pods of the cluster", patch(deployment(meta("kube-system", "dns", nil)), image), "the cluster itself"},
+		{"new pods of the cluster", create(deployment(meta("kube-system", "evil", ours))), "the cluster itself"},
+		{"pods that nobody sees", create(deployment(meta("default", "evil", nil))), "liqo.io/managed"},
+		{"another image for a pod", patch(&corev1.Pod{ObjectMeta: meta("default", "shop", nil)}, `{"spec":{"containers":[{"name":"c","image":"evil"}]}}`), "labels pods of gateways"},
+		{"another image for a gateway", patch(&corev1.Pod{ObjectMeta: meta("default", "gateway", nil)}, `{"spec":{"containers":[{"name":"c","image":"evil"}]}}`), "labels pods of gateways"},
+		{"a label on a user's pod", patch(&corev1.Pod{ObjectMeta: meta("default", "shop", nil)}, `{"metadata":{"labels":{"networking.liqo.io/component":"gateway"}}}`), "labels pods of gateways"},
+		{"the mark of a gateway", patch(&corev1.Pod{ObjectMeta: meta("default", "gateway", nil)}, `{"metadata":{"labels":{"networking.liqo.io/active":"true"}}}`), ""},
+		{"a user's Secret", remove(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}), "liqo.io/managed"},
+		{"what a Secret says", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"data":{"a":"eA=="}}`), "changes no keys"},
+		{"what a Secret of ours says", patch(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}, `{"data":{"a":"eA=="}}`), "changes no keys"},
+		{"a value more in a Secret of a user", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"data":{"nonce":"eA=="}}`), "changes no keys"},
+		{"a value less", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"data":{"a":null}}`), "changes no keys"},
+		{"a signed nonce", patch(&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", nil)}, `{"data":{"signedNonce":"eA=="}}`), ""},
+		{"what else a Secret with a nonce says", patch(&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", nil)}, `{"data":{"other":"eA=="}}`), "changes no keys"},
+		{"a newer certificate", patch(&corev1.Secret{ObjectMeta: meta("default", issued.Name, nil)}, `{"data":{"kubeconfig":"eA=="}}`), ""},
+		{"a newer certificate for one that was left behind", patch(&corev1.Secret{ObjectMeta: meta("default", "left", nil)}, adopted), ""},
+		{"a key in the place of a certificate", patch(&corev1.Secret{ObjectMeta: meta("default", issued.Name, nil)}, `{"data":{"privateKey":"eA=="}}`), "changes no keys"},
+		{"a Secret of a user, to be deleted next", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, label), "no Secret of somebody else"},
+		{"a Secret of a user, to be written next", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"metadata":{"ownerReferences":[{"apiVersion":"authentication.liqo.io/v1beta1","kind":"Identity","name":"a","uid":"1","controller":true}]}}`), "no Secret of somebody else"},
+		{"a Secret of a user, marked as a nonce", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"metadata":{"labels":{"liqo.io/nonce":"true"}}}`), "no Secret of somebody else"},
+		{"a label on a user's Secret", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"metadata":{"labels":{"networking.liqo.io/gateway-resource":"true"}}}`), ""},
+		{"the token of an account of the cluster", create(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "evil", Labels: ours, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}}), "the cluster itself"},
+		{"the token of another account", create(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "evil", Labels: ours, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}}), "makes keys, and no tokens"},
+		{"a user's Service", remove(&corev1.Service{ObjectMeta: meta("default", "shop", nil)}), "liqo.io/managed"},
+		{"a user's binding", remove(&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil)}), "liqo.io/managed"},
+		{"a Secret of ours", remove(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			// API servers begin to apply a policy a moment after it was made.
+			controlplanetest.Eventually(t, "an answer of the policy", func(ctx context.Context) error {
+				err := test.do(ctx)
+				switch {
+				case test.denied == "":
+					return err
+				case err == nil:
+					return errors.New("it is done")
+				case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+					if !strings.Contains(err.Error(), test.denied) {
+						return err
+					}
+					return nil
+				}
+				return err
+			})
+		})
+	}
+}
