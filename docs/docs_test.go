@@ -334,3 +334,49 @@ func TestMakeTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestRightsAreTested: each row of a table of rights names a test that there is.
+func TestRightsAreTested(t *testing.T) {
+	rows := 0
+	for table := range strings.SplitSeq(read(t, operations), "\n\n") {
+		lines := strings.Split(table, "\n")
+		if !strings.HasSuffix(lines[0], "| tested by |") {
+			continue
+		}
+		for _, row := range lines[2:] {
+			rows++
+			cells := strings.Split(strings.Trim(row, "| "), " | ")
+			for part := range strings.SplitSeq(cells[len(cells)-1], "; ") {
+				names, folder, ok := strings.Cut(strings.TrimSuffix(part, "`"), " in `")
+				if !ok {
+					t.Errorf("no test backs %s", row)
+					continue
+				}
+				code := tests(t, filepath.Join("..", folder))
+				for name := range strings.SplitSeq(names, ", ") {
+					function, sub, _ := strings.Cut(name, "/")
+					if !strings.Contains(code, "func "+function+"(t *testing.T)") || !strings.Contains(code, `"`+strings.ReplaceAll(sub, "_", " ")+`"`) && sub != "" {
+						t.Errorf("%s has no test %s, named by %s", folder, name, row)
+					}
+				}
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("there is no table of rights")
+	}
+}
+
+// tests is the text of the tests of a package.
+func tests(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		all.WriteString(read(t, file))
+	}
+	return all.String()
+}
