@@ -89,11 +89,12 @@ func (c *capturing) everyPoint(t *testing.T) {
 	if want := "INFO   400 packets captured, 0 lost, "; !strings.Contains(errs, want) || !strings.Contains(errs, " in "+file+": 400 packets are captured") {
 		t.Errorf("no %q in\n%s", want, errs)
 	}
-	real := c.faults.servers[0].Addr.String()
+	// To the server: its own address may be the client's too, in the other cluster.
+	toServer := `frame.packet_flags_direction == 2 && ip.dst == ` + c.faults.servers[0].Addr.String()
 	for _, tt := range []struct{ filter, protocols, name string }{
 		{"ip.dst == " + c.at.String(), "eth:ethertype:ip:tcp", "node:"},
-		{"ip.dst == " + real + ` && frame.interface_name == "translated"`, "raw:ip:tcp", "translated"},
-		{"ip.dst == " + real + ` && frame.interface_name == "tunnel"`, "raw:ip:tcp", "tunnel"},
+		{toServer + ` && frame.interface_name == "translated"`, "raw:ip:tcp", "translated"},
+		{toServer + ` && frame.interface_name == "tunnel"`, "raw:ip:tcp", "tunnel"},
 		{"wg.type == 4", "raw:ip:udp:wg", "wire"},
 	} {
 		lines := tshark(t, file, "-Y", "("+tt.filter+") && (tcp || wg)", "-T", "fields", "-E", "separator=|", "-e", "frame.protocols", "-e", "frame.interface_name", "-e", "frame.packet_flags_direction")

@@ -255,7 +255,9 @@ func (w *world) balance(t *testing.T) {
 					continue
 				}
 				if err := w.b.Router.TryNft(fmt.Sprintf("table ip balancer\ndelete table ip balancer\ntable ip balancer {\n"+
-					"chain zone { type filter hook prerouting priority raw; iifname wan0 udp dport %[2]d ct zone set 1; }\n"+ // that of answers from node ports
+					// Each node port has what is tracked to itself: what the router has tracked to a former one is no more in the way.
+					"chain zone { type filter hook prerouting priority raw - 1; iifname wan0 udp dport %[2]d ct zone set %[4]d; "+
+					"iifname br0 ip saddr %[3]s udp sport %[4]d ct zone set %[4]d; }\n"+
 					"chain pre { type nat hook prerouting priority dstnat - 1; ip daddr %[1]s udp dport %[2]d dnat to %[3]s:%[4]d; }\n}",
 					w.b.Public, balancedPort, w.b.Nodes[0].Addr, s.Spec.Ports[i].NodePort)); err != nil {
 					t.Error(err)

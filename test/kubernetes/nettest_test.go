@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +25,10 @@ func testNetwork(t *testing.T, w *world) {
 	serveInternet(t, w)
 	basic := w.both("test", "network", "--rm", "--internet-address", "")
 	t.Run("interrupted, and it cleans up", func(t *testing.T) {
+		var once sync.Once // a second signal ends it without cleaning up
 		said, err := w.listen(t.Context(), func(line string, of *os.Process) {
 			if strings.Contains(line, "pods are ready to test") {
-				_ = of.Signal(os.Interrupt)
+				once.Do(func() { _ = of.Signal(os.Interrupt) }) // it may have ended
 			}
 		}, basic...)
 		if err == nil {
