@@ -157,27 +157,25 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestCRDs guards that each file is a CRD, and marked with a version if that is
-// one.
+// TestCRDs guards that each file is a CRD, and marked with the version.
 func TestCRDs(t *testing.T) {
-	us, err := crds("v1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range us {
-		if u.GetKind() != "CustomResourceDefinition" || u.GetAnnotations()[AnnotationVersion] != "v1.2.3" {
-			t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), u.GetAnnotations())
+	for _, version := range []string{"v1.2.3", "unknown"} {
+		us, err := crds(version)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	versions, err := crdVersions(us)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"v1beta1"}, versions["configurations.networking.liqo.io"]); diff != "" || len(versions) != len(us) {
-		t.Errorf("%d of %d, (-want +got)\n%s", len(versions), len(us), diff)
-	}
-	if us, err = crds("unknown"); err != nil || us[0].GetAnnotations()[AnnotationVersion] != "" {
-		t.Errorf("%v %v", us[0].GetAnnotations(), err)
+		for _, u := range us {
+			if u.GetKind() != "CustomResourceDefinition" || u.GetAnnotations()[AnnotationVersion] != version {
+				t.Errorf("%s %s: %v", u.GetKind(), u.GetName(), u.GetAnnotations())
+			}
+		}
+		ds, err := typed(us)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := ds["configurations.networking.liqo.io"]; len(ds) != len(us) || schemasOf(&d)["v1beta1"].Properties["spec"].Properties == nil {
+			t.Errorf("%d of %d CRDs", len(ds), len(us))
+		}
 	}
 }
 

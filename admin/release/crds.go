@@ -9,7 +9,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -43,31 +43,25 @@ func crds(newVersion string) ([]*unstructured.Unstructured, error) {
 		if err := yaml.Unmarshal(b, &u.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if _, err := version.ParseSemantic(newVersion); err == nil {
-			annotations := u.GetAnnotations()
-			annotations[AnnotationVersion] = newVersion
-			u.SetAnnotations(annotations)
-		}
+		annotations := u.GetAnnotations()
+		annotations[AnnotationVersion] = newVersion
+		u.SetAnnotations(annotations)
 		us = append(us, u)
 	}
 	return us, nil
 }
 
-// crdVersions are the API versions that our CRDs know, by name.
-func crdVersions(us []*unstructured.Unstructured) (map[string][]string, error) {
-	versions := make(map[string][]string, len(us))
+// typed returns CRDs by name.
+func typed(us []*unstructured.Unstructured) (map[string]apiextensionsv1.CustomResourceDefinition, error) {
+	ds := make(map[string]apiextensionsv1.CustomResourceDefinition, len(us))
 	for _, u := range us {
-		list, _, err := unstructured.NestedSlice(u.Object, "spec", "versions")
-		if err != nil {
-			return nil, err
+		var d apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+			return nil, fmt.Errorf("CRD %s: %w", u.GetName(), err)
 		}
-		for _, v := range list {
-			m, _ := v.(map[string]any)
-			name, _ := m["name"].(string)
-			versions[u.GetName()] = append(versions[u.GetName()], name)
-		}
+		ds[d.Name] = d
 	}
-	return versions, nil
+	return ds, nil
 }
 
 // applyCRDs makes the cluster's CRDs those of this program, and waits until their

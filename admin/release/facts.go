@@ -3,6 +3,7 @@ package release
 import (
 	"net/netip"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -83,16 +84,5 @@ type Installed struct {
 	// LiqoKinds are CRDs that only Liqo has.
 	LiqoKinds []string
 	// CRDs are those of this project's kinds that exist.
-	CRDs []InstalledCRD
-}
-
-// InstalledCRD is a CRD of this project that exists.
-type InstalledCRD struct {
-	Name string
-	// Version is that of the program that applied it last. Empty: not known.
-	Version string
-	// Stored are the API versions that objects were ever stored in.
-	Stored []string
-	// Terminating says that it is being deleted.
-	Terminating bool
+	CRDs []apiextensionsv1.CustomResourceDefinition
 }

@@ -109,9 +109,7 @@ func (g *gatherer) crds(ctx context.Context) error {
 	for _, d := range list.Items {
 		switch {
 		case slices.Contains(ourGroups, d.Spec.Group):
-			g.facts.Installed.CRDs = append(g.facts.Installed.CRDs, InstalledCRD{
-				Name: d.Name, Version: d.Annotations[AnnotationVersion], Stored: d.Status.StoredVersions, Terminating: d.DeletionTimestamp != nil,
-			})
+			g.facts.Installed.CRDs = append(g.facts.Installed.CRDs, d)
 		case slices.Contains(liqoGroups, d.Spec.Group):
 			g.facts.Installed.LiqoKinds = append(g.facts.Installed.LiqoKinds, d.Name)
 		}

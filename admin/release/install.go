@@ -58,7 +58,7 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	if p.crds, err = crds(newVersion); err != nil {
 		return nil, err
 	}
-	versions, err := crdVersions(p.crds)
+	ours, err := typed(p.crds)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	if last != nil && !o.ResetValues {
 		before = last.Config
 	}
-	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, versions)
+	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, ours)
 	var undecided error
 	p.Decision, undecided = decide(o, facts, before)
 	if err := errors.Join(inTheWay, undecided); err != nil {

@@ -41,14 +41,14 @@ var manifests = []struct {
 # The controller of one cluster. What is in the folder above is the same everywhere; this is not: set <CLUSTER_ID> and
 # <POD_CIDR>, then apply it.
 #
-#   kubectl apply --server-side -f deploy/crds
+#   kubectl apply --server-side --force-conflicts -f deploy/crds
 #   kubectl apply --server-side -f deploy/manifests
 #   kubectl apply -f deploy/manifests/controller
 `},
 	{template: "fabric.yaml", file: "fabric/fabric.yaml", head: `#
 # The agent of every node. It needs what is in the folder above.
 #
-#   kubectl apply --server-side -f deploy/crds
+#   kubectl apply --server-side --force-conflicts -f deploy/crds
 #   kubectl apply --server-side -f deploy/manifests
 #   kubectl apply -f deploy/manifests/fabric
 #   kubectl -n liqo-fabric exec <pod> -- fabric status

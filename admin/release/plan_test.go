@@ -3,10 +3,13 @@ package release
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -185,10 +188,21 @@ func TestPreflight(t *testing.T) {
 		change(&f)
 		return f
 	}
-	crd := func(d InstalledCRD) Facts {
-		d.Name = "networks.ipam.liqo.io"
-		return good(func(f *Facts) { f.Installed.CRDs = []InstalledCRD{d} })
+	// crd is a cluster with one of our CRDs, applied by that version, with these fields.
+	crd := func(version string, fields []string, change ...func(*apiextensionsv1.CustomResourceDefinition)) Facts {
+		d := networksCRD(fields...)
+		if version != "" {
+			d.Annotations = map[string]string{AnnotationVersion: version}
+		}
+		for _, f := range change {
+			f(&d)
+		}
+		return good(func(f *Facts) { f.Installed.CRDs = []apiextensionsv1.CustomResourceDefinition{d} })
 	}
+	stored := func(versions ...string) func(*apiextensionsv1.CustomResourceDefinition) {
+		return func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.StoredVersions = versions }
+	}
+	more := []string{"cidr", "mask"}
 	for _, tt := range []struct {
 		name      string
 		facts     Facts
@@ -210,20 +224,81 @@ func TestPreflight(t *testing.T) {
 			err: "there is an installation in the namespace network already, and a cluster can have one only: name it with --liqo-namespace network, or uninstall it first"},
 		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",
 			err: "the namespace liqo-fabric is called like that of an installation's node agents: choose another one with --liqo-namespace"},
-		{name: "CRDs of an older version", facts: crd(InstalledCRD{Version: "v0.9.0", Stored: []string{"v1alpha1"}}), version: "v1.0.0"},
-		{name: "CRDs of a newer version", facts: crd(InstalledCRD{Version: "v1.1.0"}), version: "v1.0.0",
+		{name: "CRDs of an older version", facts: crd("v0.9.0", more, stored("v1alpha1")), version: "v1.0.0"},
+		{name: "CRDs of a newer version", facts: crd("v1.1.0", nil), version: "v1.0.0",
 			err: "CRD networks.ipam.liqo.io comes from v1.1.0, and this liqoctl is v1.0.0, which is older: get liqoctl v1.1.0 or newer"},
-		{name: "CRDs of a version that nobody tells", facts: crd(InstalledCRD{Version: "unknown"}), version: "v1.0.0"},
-		{name: "objects of a newer version", facts: crd(InstalledCRD{Stored: []string{"v1alpha1", "v1"}}),
+		{name: "CRDs of another build, which know no more", facts: crd("34a13d4", nil), version: "c774efa"},
+		{name: "CRDs of another build, which know more", facts: crd("34a13d4", more), version: "c774efa",
+			err: "CRD networks.ipam.liqo.io comes from 34a13d4 and has fields that this liqoctl c774efa does not know (spec.mask), which objects would lose: get a newer liqoctl; " +
+				"if that is meant, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds"},
+		{name: "a release over a build which knows more", facts: crd("34a13d4", more), version: "v1.0.0",
+			err: "CRD networks.ipam.liqo.io comes from 34a13d4 and has fields that this liqoctl v1.0.0 does not know (spec.mask), which objects would lose: get a newer liqoctl; " +
+				"if that is meant, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds"},
+		{name: "CRDs that others applied", facts: crd("", more), version: "c774efa"},
+		{name: "objects of a newer version", facts: crd("", nil, stored("v1alpha1", "v1")),
 			err: "CRD networks.ipam.liqo.io has objects of version v1, which this liqoctl does not know: get a newer liqoctl"},
-		{name: "CRDs that go away", facts: crd(InstalledCRD{Terminating: true}), err: "CRD networks.ipam.liqo.io is being deleted: wait until it is gone"},
+		{name: "CRDs that go away", facts: crd("", nil, func(d *apiextensionsv1.CustomResourceDefinition) { d.DeletionTimestamp = new(metav1.Time) }),
+			err: "CRD networks.ipam.liqo.io is being deleted: wait until it is gone"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			versions := map[string][]string{"networks.ipam.liqo.io": {"v1alpha1"}}
-			warnings, err := preflight(tt.facts, cmp.Or(tt.namespace, "liqo"), tt.version, versions)
+			ours := networksCRD("cidr")
+			warnings, err := preflight(tt.facts, cmp.Or(tt.namespace, "liqo"), tt.version, map[string]apiextensionsv1.CustomResourceDefinition{ours.Name: ours})
 			checkError(t, err, tt.err)
 			if diff := gocmp.Diff(tt.warnings, warnings); diff != "" {
 				t.Errorf("warnings (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// networksCRD is a CRD whose spec has these fields; none: only cidr.
+func networksCRD(fields ...string) (d apiextensionsv1.CustomResourceDefinition) {
+	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"cidr": {Type: "string"}}}
+	for _, f := range fields {
+		spec.Properties[f] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	}
+	d.Name = "networks.ipam.liqo.io"
+	d.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Schema: &apiextensionsv1.CustomResourceValidation{
+		OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}},
+	}}}
+	return d
+}
+
+// TestUnknownFields looks below lists and maps, and into what takes any field.
+func TestUnknownFields(t *testing.T) {
+	object := func(fields ...string) *apiextensionsv1.JSONSchemaProps {
+		s := new(apiextensionsv1.JSONSchemaProps)
+		for _, f := range fields {
+			if s.Properties == nil {
+				s.Properties = map[string]apiextensionsv1.JSONSchemaProps{}
+			}
+			s.Properties[f] = apiextensionsv1.JSONSchemaProps{}
+		}
+		return s
+	}
+	nested := func(of *apiextensionsv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+		return &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"list": {Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: of}},
+			"map":  {AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: of}},
+		}}
+	}
+	for _, tt := range []struct {
+		name       string
+		live, ours *apiextensionsv1.JSONSchemaProps
+		want       []string
+	}{
+		{name: "the same", live: object("a", "b"), ours: object("a", "b")},
+		{name: "ours has more", live: object("a"), ours: object("a", "b")},
+		{name: "ours takes any", live: object("a"), ours: object()},
+		{name: "below lists and maps", live: nested(object("a", "b")), ours: nested(object("a")), want: []string{"list[].b", "map{}.b"}},
+		{name: "below what ours has not at all", live: nested(object("a")), ours: object("list"), want: []string{"map"}},
+		{name: "no schema", live: object("a"), ours: nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := unknownFields(tt.live, tt.ours, "")
+			slices.Sort(got)
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}

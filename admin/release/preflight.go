@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -17,7 +18,7 @@ const oldestKubernetes = "1.31.0"
 
 // preflight finds what is in the way of an installation, before anything is
 // changed. What it returns first are warnings.
-func preflight(f Facts, liqoNamespace, newVersion string, crdVersions map[string][]string) (warnings []string, err error) {
+func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiextensionsv1.CustomResourceDefinition) (warnings []string, err error) {
 	var errs []error
 	if v, err := version.ParseGeneric(f.KubernetesVersion); err != nil || v.LessThan(version.MustParseGeneric(oldestKubernetes)) {
 		errs = append(errs, fmt.Errorf("the cluster's Kubernetes %s is older than %s, and does not know what the schemas use: upgrade the cluster first", f.KubernetesVersion, oldestKubernetes))
@@ -31,9 +32,9 @@ func preflight(f Facts, liqoNamespace, newVersion string, crdVersions map[string
 	if i.Elsewhere != "" {
 		errs = append(errs, fmt.Errorf("there is an installation in the namespace %s already, and a cluster can have one only: name it with --liqo-namespace %s, or uninstall it first", i.Elsewhere, i.Elsewhere))
 	}
-	for _, crd := range i.CRDs {
-		if err := crd.check(newVersion, crdVersions[crd.Name]); err != nil {
-			errs = append(errs, err)
+	for _, live := range i.CRDs {
+		if mine, known := ours[live.Name]; known {
+			errs = append(errs, replaceable(&live, &mine, newVersion))
 		}
 	}
 	if strings.HasSuffix(liqoNamespace, fabricSuffix) {
@@ -42,24 +43,83 @@ func preflight(f Facts, liqoNamespace, newVersion string, crdVersions map[string
 	return warnings, errors.Join(errs...)
 }
 
-// check tells why a CRD cannot be replaced by ours, which serves versions.
-func (d InstalledCRD) check(newVersion string, versions []string) error {
-	if d.Terminating {
-		return fmt.Errorf("CRD %s is being deleted: wait until it is gone", d.Name)
+// replaceable tells why a cluster's CRD cannot be replaced by that of this
+// program, which is of newVersion.
+func replaceable(live, ours *apiextensionsv1.CustomResourceDefinition, newVersion string) error {
+	if live.DeletionTimestamp != nil {
+		return fmt.Errorf("CRD %s is being deleted: wait until it is gone", live.Name)
 	}
-	for _, s := range d.Stored {
-		if len(versions) > 0 && !slices.Contains(versions, s) {
-			return fmt.Errorf("CRD %s has objects of version %s, which this liqoctl does not know: get a newer liqoctl", d.Name, s)
+	schemas := schemasOf(ours)
+	for _, stored := range live.Status.StoredVersions {
+		if schemas[stored] == nil {
+			return fmt.Errorf("CRD %s has objects of version %s, which this liqoctl does not know: get a newer liqoctl", live.Name, stored)
 		}
 	}
-	have, err := version.ParseSemantic(d.Version)
-	if err != nil {
-		return nil // not known: nothing to compare
+	applied, marked := live.Annotations[AnnotationVersion]
+	have, err := version.ParseSemantic(applied)
+	mine, mineErr := version.ParseSemantic(newVersion)
+	switch {
+	case !marked: // others applied it: who does so by hand means it
+		return nil
+	case err == nil && mineErr == nil && mine.LessThan(have):
+		return fmt.Errorf("CRD %s comes from %s, and this liqoctl is %s, which is older: get liqoctl %s or newer", live.Name, applied, newVersion, applied)
+	case err == nil && mineErr == nil:
+		return nil
 	}
-	if mine, err := version.ParseSemantic(newVersion); err == nil && mine.LessThan(have) {
-		return fmt.Errorf("CRD %s comes from %s, and this liqoctl is %s, which is older: get liqoctl %s or newer", d.Name, d.Version, newVersion, d.Version)
+	// A build between releases has no version to compare: the newer one knows more.
+	for name, schema := range schemasOf(live) {
+		if unknown := unknownFields(schema, schemas[name], ""); len(unknown) > 0 {
+			slices.Sort(unknown)
+			return fmt.Errorf("CRD %s comes from %s and has fields that this liqoctl %s does not know (%s), which objects would lose: get a newer liqoctl; "+
+				"if that is meant, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds",
+				live.Name, applied, newVersion, sample(unknown))
+		}
 	}
 	return nil
+}
+
+// schemasOf returns the schema of each version.
+func schemasOf(d *apiextensionsv1.CustomResourceDefinition) map[string]*apiextensionsv1.JSONSchemaProps {
+	out := make(map[string]*apiextensionsv1.JSONSchemaProps, len(d.Spec.Versions))
+	for _, v := range d.Spec.Versions {
+		out[v.Name] = new(apiextensionsv1.JSONSchemaProps)
+		if v.Schema != nil && v.Schema.OpenAPIV3Schema != nil {
+			out[v.Name] = v.Schema.OpenAPIV3Schema
+		}
+	}
+	return out
+}
+
+// unknownFields lists the fields of live, below path, that ours lacks. Where ours
+// has no fields at all it takes any.
+func unknownFields(live, ours *apiextensionsv1.JSONSchemaProps, path string) (unknown []string) {
+	if live == nil || ours == nil {
+		return nil
+	}
+	for name, field := range live.Properties {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		if mine, ok := ours.Properties[name]; ok {
+			unknown = append(unknown, unknownFields(&field, &mine, at)...)
+		} else if len(ours.Properties) > 0 {
+			unknown = append(unknown, at)
+		}
+	}
+	if live.Items != nil && ours.Items != nil {
+		unknown = append(unknown, unknownFields(live.Items.Schema, ours.Items.Schema, path+"[]")...)
+	}
+	if live.AdditionalProperties != nil && ours.AdditionalProperties != nil {
+		unknown = append(unknown, unknownFields(live.AdditionalProperties.Schema, ours.AdditionalProperties.Schema, path+"{}")...)
+	}
+	return unknown
+}
+
+// sample is the beginning of a list.
+func sample(of []string) string {
+	const most = 3
+	if len(of) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), len(of)-most)
+	}
+	return strings.Join(of, ", ")
 }
 
 // rights are what an installation needs. Who has them may give the controllers

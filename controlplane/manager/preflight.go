@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -96,7 +97,7 @@ func served(scheme *runtime.Scheme, mapper meta.RESTMapper, o Options) ([]schema
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the cluster does not know %s\nInstall the CRDs of this version: kubectl apply --server-side -f deploy/crds", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("the cluster does not know %s\nInstall the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds", strings.Join(missing, ", "))
 	}
 	return resources, nil
 }
@@ -128,21 +129,30 @@ func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 const metaPackage = "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // allowed asks for the rights without which the controllers would wait for ever:
-// to watch, to make the installation and to lead.
+// to watch, to make the installation and to lead. It asks for all of them at once:
+// one after the other they take a distant API server longer than a start may last.
 func allowed(ctx context.Context, c client.Client, o Options, resources []schema.GroupVersionResource) error {
-	var denied []string
-	for _, a := range rights(o, resources) {
-		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
-		switch err := c.Create(ctx, &review); {
-		case apierrors.IsForbidden(err):
+	wanted := rights(o, resources)
+	denied, errs := make([]string, len(wanted)), make([]error, len(wanted))
+	var asked sync.WaitGroup
+	for i, a := range wanted {
+		asked.Go(func() {
+			review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a}}
+			if errs[i] = c.Create(ctx, &review); errs[i] == nil && !review.Status.Allowed {
+				denied[i] = describe(a)
+			}
+		})
+	}
+	asked.Wait()
+	for _, err := range errs {
+		if apierrors.IsForbidden(err) {
 			return nil // a cluster that does not let ask: the controllers' log will tell
-		case err != nil:
+		}
+		if err != nil {
 			return fmt.Errorf("ask for rights: %w", err)
-		case !review.Status.Allowed:
-			denied = append(denied, describe(a))
 		}
 	}
-	if len(denied) > 0 {
+	if denied = slices.DeleteFunc(denied, func(d string) bool { return d == "" }); len(denied) > 0 {
 		return errors.New("the cluster denies these rights:\n  " + strings.Join(denied, "\n  ") +
 			"\nInstall the roles of this version (kubectl apply -f deploy/manifests), or bind them to the user of --kubeconfig; check --liqo-namespace")
 	}
