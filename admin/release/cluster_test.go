@@ -351,7 +351,7 @@ func testStuck(t *testing.T, s *site) {
 		until  string // the line of progress after which there is no time left
 		want   []string
 	}{
-		{release.Values{"tag": "none"}, "0 of 1 pods are up to date", nil},
+		{release.Values{"tag": "none"}, "0 of 2 pods are up to date", nil},
 		{release.Values{"controllerManager": release.Values{"pod": release.Values{"extraArgs": []any{"--no-such-flag"}}}}, "CrashLoopBackOff",
 			[]string{"unknown flag: --no-such-flag", ": CrashLoopBackOff: "}},
 	} {
@@ -369,7 +369,7 @@ func testStuck(t *testing.T, s *site) {
 				cancel()
 			}
 		})
-		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 1 pods are up to date and ready", "goes on where this one has ended") {
+		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 2 pods are up to date and ready", "goes on where this one has ended") {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}

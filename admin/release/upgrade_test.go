@@ -76,7 +76,7 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 		t.Fatal(err)
 	}
 	o := rome()
-	o.Values = release.Values{"controllerManager": release.Values{"replicas": 2}}
+	o.Values = release.Values{"controllerManager": release.Values{"replicas": 3}}
 	s.install(t, o)
 	if err := s.Get(t.Context(), "liqo", "liqo-controller", new(policyv1.PodDisruptionBudget)); err != nil {
 		t.Error(err)

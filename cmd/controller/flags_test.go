@@ -38,7 +38,7 @@ func TestParseFlags(t *testing.T) {
 			Options: manager.Options{
 				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
 				Gateways:       gatewaydeploy.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},
-				LeaderElection: &manager.LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+				LeaderElection: &manager.LeaderElection{LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second, RetryPeriod: 2 * time.Second},
 				Bootstrap: bootstrap.Options{
 					ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
 					InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
@@ -113,7 +113,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--leader-election-retry-period=2", `--leader-election-retry-period: "2" is not a time, such as 2s or 500ms`},
 		{"--leader-election-retry-period=0s", "--leader-election-retry-period must be more than zero"},
 		{"--leader-election-renew-deadline=2s", "--leader-election-renew-deadline must be longer than 1.2 times --leader-election-retry-period"},
-		{"--leader-election-lease-duration=10s", "--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead"},
+		{"--leader-election-lease-duration=7s", "--leader-election-lease-duration must be longer than --leader-election-renew-deadline, or two replicas may lead"},
 		{"--metrics-address=8080", `--metrics-address: "8080" is not IP:port, such as 127.0.0.1:8080`},
 		{"--health-probe-address=localhost:1", `--health-probe-address: "localhost:1" is not IP:port, such as 127.0.0.1:8080`},
 		{"--metrics-address=:9 --health-probe-address=127.0.0.1:9", "--metrics-address and --health-probe-address ask for the same TCP port 9"},

@@ -39,8 +39,8 @@ generated.`,
   liqoctl install --cluster-id rome --dry-run
   liqoctl install --cluster-id rome --only-output-values --dump-values-path -
 
-  # Two controllers and two pods for each gateway, behind node ports.
-  liqoctl install --cluster-id rome --set controllerManager.replicas=2 --set networking.gatewayTemplates.replicas=2 \
+  # Two pods for each gateway, behind node ports.
+  liqoctl install --cluster-id rome --set networking.gatewayTemplates.replicas=2 \
     --set peering.networking.gateway.server.service.type=NodePort`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: providerNames(),

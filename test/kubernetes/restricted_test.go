@@ -35,7 +35,7 @@ func testRestricted(t *testing.T, w *world) {
 				pods               int
 				capabilities       string
 			}{
-				{"liqo", "controller", 1, noCapability},
+				{"liqo", "controller", 2, noCapability},
 				{"liqo-tenant-" + peer, "gateway", 1, noCapability},
 				{"liqo-fabric", "fabric", len(c.Nodes), netAdmin},
 			} {
