@@ -18,14 +18,17 @@ FUZZTIME ?= 30s
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
 
+# An interrupt ends the tests even where it is ignored, which is so in the background.
+TEST := env --default-signal=INT bash .ci/test
+
 check: ## while you work: build, lint, unit tests without control planes (3 minutes)
 	@bash .ci/test check
 
 test: ## before a commit, and in CI: everything that a change can break (15 minutes; as root all of it)
-	@bash .ci/test
+	@$(TEST)
 
 test-all: ## before a release: also what takes long, other systems, known vulnerabilities (hours)
-	@bash .ci/test all
+	@$(TEST) all
 
 demo: ## two clusters with one pod CIDR talk to each other, on loopback; KEEP=1 leaves them running
 	@echo "make demo: downloads and compiles two programs; the first time that takes a minute or two"
