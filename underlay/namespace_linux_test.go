@@ -2,20 +2,19 @@ package underlay
 
 import (
 	"net/netip"
-	"os"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // listenInNamespace makes two sockets in a fresh network namespace whose loopback
 // has the given MTU. They stay in it, whoever uses them, and keep it alive.
 func listenInNamespace(t *testing.T, mtu uint32, cfg Config) (a, b *Conn) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root to make a network namespace")
-	}
+	source.NeedRoot(t)
 	var errNamespace, errListen error
 	done := make(chan struct{})
 	go func() {
@@ -37,7 +36,7 @@ func listenInNamespace(t *testing.T, mtu uint32, cfg Config) (a, b *Conn) {
 	}()
 	<-done
 	if errNamespace != nil {
-		t.Skipf("needs the right to make a network namespace: %v", errNamespace)
+		source.Lacks(t, "it needs the right to make a network namespace: %v", errNamespace)
 	}
 	if errListen != nil {
 		t.Fatal(errListen)

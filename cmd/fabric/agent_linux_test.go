@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/node/fabric"
 	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // asFabric, in the environment, makes this test binary the node agent.
@@ -44,15 +45,10 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: needs root to make a network namespace")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("SKIPPED: needs ip(8) of iproute2")
-	}
+	source.NeedRoot(t, "ip")
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+		source.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
 	n := &node{t: t, dir: t.TempDir(), socket: filepath.Join(daemontest.SocketDir(t), "s")}
 	n.write(func(s string) string { return s })

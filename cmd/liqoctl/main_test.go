@@ -39,9 +39,10 @@ func testProgram(t *testing.T) string {
 // kubectl is the one that the tests' control plane comes with.
 func kubectl(t *testing.T) string {
 	t.Helper()
+	source.NeedKubernetes(t)
 	dir, err := source.Kubernetes()
 	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
+		t.Fatal(err)
 	}
 	return filepath.Join(dir, "kubectl")
 }

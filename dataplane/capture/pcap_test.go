@@ -17,13 +17,12 @@ import (
 
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/packettest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestFilterAsTcpdump: tcpdump, whose language this is, chooses the same packets.
 func TestFilterAsTcpdump(t *testing.T) {
-	if _, err := exec.LookPath("tcpdump"); err != nil {
-		t.Skip("SKIPPED: there is no tcpdump to compare with")
-	}
+	source.NeedPrograms(t, "tcpdump")
 	packets := randomPackets(2000)
 	file := filepath.Join(t.TempDir(), "all.pcap")
 	writePcap(t, file, packets)

@@ -9,18 +9,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // testContainerd gives the archive to a containerd of its own, and runs the image there.
 func testContainerd(t *testing.T, made Image) {
-	if os.Getuid() != 0 {
-		t.Skip("NOT RUN: containerd needs root")
-	}
-	for _, program := range []string{"containerd", "ctr", "runc"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("NOT RUN: no %s on this machine", program)
-		}
-	}
+	source.NeedRoot(t, "containerd", "ctr", "runc")
 	ctr := startContainerd(t)
 	ctr("--namespace=k8s.io", "images", "import", "--snapshotter=native", made.Archive)
 	if got := ctr("--namespace=k8s.io", "images", "ls", "name=="+made.Reference); !strings.Contains(got, made.Digest) {

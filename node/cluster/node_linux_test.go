@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/node/hostnet"
 	"github.com/sluice-net/sluice/node/tunlink"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // agent is a node agent whose network is a namespace of the test's own; it
@@ -43,15 +44,10 @@ func ip(t *testing.T, command string) string {
 // The thread ends with the goroutine.
 func enterHost(t *testing.T) (namespace *os.File) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: needs root to make a network namespace")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("SKIPPED: needs ip(8) of iproute2 to look at the result")
-	}
+	source.NeedRoot(t, "ip")
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+		source.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
 	namespace, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

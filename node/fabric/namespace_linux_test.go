@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/node/hostnet"
 	"github.com/sluice-net/sluice/node/tunlink"
 	"github.com/sluice-net/sluice/objects/manifests"
+	testsource "github.com/sluice-net/sluice/test/source"
 )
 
 // host is a network namespace with an uplink, and a Runner in it.
@@ -39,15 +40,10 @@ type host struct {
 // thread ends with the goroutine.
 func newHost(t *testing.T) *host {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: needs root to make a network namespace")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("SKIPPED: needs ip(8) of iproute2 to look at the result")
-	}
+	testsource.NeedRoot(t, "ip")
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+		testsource.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
 	h := &host{t: t, dir: t.TempDir(), out: new(lockedBuffer)}
 	var err error

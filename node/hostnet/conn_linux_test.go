@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // An agent that ends and starts again finds everything as it left it.
@@ -80,9 +82,7 @@ func TestNotPermitted(t *testing.T) {
 		return
 	}
 	enterNamespace(t)
-	if _, err := exec.LookPath("setpriv"); err != nil {
-		t.Skip("SKIPPED: needs setpriv(1) of util-linux to drop a capability")
-	}
+	source.NeedPrograms(t, "setpriv")
 	cmd := exec.Command("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", os.Args[0], "-test.run=^TestNotPermitted$")
 	cmd.Env = append(os.Environ(), "HOSTNET_TEST_UNPRIVILEGED=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -116,7 +116,7 @@ func TestProbeWithoutTUN(t *testing.T) {
 		unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		unix.Mount("none", "/dev/net", "tmpfs", 0, ""),
 	); err != nil {
-		t.Skipf("SKIPPED: cannot hide /dev/net/tun: %v", err)
+		source.Lacks(t, "/dev/net/tun cannot be hidden: %v", err)
 	}
 	i := slices.IndexFunc(c.Probe(), func(s KindSupport) bool {
 		return s.Kind == KindTUN && !s.OK && strings.Contains(s.Reason, "modprobe tun")
@@ -213,7 +213,7 @@ func TestForwarding(t *testing.T) {
 	for _, value := range []string{"0", "1"} {
 		for _, file := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
 			if err := os.WriteFile(file, []byte(value), 0); err != nil {
-				t.Skipf("SKIPPED: /proc/sys cannot be written: %v", err)
+				source.Lacks(t, "/proc/sys cannot be written: %v", err)
 			}
 		}
 		if n := read(t, c).NoForwarding; n.IPv4 != (value == "0") || n.IPv6 != n.IPv4 {

@@ -3,7 +3,6 @@ package hostnet
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // patience is how long a test waits for what must come.
@@ -24,15 +25,10 @@ const patience = time.Minute
 // whose loopback is up. The thread ends with the goroutine.
 func enterNamespace(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: needs root to make a network namespace")
-	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("SKIPPED: needs ip(8) of iproute2 as a second opinion")
-	}
+	source.NeedRoot(t, "ip")
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+		source.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
 	ip(t, "link set lo up")
 }

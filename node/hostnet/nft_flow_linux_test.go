@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // testHost is a thread in a network namespace of its own.
@@ -40,7 +42,7 @@ func newHost(t *testing.T) *testHost {
 		}
 	}()
 	if err := <-ready; err != nil {
-		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+		source.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
 	t.Cleanup(func() { close(h.jobs) })
 	h.ip(t, "link set lo up")
@@ -164,14 +166,7 @@ func newAddressPlan(pod, podRouter, peer, worldNode, world, gatewayPod, other, u
 
 func newNodeNetwork(t *testing.T) *nodeNetwork {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: needs root to make network namespaces")
-	}
-	for _, tool := range []string{"ip", "nft"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("SKIPPED: needs %s(8)", tool)
-		}
-	}
+	source.NeedRoot(t, "ip", "nft")
 	n := &nodeNetwork{node: newHost(t), pod: newHost(t), gateway: newHost(t), world: newHost(t)}
 	n.node.ip(t, fmt.Sprintf(`
 link add pod type veth peer name eth0 netns %d

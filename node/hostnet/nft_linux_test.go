@@ -17,6 +17,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"github.com/mdlayher/netlink/nltest"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 func prefixes(ss ...string) (ps []netip.Prefix) {
@@ -88,12 +90,10 @@ func planned(want Translation, have TranslationState) string {
 // The thread ends with the goroutine.
 func ownNamespace(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: needs root to make a network namespace")
-	}
+	source.NeedRoot(t)
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("SKIPPED: needs the right to make a network namespace: %v", err)
+		source.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
 }
 
@@ -112,9 +112,7 @@ func openTable(t *testing.T) *nft {
 // nftCommand calls nft(8) in the namespace of the thread.
 func nftCommand(t *testing.T, command string) string {
 	t.Helper()
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("SKIPPED: needs nft(8) of nftables as a second opinion")
-	}
+	source.NeedPrograms(t, "nft")
 	cmd := exec.Command("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(command)
 	out, err := cmd.CombinedOutput()

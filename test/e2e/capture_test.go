@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // captureChecks capture in a gateway between real kernels, and compare what it says
@@ -26,9 +27,7 @@ var captureChecks = []check{
 // returns the file.
 func (w *world) capture(t *testing.T, args ...string) (end func() (file string)) {
 	t.Helper()
-	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("SKIPPED: there is no tshark; apt-get install --no-install-recommends tshark")
-	}
+	source.NeedPrograms(t, "tshark")
 	file := filepath.Join(t.TempDir(), "capture.pcapng")
 	p := w.A.Gateway.Start(lab.Program{Name: "gateway capture", Args: append([]string{
 		lab.Build(t, lab.GatewayPackage), "capture", "--admin-socket", w.gatewayA.AdminSocket, "-w", file,

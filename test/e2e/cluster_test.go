@@ -58,9 +58,7 @@ type managed struct {
 // newManaged starts the control plane and the controllers.
 func newManaged(t *testing.T) *managed {
 	t.Helper()
-	if _, err := source.Kubernetes(); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	source.NeedKubernetes(t)
 	l := lab.New(t, tools...)
 	ctrl.SetLogger(logr.Discard())
 	m := &managed{

@@ -20,7 +20,7 @@ func bootOn(t *testing.T, l *lab.Lab, host *lab.Host, bridge string) *uml.Guest 
 	t.Helper()
 	kernel, err := source.Linux()
 	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
+		source.Lacks(t, "%v", err)
 	}
 	host.IP("tuntap add dev tap0 mode tap")
 	host.IP("link set tap0 master %s up", bridge)

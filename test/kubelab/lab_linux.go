@@ -130,15 +130,15 @@ func require(t lab.T) {
 	lab.Require(t, tools...)
 	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
 		if _, err := os.Stat(filepath.Join(cniPlugins, plugin)); err != nil {
-			t.Skipf("SKIPPED: nodes need the CNI plugins (containernetworking-plugins): %v", err)
+			source.Lacks(t, "nodes need the CNI plugins (containernetworking-plugins): %v", err)
 		}
 	}
 	// Root in a container may do neither.
 	if err := tryCgroups(); err != nil {
-		t.Skipf("SKIPPED: nodes need cgroups of their own, which this machine does not allow: %v", err)
+		source.Lacks(t, "nodes need cgroups of their own, which this machine does not allow: %v", err)
 	}
 	if out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: nodes need mounts of their own, which this machine does not allow: %v: %s", err, out)
+		source.Lacks(t, "nodes need mounts of their own, which this machine does not allow: %v: %s", err, out)
 	}
 }
 

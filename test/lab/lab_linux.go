@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // prefix begins the name of every namespace and directory of a lab. The process
@@ -86,7 +88,7 @@ func Require(t T, tools ...string) {
 		missing = append(missing, "/dev/net/tun")
 	}
 	if len(missing) > 0 {
-		t.Skipf("SKIPPED: this test builds a network of namespaces and lacks: %s", strings.Join(missing, ", "))
+		source.Lacks(t, "it builds a network of namespaces, which takes %s", strings.Join(missing, ", "))
 	}
 }
 

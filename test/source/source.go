@@ -51,8 +51,49 @@ func Kubernetes() (string, error) {
 
 // requirements, in the environment, lists what a machine must have, with commas in
 // between. What tests need and it lacks is a failure then, instead of a skipped test.
-// "kube" is what `make kube` builds.
+// "kube" is what `make kube` builds, "root" what root has after .ci/prerequisites and
+// test/uml/build.sh: rights, programs, a kernel.
 const requirements = "SLUICE_REQUIRE"
+
+func required(what string) bool {
+	return slices.Contains(strings.Split(os.Getenv(requirements), ","), what)
+}
+
+// T is what Lacks and NeedRoot use of a testing.TB.
+type T interface {
+	Helper()
+	Skipf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Lacks ends a test, for this machine lacks what it needs: it is skipped, and fails
+// where the machine must have what root has.
+func Lacks(t T, format string, args ...any) {
+	t.Helper()
+	if required("root") {
+		t.Fatalf(requirements+" lists root, but the machine lacks what this test needs: "+format, args...)
+	}
+	t.Skipf("SKIPPED: "+format, args...)
+}
+
+// NeedRoot ends a test as Lacks does, unless root runs it and has the programs.
+func NeedRoot(t T, programs ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Lacks(t, "it needs root")
+	}
+	NeedPrograms(t, programs...)
+}
+
+// NeedPrograms ends a test as Lacks does, unless the machine has the programs.
+func NeedPrograms(t T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			Lacks(t, "it needs %s, of the packages that .ci/prerequisites lists", program)
+		}
+	}
+}
 
 // NeedKubernetes skips a test that runs control planes where Kubernetes is not built,
 // and with -short. Where the machine must have it, the test fails.
@@ -63,7 +104,7 @@ func NeedKubernetes(tb testing.TB) {
 	}
 	switch _, err := Kubernetes(); {
 	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv(requirements), ","), "kube"):
+	case required("kube"):
 		tb.Fatal(err)
 	default:
 		tb.Skipf("SKIPPED: %v", err)

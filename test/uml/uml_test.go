@@ -2,7 +2,6 @@ package uml
 
 import (
 	"context"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +14,9 @@ import (
 func TestBoot(t *testing.T) {
 	kernel, err := source.Linux()
 	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
+		source.Lacks(t, "%v", err)
 	}
-	for _, tool := range []string{"wg", "ip", "tc", "ping"} { // the guest uses the host's
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("SKIPPED: %v", err)
-		}
-	}
+	source.NeedPrograms(t, "wg", "ip", "tc", "ping") // the guest uses the host's
 	start := time.Now()
 	g, err := Boot(Config{Kernel: kernel, Dir: t.TempDir()})
 	if err != nil {

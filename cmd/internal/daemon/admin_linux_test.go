@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // hideRun gives the thread of the test file systems of its own, in which /run is
@@ -27,7 +29,7 @@ func hideRun(t *testing.T) (temp string) {
 		unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		unix.Mount("none", "/run", "tmpfs", unix.MS_RDONLY, ""),
 	); err != nil {
-		t.Skipf("SKIPPED: needs root to make /run read-only: %v", err)
+		source.Lacks(t, "it needs root, to make /run read-only: %v", err)
 	}
 	return temp
 }

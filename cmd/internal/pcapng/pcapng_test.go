@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC).UnixNano()
@@ -76,9 +78,7 @@ func TestRead(t *testing.T) {
 
 // TestTshark: so does Wireshark.
 func TestTshark(t *testing.T) {
-	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("SKIPPED: there is no tshark; apt-get install --no-install-recommends tshark")
-	}
+	source.NeedPrograms(t, "tshark")
 	file := filepath.Join(t.TempDir(), "sample.pcapng")
 	if err := os.WriteFile(file, sample(4), 0o644); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // In a real terminal, tmux, this program runs again as what it tests. It goes on
@@ -78,9 +80,7 @@ type window struct {
 
 func openWindow(t *testing.T, scene string, columns, rows int, env ...string) *window {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("SKIPPED: there is no tmux, so nobody looks at a real terminal")
-	}
+	source.NeedPrograms(t, "tmux")
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "cues")
 	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {

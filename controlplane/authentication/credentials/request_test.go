@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 func request(t testing.TB, k Key, r x509.CertificateRequest) []byte {
@@ -84,9 +86,7 @@ func TestJudgeRequest(t *testing.T) {
 
 // TestOpenSSL: another implementation reads our requests and verifies our signatures.
 func TestOpenSSL(t *testing.T) {
-	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
+	source.NeedPrograms(t, "openssl")
 	k := generate(t)
 	text, err := k.Request(SliceSubject("milan", "rome"))
 	if err != nil {
