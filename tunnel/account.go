@@ -183,6 +183,13 @@ func (a *egressAccount) setReachable() {
 	a.mu.Unlock()
 }
 
+// countHandshake counts a handshake message that goes to whoever may be the peer.
+func (a *egressAccount) countHandshake(m []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.handshakes.add(m)
+}
+
 // sendHandshake is called before handshake messages go to the socket.
 func (a *egressAccount) sendHandshake(bufs [][]byte) {
 	a.mu.Lock()

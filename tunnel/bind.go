@@ -49,7 +49,7 @@ type bind struct {
 	direct atomic.Pointer[device.Direct]
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
 	// closed.
-	callers chan netip.AddrPort
+	callers chan call
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -76,7 +76,7 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	return &bind{
 		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
-		callers:   make(chan netip.AddrPort, 1),
+		callers:   make(chan call, 1),
 	}
 }
 
@@ -270,8 +270,8 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 	if err != nil {
 		return 0, err
 	}
-	if stranger >= 0 {
-		r.noteCaller(r.from[stranger])
+	if stranger >= 0 { // of the batch before, whose sizes are still there
+		r.noteCaller(call{r.from[stranger], sizes[stranger]})
 	}
 	n, err := r.read(bufs, sizes, eps)
 	r.ingress.take(bufs[:n], sizes[:n])
@@ -287,7 +287,7 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 	}
 	opened := direct.Receive(bufs[:n], sizes[:n], eps[:n])
 	if opened.Stranger >= 0 {
-		r.noteCaller(r.from[opened.Stranger])
+		r.noteCaller(call{r.from[opened.Stranger], opened.StrangerSize})
 	}
 	r.ingress.opened(opened)
 	if opened.Left == 0 {

@@ -13,90 +13,146 @@ import (
 // endpoint: a server. The peer still has its session with the gateway before and
 // goes on sending by it, for 15 seconds and more before WireGuard asks for another
 // (paper section 6.2). What it sends cannot be read, but tells where it may be: we
-// begin a handshake there.
+// send the beginning of a handshake there, which nobody else can answer. The peer's
+// endpoint is what the response comes from.
 //
-// Nobody else than the peer can complete that, so a stranger who sends something
-// like a message of a session gets a few initiations at most, and the peer is
-// found as without this file. Once it has been heard nothing of this happens any
-// more.
+// Anybody can send something like a message of a session, under any address. So
+// that nobody gains by it, an initiation
+//
+//	is no larger than the message that it answers, and is sent once
+//	goes to one address again only after callAgain, then twice that, and so on
+//	goes to nobody within a pause after the one before, which grows to callPause
+//	is sent only within callWindow, and no more once the peer has been heard
+//
+// which is less than forty to strangers altogether.
 
-// callPause is the time between two attempts at most, and firstCallPause that after
-// the first, also the first in a while; it doubles with each. A gateway that was
-// replaced may pass on what the peer sends (cmd/gateway/relay.go) and end at the
-// wrong moment: the next messages come from elsewhere, and should not have to wait.
-// callAgain is the time before the same address is tried again, which others,
-// who may be the peer, use. WireGuard itself repeats what is lost after
-// REKEY_TIMEOUT, 5 s (paper section 6.1).
 const (
+	// callPause is the time between two calls at most, and firstCallPause that after
+	// the first; it doubles with each. A gateway that was replaced may pass on what
+	// the peer sends (cmd/gateway/relay.go) and end at the wrong moment: the next
+	// messages come from elsewhere, and should not have to wait.
 	firstCallPause = 500 * time.Millisecond
 	callPause      = 5 * time.Second
-	callAgain      = 3 * callPause
+	// callAgain is the time before the same address is called a second time, as its
+	// message or its answer may have got lost: WireGuard's REKEY_TIMEOUT (paper
+	// section 6.1). It doubles with each, for the sake of others who may be the peer.
+	callAgain = 5 * time.Second
+	// callWindow begins with the peer's key. Afterwards it cannot use a session of
+	// before any more.
+	callWindow = sessionLife
 )
 
-// noteCaller remembers, if it is of use, where the last message of no session came
-// from. It never waits.
-func (b *bind) noteCaller(from netip.AddrPort) {
-	if b.egress.peerSeen.Load() {
+// call is a message of no session: who it came from, and its size.
+type call struct {
+	from netip.AddrPort
+	size int
+}
+
+// noteCaller remembers a call, if it is of use. It never waits.
+func (b *bind) noteCaller(c call) {
+	if c.size < initiationLen || b.egress.peerSeen.Load() {
 		return
 	}
 	select {
-	case <-b.callers: // one who has been tried must not stand in the way of another
+	case <-b.callers: // one who has been called must not stand in the way of another
 	default:
 	}
+	c.from = unmap(c.from)
 	select {
-	case b.callers <- unmap(from):
+	case b.callers <- c:
 	default: // another receiver, of the socket before, was faster
 	}
 }
 
+// callee is somebody who was called back.
+type callee struct {
+	last  time.Time
+	again time.Duration // not before so long after last
+}
+
+// callBacks are the calls of one window.
+type callBacks struct {
+	since time.Time // the beginning of the window
+	calls map[netip.AddrPort]callee
+	pause time.Duration // after the next
+}
+
+// begin starts anew with another window.
+func (c *callBacks) begin(since time.Time) {
+	if !c.since.Equal(since) {
+		*c = callBacks{since: since, calls: make(map[netip.AddrPort]callee), pause: firstCallPause}
+	}
+}
+
+// due tells whether it is time for an address.
+func (c *callBacks) due(a netip.AddrPort, now time.Time) bool {
+	before, known := c.calls[a]
+	return now.Sub(c.since) < callWindow && (!known || now.Sub(before.last) >= before.again)
+}
+
+// note enters a call, and returns for how long nobody is called.
+func (c *callBacks) note(a netip.AddrPort, now time.Time) (pause time.Duration) {
+	pause = c.pause
+	c.pause = min(2*pause, callPause)
+	c.calls[a] = callee{last: now, again: max(2*c.calls[a].again, callAgain)}
+	return pause
+}
+
 // followCallers begins handshakes with those who call until ctx ends.
 func (t *Tunnel) followCallers(ctx context.Context) {
-	var last netip.AddrPort
-	var called time.Time
-	pause := firstCallPause
+	var c callBacks
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case from := <-t.bind.callers:
-			if from == last && time.Since(called) < callAgain {
-				continue
-			}
-			if time.Since(called) > callAgain {
-				pause = firstCallPause
-			}
-			if key, ok := t.callBack(from, last); ok && t.greet(key) {
-				t.log.Info("asking for a new session where messages of a former one come from", "endpoint", from)
-				last, called = from, time.Now()
-				sleep(ctx.Done(), pause)
-				pause = min(2*pause, callPause)
+			if t.callBack(&c, from.from) {
+				sleep(ctx.Done(), c.note(from.from, time.Now()))
 			}
 		}
 	}
 }
 
-// callBack takes an address for the peer's if nothing better is known. last is the
-// one that was called before, if any.
-func (t *Tunnel) callBack(from, last netip.AddrPort) (PublicKey, bool) {
+// callBack begins a handshake at an address if nothing better is known and it is time.
+func (t *Tunnel) callBack(c *callBacks, to netip.AddrPort) bool {
+	peer, since := t.wanted()
+	if peer == nil || !usable(to) {
+		return false
+	}
+	c.begin(since)
+	if !c.due(to, time.Now()) {
+		return false
+	}
+	message, err := peer.Initiation()
+	if err != nil {
+		t.log.Warn("making a handshake initiation failed", "error", err)
+		return false
+	}
+	t.log.Info("asking for a new session where messages of a former one come from", "endpoint", to)
+	t.bind.call(message, to)
+	return true
+}
+
+// wanted returns the peer if it has to be looked for, and since when; nil: it has not.
+func (t *Tunnel) wanted() (peer *device.Peer, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := t.config.PeerKey
 	if t.state != running || !t.up || t.unknown || key.IsZero() || t.config.Endpoint != "" || !t.succession.former.IsZero() {
-		return key, false
+		return nil, since
 	}
 	dev := t.dev.Load()
-	peer, err := readPeerStats(dev, key)
-	if err != nil || !peer.LastHandshake.IsZero() || !usable(from) {
-		return key, false
+	if s, err := readPeerStats(dev, key); err != nil || !s.LastHandshake.IsZero() {
+		return nil, since
 	}
-	if err := dev.IpcSet(uapiEndpoint(key, from)); err != nil {
-		t.log.Warn("setting the peer's endpoint failed", "endpoint", from, "error", err)
-		return key, false
-	}
-	if p := dev.LookupPeer(device.NoisePublicKey(key)); p != nil && last.IsValid() && last != from {
-		p.ForgetInitiation() // it may have gone to where the peer is not
-	}
-	return key, true
+	return dev.LookupPeer(device.NoisePublicKey(key)), t.peerSince
+}
+
+// call sends an initiation to where the peer may be. Unlike by Send, the peer does not
+// count as reachable by it.
+func (b *bind) call(initiation []byte, to netip.AddrPort) {
+	b.egress.countHandshake(initiation)
+	_ = b.write([][]byte{initiation}, to) // an error means what a lost message means
 }
 
 // usable tells whether a peer can be at an address.

@@ -24,7 +24,7 @@ func testRestartedServerCallsBack(t *testing.T) {
 	})
 }
 
-// The first attempt is lost; WireGuard itself makes another.
+// The first attempt is lost; the address is called again.
 func TestCallBackIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
@@ -37,69 +37,116 @@ func TestCallBackIsRepeated(t *testing.T) {
 			}
 			return false
 		})
-		if took := reconnect(t, a, b, func() {}); took < callPause || took > callPause+2*time.Second {
-			t.Errorf("took %v, want a little more than %v", took, callPause)
+		if took := reconnect(t, a, b, func() {}); took < callAgain || took > callAgain+2*time.Second {
+			t.Errorf("took %v, want a little more than %v", took, callAgain)
 		}
 	})
 }
 
-// Somebody else, too, sends what looks like messages of a session. The peer is
-// found nevertheless, and strangers hear little.
+// What a stranger sends that looks like messages of a session draws at most one
+// datagram, no larger than what was sent, and changes nothing.
+func TestStrangerHearsLittle(t *testing.T) { eachWay(t, testStrangerHearsLittle) }
+
+func testStrangerHearsLittle(t *testing.T) {
+	for size, want := range map[int]int{keepaliveLen: 0, initiationLen - 1: 0, initiationLen: 1, 1400: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := lostSession(t)
+			b.egress.peerSeen.Store(false)
+			stranger := newStranger(t, network(b), "192.0.2.66")
+			defer stranger.Close()
+			stranger.send(a.Stats().Endpoint, size)
+			synctest.Wait()
+			stranger.send(a.Stats().Endpoint, keepaliveLen) // by which workers notice the one before
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			count, bytes := stranger.heard()
+			if count != want || bytes > size {
+				t.Errorf("%d bytes draw %d datagrams of %d bytes, want %d", size, count, bytes, want)
+			}
+			if s := b.Stats(); s.Endpoint.IsValid() {
+				t.Errorf("the peer is taken to be at %v", s.Endpoint)
+			}
+		})
+	}
+}
+
+// A stranger and the peer call. The peer is found nevertheless.
 func TestStrangersCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
 		b.egress.peerSeen.Store(false)
-		n := network(b)
-		stranger, err := n.listen("192.0.2.66")(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stranger := newStranger(t, network(b), "192.0.2.66")
 		defer stranger.Close()
-		fake := make([]byte, 80)
-		fake[0] = typeTransport
-		call := func() { n.send(stranger.(*memSocket), a.Stats().Endpoint, fake) }
+		call := func() { stranger.send(a.Stats().Endpoint, 160) }
 		call()
 		synctest.Wait()
-		if got := b.Stats().Endpoint; got != stranger.LocalAddr() {
-			t.Fatalf("the stranger was not called back, but %v", got)
+		if count, _ := stranger.heard(); count != 1 {
+			t.Fatalf("the stranger was sent %d datagrams, want one", count)
 		}
 		if took := reconnect(t, a, b, call); took > firstCallPause+2*time.Second {
 			t.Errorf("took %v", took)
 		}
-		asked := b.Stats().TxInitiations
+		stranger.heard()
 		for range 10 {
 			call()
 			time.Sleep(time.Second)
 		}
-		if got, at := b.Stats(), a.bind.open.LocalAddr(); got.TxInitiations != asked || got.Endpoint != at {
-			t.Errorf("with a session strangers are answered: %d initiations more, the peer at %v, want %v", got.TxInitiations-asked, got.Endpoint, at)
+		count, _ := stranger.heard()
+		if got, at := b.Stats(), a.bind.open.LocalAddr(); count > 0 || got.Endpoint != at {
+			t.Errorf("with a session strangers are answered: %d datagrams, the peer at %v, want %v", count, got.Endpoint, at)
 		}
 	})
 }
 
-// Many strangers call, and no peer. They get an initiation now and then.
+// Many strangers call, and no peer. They are sent a datagram now and then, each
+// address fewer and fewer, and nothing any more once the peer cannot have a session
+// of before.
 func TestManyStrangersCall(t *testing.T) {
+	for name, hosts := range map[string]int{"one address": 1, "many": 200} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := lostSession(t)
+				b.egress.peerSeen.Store(false)
+				var strangers []*stranger
+				for range hosts {
+					s := newStranger(t, network(b), "192.0.2.66")
+					defer s.Close()
+					strangers = append(strangers, s)
+				}
+				most, sent := 40, uint64(0)
+				if hosts == 1 {
+					most = 7
+				}
+				const second = 40 // calls in one
+				for i := range 600 * second {
+					strangers[i%hosts].send(a.Stats().Endpoint, 160)
+					time.Sleep(time.Second / second)
+					if i == 200*second {
+						sent = b.Stats().TxInitiations
+					}
+				}
+				if s := b.Stats(); s.TxInitiations != sent || sent > uint64(most) || sent == 0 {
+					t.Errorf("%d initiations, %d of them in the first 200 s, want at most %d and none later", s.TxInitiations, sent, most)
+				}
+			})
+		})
+	}
+}
+
+// A later key of the peer opens the window again.
+func TestAnotherKeyIsCalledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := lostSession(t)
 		b.egress.peerSeen.Store(false)
-		n := network(b)
-		fake := make([]byte, 80)
-		fake[0] = typeTransport
-		const second = 40 // calls in one
-		for i := range 60 * second {
-			stranger, err := n.listen("192.0.2.66")(0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.send(stranger.(*memSocket), a.Stats().Endpoint, fake)
-			stranger.Close()
-			time.Sleep(time.Second / second)
-			if s := b.Stats(); i == 10*second && s.TxInitiations > 8 {
-				t.Errorf("%d initiations in ten seconds", s.TxInitiations)
-			}
-		}
-		if s := b.Stats(); s.TxInitiations < 10 || s.TxInitiations > 20 {
-			t.Errorf("%d initiations in a minute, want one in %v and some more in the beginning", s.TxInitiations, callPause)
+		time.Sleep(2 * callWindow)
+		b.apply(t, func(c *Config) { c.PeerKey = GeneratePrivateKey().Public() })
+		keepPeers(b)
+		stranger := newStranger(t, network(b), "192.0.2.66")
+		defer stranger.Close()
+		stranger.send(a.Stats().Endpoint, 160)
+		synctest.Wait()
+		if count, _ := stranger.heard(); count != 1 {
+			t.Errorf("%d datagrams, want one", count)
 		}
 	})
 }
@@ -112,15 +159,10 @@ func TestConfiguredEndpointIsNotMovedByCallers(t *testing.T) {
 		cross(t, a, b, 1)
 		keepPeers(a, b)
 		b.stop(t)
-		stranger, err := n.listen("192.0.2.66")(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stranger := newStranger(t, n, "192.0.2.66")
 		defer stranger.Close()
-		fake := make([]byte, 80)
-		fake[0] = typeTransport
 		before := a.Stats().Endpoint
-		n.send(stranger.(*memSocket), a.bind.open.LocalAddr(), fake)
+		stranger.send(a.bind.open.LocalAddr(), 160)
 		synctest.Wait()
 		if got := a.Stats().Endpoint; got != before {
 			t.Errorf("the peer is looked for at %v, configured is %v", got, before)
@@ -135,6 +177,37 @@ func TestUsable(t *testing.T) {
 	} {
 		if got := usable(netip.MustParseAddrPort(addr)); got != want {
 			t.Errorf("%s: %v, want %v", addr, got, want)
+		}
+	}
+}
+
+// stranger sends what looks like messages of a session.
+type stranger struct{ *memSocket }
+
+func newStranger(t *testing.T, n *memNet, host string) *stranger {
+	t.Helper()
+	s, err := n.listen(host)(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stranger{s.(*memSocket)}
+}
+
+func (s *stranger) send(to netip.AddrPort, size int) {
+	fake := make([]byte, size)
+	fake[0] = typeTransport
+	s.net.send(s.memSocket, to, fake)
+}
+
+// heard returns what has come since the last time.
+func (s *stranger) heard() (count, bytes int) {
+	for {
+		select {
+		case d := <-s.in:
+			count++
+			bytes += len(d.b)
+		default:
+			return count, bytes
 		}
 	}
 }

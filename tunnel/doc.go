@@ -69,8 +69,8 @@
 // again while there is no session, or while the peer leaves packets unanswered
 // for 20 s; a live session keeps the endpoint that the peer has. A gateway without
 // a configured endpoint that has just started, and gets messages of a session that
-// the peer had with the gateway before, asks for another where they come from
-// (caller.go).
+// the peer had with the gateway before, asks for another where they come from, with
+// regard to those who only pretend (caller.go).
 //
 // # Keys
 //

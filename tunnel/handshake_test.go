@@ -58,7 +58,7 @@ func reconnect(t *testing.T, a, b *gateway, ask func()) time.Duration {
 	arrived, began := arrival(b, 1), time.Now()
 	for time.Since(began) < time.Minute {
 		ask()
-		a.overlay.out <- ipPacket(a.inner, b.inner, 1, 100)
+		a.overlay.out <- ipPacket(a.inner, b.inner, 1, 200)
 		select {
 		case <-arrived:
 			return time.Since(began)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.zx2c4.com/wireguard/device"
 
@@ -97,6 +98,8 @@ type Tunnel struct {
 	unknown bool
 	// succession is under way while the peer has two keys.
 	succession succession
+	// peerSince is when the peer got its present key.
+	peerSince time.Time
 	// strangers are those to begin a handshake with.
 	strangers []PublicKey
 	// lookupError is that of Stats.
@@ -218,6 +221,7 @@ func (t *Tunnel) configure(next Config) error {
 	}
 	t.succession = s
 	if old == nil || old.holder() != want.holder() {
+		t.peerSince = time.Now()
 		t.egress.reset()
 		t.ingress.reset()
 	}

@@ -122,9 +122,9 @@ func (d *Direct) seal(k *Keypair, counter uint64, buf []byte, size, mtu int) []b
 
 // Received is what became of the data messages of a batch.
 type Received struct {
-	// Unknown are for no session of ours, or an expired one; Stranger is the place of
-	// one of them, -1 for none.
-	Unknown, Stranger int
+	// Unknown are for no session of ours, or an expired one. Stranger is the place of
+	// the largest of them, -1 for none, and StrangerSize its size.
+	Unknown, Stranger, StrangerSize int
 	// Rejected were not genuine, came before, or were for nobody here.
 	Rejected int
 	// Left are no data messages.
@@ -148,7 +148,9 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from []conn.Endpoint) Recei
 		entry := d.device.indexTable.Lookup(binary.LittleEndian.Uint32(message[MessageTransportOffsetReceiver:]))
 		if entry.keypair == nil || entry.keypair.created.Add(RejectAfterTime).Before(now) {
 			r.Unknown++
-			r.Stranger = i
+			if size > r.StrangerSize {
+				r.Stranger, r.StrangerSize = i, size
+			}
 			continue
 		}
 		if entry.peer != b.peer {
@@ -254,10 +256,17 @@ func (d *Direct) elsewhere(send func()) {
 	}()
 }
 
-// ForgetInitiation lets SendHandshakeInitiation send before RekeyTimeout is over: for
-// who has found out that the peer is elsewhere.
-func (peer *Peer) ForgetInitiation() {
-	peer.handshake.mutex.Lock()
-	defer peer.handshake.mutex.Unlock()
-	peer.handshake.lastSentHandshake = time.Time{}
+// Initiation returns a message that begins a handshake with the peer, for whoever sends it
+// to where the peer may be. Unlike SendHandshakeInitiation it starts no timer, so that
+// nothing repeats the message, and the peer's endpoint stays what it is until a response
+// comes. The handshake that was under way, if any, is given up.
+func (peer *Peer) Initiation() ([]byte, error) {
+	msg, err := peer.device.CreateMessageInitiation(peer)
+	if err != nil {
+		return nil, err
+	}
+	packet := make([]byte, MessageInitiationSize)
+	_ = msg.marshal(packet) // fails only on another size
+	peer.cookieGenerator.AddMacs(packet)
+	return packet, nil
 }
