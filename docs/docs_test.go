@@ -4,6 +4,7 @@ package docs_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -379,4 +380,59 @@ func tests(t *testing.T, folder string) string {
 		all.WriteString(read(t, file))
 	}
 	return all.String()
+}
+
+// TestTemplatesSuitLiqo reads every template of gateways that is shipped or printed
+// by the rules of Liqo's renderer, which are stricter than ours: a key is optional,
+// with a leading ?, only before a string, and its controllers panic at another.
+func TestTemplatesSuitLiqo(t *testing.T) {
+	texts := []document{{"../deploy/manifests/gateway-templates.yaml", read(t, "../deploy/manifests/gateway-templates.yaml")}}
+	for _, d := range documents(t) {
+		for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(d.text, -1) {
+			texts = append(texts, document{d.path, m[1]})
+		}
+	}
+	seen := map[string]int{}
+	for _, d := range texts {
+		for text := range strings.SplitSeq(d.text, "\n---\n") {
+			var o struct {
+				Kind     string
+				Metadata struct{ Name string }
+				Spec     struct{ Template map[string]any }
+			}
+			if yaml.Unmarshal([]byte(text), &o) != nil || !strings.HasSuffix(o.Kind, "Template") {
+				continue
+			}
+			seen[d.path]++
+			for _, path := range optionalObjects(o.Spec.Template, "spec.template") {
+				t.Errorf("%s, %s %s: %s is optional, but no string", d.path, o.Kind, o.Metadata.Name, path)
+			}
+		}
+	}
+	if seen["../deploy/manifests/gateway-templates.yaml"] != 2 || seen["liqo.md"] != 1 {
+		t.Errorf("templates by file: %v", seen)
+	}
+	template := map[string]any{"a": []any{map[string]any{"?b": "{{ .Name }}", "?c": map[string]any{"?d": 1}}}}
+	if diff := cmp.Diff([]string{"spec.a[0].?c", "spec.a[0].?c.?d"}, optionalObjects(template, "spec")); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// optionalObjects lists the optional keys below value that do not stand before a string.
+func optionalObjects(value any, path string) (paths []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			at := path + "." + key
+			if _, text := v[key].(string); !text && strings.HasPrefix(key, "?") {
+				paths = append(paths, at)
+			}
+			paths = append(paths, optionalObjects(v[key], at)...)
+		}
+	case []any:
+		for i := range v {
+			paths = append(paths, optionalObjects(v[i], fmt.Sprintf("%s[%d]", path, i))...)
+		}
+	}
+	return paths
 }
