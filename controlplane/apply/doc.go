@@ -11,5 +11,8 @@
 //
 // Status writes conditions and status fields by a merge patch that fails on a
 // concurrent write, because several controllers write to the same list of
-// conditions. Event records events, RequeueOnConflict retries.
+// conditions.
+//
+// The rest is what reconcilers share beside: RemoveFinalizers, Event, and
+// RequeueOnConflict.
 package apply

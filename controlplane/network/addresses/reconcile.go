@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -120,7 +119,7 @@ func (r *Reconciler) reconcile(ctx context.Context, ip *ipamv1alpha1.IP, network
 		} else {
 			r.ledger.forget(c.key)
 		}
-		return ctrl.Result{}, r.leave(ctx, ip)
+		return ctrl.Result{}, apply.RemoveFinalizers(ctx, r.Client, ip, ipamv1alpha1.FinalizerIP, ipamv1alpha1.FinalizerIPMapping)
 	}
 	d := r.ledger.decide(c, networks.of(ctx))
 	if networks.err != nil {
@@ -200,21 +199,6 @@ func is(b bool) metav1.ConditionStatus {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse
-}
-
-// leave lets an IP go. Nothing here sets these finalizers; another implementation
-// may have.
-func (r *Reconciler) leave(ctx context.Context, ip *ipamv1alpha1.IP) error {
-	before := ip.DeepCopy()
-	one := controllerutil.RemoveFinalizer(ip, ipamv1alpha1.FinalizerIP)
-	other := controllerutil.RemoveFinalizer(ip, ipamv1alpha1.FinalizerIPMapping)
-	if !one && !other {
-		return nil
-	}
-	if err := r.Patch(ctx, ip, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("remove finalizers: %w", err))
-	}
-	return nil
 }
 
 // wake has an IP reconciled.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -191,14 +190,7 @@ func (r *reconciler) finish(ctx context.Context, g *gateway) error {
 	if err := errors.Join(r.sweep(ctx, client.ObjectKeyFromObject(g)), r.disown(ctx, g.GetNamespace())); err != nil {
 		return err
 	}
-	before, ok := g.DeepCopyObject().(client.Object)
-	if !ok || !controllerutil.RemoveFinalizer(g, networkingv1beta1.FinalizerClusterRoleBinding) {
-		return nil
-	}
-	if err := r.Patch(ctx, g.Object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove finalizer: %w", err)
-	}
-	return nil
+	return apply.RemoveFinalizers(ctx, r.Client, g.Object, networkingv1beta1.FinalizerClusterRoleBinding)
 }
 
 // disown takes away the labels that Secrets of users were given, when no gateway of the

@@ -29,9 +29,6 @@ const (
 // what refused it, an admission webhook for example, wakes nobody when it changes.
 const refusedRetry = 2 * time.Minute
 
-// conflictRetry is for the cache to catch up.
-const conflictRetry = 100 * time.Millisecond
-
 // fabricReconciler keeps one InternalFabric for each remote cluster that has a
 // gateway. A request names the InternalFabric: its namespace is the gateway's,
 // its name the ID of the remote cluster.
@@ -65,7 +62,7 @@ func (r *fabricReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		if !f.DeletionTimestamp.IsZero() {
 			drop = append(drop, networkingv1beta1.FinalizerInternalFabricGeneve)
 		}
-		if err := dropFinalizers(ctx, r.Client, f, drop...); err != nil || !f.DeletionTimestamp.IsZero() {
+		if err := apply.RemoveFinalizers(ctx, r.Client, f, drop...); err != nil || !f.DeletionTimestamp.IsZero() {
 			return ctrl.Result{}, err // what follows is decided when it is gone
 		}
 	}
@@ -79,13 +76,7 @@ func (r *fabricReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else if applyErr != nil {
 		return ctrl.Result{}, applyErr
 	}
-	err = r.setConditions(ctx, plan, objects)
-	if apierrors.IsConflict(err) {
-		// Others write to the status of a gateway at the same time, above all when
-		// it is new. That is no failure.
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	}
-	return ctrl.Result{RequeueAfter: again}, err
+	return ctrl.Result{RequeueAfter: again}, r.setConditions(ctx, plan, objects)
 }
 
 func (r *fabricReconciler) gather(ctx context.Context, key types.NamespacedName) (fabricFacts, gatewayObjects, error) {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // finalizersReconciler lets go of objects of one kind that are being deleted and still
@@ -31,7 +32,7 @@ func (r *finalizersReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if o.GetDeletionTimestamp().IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, dropFinalizers(ctx, r.Client, o, r.finalizer)
+	return ctrl.Result{}, apply.RemoveFinalizers(ctx, r.Client, o, r.finalizer)
 }
 
 func setupFinalizers(mgr ctrl.Manager, _ Options, _ *addressBook) error {
@@ -42,7 +43,7 @@ func setupFinalizers(mgr ctrl.Manager, _ Options, _ *addressBook) error {
 		"routeconfiguration_finalizer": {mgr.GetClient(), networkingv1beta1.FinalizerRouteConfiguration,
 			func() client.Object { return new(networkingv1beta1.RouteConfiguration) }},
 	} {
-		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(r.new(), builder.WithPredicates(deleted)).Complete(r); err != nil {
+		if err := ctrl.NewControllerManagedBy(mgr).Named(name).For(r.new(), builder.WithPredicates(deleted)).Complete(apply.RequeueOnConflict(r)); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func (r *nodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	if n := facts.InternalNode; n != nil && !n.DeletionTimestamp.IsZero() {
 		// What follows is decided when it is gone.
-		return ctrl.Result{}, dropFinalizers(ctx, r.Client, n, networkingv1beta1.FinalizerInternalNodeRoute)
+		return ctrl.Result{}, apply.RemoveFinalizers(ctx, r.Client, n, networkingv1beta1.FinalizerInternalNodeRoute)
 	}
 	plan := planNode(facts)
 	r.tell(facts)

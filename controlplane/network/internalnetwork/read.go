@@ -3,12 +3,10 @@ package internalnetwork
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -51,26 +49,6 @@ func internalPool(ctx context.Context, c client.Reader, key client.ObjectKey) (p
 		return pool{}, nil // not given yet
 	}
 	return pool{p.Masked(), int(n.Spec.PreAllocated)}, nil
-}
-
-// dropFinalizers removes finalizers that another implementation left: here
-// nothing would ever answer them.
-func dropFinalizers(ctx context.Context, c client.Client, o client.Object, names ...string) error {
-	before, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no client.Object", o)
-	}
-	for _, name := range names {
-		controllerutil.RemoveFinalizer(o, name)
-	}
-	if slices.Equal(before.GetFinalizers(), o.GetFinalizers()) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(c.Patch(ctx, o, patch)); err != nil {
-		return fmt.Errorf("remove finalizers of %T %s: %w", o, client.ObjectKeyFromObject(o), err)
-	}
-	return nil
 }
 
 // applyUnlessGoing is apply.Object for a namespace that may be about to go: what

@@ -14,6 +14,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Options are what the reconcilers need to know of the installation.
@@ -59,7 +60,7 @@ func setupNodes(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(all(r.Client, nodes, client.ObjectKeyFromObject)),
 			builder.WithPredicates(internalCIDR(addresses.network))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		Complete(apply.RequeueOnConflict(r))
 }
 
 func setupFabrics(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
@@ -83,7 +84,7 @@ func setupFabrics(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(all(r.Client, servers, fabric)), thisCIDR).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(all(r.Client, clients, fabric)), thisCIDR).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		Complete(apply.RequeueOnConflict(r)) // others write to the status of a gateway, above all when it is new
 }
 
 func setupTunnels(mgr ctrl.Manager, _ Options, _ *addressBook) error {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -187,15 +186,7 @@ func (r *Reconciler) leave(ctx context.Context, n *ipamv1alpha1.Network, c claim
 	} else {
 		r.ledger.forget(c.key)
 	}
-	before := n.DeepCopy()
-	// Nothing here sets this finalizer; another implementation may have.
-	if !controllerutil.RemoveFinalizer(n, ipamv1alpha1.FinalizerNetwork) {
-		return nil
-	}
-	if err := r.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("remove finalizer: %w", err))
-	}
-	return nil
+	return apply.RemoveFinalizers(ctx, r.Client, n, ipamv1alpha1.FinalizerNetwork)
 }
 
 func setStatus(n *ipamv1alpha1.Network, d decision) {
