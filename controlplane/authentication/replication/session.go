@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,10 +71,12 @@ func (s *session) changed() {
 	}
 }
 
-// run copies until ctx ends.
+// run copies until ctx ends. Nothing of the session is left running then.
 func (s *session) run(ctx context.Context) {
+	var watches sync.WaitGroup
+	defer watches.Wait()
 	for _, kind := range replicated {
-		go s.watch(ctx, kind)
+		watches.Go(func() { s.watch(ctx, kind) })
 	}
 	var told string
 	pause := firstRetry
