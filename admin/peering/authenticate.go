@@ -2,7 +2,6 @@ package peering
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -418,14 +417,7 @@ func (e *end) forgetIdentity(what, secret string, find func(context.Context) ([]
 		if nonce != nil {
 			doomed = append(doomed, nonce)
 		}
-		for _, o := range doomed {
-			left, err := e.remove(ctx, o, o.GetName())
-			if err != nil {
-				return "", err
-			}
-			missing = cmp.Or(missing, left)
-		}
-		return missing, nil
+		return e.removeAll(ctx, doomed...)
 	}
 	return s
 }

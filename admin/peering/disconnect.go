@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -25,7 +26,7 @@ func Disconnect(ctx context.Context, local, remote *access.Cluster, o Options, t
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	var p plan
-	p.removeGateways(ends)
+	p.removeGateways(ends, nil)
 	return p.run(ctx, tell)
 }
 
@@ -39,10 +40,15 @@ func Reset(ctx context.Context, local, remote *access.Cluster, o Options, tell p
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	var p plan
-	gone := p.removeGateways(ends)
+	p.reset(ends, nil)
+	return p.run(ctx, tell)
+}
+
+// reset has the clusters forget each other's network once done is.
+func (p *plan) reset(ends pair, done stage) {
+	gone := p.removeGateways(ends, done)
 	forgotten := p.add(after(gone), ends.steps((*end).forget)...)
 	p.add(after(forgotten), ends.steps((*end).removeNamespace)...)
-	return p.run(ctx, tell)
 }
 
 func endsToRemove(local, remote *access.Cluster, o *Options) pair {
@@ -132,8 +138,8 @@ func (p pair) detectRoles() {
 	}
 }
 
-func (p *plan) removeGateways(ends pair) stage {
-	known := p.add(nil, ends.steps((*end).identity)...)
+func (p *plan) removeGateways(ends pair, done stage) stage {
+	known := p.add(after(done), ends.steps((*end).identity)...)
 	var gone stage
 	for _, e := range ends {
 		gone = append(gone, p.add(after(known), e.removeGateway(e.role))...)
@@ -201,6 +207,34 @@ func (e *end) remove(ctx context.Context, found client.Object, what string) (lef
 		return "", e.Explain("delete "+what, err)
 	}
 	return what + " is being deleted", nil
+}
+
+// removeAll deletes objects that were found. It returns what is to be waited for until the first of those that are left
+// is gone.
+func (e *end) removeAll(ctx context.Context, found ...client.Object) (left string, err error) {
+	for _, o := range found {
+		kind, err := e.Client.GroupVersionKindFor(o)
+		if err != nil {
+			return "", err
+		}
+		one, err := e.remove(ctx, o, fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(o)))
+		if err != nil {
+			return "", err
+		}
+		left = cmp.Or(left, one)
+	}
+	return left, nil
+}
+
+// objects are the items of a list.
+func objects[T any, P interface {
+	*T
+	client.Object
+}](items []T) (all []client.Object) {
+	for i := range items {
+		all = append(all, P(&items[i]))
+	}
+	return all
 }
 
 // finalizers names those whose work an object waits for.

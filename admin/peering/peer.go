@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +104,10 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	defer cancel()
 	o.Timeout = 0
 	ends := endsToRemove(consumer, provider, &o)
-	if err := ends.readToRemove(ctx, tell, ends.rightsToForgetIdentities); err != nil {
+	rights := func(e *end) []access.Permission {
+		return append(ends.rightsToForgetIdentities(e), e.rightsToReset()...)
+	}
+	if err := ends.readToRemove(ctx, tell, rights); err != nil {
 		return err
 	}
 	for _, e := range ends {
@@ -118,30 +120,30 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	h := &handshake{consumer: e, provider: e.peer}
 	asked := p.add(nil, e.slicesGone())
 	identity := p.add(after(asked), h.removeIdentity())
+	h.provider = ends[len(ends)-1] // in a cluster that is alone, its Tenant for the other one
+	tenant := p.add(after(identity), h.removeTenant())
+	gone := p.add(after(tenant), h.provider.copiesGone())
 	opposite := false
-	if provider == nil {
-		tenant := p.add(after(identity), (&handshake{provider: e}).removeTenant())
-		p.add(after(tenant), e.copiesGone())
-	} else {
+	if provider != nil {
 		var err error
 		if opposite, err = ends.alsoProvider(ctx); err != nil {
 			return err
 		}
-		if opposite && o.DeleteNamespaces {
-			return fmt.Errorf("cluster %s has an identity in cluster %s, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first",
-				ends[1].id, ends[0].id)
-		}
-		tenant := p.add(after(identity), h.removeTenant())
-		p.add(after(tenant), ends[1].copiesGone())
+	}
+	if opposite && o.DeleteNamespaces {
+		return fmt.Errorf("cluster %s has an identity in cluster %s, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first",
+			ends[1].id, ends[0].id)
+	}
+	if !opposite {
+		p.reset(ends, gone)
 	}
 	if err := p.run(ctx, tell); err != nil {
 		return err
 	}
 	if opposite {
 		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s has an identity in cluster %s, too", ends[1].id, ends[0].id))
-		return nil
 	}
-	return Reset(ctx, consumer, provider, o, tell)
+	return nil
 }
 
 // rightsToForgetIdentities are those that it takes to remove the identities of the consumer, and in a cluster that is
@@ -182,14 +184,10 @@ func (e *end) slicesGone() *step {
 		if err != nil {
 			return "", err
 		}
-		for i := range list.Items {
+		if len(list.Items) > 0 {
 			s.done = "All resourceslices deleted"
-			o := &list.Items[i]
-			if missing, err = e.remove(ctx, o, "ResourceSlice "+o.Name); err != nil {
-				return "", err
-			}
 		}
-		return missing, nil
+		return e.removeAll(ctx, objects(list.Items)...)
 	}
 	return s
 }
@@ -210,21 +208,7 @@ func (e *end) copiesGone() *step {
 		if err := e.list(ctx, "Renews", &renews, copies...); err != nil {
 			return "", err
 		}
-		var doomed []client.Object
-		for i := range asked.Items {
-			doomed = append(doomed, &asked.Items[i])
-		}
-		for i := range renews.Items {
-			doomed = append(doomed, &renews.Items[i])
-		}
-		for _, o := range doomed {
-			left, err := e.remove(ctx, o, "the copy of "+o.GetName())
-			if err != nil {
-				return "", err
-			}
-			missing = cmp.Or(missing, left)
-		}
-		return missing, nil
+		return e.removeAll(ctx, append(objects(asked.Items), objects(renews.Items)...)...)
 	}
 	return s
 }

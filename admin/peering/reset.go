@@ -93,13 +93,7 @@ func (e *end) forgetKeys(ctx context.Context, namespace string) (left string, er
 	if err != nil {
 		return "", err
 	}
-	for i := range list.Items {
-		k := &list.Items[i]
-		if left, err = e.remove(ctx, k, fmt.Sprintf("PublicKey %s/%s", k.Namespace, k.Name)); err != nil {
-			return "", err
-		}
-	}
-	return left, nil
+	return e.removeAll(ctx, objects(list.Items)...)
 }
 
 // mayDelete tells whether a tenant namespace is one that is to be deleted if
