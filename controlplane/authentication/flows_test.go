@@ -286,6 +286,32 @@ func TestHandshake(t *testing.T) {
 		return nil
 	})
 
+	t.Run("a consumer that cordons and uncordons", func(t *testing.T) {
+		for _, annotation := range []string{"liqo.io/cordon", "liqo.io/cordon-tenant"} {
+			there := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "milan"}}
+			patch := func(value string) client.Patch {
+				return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, annotation, value))
+			}
+			controlplanetest.Eventually(t, "rome may not set "+annotation, func(ctx context.Context) error {
+				if err := asRome.Patch(ctx, there, patch(`"true"`), client.DryRunAll); !apierrors.IsForbidden(err) {
+					return fmt.Errorf("it gets %v", err)
+				}
+				return nil
+			})
+			if err := milan.Client.Patch(t.Context(), there, patch(`"false"`)); err != nil {
+				t.Fatal(err)
+			}
+			for _, value := range []string{`"true"`, "null"} {
+				if err := asRome.Patch(t.Context(), there, patch(value), client.DryRunAll); !apierrors.IsForbidden(err) {
+					t.Errorf("rome sets %s to %s: %v", annotation, value, err)
+				}
+			}
+			if err := asRome.Patch(t.Context(), there, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"note":"x"}}}`)), client.DryRunAll); err != nil {
+				t.Errorf("another annotation: %v", err)
+			}
+		}
+	})
+
 	t.Run("cordon", func(t *testing.T) {
 		milan.condition(authv1beta1.TenantCordoned)
 		milan.tenantBecomes("rome", authv1beta1.ReasonTenantCordoned)
