@@ -157,7 +157,7 @@ func (w statusWriter) problems(r report) {
 	for _, p := range r.Ignored {
 		w.Line("  IGNORED: %s; what was in force of it stays", p)
 	}
-	for _, p := range slices.Concat(r.Unreachable, r.Untranslated) {
+	for _, p := range slices.Concat(r.Diverted, r.Unreachable, r.Untranslated) {
 		w.Line("  PROBLEM: %s", p)
 	}
 	w.lines("  FAILED: ", r.Failures)

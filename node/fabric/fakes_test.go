@@ -34,6 +34,8 @@ type fakeKernel struct {
 	support      []hostnet.KindSupport
 	refuse       map[string]error // by link; "" for everything
 	foreign      string           // a link of somebody else's
+	detours      []hostnet.Detour
+	noDetours    error
 	noNFT        bool
 	noForwarding bool
 	idle         bool     // nobody has TUN devices open
@@ -162,6 +164,12 @@ func (k *fakeKernel) Networks() ([]hostnet.Network, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.networks), nil
+}
+
+func (k *fakeKernel) Detours([]hostnet.Link, []netip.Prefix) ([]hostnet.Detour, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.detours), k.noDetours
 }
 
 func (k *fakeKernel) Probe() []hostnet.KindSupport {

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/sluice-net/sluice/node/hostnet"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -40,11 +41,66 @@ func hints(links []hostnet.Link, actual hostnet.Actual, silent map[string]bool) 
 	return out, stillSilent
 }
 
+// detours says which rules take the packets of pods elsewhere: one problem for
+// each rule and link.
+func detours(found []hostnet.Detour) (out manifests.Problems) {
+	type key struct {
+		link string
+		rule hostnet.Detour
+	}
+	prefixes := make(map[key][]string)
+	var order []key
+	for _, d := range found {
+		k := key{d.Link, d}
+		k.rule.Prefix = netip.Prefix{}
+		if prefixes[k] == nil {
+			order = append(order, k)
+		}
+		prefixes[k] = append(prefixes[k], d.Prefix.String())
+	}
+	for _, k := range order {
+		d, to := k.rule, "the rule drops them"
+		if d.Table != 0 {
+			to = fmt.Sprintf("table %d sends them to device %s", d.Table, d.Device)
+			if d.Device == "" {
+				to = fmt.Sprintf("it leads to table %d: %s", d.Table, d.Why)
+			}
+		}
+		out = append(out, manifests.Problem{Object: "link " + k.link, Reason: fmt.Sprintf(
+			"packets of pods to %s do not get into it: the rule %q of another program comes before ours, and %s; "+
+				"give that rule a priority above ours, or start the agents with a --rule-priority below %d, or except these prefixes there",
+			enumerate(prefixes[k]), d.Rule, to, d.Priority)})
+	}
+	return out
+}
+
+// detour looks which rules take packets elsewhere.
+func (r *Runner) detour() {
+	before := r.detours
+	found, err := r.host.Detours(r.plan.Desired.Links, r.plan.Desired.Translation.Local)
+	if err != nil {
+		if !r.detourFailed {
+			r.log.Warn("the way of packets of pods cannot be found, what was known before counts", "error", err)
+		}
+		r.detourFailed = true
+		return
+	}
+	r.detourFailed = false
+	r.detours = detours(found).Condensed()
+	for _, p := range r.detours.Without(before) {
+		r.log.Warn("packets go another way", p.Attrs()...)
+	}
+	if len(r.detours) == 0 && len(before) > 0 {
+		r.log.Info("no rule takes packets another way any more")
+	}
+}
+
 // hint brings the hints up to date.
 func (r *Runner) hint() {
 	if !r.planned {
 		return
 	}
+	r.detour()
 	before := r.hints
 	r.hints, r.silent = hints(r.plan.Desired.Links, r.actual, r.silent)
 	r.hints = r.hints.Condensed()

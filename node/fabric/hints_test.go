@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -54,6 +55,79 @@ func TestHints(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDetourProblems(t *testing.T) {
+	p4, p5, p6 := netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("fd00::/64")
+	rule := hostnet.Detour{Link: "liqo.milan", Rule: "500: from all lookup 52", Priority: 500, Table: 52, Device: "wg0"}
+	on := func(p netip.Prefix, change func(*hostnet.Detour)) hostnet.Detour {
+		d := rule
+		d.Prefix = p
+		if change != nil {
+			change(&d)
+		}
+		return d
+	}
+	const advice = "; give that rule a priority above ours, or start the agents with a --rule-priority below 500, or except these prefixes there"
+	for _, tt := range []struct {
+		name  string
+		found []hostnet.Detour
+		want  []string
+	}{
+		{"none", nil, nil},
+		{"one rule, two prefixes", []hostnet.Detour{on(p4, nil), on(p5, nil)}, []string{
+			`link liqo.milan: packets of pods to 10.1.0.0/16, 10.2.0.0/16 do not get into it: the rule "500: from all lookup 52" of another program comes before ours, and table 52 sends them to device wg0` + advice}},
+		{"a table that drops, a rule that drops", []hostnet.Detour{
+			on(p4, func(d *hostnet.Detour) { d.Device, d.Why = "", "they are dropped there" }),
+			on(p6, func(d *hostnet.Detour) {
+				d.Device, d.Why, d.Table, d.Rule = "", "they are dropped there", 0, "500: from all prohibit"
+			}),
+		}, []string{
+			`link liqo.milan: packets of pods to 10.1.0.0/16 do not get into it: the rule "500: from all lookup 52" of another program comes before ours, and it leads to table 52: they are dropped there` + advice,
+			`link liqo.milan: packets of pods to fd00::/64 do not get into it: the rule "500: from all prohibit" of another program comes before ours, and the rule drops them` + advice,
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, p := range detours(tt.found) {
+				got = append(got, p.String())
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestRunnerDetours(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		x := start(t, nil, Options{})
+		x.pass(time.Hour)
+		says := func(what, reason, text string) {
+			t.Helper()
+			r, message := x.condition(networkingv1beta1.ConditionTunnelsReady)
+			if r != reason || !strings.Contains(message, text) {
+				t.Errorf("%s: %s: %s", what, r, message)
+			}
+		}
+		set := func(found []hostnet.Detour, err error) {
+			x.kernel.tamper(hostnet.Event{Paths: true}, func() { x.kernel.detours, x.kernel.noDetours = found, err })
+			x.pass(time.Second)
+		}
+		says("before", "TunnelsReady", "Tunnels in place")
+		set([]hostnet.Detour{{Link: "liqo.milan", Prefix: netip.MustParsePrefix("10.1.0.0/16"), Rule: "500: from all lookup 52", Priority: 500, Table: 52, Device: "wg0"}}, nil)
+		says("a rule", "TrafficDiverted", "500: from all lookup 52")
+		if s := x.State(); len(s.Diverted) != 1 {
+			t.Errorf("%v", s.Diverted)
+		}
+		set(nil, errors.New("no answer"))
+		says("not known", "TrafficDiverted", "500: from all lookup 52")
+		set(nil, nil)
+		says("after", "TunnelsReady", "Tunnels in place")
+		x.says("packets go another way", 1)
+		x.says("cannot be found", 1)
+		x.says("no rule takes packets another way any more", 1)
+	})
 }
 
 func TestRunnerHints(t *testing.T) {

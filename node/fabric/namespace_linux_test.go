@@ -408,6 +408,36 @@ func TestInKernelMendsWhatCutsOff(t *testing.T) {
 }
 
 // A port or a name that somebody else has is no reason for links of another kind.
+// A rule of another program that comes before ours is found, and named until it
+// goes.
+func TestInKernelNamesForeignRules(t *testing.T) {
+	h := newHost(t)
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"link add cni0 type bridge", "link set cni0 up", "address add 10.60.1.1/24 dev cni0", "route add default dev eth0 table 52"} {
+		h.ip(command)
+	}
+	h.run("auto")
+	h.shows("rule", "lookup 6091")
+	says := func(reason, text string) {
+		t.Helper()
+		h.status(func(n networkingv1beta1.InternalNode) string {
+			for _, c := range n.Status.Conditions {
+				if c.Reason == reason && strings.Contains(c.Message, text) {
+					return ""
+				}
+			}
+			return fmt.Sprintf("not %s: %+v", reason, n.Status.Conditions)
+		})
+	}
+	says("TunnelsReady", "Tunnels in place: 1")
+	h.ip("rule add pref 500 from 10.60.0.0/16 lookup 52")
+	says("TrafficDiverted", `packets of pods to 10.90.0.0/16, 10.91.0.0/16 do not get into it: the rule "500: from 10.60.0.0/16 lookup 52" of another program comes before ours, and table 52 sends them to device eth0`)
+	h.ip("rule del pref 500")
+	says("TunnelsReady", "Tunnels in place: 1")
+}
+
 func TestInKernelWaitsForWhatIsInTheWay(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	for name, way := range map[string]func(*host) (away func()){

@@ -78,7 +78,7 @@ func (r *Runner) conditions() []metav1.Condition {
 		return nil // nothing is known yet
 	}
 	return []metav1.Condition{
-		tunnelsReady(r.plan, r.failures, r.noKind, refused, r.hints),
+		tunnelsReady(r.plan, r.failures, r.noKind, refused, r.detours, r.hints),
 		translationReady(r.plan, r.failures[aboutTranslation], r.actual.Translation),
 	}
 }
@@ -97,7 +97,7 @@ func condition(t networkingv1beta1.ConditionType, reason networkingv1beta1.Condi
 
 // tunnelsReady is the condition TunnelsReady. Of several reasons it has the one
 // that is to be dealt with first.
-func tunnelsReady(p Plan, f failures, noKind error, refused, hints manifests.Problems) metav1.Condition {
+func tunnelsReady(p Plan, f failures, noKind error, refused, detours, hints manifests.Problems) metav1.Condition {
 	const kind = networkingv1beta1.ConditionTunnelsReady
 	f = f.ofTunnels()
 	failed := strings.Join(f.lines(), "; ")
@@ -113,6 +113,8 @@ func tunnelsReady(p Plan, f failures, noKind error, refused, hints manifests.Pro
 		return condition(kind, networkingv1beta1.ReasonTunnelRefused, "what was in force stays: "+refused.Condensed().Error())
 	case failed != "":
 		return condition(kind, networkingv1beta1.ReasonTunnelRefused, failed)
+	case len(detours) > 0:
+		return condition(kind, networkingv1beta1.ReasonTrafficDiverted, oneLine(detours))
 	case len(p.Ignored) > 0:
 		return condition(kind, networkingv1beta1.ReasonTunnelRefused, "in force but for: "+p.Ignored.Condensed().Error())
 	case len(p.Unreachable) > 0:

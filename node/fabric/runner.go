@@ -28,6 +28,7 @@ type Host interface {
 	Watch(context.Context, func(hostnet.Event)) error
 	Path(gateway netip.Addr, port uint16) (hostnet.Path, error)
 	Networks() ([]hostnet.Network, error)
+	Detours(links []hostnet.Link, pods []netip.Prefix) ([]hostnet.Detour, error)
 	Probe() []hostnet.KindSupport
 }
 
@@ -115,9 +116,12 @@ type Runner struct {
 	attached map[string]tunlink.Tunnel // in force at Ends, by device
 	contest  contest
 	hints    manifests.Problems // what keeps packets from passing
-	silent   map[string]bool    // links whose gateway does not answer
-	backoff  time.Duration
-	reported string // the last error of the reporter; empty: none
+	detours  manifests.Problems // rules of others that take them elsewhere
+	// detourFailed says that the last look for such rules failed, which was logged.
+	detourFailed bool
+	silent       map[string]bool // links whose gateway does not answer
+	backoff      time.Duration
+	reported     string // the last error of the reporter; empty: none
 
 	mu     sync.Mutex
 	events events

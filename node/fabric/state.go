@@ -50,6 +50,8 @@ type State struct {
 	Ignored manifests.Problems `json:"ignored,omitempty"`
 	// Unreachable are gateways that cannot be reached, or not as they should.
 	Unreachable manifests.Problems `json:"unreachable,omitempty"`
+	// Diverted are the tunnels past which a rule of another program leads.
+	Diverted manifests.Problems `json:"diverted,omitempty"`
 	// Untranslated says why addresses are not translated as they should be.
 	Untranslated manifests.Problems `json:"untranslated,omitempty"`
 	// Refused says why the newest files are not in force; empty when they are.
@@ -142,6 +144,7 @@ func (r *Runner) publish() {
 	defer r.mu.Unlock()
 	r.view = view{planned: r.planned, desired: r.plan.Desired, concerns: r.plan.Concerns, failures: failed, paths: r.ways.paths}
 	r.state.Link, r.state.Failures, r.state.Contested, r.state.hints = r.choice, r.failures.lines(), r.contest.over, r.hints
+	r.state.Diverted = r.detours
 	r.state.Conditions = mergeConditions(r.state.Conditions, conditions)
 }
 
@@ -154,6 +157,7 @@ func (r *Runner) State() State {
 	r.mu.Unlock()
 	s.Waiting, s.Ignored, s.Refused, s.Warnings = slices.Clone(s.Waiting), slices.Clone(s.Ignored), slices.Clone(s.Refused), slices.Concat(s.hints, s.Warnings)
 	s.Unreachable, s.Untranslated = slices.Clone(s.Unreachable), slices.Clone(s.Untranslated)
+	s.Diverted = slices.Clone(s.Diverted)
 	s.Conditions = slices.Clone(s.Conditions)
 	s.Planned = v.planned
 	s.fill(sample, v)

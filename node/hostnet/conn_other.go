@@ -40,6 +40,9 @@ func (c *Conn) Path(netip.Addr, uint16) (Path, error) { return Path{}, errLinuxO
 // Networks fails.
 func (c *Conn) Networks() ([]Network, error) { return nil, errLinuxOnly }
 
+// Detours fails.
+func (c *Conn) Detours([]Link, []netip.Prefix) ([]Detour, error) { return nil, errLinuxOnly }
+
 // Probe finds no kind of link.
 func (c *Conn) Probe() []KindSupport {
 	supports := make([]KindSupport, 0, len(Kinds))

@@ -134,6 +134,20 @@ type Path struct {
 	Local bool `json:"local"`
 }
 
+// Detour is a prefix behind a gateway that packets of pods do not reach through
+// its link: a policy rule of somebody else comes before ours.
+type Detour struct {
+	Link   string
+	Prefix netip.Prefix
+	// Rule is the other rule, as ip(8) prints it; Priority and Table are what it
+	// says. Table is zero where the rule itself drops.
+	Rule     string
+	Priority uint32
+	Table    uint32
+	// Device is where the packets go instead; empty: nowhere, and Why says so.
+	Device, Why string
+}
+
 // Network is what a host reaches through a device without a router.
 type Network struct {
 	Prefix netip.Prefix `json:"prefix"`

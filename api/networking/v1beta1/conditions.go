@@ -260,6 +260,7 @@ const (
 	//
 	// Possible reasons for it to be False:
 	//   - TunnelRefused
+	//   - TrafficDiverted
 	//   - GatewayUnreachable
 	//   - LinkKindUnavailable
 	//   - NotPermitted
@@ -271,6 +272,9 @@ const (
 	// ReasonTunnelRefused means that one of the tunnels cannot be as described: its objects contradict each other, a link
 	// of its name is somebody else's, or the kernel refused it. The message names it. The others work.
 	ReasonTunnelRefused ConditionReason = "TunnelRefused"
+	// ReasonTrafficDiverted means that a policy rule of another program, which comes before the agent's, takes packets of
+	// pods past one of the tunnels. The message names the rule, its table and where they go. The others work.
+	ReasonTrafficDiverted ConditionReason = "TrafficDiverted"
 	// ReasonGatewayUnreachable means that the node has no route to one of the gateways. The message names it. The others
 	// work.
 	ReasonGatewayUnreachable ConditionReason = "GatewayUnreachable"
