@@ -210,7 +210,7 @@ func acceptManifests(t *testing.T, c *controlplanetest.Cluster) {
 		}
 		docs[filepath.Base(f)] = strings.Split(string(b), "\n---\n")
 	}
-	for file, text := range specification(t) {
+	for file, text := range documents(t) {
 		for _, b := range yamlBlocks(text, strings.HasSuffix(file, ".md")) {
 			// Parts of manifests, and kinds of other groups, are not for this server.
 			if doc, _, ours := manifest(t, b); ours && strings.Contains(b, "apiVersion:") {

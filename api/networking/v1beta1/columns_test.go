@@ -136,13 +136,12 @@ func create(t *testing.T, c client.Client, base string, set values) {
 	}
 }
 
-// documentedHeaders takes the tables of kubectl get -A out of the specification,
-// if it is there.
+// documentedHeaders takes the tables of kubectl get -A out of the documents.
 func documentedHeaders(t *testing.T) map[string][][]string {
 	t.Helper()
 	headers := map[string][][]string{}
 	command := regexp.MustCompile(`kubectl get ([a-z]+)\.networking\.liqo\.io -A`)
-	for _, text := range specification(t) {
+	for _, text := range documents(t) {
 		resource := ""
 		for line := range strings.Lines(text) {
 			line = strings.TrimSpace(line)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/network/prefixes"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/document"
 )
 
 // writes counts the requests of a client that change something.
@@ -212,9 +211,11 @@ func testLocal(t *testing.T, w *world, namespace string) {
 
 // testDocuments applies the documents' own Configurations, and asks as they do.
 func testDocuments(t *testing.T, w *world, namespace string) {
-	w.Apply(specYAML(t, "3-declarative-peering.md", "<REMOTE_CLUSTER_ID>", "consumer", "<RESOURCE_NAME>", "from-3\n  namespace: "+namespace,
-		"<EXTERNAL_CIDR_REMOTE_CLUSTER>", "10.70.0.0/16", "<POD_CIDR_REMOTE_CLUSTER>", "10.42.0.0/16"))
-	w.Apply(specYAML(t, "1-inter-cluster-network.md", "<REMOTE_CLUSTER_ID>", "peer", "name: dry-paper", "name: dry-paper\n  namespace: "+namespace))
+	kind := []string{"kind: Configuration\n"}
+	w.Apply(document.Read(t, document.Declarative).Block(t, kind, "REMOTE_CLUSTER_ID", "consumer", "RESOURCE_NAME", "declarative\n  namespace: "+namespace,
+		"EXTERNAL_CIDR_REMOTE_CLUSTER", "10.70.0.0/16", "POD_CIDR_REMOTE_CLUSTER", "10.42.0.0/16"))
+	byHand := document.Read(t, document.Network).Block(t, kind, "REMOTE_CLUSTER_ID", "peer")
+	w.Apply(strings.Replace(byHand, "name: dry-paper", "name: dry-paper\n  namespace: "+namespace, 1))
 	w.grant(t, namespace, "dry-paper-pod-10-243-0-0-16", "10.71.0.0/16", ipamv1alpha1.ReasonRemapped)
 	w.grant(t, namespace, "dry-paper-external-10-70-0-0-16", "10.72.0.0/16", ipamv1alpha1.ReasonRemapped)
 	c := w.want(t, namespace, "dry-paper", networkingv1beta1.ReasonNetworkCIDRsConfigured, "All network CIDRs are configured")
@@ -231,9 +232,9 @@ func testDocuments(t *testing.T, w *world, namespace string) {
 	if err != nil || out != "10.71.0.0/16" {
 		t.Errorf("kubectl prints %q (%v)", out, err)
 	}
-	w.grant(t, namespace, "from-3-pod-10-42-0-0-16", "10.42.0.0/16", ipamv1alpha1.ReasonAllocated)
-	w.grant(t, namespace, "from-3-external-10-70-0-0-16", "10.73.0.0/16", ipamv1alpha1.ReasonRemapped)
-	w.want(t, namespace, "from-3", networkingv1beta1.ReasonNetworkCIDRsConfigured)
+	w.grant(t, namespace, "declarative-pod-10-42-0-0-16", "10.42.0.0/16", ipamv1alpha1.ReasonAllocated)
+	w.grant(t, namespace, "declarative-external-10-70-0-0-16", "10.73.0.0/16", ipamv1alpha1.ReasonRemapped)
+	w.want(t, namespace, "declarative", networkingv1beta1.ReasonNetworkCIDRsConfigured)
 	eventFor(t, w, namespace, "dry-paper", "NetworkCIDRsConfigured", corev1.EventTypeNormal)
 }
 
@@ -501,24 +502,4 @@ func allPrefixes(t *testing.T, c networkingv1beta1.ClusterCIDR) []netip.Prefix {
 		all = append(all, ps...)
 	}
 	return all
-}
-
-// specYAML returns the document's YAML block with a Configuration, with its
-// placeholders replaced.
-func specYAML(t *testing.T, file string, replace ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv("SLUICE_SPEC"), file))
-	if os.Getenv("SLUICE_SPEC") == "" || errors.Is(err, os.ErrNotExist) {
-		t.Skip("THE SPECIFICATION DOCUMENTS ARE MISSING: set SLUICE_SPEC to their folder")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, block := range strings.Split(string(text), "```") {
-		if yaml, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 && strings.Contains(yaml, "kind: Configuration\n") {
-			return strings.NewReplacer(replace...).Replace(yaml)
-		}
-	}
-	t.Fatalf("%s has no Configuration", file)
-	return ""
 }

@@ -18,6 +18,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/document"
 )
 
 func TestControllers(t *testing.T) {
@@ -64,10 +65,10 @@ func TestControllers(t *testing.T) {
 
 // testDocuments applies the documents' own gateways.
 func testDocuments(t *testing.T, w *world, namespace string) {
-	w.Apply(specYAML(t, "3-declarative-peering.md", "kind: GatewayServer", "<CONSUMER_CLUSTER_ID>", "consumer", "<PROVIDER_TENANT_NAMESPACE>", namespace,
-		"<WIREGUARD_KEYS_SECRET_NAME>", "gw-keys"))
-	w.Apply(specYAML(t, "3-declarative-peering.md", "kind: GatewayClient", "<PROVIDER_CLUSTER_ID>", "provider", "<CONSUMER_TENANT_NAMESPACE>", namespace,
-		"<WIREGUARD_KEYS_SECRET_NAME>", "gw-keys", "<REMOTE_IP>", "192.0.2.7"))
+	d := document.Read(t, document.Declarative)
+	w.Apply(d.Block(t, []string{"kind: GatewayServer\n"}, "CONSUMER_CLUSTER_ID", "consumer", "PROVIDER_TENANT_NAMESPACE", namespace, "WIREGUARD_KEYS_SECRET_NAME", "gw-keys"))
+	w.Apply(d.Block(t, []string{"kind: GatewayClient\n"}, "PROVIDER_CLUSTER_ID", "provider", "CONSUMER_TENANT_NAMESPACE", namespace,
+		"WIREGUARD_KEYS_SECRET_NAME", "gw-keys", "REMOTE_IP", "192.0.2.7"))
 	s := w.condition(t, namespace, "server", networkingv1beta1.ReasonTemplateRendered, "WgGatewayServerTemplate liqo/wireguard-server")
 	o := eventually(t, w, namespace, "server", new(networkingv1beta1.WgGatewayServer), func(*networkingv1beta1.WgGatewayServer) error { return nil })
 	if o.Spec.SecretRef.Name != "gw-keys" || o.Spec.Service.Spec.Ports[0].NodePort != 30742 || o.Spec.Service.Spec.Type != corev1.ServiceTypeNodePort {

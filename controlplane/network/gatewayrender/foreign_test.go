@@ -2,11 +2,7 @@ package gatewayrender
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -219,24 +215,4 @@ func (w *world) touch(t *testing.T, namespace string) {
 	if _, err := w.Kubectl("-n", namespace, "label", "--overwrite", "gatewayservers/server", "touched="+fmt.Sprint(metav1.Now().UnixNano())); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// specYAML returns the first YAML block of a document that holds mark, with its
-// placeholders replaced.
-func specYAML(t *testing.T, file, mark string, replace ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv("SLUICE_SPEC"), file))
-	if os.Getenv("SLUICE_SPEC") == "" || errors.Is(err, os.ErrNotExist) {
-		t.Skip("THE SPECIFICATION DOCUMENTS ARE MISSING: set SLUICE_SPEC to their folder")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, block := range strings.Split(string(text), "```") {
-		if yaml, ok := strings.CutPrefix(block, "yaml\n"); ok && i%2 == 1 && strings.Contains(yaml, mark+"\n") {
-			return strings.NewReplacer(replace...).Replace(yaml)
-		}
-	}
-	t.Fatalf("%s has no block with %s", file, mark)
-	return ""
 }
