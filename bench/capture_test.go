@@ -13,10 +13,7 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-var (
-	compareCapture = flag.Bool("capture", false, "compare the gateway under load with and without a capture of 100 MB; takes minutes")
-	captureArgs    = flag.String("capture.args", "", "what -capture is to measure instead: variants with commas, each the arguments of gateway capture")
-)
+var compareCapture = flag.Bool("capture", false, "compare the gateway under load with and without a capture of 100 MB; takes minutes")
 
 // captureVariants are what TestCapture measures.
 var captureVariants = []captureVariant{
@@ -58,13 +55,6 @@ func TestCapture(t *testing.T) {
 	if !*compareCapture {
 		t.Skip("SKIPPED: takes minutes and wants a quiet machine; -capture runs it")
 	}
-	variants := captureVariants
-	if *captureArgs != "" {
-		variants = nil
-		for args := range strings.SplitSeq(*captureArgs, ",") {
-			variants = append(variants, captureVariant{strings.ReplaceAll(args, " ", ""), strings.ReplaceAll(args, "+", ",")})
-		}
-	}
 	node := []lab.NodeSpec{{Encapsulation: lab.VXLAN}}
 	l := lab.New(t, "iperf3")
 	topo := l.NewTopology(node, node)
@@ -77,15 +67,15 @@ func TestCapture(t *testing.T) {
 
 	m := captureMeasurement{t: t, binary: binary, topo: topo, gateway: a, file: filepath.Join(l.Dir, "capture.pcapng")}
 	for round := range *rounds {
-		stop := m.stream(time.Duration(len(variants)+1) * (captureLongest + 2*captureWindow))
-		for i := range variants {
-			m.variant(variants[(i+round)%len(variants)]) // nobody is always first
+		stop := m.stream(time.Duration(len(captureVariants)+1) * (captureLongest + 2*captureWindow))
+		for i := range captureVariants {
+			m.variant(captureVariants[(i+round)%len(captureVariants)]) // nobody is always first
 		}
 		stop()
 		t.Logf("round %d of %d is done", round+1, *rounds)
 	}
 	names := []string{"off"}
-	for _, v := range variants {
+	for _, v := range captureVariants {
 		names = append(names, v.name)
 	}
 	keep(t, "-capture", m.report.text(names, captureFigures))

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-var (
-	window = flag.Int("window", 1024, "packets that the gateway-only loads of -compare keep under way at most")
-	flows  = flag.Int("flows", 4, "flows of the gateway-only loads of -compare")
-)
+var window = flag.Int("window", 1024, "packets that the gateway-only loads of -compare keep under way at most")
+
+// gatewayOnlyFlows is how many flows those loads have.
+const gatewayOnlyFlows = 4
 
 // gatewayOnly makes a generator and a sink that take next to nothing: what arrives at
 // the receiving node's link is counted there and dropped.
@@ -40,7 +40,7 @@ func gatewayOnly(t *testing.T, from *lab.Cluster, cfg load.SourceConfig) (sink *
 func (p *path) gatewayOnly(size int) {
 	p.t.Helper()
 	name := fmt.Sprintf("gateway%d", size)
-	sink, source := gatewayOnly(p.t, p.topo.A, load.SourceConfig{Size: size, Flows: *flows, Window: *window})
+	sink, source := gatewayOnly(p.t, p.topo.A, load.SourceConfig{Size: size, Flows: gatewayOnlyFlows, Window: *window})
 	defer sink.Close()
 	defer source.Close()
 

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,10 +25,7 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-var (
-	compareLinks = flag.Bool("nodelink", false, "compare the node's TUN link with wireguard-go's packages; takes minutes")
-	onlyLinks    = flag.String("nodelink.only", "", "a comma-separated list of what -nodelink is to measure")
-)
+var compareLinks = flag.Bool("nodelink", false, "compare the node's TUN link with wireguard-go's packages; takes minutes")
 
 // linkProgram is the environment variable that makes this binary one of the programs
 // compared. Its value is the variant, what it needs is in linkConfig.
@@ -144,9 +140,6 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 		// A rate that both carry: what is lost on the way costs time and is not counted.
 		{"udp1300", lab.Iperf{UDPLength: 1300, Bitrate: "300M"}},
 	} {
-		if *onlyLinks != "" && !strings.Contains(","+*onlyLinks+",", ","+m.name+",") {
-			continue
-		}
 		for _, back := range []bool{false, true} {
 			m.To, m.Duration, m.Reverse = to, duration, back
 			var before [2]time.Duration

@@ -10,21 +10,24 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// resetEvery is how many cycles of connect and disconnect lie between two in which
-// the peers forget each other, too.
-const resetEvery = 5
+const (
+	// cycles is how often testCycles connects and disconnects.
+	cycles = 100
+	// resetEvery is how many cycles lie between two in which the peers forget each
+	// other, too.
+	resetEvery = 5
+)
 
 // testCycles connects and disconnects again and again. Each time pods talk, and at
 // the end nothing is left of it.
 func testCycles(t *testing.T, w *world) {
-	times := *cycles
 	w.apart(t)
 	sides := [2]*side{{w.a, w.clients(t, w.a, 2)}, {w.b, w.servers(t, w.b, 2)}}
 	w.cycle(t, sides, true) // after this one, whatever is made once is there
 	before := takeInventory(t, w)
 
 	var connects, talks, disconnects series
-	for i := range times {
+	for i := range cycles {
 		reset := (i+1)%resetEvery == 0
 		connect, talk, end := w.cycle(t, sides, reset)
 		connects, talks = append(connects, connect), append(talks, talk)
@@ -36,7 +39,7 @@ func testCycles(t *testing.T, w *world) {
 		}
 	}
 	now := before.compare(t, w)
-	addFigures(t, fmt.Sprintf("%d times connected and disconnected", times), fmt.Sprintf(`Every %dth time the peers forget each other, too. Connected means: both sides say so, and the command has ended.
+	addFigures(t, fmt.Sprintf("%d times connected and disconnected", cycles), fmt.Sprintf(`Every %dth time the peers forget each other, too. Connected means: both sides say so, and the command has ended.
 
 | | p50 | p99 | worst |
 |---|---|---|---|

@@ -17,7 +17,6 @@ import (
 var (
 	long      = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
 	timelines = flag.Bool("kubernetes.timeline", false, "log what happens where while faults do")
-	cycles    = flag.Int("kubernetes.cycles", 100, "how `often` to connect and disconnect with -kubernetes.long")
 	figures   = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")
 )
 
