@@ -40,11 +40,7 @@ func testProgram(t *testing.T) string {
 func kubectl(t *testing.T) string {
 	t.Helper()
 	source.NeedKubernetes(t)
-	dir, err := source.Kubernetes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, "kubectl")
+	return filepath.Join(source.KubernetesFor(t), "kubectl")
 }
 
 // golden compares with a file of testdata.

@@ -82,7 +82,7 @@ func New(t lab.T, o Options) *Lab {
 	o = o.withDefaults(t)
 	require(t)
 	Sweep(t)
-	l := &Lab{t: t, options: o, bin: programs(t)}
+	l := &Lab{t: t, options: o, bin: source.KubernetesFor(t)}
 	l.Lab = lab.New(t, tools...)
 	l.AtEnd(l.removeCgroups)
 	before, err := rememberSysctls(procSys, sysctlsBefore)
@@ -140,16 +140,6 @@ func require(t lab.T) {
 	if out, err := exec.Command("unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt").CombinedOutput(); err != nil {
 		source.Lacks(t, "nodes need mounts of their own, which this machine does not allow: %v: %s", err, out)
 	}
-}
-
-// programs returns the folder of the Kubernetes programs.
-func programs(t lab.T) string {
-	t.Helper()
-	dir, err := source.Kubernetes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // each calls fn for all of them at once and returns what went wrong.

@@ -102,13 +102,22 @@ func NeedKubernetes(tb testing.TB) {
 	if testing.Short() {
 		tb.Skip("SKIPPED: it needs a control plane, which -short leaves out")
 	}
-	switch _, err := Kubernetes(); {
+	KubernetesFor(tb)
+}
+
+// KubernetesFor returns what Kubernetes does. Where that is not built, it skips the
+// test, which fails where the machine must have it.
+func KubernetesFor(t T) (dir string) {
+	t.Helper()
+	dir, err := Kubernetes()
+	switch {
 	case err == nil:
 	case required("kube"):
-		tb.Fatal(err)
+		t.Fatalf("%v", err)
 	default:
-		tb.Skipf("SKIPPED: %v", err)
+		t.Skipf("SKIPPED: %v", err)
 	}
+	return dir
 }
 
 // Linux returns the user-mode kernel that test/uml/build.sh builds. It fails while it
