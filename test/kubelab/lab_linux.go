@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ type Lab struct {
 func New(t lab.T, o Options) *Lab {
 	t.Helper()
 	o = o.withDefaults(t)
-	require(t)
+	Require(t)
 	Sweep(t)
 	l := &Lab{t: t, options: o, bin: source.KubernetesFor(t)}
 	l.Lab = lab.New(t, tools...)
@@ -124,10 +125,13 @@ func (l *Lab) Cluster(name string) *Cluster {
 // kubectl.
 func (l *Lab) Tool(name string) string { return filepath.Join(l.bin, name) }
 
-// require skips the test, loudly, when the machine cannot run a node.
-func require(t lab.T) {
+// Require ends the test, loudly, when the machine cannot run a node or lacks one of
+// the further programs that the caller names: it is skipped, or fails; see package
+// source.
+func Require(t lab.T, programs ...string) {
 	t.Helper()
-	lab.Require(t, tools...)
+	source.KubernetesFor(t)
+	lab.Require(t, slices.Concat(tools, programs)...)
 	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
 		if _, err := os.Stat(filepath.Join(cniPlugins, plugin)); err != nil {
 			source.Lacks(t, "nodes need the CNI plugins (containernetworking-plugins): %v", err)

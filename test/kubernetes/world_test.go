@@ -53,7 +53,7 @@ type world struct {
 // newWorld brings up clusters that have our images, and nothing installed.
 func newWorld(t *testing.T, o kubelab.Options) *world {
 	t.Helper()
-	lab.Require(t, "tshark", "tmux", "jq", "openssl")
+	kubelab.Require(t, "tshark", "tmux", "jq", "openssl")
 	archives, liqoctl := programs(t)
 	o.Images = append(o.Images, archives...)
 	start := time.Now()

@@ -47,8 +47,8 @@ var (
 	watchSignals = sync.OnceFunc(cleanUpOnSignal)
 )
 
-// New returns an empty lab. The test is skipped when the machine lacks root or
-// one of Tools or of the further programs that the caller names.
+// New returns an empty lab. The test ends when the machine lacks root or one of Tools
+// or of the further programs that the caller names; see Require.
 func New(t T, tools ...string) *Lab {
 	t.Helper()
 	Require(t, tools...)
@@ -72,7 +72,8 @@ func New(t T, tools ...string) *Lab {
 	return l
 }
 
-// Require skips the test, loudly, unless a lab with these tools can be built.
+// Require ends the test, loudly, unless a lab with these tools can be built: it is
+// skipped, or fails; see package source.
 func Require(t T, tools ...string) {
 	t.Helper()
 	var missing []string
