@@ -325,7 +325,7 @@ func testInTheWay(t *testing.T, s *site) {
 	if _, err := release.PrepareUninstall(t.Context(), &elsewhere, chart, release.UninstallOptions{}); err == nil || !strings.Contains(err.Error(), "--liqo-namespace liqo") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := s.Kubectl("annotate", "crd", "networks.ipam.liqo.io", release.AnnotationVersion+"=v9.0.0"); err != nil {
+	if _, err := s.Kubectl("annotate", "--overwrite", "crd", "networks.ipam.liqo.io", release.AnnotationVersion+"=v9.0.0"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.prepare(t, "v1.0.0", rome()); err == nil || !strings.Contains(err.Error(), "get liqoctl v9.0.0 or newer") {
