@@ -49,11 +49,37 @@ type nodeReader struct {
 	// run is what is left of the message before next.
 	run underlay.Message
 
+	// locals are addresses of ours that nodes send to, each kept once, so that learning
+	// one allocates nothing.
+	locals []*netip.Addr
+
 	// What is left of the last datagram: a super-segment or a packet to fragment
 	// that did not fit.
 	cutting  cutting
 	segments packet.Segmenter
 	frags    packet.Fragmenter
+}
+
+// maxLocals bounds the addresses that are kept. A gateway has one or two.
+const maxLocals = 16
+
+// local returns a as it is kept, nil if it is not valid.
+func (r *nodeReader) local(a netip.Addr) *netip.Addr {
+	if !a.IsValid() {
+		return nil
+	}
+	for _, l := range r.locals {
+		if *l == a {
+			return l
+		}
+	}
+	if len(r.locals) == maxLocals {
+		clear(r.locals)
+		r.locals = r.locals[:0]
+	}
+	kept := a
+	r.locals = append(r.locals, &kept)
+	return &kept
 }
 
 type cutting uint8
@@ -78,7 +104,7 @@ func newNodeReader() *nodeReader {
 // datagram is what a node sent in one piece.
 type datagram struct {
 	bytes []byte
-	src   netip.AddrPort
+	from  underlay.Origin
 	// payloads is the size of the payloads of the UDP super-segment in it, 0 if there
 	// is none.
 	payloads int
@@ -101,7 +127,7 @@ func (r *nodeReader) nextDatagram() (d datagram, ok bool) {
 		r.next++
 		if m := &r.run; m.Segment < len(m.Data) {
 			if n, ok := geneve.DatagramLen(m.Data); ok && n > m.Segment {
-				d = datagram{m.Data, m.Addr, m.Segment}
+				d = datagram{m.Data, m.Origin, m.Segment}
 				m.Data = nil
 				return d, true
 			}
@@ -109,7 +135,7 @@ func (r *nodeReader) nextDatagram() (d datagram, ok bool) {
 	}
 	m := &r.run
 	n := min(m.Segment, len(m.Data))
-	d = datagram{bytes: m.Data[:n], src: m.Addr}
+	d = datagram{bytes: m.Data[:n], from: m.Origin}
 	m.Data = m.Data[n:]
 	return d, true
 }
@@ -167,14 +193,15 @@ func (w *nodeWriter) send(t *nodeTunnel, ip []byte, v6 bool) Verdict {
 	if v6 {
 		etherType = neighbor.EtherTypeIPv6
 	}
-	w.encapsulate(t, t.encapsulation(), macOf(mac), etherType, ip)
+	// RFC 6040 section 4.1, normal mode: nodes' kernels know what to do with it.
+	w.encapsulate(t, t.encapsulation(), macOf(mac), etherType, ip, packet.ECN(ip))
 	return Forwarded
 }
 
 // frame adds a frame of n payload bytes, which the caller fills in.
 func (w *nodeWriter) frame(t *nodeTunnel, e geneve.Encapsulation, dst neighbor.MAC, etherType uint16, n int) []byte {
 	b := w.space(n)
-	w.encapsulate(t, e, dst, etherType, b)
+	w.encapsulate(t, e, dst, etherType, b, packet.NotECT)
 	return b
 }
 
@@ -189,8 +216,8 @@ func (w *nodeWriter) space(n int) []byte {
 	return b
 }
 
-// encapsulate adds body behind the headers of e.
-func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neighbor.MAC, etherType uint16, body []byte) {
+// encapsulate adds body behind the headers of e, with an ECN field outside.
+func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neighbor.MAC, etherType uint16, body []byte, ecn uint8) {
 	if len(w.datagrams) == cap(w.datagrams) {
 		w.transmit()
 	}
@@ -202,7 +229,9 @@ func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neig
 		geneve.PutHeader(head, e, t.vni, geneve.ProtocolEthernet)
 		neighbor.PutEthernet(head[geneve.HeaderLen:], dst, t.mac, etherType)
 	}
-	w.datagrams = append(w.datagrams, underlay.Datagram{Addr: t.remote(), Head: head, Body: body})
+	w.datagrams = append(w.datagrams, underlay.Datagram{
+		Addr: t.remote(), Local: t.local(), ECN: ecn, Head: head, Body: body,
+	})
 	t.state.txPackets.Add(1)
 	t.state.txBytes.Add(uint64(len(body)))
 }

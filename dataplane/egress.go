@@ -14,7 +14,7 @@ import (
 // The way of a packet from a node to the peer:
 //
 //	ReadPackets  socket -> datagrams -> egress, until the tunnel's batch has something
-//	egress       decapsulate -> frame -> parse -> own address? -> source and
+//	egress       decapsulate -> frame -> parse -> ECN -> own address? -> source and
 //	             destination check -> filter -> hop limit -> MTU -> translate ->
 //	             clamp -> emit
 //	emit         copy, or cut a super-segment, or fragment, into the tunnel's buffers
@@ -63,12 +63,12 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 			break
 		}
 		if capturing {
-			l.arrived(s, d.bytes, d.src)
+			l.arrived(s, d.bytes, d.from.Addr)
 		}
 		v := f.egress(s, d, out, now)
 		f.egressCount.verdicts[v].Add(1)
 		if capturing {
-			l.egressed(s, d.bytes, d.src, v)
+			l.egressed(s, d.bytes, d.from.Addr, v)
 		}
 	}
 	f.replies.flush()
@@ -82,7 +82,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	if err != nil {
 		return DropEncapsulation
 	}
-	src := d.src.Addr()
+	src := d.from.Addr.Addr()
 	t := s.tunnels[tunnelKey{src, h.VNI}]
 	if t == nil {
 		return s.notFound(DropUnknownNode)
@@ -91,7 +91,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 		return DropControl
 	}
 	t.count(len(d.bytes))
-	from := origin{underlay: src, encapsulation: h.Encapsulation}
+	from := origin{underlay: src, local: f.reader.local(d.from.Local), encapsulation: h.Encapsulation}
 	ip, v := f.deframe(s, t, &from, payload, now)
 	if v != Forwarded {
 		return v
@@ -99,6 +99,9 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	p, ok := packet.Parse(ip)
 	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
+	}
+	if !p.Decapsulate(d.from.ECN) {
+		return DropECN
 	}
 	if v, ok := f.discover(s, t, from, &p, now); ok {
 		return v

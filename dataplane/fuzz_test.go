@@ -296,7 +296,7 @@ func FuzzIngressPacket(f *testing.F) {
 		valid := transportValid(ip)
 		z.answers = z.answers[:0]
 		before := z.forwarder.Status().Ingress
-		z.forwarder.WritePackets([][]byte{append(make([]byte, offset), ip...)}, offset)
+		z.forwarder.WritePackets([][]byte{append(make([]byte, offset), ip...)}, nil, offset)
 		after := z.forwarder.Status().Ingress
 		z.checkToNode(mayEnterFrom, mayEnterTo, valid)
 		if got := sum(after.Verdicts) - sum(before.Verdicts); got != 1 {

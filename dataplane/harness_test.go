@@ -54,6 +54,7 @@ type harness struct {
 	forwarder *dataplane.Forwarder
 	config    dataplane.Config
 	network   *dataplanetest.Network
+	gateway   *dataplanetest.Socket
 	nodes     []*dataplanetest.Socket
 	nodeMACs  []neighbor.MAC
 	gatewayID neighbor.MAC // the gateway's MAC on node 0's tunnel
@@ -68,7 +69,8 @@ func newHarness(t *testing.T, change func(*dataplane.Config)) *harness {
 	if change != nil {
 		change(&h.config)
 	}
-	h.forwarder = newForwarder(t, h.network, gatewayAddr)
+	h.gateway = h.network.Listen(gatewayAddr)
+	h.forwarder = newForwarderOn(t, h.network, h.gateway)
 	t.Cleanup(h.close)
 	if err := h.forwarder.Apply(h.config); err != nil {
 		t.Fatal(err)
@@ -120,15 +122,15 @@ func (h *harness) close() {
 func (h *harness) read(s *dataplanetest.Socket, n int) (out []encapsulated) {
 	h.Helper()
 	for len(out) < n {
-		bufs, sizes, addrs := [][]byte{make([]byte, 65535)}, make([]int, 1), make([]netip.AddrPort, 1)
-		if _, err := s.ReadBatch(bufs, sizes, addrs); err != nil {
+		bufs, sizes, from := [][]byte{make([]byte, 65535)}, make([]int, 1), make([]underlay.Origin, 1)
+		if _, err := s.ReadBatch(bufs, sizes, from); err != nil {
 			h.Fatal(err)
 		}
 		head, payload, err := geneve.Decode(bufs[0][:sizes[0]])
 		if err != nil {
 			h.Fatalf("got %x: %v", bufs[0][:sizes[0]], err)
 		}
-		out = append(out, encapsulated{head, payload})
+		out = append(out, encapsulated{head, payload, from[0]})
 	}
 	return out
 }
@@ -269,13 +271,14 @@ func (h *harness) ingress(packets ...[]byte) {
 	for _, p := range packets {
 		bufs = append(bufs, append(make([]byte, offset), p...))
 	}
-	h.forwarder.WritePackets(bufs, offset)
+	h.forwarder.WritePackets(bufs, nil, offset)
 }
 
 // encapsulated is what a node received.
 type encapsulated struct {
 	header  geneve.Header
 	payload []byte // frame, or IP packet for GeneveIP
+	from    underlay.Origin
 }
 
 // ip returns the IP packet in it.
@@ -289,10 +292,10 @@ func (e encapsulated) ip() []byte {
 // atNode returns what arrived at node i since the last call.
 func (h *harness) atNode(i int) []encapsulated {
 	h.Helper()
-	sizes, addrs := make([]int, len(h.arrived)), make([]netip.AddrPort, len(h.arrived))
+	sizes, from := make([]int, len(h.arrived)), make([]underlay.Origin, len(h.arrived))
 	// Something to read is always there, so that ReadBatch does not block.
 	h.datagram2(h.nodes[i], h.nodes[i].LocalAddr(), []byte("end"))
-	n, err := h.nodes[i].ReadBatch(h.arrived, sizes, addrs)
+	n, err := h.nodes[i].ReadBatch(h.arrived, sizes, from)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -306,7 +309,7 @@ func (h *harness) atNode(i int) []encapsulated {
 		if err != nil {
 			h.Fatalf("node %d got %x: %v", i, b, err)
 		}
-		out = append(out, encapsulated{head, payload})
+		out = append(out, encapsulated{head, payload, from[j]})
 	}
 	return out
 }

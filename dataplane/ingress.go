@@ -10,17 +10,21 @@ import (
 // The way of a packet from the peer to a node:
 //
 //	WritePackets  the tunnel's batch -> ingress -> socket
-//	ingress       parse -> own address? -> source check -> destination -> filter ->
+//	ingress       parse -> ECN -> own address? -> source check -> destination -> filter ->
 //	              hop limit -> MTU -> clamp -> translate -> encapsulate
 //	destination   pod, IP object or unknown-source flow -> node
 
 // WritePackets implements tunnel.Overlay: it carries decrypted packets to the
 // nodes. It changes them in place and keeps nothing of them.
-func (f *Forwarder) WritePackets(bufs [][]byte, offset int) {
+func (f *Forwarder) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
 	s, now, w := f.snap.Load(), f.clock(), f.toNodes
 	l, capturing := f.captureBatch()
-	for _, b := range bufs {
-		v := f.ingress(s, b[offset:], w, now)
+	for i, b := range bufs {
+		outer := uint8(packet.NotECT)
+		if i < len(ecn) {
+			outer = ecn[i]
+		}
+		v := f.ingress(s, b[offset:], outer, w, now)
 		f.ingressCount.verdicts[v].Add(1)
 		if v == Forwarded {
 			f.ingressCount.packets.Add(1)
@@ -34,11 +38,14 @@ func (f *Forwarder) WritePackets(bufs [][]byte, offset int) {
 }
 
 // ingress carries one decrypted packet to the node that its destination lives
-// behind. It allocates nothing and logs nothing; every exit is a Verdict.
-func (f *Forwarder) ingress(s *snapshot, b []byte, w *nodeWriter, now int64) Verdict {
+// behind. outer is the ECN field of the message that it came in. It allocates nothing and logs nothing; every exit is a Verdict.
+func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, now int64) Verdict {
 	p, ok := packet.Parse(b)
 	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
+	}
+	if !p.Decapsulate(outer) {
+		return DropECN
 	}
 	if p.Dst() == s.cfg.TunnelAddr {
 		if p.Src() != s.cfg.PeerTunnelAddr {

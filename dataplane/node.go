@@ -34,7 +34,10 @@ type nodeState struct {
 	encapsulation atomic.Uint32 // geneve.Encapsulation the node speaks
 	// remote is where the node was last heard from; nil: never. Not an index
 	// into remotes: the next configuration may order them differently.
-	remote   atomic.Pointer[netip.AddrPort]
+	remote atomic.Pointer[netip.AddrPort]
+	// local is our address that the node sent to: what answers come from. Nil: the
+	// routes say.
+	local    atomic.Pointer[netip.Addr]
 	lastSeen atomic.Int64 // on the forwarder's clock; zero: never
 
 	backoff neighbor.Backoff // of a silent node; owned by upkeep
@@ -65,6 +68,9 @@ func (t *nodeTunnel) learn(from origin, now int64) {
 			}
 		}
 	}
+	if from.local != nil && from.local != st.local.Load() {
+		st.local.Store(from.local)
+	}
 	if m := macBits(from.mac); m != 0 && m != st.mac.Load() {
 		st.mac.Store(m)
 	}
@@ -74,6 +80,7 @@ func (t *nodeTunnel) learn(from origin, now int64) {
 // origin is how a datagram came.
 type origin struct {
 	underlay      netip.Addr
+	local         *netip.Addr // ours; nil: the only one
 	encapsulation geneve.Encapsulation
 	mac           neighbor.MAC
 }
@@ -84,6 +91,15 @@ func (t *nodeTunnel) remote() netip.AddrPort {
 		return *r
 	}
 	return t.remotes[0]
+}
+
+// local returns the address that the node's packets are sent from, not valid for the
+// one that the routes prefer.
+func (t *nodeTunnel) local() netip.Addr {
+	if l := t.state.local.Load(); l != nil {
+		return *l
+	}
+	return netip.Addr{}
 }
 
 // encapsulation is what the node speaks; Geneve until it was heard.

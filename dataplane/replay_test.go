@@ -40,7 +40,7 @@ func (r *replayUnderlay) WaitMessages(bufs [][]byte, ms []underlay.Message) (int
 	n := min(len(bufs), len(r.datagrams))
 	for i := range n {
 		k := copy(bufs[i], r.datagrams[i])
-		ms[i] = underlay.Message{Data: bufs[i][:k], Segment: k, Addr: r.src}
+		ms[i] = underlay.Message{Data: bufs[i][:k], Segment: k, Origin: underlay.Origin{Addr: r.src}}
 		if i == 0 && r.segment > 0 {
 			ms[i].Segment = min(k, r.segment)
 		}
@@ -165,6 +165,6 @@ func (r *replay) ingressBatch(ips ...[]byte) func() {
 			copy(room[i][offset:], ip)
 			bufs[i] = room[i]
 		}
-		r.forwarder.WritePackets(bufs, offset)
+		r.forwarder.WritePackets(bufs, nil, offset)
 	}
 }

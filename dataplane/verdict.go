@@ -22,6 +22,9 @@ const (
 	DropFrame
 	// DropMalformed: not a well-formed IP packet.
 	DropMalformed
+	// DropECN: marked on the way (CE) instead of dropped, but its transport does not take
+	// part in ECN (RFC 6040 section 4.2).
+	DropECN
 	// DropMulticast: a router between clusters forwards none.
 	DropMulticast
 	// DropSpoofedSource: the source address may not come from this side.
@@ -68,6 +71,7 @@ var verdictNames = [numVerdicts]string{
 	DropControl:         "DropControl",
 	DropFrame:           "DropFrame",
 	DropMalformed:       "DropMalformed",
+	DropECN:             "DropECN",
 	DropMulticast:       "DropMulticast",
 	DropSpoofedSource:   "DropSpoofedSource",
 	DropWrongNode:       "DropWrongNode",

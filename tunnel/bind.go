@@ -22,7 +22,8 @@ import (
 const BatchSize = conn.IdealBatchSize
 
 // maxKnownSources bounds the endpoints that a receiver remembers. One peer needs
-// one or two; more are strangers, and forgetting costs an allocation.
+// one or two; forgetting costs an allocation. Who is not authenticated, as far as that
+// is known where endpoints are made, gets none or one that is not remembered.
 const maxKnownSources = 256
 
 // Pause after an error of the socket: wireguard-go would end the receiver for
@@ -49,7 +50,7 @@ type bind struct {
 	direct atomic.Pointer[device.Direct]
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
 	// closed.
-	callers chan call
+	callers chan endpoint
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -76,7 +77,7 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	return &bind{
 		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
-		callers:   make(chan call, 1),
+		callers:   make(chan endpoint, 1),
 	}
 }
 
@@ -177,7 +178,10 @@ func (b *bind) ParseEndpoint(s string) (conn.Endpoint, error) {
 
 // Send implements conn.Bind: it hands a batch to the socket without copying.
 // All messages of a batch are of one kind, as wireguard-go makes them.
-func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
+func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error { return b.SendMarked(bufs, nil, ep) }
+
+// SendMarked implements device.Bind. A nil ecn marks nothing.
+func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 	e, ok := ep.(*endpoint)
 	if !ok {
 		return conn.ErrWrongEndpointType
@@ -195,7 +199,7 @@ func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 		b.egress.sendHandshake(bufs)
 		b.answered()
 	}
-	return b.write(bufs, e.addr)
+	return b.write(bufs, ecn, e)
 }
 
 // lastWithPacket returns the last message that carries a packet, and how many do.
@@ -209,7 +213,7 @@ func lastWithPacket(bufs [][]byte) (last []byte, n int) {
 	return last, n
 }
 
-func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
+func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
 	b.mu.Lock()
 	s := b.open
 	b.mu.Unlock()
@@ -217,14 +221,17 @@ func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
 		return nil // between two sockets, or after the last: datagrams may get lost
 	}
 	if observe := b.observer.Load(); observe != nil {
-		showSent(observe, bufs, s.LocalAddr(), to)
+		showSent(observe, bufs, s.LocalAddr(), to.addr)
 	}
 	ds := b.datagrams.Get().(*[BatchSize]underlay.Datagram)
 	defer b.datagrams.Put(ds)
 	for len(bufs) > 0 {
 		n := min(len(bufs), BatchSize)
 		for i, m := range bufs[:n] {
-			ds[i] = underlay.Datagram{Addr: to, Body: m}
+			ds[i] = underlay.Datagram{Addr: to.addr, Local: to.local, Body: m}
+		}
+		for i := range min(n, len(ecn)) {
+			ds[i].ECN = ecn[i]
 		}
 		_, err := s.WriteBatch(ds[:n])
 		clear(ds[:n]) // the pool must not keep wireguard-go's buffers alive
@@ -232,9 +239,9 @@ func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("write to %v: %w", to, err)
+			return fmt.Errorf("write to %v: %w", to.addr, err)
 		}
-		bufs = bufs[n:]
+		bufs, ecn = bufs[n:], ecn[min(n, len(ecn)):]
 	}
 	return nil
 }
@@ -243,7 +250,7 @@ func (b *bind) write(bufs [][]byte, to netip.AddrPort) error {
 type receiver struct {
 	*bind
 	socket  *openSocket
-	from    []netip.AddrPort
+	from    []underlay.Origin
 	sources sourceCache
 	pause   time.Duration // after the next error
 }
@@ -251,7 +258,7 @@ type receiver struct {
 // receiver returns the function with which wireguard-go reads s. It returns no error
 // but net.ErrClosed.
 func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
-	r := &receiver{bind: b, socket: s, from: make([]netip.AddrPort, BatchSize), pause: firstPause}
+	r := &receiver{bind: b, socket: s, from: make([]underlay.Origin, BatchSize), pause: firstPause}
 	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
 		for n == 0 && err == nil {
 			if direct := b.direct.Load(); direct != nil {
@@ -271,9 +278,12 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 		return 0, err
 	}
 	if stranger >= 0 { // of the batch before, whose sizes are still there
-		r.noteCaller(call{r.from[stranger], sizes[stranger]})
+		r.noteCaller(r.from[stranger], sizes[stranger])
 	}
-	n, err := r.read(bufs, sizes, eps)
+	n, err := r.read(bufs, sizes)
+	for i := range n {
+		eps[i] = r.Endpoint(i)
+	}
 	r.ingress.take(bufs[:n], sizes[:n])
 	return n, err
 }
@@ -281,33 +291,35 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 // open reads, and opens what carries packets. wireguard-go gets what is left,
 // handshakes, and nothing to do where nothing is.
 func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
-	n, err := r.read(bufs, sizes, eps)
+	n, err := r.read(bufs, sizes)
 	if n == 0 {
 		return 0, err
 	}
-	opened := direct.Receive(bufs[:n], sizes[:n], eps[:n])
+	opened := direct.Receive(bufs[:n], sizes[:n], r)
 	if opened.Stranger >= 0 {
-		r.noteCaller(call{r.from[opened.Stranger], opened.StrangerSize})
+		r.noteCaller(r.from[opened.Stranger], opened.StrangerSize)
 	}
 	r.ingress.opened(opened)
 	if opened.Left == 0 {
 		return 0, nil
 	}
 	r.ingress.take(bufs[:n], sizes[:n])
+	for i, size := range sizes[:n] {
+		if size > 0 {
+			eps[i] = r.sources.stranger(r.from[i])
+		}
+	}
 	return n, nil
 }
 
 // read waits for datagrams, and pauses after an error of the socket.
-func (r *receiver) read(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
+func (r *receiver) read(bufs [][]byte, sizes []int) (n int, err error) {
 	n, err = r.socket.ReadBatch(bufs, sizes, r.from)
 	switch {
 	case err == nil:
 		r.pause = firstPause
 		if observe := r.observer.Load(); observe != nil {
 			showReceived(observe, bufs[:n], sizes[:n], r.socket.LocalAddr(), r.from[:n])
-		}
-		for i, addr := range r.from[:n] {
-			eps[i] = r.sources.endpoint(addr)
 		}
 		return n, nil
 	case errors.Is(err, net.ErrClosed):
@@ -326,6 +338,12 @@ func (r *receiver) read(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int,
 	return 0, nil
 }
 
+// Endpoint implements device.Batch.
+func (r *receiver) Endpoint(i int) conn.Endpoint { return r.sources.endpoint(r.from[i]) }
+
+// ECN implements device.Batch.
+func (r *receiver) ECN(i int) uint8 { return r.from[i].ECN }
+
 // sleep pauses for d, and reports false when done was closed meanwhile.
 func sleep(done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -338,18 +356,27 @@ func sleep(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// endpoint is where a peer is. It is immutable: wireguard-go keeps and shares it.
-type endpoint struct{ addr netip.AddrPort }
+// endpoint is where a peer is, and which address of ours it sends to. It is
+// immutable: wireguard-go keeps and shares it.
+type endpoint struct {
+	addr  netip.AddrPort
+	local netip.Addr // not valid: not known, or the only one
+}
 
-// ClearSrc implements conn.Endpoint. No source address is kept: the kernel
-// chooses it for each datagram by its routes.
+// ClearSrc implements conn.Endpoint. It does nothing: where our address is ours no
+// more, the socket takes another one.
 func (e *endpoint) ClearSrc() {}
 
 // SrcToString implements conn.Endpoint.
-func (e *endpoint) SrcToString() string { return "" }
+func (e *endpoint) SrcToString() string {
+	if !e.local.IsValid() {
+		return ""
+	}
+	return e.local.String()
+}
 
 // SrcIP implements conn.Endpoint.
-func (e *endpoint) SrcIP() netip.Addr { return netip.Addr{} }
+func (e *endpoint) SrcIP() netip.Addr { return e.local }
 
 // DstToString implements conn.Endpoint.
 func (e *endpoint) DstToString() string { return e.addr.String() }
@@ -369,23 +396,35 @@ func (e *endpoint) DstIP() netip.Addr { return e.addr.Addr() }
 // known source allocates nothing. It belongs to one receiver and has no lock.
 type sourceCache struct {
 	last  *endpoint
-	known map[netip.AddrPort]*endpoint
+	known map[endpoint]*endpoint
 }
 
-func (c *sourceCache) endpoint(addr netip.AddrPort) *endpoint {
-	if c.last != nil && c.last.addr == addr {
-		return c.last
+// endpoint returns the endpoint of a source, and remembers it.
+func (c *sourceCache) endpoint(from underlay.Origin) *endpoint {
+	e := c.stranger(from)
+	if e == c.last {
+		return e
 	}
-	e := c.known[addr]
-	if e == nil {
-		if c.known == nil || len(c.known) >= maxKnownSources {
-			c.known = make(map[netip.AddrPort]*endpoint)
-		}
-		e = &endpoint{addr: unmap(addr)}
-		c.known[addr] = e
+	if c.known == nil || len(c.known) >= maxKnownSources {
+		c.known = make(map[endpoint]*endpoint)
 	}
+	c.known[*e] = e
 	c.last = e
 	return e
+}
+
+// stranger returns the endpoint of a source that may be anybody's, and does not
+// remember it.
+func (c *sourceCache) stranger(from underlay.Origin) *endpoint {
+	at := endpoint{unmap(from.Addr), from.Local}
+	if c.last != nil && *c.last == at {
+		return c.last
+	}
+	if e := c.known[at]; e != nil {
+		return e
+	}
+	e := at // here, so that at itself stays on the stack
+	return &e
 }
 
 // unmap writes an IPv4 address as IPv4, so that one peer has one endpoint

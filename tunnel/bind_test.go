@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
 
 	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/underlay"
@@ -17,16 +18,16 @@ import (
 
 // funcSocket is a Socket whose reads and writes are functions.
 type funcSocket struct {
-	read   func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error)
+	read   func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error)
 	write  func(ds []underlay.Datagram) (int, error)
 	closed atomic.Bool
 }
 
-func (s *funcSocket) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+func (s *funcSocket) ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 	if s.closed.Load() {
 		return 0, net.ErrClosed
 	}
-	return s.read(bufs, sizes, addrs)
+	return s.read(bufs, sizes, from)
 }
 func (s *funcSocket) WriteBatch(ds []underlay.Datagram) (int, error) { return s.write(ds) }
 func (s *funcSocket) Wake()                                          {}
@@ -176,7 +177,7 @@ func TestBindOpenAndClose(t *testing.T) {
 // wireguard-go would end its receiver for good after ten errors.
 func TestReceiverSurvivesErrors(t *testing.T) {
 	calls := 0
-	b, receive := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+	b, receive := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		if calls++; calls%2 == 0 {
 			return 0, underlay.ErrWoken
 		}
@@ -184,7 +185,7 @@ func TestReceiverSurvivesErrors(t *testing.T) {
 			return 0, errTest
 		}
 		sizes[0] = copy(bufs[0], message(typeTransport, 32))
-		addrs[0] = netip.MustParseAddrPort("192.0.2.1:7")
+		from[0].Addr = netip.MustParseAddrPort("192.0.2.1:7")
 		return 1, nil
 	}})
 	sizes, eps := make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
@@ -220,10 +221,10 @@ func TestReceiverSortsDatagrams(t *testing.T) {
 		{"type 5", message(5, 100), 0},
 		{"reserved bytes set", message(0x0100_0004, 100), 0},
 	}
-	b, receive := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+	b, receive := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		for i, d := range datagrams {
 			sizes[i] = copy(bufs[i], d.b)
-			addrs[i] = netip.MustParseAddrPort("192.0.2.1:7")
+			from[i].Addr = netip.MustParseAddrPort("192.0.2.1:7")
 		}
 		return len(datagrams), nil
 	}})
@@ -245,17 +246,17 @@ func TestReceiverSortsDatagrams(t *testing.T) {
 
 func TestEndpointsAreShared(t *testing.T) {
 	var c sourceCache
-	a, b := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("[2001:db8::1]:7")
+	a, b := underlay.Origin{Addr: netip.MustParseAddrPort("192.0.2.1:7")}, underlay.Origin{Addr: netip.MustParseAddrPort("[2001:db8::1]:7")}
 	first := c.endpoint(a)
 	second := c.endpoint(b)
 	if c.endpoint(a) != first || c.endpoint(b) != second || first == second {
 		t.Error("the same source has two endpoints")
 	}
-	if !bytes.Equal(first.DstToBytes(), (&endpoint{addr: a}).DstToBytes()) || bytes.Equal(first.DstToBytes(), second.DstToBytes()) {
+	if !bytes.Equal(first.DstToBytes(), (&endpoint{addr: a.Addr}).DstToBytes()) || bytes.Equal(first.DstToBytes(), second.DstToBytes()) {
 		t.Error("cookie bytes do not identify the source")
 	}
 	for i := range 10 * maxKnownSources {
-		c.endpoint(netip.AddrPortFrom(a.Addr(), uint16(i+100)))
+		c.endpoint(underlay.Origin{Addr: netip.AddrPortFrom(a.Addr.Addr(), uint16(i+100))})
 	}
 	if len(c.known) > maxKnownSources {
 		t.Errorf("%d endpoints kept", len(c.known))
@@ -271,12 +272,12 @@ func TestBindAllocatesNothing(t *testing.T) {
 	data := message(typeTransport, 1400)
 	b, receive := newTestBind(t, &funcSocket{
 		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
-		read: func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+		read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 			for i := range bufs {
 				sizes[i] = copy(bufs[i], data)
-				addrs[i] = addr
+				from[i] = underlay.Origin{Addr: addr}
 			}
-			addrs[7] = other
+			from[7] = underlay.Origin{Addr: other}
 			return len(bufs), nil
 		},
 	})
@@ -302,13 +303,51 @@ func TestBindAllocatesNothing(t *testing.T) {
 	}
 }
 
+// What anybody can send, under any address, leaves nothing behind: neither memory nor
+// an entry in a cache, as far as it takes no handshake to find out.
+func TestForgedSourcesLeaveNothing(t *testing.T) {
+	source := uint32(0)
+	kind := uint32(typeTransport)
+	b, _ := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+		for i := range bufs {
+			sizes[i] = copy(bufs[i], message(kind, 1400))
+			if kind == typeInitiation {
+				sizes[i] = initiationLen
+			}
+			source++
+			a := [4]byte{198, 18, byte(source >> 8), byte(source)}
+			from[i] = underlay.Origin{Addr: netip.AddrPortFrom(netip.AddrFrom4(a), 7)}
+		}
+		return len(bufs), nil
+	}})
+	dev := device.NewDevice(newTunDevice(newMemOverlay(), b.egress, b.ingress), b, newDeviceLogger(b.log))
+	t.Cleanup(dev.Close)
+	r := &receiver{bind: b, socket: b.open, from: make([]underlay.Origin, BatchSize), pause: firstPause}
+	direct := dev.NewDirect(BatchSize)
+	bufs, sizes, eps := batchBuffers(), make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
+	receive := func() {
+		if _, err := r.open(direct, bufs, sizes, eps); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made := testing.AllocsPerRun(20, func() { message(kind, 1400) }) * BatchSize // by this test
+	if n := testing.AllocsPerRun(20, receive); n > made && !packettest.Race {
+		t.Errorf("%v allocations for a batch of forged messages", n-made)
+	}
+	kind = typeInitiation
+	receive()
+	if len(r.sources.known) > 0 || r.sources.last != nil {
+		t.Errorf("%d forged sources are remembered", len(r.sources.known))
+	}
+}
+
 func BenchmarkBind(b *testing.B) {
 	addr := netip.MustParseAddrPort("192.0.2.1:7")
 	bind, receive := newTestBind(b, &funcSocket{
 		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
-		read: func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+		read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 			for i := range bufs {
-				sizes[i], addrs[i] = 1400, addr
+				sizes[i], from[i].Addr = 1400, addr
 			}
 			return len(bufs), nil
 		},

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.zx2c4.com/wireguard/device"
+
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // This file finds the peer of a gateway that has just started and is told no
@@ -42,24 +44,18 @@ const (
 	callWindow = sessionLife
 )
 
-// call is a message of no session: who it came from, and its size.
-type call struct {
-	from netip.AddrPort
-	size int
-}
-
-// noteCaller remembers a call, if it is of use. It never waits.
-func (b *bind) noteCaller(c call) {
-	if c.size < initiationLen || b.egress.peerSeen.Load() {
+// noteCaller remembers, if it is of use, where a message of no session came from. It
+// never waits.
+func (b *bind) noteCaller(from underlay.Origin, size int) {
+	if size < initiationLen || b.egress.peerSeen.Load() {
 		return
 	}
 	select {
 	case <-b.callers: // one who has been called must not stand in the way of another
 	default:
 	}
-	c.from = unmap(c.from)
 	select {
-	case b.callers <- c:
+	case b.callers <- endpoint{unmap(from.Addr), from.Local}:
 	default: // another receiver, of the socket before, was faster
 	}
 }
@@ -106,21 +102,21 @@ func (t *Tunnel) followCallers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case from := <-t.bind.callers:
-			if t.callBack(&c, from.from) {
-				sleep(ctx.Done(), c.note(from.from, time.Now()))
+			if t.callBack(&c, from) {
+				sleep(ctx.Done(), c.note(from.addr, time.Now()))
 			}
 		}
 	}
 }
 
 // callBack begins a handshake at an address if nothing better is known and it is time.
-func (t *Tunnel) callBack(c *callBacks, to netip.AddrPort) bool {
+func (t *Tunnel) callBack(c *callBacks, to endpoint) bool {
 	peer, since := t.wanted()
-	if peer == nil || !usable(to) {
+	if peer == nil || !usable(to.addr) {
 		return false
 	}
 	c.begin(since)
-	if !c.due(to, time.Now()) {
+	if !c.due(to.addr, time.Now()) {
 		return false
 	}
 	message, err := peer.Initiation()
@@ -128,8 +124,8 @@ func (t *Tunnel) callBack(c *callBacks, to netip.AddrPort) bool {
 		t.log.Warn("making a handshake initiation failed", "error", err)
 		return false
 	}
-	t.log.Info("asking for a new session where messages of a former one come from", "endpoint", to)
-	t.bind.call(message, to)
+	t.log.Info("asking for a new session where messages of a former one come from", "endpoint", to.addr)
+	t.bind.call(message, &to)
 	return true
 }
 
@@ -150,9 +146,9 @@ func (t *Tunnel) wanted() (peer *device.Peer, since time.Time) {
 
 // call sends an initiation to where the peer may be. Unlike by Send, the peer does not
 // count as reachable by it.
-func (b *bind) call(initiation []byte, to netip.AddrPort) {
+func (b *bind) call(initiation []byte, to *endpoint) {
 	b.egress.countHandshake(initiation)
-	_ = b.write([][]byte{initiation}, to) // an error means what a lost message means
+	_ = b.write([][]byte{initiation}, nil, to) // an error means what a lost message means
 }
 
 // usable tells whether a peer can be at an address.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ type memNet struct {
 	mu    sync.Mutex
 	socks map[netip.AddrPort]*memSocket
 	next  uint16
-	drop  func(from, to netip.AddrPort, b []byte) bool // nil: drops nothing
+	drop  func(from, to netip.AddrPort, b []byte) bool    // nil: drops nothing
+	pass  func(from netip.AddrPort, d *underlay.Datagram) // nil: changes nothing
 }
 
 func newMemNet() *memNet {
@@ -65,22 +67,32 @@ func (n *memNet) open() int {
 }
 
 func (n *memNet) send(from *memSocket, to netip.AddrPort, b []byte) {
+	n.sendAs(from, underlay.Datagram{Addr: to, Body: b})
+}
+
+// sendAs sends the body of a datagram, marked as it says. Who it comes to is told that
+// he was sent to under the address he has.
+func (n *memNet) sendAs(from *memSocket, d underlay.Datagram) {
+	to, b := d.Addr, d.Body
 	n.mu.Lock()
-	s, drop := n.socks[to], n.drop
+	s, drop, pass := n.socks[to], n.drop, n.pass
 	n.mu.Unlock()
+	if pass != nil {
+		pass(from.addr, &d)
+	}
 	if s == nil || drop != nil && drop(from.addr, to, b) {
 		return
 	}
 	select {
-	case s.in <- memDatagram{from.addr, b}: // waits when full: loses nothing
+	case s.in <- memDatagram{underlay.Origin{Addr: from.addr, Local: to.Addr(), ECN: d.ECN}, b}: // waits when full: loses nothing
 	case <-s.done:
 	case <-from.done:
 	}
 }
 
 type memDatagram struct {
-	from netip.AddrPort
-	b    []byte
+	origin underlay.Origin
+	b      []byte
 }
 
 type memSocket struct {
@@ -91,10 +103,10 @@ type memSocket struct {
 	once sync.Once
 }
 
-func (s *memSocket) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n int, err error) {
+func (s *memSocket) ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin) (n int, err error) {
 	put := func(d memDatagram) {
 		sizes[n] = copy(bufs[n], d.b)
-		addrs[n] = d.from
+		from[n] = d.origin
 		n++
 	}
 	select {
@@ -122,7 +134,8 @@ func (s *memSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
 		default:
 		}
 		b := make([]byte, 0, len(d.Head)+len(d.Body))
-		s.net.send(s, d.Addr, append(append(b, d.Head...), d.Body...))
+		d.Head, d.Body = nil, append(append(b, d.Head...), d.Body...)
+		s.net.sendAs(s, d)
 	}
 	return len(ds), nil
 }
@@ -143,8 +156,9 @@ func (s *memSocket) Close() error {
 // memOverlay is a data plane: what the test sends comes out of ReadPackets, what
 // the tunnel delivers goes into in.
 type memOverlay struct {
-	out, own chan []byte // to the peer; own is read first
-	in       chan []byte // from the peer; WritePackets waits when it is full
+	out, own chan []byte   // to the peer; own is read first
+	in       chan []byte   // from the peer; WritePackets waits when it is full
+	ecn      atomic.Uint32 // that of the last message from the peer, 255: not known
 	done     chan struct{}
 	once     sync.Once
 }
@@ -185,8 +199,11 @@ func (o *memOverlay) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own
 	return n, own, nil
 }
 
-func (o *memOverlay) WritePackets(bufs [][]byte, offset int) {
-	for _, b := range bufs {
+func (o *memOverlay) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
+	for i, b := range bufs {
+		if o.ecn.Store(255); ecn != nil {
+			o.ecn.Store(uint32(ecn[i]))
+		}
 		select {
 		case o.in <- append([]byte(nil), b[offset:]...):
 		case <-o.done:

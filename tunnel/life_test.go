@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -57,7 +56,7 @@ func testRunEndsWithAStuckSocket(t *testing.T) {
 	var once, closing sync.Once
 	s := &stuckSocket{
 		funcSocket: funcSocket{
-			read: func([][]byte, []int, []netip.AddrPort) (int, error) { <-closed; return 0, net.ErrClosed },
+			read: func([][]byte, []int, []underlay.Origin) (int, error) { <-closed; return 0, net.ErrClosed },
 			write: func([]underlay.Datagram) (int, error) {
 				once.Do(func() { close(stuck) })
 				<-closed

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // Observation is a packet or a datagram that an observer is shown.
@@ -95,10 +97,10 @@ func showSent(observe *func(Observation), bufs [][]byte, local, to netip.AddrPor
 }
 
 // showReceived shows datagrams that came in.
-func showReceived(observe *func(Observation), bufs [][]byte, sizes []int, local netip.AddrPort, from []netip.AddrPort) {
+func showReceived(observe *func(Observation), bufs [][]byte, sizes []int, local netip.AddrPort, from []underlay.Origin) {
 	s := Observation{Time: time.Now(), Outside: true, Local: local}
 	for i, b := range bufs {
-		s.Bytes, s.Remote = b[:sizes[i]], from[i]
+		s.Bytes, s.Remote = b[:sizes[i]], from[i].Addr
 		if s.Drop = ""; classify(s.Bytes) == messageMalformed {
 			s.Drop = "DropTunnelMalformed"
 		}

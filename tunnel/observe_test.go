@@ -85,9 +85,9 @@ func TestObserveOutside(t *testing.T) {
 	peer, local := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("127.0.0.1:51820")
 	b, receive := newTestBind(t, &funcSocket{
 		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
-		read: func(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
-			sizes[0], addrs[0] = copy(bufs[0], message(typeTransport, 60)), peer
-			sizes[1], addrs[1] = copy(bufs[1], "no message"), peer
+		read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+			sizes[0], from[0].Addr = copy(bufs[0], message(typeTransport, 60)), peer
+			sizes[1], from[1].Addr = copy(bufs[1], "no message"), peer
 			return 2, nil
 		},
 	})

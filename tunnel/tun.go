@@ -21,6 +21,9 @@ type tunDevice struct {
 	// direct seals in Read; nil where wireguard-go's workers do, and before Run.
 	direct atomic.Pointer[device.Direct]
 
+	// writing is held during WritePackets.
+	writing sync.Mutex
+
 	mu      sync.Mutex
 	events  chan tun.Event // sent to by setMTU, received by wireguard-go, closed by Close; one slot
 	closed  bool
@@ -98,18 +101,26 @@ func (t *tunDevice) failure() error {
 	return t.readErr
 }
 
-// Write implements tun.Device: decrypted packets to the data plane.
+// Write implements tun.Device: decrypted packets to the data plane. Of two keys that
+// the peer has for a while, each has a goroutine of wireguard-go's that calls it.
 func (t *tunDevice) Write(bufs [][]byte, offset int) (int, error) {
+	return t.WriteMarked(bufs, nil, offset)
+}
+
+// WriteMarked implements device.TUN.
+func (t *tunDevice) WriteMarked(bufs [][]byte, ecn []uint8, offset int) (int, error) {
 	if len(bufs) == 0 {
 		return 0, nil
 	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	last := identity(bufs[len(bufs)-1]) // the overlay may change bufs
 	t.egress.noteReceived()
 	t.ingress.writeStarts()
 	if observe := t.observer.Load(); observe != nil {
 		showDecrypted(observe, bufs, offset)
 	}
-	t.overlay.WritePackets(bufs, offset)
+	t.overlay.WritePackets(bufs, ecn, offset)
 	t.ingress.writeEnds(last, len(bufs))
 	return len(bufs), nil
 }

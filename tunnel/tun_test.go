@@ -3,6 +3,9 @@ package tunnel
 import (
 	"errors"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +23,7 @@ type funcOverlay struct {
 func (o *funcOverlay) ReadPackets(bufs [][]byte, sizes []int, offset int) (int, int, error) {
 	return o.read(bufs, sizes, offset)
 }
-func (o *funcOverlay) WritePackets(bufs [][]byte, offset int) { o.write(bufs, offset) }
+func (o *funcOverlay) WritePackets(bufs [][]byte, _ []uint8, offset int) { o.write(bufs, offset) }
 
 // fullBatches is an Overlay that always has packets, the first own of each batch
 // the gateway's own.
@@ -373,4 +376,33 @@ func BenchmarkTun(b *testing.B) {
 			_, _ = d.Write(bufs, 16)
 		}
 	})
+}
+
+// For a while the peer has two keys, and with Workers two goroutines deliver. The data
+// plane has one at a time.
+func TestDeliveriesTakeTurns(t *testing.T) {
+	inside, packets := atomic.Int32{}, 0 // packets without a lock, for the race detector
+	d := newTunDevice(&funcOverlay{write: func(bufs [][]byte, _ int) {
+		if inside.Add(1) != 1 {
+			t.Error("WritePackets is called while it runs")
+		}
+		runtime.Gosched()
+		packets += len(bufs)
+		inside.Add(-1)
+	}}, newEgressAccount(testInFlight), newIngressAccount(testInFlight))
+	const rounds = 1000
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for range rounds {
+				if _, err := d.Write([][]byte{make([]byte, 64)}, 16); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if packets != 2*rounds {
+		t.Errorf("%d packets, want %d", packets, 2*rounds)
+	}
 }

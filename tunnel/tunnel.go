@@ -30,13 +30,14 @@ type Overlay interface {
 	ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error)
 	// WritePackets takes packets from the peer, the i-th in bufs[i][offset:]. They
 	// are the caller's again when it returns; until then it may change them, and
-	// use up to offset bytes in front and whatever capacity is behind.
-	WritePackets(bufs [][]byte, offset int)
+	// use up to offset bytes in front and whatever capacity is behind. ecn[i] is the
+	// ECN field of the header outside (RFC 6040); nil: not known.
+	WritePackets(bufs [][]byte, ecn []uint8, offset int)
 }
 
 // Socket is a batched UDP socket; *underlay.Conn is one.
 type Socket interface {
-	ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n int, err error)
+	ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin) (n int, err error)
 	WriteBatch(datagrams []underlay.Datagram) (sent int, err error)
 	Wake()
 	LocalAddr() netip.AddrPort
@@ -57,7 +58,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Workers has packets sealed and opened by wireguard-go's workers, one for each
 	// processor, instead of on the goroutine that reads them. That takes up to twice
-	// the processor time, of several processors at once.
+	// the processor time, of several processors at once. ECN fields are lost: outside
+	// there is none, and marks of the network in between do not get inside.
 	Workers bool
 	// MaxInFlight bounds the packets inside wireguard-go in each direction, 64 KiB
 	// each: those that wait for a session, with Workers all; at least 256. Zero: 128

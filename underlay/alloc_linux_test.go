@@ -32,7 +32,7 @@ func TestBatchesDoNotAllocate(t *testing.T) {
 					t.Fatalf("sent %d, %v", sent, err)
 				}
 				for got := 0; got < len(ds); {
-					n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs)
+					n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.from)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -77,7 +77,7 @@ func TestWakesDoNotAllocateForABusyReader(t *testing.T) {
 	b := newBatch(1, 100)
 	if n := testing.AllocsPerRun(100, func() {
 		c.Wake()
-		if _, err := c.ReadBatch(b.bufs, b.sizes, b.addrs); err != ErrWoken {
+		if _, err := c.ReadBatch(b.bufs, b.sizes, b.from); err != ErrWoken {
 			t.Fatal(err)
 		}
 	}); n != 0 {

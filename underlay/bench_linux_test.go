@@ -51,7 +51,7 @@ func benchmarkBatch(b *testing.B, tx, rx *Conn, ds []Datagram) {
 			b.Fatalf("sent %d, %v", sent, err)
 		}
 		for got := 0; got < len(ds); {
-			n, err := rx.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs)
+			n, err := rx.ReadBatch(bufs.bufs, bufs.sizes, bufs.from)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func BenchmarkReader(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				calls = 0
-				r.begin(bufs.bufs, bufs.sizes, bufs.addrs)
+				r.begin(bufs.bufs, bufs.sizes, bufs.from)
 				r.fill(0)
 				if got, err := r.result(); got != n || err != nil {
 					b.Fatalf("%d datagrams, %v", got, err)
@@ -136,7 +136,7 @@ func BenchmarkWake(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Wake()
-		if _, err := c.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs); err != ErrWoken {
+		if _, err := c.ReadBatch(bufs.bufs, bufs.sizes, bufs.from); err != ErrWoken {
 			b.Fatal(err)
 		}
 	}

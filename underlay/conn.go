@@ -53,8 +53,24 @@ type Config struct {
 
 // Datagram is one datagram to send: Head and Body are gathered, either may be empty.
 type Datagram struct {
-	Addr       netip.AddrPort
+	Addr netip.AddrPort
+	// Local is the address to send from. Not valid: the one that the routes prefer,
+	// also where this host does not have it (any more). Linux only.
+	Local netip.Addr
+	// ECN is for the IP header, as in Origin. Linux only.
+	ECN        uint8
 	Head, Body []byte
+}
+
+// Origin is where a datagram came from, and how.
+type Origin struct {
+	Addr netip.AddrPort // an IPv4 address in its 4-byte form
+	// Local is the address of this host that it was sent to: what answers should come
+	// from. Not valid where the socket is bound to one address. Linux only.
+	Local netip.Addr
+	// ECN is the field of that name of its IP header, 0 to 3 (RFC 3168 section 5).
+	// Linux only.
+	ECN uint8
 }
 
 // Message is what the kernel delivers in one piece: a datagram, or, with GRO, a
@@ -68,7 +84,7 @@ type Message struct {
 	// this machine, looks like a run as well: Segment is then the size of the
 	// payloads within. Who expects such datagrams has to look into the first.
 	Segment int
-	Addr    netip.AddrPort
+	Origin
 }
 
 // Stats are counters since Listen and the offloads now in use.

@@ -81,6 +81,7 @@ func (c *Conn) configure(fd int, cfg Config) {
 
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	c.write.ipv4Only = err == nil && domain == unix.AF_INET
+	tellOrigin(fd, c.write.ipv4Only, !cfg.Addr.Addr().IsValid() || cfg.Addr.Addr().IsUnspecified())
 	// A kernel without UDP_SEGMENT does not refuse the control message, it
 	// ignores it and would send a whole run as one datagram. So ask first.
 	_, err = unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
@@ -114,17 +115,17 @@ func setGRO(fd int, on bool) error {
 }
 
 // ReadBatch reads datagrams, one per buffer: the i-th has sizes[i] bytes in bufs[i] and
-// came from addrs[i], an IPv4 address in its 4-byte form. It blocks until
-// there is at least one and then takes what is there. A datagram larger
-// than its buffer is counted and delivered with size 0; buffers of MaxDatagram
-// bytes make that impossible. sizes and addrs are at least as long as bufs.
+// came from from[i]. It blocks until there is at least one and then takes what is
+// there. A datagram larger than its buffer is counted and delivered with size 0;
+// buffers of MaxDatagram bytes make that impossible. sizes and from are at least as
+// long as bufs.
 //
 // The error is ErrWoken after Wake and net.ErrClosed after Close; n is then 0.
-func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (n int, err error) {
+func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, from []Origin) (n int, err error) {
 	if len(bufs) == 0 {
 		return 0, nil
 	}
-	c.read.begin(bufs, sizes, addrs)
+	c.read.begin(bufs, sizes, from)
 	defer c.read.end()
 	if err := c.await(c.read.fillFunc); err != nil {
 		return 0, err

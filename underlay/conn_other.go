@@ -46,7 +46,7 @@ func Listen(cfg Config) (*Conn, error) {
 
 // ReadBatch reads one datagram into bufs[0], cut off where the buffer is too small. Errors
 // are as on Linux: ErrWoken after Wake and net.ErrClosed after Close.
-func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, from []Origin) (int, error) {
 	if len(bufs) == 0 {
 		return 0, nil
 	}
@@ -55,7 +55,7 @@ func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (in
 		switch {
 		case err == nil:
 			c.reads.Add(1)
-			sizes[0], addrs[0] = n, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+			sizes[0], from[0] = n, Origin{Addr: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}
 			return 1, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if c.wake.clear() {
@@ -72,10 +72,10 @@ func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (in
 // WaitMessages reads one datagram into bufs[0], likewise.
 func (c *Conn) WaitMessages(bufs [][]byte, ms []Message) (int, error) {
 	var sizes [1]int
-	var addrs [1]netip.AddrPort
-	n, err := c.ReadBatch(bufs[:min(1, len(bufs))], sizes[:], addrs[:])
+	var from [1]Origin
+	n, err := c.ReadBatch(bufs[:min(1, len(bufs))], sizes[:], from[:])
 	if n == 1 {
-		ms[0] = Message{Data: bufs[0][:sizes[0]], Segment: sizes[0], Addr: addrs[0]}
+		ms[0] = Message{Data: bufs[0][:sizes[0]], Segment: sizes[0], Origin: from[0]}
 	}
 	return n, err
 }

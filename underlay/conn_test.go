@@ -34,11 +34,11 @@ func open(t testing.TB, cfg Config) *Conn {
 type batch struct {
 	bufs  [][]byte
 	sizes []int
-	addrs []netip.AddrPort
+	from  []Origin
 }
 
 func newBatch(n, size int) batch {
-	b := batch{make([][]byte, n), make([]int, n), make([]netip.AddrPort, n)}
+	b := batch{make([][]byte, n), make([]int, n), make([]Origin, n)}
 	for i := range b.bufs {
 		b.bufs[i] = make([]byte, size)
 	}
@@ -47,7 +47,7 @@ func newBatch(n, size int) batch {
 
 // cut is n buffers of the given size out of b, so that tests need not clear memory again and again.
 func (b batch) cut(n, size int) batch {
-	c := batch{make([][]byte, n), b.sizes[:n], b.addrs[:n]}
+	c := batch{make([][]byte, n), b.sizes[:n], b.from[:n]}
 	for i := range c.bufs {
 		c.bufs[i] = b.bufs[i][:size:size]
 	}
@@ -66,7 +66,7 @@ func readN(t testing.TB, c *Conn, b batch, n int) (got []received) {
 	timer := time.AfterFunc(10*time.Second, func() { _ = c.Close() })
 	defer timer.Stop()
 	for len(got) < n {
-		k, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+		k, err := c.ReadBatch(b.bufs, b.sizes, b.from)
 		if err != nil {
 			t.Fatalf("after %d of %d datagrams: %v", len(got), n, err)
 		}
@@ -74,7 +74,7 @@ func readN(t testing.TB, c *Conn, b batch, n int) (got []received) {
 			t.Fatal("ReadBatch returned neither datagrams nor an error")
 		}
 		for i := range k {
-			got = append(got, received{b.addrs[i], bytes.Clone(b.bufs[i][:b.sizes[i]])})
+			got = append(got, received{b.from[i].Addr, bytes.Clone(b.bufs[i][:b.sizes[i]])})
 		}
 	}
 	return got
@@ -135,7 +135,7 @@ func TestCloseEndsReadBatch(t *testing.T) {
 	done := make(chan error)
 	b := newBatch(1, 100)
 	go func() {
-		_, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+		_, err := c.ReadBatch(b.bufs, b.sizes, b.from)
 		done <- err
 	}()
 	if err := c.Close(); err != nil {
@@ -144,7 +144,7 @@ func TestCloseEndsReadBatch(t *testing.T) {
 	if err := <-done; err != net.ErrClosed {
 		t.Errorf("ReadBatch = %v, want net.ErrClosed itself", err)
 	}
-	if _, err := c.ReadBatch(b.bufs, b.sizes, b.addrs); err != net.ErrClosed {
+	if _, err := c.ReadBatch(b.bufs, b.sizes, b.from); err != net.ErrClosed {
 		t.Errorf("ReadBatch after Close = %v, want net.ErrClosed itself", err)
 	}
 	if _, err := c.WriteBatch([]Datagram{{Addr: c.LocalAddr()}}); err != net.ErrClosed {
@@ -158,13 +158,13 @@ func TestWakeReturnsOnce(t *testing.T) {
 	b := newBatch(4, 100)
 	c.Wake()
 	c.Wake()
-	if n, err := c.ReadBatch(b.bufs, b.sizes, b.addrs); n != 0 || err != ErrWoken {
+	if n, err := c.ReadBatch(b.bufs, b.sizes, b.from); n != 0 || err != ErrWoken {
 		t.Fatalf("ReadBatch after Wake = %d, %v", n, err)
 	}
 	if _, err := c.WriteBatch([]Datagram{{Addr: c.LocalAddr(), Body: []byte("x")}}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.ReadBatch(b.bufs, b.sizes, b.addrs); n != 1 || err != nil {
+	if n, err := c.ReadBatch(b.bufs, b.sizes, b.from); n != 1 || err != nil {
 		t.Fatalf("ReadBatch after the wake was taken = %d, %v", n, err)
 	}
 }

@@ -31,15 +31,15 @@ func Example() {
 	fmt.Println(sent, err)
 
 	bufs := [][]byte{make([]byte, underlay.MaxDatagram), make([]byte, underlay.MaxDatagram)}
-	sizes, addrs := make([]int, 2), make([]netip.AddrPort, 2)
+	sizes, from := make([]int, 2), make([]underlay.Origin, 2)
 	for seen := 0; seen < sent; {
-		n, err := b.ReadBatch(bufs, sizes, addrs)
+		n, err := b.ReadBatch(bufs, sizes, from)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		for i := range n {
-			fmt.Println(string(bufs[i][:sizes[i]]), addrs[i] == a.LocalAddr())
+			fmt.Println(string(bufs[i][:sizes[i]]), from[i].Addr == a.LocalAddr())
 		}
 		seen += n
 	}

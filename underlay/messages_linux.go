@@ -82,13 +82,14 @@ func (r *reader) messages(ms []Message) (int, error) {
 func (r *reader) takeMessage(i int, m *Message) {
 	h := &r.msgs[i]
 	m.Data, m.Segment = r.bufs[i][:h.len], 0
-	m.Addr = addrPort(&r.names[i], &r.zone)
+	segment, from := r.origin(i)
+	m.Origin = from
 	if h.hdr.Flags&unix.MSG_TRUNC != 0 {
 		r.truncated.Add(1)
 		m.Data = nil
 		return
 	}
-	m.Segment = segmentSize(r.controls[i][:min(h.hdr.Controllen, controlLen)])
+	m.Segment = segment
 	if m.Segment == 0 || m.Segment >= len(m.Data) {
 		m.Segment = len(m.Data)
 		r.dgrams.Add(1)

@@ -12,8 +12,9 @@ const (
 	// batches are of this size; the kernel's limit is 1024 (UIO_MAXIOV).
 	maxMessages = 128
 
-	// controlLen holds both control messages that can arrive, and more than the one that is sent.
-	controlLen = 64
+	// controlLen holds the control messages that can arrive or be sent with one message: the
+	// size of segments, an IPv6 address of ours, and a traffic class.
+	controlLen = 96
 
 	nameLen = unix.SizeofSockaddrInet6 // the larger of the two families
 )

@@ -166,7 +166,7 @@ func TestOverrunsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	bufs := newBatch(128, 2048)
-	n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs)
+	n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestUnsendableDatagramsDoNotStopABatch(t *testing.T) {
 	}
 	a.Wake()
 	bufs := newBatch(1, 10)
-	if _, err := a.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs); err != ErrWoken {
+	if _, err := a.ReadBatch(bufs.bufs, bufs.sizes, bufs.from); err != ErrWoken {
 		t.Errorf("ReadBatch after datagrams to a closed port: %v", err)
 	}
 }
@@ -258,13 +258,13 @@ func TestEverythingAtOnce(t *testing.T) {
 	datagrams := 0
 	bufs := newBatch(64, MaxDatagram)
 	for datagrams < 20_000 {
-		n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.addrs)
+		n, err := b.ReadBatch(bufs.bufs, bufs.sizes, bufs.from)
 		if err != nil && err != ErrWoken {
 			t.Fatalf("ReadBatch: %v", err)
 		}
 		for i := range n {
-			if bufs.addrs[i] != a.LocalAddr() {
-				t.Fatalf("datagram from %v", bufs.addrs[i])
+			if bufs.from[i].Addr != a.LocalAddr() {
+				t.Fatalf("datagram from %v", bufs.from[i].Addr)
 			}
 		}
 		datagrams += n

@@ -66,7 +66,7 @@ func TestWaitOfABulkTransfer(t *testing.T) {
 	go func() {
 		defer close(done)
 		for batch := newBatch(64, 2000); ; {
-			n, err := b.ReadBatch(batch.bufs, batch.sizes, batch.addrs)
+			n, err := b.ReadBatch(batch.bufs, batch.sizes, batch.from)
 			if err != nil {
 				return
 			}

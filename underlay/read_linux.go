@@ -2,7 +2,6 @@ package underlay
 
 import (
 	"fmt"
-	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -76,7 +75,7 @@ type reader struct {
 	smallerRuns   int      // runs in a row with a smaller segment
 	bufs          [][]byte // the arguments of ReadBatch
 	sizes         []int
-	addrs         []netip.AddrPort
+	from          []Origin
 	n             int // the results of ReadBatch
 	errno         syscall.Errno
 	reads, dgrams atomic.Uint64
@@ -88,12 +87,12 @@ type reader struct {
 // the rest in the spare buffer.
 type slot struct{ first, pieces, cut int }
 
-// run is a sequence of datagrams from one address: segment bytes each, the last
+// run is a sequence of datagrams of one origin: segment bytes each, the last
 // perhaps fewer.
 type run struct {
 	data    []byte
 	segment int
-	addr    netip.AddrPort
+	from    Origin
 }
 
 func (r *reader) init() {
@@ -110,15 +109,15 @@ func (r *reader) init() {
 	}
 }
 
-func (r *reader) begin(bufs [][]byte, sizes []int, addrs []netip.AddrPort) {
-	r.bufs, r.sizes, r.addrs = bufs, sizes, addrs
+func (r *reader) begin(bufs [][]byte, sizes []int, from []Origin) {
+	r.bufs, r.sizes, r.from = bufs, sizes, from
 	r.n, r.errno, r.laid = 0, 0, 0
 	r.waiter.begin()
 }
 
 // end forgets the caller's buffers, which else could not be freed before the next batch.
 func (r *reader) end() {
-	r.bufs, r.sizes, r.addrs = nil, nil, nil
+	r.bufs, r.sizes, r.from = nil, nil, nil
 	clear(r.iovs[:r.dirtyIovs])
 	r.dirtyIovs = 0
 }
@@ -263,17 +262,16 @@ func (r *reader) take(i int) {
 		r.truncated.Add(1)
 		total = 0
 	}
-	segment := segmentSize(r.controls[i][:min(m.hdr.Controllen, controlLen)])
+	segment, from := r.origin(i)
 	if segment == 0 || segment > total {
 		segment = total
 	}
-	addr := addrPort(&r.names[i], &r.zone)
 	r.predict(segment, total)
 
 	if r.queued == 0 && s.first == r.n && s.pieces > 0 && (total <= s.cut && segment == total || segment == s.cut) {
 		placed := 0
 		for {
-			r.sizes[r.n], r.addrs[r.n] = min(segment, total-placed), addr
+			r.sizes[r.n], r.from[r.n] = min(segment, total-placed), from
 			placed += r.sizes[r.n]
 			r.n++
 			if placed == total || r.n == s.first+s.pieces {
@@ -281,7 +279,7 @@ func (r *reader) take(i int) {
 			}
 		}
 		if placed < total {
-			r.push(run{r.spares[i][placed:total], segment, addr})
+			r.push(run{r.spares[i][placed:total], segment, from})
 		}
 		return
 	}
@@ -290,7 +288,14 @@ func (r *reader) take(i int) {
 	for p := 0; p < s.pieces && p*s.cut < total; p++ {
 		copy(spare[p*s.cut:total], r.bufs[s.first+p][:s.cut])
 	}
-	r.push(run{spare[:total], segment, addr})
+	r.push(run{spare[:total], segment, from})
+}
+
+// origin returns what the kernel says about the i-th message: the size of each
+// datagram of a run but the last, 0 when it is one datagram, and where it is from.
+func (r *reader) origin(i int) (segment int, from Origin) {
+	c := readControl(r.controls[i][:min(r.msgs[i].hdr.Controllen, controlLen)])
+	return c.segment, Origin{Addr: addrPort(&r.names[i], &r.zone), Local: c.local, ECN: c.ecn}
 }
 
 // predict learns from a message what to expect of the next.
@@ -324,7 +329,7 @@ func (r *reader) drain() {
 	for r.head < r.queued && r.n < len(r.bufs) {
 		p := &r.pending[r.head]
 		size := min(p.segment, len(p.data))
-		r.sizes[r.n], r.addrs[r.n] = size, p.addr
+		r.sizes[r.n], r.from[r.n] = size, p.from
 		if size > len(r.bufs[r.n]) {
 			r.truncated.Add(1)
 			r.sizes[r.n] = 0

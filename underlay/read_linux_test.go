@@ -96,7 +96,7 @@ func newReader(k *fakeReceiver, gro bool) *reader {
 func readAll(t fataler, r *reader, b batch) (got []received) {
 	t.Helper()
 	for {
-		r.begin(b.bufs, b.sizes, b.addrs)
+		r.begin(b.bufs, b.sizes, b.from)
 		ok := r.fill(0)
 		n, err := r.result()
 		r.end()
@@ -110,7 +110,7 @@ func readAll(t fataler, r *reader, b batch) (got []received) {
 			return got
 		}
 		for i := range n {
-			got = append(got, received{b.addrs[i], bytes.Clone(b.bufs[i][:b.sizes[i]])})
+			got = append(got, received{b.from[i].Addr, bytes.Clone(b.bufs[i][:b.sizes[i]])})
 		}
 	}
 }
@@ -366,7 +366,7 @@ func TestReaderErrors(t *testing.T) {
 		t.Errorf("%d datagrams after EINTR, want 1", len(got))
 	}
 	k.errnos = []syscall.Errno{unix.ENOMEM}
-	r.begin(b.bufs, b.sizes, b.addrs)
+	r.begin(b.bufs, b.sizes, b.from)
 	if !r.fill(0) {
 		t.Fatal("fill wants to wait after an error")
 	}

@@ -30,7 +30,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	defer watchdog.Stop()
 	b := newBatch(4, 100)
 	for total := int64(0); total < wakers*rounds; {
-		n, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+		n, err := c.ReadBatch(b.bufs, b.sizes, b.from)
 		if err != ErrWoken || n != 0 {
 			t.Fatalf("ReadBatch = %d, %v after %d of %d: a wake was lost", n, err, total, wakers*rounds)
 		}
@@ -49,7 +49,7 @@ func TestWakeWhileBlocked(t *testing.T) {
 	result := make(chan error)
 	for range 100 {
 		go func() {
-			_, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+			_, err := c.ReadBatch(b.bufs, b.sizes, b.from)
 			result <- err
 		}()
 		c.Wake()
@@ -70,7 +70,7 @@ func TestWakesDoNotStarveTheSocket(t *testing.T) {
 	var order []error
 	for range 6 {
 		c.Wake()
-		_, err := c.ReadBatch(b.bufs, b.sizes, b.addrs)
+		_, err := c.ReadBatch(b.bufs, b.sizes, b.from)
 		order = append(order, err)
 	}
 	for i, err := range order {
@@ -88,7 +88,7 @@ func TestWakesDoNotHideClose(t *testing.T) {
 	}
 	for range 3 {
 		c.Wake()
-		if _, err := c.ReadBatch(b.bufs, b.sizes, b.addrs); err == net.ErrClosed {
+		if _, err := c.ReadBatch(b.bufs, b.sizes, b.from); err == net.ErrClosed {
 			return
 		}
 	}

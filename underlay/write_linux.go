@@ -42,6 +42,7 @@ type writer struct {
 
 	ds      []Datagram // not sent yet, msgs[next:planned] are the first of them
 	plain   int        // how many of ds have to be sent one by one
+	bare    int        // how many of ds have to be sent from any address
 	next    int
 	planned int
 	sent    int
@@ -60,7 +61,7 @@ func (w *writer) init() {
 
 func (w *writer) begin(ds []Datagram) {
 	w.ds = ds
-	w.plain, w.next, w.planned, w.sent, w.errno = 0, 0, 0, 0, 0
+	w.plain, w.bare, w.next, w.planned, w.sent, w.errno = 0, 0, 0, 0, 0, 0
 }
 
 // end forgets the caller's bytes, which else could not be freed before the next batch.
@@ -118,10 +119,15 @@ func (w *writer) accepted() {
 	w.advance(n)
 }
 
-// refused moves on from the next message, which the kernel did not take: it is a
-// run to replay or it is dropped.
+// refused moves on from the next message, which the kernel did not take: it is to be
+// sent from another address, a run to replay, or it is dropped.
 func (w *writer) refused(errno syscall.Errno) {
 	n := w.counts[w.next]
+	if w.bare == 0 && w.ds[0].Local.IsValid() && mindsSource(errno) {
+		w.bare = n
+		w.planned = w.next // as below
+		return
+	}
 	if n > 1 && w.gso.refused(errno, w.ds[0].size()) {
 		w.replays.Add(1)
 		w.plain = n
@@ -134,9 +140,20 @@ func (w *writer) refused(errno syscall.Errno) {
 	w.advance(n)
 }
 
+// mindsSource tells whether an error may be about the address to send from, which may
+// not be this host's any more or have no route.
+func mindsSource(errno syscall.Errno) bool {
+	switch errno {
+	case unix.EINVAL, unix.EADDRNOTAVAIL, unix.ENETUNREACH, unix.EHOSTUNREACH:
+		return true
+	}
+	return false
+}
+
 func (w *writer) advance(n int) {
 	w.ds = w.ds[n:]
 	w.plain = max(0, w.plain-n)
+	w.bare = max(0, w.bare-n)
 	w.next++
 }
 
@@ -164,12 +181,19 @@ func (w *writer) plan() {
 		if w.usedIovs == start {
 			m.hdr.Iov = nil
 		}
+		c := control{local: ds[i].Local, ecn: ds[i].ECN}
+		if n > 1 {
+			c.segment = ds[i].size()
+		}
+		if i < w.bare {
+			c.local = netip.Addr{}
+		}
 		m.hdr.Control = nil
 		m.hdr.SetControllen(0)
-		if n > 1 {
+		if c != (control{}) {
 			b := &w.controls[w.planned]
 			m.hdr.Control = &b[0]
-			m.hdr.SetControllen(putSegmentControl(b[:], ds[i].size()))
+			m.hdr.SetControllen(putControl(b, c, ds[i].Addr.Addr()))
 		}
 		if last != nil && ds[i].Addr == lastAddr {
 			m.hdr.Name, m.hdr.Namelen = last.hdr.Name, last.hdr.Namelen
@@ -192,7 +216,8 @@ func runLength(ds []Datagram) int {
 	n, total := 1, segment
 	for n < min(len(ds), maxRun) {
 		size := ds[n].size()
-		if size == 0 || size > segment || total+size > maxRunLen || ds[n].Addr != ds[0].Addr {
+		if size == 0 || size > segment || total+size > maxRunLen ||
+			ds[n].Addr != ds[0].Addr || ds[n].Local != ds[0].Local || ds[n].ECN != ds[0].ECN {
 			break
 		}
 		n, total = n+1, total+size

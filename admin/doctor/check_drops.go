@@ -18,6 +18,7 @@ var meanings = map[string]meaning{
 		"compare status.nodeIP of the InternalNodes with where the packets come from: 'liqoctl network capture --point dropped'"},
 	"DropEncapsulation": {"something that is neither Geneve nor VXLAN arrives on UDP 6091", "see who sends it: 'liqoctl network capture --point dropped'"},
 	"DropMalformed":     {"broken IP packets arrive", "look at them: 'liqoctl network capture --point dropped'"},
+	"DropECN":           {"the network marks packets as having met congestion (CE) although their transport does not take part in ECN", "see which device on the way sets the ECN field: it should drop instead"},
 	"DropSpoofedSource": {"the source of the packets may not come from this side: the pod CIDR of the installation is not that of the pods, or somebody forges addresses",
 		"compare --pod-cidr of the installation with the addresses of the pods, and the Configurations of both clusters"},
 	"DropWrongNode":        {"packets of a pod come from another node than its route says, and --strict-source is on", "leave --strict-source out, or see why routes lag behind"},

@@ -20,6 +20,9 @@ const (
 	// DropMalformed: not a well-formed IP packet, or not the super-segment that
 	// its header of the device says.
 	DropMalformed
+	// DropECN: marked on the way (CE) instead of dropped, but its transport does not take
+	// part in ECN (RFC 6040 section 4.2).
+	DropECN
 	// DropMulticast: what the node's own stack announces on every device.
 	DropMulticast
 	// DropUnresolved: the gateway's link-layer address is not known yet, and
@@ -39,6 +42,7 @@ var dropNames = [numDrops]string{
 	DropControl:       "DropControl",
 	DropFrame:         "DropFrame",
 	DropMalformed:     "DropMalformed",
+	DropECN:           "DropECN",
 	DropMulticast:     "DropMulticast",
 	DropUnresolved:    "DropUnresolved",
 	DropDevice:        "DropDevice",

@@ -13,7 +13,7 @@ import (
 //
 //	drain      device -> transmitter.space, until it is empty or its turn is over
 //	take       vnet header -> neighbor known? -> send, or cut the super-segment
-//	send       complete the checksum -> headers in front, in place
+//	send       complete the checksum -> headers in front, in place, the ECN field outside
 //	cut        headers per segment -> payload from where it was read
 //	transmit   runs -> socket
 
@@ -126,7 +126,7 @@ func (x *transmitter) packet(t *tunnel, h *head, b []byte) Drop {
 	if vnet.flags&vnetNeedsChecksum != 0 && !completeChecksum(ip, int(vnet.checkStart), int(vnet.checkOffset)) {
 		return DropMalformed
 	}
-	x.send(t, underlay.Datagram{Addr: t.remote, Body: b})
+	x.send(t, underlay.Datagram{Addr: t.remote, ECN: packet.ECN(ip), Body: b})
 	t.count.txPackets.Add(1)
 	t.count.txBytes.Add(uint64(len(ip)))
 	return kept
@@ -155,9 +155,10 @@ func (x *transmitter) cut(t *tunnel, vnet vnetHeader, b []byte) Drop {
 	if !ok {
 		return DropMalformed
 	}
+	ecn := packet.ECN(b[headLen:])
 	n, payload := segments.NextHeaders(b[headLen:])
 	first := headLen + n + len(payload)
-	x.send(t, underlay.Datagram{Addr: t.remote, Body: b[:first]})
+	x.send(t, underlay.Datagram{Addr: t.remote, ECN: ecn, Body: b[:first]})
 	packets, bytes := 1, first-headLen
 	for {
 		space := x.headSpace(headLen + n)
@@ -167,7 +168,7 @@ func (x *transmitter) cut(t *tunnel, vnet vnetHeader, b []byte) Drop {
 		}
 		copy(space, b[:headLen])
 		x.usedHeads += headLen + n
-		x.send(t, underlay.Datagram{Addr: t.remote, Head: space, Body: payload})
+		x.send(t, underlay.Datagram{Addr: t.remote, ECN: ecn, Head: space, Body: payload})
 		packets++
 		bytes += n + len(payload)
 	}

@@ -49,6 +49,7 @@ type sentDatagrams struct {
 	keep bool
 	all  [][]byte
 	to   []netip.AddrPort
+	ecn  []uint8
 }
 
 func (s *sentDatagrams) WriteBatch(ds []underlay.Datagram) (int, error) {
@@ -58,6 +59,7 @@ func (s *sentDatagrams) WriteBatch(ds []underlay.Datagram) (int, error) {
 	for _, d := range ds {
 		s.all = append(s.all, append(bytes.Clone(d.Head), d.Body...))
 		s.to = append(s.to, d.Addr)
+		s.ecn = append(s.ecn, d.ECN)
 	}
 	return len(ds), nil
 }
@@ -146,7 +148,7 @@ func (h *harness) fromGateway(b []byte, segment int) {
 	if segment == 0 || segment > len(b) {
 		segment = len(b)
 	}
-	h.message(h.ep.snap.Load(), &underlay.Message{Data: b, Segment: segment, Addr: netip.AddrPortFrom(gateway, 6091)})
+	h.message(h.ep.snap.Load(), &underlay.Message{Data: b, Segment: segment, Origin: underlay.Origin{Addr: netip.AddrPortFrom(gateway, 6091)}})
 	h.deliver()
 	h.tx.flush()
 }
@@ -338,5 +340,5 @@ func udp(v6 bool, payload []byte, change func(*packettest.Spec)) []byte {
 
 // message is one datagram from the gateway.
 func message(b []byte) *underlay.Message {
-	return &underlay.Message{Data: b, Segment: len(b), Addr: netip.AddrPortFrom(gateway, geneve.DefaultPort)}
+	return &underlay.Message{Data: b, Segment: len(b), Origin: underlay.Origin{Addr: netip.AddrPortFrom(gateway, geneve.DefaultPort)}}
 }

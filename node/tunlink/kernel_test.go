@@ -293,13 +293,13 @@ func testRuns(t *testing.T, from, into *lab.Host, to netip.Addr) {
 			t.Fatalf("sent %d of %d: %v", sent, length, err)
 		}
 	}
-	bufs, sizes, addrs := make([][]byte, 64), make([]int, 64), make([]netip.AddrPort, 64)
+	bufs, sizes, origins := make([][]byte, 64), make([]int, 64), make([]underlay.Origin, 64)
 	for i := range bufs {
 		bufs[i] = make([]byte, 2000)
 	}
 	next = 0
 	for got := 0; got < runs*length; {
-		k, err := receiver.ReadBatch(bufs, sizes, addrs)
+		k, err := receiver.ReadBatch(bufs, sizes, origins)
 		if err != nil {
 			t.Fatalf("got %d of %d datagrams: %v", got, runs*length, err)
 		}

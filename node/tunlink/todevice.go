@@ -13,7 +13,7 @@ import (
 // The way of a packet from the gateway to the node:
 //
 //	receive   socket -> messages -> datagrams
-//	datagram  decapsulate -> tunnel -> frame -> parse -> neighbor discovery? -> coalesce
+//	datagram  decapsulate -> tunnel -> frame -> parse -> ECN -> neighbor discovery? -> coalesce
 //	deliver   vnet header -> device, payloads from where they were received
 
 const (
@@ -29,6 +29,8 @@ type receiver struct {
 	bufs     [][]byte
 	messages []underlay.Message
 	merged   *coalescer
+
+	ecn uint8 // of the outer header of the message at hand
 
 	// What the last datagram was found to be: a run has one sender and, most often,
 	// one head. forget forgets it.
@@ -73,6 +75,7 @@ func newReceiver(coalesce bool) *receiver {
 
 // message takes a message apart into datagrams.
 func (w *worker) message(s *snapshot, m *underlay.Message) {
+	w.rx.ecn = m.ECN
 	if m.Segment < len(m.Data) {
 		if n, ok := geneve.DatagramLen(m.Data); ok && n > m.Segment { // one UDP super-segment, see underlay.Message
 			w.decapsulate(s, m.Addr.Addr(), m.Data, m.Segment)
@@ -150,6 +153,9 @@ func (w *worker) packet(t *tunnel, ip []byte, super int) Drop {
 	p, ok := packet.Parse(ip)
 	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
+	}
+	if !p.Decapsulate(w.rx.ecn) {
+		return DropECN
 	}
 	if d, ok := w.discover(t, &p); ok {
 		return d

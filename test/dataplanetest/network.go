@@ -1,6 +1,7 @@
 package dataplanetest
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -55,9 +56,16 @@ func (n *Network) Listen(addr netip.AddrPort) *Socket {
 	return s
 }
 
+// Alias gives a socket's host another address.
+func (n *Network) Alias(s *Socket, addr netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sockets[netip.AddrPortFrom(addr, s.addr.Port())] = s
+}
+
 type datagram struct {
-	src  netip.AddrPort
-	data []byte
+	origin underlay.Origin
+	data   []byte
 }
 
 // Socket is a UDP socket of a Network. It implements tunnel.Socket and
@@ -74,14 +82,14 @@ type Socket struct {
 }
 
 // ReadBatch has the semantics of underlay.Conn.
-func (s *Socket) ReadBatch(bufs [][]byte, sizes []int, addrs []netip.AddrPort) (int, error) {
+func (s *Socket) ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 	d, err := s.wait()
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	for ok := true; ok; d, ok = s.another() {
-		sizes[n], addrs[n] = copy(bufs[n], d.data), d.src
+		sizes[n], from[n] = copy(bufs[n], d.data), d.origin
 		if n++; n == len(bufs) {
 			break
 		}
@@ -106,7 +114,7 @@ func (s *Socket) WaitMessages(bufs [][]byte, ms []underlay.Message) (n int, err 
 			continue
 		}
 		k := copy(bufs[n], d.data)
-		ms[n] = underlay.Message{Data: bufs[n][:k], Segment: k, Addr: d.src}
+		ms[n] = underlay.Message{Data: bufs[n][:k], Segment: k, Origin: d.origin}
 		if n++; n == len(bufs) {
 			break // the rest of a run waits for the next read, as in the kernel
 		}
@@ -118,7 +126,7 @@ func (s *Socket) WaitMessages(bufs [][]byte, ms []underlay.Message) (n int, err 
 
 // joins tells whether a datagram goes on the run in m: none after a shorter one.
 func joins(m *underlay.Message, d datagram) bool {
-	return d.src == m.Addr && 0 < len(d.data) && len(d.data) <= m.Segment && len(m.Data)%m.Segment == 0 &&
+	return d.origin == m.Origin && 0 < len(d.data) && len(d.data) <= m.Segment && len(m.Data)%m.Segment == 0 &&
 		len(m.Data)+len(d.data) <= cap(m.Data)
 }
 
@@ -162,6 +170,10 @@ func (s *Socket) WriteBatch(ds []underlay.Datagram) (int, error) {
 	for _, d := range ds {
 		data := make([]byte, 0, len(d.Head)+len(d.Body))
 		data = append(append(data, d.Head...), d.Body...)
+		origin := underlay.Origin{Addr: s.addr, Local: d.Addr.Addr(), ECN: d.ECN}
+		if d.Local.IsValid() {
+			origin.Addr = netip.AddrPortFrom(d.Local, s.addr.Port())
+		}
 		var fate Fate
 		if impair != nil {
 			fate = impair(s.addr, d.Addr, data)
@@ -169,11 +181,11 @@ func (s *Socket) WriteBatch(ds []underlay.Datagram) (int, error) {
 		switch {
 		case fate.Drop:
 		case fate.Delay > 0:
-			time.AfterFunc(fate.Delay, func() { s.network.deliver(s.addr, d.Addr, data) })
+			time.AfterFunc(fate.Delay, func() { s.network.deliver(origin, d.Addr, data) })
 		default:
-			s.network.deliver(s.addr, d.Addr, data)
+			s.network.deliver(origin, d.Addr, data)
 			if fate.Duplicate {
-				s.network.deliver(s.addr, d.Addr, data)
+				s.network.deliver(origin, d.Addr, data)
 			}
 		}
 	}
@@ -182,7 +194,7 @@ func (s *Socket) WriteBatch(ds []underlay.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-func (n *Network) deliver(src, dst netip.AddrPort, data []byte) {
+func (n *Network) deliver(origin underlay.Origin, dst netip.AddrPort, data []byte) {
 	n.mu.RLock()
 	s := n.sockets[dst]
 	n.mu.RUnlock()
@@ -190,7 +202,7 @@ func (n *Network) deliver(src, dst netip.AddrPort, data []byte) {
 		return
 	}
 	select {
-	case s.queue <- datagram{src, data}:
+	case s.queue <- datagram{origin, data}:
 	default:
 		s.overruns.Add(1)
 	}
@@ -212,9 +224,7 @@ func (s *Socket) Close() error {
 	s.once.Do(func() {
 		close(s.closed)
 		s.network.mu.Lock()
-		if s.network.sockets[s.addr] == s {
-			delete(s.network.sockets, s.addr)
-		}
+		maps.DeleteFunc(s.network.sockets, func(_ netip.AddrPort, other *Socket) bool { return other == s })
 		s.network.mu.Unlock()
 	})
 	return nil

@@ -35,16 +35,16 @@ func write(t *testing.T, s *Socket, to netip.AddrPort, texts ...string) {
 // read returns what one ReadBatch of at most n datagrams gets.
 func read(t *testing.T, s *Socket, n int) (texts []string) {
 	t.Helper()
-	bufs, sizes, addrs := make([][]byte, n), make([]int, n), make([]netip.AddrPort, n)
+	bufs, sizes, from := make([][]byte, n), make([]int, n), make([]underlay.Origin, n)
 	for i := range bufs {
 		bufs[i] = make([]byte, 16)
 	}
-	n, err := s.ReadBatch(bufs, sizes, addrs)
+	n, err := s.ReadBatch(bufs, sizes, from)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
-		texts = append(texts, fmt.Sprintf("%s from %s", bufs[i][:sizes[i]], addrs[i]))
+		texts = append(texts, fmt.Sprintf("%s from %s", bufs[i][:sizes[i]], from[i].Addr))
 	}
 	return texts
 }
@@ -97,8 +97,8 @@ func TestWakeOnce(t *testing.T) {
 	write(t, there, hereAddr, "data")
 	here.Wake()
 	here.Wake()
-	bufs, sizes, addrs := [][]byte{make([]byte, 16)}, make([]int, 1), make([]netip.AddrPort, 1)
-	if _, err := here.ReadBatch(bufs, sizes, addrs); !errors.Is(err, underlay.ErrWoken) {
+	bufs, sizes, from := [][]byte{make([]byte, 16)}, make([]int, 1), make([]underlay.Origin, 1)
+	if _, err := here.ReadBatch(bufs, sizes, from); !errors.Is(err, underlay.ErrWoken) {
 		t.Errorf("first read: %v, want %v", err, underlay.ErrWoken)
 	}
 	if got := read(t, here, 1); len(got) != 1 {
@@ -111,7 +111,7 @@ func TestCloseEndsABlockedRead(t *testing.T) {
 		here := NewNetwork().Listen(hereAddr)
 		done := make(chan error, 1)
 		go func() {
-			_, err := here.ReadBatch([][]byte{make([]byte, 16)}, make([]int, 1), make([]netip.AddrPort, 1))
+			_, err := here.ReadBatch([][]byte{make([]byte, 16)}, make([]int, 1), make([]underlay.Origin, 1))
 			done <- err
 		}()
 		synctest.Wait() // it is blocked

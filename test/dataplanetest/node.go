@@ -200,12 +200,12 @@ func (n *Node) linkLocked(dst netip.Addr) (link *Link) {
 
 func (n *Node) receive() error {
 	const batch = 64
-	bufs, sizes, addrs := make([][]byte, batch), make([]int, batch), make([]netip.AddrPort, batch)
+	bufs, sizes, from := make([][]byte, batch), make([]int, batch), make([]underlay.Origin, batch)
 	for i := range bufs {
 		bufs[i] = make([]byte, 65535)
 	}
 	for {
-		c, err := n.cfg.Socket.ReadBatch(bufs, sizes, addrs)
+		c, err := n.cfg.Socket.ReadBatch(bufs, sizes, from)
 		if errors.Is(err, underlay.ErrWoken) {
 			continue
 		}
@@ -213,7 +213,7 @@ func (n *Node) receive() error {
 			return fmt.Errorf("node %s: %w", n.cfg.Name, err)
 		}
 		for i := range c {
-			n.fromGateway(addrs[i].Addr(), bufs[i][:sizes[i]])
+			n.fromGateway(from[i].Addr.Addr(), bufs[i][:sizes[i]])
 		}
 	}
 }

@@ -2,6 +2,7 @@ package device
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // Direct seals and opens batches on the goroutine that calls, without a queue and
 // without another goroutine. It does what these do, in their order:
 //
-//	Ready, Send  RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender
+//	Ready, Send  RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender, SendBuffers
 //	Receive      RoutineReceiveIncoming, RoutineDecryption, RoutineSequentialReceiver
 //
 // Handshakes, timers, keys and cookies are the device's. A Direct serves one goroutine
@@ -26,8 +27,11 @@ import (
 // replay filters have no lock.
 type Direct struct {
 	device *Device
+	bind   Bind
+	tun    TUN
 	nonce  [chacha20poly1305.NonceSize]byte
 	bufs   [][]byte // messages to send, or packets to deliver
+	ecn    []uint8  // for their outer headers, or of them
 
 	// What Ready has found.
 	peer    *Peer
@@ -35,9 +39,36 @@ type Direct struct {
 	count   int
 }
 
-// NewDirect returns a Direct for batches of up to size.
+// Bind is what a Direct sends by: the device's bind, of which it needs more than conn.Bind.
+type Bind interface {
+	// SendMarked is Send with the ECN field (RFC 3168 section 5) for the IP header of each
+	// message.
+	SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error
+}
+
+// TUN is what a Direct delivers to: the device's TUN device, of which it needs more than
+// tun.Device.
+type TUN interface {
+	// WriteMarked is Write with the ECN field of the IP header of the message that each
+	// packet came in.
+	WriteMarked(bufs [][]byte, ecn []uint8, offset int) (int, error)
+}
+
+// Batch is where the messages of a batch are from.
+type Batch interface {
+	// Endpoint is the sender of a message. It is asked for genuine ones only.
+	Endpoint(i int) conn.Endpoint
+	// ECN is the ECN field of a message's IP header.
+	ECN(i int) uint8
+}
+
+// NewDirect returns a Direct for batches of up to size. The device's bind and TUN device
+// must be a Bind and a TUN.
 func (device *Device) NewDirect(size int) *Direct {
-	return &Direct{device: device, bufs: make([][]byte, 0, size)}
+	return &Direct{
+		device: device, bind: device.net.bind.(Bind), tun: device.tun.device.(TUN),
+		bufs: make([][]byte, 0, size), ecn: make([]uint8, 0, size),
+	}
 }
 
 // Ready reports whether Send can send packets: the i-th in
@@ -54,7 +85,8 @@ func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
 }
 
 // Send seals the packets for which Ready was asked last, in place, and sends them. Where a
-// buffer has no room behind its packet there is no padding, and the message is a copy.
+// buffer has no room behind its packet there is no padding, and the message is a copy. The
+// outer header has the ECN field of the inner one: RFC 6040 section 4.1, normal mode.
 func (d *Direct) Send(bufs [][]byte, sizes []int) {
 	peer, keypair := d.peer, d.keypair
 	end := keypair.sendNonce.Add(uint64(d.count))
@@ -67,20 +99,59 @@ func (d *Direct) Send(bufs [][]byte, sizes []int) {
 		if size < 1 {
 			continue
 		}
+		d.ecn = append(d.ecn, ecnOf(bufs[i][MessageTransportHeaderSize:])) // sealing overwrites it
 		d.bufs = append(d.bufs, d.seal(keypair, counter, bufs[i], size, mtu))
 		counter++
 	}
 
 	peer.timersAnyAuthenticatedPacketTraversal()
 	peer.timersAnyAuthenticatedPacketSent()
-	err := peer.SendBuffers(d.bufs)
+	err := d.sendBuffers(peer)
 	peer.timersDataSent()
-	d.bufs = d.bufs[:0]
+	d.bufs, d.ecn = d.bufs[:0], d.ecn[:0]
 	if err != nil {
 		d.device.log.Errorf("%v - Failed to send data packets: %v", peer, err)
 		return
 	}
 	peer.keepKeyFreshSending()
+}
+
+// ecnOf returns the ECN field of an IP packet.
+func ecnOf(packet []byte) uint8 {
+	const mask = 3
+	if packet[0]>>4 == 6 {
+		return packet[1] >> 4 & mask
+	}
+	return packet[1] & mask
+}
+
+// sendBuffers is Peer.SendBuffers with ECN fields.
+func (d *Direct) sendBuffers(peer *Peer) error {
+	d.device.net.RLock()
+	defer d.device.net.RUnlock()
+	if d.device.isClosed() {
+		return nil
+	}
+	peer.endpoint.Lock()
+	endpoint := peer.endpoint.val
+	if endpoint == nil {
+		peer.endpoint.Unlock()
+		return errors.New("no known endpoint for peer")
+	}
+	if peer.endpoint.clearSrcOnTx {
+		endpoint.ClearSrc()
+		peer.endpoint.clearSrcOnTx = false
+	}
+	peer.endpoint.Unlock()
+	if err := d.bind.SendMarked(d.bufs, d.ecn, endpoint); err != nil {
+		return err
+	}
+	var total uint64
+	for _, b := range d.bufs {
+		total += uint64(len(b))
+	}
+	peer.txBytes.Add(total)
+	return nil
 }
 
 // route returns the peer that all packets are for, nil if there is not one, and how
@@ -134,10 +205,10 @@ type Received struct {
 // Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
 // and writes their packets to the TUN device. It makes the sizes of all of them -1, and
 // leaves alone what is no data message.
-func (d *Direct) Receive(bufs [][]byte, sizes []int, from []conn.Endpoint) Received {
+func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 	r := Received{Stranger: -1}
 	now := time.Now()
-	var b inboundBatch
+	b := inboundBatch{last: -1}
 	for i, size := range sizes {
 		if size < MessageTransportSize || binary.LittleEndian.Uint32(bufs[i]) != MessageTransportType {
 			r.Left++
@@ -154,27 +225,27 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from []conn.Endpoint) Recei
 			continue
 		}
 		if entry.peer != b.peer {
-			d.deliver(&b)
-			b = inboundBatch{peer: entry.peer}
+			d.deliver(&b, from)
+			b = inboundBatch{peer: entry.peer, last: -1}
 		}
-		if !d.open(&b, entry.keypair, message, from[i]) {
+		if !d.open(&b, entry.keypair, message, from, i) {
 			r.Rejected++
 		}
 	}
-	d.deliver(&b)
+	d.deliver(&b, from)
 	return r
 }
 
 // inboundBatch is what came from one peer.
 type inboundBatch struct {
 	peer    *Peer
-	last    conn.Endpoint // where the last genuine message came from, nil for none
+	last    int // the last genuine message, -1 for none
 	rxBytes uint64
 	data    bool // not keepalives alone
 }
 
-// open opens a message and keeps its packet for deliver.
-func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from conn.Endpoint) bool {
+// open opens a message, the i-th, and keeps its packet for deliver.
+func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i int) bool {
 	peer := b.peer
 	if !peer.isRunning.Load() {
 		return false
@@ -186,9 +257,9 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from conn.End
 	if err != nil || !k.replayFilter.ValidateCounter(counter, RejectAfterMessages) {
 		return false
 	}
-	b.last = from
+	b.last = i
 	if peer.ReceivedWithKeypair(k) {
-		peer.SetEndpointFromPacket(from)
+		peer.SetEndpointFromPacket(from.Endpoint(i))
 		peer.timersHandshakeComplete()
 		d.elsewhere(peer.SendStagedPackets)
 	}
@@ -210,17 +281,18 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from conn.End
 		return false
 	}
 	d.bufs = append(d.bufs, message[:MessageTransportOffsetContent+length])
+	d.ecn = append(d.ecn, from.ECN(i))
 	return true
 }
 
 // deliver writes packets to the TUN device, and tells the timers.
-func (d *Direct) deliver(b *inboundBatch) {
-	if b.last == nil {
+func (d *Direct) deliver(b *inboundBatch, from Batch) {
+	if b.last < 0 {
 		return
 	}
 	peer := b.peer
 	peer.rxBytes.Add(b.rxBytes)
-	peer.SetEndpointFromPacket(b.last)
+	peer.SetEndpointFromPacket(from.Endpoint(b.last))
 	d.keepKeyFreshReceiving(peer)
 	peer.timersAnyAuthenticatedPacketTraversal()
 	peer.timersAnyAuthenticatedPacketReceived()
@@ -228,10 +300,10 @@ func (d *Direct) deliver(b *inboundBatch) {
 		peer.timersDataReceived()
 	}
 	if len(d.bufs) > 0 {
-		if _, err := d.device.tun.device.Write(d.bufs, MessageTransportOffsetContent); err != nil && !d.device.isClosed() {
+		if _, err := d.tun.WriteMarked(d.bufs, d.ecn, MessageTransportOffsetContent); err != nil && !d.device.isClosed() {
 			d.device.log.Errorf("Failed to write packets to TUN device: %v", err)
 		}
-		d.bufs = d.bufs[:0]
+		d.bufs, d.ecn = d.bufs[:0], d.ecn[:0]
 	}
 }
 

@@ -24,6 +24,7 @@ type directTUN struct {
 	end        chan struct{}
 	discard    bool
 	written    [][]byte
+	marks      []uint8 // of their outer headers
 }
 
 func (t *directTUN) Write(bufs [][]byte, offset int) (int, error) {
@@ -34,6 +35,13 @@ func (t *directTUN) Write(bufs [][]byte, offset int) (int, error) {
 		t.written = append(t.written, bytes.Clone(b[offset:]))
 	}
 	return len(bufs), nil
+}
+
+func (t *directTUN) WriteMarked(bufs [][]byte, ecn []uint8, offset int) (int, error) {
+	if !t.discard {
+		t.marks = append(t.marks, ecn...)
+	}
+	return t.Write(bufs, offset)
 }
 
 func (t *directTUN) Read([][]byte, []int, int) (int, error) {
@@ -51,6 +59,7 @@ type directBind struct {
 	conn.Bind // nil: what is not here is not called
 	discard   bool
 	sent      [][]byte
+	marks     []uint8 // for their outer headers
 }
 
 func (b *directBind) Open(uint16) ([]conn.ReceiveFunc, uint16, error) { return nil, 1, nil }
@@ -67,6 +76,22 @@ func (b *directBind) Send(bufs [][]byte, _ conn.Endpoint) error {
 	}
 	return nil
 }
+
+func (b *directBind) SendMarked(bufs [][]byte, ecn []uint8, to conn.Endpoint) error {
+	if !b.discard {
+		b.marks = append(b.marks, ecn...)
+	}
+	return b.Send(bufs, to)
+}
+
+// directBatch is a batch from one sender, marked in one way.
+type directBatch struct {
+	from conn.Endpoint
+	ecn  uint8
+}
+
+func (b directBatch) Endpoint(int) conn.Endpoint { return b.from }
+func (b directBatch) ECN(int) uint8              { return b.ecn }
 
 type directEndpoint struct {
 	conn.Endpoint // nil: what is not here is not called
@@ -120,7 +145,7 @@ func newDirectPair(t testing.TB) *directPair {
 func (p *directPair) receive(d *Direct, message []byte, from *directEndpoint) (r Received, packets [][]byte) {
 	p.tun.written = nil
 	bufs, sizes := [][]byte{append(message, make([]byte, 64)...)}, []int{len(message)}
-	r = d.Receive(bufs, sizes, []conn.Endpoint{from})
+	r = d.Receive(bufs, sizes, directBatch{from: from})
 	return r, p.tun.written
 }
 
@@ -263,6 +288,40 @@ func TestDirectSealsTheLargest(t *testing.T) {
 	}
 }
 
+// The ECN field of a packet goes into the outer header, and that of the outer header goes
+// with the packet.
+func TestDirectECN(t *testing.T) {
+	p := newDirectPair(t)
+	send, receive := p.NewDirect(8), p.NewDirect(8)
+	var bufs [][]byte
+	var sizes []int
+	for ecn := range uint8(4) {
+		for _, packet := range [][]byte{directPacket("10.1.1.1", "10.2.2.2", 60), directPacket("fd00::1", "fd00::2", 60)} {
+			if packet[0]>>4 == 4 {
+				packet[1] = 0xb8 | ecn
+			} else {
+				packet[0], packet[1] = 0x6b, 0x80|ecn<<4|0xf
+			}
+			b := make([]byte, MaxMessageSize)
+			sizes = append(sizes, copy(b[MessageTransportHeaderSize:], packet))
+			bufs = append(bufs, b)
+		}
+	}
+	if !send.Ready(bufs, sizes) {
+		t.Fatal("not ready")
+	}
+	send.Send(bufs, sizes)
+	if want := []uint8{0, 0, 1, 1, 2, 2, 3, 3}; !bytes.Equal(p.bind.marks, want) || len(p.bind.sent) != len(want) {
+		t.Errorf("sent with ECN %v, want %v", p.bind.marks, want)
+	}
+	for i, m := range p.bind.sent {
+		receive.Receive([][]byte{m}, []int{len(m)}, directBatch{&directEndpoint{name: "peer"}, uint8(i % 4)})
+	}
+	if want := []uint8{0, 1, 2, 3, 0, 1, 2, 3}; !bytes.Equal(p.tun.marks, want) {
+		t.Errorf("delivered with ECN %v, want %v", p.tun.marks, want)
+	}
+}
+
 func TestDirectAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("SKIPPED: the race detector allocates")
@@ -271,7 +330,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 	p := newDirectPair(t)
 	p.tun.discard, p.bind.discard = true, true
 	send, receive := p.NewDirect(batch), p.NewDirect(batch)
-	bufs, sizes, from := make([][]byte, batch), make([]int, batch), make([]conn.Endpoint, batch)
+	bufs, sizes := make([][]byte, batch), make([]int, batch)
 	for i := range bufs {
 		bufs[i] = make([]byte, MaxMessageSize)
 	}
@@ -291,11 +350,11 @@ func TestDirectAllocatesNothing(t *testing.T) {
 	for i := range messages {
 		messages[i] = p.message(uint64(i), packet)
 	}
-	at := directEndpoint{name: "peer"}
+	from := Batch(directBatch{from: &directEndpoint{name: "peer"}})
 	next := 0
 	if n := testing.AllocsPerRun(runs, func() {
 		for i, b := range bufs {
-			sizes[i], from[i] = copy(b, messages[next]), &at
+			sizes[i] = copy(b, messages[next])
 			next++
 		}
 		if r := receive.Receive(bufs, sizes, from); r != (Received{Stranger: -1}) {
