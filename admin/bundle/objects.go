@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -127,7 +128,7 @@ func aboutGateway(o *unstructured.Unstructured) bool {
 // ourKinds are the kinds of the API, in the versions that the cluster serves, and
 // those of templates that others made.
 func (g *gatherer) ourKinds(ctx context.Context) []schema.GroupVersionKind {
-	groups := []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group}
+	groups := []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, corev1beta1.GroupVersion.Group}
 	var crds apiextensionsv1.CustomResourceDefinitionList
 	if err := g.Client.List(ctx, &crds, client.HasLabels{networkingv1beta1.LabelGatewayTemplate}); err == nil { // else they are missed with all CRDs
 		for i := range crds.Items {

@@ -189,6 +189,7 @@ subjects: [{kind: User, name: %[1]s, apiGroup: rbac.authorization.k8s.io}]
 	}{
 		{"liqo-view", "list", "networking.liqo.io", "configurations", true},
 		{"liqo-view", "watch", "ipam.liqo.io", "ips", true},
+		{"liqo-view", "list", "core.liqo.io", "foreignclusters", true},
 		{"liqo-view", "create", "networking.liqo.io", "configurations", false},
 		{"liqo-view", "get", "", "secrets", false},
 		{"liqo-view", "get", "authentication.liqo.io", "identities", false}, // it may hold credentials
@@ -453,7 +454,7 @@ spec: {ip: 192.0.2.7}
 	}
 	want := []string{
 		"namespace liqo: it holds IP printer",
-		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io and authentication.liqo.io, and what users made of their kinds: --purge removes them"),
+		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io, authentication.liqo.io, core.liqo.io, and what users made of their kinds: --purge removes them"),
 	}
 	if diff := cmp.Diff(want, removed.Left); diff != "" {
 		t.Errorf("left (-want +got)\n%s", diff)

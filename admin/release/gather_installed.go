@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -26,7 +27,7 @@ const (
 )
 
 // liqoGroups are API groups that only Liqo has.
-var liqoGroups = []string{"core.liqo.io", "offloading.liqo.io"}
+var liqoGroups = []string{"offloading.liqo.io"}
 
 // annotationRelease is by what Helm marks whose an object is.
 const annotationRelease = "meta.helm.sh/release-namespace"
@@ -99,7 +100,7 @@ func (g *gatherer) elsewhere(ctx context.Context) error {
 }
 
 // ourGroups are those of the CRDs that are installed.
-var ourGroups = []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, authv1beta1.GroupVersion.Group}
+var ourGroups = []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, authv1beta1.GroupVersion.Group, corev1beta1.GroupVersion.Group}
 
 func (g *gatherer) crds(ctx context.Context) error {
 	var list apiextensionsv1.CustomResourceDefinitionList

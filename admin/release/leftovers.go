@@ -190,7 +190,7 @@ func (r *Removal) removeKinds(ctx context.Context) error {
 func (r *Removal) leaveKinds(ctx context.Context) error {
 	definitions, err := r.definitions(ctx)
 	if err == nil && len(definitions) > 0 {
-		r.left("%d CRDs of networking.liqo.io, ipam.liqo.io and authentication.liqo.io, and what users made of their kinds: --purge removes them", len(definitions))
+		r.left("%d CRDs of %s, and what users made of their kinds: --purge removes them", len(definitions), strings.Join(ourGroups, ", "))
 	}
 	return err
 }

@@ -39,12 +39,8 @@ type Options struct {
 	Slices resourceslice.Options
 }
 
-// SetupWithManager adds the controllers to mgr.
-func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	secrets, err := secretCache(mgr)
-	if err != nil {
-		return err
-	}
+// SetupWithManager adds the controllers to mgr. secrets is that of [Secrets].
+func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, o Options) error {
 	cluster := identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}
 	issuer := &issue.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: o.APIServer, Lifetime: o.CertificateLifetime, Now: time.Now}
 	for _, c := range []struct {
@@ -65,8 +61,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// secretCache holds the Secrets of peerings, which are few. The manager's cache holds those of gateways.
-func secretCache(mgr ctrl.Manager) (cache.Cache, error) {
+// Secrets adds to mgr a cache of the Secrets of peerings, which are few. Its own cache holds those of gateways.
+func Secrets(mgr ctrl.Manager) (cache.Cache, error) {
 	of, err := labels.NewRequirement(networkingv1beta1.LabelRemoteClusterID, selection.Exists, nil)
 	if err != nil {
 		return nil, err

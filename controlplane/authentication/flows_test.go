@@ -60,7 +60,11 @@ func newSite(t *testing.T, id, peer, tenant string) *site {
 // run runs the controllers, under the roles that are shipped.
 func (s *site) run() {
 	s.RunManager(s.t, func(mgr ctrl.Manager) error {
-		return authentication.SetupWithManager(mgr, authentication.Options{
+		secrets, err := authentication.Secrets(mgr)
+		if err != nil {
+			return err
+		}
+		return authentication.SetupWithManager(mgr, secrets, authentication.Options{
 			LiqoNamespace: controlplanetest.LiqoNamespace,
 			APIServer:     issue.APIServer{URL: s.Config.Host, CA: s.Config.CAData},
 			Slices:        resourceslice.Options{DefaultClass: true, NodeLabels: map[string]string{"region": s.id}},

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -31,7 +32,7 @@ func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme,
-		authv1beta1.AddToScheme,
+		authv1beta1.AddToScheme, corev1beta1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("kinds registered twice: %v", err))

@@ -10,11 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-net/sluice/controlplane/authentication"
+	"github.com/sluice-net/sluice/controlplane/foreigncluster"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/network/addresses"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -129,11 +131,19 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)
 		}
 	}
+	var secrets cache.Cache
 	if a := o.Authentication; a != nil {
+		var err error
+		if secrets, err = authentication.Secrets(mgr); err != nil {
+			return err
+		}
 		a.LiqoNamespace = o.LiqoNamespace
-		if err := authentication.SetupWithManager(mgr, *a); err != nil {
+		if err := authentication.SetupWithManager(mgr, secrets, *a); err != nil {
 			return fmt.Errorf("set up authentication: %w", err)
 		}
+	}
+	if err := foreigncluster.SetupWithManager(mgr, secrets); err != nil {
+		return fmt.Errorf("set up foreigncluster: %w", err)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
@@ -105,7 +106,7 @@ func served(scheme *runtime.Scheme, mapper meta.RESTMapper, o Options) ([]schema
 // watchedKinds returns those of our groups, and those of Kubernetes that are watched.
 func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	var ks []schema.GroupVersionKind
-	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion}
+	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion, corev1beta1.GroupVersion}
 	if o.Authentication != nil {
 		groups = append(groups, authv1beta1.GroupVersion)
 	}

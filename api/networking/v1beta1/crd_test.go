@@ -198,6 +198,9 @@ func TestCRDNames(t *testing.T) {
 			`Resources string .status.conditions[?(@.type=="Resources")].status`, age,
 		}, nil},
 		"Renew": {"Namespaced", "renews", nil, true, []string{age}, nil},
+		"ForeignCluster": {"Cluster", "foreignclusters", []string{"fc"}, true, []string{
+			"Role string .status.role", "ClusterID string .spec.clusterID wide", age,
+		}, nil},
 	}
 	got := map[string]names{}
 	for _, c := range readCRDs(t) {
@@ -208,6 +211,8 @@ func TestCRDNames(t *testing.T) {
 			group, version = "ipam.liqo.io", "v1alpha1"
 		case "Tenant", "Identity", "ResourceSlice", "Renew":
 			group = "authentication.liqo.io"
+		case "ForeignCluster":
+			group = "core.liqo.io"
 		}
 		if c.Spec.Group != group || c.Metadata.Name != c.Spec.Names.Plural+"."+group {
 			t.Errorf("%s: group %s, name %s", kind, c.Spec.Group, c.Metadata.Name)
@@ -254,6 +259,7 @@ func TestCRDRules(t *testing.T) {
 	)
 	endpoint := []string{portOrPorts, portSet, portsUnique}
 	want := map[string][]string{
+		"ForeignCluster.spec.clusterID":   {immutable},
 		"GatewayServer.spec.endpoint":     {portOrPorts, nodePorts, portSet, portsUnique, nodePortsUniq},
 		"GatewayServer.status.endpoint":   endpoint,
 		"GatewayClient.spec.endpoint":     endpoint,

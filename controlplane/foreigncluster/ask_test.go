@@ -1,0 +1,152 @@
+package foreigncluster
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// served is a kubeconfig for a server.
+func served(s *httptest.Server) []byte {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return []byte(strings.Replace(kubeconfig(s.URL), "cluster: {", "cluster: {certificate-authority-data: "+base64.StdEncoding.EncodeToString(ca)+", ", 1))
+}
+
+func TestAsk(t *testing.T) {
+	var elsewhere atomic.Bool
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
+	defer other.Close()
+	for _, c := range []struct {
+		name   string
+		answer http.HandlerFunc
+		says   string // "" if it serves
+	}{
+		{"it serves", func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/livez" || r.Header.Get("Authorization") != "Bearer secret" {
+				w.WriteHeader(http.StatusTeapot)
+			}
+		}, ""},
+		{"it does not let ask", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, ""},
+		{"it does not know us", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "does not accept the credentials"},
+		{"it is not well", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, "status 500"},
+		{"it sends us elsewhere", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) }, "status 302"},
+		{"it talks without end", func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				fmt.Fprint(w, strings.Repeat("x", 1<<20))
+			}
+		}, ""},
+		{"it hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "cannot be reached: EOF"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := httptest.NewTLSServer(c.answer)
+			defer s.Close()
+			p := newProvider(served(s))
+			if p.client == nil {
+				t.Fatal(p.answer)
+			}
+			defer p.client.CloseIdleConnections()
+			got := ask(t.Context(), p.client, p.url)
+			if (c.says == "") != (got == "") || !strings.Contains(got, c.says) {
+				t.Errorf("%q, want %q", got, c.says)
+			}
+			if again := ask(t.Context(), p.client, p.url); again != got {
+				t.Errorf("first %q, then %q", got, again)
+			}
+			if elsewhere.Load() {
+				t.Error("it went there, with the credentials")
+			}
+		})
+	}
+	t.Run("another certificate authority", func(t *testing.T) {
+		s := httptest.NewTLSServer(http.NotFoundHandler())
+		defer s.Close()
+		p := newProvider([]byte(kubeconfig(s.URL)))
+		if got := ask(t.Context(), p.client, p.url); !strings.Contains(got, "certificate") {
+			t.Error(got)
+		}
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		s := httptest.NewTLSServer(http.NotFoundHandler())
+		kubeconfig := served(s)
+		s.Close()
+		p := newProvider(kubeconfig)
+		first, again := ask(t.Context(), p.client, p.url), ask(t.Context(), p.client, p.url)
+		if first != "it cannot be reached: connection refused" || again != first {
+			t.Errorf("%q, %q", first, again)
+		}
+	})
+	if p := newProvider([]byte("users: [{user: {exec: {command: sh}}}]")); p.client != nil || p.answer == nil || !strings.Contains(p.answer.Problem, "kubeconfig") {
+		t.Errorf("a kubeconfig that cannot be used: %+v", p)
+	}
+}
+
+// silent never answers.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// TestAsker has one API server fall silent and another one that is well: each change is told once, and by the time that
+// one of them takes the other is not held up.
+func TestAsker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		well := atomic.Bool{}
+		a := newAsker()
+		answering := roundTripper(func(*http.Request) (*http.Response, error) {
+			status := http.StatusServiceUnavailable
+			if well.Load() {
+				status = http.StatusOK
+			}
+			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+		})
+		a.providers["milan"] = &provider{kubeconfig: []byte("a"), url: "https://milan", client: &http.Client{Transport: answering}}
+		a.providers["naples"] = &provider{kubeconfig: []byte("b"), url: "https://naples", client: &http.Client{Transport: silent{}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- a.Start(ctx) }()
+		next := func() string { e := <-a.changed; return e.Object.Name }
+
+		begin := time.Now()
+		if got := []string{next(), next()}; !slices.Contains(got, "milan") || !slices.Contains(got, "naples") {
+			t.Errorf("told of %v", got)
+		}
+		if took := time.Since(begin); took != interval+askTimeout {
+			t.Errorf("it took %v", took)
+		}
+		if got := a.answerOf("milan", []byte("a")); got == nil || !strings.Contains(got.Problem, "503") {
+			t.Errorf("%+v", got)
+		}
+		if got := a.answerOf("naples", []byte("b")); got == nil || got.Problem != "it does not answer in time" {
+			t.Errorf("%+v", got)
+		}
+		well.Store(true)
+		if got := next(); got != "milan" {
+			t.Errorf("told of %s", got)
+		}
+		if got := a.answerOf("milan", []byte("a")); got == nil || got.Problem != "" {
+			t.Errorf("%+v", got)
+		}
+		if got := a.answerOf("naples", nil); got != nil || a.providers["naples"] != nil {
+			t.Errorf("asked without an identity: %+v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,289 @@
+package foreigncluster
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+)
+
+// Facts are the objects of one peering.
+type Facts struct {
+	// ID is that of the other cluster.
+	ID string
+
+	Configurations []networkingv1beta1.Configuration
+	Servers        []networkingv1beta1.GatewayServer
+	Clients        []networkingv1beta1.GatewayClient
+	Connections    []networkingv1beta1.Connection
+	// Deployments are those of the gateways.
+	Deployments []appsv1.Deployment
+
+	// Tenants, Identities and Secrets are empty where the controllers of authentication do not run.
+	Tenants    []authv1beta1.Tenant
+	Identities []authv1beta1.Identity
+	// Secrets are those of identities of type ControlPlane.
+	Secrets []corev1.Secret
+
+	// APIServer is what the API server of a provider answered last; nil: it has not been asked yet.
+	APIServer *Answer
+	// Before is the status as it is.
+	Before corev1beta1.ForeignClusterStatus
+	// Generation is that of the ForeignCluster.
+	Generation int64
+	Now        metav1.Time
+}
+
+// Answer is that of an API server.
+type Answer struct {
+	// Problem is why it does not serve; empty: it does.
+	Problem string
+}
+
+// Exists tells whether there is anything that a ForeignCluster could be about.
+func (f *Facts) Exists() bool {
+	return len(f.Configurations)+len(f.Servers)+len(f.Clients)+len(f.Connections)+len(f.Tenants)+len(f.Identities)+len(f.Secrets) > 0
+}
+
+// kubeconfig is that of the identity that counts; empty: there is none.
+func (f *Facts) kubeconfig() []byte {
+	if s := oldest(f.Secrets); s != nil {
+		return s.Data[authv1beta1.KubeconfigKey]
+	}
+	return nil
+}
+
+// Build returns the status that a ForeignCluster is to have. Of several objects of a kind the oldest counts, as it does
+// for the other controllers.
+//
+//	there is                    role         module networking    module authentication
+//	objects of the network      Unknown      enabled, conditions  disabled
+//	a Tenant                    Consumer     -                    enabled, AuthTenantStatus
+//	an Identity ControlPlane    Provider     -                    enabled, AuthIdentityControlPlaneStatus
+//	only its Secret             Provider     -                    enabled
+//	a Tenant and one of these   ConsumerAndProvider
+func Build(f Facts) corev1beta1.ForeignClusterStatus {
+	s := corev1beta1.ForeignClusterStatus{Role: corev1beta1.UnknownRole, ObservedGeneration: f.Generation}
+	s.Modules.Networking = f.networking()
+	tenant, identity, secret := oldest(f.Tenants), f.identity(), oldest(f.Secrets)
+	s.Modules.Authentication = f.authentication(tenant, identity, secret)
+	if tenant != nil {
+		s.TenantNamespace.Local = tenant.Status.TenantNamespace
+	}
+	provides := identity != nil || secret != nil
+	switch {
+	case tenant != nil && provides:
+		s.Role = corev1beta1.ConsumerAndProviderRole
+	case tenant != nil:
+		s.Role = corev1beta1.ConsumerRole
+	case provides:
+		s.Role = corev1beta1.ProviderRole
+	}
+	if identity != nil {
+		s.TenantNamespace = corev1beta1.TenantNamespace{Local: identity.Namespace, Remote: value(identity.Spec.Namespace)}
+		s.APIServerURL, s.ForeignProxyURL = identity.Spec.AuthParams.APIServer, value(identity.Spec.AuthParams.ProxyURL)
+	} else if secret != nil {
+		s.TenantNamespace = corev1beta1.TenantNamespace{Local: secret.Namespace, Remote: secret.Annotations[authv1beta1.AnnotationRemoteTenantNamespace]}
+		s.APIServerURL, s.ForeignProxyURL = server(secret)
+	}
+	if provides {
+		s.Conditions = f.apiServer()
+	}
+	f.date(s.Modules.Networking.Conditions, f.Before.Modules.Networking.Conditions)
+	f.date(s.Modules.Authentication.Conditions, f.Before.Modules.Authentication.Conditions)
+	f.date(s.Conditions, f.Before.Conditions)
+	return s
+}
+
+// identity is that of the controllers. Those of ResourceSlices tell nothing more.
+func (f *Facts) identity() *authv1beta1.Identity {
+	var all []authv1beta1.Identity
+	for _, i := range f.Identities {
+		if i.Spec.Type == authv1beta1.ControlPlaneIdentity {
+			all = append(all, i)
+		}
+	}
+	return oldest(all)
+}
+
+// networking judges the network.
+func (f *Facts) networking() (m corev1beta1.Module) {
+	configuration, gwServer, gwClient, connection := oldest(f.Configurations), oldest(f.Servers), oldest(f.Clients), oldest(f.Connections)
+	m.Enabled = configuration != nil || gwServer != nil || gwClient != nil || connection != nil
+	if !m.Enabled {
+		return m
+	}
+	add := func(c corev1beta1.Condition) { m.Conditions = append(m.Conditions, c) }
+	if configuration == nil {
+		add(condition(corev1beta1.ConditionNetworkConfiguration, corev1beta1.StatusNotReady, corev1beta1.ReasonNetworkConfigurationMissing,
+			"there is no Configuration of cluster %s: apply what 'liqoctl generate configuration' prints there", f.ID))
+	} else {
+		add(condition(corev1beta1.ConditionNetworkConfiguration, corev1beta1.StatusReady, corev1beta1.ReasonNetworkConfigurationPresence,
+			"Configuration %s/%s has the CIDRs of the cluster", configuration.Namespace, configuration.Name))
+	}
+	if gwServer == nil && gwClient == nil {
+		add(condition(corev1beta1.ConditionNetworkGatewayPresence, corev1beta1.StatusNotReady, corev1beta1.ReasonGatewayMissing,
+			"there is neither a GatewayServer nor a GatewayClient for cluster %s: create one", f.ID))
+	} else {
+		add(condition(corev1beta1.ConditionNetworkGatewayPresence, corev1beta1.StatusReady, corev1beta1.ReasonGatewayPresence,
+			"there is a gateway for the cluster"))
+	}
+	if gwServer != nil {
+		add(f.gateway(corev1beta1.ConditionNetworkGatewayServer, "GatewayServer", gwServer))
+	}
+	if gwClient != nil {
+		add(f.gateway(corev1beta1.ConditionNetworkGatewayClient, "GatewayClient", gwClient))
+	}
+	add(f.connection(connection))
+	return m
+}
+
+// gateway judges the pods of a gateway.
+func (f *Facts) gateway(of corev1beta1.ConditionType, kind string, g client.Object) corev1beta1.Condition {
+	name := kind + " " + client.ObjectKeyFromObject(g).String()
+	var ready, unavailable int32
+	for i := range f.Deployments {
+		d := &f.Deployments[i]
+		if d.Namespace == g.GetNamespace() && d.Labels[networkingv1beta1.LabelGatewayName] == g.GetName() && d.Labels[networkingv1beta1.LabelGatewayNamespace] == g.GetNamespace() {
+			ready, unavailable = ready+d.Status.ReadyReplicas, unavailable+d.Status.UnavailableReplicas
+		}
+	}
+	switch {
+	case ready == 0:
+		return condition(of, corev1beta1.StatusNotReady, corev1beta1.ReasonGatewaysNotReady, "no pod of %s is ready: 'liqoctl info peer %s' tells why", name, f.ID)
+	case unavailable > 0:
+		return condition(of, corev1beta1.StatusSomeNotReady, corev1beta1.ReasonGatewaysSomeNotReady, "not all pods of %s are ready: 'liqoctl info peer %s' tells why", name, f.ID)
+	}
+	return condition(of, corev1beta1.StatusReady, corev1beta1.ReasonGatewaysReady, "all pods of %s are ready", name)
+}
+
+// connection judges the tunnel.
+func (f *Facts) connection(c *networkingv1beta1.Connection) corev1beta1.Condition {
+	const of = corev1beta1.ConditionNetworkConnection
+	if c == nil {
+		return condition(of, corev1beta1.StatusNotReady, corev1beta1.ReasonConnectionMissing, "there is no Connection with cluster %s: it comes with the gateway and the PublicKey of the cluster", f.ID)
+	}
+	switch c.Status.Value {
+	case networkingv1beta1.Connected:
+		return condition(of, corev1beta1.StatusEstablished, corev1beta1.ReasonConnectionEstablished, "cluster %s answers", f.ID)
+	case networkingv1beta1.Connecting, "":
+		return condition(of, corev1beta1.StatusPending, corev1beta1.ReasonConnectionPending, "cluster %s has not answered yet: 'liqoctl info peer %[1]s' tells why", f.ID)
+	}
+	return condition(of, corev1beta1.StatusError, corev1beta1.ReasonConnectionError, "cluster %s does not answer: 'liqoctl info peer %[1]s' tells why", f.ID)
+}
+
+// authentication judges who may ask whom.
+func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity, s *corev1.Secret) (m corev1beta1.Module) {
+	m.Enabled = t != nil || i != nil || s != nil
+	judge := func(of corev1beta1.ConditionType, object string, conditions []metav1.Condition, ready, notReady string) {
+		c := meta.FindStatusCondition(conditions, authv1beta1.ConditionReady)
+		switch {
+		case c == nil:
+			m.Conditions = append(m.Conditions, condition(of, corev1beta1.StatusNotReady, notReady, "%s has not been judged yet", object))
+		case c.Status == metav1.ConditionTrue:
+			m.Conditions = append(m.Conditions, condition(of, corev1beta1.StatusReady, ready, "%s: %s", object, c.Message))
+		default:
+			m.Conditions = append(m.Conditions, condition(of, corev1beta1.StatusNotReady, notReady, "%s: %s", object, c.Message))
+		}
+	}
+	if t != nil {
+		judge(corev1beta1.ConditionAuthTenant, "Tenant "+client.ObjectKeyFromObject(t).String(), t.Status.Conditions, corev1beta1.ReasonTenantReady, corev1beta1.ReasonTenantNotReady)
+	}
+	if i != nil {
+		judge(corev1beta1.ConditionAuthIdentityControlPlane, "Identity "+client.ObjectKeyFromObject(i).String(), i.Status.Conditions, corev1beta1.ReasonIdentityReady, corev1beta1.ReasonIdentityNotReady)
+	}
+	return m
+}
+
+// apiServer judges the API server of a provider. Until it has been asked, what was said before stays: a restart is no
+// news.
+func (f *Facts) apiServer() []corev1beta1.Condition {
+	const of = corev1beta1.ConditionAPIServer
+	switch {
+	case f.APIServer == nil:
+		if c := find(f.Before.Conditions, of); c != nil {
+			return []corev1beta1.Condition{*c}
+		}
+		return nil
+	case f.APIServer.Problem != "":
+		return []corev1beta1.Condition{condition(of, corev1beta1.StatusError, corev1beta1.ReasonAPIServerNotReady, "the API server of cluster %s: %s", f.ID, f.APIServer.Problem)}
+	}
+	return []corev1beta1.Condition{condition(of, corev1beta1.StatusEstablished, corev1beta1.ReasonAPIServerReady, "the API server of cluster %s answers", f.ID)}
+}
+
+// date says since when conditions are as they are.
+func (f *Facts) date(conditions, before []corev1beta1.Condition) {
+	for i := range conditions {
+		c := &conditions[i]
+		if b := find(before, c.Type); b != nil && b.Status == c.Status {
+			c.LastTransitionTime = b.LastTransitionTime
+		} else {
+			c.LastTransitionTime = f.Now
+		}
+	}
+}
+
+func find(conditions []corev1beta1.Condition, of corev1beta1.ConditionType) *corev1beta1.Condition {
+	i := slices.IndexFunc(conditions, func(c corev1beta1.Condition) bool { return c.Type == of })
+	if i < 0 {
+		return nil
+	}
+	return &conditions[i]
+}
+
+func condition(of corev1beta1.ConditionType, status corev1beta1.ConditionStatus, reason, format string, args ...any) corev1beta1.Condition {
+	return corev1beta1.Condition{Type: of, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// server returns the URLs of the API server and of its proxy in a kubeconfig; empty: it cannot be used.
+func server(s *corev1.Secret) (url, proxy string) {
+	cfg, err := credentials.ReadKubeconfig(s.Data[authv1beta1.KubeconfigKey])
+	if err != nil {
+		return "", ""
+	}
+	if cfg.Proxy != nil {
+		if u, err := cfg.Proxy(new(http.Request)); err == nil && u != nil {
+			proxy = u.Redacted()
+		}
+	}
+	return cfg.Host, proxy
+}
+
+// object is a pointer to an object.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// oldest returns the oldest of some objects, nil of none.
+func oldest[T any, P object[T]](all []T) P {
+	if len(all) == 0 {
+		return nil
+	}
+	first := P(&all[0])
+	for i := range all[1:] {
+		o := P(&all[i+1])
+		if cmp.Or(o.GetCreationTimestamp().Compare(first.GetCreationTimestamp().Time), cmp.Compare(o.GetNamespace(), first.GetNamespace()), cmp.Compare(o.GetName(), first.GetName())) < 0 {
+			first = o
+		}
+	}
+	return first
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,224 @@
+package foreigncluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+var (
+	earlier = metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	now     = metav1.NewTime(earlier.Add(time.Hour))
+)
+
+func named(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: earlier}
+}
+
+func deployment(gateway string, ready, unavailable int32) appsv1.Deployment {
+	d := appsv1.Deployment{ObjectMeta: named("tenant", "gw-"+gateway), Status: appsv1.DeploymentStatus{ReadyReplicas: ready, UnavailableReplicas: unavailable}}
+	d.Labels = map[string]string{networkingv1beta1.LabelGatewayName: gateway, networkingv1beta1.LabelGatewayNamespace: "tenant"}
+	return d
+}
+
+func connection(v networkingv1beta1.ConnectionValue) []networkingv1beta1.Connection {
+	return []networkingv1beta1.Connection{{ObjectMeta: named("tenant", "gw-milan"), Status: networkingv1beta1.ConnectionStatus{Value: v}}}
+}
+
+func is(status metav1.ConditionStatus, message string) []metav1.Condition {
+	return []metav1.Condition{{Type: authv1beta1.ConditionReady, Status: status, Message: message}}
+}
+
+// peered are the facts of a peering in which everything is well, both ways.
+func peered() Facts {
+	return Facts{
+		ID: "milan", Now: now,
+		Configurations: []networkingv1beta1.Configuration{{ObjectMeta: named("tenant", "milan")}},
+		Servers:        []networkingv1beta1.GatewayServer{{ObjectMeta: named("tenant", "milan")}},
+		Deployments:    []appsv1.Deployment{deployment("milan", 1, 0), deployment("other", 0, 1)},
+		Connections:    connection(networkingv1beta1.Connected),
+		Tenants: []authv1beta1.Tenant{{ObjectMeta: named("tenant", "milan"), Status: authv1beta1.TenantStatus{
+			TenantNamespace: "tenant", Conditions: is(metav1.ConditionTrue, "cluster milan may ask"),
+		}}},
+		Identities: []authv1beta1.Identity{
+			{ObjectMeta: named("tenant", "resourceslice-a"), Spec: authv1beta1.IdentitySpec{Type: authv1beta1.ResourceSliceIdentity}},
+			{
+				ObjectMeta: named("tenant", "controlplane-milan"),
+				Spec: authv1beta1.IdentitySpec{Type: authv1beta1.ControlPlaneIdentity, Namespace: new("theirs"),
+					AuthParams: authv1beta1.AuthParams{APIServer: "https://milan:6443", ProxyURL: new("http://proxy:8118")}},
+				Status: authv1beta1.IdentityStatus{Conditions: is(metav1.ConditionTrue, "Secret a")},
+			},
+		},
+		APIServer: &Answer{},
+	}
+}
+
+// told is a status in few words.
+func told(s corev1beta1.ForeignClusterStatus) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, s.Role, s.TenantNamespace.Local, s.TenantNamespace.Remote, s.APIServerURL, s.ForeignProxyURL)
+	conditions := func(name string, enabled bool, cs []corev1beta1.Condition) {
+		if !enabled && len(cs) == 0 {
+			return
+		}
+		fmt.Fprintln(&b, name, enabled)
+		for _, c := range cs {
+			fmt.Fprintln(&b, "-", c.Type, c.Status, c.Reason)
+		}
+	}
+	conditions("networking", s.Modules.Networking.Enabled, s.Modules.Networking.Conditions)
+	conditions("authentication", s.Modules.Authentication.Enabled, s.Modules.Authentication.Conditions)
+	conditions("offloading", s.Modules.Offloading.Enabled, s.Modules.Offloading.Conditions)
+	for _, c := range s.Conditions {
+		fmt.Fprintln(&b, c.Type, c.Status, c.Reason)
+	}
+	return b.String()
+}
+
+func networkOnly(f *Facts) { f.Tenants, f.Identities, f.APIServer = nil, nil, nil }
+func identityOnly(f *Facts) {
+	*f = Facts{ID: f.ID, Now: f.Now, Tenants: f.Tenants, Identities: f.Identities, APIServer: f.APIServer}
+}
+
+func TestBuild(t *testing.T) {
+	const (
+		networkIsWell = "networking true\n- NetworkConfigurationStatus Ready NetworkConfigurationPresence\n- NetworkGatewayPresence Ready GatewayPresence\n" +
+			"- NetworkGatewayServerStatus Ready GatewaysReady\n- NetworkConnectionStatus Established ConnectionEstablished\n"
+		identityIsWell = "- AuthIdentityControlPlaneStatus Ready IdentityReady\n"
+		tenantIsWell   = "- AuthTenantStatus Ready TenantReady\n"
+		apiServer      = "APIServerStatus Established APIServerReady\n"
+		urls           = "https://milan:6443 http://proxy:8118\n"
+	)
+	for _, c := range []struct {
+		name   string
+		change func(*Facts)
+		want   string
+	}{
+		{"everything", func(*Facts) {}, "ConsumerAndProvider tenant theirs " + urls + networkIsWell + "authentication true\n" + tenantIsWell + identityIsWell + apiServer},
+		{"a network", networkOnly, "Unknown    \n" + networkIsWell},
+		{"a Configuration alone", func(f *Facts) {
+			networkOnly(f)
+			f.Servers, f.Connections = nil, nil
+		}, "Unknown    \nnetworking true\n- NetworkConfigurationStatus Ready NetworkConfigurationPresence\n- NetworkGatewayPresence NotReady GatewayMissing\n- NetworkConnectionStatus NotReady ConnectionMissing\n"},
+		{"a client that has no pod yet, and no Configuration", func(f *Facts) {
+			networkOnly(f)
+			f.Configurations, f.Servers, f.Deployments = nil, nil, nil
+			f.Clients = []networkingv1beta1.GatewayClient{{ObjectMeta: named("tenant", "milan")}}
+			f.Connections = connection("")
+		}, "Unknown    \nnetworking true\n- NetworkConfigurationStatus NotReady NetworkConfigurationMissing\n- NetworkGatewayPresence Ready GatewayPresence\n" +
+			"- NetworkGatewayClientStatus NotReady GatewaysNotReady\n- NetworkConnectionStatus Pending ConnectionPending\n"},
+		{"one of two pods, no connection", func(f *Facts) {
+			networkOnly(f)
+			f.Deployments = []appsv1.Deployment{deployment("milan", 1, 1)}
+			f.Connections = connection(networkingv1beta1.ConnectionError)
+		}, "Unknown    \nnetworking true\n- NetworkConfigurationStatus Ready NetworkConfigurationPresence\n- NetworkGatewayPresence Ready GatewayPresence\n" +
+			"- NetworkGatewayServerStatus SomeNotReady GatewaysSomeNotReady\n- NetworkConnectionStatus Error ConnectionError\n"},
+		{"a Deployment of a gateway elsewhere", func(f *Facts) {
+			networkOnly(f)
+			f.Deployments[0].Namespace = "other"
+		}, strings.Replace("Unknown    \n"+networkIsWell, "Ready GatewaysReady", "NotReady GatewaysNotReady", 1)},
+		{"connecting", func(f *Facts) {
+			networkOnly(f)
+			f.Connections = connection(networkingv1beta1.Connecting)
+		}, strings.Replace("Unknown    \n"+networkIsWell, "Established ConnectionEstablished", "Pending ConnectionPending", 1)},
+		{"a consumer without a network", func(f *Facts) {
+			identityOnly(f)
+			f.Identities = nil
+		}, "Consumer tenant   \nauthentication true\n" + tenantIsWell},
+		{"a Tenant that is refused", func(f *Facts) {
+			identityOnly(f)
+			f.Identities = nil
+			f.Tenants[0].Status = authv1beta1.TenantStatus{Conditions: is(metav1.ConditionFalse, "no nonce")}
+		}, "Consumer    \nauthentication true\n- AuthTenantStatus NotReady TenantNotReady\n"},
+		{"a provider whose API server has not been asked", func(f *Facts) {
+			identityOnly(f)
+			f.Tenants, f.APIServer = nil, nil
+		}, "Provider tenant theirs " + urls + "authentication true\n" + identityIsWell},
+		{"an Identity that nobody has judged, an API server that is away", func(f *Facts) {
+			identityOnly(f)
+			f.Tenants, f.APIServer = nil, &Answer{Problem: "it does not answer in time"}
+			f.Identities[1].Status = authv1beta1.IdentityStatus{}
+		}, "Provider tenant theirs " + urls + "authentication true\n- AuthIdentityControlPlaneStatus NotReady IdentityNotReady\nAPIServerStatus Error APIServerNotReady\n"},
+		{"an identity that the user has made", func(f *Facts) {
+			identityOnly(f)
+			s := corev1.Secret{ObjectMeta: named("mine", "any"), Data: map[string][]byte{"kubeconfig": []byte(kubeconfig("https://milan.example:6443"))}}
+			s.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "yours"}
+			f.Tenants, f.Identities, f.Secrets = nil, nil, []corev1.Secret{s}
+		}, "Provider mine yours https://milan.example:6443 \nauthentication true\n" + apiServer},
+		{"one whose kubeconfig runs a program", func(f *Facts) {
+			identityOnly(f)
+			f.Tenants, f.Identities, f.APIServer = nil, nil, nil
+			f.Secrets = []corev1.Secret{{ObjectMeta: named("mine", "any"), Data: map[string][]byte{"kubeconfig": []byte("users: [{user: {exec: {command: sh}}}]")}}}
+		}, "Provider mine   \nauthentication true\n"},
+		{"an identity of a slice alone", func(f *Facts) {
+			identityOnly(f)
+			f.Tenants, f.Identities, f.APIServer = nil, f.Identities[:1], nil
+		}, "Unknown    \n"},
+		{"an older Configuration and an older Tenant", func(f *Facts) {
+			identityOnly(f)
+			f.Identities = nil
+			older := f.Tenants[0]
+			older.CreationTimestamp = metav1.NewTime(earlier.Add(-time.Hour))
+			older.Status = authv1beta1.TenantStatus{TenantNamespace: "first", Conditions: is(metav1.ConditionTrue, "")}
+			f.Tenants = append(f.Tenants, older)
+		}, "Consumer first   \nauthentication true\n" + tenantIsWell},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := peered()
+			c.change(&f)
+			if !f.Exists() {
+				t.Error("it does not exist")
+			}
+			if diff := cmp.Diff(c.want, told(Build(f))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if f := (Facts{ID: "milan", Deployments: []appsv1.Deployment{deployment("milan", 1, 0)}}); f.Exists() {
+		t.Error("a Deployment that is about to go keeps a ForeignCluster")
+	}
+}
+
+// TestBuildKeepsTimes: what is as it was is not written again, and a restart, after which no API server has been asked
+// yet, is no change.
+func TestBuildKeepsTimes(t *testing.T) {
+	f := peered()
+	first := Build(f)
+	for _, c := range first.Modules.Networking.Conditions {
+		if c.LastTransitionTime != now {
+			t.Errorf("%s: since %v", c.Type, c.LastTransitionTime)
+		}
+	}
+	f.Before, f.Now, f.APIServer = first, metav1.NewTime(now.Add(time.Hour)), nil
+	if diff := cmp.Diff(first, Build(f)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.Connections, f.APIServer = connection(networkingv1beta1.ConnectionError), &Answer{Problem: "it does not answer in time"}
+	for _, c := range append(Build(f).Modules.Networking.Conditions, Build(f).Conditions...) {
+		changed := c.Type == corev1beta1.ConditionNetworkConnection || c.Type == corev1beta1.ConditionAPIServer
+		if (c.LastTransitionTime == f.Now) != changed {
+			t.Errorf("%s: since %v", c.Type, c.LastTransitionTime)
+		}
+	}
+}
+
+func kubeconfig(server string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+clusters: [{name: a, cluster: {server: %q}}]
+users: [{name: a, user: {token: secret}}]
+`, server)
+}

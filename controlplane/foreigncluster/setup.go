@@ -1,0 +1,88 @@
+package foreigncluster
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// byCluster is the index of objects by the ID of the remote cluster.
+const byCluster = "remote-cluster-id"
+
+// SetupWithManager adds the controller. secrets sees the Secrets of peerings; it is nil where the controllers of
+// authentication do not run.
+func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache) error {
+	r := &reconciler{Client: mgr.GetClient(), asker: newAsker(), now: metav1.Now}
+	c := ctrl.NewControllerManagedBy(mgr).Named("foreigncluster").For(new(corev1beta1.ForeignCluster)).
+		WatchesRawSource(source.Channel(r.asker.changed, &handler.TypedEnqueueRequestForObject[*corev1beta1.ForeignCluster]{}))
+	watch := func(o client.Object, changes ...predicate.Predicate) error {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, byCluster, func(o client.Object) []string {
+			if id := o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]; id != "" {
+				return []string{id}
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("index %T: %w", o, err)
+		}
+		c.Watches(o, handler.EnqueueRequestsFromMapFunc(cluster), builder.WithPredicates(changes...))
+		return nil
+	}
+	// Of these only counts that they are there.
+	relabelled := predicate.LabelChangedPredicate{}
+	kinds := map[client.Object]predicate.Predicate{
+		new(networkingv1beta1.Configuration): relabelled, new(networkingv1beta1.GatewayServer): relabelled, new(networkingv1beta1.GatewayClient): relabelled,
+		// Not for each latency that is measured.
+		new(networkingv1beta1.Connection): predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: hasOtherValue}),
+		new(appsv1.Deployment):            predicate.ResourceVersionChangedPredicate{},
+	}
+	if secrets != nil {
+		r.secrets = secrets
+		for _, o := range []client.Object{new(authv1beta1.Tenant), new(authv1beta1.Identity)} {
+			kinds[o] = predicate.ResourceVersionChangedPredicate{}
+		}
+		c.WatchesRawSource(source.Kind(secrets, new(corev1.Secret), handler.TypedEnqueueRequestsFromMapFunc(
+			func(ctx context.Context, s *corev1.Secret) []ctrl.Request { return cluster(ctx, s) })))
+		if err := mgr.Add(r.asker); err != nil {
+			return err
+		}
+	}
+	for o, changes := range kinds {
+		if err := watch(o, changes); err != nil {
+			return err
+		}
+	}
+	return c.Complete(apply.RequeueOnConflict(r))
+}
+
+// cluster is the request for the remote cluster that an object is about.
+func cluster(_ context.Context, o client.Object) []ctrl.Request {
+	id := o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
+	if id == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: id}}}
+}
+
+// hasOtherValue tells whether a Connection has come up or gone down.
+func hasOtherValue(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
+	now, also := e.ObjectNew.(*networkingv1beta1.Connection)
+	return !ok || !also || before.Status.Value != now.Status.Value
+}
