@@ -30,6 +30,9 @@ func (f *facts) build(c *access.Cluster, o Options) *Cluster {
 	if s.Peers = f.peers(); len(o.Peers) > 0 {
 		s.Peers = slices.DeleteFunc(s.Peers, func(p Peer) bool { return !slices.Contains(o.Peers, p.ID) })
 	}
+	s.Peers = slices.DeleteFunc(s.Peers, func(p Peer) bool { // a ForeignCluster has no namespace
+		return o.Namespace != "" && p.Foreign != nil && p.Empty() && p.Namespace != o.Namespace
+	})
 	if o.Nodes != nil {
 		s.Nodes = o.Nodes.Nodes
 		for i := range s.Peers {
@@ -145,6 +148,20 @@ func (f *facts) peers() []Peer {
 		}
 		if p := at(t.ObjectMeta); p.Namespace == "" {
 			p.Namespace = t.Name
+		}
+	}
+	for i := range f.foreign {
+		c := &f.foreign[i]
+		p := at(metav1.ObjectMeta{Labels: map[string]string{networkingv1beta1.LabelRemoteClusterID: string(c.Spec.ClusterID)}})
+		if p.Foreign == nil || c.Name == p.ID { // one of another name is no controller's
+			p.Foreign = c
+		}
+		p.Namespace = cmp.Or(p.Namespace, c.Status.TenantNamespace.Local)
+	}
+	for _, s := range f.slices {
+		if s.Labels[networkingv1beta1.LabelRemoteClusterID] != "" {
+			p := at(s.ObjectMeta)
+			p.Slices = append(p.Slices, s)
 		}
 	}
 	out := make([]Peer, 0, len(byGroup))

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -41,6 +44,9 @@ type facts struct {
 	firewalls      []networkingv1beta1.FirewallConfiguration
 	keys           map[types.NamespacedName]Keys // by Secret
 	pods           []corev1.Pod                  // of gateways
+
+	foreign []corev1beta1.ForeignCluster
+	slices  []authv1beta1.ResourceSlice
 }
 
 // gather asks for everything at the same time.
@@ -72,12 +78,21 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 		collect(g, &f.networks, ipam("Network", r.cluster.LiqoNamespace))
 		collectNames(g, &f.tenants, core("Namespace", "").labelled(networkingv1beta1.LabelTenantNamespace, networkingv1beta1.LabelTrue))
 	}
+	if !o.PeeringsOnly {
+		g.Go(func() {
+			f.foreign = listIfServed[corev1beta1.ForeignCluster](ctx, r, queryOf(corev1beta1.GroupVersion.WithKind("ForeignCluster"), ""))
+		})
+	}
 	if o.Nodes == nil {
 		collect(g, &f.internalNodes, networking("InternalNode", ""))
 		collectNames(g, &f.nodes, core("Node", ""))
 		collectNames(g, &f.tunnels, networking("GeneveTunnel", o.Namespace))
 	}
 	g.Wait()
+	// Not everybody may read them, and where nobody asks for resources there are none.
+	if o.Slices && slices.ContainsFunc(f.foreign, func(c corev1beta1.ForeignCluster) bool { return c.Status.Modules.Authentication.Enabled }) {
+		f.slices = list[authv1beta1.ResourceSlice](ctx, r, queryOf(authv1beta1.GroupVersion.WithKind("ResourceSlice"), o.Namespace))
+	}
 }
 
 // gathering is what lists are read with.

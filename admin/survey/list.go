@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,6 +68,15 @@ func (r *reader) gap(q query, err error) Gap {
 func list[T any](ctx context.Context, r *reader, q query) []T {
 	objects, err := listErr[T](ctx, r, q)
 	r.add(r.gap(q, err))
+	return objects
+}
+
+// listIfServed is list of a kind that installations before this version do not have.
+func listIfServed[T any](ctx context.Context, r *reader, q query) []T {
+	objects, err := listErr[T](ctx, r, q)
+	if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		r.add(r.gap(q, err))
+	}
 	return objects
 }
 

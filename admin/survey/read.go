@@ -20,8 +20,10 @@ type Options struct {
 	Namespace string
 	// Peers limits Cluster.Peers to these remote clusters; empty: all.
 	Peers []string
-	// PeeringsOnly leaves out the installation and its Networks.
+	// PeeringsOnly leaves out the installation, its Networks, and what is no part of the network.
 	PeeringsOnly bool
+	// Slices adds the ResourceSlices of peers.
+	Slices bool
 	// Nodes, when not nil, is where nodes and tunnels are taken from instead of
 	// being read again: in a large cluster they are nearly everything that there
 	// is to read, and they seldom change.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -126,6 +128,10 @@ type Peer struct {
 	// Firewall are the filters that the gateway applies because of its peer or as
 	// every gateway does.
 	Firewall []networkingv1beta1.FirewallConfiguration
+	// Foreign is what the controller tells of the peering as a whole; nil: nothing, as one of an earlier version does not.
+	Foreign *corev1beta1.ForeignCluster
+	// Slices are the ResourceSlices of the peer, asked for here or there, by name.
+	Slices []authv1beta1.ResourceSlice
 	// Surplus are objects that are of no effect, because another one counts:
 	// "GatewayClient default/milan".
 	Surplus []string
@@ -144,7 +150,12 @@ type Pod struct {
 	Reason string
 }
 
-// Empty tells whether nothing is left of a peering but, maybe, its namespace.
+// Peered tells whether there is a peering: a network, or one that is asked for resources.
+func (p *Peer) Peered() bool {
+	return !p.Empty() || p.Foreign != nil && (p.Foreign.Status.Modules.Authentication.Enabled || p.Foreign.Status.Modules.Offloading.Enabled)
+}
+
+// Empty tells whether nothing is left of the network of a peering but, maybe, its namespace.
 func (p *Peer) Empty() bool {
 	return p.Configuration == nil && p.Gateway == nil && p.Connection == nil && len(p.Surplus) == 0
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/sluice-net/sluice/admin/survey"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
@@ -21,7 +22,8 @@ func getPeeringsCommand(a *app) *cobra.Command {
 		Aliases: []string{"peering", "peers", "peer"},
 		Short:   "List the peerings of a cluster",
 		Long: `List the peerings of a cluster, or those with the given clusters: the end of the tunnel that is here, whether it is
-connected, and by which CIDRs the pods of the other cluster are reached from here.`,
+connected, and by which CIDRs the pods of the other cluster are reached from here. With -o wide also the other cluster's
+role: whether it asks this one for resources (Consumer), or is asked by it (Provider).`,
 		Args:    cobra.ArbitraryArgs,
 		Example: "  liqoctl get peerings\n  liqoctl get peerings milan -o json",
 	}
@@ -64,6 +66,8 @@ connected, and by which CIDRs the pods of the other cluster are reached from her
 type peeringRow struct {
 	ID        string `json:"id"`
 	Namespace string `json:"namespace"`
+	// Role is that of the other cluster: Consumer, Provider, ConsumerAndProvider or Unknown.
+	Role corev1beta1.Role `json:"role,omitempty"`
 	// Gateway is the end of the tunnel that is in this cluster: Server or Client.
 	Gateway    networkingv1beta1.ConnectionType  `json:"gateway,omitempty"`
 	Status     networkingv1beta1.ConnectionValue `json:"status,omitempty"`
@@ -78,7 +82,7 @@ type peeringRow struct {
 func peeringRows(peers []*survey.Peer) []peeringRow {
 	rows := []peeringRow{}
 	for _, p := range peers {
-		row := peeringRow{ID: p.ID, Namespace: p.Namespace}
+		row := peeringRow{ID: p.ID, Namespace: p.Namespace, Role: p.Role()}
 		if conf := p.Configuration; conf != nil {
 			row.PodCIDR, row.Created = conf.Spec.Remote.CIDR.Pod, conf.CreationTimestamp.Time
 			if conf.Status.Remote != nil {
@@ -90,6 +94,9 @@ func peeringRows(peers []*survey.Peer) []peeringRow {
 			if row.Created.IsZero() {
 				row.Created = g.Created
 			}
+		}
+		if p.Foreign != nil && row.Created.IsZero() { // without a network
+			row.Created = p.Foreign.CreationTimestamp.Time
 		}
 		if p.Connection != nil {
 			row.Status, row.Latency = p.Connection.Status.Value, p.Connection.Status.Latency.Value
@@ -114,7 +121,7 @@ func endpointText(e *networkingv1beta1.Endpoint) string {
 func peeringTable(rows []peeringRow, wide bool, now time.Time) (header []string, cells [][]string) {
 	header = []string{"PEER", "GATEWAY", "STATUS", "POD CIDR", "REMAPPED POD CIDR", "AGE"}
 	if wide {
-		header = append(header, "LATENCY", "ENDPOINT", "MTU", "NAMESPACE")
+		header = append(header, "ROLE", "LATENCY", "ENDPOINT", "MTU", "NAMESPACE")
 	}
 	for _, r := range rows {
 		age := "-"
@@ -123,7 +130,7 @@ func peeringTable(rows []peeringRow, wide bool, now time.Time) (header []string,
 		}
 		row := []string{r.ID, string(r.Gateway), stateText(r.Status), joinCIDRs(r.PodCIDR), joinCIDRs(r.RemappedTo), age}
 		if wide {
-			row = append(row, r.Latency, r.Endpoint, strconv.Itoa(r.MTU), r.Namespace)
+			row = append(row, string(r.Role), r.Latency, r.Endpoint, strconv.Itoa(r.MTU), r.Namespace)
 		}
 		for i := range row {
 			row[i] = cmp.Or(row[i], "-")

@@ -78,16 +78,18 @@ func infoPeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer [PEER-ID...]",
 		Short: "Show peerings of a cluster",
-		Long: `Show the connection to some peers, or to all: its state, what is wrong and what to do about it, by which
-addresses the peer is reached from here, and where the gateway server is.
+		Long: `Show the peering with some clusters, or with all. Network: its state, what is wrong and what to do about it, by which
+addresses the peer is reached from here, and where the gateway server is. Authentication: whether one cluster may ask the
+other for resources, and what was asked for and granted.
 
-The role is that of the peer's gateway: where this cluster has the server, the peer has the client. The address is always
-the server's, as the client needs it.`,
+The roles are the peer's: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither. Where
+this cluster has the gateway server, the peer has the client. The address is always the server's, as the client needs it.`,
 		Example: `  liqoctl info peer
   liqoctl info peer milan
 
   # Address and port for a GatewayClient in the other cluster.
   liqoctl info peer milan --get network.gateway
+  liqoctl info peer milan --get authentication.status
 
   # With several peers the path begins with the ID.
   liqoctl info peer milan rome --get milan.network.status`,
@@ -101,7 +103,7 @@ the server's, as the client needs it.`,
 		if err != nil {
 			return err
 		}
-		s, err := a.survey(cmd.Context(), c, survey.Options{})
+		s, err := a.survey(cmd.Context(), c, survey.Options{Slices: true})
 		if err != nil {
 			return err
 		}
@@ -217,7 +219,7 @@ func choosePeers(c *access.Cluster, s *survey.Cluster, ids []string) ([]*survey.
 	var all []*survey.Peer
 	var known []string
 	for i := range s.Peers {
-		if p := &s.Peers[i]; !p.Empty() {
+		if p := &s.Peers[i]; p.Peered() {
 			all = append(all, p)
 			if p.ID != "" {
 				known = append(known, p.ID)
@@ -230,7 +232,7 @@ func choosePeers(c *access.Cluster, s *survey.Cluster, ids []string) ([]*survey.
 	var chosen []*survey.Peer
 	for _, id := range ids {
 		p := s.Peer(id)
-		if p == nil || p.Empty() || id == "" {
+		if p == nil || !p.Peered() || id == "" {
 			return nil, c.Errorf("there is no peering with %q: %s", id, knownPeers(s, known))
 		}
 		chosen = append(chosen, p)

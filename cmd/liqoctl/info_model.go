@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -90,13 +93,15 @@ func infoOf(s *survey.Cluster) info {
 	}
 	for n := range s.Peers {
 		p := &s.Peers[n]
-		if p.Empty() {
+		if !p.Peered() {
 			continue
 		}
 		health, _ := s.Health(p)
+		authentication, _ := p.Authentication()
+		offloading, _ := p.Offloading()
 		i.Peerings.Peers = append(i.Peerings.Peers, peeringInfo{
 			ClusterID: p.ID, Role: peerRole(p), NetworkingStatus: health,
-			AuthenticationStatus: survey.Disabled, OffloadingStatus: survey.Disabled,
+			AuthenticationStatus: authentication, OffloadingStatus: offloading,
 		})
 	}
 	return i
@@ -155,14 +160,31 @@ type peerInfo struct {
 		ClusterID string `json:"clusterID"`
 		Role      string `json:"role"`
 	} `json:"info"`
-	Network        peerNetwork `json:"network"`
-	Authentication moduleInfo  `json:"authentication"`
-	Offloading     moduleInfo  `json:"offloading"`
+	Network        peerNetwork        `json:"network"`
+	Authentication peerAuthentication `json:"authentication"`
+	Offloading     moduleInfo         `json:"offloading"`
 }
 
-// moduleInfo is about a part of Liqo that there is not.
+// moduleInfo is about a part of a peering.
 type moduleInfo struct {
 	Status survey.Health `json:"status"`
+	Alerts []string      `json:"alerts,omitempty"`
+}
+
+type peerAuthentication struct {
+	moduleInfo
+	// APIServerAddr is where a provider is reached: the proxy, if there is one.
+	APIServerAddr  string      `json:"APIServerAddr"`
+	ResourceSlices []sliceInfo `json:"resourceSlices"`
+}
+
+type sliceInfo struct {
+	Name string `json:"name"`
+	// Action is what this cluster does: Consuming or Providing.
+	Action    string              `json:"action"`
+	Accepted  bool                `json:"accepted"`
+	Alerts    []string            `json:"alerts,omitempty"`
+	Resources corev1.ResourceList `json:"resources"`
 }
 
 type peerNetwork struct {
@@ -197,7 +219,8 @@ type peerConnection struct {
 func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 	var i peerInfo
 	i.Info.ClusterID, i.Info.Role = p.ID, peerRole(p)
-	i.Authentication.Status, i.Offloading.Status = survey.Disabled, survey.Disabled
+	i.Authentication = authenticationOf(p)
+	i.Offloading.Status, i.Offloading.Alerts = p.Offloading()
 	health, alerts := s.Health(p)
 	i.Network.Status = health
 	for _, a := range alerts {
@@ -209,7 +232,7 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 			i.Network.CIDRs.Remapped = &c.Status.Remote.CIDR
 		}
 	}
-	i.Network.Gateway = peerGateway{Address: []string{}, Role: i.Info.Role}
+	i.Network.Gateway = peerGateway{Address: []string{}, Role: gatewayRole(p)}
 	if g := p.Gateway; g != nil && g.Endpoint != nil {
 		i.Network.Gateway.Address = append(i.Network.Gateway.Address, g.Endpoint.Addresses...)
 		i.Network.Gateway.Port = g.Endpoint.Port
@@ -223,8 +246,39 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 	return i
 }
 
-// peerRole is what the peer's gateway is: the opposite of ours.
+// authenticationOf is what a reading says of who asks whom.
+func authenticationOf(p *survey.Peer) peerAuthentication {
+	a := peerAuthentication{ResourceSlices: []sliceInfo{}}
+	a.Status, a.Alerts = p.Authentication()
+	if p.Foreign != nil {
+		a.APIServerAddr = cmp.Or(p.Foreign.Status.ForeignProxyURL, p.Foreign.Status.APIServerURL)
+	}
+	for _, s := range p.Slices {
+		i := sliceInfo{Name: s.Name, Action: "Consuming", Resources: s.Status.Resources, Accepted: len(s.Status.Conditions) > 0}
+		if s.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue {
+			i.Action = "Providing"
+		}
+		for _, c := range s.Status.Conditions {
+			if c.Status != authv1beta1.SliceAccepted {
+				i.Accepted = false
+				i.Alerts = append(i.Alerts, c.Message)
+			}
+		}
+		if i.Resources == nil {
+			i.Resources = corev1.ResourceList{}
+		}
+		a.ResourceSlices = append(a.ResourceSlices, i)
+	}
+	return a
+}
+
+// peerRole is what the peer is: where the controller does not tell, as one of an earlier version, what its gateway is.
 func peerRole(p *survey.Peer) string {
+	return cmp.Or(string(p.Role()), gatewayRole(p))
+}
+
+// gatewayRole is what the peer's gateway is: the opposite of ours.
+func gatewayRole(p *survey.Peer) string {
 	switch {
 	case p.Gateway == nil:
 		return "Unknown"

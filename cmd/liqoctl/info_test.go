@@ -7,9 +7,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
@@ -51,6 +55,37 @@ func romeSurvey() *survey.Cluster {
 	}}}
 	venice := s.Peer("venice")
 	venice.Gateway, venice.Connection, venice.Configuration.Status.Remote = nil, nil, nil
+	return s
+}
+
+// authenticated are peerings of rome as a controller shows them that knows of more than the network: one that provides,
+// with its API server away; one that consumes, without a network; one with nothing but a network.
+func authenticated() *survey.Cluster {
+	s := romeSurvey()
+	foreign := func(role corev1beta1.Role, conditions ...corev1beta1.Condition) *corev1beta1.ForeignCluster {
+		f := &corev1beta1.ForeignCluster{Status: corev1beta1.ForeignClusterStatus{Role: role}}
+		f.Status.Modules.Authentication = corev1beta1.Module{Enabled: len(conditions) > 0, Conditions: conditions}
+		return f
+	}
+	milan := s.Peer("milan")
+	milan.Foreign = foreign(corev1beta1.ProviderRole, corev1beta1.Condition{Type: corev1beta1.ConditionAuthIdentityControlPlane, Status: corev1beta1.StatusReady, Message: "Identity a/b: Secret c"})
+	milan.Foreign.Status.APIServerURL = "https://203.0.113.8:6443"
+	milan.Foreign.Status.Conditions = []corev1beta1.Condition{{Type: corev1beta1.ConditionAPIServer, Status: corev1beta1.StatusError, Message: "the API server of cluster milan: it does not answer in time"}}
+	decided := func(of authv1beta1.ResourceSliceConditionType, status authv1beta1.ResourceSliceConditionStatus, message string) authv1beta1.ResourceSliceCondition {
+		return authv1beta1.ResourceSliceCondition{Type: of, Status: status, Message: message}
+	}
+	milan.Slices = []authv1beta1.ResourceSlice{
+		{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Status: authv1beta1.ResourceSliceStatus{
+			Conditions: []authv1beta1.ResourceSliceCondition{decided(authv1beta1.SliceAuthentication, authv1beta1.SliceAccepted, "a"), decided(authv1beta1.SliceResources, authv1beta1.SliceAccepted, "b")},
+			Resources:  corev1.ResourceList{"memory": resource.MustParse("8Gi"), "cpu": resource.MustParse("4")},
+		}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Status: authv1beta1.ResourceSliceStatus{
+			Conditions: []authv1beta1.ResourceSliceCondition{decided(authv1beta1.SliceResources, authv1beta1.SliceDenied, "the tenant is cordoned")},
+		}},
+	}
+	s.Peer("naples").Foreign = foreign(corev1beta1.UnknownRole)
+	s.Peers = append(s.Peers, survey.Peer{ID: "bari", Namespace: "liqo-tenant-bari", Foreign: foreign(corev1beta1.ConsumerRole, corev1beta1.Condition{Type: corev1beta1.ConditionAuthTenant, Status: corev1beta1.StatusReady})})
+	s.Peer("bari").Slices = []authv1beta1.ResourceSlice{{ObjectMeta: metav1.ObjectMeta{Name: "bari", Labels: map[string]string{authv1beta1.LabelReplicated: "true"}}}}
 	return s
 }
 
@@ -114,6 +149,7 @@ func TestInfoLooks(t *testing.T) {
 	golden(t, "info/info-verbose.txt", shown(func(p *console.Page) { i.write(p, true) }))
 	golden(t, "info/info.json", printed(t, formatJSON, i))
 	golden(t, "info/info.yaml", printed(t, formatYAML, i))
+	golden(t, "info/info-authenticated.txt", shown(func(p *console.Page) { infoOf(authenticated()).write(p, false) }))
 	nothing := infoOf(&survey.Cluster{})
 	golden(t, "info/info-nothing.txt", shown(func(p *console.Page) { nothing.write(p, true) }))
 	unseen := infoOf(&survey.Cluster{Gaps: []survey.Gap{{Kind: "Deployment"}, {Kind: "Network"}, {Kind: "GatewayClient"}}})
@@ -128,6 +164,13 @@ func TestInfoPeerLooks(t *testing.T) {
 		golden(t, "info/peer-"+id+".txt", shown(i.write))
 		golden(t, "info/peer-"+id+".json", printed(t, formatJSON, i))
 	}
+	s = authenticated()
+	for _, id := range []string{"milan", "bari"} {
+		i := peerInfoOf(s, s.Peer(id))
+		golden(t, "info/peer-"+id+"-authenticated.txt", shown(i.write))
+		golden(t, "info/peer-"+id+"-authenticated.json", printed(t, formatJSON, i))
+	}
+	s = romeSurvey()
 	golden(t, "info/peer-milan.yaml", printed(t, formatYAML, peerInfoOf(s, s.Peer("milan"))))
 }
 
@@ -156,6 +199,10 @@ func TestGet(t *testing.T) {
   "role": "Client"
 }
 `},
+		{"how the authentication is", "", peerInfoOf(authenticated(), authenticated().Peer("milan")), []string{"authentication.status"}, "Unhealthy\n"},
+		{"the role of a provider", "", peerInfoOf(authenticated(), authenticated().Peer("milan")), []string{"info.role"}, "Provider\n"},
+		{"where its API server is", "", peerInfoOf(authenticated(), authenticated().Peer("milan")), []string{"authentication.apiserveraddr"}, "https://203.0.113.8:6443\n"},
+		{"the role of its gateway", "", peerInfoOf(authenticated(), authenticated().Peer("milan")), []string{"network.gateway.role"}, "Client\n"},
 		{"a CIDR in its shape", "", peers["milan"], []string{"network.CIDRs.remapped.pod"}, "10.71.0.0/16\n"},
 		{"with an ID in front", "", peers, []string{"milan.network.status"}, "Healthy\n"},
 		{"with an ID that is not needed", "", peers["milan"], []string{"milan.network.status", ".network.status"}, "Healthy\n"},

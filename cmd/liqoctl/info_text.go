@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluice-net/sluice/admin/survey"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
@@ -93,14 +94,18 @@ func (ps peeringsInfo) section() *console.Section {
 	return s
 }
 
-// roleText is the role of a peer's gateway and, lest it be taken for this
+// roleText is the role of a peer, or of its gateway, and, lest it be taken for this
 // cluster's, the other.
 func roleText(peer string) string {
-	switch networkingv1beta1.ConnectionType(peer) {
-	case networkingv1beta1.ConnectionServer:
+	switch peer {
+	case string(networkingv1beta1.ConnectionServer):
 		return "Server (this cluster is the client)"
-	case networkingv1beta1.ConnectionClient:
+	case string(networkingv1beta1.ConnectionClient):
 		return "Client (this cluster is the server)"
+	case string(corev1beta1.ConsumerRole):
+		return "Consumer (this cluster is the provider)"
+	case string(corev1beta1.ProviderRole):
+		return "Provider (this cluster is the consumer)"
 	}
 	return peer
 }
@@ -112,25 +117,66 @@ func (i peerInfo) write(p *console.Page) {
 	s.Entry("Role", roleText(i.Info.Role))
 	p.Box("Peer cluster info", s)
 	p.Box("Network", i.Network.section())
-	for title, m := range map[string]moduleInfo{"Authentication": i.Authentication, "Offloading": i.Offloading} {
-		if m.Status != survey.Disabled { // nothing to tell
-			s := &console.Section{}
-			s.Entry("Status", healthText(m.Status))
-			p.Box(title, s)
+	if i.Authentication.Status != survey.Disabled { // else there is nothing to tell
+		p.Box("Authentication", i.Authentication.section())
+	}
+	if i.Offloading.Status != survey.Disabled {
+		p.Box("Offloading", i.Offloading.section())
+	}
+}
+
+func (m moduleInfo) section() *console.Section {
+	s := &console.Section{}
+	s.Entry("Status", healthText(m.Status))
+	writeAlerts(s, m.Alerts)
+	return s
+}
+
+func writeAlerts(s *console.Section, alerts []string) {
+	if len(alerts) == 0 {
+		return
+	}
+	lines := make([]string, len(alerts))
+	for i, a := range alerts {
+		lines[i] = console.Caution(a)
+	}
+	s.Entry("Alerts", lines...)
+}
+
+func (a peerAuthentication) section() *console.Section {
+	s := a.moduleInfo.section()
+	if a.APIServerAddr != "" {
+		s.Entry("API server", a.APIServerAddr)
+	}
+	if len(a.ResourceSlices) == 0 {
+		return s
+	}
+	all := s.Sub("Resource slices")
+	for _, r := range a.ResourceSlices {
+		one := all.Sub(r.Name)
+		if r.Accepted {
+			one.Text(console.Good("Resource slice accepted"))
+		} else {
+			one.Text(console.Bad("Resource slice not accepted"))
+		}
+		writeAlerts(one, r.Alerts)
+		one.Entry("Action", r.Action)
+		if len(r.Resources) == 0 {
+			continue
+		}
+		resources := one.Sub("Resources")
+		for _, name := range slices.Sorted(maps.Keys(r.Resources)) {
+			q := r.Resources[name]
+			resources.Entry(string(name), q.String())
 		}
 	}
+	return s
 }
 
 func (n peerNetwork) section() *console.Section {
 	s := &console.Section{}
 	s.Entry("Status", healthText(n.Status))
-	if len(n.Alerts) > 0 {
-		alerts := make([]string, len(n.Alerts))
-		for i, a := range n.Alerts {
-			alerts[i] = console.Caution(a)
-		}
-		s.Entry("Alerts", alerts...)
-	}
+	writeAlerts(s, n.Alerts)
 	if n.Connection != nil {
 		s.Entry("Connection", fmt.Sprintf("%s, latency %s", orUnknown(n.Connection.Status), n.Connection.Latency))
 	}

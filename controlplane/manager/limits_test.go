@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -58,6 +59,7 @@ func TestLimits(t *testing.T) {
 		&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", map[string]string{"liqo.io/signed-nonce": "true"}), Data: map[string][]byte{"nonce": []byte("b"), "other": []byte("c")}},
 		&corev1.Service{ObjectMeta: meta("default", "shop", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
+		&corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil), Spec: corev1beta1.ForeignClusterSpec{ClusterID: "naples"}},
 		&corev1.Pod{ObjectMeta: meta("default", "shop", nil), Spec: spec},
 		&corev1.Pod{ObjectMeta: meta("default", "gateway", map[string]string{"networking.liqo.io/component": "gateway"}), Spec: spec},
 	} {
@@ -112,6 +114,7 @@ func TestLimits(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "evil", Labels: ours, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}}), "makes keys, and no tokens"},
 		{"a user's Service", remove(&corev1.Service{ObjectMeta: meta("default", "shop", nil)}), "liqo.io/managed"},
 		{"a user's binding", remove(&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil)}), "liqo.io/managed"},
+		{"a user's ForeignCluster", remove(&corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}), "liqo.io/managed"},
 		{"a Secret of ours", remove(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
