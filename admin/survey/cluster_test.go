@@ -258,7 +258,7 @@ func testRestricted(t *testing.T, c *controlplanetest.Cluster) {
 	if _, none := s.MayNotAsk(); !none {
 		t.Error("it is not known that the user may not ask gateways")
 	}
-	want := []string{"left out, as the user of kubeconfig test may not read it: DaemonSets, Deployments, InternalNodes, " +
+	want := []string{"left out, as the user of kubeconfig test may not read it: DaemonSets, Deployments, ForeignClusters, InternalNodes, " +
 		"Namespaces, Networks, Nodes, Secrets, the cluster ID, the reports of gateways (pods/exec), what was said at install time"}
 	if diff := cmp.Diff(want, survey.GapLines(s.Gaps, reader.Origin)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -80,7 +80,7 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 	}
 	if !o.PeeringsOnly {
 		g.Go(func() {
-			f.foreign = listIfServed[corev1beta1.ForeignCluster](ctx, r, queryOf(corev1beta1.GroupVersion.WithKind("ForeignCluster"), ""))
+			f.foreign = listIfServed[corev1beta1.ForeignCluster](ctx, r, foreignClusters)
 		})
 	}
 	if o.Nodes == nil {
@@ -111,6 +111,9 @@ func collect[T any](g *gathering, into *[]T, q query) {
 func collectNames(g *gathering, into *[]metav1.PartialObjectMetadata, q query) {
 	g.Go(func() { *into = listNames(g.ctx, g.reader, q) })
 }
+
+// foreignClusters are in no namespace.
+var foreignClusters = queryOf(corev1beta1.GroupVersion.WithKind("ForeignCluster"), "")
 
 func core(kind, namespace string) query {
 	return queryOf(corev1.SchemeGroupVersion.WithKind(kind), namespace)

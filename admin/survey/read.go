@@ -67,11 +67,13 @@ func readVersion(ctx context.Context, c *access.Cluster, v *version.Info) error 
 // completions, which have nobody to complain to.
 func PeerIDs(ctx context.Context, c *access.Cluster) []string {
 	r := &reader{cluster: c}
-	kinds := []string{"Configuration", "GatewayServer", "GatewayClient"}
-	lists := make([][]metav1.PartialObjectMetadata, len(kinds))
+	queries := []query{
+		networking("Configuration", ""), networking("GatewayServer", ""), networking("GatewayClient", ""), foreignClusters,
+	}
+	lists := make([][]metav1.PartialObjectMetadata, len(queries))
 	var wg sync.WaitGroup
-	for i, kind := range kinds {
-		wg.Go(func() { lists[i] = listNames(ctx, r, networking(kind, "")) })
+	for i, q := range queries {
+		wg.Go(func() { lists[i] = listNames(ctx, r, q) })
 	}
 	wg.Wait()
 	ids := make(map[string]bool)

@@ -172,6 +172,11 @@ func TestPeer(t *testing.T) {
 	for range 2 { // it may be repeated
 		rome.liqoctl(t, peer...).want(t, "peer", "", authenticated+asked)
 	}
+	rome.knows(t, "milan", "Provider")
+	milan.knows(t, "rome", "Consumer")
+	if out := rome.must(t, "info", "peer", "milan"); !strings.Contains(out, "Resource slice accepted") || !strings.Contains(out, "API server: "+milan.Config.Host) {
+		t.Errorf("info peer shows\n%s", out)
+	}
 	got := rome.liqoctl(t, append(peer[:len(peer)-1:len(peer)-1], "3")...)
 	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice milan exists already and asks for something else") || got.code != 0 {
 		t.Errorf("another amount: %+v", got)
@@ -192,6 +197,8 @@ func TestPeer(t *testing.T) {
 	milan.must(t, "uncordon", "tenant", "rome")
 
 	milan.must(t, "peer", "--networking-disabled", "--remote-kubeconfig", rome.Kubeconfig, "--create-resource-slice=false")
+	rome.knows(t, "milan", "ConsumerAndProvider")
+	milan.knows(t, "rome", "ConsumerAndProvider")
 	rome.liqoctl(t, append(unpeer, "--delete-namespaces")...).want(t, "namespaces that are needed", "",
 		" ERRO   cluster milan has an identity in cluster rome, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first\n")
 	rome.liqoctl(t, unpeer...).want(t, "one of two", "", forgotten+" INFO   The networks stay connected: cluster milan has an identity in cluster rome, too\n")
@@ -219,6 +226,18 @@ func TestPeer(t *testing.T) {
 	rome.nothingLeft(t, "milan")
 }
 
+// knows waits until a cluster shows what another one is to it, and that all is well.
+func (r *rome) knows(t *testing.T, peer, role string) {
+	t.Helper()
+	controlplanetest.Eventually(t, "cluster "+peer+" is "+role, func(context.Context) error {
+		got := r.must(t, "info", "peer", peer, "--get", "info.role") + r.must(t, "info", "peer", peer, "--get", "authentication.status")
+		if got != role+"\nHealthy\n" {
+			return errorString(got)
+		}
+		return nil
+	})
+}
+
 func (r *rome) delete(t *testing.T, args ...string) {
 	t.Helper()
 	if _, err := r.Kubectl(append([]string{"delete"}, args...)...); err != nil {
@@ -240,7 +259,7 @@ func (r *rome) all(t *testing.T, kinds string) string {
 func (r *rome) nothingLeft(t *testing.T, peer string) {
 	t.Helper()
 	controlplanetest.Eventually(t, "nothing is left of "+peer, func(context.Context) error {
-		out, err := r.Kubectl("get", "identities,tenants,rslice,renews,secrets,rolebindings,namespaces,csr", "-A", "-l", "liqo.io/remote-cluster-id="+peer, "-o", "name")
+		out, err := r.Kubectl("get", "foreignclusters,identities,tenants,rslice,renews,secrets,rolebindings,namespaces,csr", "-A", "-l", "liqo.io/remote-cluster-id="+peer, "-o", "name")
 		if err == nil && out != "" {
 			err = errorString(out)
 		}
