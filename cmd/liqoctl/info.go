@@ -19,7 +19,8 @@ func infoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Show the installation in a cluster and its peerings",
-		Long: `Show the installation in a cluster, its state, and the peerings of the cluster.
+		Long: `Show the installation in a cluster, its state, and the peerings of the cluster. The role is the other cluster's: a
+Provider is asked for resources, a Consumer asks for some, Unknown is neither.
 
 Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 where there may be
 peerings that are not shown. With --get, only one value is printed,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,7 +93,7 @@ func Build(f Facts) corev1beta1.ForeignClusterStatus {
 	}
 	if identity != nil {
 		s.TenantNamespace = corev1beta1.TenantNamespace{Local: identity.Namespace, Remote: value(identity.Spec.Namespace)}
-		s.APIServerURL, s.ForeignProxyURL = identity.Spec.AuthParams.APIServer, value(identity.Spec.AuthParams.ProxyURL)
+		s.APIServerURL, s.ForeignProxyURL = redacted(identity.Spec.AuthParams.APIServer), redacted(value(identity.Spec.AuthParams.ProxyURL))
 	} else if secret != nil {
 		s.TenantNamespace = corev1beta1.TenantNamespace{Local: secret.Namespace, Remote: secret.Annotations[authv1beta1.AnnotationRemoteTenantNamespace]}
 		s.APIServerURL, s.ForeignProxyURL = server(secret)
@@ -246,8 +247,17 @@ func condition(of corev1beta1.ConditionType, status corev1beta1.ConditionStatus,
 	return corev1beta1.Condition{Type: of, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
+// redacted is a URL without its password: more people may read a ForeignCluster than an Identity. What is no URL is left out.
+func redacted(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Redacted()
+}
+
 // server returns the URLs of the API server and of its proxy in a kubeconfig; empty: it cannot be used.
-func server(s *corev1.Secret) (url, proxy string) {
+func server(s *corev1.Secret) (server, proxy string) {
 	cfg, err := credentials.ReadKubeconfig(s.Data[authv1beta1.KubeconfigKey])
 	if err != nil {
 		return "", ""

@@ -149,6 +149,11 @@ func TestBuild(t *testing.T) {
 			f.Tenants, f.APIServer = nil, &Answer{Problem: "it does not answer in time"}
 			f.Identities[1].Status = authv1beta1.IdentityStatus{}
 		}, "Provider tenant theirs " + urls + "authentication true\n- AuthIdentityControlPlaneStatus NotReady IdentityNotReady\nAPIServerStatus Error APIServerNotReady\n"},
+		{"a proxy with a password, an API server that is no URL", func(f *Facts) {
+			identityOnly(f)
+			f.Tenants = nil
+			f.Identities[1].Spec.AuthParams = authv1beta1.AuthParams{APIServer: "https://[", ProxyURL: new("http://me:secret@proxy:8118")}
+		}, "Provider tenant theirs  http://me:xxxxx@proxy:8118\nauthentication true\n" + identityIsWell + apiServer},
 		{"an identity that the user has made", func(f *Facts) {
 			identityOnly(f)
 			s := corev1.Secret{ObjectMeta: named("mine", "any"), Data: map[string][]byte{"kubeconfig": []byte(kubeconfig("https://milan.example:6443"))}}

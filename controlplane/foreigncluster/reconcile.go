@@ -48,7 +48,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	f.APIServer = r.asker.answerOf(req.Name, f.kubeconfig())
 	ours := live.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue
 	switch {
-	case !live.DeletionTimestamp.IsZero(), live.UID == "" && !f.Exists():
+	case !live.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, apply.RemoveFinalizers(ctx, r.Client, live, corev1beta1.FinalizerAPIServerChecker)
+	case !f.Exists() && live.UID == "":
 		return ctrl.Result{}, nil
 	case !f.Exists() && ours:
 		log.FromContext(ctx).Info("nothing is left of the peering", "clusterID", req.Name)

@@ -114,6 +114,12 @@ func TestLimits(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "evil", Labels: ours, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}}), "makes keys, and no tokens"},
 		{"a user's Service", remove(&corev1.Service{ObjectMeta: meta("default", "shop", nil)}), "liqo.io/managed"},
 		{"a user's binding", remove(&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil)}), "liqo.io/managed"},
+		{"a label on a user's ForeignCluster", func(ctx context.Context) error {
+			return thief.Patch(ctx, &corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}, client.RawPatch(types.MergePatchType, []byte(label)))
+		}, "liqo.io/managed"},
+		{"a finalizer of a user's ForeignCluster", func(ctx context.Context) error {
+			return thief.Patch(ctx, &corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		}, ""},
 		{"a user's ForeignCluster", remove(&corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}), "liqo.io/managed"},
 		{"a Secret of ours", remove(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}), ""},
 	} {

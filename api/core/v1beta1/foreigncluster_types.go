@@ -25,6 +25,10 @@ const (
 	UnknownRole Role = "Unknown"
 )
 
+// FinalizerAPIServerChecker is what Liqo's controller puts on a ForeignCluster. Ours does not, and removes it from one that
+// is being deleted.
+const FinalizerAPIServerChecker = "api-server-checker.liqo.io/finalizer"
+
 // ForeignCluster shows the peering with another cluster, as seen from this one. The controller makes it, with the ID of
 // the other cluster as its name, while anything in this cluster is about that one.
 //
