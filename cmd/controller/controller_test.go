@@ -136,7 +136,7 @@ func TestController(t *testing.T) {
 	}
 
 	t.Run("says that the CRDs are missing", func(t *testing.T) {
-		says(t, refused(), "controller: the cluster does not know IP (ipam.liqo.io/v1alpha1), ", "Configuration (networking.liqo.io/v1beta1)",
+		says(t, refused(), "controller: the cluster does not know ForeignCluster (core.liqo.io/v1beta1), IP (ipam.liqo.io/v1alpha1), ", "Configuration (networking.liqo.io/v1beta1)",
 			"Install the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds")
 	})
 	root := source.Path("deploy")
