@@ -101,6 +101,7 @@ kind: ClusterRole
 metadata: {name: next-version}
 rules:
 - {apiGroups: [networking.k8s.io, policy], resources: [networkpolicies, poddisruptionbudgets], verbs: [create, delete, get, list, patch, watch]}
+- {apiGroups: [core.liqo.io], resources: [foreignclusters, foreignclusters/status], verbs: [create, delete, get, list, patch, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
