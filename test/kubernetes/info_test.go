@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -70,6 +71,17 @@ func testInfo(t *testing.T, w *world) {
 		}
 		if got, _ := w.liqoctl(t, "get", "peerings", "--kubeconfig", w.b.Kubeconfig); !strings.Contains(got, w.a.Name) {
 			t.Errorf("get peerings prints\n%s", got)
+		}
+	})
+	t.Run("a ForeignCluster in each cluster", func(t *testing.T) {
+		for on, peer := range map[*kubelab.Cluster]string{w.a: w.b.Name, w.b: w.a.Name} {
+			lab.Eventually(t, patience, "cluster "+on.Name+" shows that all is well", func() error {
+				got, err := on.Kubectl("get", "fc", peer, "-o", "jsonpath={.status.role} {.status.modules.networking.conditions[*].status} {.status.modules.authentication.enabled}")
+				if err == nil && strings.TrimSpace(got) != "Unknown Ready Ready Ready Established false" {
+					err = errors.New(got)
+				}
+				return err
+			})
 		}
 	})
 	t.Run("info peer", func(t *testing.T) { testInfoPeer(t, w) })
