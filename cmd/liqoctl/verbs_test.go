@@ -261,8 +261,11 @@ func testGet(t *testing.T, r *rome) {
 			t.Errorf("%s: exit code %d, stderr %q, stdout (-want +got):\n%s", what, got.code, got.stderr, diff)
 		}
 	}
-	controlplanetest.Eventually(t, "the controllers have made the Connections", func(context.Context) error {
+	controlplanetest.Eventually(t, "the controllers have made Connections and ForeignClusters", func(context.Context) error {
 		if got := r.liqoctl(t, "get", "connections", "-A"); strings.Count(got.stdout, "Connecting") != 2 {
+			return errorString(got.stdout)
+		}
+		if got := r.liqoctl(t, "get", "peerings", "-o", "wide"); strings.Count(got.stdout, "Unknown") != 2 {
 			return errorString(got.stdout)
 		}
 		return nil
@@ -273,7 +276,7 @@ func testGet(t *testing.T, r *rome) {
 		"get", "clients", "-A", "--remote-cluster-id", "turin")
 	table("PublicKeys by name, wide", "NAME AGE\nmilan AGE", "get", "publickey", "milan", "-o", "wide")
 	table("peerings", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE\nmilan Server Connecting 10.243.0.0/16 10.71.0.0/16 AGE\nturin Client Connecting - - AGE", "get", "peerings")
-	table("a peering", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE LATENCY ENDPOINT MTU NAMESPACE\nturin Client Connecting - - AGE- gw.example.org:32009 1340 turin",
+	table("a peering", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE ROLE LATENCY ENDPOINT MTU NAMESPACE\nturin Client Connecting - - AGEUnknown - gw.example.org:32009 1340 turin",
 		"get", "peerings", "turin", "-o", "wide")
 
 	r.liqoctl(t, "get", "gatewayserver", "server", "-o", "jsonpath={.status.endpoint.port}{.spec.mtu}").want(t, "a field", nodePort(t, r)+"1340", "")

@@ -187,7 +187,7 @@ func (f *Facts) connection(c *networkingv1beta1.Connection) corev1beta1.Conditio
 // authentication judges who may ask whom.
 func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity, s *corev1.Secret) (m corev1beta1.Module) {
 	m.Enabled = t != nil || i != nil || s != nil
-	judge := func(of corev1beta1.ConditionType, object string, conditions []metav1.Condition, ready, notReady string) {
+	judge := func(of corev1beta1.ConditionType, object string, conditions []metav1.Condition, ready, notReady corev1beta1.ConditionReason) {
 		c := meta.FindStatusCondition(conditions, authv1beta1.ConditionReady)
 		switch {
 		case c == nil:
@@ -243,7 +243,7 @@ func find(conditions []corev1beta1.Condition, of corev1beta1.ConditionType) *cor
 	return &conditions[i]
 }
 
-func condition(of corev1beta1.ConditionType, status corev1beta1.ConditionStatus, reason, format string, args ...any) corev1beta1.Condition {
+func condition(of corev1beta1.ConditionType, status corev1beta1.ConditionStatus, reason corev1beta1.ConditionReason, format string, args ...any) corev1beta1.Condition {
 	return corev1beta1.Condition{Type: of, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 

@@ -13,7 +13,7 @@ type Condition struct {
 	// LastTransitionTime is when the status changed.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
 	// Reason is one word.
-	Reason string `json:"reason,omitempty"`
+	Reason ConditionReason `json:"reason,omitempty"`
 	// Message says what is the matter and, where something is, what to do.
 	Message string `json:"message,omitempty"`
 }
@@ -75,27 +75,43 @@ const (
 // Well tells whether nothing is the matter.
 func (s ConditionStatus) Well() bool { return s == StatusReady || s == StatusEstablished }
 
+// ConditionReason is one word for why a condition has its status.
+type ConditionReason string
+
 // Reasons of conditions.
 const (
-	ReasonAPIServerReady    = "APIServerReady"
-	ReasonAPIServerNotReady = "APIServerNotReady"
-
-	ReasonConnectionEstablished = "ConnectionEstablished"
-	ReasonConnectionPending     = "ConnectionPending"
-	ReasonConnectionError       = "ConnectionError"
-	ReasonConnectionMissing     = "ConnectionMissing"
-
-	ReasonGatewaysReady        = "GatewaysReady"
-	ReasonGatewaysSomeNotReady = "GatewaysSomeNotReady"
-	ReasonGatewaysNotReady     = "GatewaysNotReady"
-	ReasonGatewayPresence      = "GatewayPresence"
-	ReasonGatewayMissing       = "GatewayMissing"
-
-	ReasonNetworkConfigurationPresence = "NetworkConfigurationPresence"
-	ReasonNetworkConfigurationMissing  = "NetworkConfigurationMissing"
-
-	ReasonTenantReady      = "TenantReady"
-	ReasonTenantNotReady   = "TenantNotReady"
-	ReasonIdentityReady    = "IdentityReady"
-	ReasonIdentityNotReady = "IdentityNotReady"
+	// ReasonAPIServerReady means that the API server of the provider answers.
+	ReasonAPIServerReady ConditionReason = "APIServerReady"
+	// ReasonAPIServerNotReady means that the API server of the provider does not answer, or refuses the credentials.
+	ReasonAPIServerNotReady ConditionReason = "APIServerNotReady"
+	// ReasonConnectionEstablished means that the peer answers through the tunnel.
+	ReasonConnectionEstablished ConditionReason = "ConnectionEstablished"
+	// ReasonConnectionPending means that the peer has not answered yet.
+	ReasonConnectionPending ConditionReason = "ConnectionPending"
+	// ReasonConnectionError means that the peer answered once and does not any more.
+	ReasonConnectionError ConditionReason = "ConnectionError"
+	// ReasonConnectionMissing means that there is no Connection.
+	ReasonConnectionMissing ConditionReason = "ConnectionMissing"
+	// ReasonGatewaysReady means that all pods of the gateway are ready.
+	ReasonGatewaysReady ConditionReason = "GatewaysReady"
+	// ReasonGatewaysSomeNotReady means that some pods of the gateway are not ready.
+	ReasonGatewaysSomeNotReady ConditionReason = "GatewaysSomeNotReady"
+	// ReasonGatewaysNotReady means that no pod of the gateway is ready.
+	ReasonGatewaysNotReady ConditionReason = "GatewaysNotReady"
+	// ReasonGatewayPresence means that there is a GatewayServer or a GatewayClient.
+	ReasonGatewayPresence ConditionReason = "GatewayPresence"
+	// ReasonGatewayMissing means that there is neither.
+	ReasonGatewayMissing ConditionReason = "GatewayMissing"
+	// ReasonNetworkConfigurationPresence means that there is a Configuration.
+	ReasonNetworkConfigurationPresence ConditionReason = "NetworkConfigurationPresence"
+	// ReasonNetworkConfigurationMissing means that there is none.
+	ReasonNetworkConfigurationMissing ConditionReason = "NetworkConfigurationMissing"
+	// ReasonTenantReady means that the other cluster may ask for resources.
+	ReasonTenantReady ConditionReason = "TenantReady"
+	// ReasonTenantNotReady means that its Tenant is refused, or not judged yet.
+	ReasonTenantNotReady ConditionReason = "TenantNotReady"
+	// ReasonIdentityReady means that there are credentials for the other cluster.
+	ReasonIdentityReady ConditionReason = "IdentityReady"
+	// ReasonIdentityNotReady means that the Identity is refused, or not judged yet.
+	ReasonIdentityNotReady ConditionReason = "IdentityNotReady"
 )
