@@ -55,7 +55,9 @@ generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests 
 kube: ## build the Kubernetes control plane that the tests run (once, cached)
 	@bash test/kubetools/build.sh
 
+e2e: export SLUICE_REQUIRE = kube,root
 e2e: build kube ## everything with real kernels and real clusters, also what takes long (root)
+	bash test/uml/build.sh
 	$(GO) test -count=1 -timeout 30m -v ./test/e2e -e2e.rekey
 	$(GO) test -count=1 -timeout 10m ./test/document ./test/lab/... ./test/labctl/... ./test/uml/...
 	$(GO) test -count=1 -p 1 -timeout 90m -v ./test/kubelab ./test/kubernetes -kubernetes.long
