@@ -34,10 +34,6 @@ import (
 	"github.com/sluice-net/sluice/test/source"
 )
 
-// endsWithin is how long an end in peace, and a handover after it, may take on a
-// busy machine: less than the lease lasts.
-const endsWithin = 12 * time.Second
-
 // asController, in the environment, makes this test binary the controller.
 const asController = "SLUICE_TEST_AS_CONTROLLER"
 
@@ -92,19 +88,17 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// end sends a signal and returns how long the end took.
-func (p *process) end(t *testing.T, s os.Signal) time.Duration {
+// end sends a signal and waits for the end.
+func (p *process) end(t *testing.T, s os.Signal) {
 	t.Helper()
-	began := time.Now()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(controlplanetest.Patience):
 		t.Fatal("it does not end")
 	}
-	return time.Since(began)
 }
 
 func TestController(t *testing.T) {
@@ -216,8 +210,8 @@ func TestController(t *testing.T) {
 		controlplanetest.Eventually(t, "the installation is made", func(ctx context.Context) error {
 			return c.Get(ctx, "liqo", "internal-cidr", new(ipamv1alpha1.Network)) // the last one
 		})
-		if took := p.end(t, syscall.SIGTERM); took > endsWithin || !p.cmd.ProcessState.Success() {
-			t.Errorf("ended after %v: %v", took, p.cmd.ProcessState)
+		if p.end(t, syscall.SIGTERM); !p.cmd.ProcessState.Success() { // which is so if it does not end within daemon.StopWithin
+			t.Errorf("it ended with %v", p.cmd.ProcessState)
 		}
 		if id, err := holder(t.Context()); id != "" || err != nil {
 			t.Errorf("the lease is held by %q, %v", id, err)
@@ -233,7 +227,8 @@ func TestController(t *testing.T) {
 	})
 	t.Run("hands over", func(t *testing.T) {
 		quiet := append(flags, "--metrics-address=0", "--health-probe-address=0")
-		one := start(t, quiet...)
+		// Nobody waits for the end of this lease.
+		one := start(t, append(quiet[:len(quiet):len(quiet)], "--leader-election-lease-duration=1h", "--leader-election-renew-deadline=59m")...)
 		first := leads(t, "")
 		two := start(t, quiet...)
 		controlplanetest.Eventually(t, "the second one waits", func(context.Context) error {
@@ -242,12 +237,8 @@ func TestController(t *testing.T) {
 			}
 			return nil
 		})
-		began := time.Now()
 		one.end(t, syscall.SIGTERM)
 		second := leads(t, first)
-		if took := time.Since(began); took > endsWithin {
-			t.Errorf("it took %v although the lease was given back", took)
-		}
 		if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: bootstrap.ClusterIDConfigMap, Namespace: "liqo"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -277,9 +268,7 @@ func TestController(t *testing.T) {
 		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address=0")...)
 		leads(t, "")
 		c.StopAPIServer()
-		if took := p.end(t, syscall.SIGTERM); took > endsWithin {
-			t.Errorf("ended after %v", took)
-		}
+		p.end(t, syscall.SIGTERM)
 	})
 }
 

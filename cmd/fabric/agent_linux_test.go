@@ -115,7 +115,7 @@ func (n *node) start(args ...string) (stop func()) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	n.t.Cleanup(func() { _ = cmd.Process.Kill() }) // or it has ended
-	for deadline := began.Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := began.Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		body, err := program.FetchStatus(n.t.Context(), n.socket)
 		var r report
 		if err == nil {
@@ -131,15 +131,11 @@ func (n *node) start(args ...string) (stop func()) {
 	}
 	return func() {
 		n.t.Helper()
-		began := time.Now()
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			n.t.Fatal(err)
 		}
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil { // or if it did not end within daemon.StopWithin
 			n.t.Errorf("%v: %s", err, stderr)
-		}
-		if took := time.Since(began); took > daemon.StopWithin {
-			n.t.Errorf("took %v to end", took)
 		}
 	}
 }

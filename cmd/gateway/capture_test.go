@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
@@ -117,7 +118,7 @@ func (r *captureRun) wait(t *testing.T) []capturedPacket {
 		if err != nil {
 			t.Errorf("capture: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(controlplanetest.Patience):
 		t.Fatal("it does not end")
 	}
 	return readCapture(t, []byte(r.stdout.String()))
@@ -164,7 +165,7 @@ func readCapture(t *testing.T, file []byte) (out []capturedPacket) {
 // eventually waits for something that happens soon.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(controlplanetest.Patience); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not in time", what)
 		}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // TestRelay passes on what comes from the peer, and the answers, and nothing else.
@@ -35,7 +37,7 @@ func TestRelay(t *testing.T) {
 	comes := func(to *net.UDPConn, want string) {
 		t.Helper()
 		b := make([]byte, 64)
-		_ = to.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = to.SetReadDeadline(time.Now().Add(controlplanetest.Patience))
 		n, from, err := to.ReadFromUDPAddrPort(b)
 		if err != nil || string(b[:n]) != want || from != here {
 			t.Errorf("%q from %v (%v), want %q from %v", b[:n], from, err, want, here)
@@ -53,7 +55,7 @@ func TestRelay(t *testing.T) {
 		if n != 3 {
 			t.Errorf("%d packets were passed on, want 3", n)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(controlplanetest.Patience):
 		t.Error("it goes on although the peer is silent")
 	}
 }

@@ -140,16 +140,16 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 	}
 
 	// Where the gateway is deleted nobody else comes, and nobody waits.
+	const inVain = "no other replica has taken over in time"
 	client.setHolder(t, "")
 	within(t, controlplanetest.Patience, "a3 leads again", func(ctx context.Context) error { return client.ledBy(ctx, "a3") })
 	if err := c.Client.Delete(t.Context(), &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: client.namespace, Name: "gw"}}); err != nil {
 		t.Fatal(err)
 	}
 	a.cmd.Process.Signal(syscall.SIGTERM)
-	told = time.Now()
 	<-a.done
-	if took := time.Since(told); took > handOverWithin/2 {
-		t.Errorf("ended %v after it was told to", took)
+	if log := a.log.String(); strings.Contains(log, inVain) {
+		t.Errorf("it has waited for a successor:\n%s", log)
 	}
 
 	// Nor where the namespace ends: of all in it, pods go first.
@@ -161,10 +161,9 @@ func testTakeover(t *testing.T, c *controlplanetest.Cluster) {
 		t.Fatal(err)
 	}
 	s.cmd.Process.Signal(syscall.SIGTERM)
-	told = time.Now()
 	<-s.done
-	if took := time.Since(told); took > handOverWithin/2 || !strings.Contains(s.log.String(), "the namespace is being deleted") {
-		t.Errorf("ended %v after it was told to:\n%s", took, s.log.String())
+	if log := s.log.String(); strings.Contains(log, inVain) || !strings.Contains(log, "the namespace is being deleted") {
+		t.Errorf("it has waited for a successor:\n%s", log)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestServerAddresses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Disconnect()
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			l.addresses.follow(ctx, l.networking, cancel)
 			if got := fmt.Sprint(l.Reserved()); got != tt.want || !l.addresses.known() {
