@@ -75,7 +75,7 @@ func (f *Forwarder) outsideSource(s *snapshot, p *packet.Packet, from sender, re
 		return s.unknown[family(p.Version == 6)]
 	case senderPodIP:
 		if k, ok := s.podFlowKey(p, remote); ok {
-			if fl, known := f.flows.peek(k, now); known {
+			if fl, known := f.podFlows.peek(k, now); known {
 				return fl.inside
 			}
 		}

@@ -94,7 +94,7 @@ func (c *flowClock) advance(d time.Duration) { c.now += int64(d) }
 func (c *flowClock) open(w wire, node string) Verdict {
 	c.Helper()
 	p, k := w.packet(c)
-	return c.table.open(k, &p, node, flowNode, c.now)
+	return c.table.open(k, &p, flowOrigin{node, flowNode}, c.now)
 }
 
 // reply returns the node that the reply goes to, "" for none.
@@ -107,6 +107,18 @@ func (c *flowClock) reply(w wire) string {
 		c.Errorf("reply restores %s, want %s", f.inside, flowNode)
 	}
 	return f.node
+}
+
+// connect sends the three packets of a handshake; w is its SYN.
+func (c *flowClock) connect(w wire, node string) Verdict {
+	c.Helper()
+	if v := c.open(w, node); v != Forwarded {
+		return v
+	}
+	w.flags = packet.TCPSyn | packet.TCPAck
+	c.reply(w)
+	w.flags = packet.TCPAck
+	return c.open(w, node)
 }
 
 // known tells whether there is a live flow, and leaves it as it is.
@@ -142,18 +154,25 @@ func TestFlowTimeouts(t *testing.T) {
 			c.reply(wire{proto: packet.ProtoTCP, flags: packet.TCPSyn | packet.TCPAck, local: 1000, remote: 80})
 			c.open(tcpACK, "a")
 		}, want: timeoutTCP},
-		{name: "TCP found in mid-connection, after a restart of the gateway", flow: tcpACK, run: func(c *flowClock) { c.reply(tcpACK) }, want: timeoutTCP},
-		{name: "TCP that the local side closes", flow: tcpSYN, run: func(c *flowClock) { c.reply(tcpACK); c.open(tcpFIN, "a") }, want: timeoutTCPTransitory},
-		{name: "TCP that the remote side closes", flow: tcpSYN, run: func(c *flowClock) { c.reply(tcpFIN) }, want: timeoutTCPTransitory},
-		{name: "TCP that is reset", flow: tcpSYN, run: func(c *flowClock) { c.reply(tcpACK); c.reply(tcpRST) }, want: timeoutTCPTransitory},
+		{name: "TCP that is half open", flow: tcpSYN, run: func(c *flowClock) { c.reply(tcpACK) }, want: timeoutTCPTransitory},
+		{name: "TCP whose SYN is repeated after an answer", flow: tcpSYN, run: func(c *flowClock) { c.reply(tcpACK); c.open(tcpSYN, "a") }, want: timeoutTCPTransitory},
+		{name: "TCP found in mid-connection, after a restart of the gateway", flow: tcpACK, run: func(c *flowClock) { c.reply(tcpACK); c.open(tcpACK, "a") }, want: timeoutTCP},
+		{name: "TCP that the local side closes", flow: tcpSYN, run: func(c *flowClock) { c.connect(tcpSYN, "a"); c.open(tcpFIN, "a") }, want: timeoutTCPTransitory},
+		{name: "TCP that the remote side closes", flow: tcpSYN, run: func(c *flowClock) { c.connect(tcpSYN, "a"); c.reply(tcpFIN) }, want: timeoutTCPTransitory},
+		{name: "TCP that is reset", flow: tcpSYN, run: func(c *flowClock) { c.connect(tcpSYN, "a"); c.reply(tcpRST) }, want: timeoutTCPTransitory},
 		{name: "TCP closed and used again", flow: tcpSYN, run: func(c *flowClock) {
-			c.reply(tcpACK)
+			c.connect(tcpSYN, "a")
+			c.open(tcpFIN, "a")
+			c.connect(tcpSYN, "a")
+		}, want: timeoutTCP},
+		{name: "TCP closed and half open again", flow: tcpSYN, run: func(c *flowClock) {
+			c.connect(tcpSYN, "a")
 			c.open(tcpFIN, "a")
 			c.open(tcpSYN, "a")
-			c.reply(tcpACK)
-		}, want: timeoutTCP},
+			c.open(tcpACK, "a")
+		}, want: timeoutTCPTransitory},
 		{name: "acknowledgments after the close do not reopen it", flow: tcpSYN, run: func(c *flowClock) {
-			c.reply(tcpACK)
+			c.connect(tcpSYN, "a")
 			c.open(tcpFIN, "a")
 			c.reply(tcpACK)
 			c.open(tcpACK, "a")
@@ -236,7 +255,7 @@ func TestFlowConflict(t *testing.T) {
 		},
 		{
 			name: "a SYN on a connection that closes", open: tcpSYN, node: "b", want: Forwarded, then: "b",
-			before: func(c *flowClock) { c.open(tcpSYN, "a"); c.reply(tcpACK); c.open(tcpFIN, "a") },
+			before: func(c *flowClock) { c.connect(tcpSYN, "a"); c.open(tcpFIN, "a") },
 		},
 		{
 			name: "a SYN on a connection that was refused", open: tcpSYN, node: "b", want: Forwarded, then: "b",
@@ -295,57 +314,150 @@ func TestFlowsAreToldApart(t *testing.T) {
 	}
 }
 
-// A scan is many flows that are never answered: it may push out its own, and
-// never a connection that works.
-func TestFlowScanEvictsNoConnection(t *testing.T) {
+// Many flows of one kind push out their own kind, and never a connection that works:
+// neither those of others nor those of the same node and of the same remote host.
+func TestFlowFloodEvictsNoConnection(t *testing.T) {
 	const limit = 1024
-	c := newFlowClock(t, limit)
-	var connections []wire
-	for i := range limit / 4 {
-		w := wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: uint16(i), remote: 443}
-		if v := c.open(w, "a"); v != Forwarded {
-			t.Fatal(v)
-		}
-		c.reply(w)
-		connections = append(connections, w)
+	floods := map[string]func(c *flowClock, i int){
+		"a scan": func(c *flowClock, i int) {
+			c.open(wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: 9, remote: uint16(i), host: uint16(i >> 4)}, "b")
+		},
+		"half-open connections": func(c *flowClock, i int) {
+			w := wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: 9, remote: uint16(i)}
+			c.open(w, "a")
+			w.flags = packet.TCPSyn | packet.TCPAck
+			c.reply(w)
+		},
+		"UDP that is answered": func(c *flowClock, i int) {
+			w := wire{proto: packet.ProtoUDP, local: 9, remote: uint16(i)}
+			c.open(w, "a")
+			c.reply(w)
+		},
+		"connections of another host": func(c *flowClock, i int) {
+			c.connect(wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: 9, remote: uint16(i), host: 1}, "b")
+		},
 	}
-	for i := range 20 * limit {
-		c.advance(time.Millisecond)
-		c.open(wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: 9, remote: uint16(i), host: uint16(i >> 4)}, "b")
-		if got := c.table.status().Entries; got > limit {
-			t.Fatalf("%d flows in a table for %d", got, limit)
-		}
-	}
-	for i, w := range connections {
-		if got := c.reply(w); got != "a" {
-			t.Fatalf("connection %d goes to %q after the scan", i, got)
-		}
+	for name, flood := range floods {
+		t.Run(name, func(t *testing.T) {
+			c := newFlowClock(t, limit)
+			var connections []wire
+			for i := range limit / 10 {
+				w := wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: uint16(i), remote: 443}
+				if v := c.connect(w, "a"); v != Forwarded {
+					t.Fatal(v)
+				}
+				connections = append(connections, w)
+			}
+			for i := range 20 * limit {
+				c.advance(time.Millisecond)
+				flood(c, i)
+				if got := c.table.status().Entries; got > limit {
+					t.Fatalf("%d flows in a table for %d", got, limit)
+				}
+			}
+			for i, w := range connections {
+				if got := c.reply(w); got != "a" {
+					t.Fatalf("connection %d goes to %q after the flood", i, got)
+				}
+			}
+			if v := c.open(wire{proto: packet.ProtoUDP, local: 1, remote: 53, host: 2}, "c"); v != Forwarded {
+				t.Errorf("another node's flow with another host: %s", v)
+			}
+		})
 	}
 }
 
-func TestFlowTableFull(t *testing.T) {
-	const limit = 64
+// What one remote host and one node may have of the table, and that the share is
+// given back.
+func TestFlowShares(t *testing.T) {
+	const limit = 16384
+	for _, tt := range []struct {
+		name string
+		flow func(i int) wire
+		want int
+	}{
+		{"of a remote host", func(i int) wire {
+			return wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: uint16(i), remote: 80}
+		}, limit / remoteShare},
+		{"of a node", func(i int) wire {
+			return wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: uint16(i), remote: 80, host: uint16(i)}
+		}, limit / useShare},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newFlowClock(t, limit)
+			for range 2 {
+				refused := 0
+				for i := range limit {
+					switch v := c.connect(tt.flow(i), "a"); v {
+					case Forwarded:
+					case DropFlowTableFull:
+						refused++
+					default:
+						t.Fatal(v)
+					}
+				}
+				if got := c.table.status().Entries; got != tt.want || refused != limit-tt.want {
+					t.Errorf("%d connections are kept and %d refused, want %d and %d", got, refused, tt.want, limit-tt.want)
+				}
+				c.advance(timeoutTCP)
+				c.table.sweep(c.now, func(string) bool { return true })
+			}
+			for i := range c.table.shards {
+				s := &c.table.shards[i]
+				if len(s.holding) != 0 || len(s.idle) != len(s.holders)-1 || s.holders[ofShard].flows != 0 {
+					t.Fatalf("an empty shard has %d holders, %d of %d free", len(s.holding), len(s.idle), len(s.holders))
+				}
+			}
+		})
+	}
+}
+
+// A flow that was not answered gets some time to be, even where all others were.
+func TestFlowWaitsForItsAnswer(t *testing.T) {
+	const limit = 16384
 	c := newFlowClock(t, limit)
-	full, established := 0, 0
-	for i := range 20 * limit {
-		w := wire{proto: packet.ProtoUDP, local: uint16(i), remote: 53}
-		v := c.open(w, "a")
-		if v == DropFlowTableFull {
-			full++
-			continue
-		}
-		if v != Forwarded {
-			t.Fatal(v)
-		}
+	for i := range 4 * limit {
+		w := wire{proto: packet.ProtoUDP, local: uint16(i), remote: 53, host: uint16(i >> 3)}
+		c.open(w, fmt.Sprint("node-", i%4))
 		c.reply(w)
-		established++
 	}
-	if got := c.table.status(); got.Entries != got.Capacity || got.Capacity != limit || established != limit || full != 19*limit {
-		t.Errorf("%+v after %d flows opened and %d refused, want %d of %d", got, established, full, limit, limit)
+	w := wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: 1, remote: 80}
+	c.open(w, "a")
+	for i := range limit / 32 {
+		c.open(wire{proto: packet.ProtoUDP, local: uint16(i), remote: 54, host: uint16(i >> 3)}, "b")
 	}
-	c.advance(timeoutUDP)
-	if v := c.open(wire{proto: packet.ProtoUDP, local: 1, remote: 54}, "a"); v != Forwarded {
-		t.Errorf("expired flows leave no room: %s", v)
+	if c.reply(w) != "a" {
+		t.Error("a SYN was forgotten before its answer")
+	}
+}
+
+// The flow that was silent for longest goes first.
+func TestFlowEvictsTheLeastRecentlyUsed(t *testing.T) {
+	const limit = 1024
+	c := newFlowClock(t, limit)
+	flow := func(i int) wire { return wire{proto: packet.ProtoUDP, local: uint16(i), remote: 53, host: uint16(i)} }
+	busy := func(i int) bool { return i%8 == 0 }
+	for i := range limit / 4 {
+		c.open(flow(i), "a")
+		c.reply(flow(i))
+	}
+	for i := range 8 * limit {
+		c.advance(10 * time.Millisecond)
+		if i%32 == 0 {
+			for j := range limit / 4 {
+				if busy(j) && c.open(flow(j), "a") == Forwarded {
+					c.reply(flow(j))
+				}
+			}
+		}
+		w := wire{proto: packet.ProtoUDP, local: uint16(i), remote: 54, host: uint16(i)}
+		c.open(w, "a")
+		c.reply(w)
+	}
+	for i := range limit / 4 {
+		if c.known(flow(i)) != busy(i) {
+			t.Fatalf("flow %d: known is %v, in use is %v", i, c.known(flow(i)), busy(i))
+		}
 	}
 }
 
@@ -462,7 +574,7 @@ func TestFlowConcurrentUse(t *testing.T) {
 			for i := range 4000 {
 				w := wire{proto: packet.ProtoUDP, local: uint16(i), remote: uint16(worker), id: uint16(i)}
 				p, k := w.packet(t)
-				c.table.open(k, &p, fmt.Sprint("node-", worker), flowNode, c.now+int64(i))
+				c.table.open(k, &p, flowOrigin{fmt.Sprint("node-", worker), flowNode}, c.now+int64(i))
 				w.reply, w.more = true, i%3 == 0
 				p, k = w.packet(t)
 				if f, ok := c.table.reply(k, &p, c.now+int64(i)); ok && f.node != fmt.Sprint("node-", worker) {

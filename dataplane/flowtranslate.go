@@ -30,7 +30,7 @@ func (f *Forwarder) egressSource(s *snapshot, t *nodeTunnel, p *packet.Packet, f
 		}
 	} else if p.Fragment != packet.LaterFragment {
 		k := flowKeyOf(p, unknown, remote, false)
-		if v := f.flows.open(k, p, t.name, inside, now); v != Forwarded {
+		if v := f.flows.open(k, p, flowOrigin{t.name, inside}, now); v != Forwarded {
 			return v
 		}
 	}
@@ -48,12 +48,12 @@ func (f *Forwarder) egressPodIP(s *snapshot, p *packet.Packet, remote netip.Addr
 		return
 	}
 	if !p.IsICMPError() {
-		if fl, known := f.flows.reply(k, p, now); known {
+		if fl, known := f.podFlows.reply(k, p, now); known {
 			p.SetSrc(fl.inside)
 		}
 		return
 	}
-	if fl, known := f.flows.peek(k, now); known {
+	if fl, known := f.podFlows.peek(k, now); known {
 		if e, ok := p.Embedded(); ok {
 			e.SetDst(fl.inside)
 		}
@@ -74,8 +74,17 @@ func (s *snapshot) podFlowKey(p *packet.Packet, remote netip.Addr) (k flowKey, o
 		return k, false
 	}
 	peer, ok := s.table.Outside(e.Src())
-	remotePort, localPort := e.Ports()
-	return flowKey{local: pod, remote: peer, localPort: localPort, remotePort: remotePort, proto: e.Proto()}, ok
+	return quotedKey(&e, pod, peer, true), ok
+}
+
+// quotedKey returns the key of the packet that an ICMP error quotes, between local
+// and remote; reply tells that it travelled from remote to local.
+func quotedKey(e *packet.Embedded, local, remote netip.Addr, reply bool) flowKey {
+	src, dst := e.Ports()
+	if reply {
+		src, dst = dst, src
+	}
+	return flowKey{local: local.As16(), remote: remote.As16(), localPort: src, remotePort: dst, proto: e.Proto()}
 }
 
 // openPodFlow notes a connection that comes in through the IP object of a pod.
@@ -84,23 +93,20 @@ func (f *Forwarder) openPodFlow(p *packet.Packet, d destination, now int64) Verd
 	if p.IsICMPError() || p.Fragment == packet.LaterFragment {
 		return Forwarded
 	}
-	return f.flows.open(flowKeyOf(p, d.inside, p.Src(), true), p, d.node.name, p.Dst(), now)
+	return f.podFlows.open(flowKeyOf(p, d.inside, p.Src(), true), p, flowOrigin{d.node.name, p.Dst()}, now)
 }
 
 // flowDestination finds the node whose request p answers.
 func (f *Forwarder) flowDestination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
 	shared := p.Dst()
-	var fl flow
+	var fl flowOrigin
 	var ok bool
 	if p.IsICMPError() {
 		e, quoted := p.Embedded()
 		if !quoted || e.Src() != shared {
 			return d, DropNoAddress
 		}
-		localPort, remotePort := e.Ports()
-		fl, ok = f.flows.peek(flowKey{
-			local: shared, remote: e.Dst(), localPort: localPort, remotePort: remotePort, proto: e.Proto(),
-		}, now)
+		fl, ok = f.flows.peek(quotedKey(&e, shared, e.Dst(), false), now)
 	} else {
 		fl, ok = f.flows.reply(flowKeyOf(p, shared, p.Src(), true), p, now)
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	NodePort uint16
 	// Tunnel opens the sockets towards the peer.
 	Tunnel tunnel.Options
-	// MaxFlows bounds the flow table. Zero: DefaultMaxFlows.
+	// MaxFlows bounds each flow table. Zero: DefaultMaxFlows.
 	MaxFlows int
 	// Logger gets state changes. Nil: slog.Default().
 	Logger *slog.Logger
@@ -56,11 +56,13 @@ type Forwarder struct {
 	log      *slog.Logger
 	start    time.Time
 
-	snap     atomic.Pointer[snapshot]
-	flows    *flowTable
-	pathMTUs pathMTUs
-	closed   atomic.Bool
-	own      chan []byte
+	snap atomic.Pointer[snapshot]
+	// flows are those that local senders open behind the unknown source, and podFlows
+	// those that the peer opens through IP objects: it cannot fill the table of others.
+	flows, podFlows *flowTable
+	pathMTUs        pathMTUs
+	closed          atomic.Bool
+	own             chan []byte
 	// applied wakes upkeep, so that new nodes are probed at once. One slot:
 	// sent to by Apply, received by upkeep, never closed.
 	applied chan struct{}
@@ -132,6 +134,7 @@ func New(o Options) (*Forwarder, error) {
 		log:      o.Logger,
 		start:    time.Now(),
 		flows:    newFlowTable(o.MaxFlows),
+		podFlows: newFlowTable(o.MaxFlows),
 		own:      make(chan []byte, ownQueueLen),
 		applied:  make(chan struct{}, 1),
 		reader:   newNodeReader(),
@@ -262,7 +265,9 @@ func (f *Forwarder) upkeepAt(now int64) {
 	if f.captures.Active() != nil {
 		f.findLocals()
 	}
-	f.flows.sweep(now, func(node string) bool { return s.byName[node] != nil })
+	alive := func(node string) bool { return s.byName[node] != nil }
+	f.flows.sweep(now, alive)
+	f.podFlows.sweep(now, alive)
 }
 
 // ListenUDP opens a UDP socket on one of the gateway's own addresses.
@@ -294,7 +299,7 @@ func (f *Forwarder) Status() Status {
 		Internal: s.cfg.Internal, TunnelAddr: s.cfg.TunnelAddr,
 		Remote: s.cfg.Remote, LocalPods: s.cfg.LocalPods, External: s.cfg.LocalExternal,
 		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes, Filter: s.filter.Status(),
-		Flows:  f.flows.status(),
+		Flows: f.flows.status(), PodFlows: f.podFlows.status(),
 		Egress: f.egressCount.status(), Ingress: f.ingressCount.status(),
 		Sockets:  map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},
 		Captures: f.captures.Status(),

@@ -144,7 +144,7 @@ func TestStrangersFlood(t *testing.T) {
 	if got := after.Egress.Verdicts["DropUnknownNode"] - before.Egress.Verdicts["DropUnknownNode"]; got != 31000 {
 		t.Errorf("%d datagrams of strangers counted, want 31000", got)
 	}
-	if after.Flows != before.Flows {
-		t.Errorf("flows were %+v, are %+v", before.Flows, after.Flows)
+	if after.Flows != before.Flows || after.PodFlows != before.PodFlows {
+		t.Errorf("flows were %+v and %+v, are %+v and %+v", before.Flows, before.PodFlows, after.Flows, after.PodFlows)
 	}
 }

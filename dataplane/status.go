@@ -27,11 +27,14 @@ type Status struct {
 	Addresses []AddressMapping `json:"addresses"`
 	Routes    []Route          `json:"routes"`
 	// Filter are the chains that packets are judged by, and what they counted.
-	Filter  []filter.ChainStatus    `json:"filter,omitempty"`
-	Flows   FlowStatus              `json:"flows"`
-	Egress  DirectionStatus         `json:"egress"`
-	Ingress DirectionStatus         `json:"ingress"`
-	Sockets map[string]SocketStatus `json:"sockets"` // "geneve", "wireguard"
+	Filter []filter.ChainStatus `json:"filter,omitempty"`
+	// Flows are those of senders behind the unknown source, PodFlows those that came in
+	// through the IP objects of pods.
+	Flows    FlowStatus              `json:"flows"`
+	PodFlows FlowStatus              `json:"podFlows"`
+	Egress   DirectionStatus         `json:"egress"`
+	Ingress  DirectionStatus         `json:"ingress"`
+	Sockets  map[string]SocketStatus `json:"sockets"` // "geneve", "wireguard"
 	// Captures are what Forwarder.Capture was used for.
 	Captures capture.Status `json:"captures"`
 }
@@ -57,7 +60,7 @@ type NodeStatus struct {
 	TxBytes       uint64               `json:"txBytes"`
 }
 
-// FlowStatus describes the flow table.
+// FlowStatus describes a flow table.
 type FlowStatus struct {
 	Entries  int `json:"entries"`
 	Capacity int `json:"capacity"`

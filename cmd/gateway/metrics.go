@@ -86,10 +86,10 @@ var ownFamilies = []daemon.Metric[report]{
 				emit(daemon.Bool(s.GSO), name, "gso")
 			}
 		}, "socket", "offload"),
-	daemon.Gauge("sluice_flows", "Flows of senders that share an address.",
-		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Flows.Entries)) }),
+	daemon.Gauge("sluice_flows", "Flows that need an entry: of senders behind the unknown source, and of the peer to pods through their IP objects.",
+		eachFlowTable(func(s dataplane.FlowStatus) int { return s.Entries }), "opened_by"),
 	daemon.Gauge("sluice_flows_limit", "Bound of sluice_flows.",
-		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Flows.Capacity)) }),
+		eachFlowTable(func(s dataplane.FlowStatus) int { return s.Capacity }), "opened_by"),
 	daemon.Counter("sluice_captures_total", "Packet captures that were started.",
 		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Captures.Started)) }),
 	daemon.Gauge("sluice_captures_running", "Packet captures under way.",
@@ -147,6 +147,13 @@ func eachSocket(of func(dataplane.SocketStatus) uint64) func(report, daemon.Emit
 		for name, s := range r.DataPlane.Sockets {
 			emit(float64(of(s)), name)
 		}
+	}
+}
+
+func eachFlowTable(of func(dataplane.FlowStatus) int) func(report, daemon.Emit) {
+	return func(r report, emit daemon.Emit) {
+		emit(float64(of(r.DataPlane.Flows)), "node")
+		emit(float64(of(r.DataPlane.PodFlows)), "peer")
 	}
 }
 

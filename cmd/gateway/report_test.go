@@ -59,6 +59,7 @@ func busyReport() report {
 			External:  []netip.Prefix{prefix("10.70.0.0/16"), prefix("10.72.0.0/16")},
 			Addresses: []dataplane.AddressMapping{{Inside: addr("192.168.1.10"), Outside: addr("10.70.0.5")}},
 			Flows:     dataplane.FlowStatus{Entries: 2, Capacity: 65536},
+			PodFlows:  dataplane.FlowStatus{Entries: 3, Capacity: 65536},
 			Egress:    dataplane.DirectionStatus{Packets: 90, Bytes: 100000, Repaired: 5, Segmented: 2, Verdicts: map[string]uint64{"Forwarded": 90, "DropNoMapping": 4, "DropSpoofedSource": 1}},
 			Ingress:   dataplane.DirectionStatus{Packets: 50, Bytes: 2500, Fragmented: 1, Fallback: 6, Verdicts: map[string]uint64{"Forwarded": 50, "DropNoNode": 2}},
 			Sockets: map[string]dataplane.SocketStatus{

@@ -195,7 +195,8 @@ func (w statusWriter) traffic(s dataplane.Status) {
 	for _, d := range directions(s) {
 		w.Row(d.name, d.Packets, daemon.Size(d.Bytes), d.Repaired, d.Segmented, d.Fragmented, d.Fallback)
 	}
-	w.Title("FLOWS", fmt.Sprintf("%d of %d", s.Flows.Entries, s.Flows.Capacity))
+	w.Title("FLOWS", fmt.Sprintf("%d of %d from the unknown source", s.Flows.Entries, s.Flows.Capacity),
+		fmt.Sprintf("%d of %d to pods with IP objects", s.PodFlows.Entries, s.PodFlows.Capacity))
 }
 
 // direction is one direction with its name.

@@ -1,0 +1,231 @@
+package dataplane_test
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
+	"github.com/sluice-net/sluice/underlay"
+)
+
+// What somebody who misuses the gateway can do to others: a pod of the peer, the
+// peer as a whole, a pod or a node of this cluster. The tests act from their side
+// and look at what somebody else still can.
+
+// hostilePod is a pod of the peer, as the peer knows it and as this cluster does.
+var hostilePod, hostilePodInside = netip.MustParseAddr("10.243.2.66"), netip.MustParseAddr("10.71.2.66")
+
+// talk carries packets between the peer and the first node.
+type talk struct {
+	*replay
+}
+
+func newTalk(t *testing.T, change func(*dataplane.Config)) *talk {
+	c := &talk{replay: newReplay(t, func(cfg *dataplane.Config) {
+		firstNodeHasAll(cfg)
+		if change != nil {
+			change(cfg)
+		}
+	})}
+	return c
+}
+
+// fromPeer returns what the node gets of a packet of the peer, nil for nothing.
+func (c *talk) fromPeer(ip []byte) (got []byte) {
+	c.Helper()
+	c.onWrite = func(d underlay.Datagram) { got = append([]byte(nil), d.Body...) }
+	c.ingressBatch(ip)()
+	c.onWrite = nil
+	return got
+}
+
+// fromNode returns what the peer gets of a packet of the node, nil for nothing.
+func (c *talk) fromNode(ip []byte) []byte {
+	c.Helper()
+	c.load(ip, udp(localPod, 4242, remoteInside, 4242, "the end"))
+	n := c.egress()
+	if n == 1 {
+		return nil
+	}
+	return c.bufs[0][offset : offset+c.sizes[0]]
+}
+
+// tcp builds one packet of a connection.
+func tcp(src netip.AddrPort, dst netip.AddrPort, flags uint8) []byte {
+	return dataplanetest.Build(dataplanetest.Packet{Proto: packet.ProtoTCP, Src: src, Dst: dst, TCPFlags: flags})
+}
+
+// answered is whether a packet of the peer's pod reaches the pod behind the IP object,
+// and the pod's answer comes back from the object's address.
+func (c *talk) answered(build func(src, dst netip.AddrPort, flags uint8) []byte, from, fromInside netip.Addr, sport uint16, flags, answer uint8) bool {
+	c.Helper()
+	if c.fromPeer(build(port(from, sport), port(mappedPodOut, 443), flags)) == nil {
+		return false
+	}
+	return c.answers(build, fromInside, sport, answer)
+}
+
+// answers is whether the pod behind the IP object can answer.
+func (c *talk) answers(build func(src, dst netip.AddrPort, flags uint8) []byte, to netip.Addr, dport uint16, flags uint8) bool {
+	c.Helper()
+	got := c.fromNode(build(port(mappedPod, 443), port(to, dport), flags))
+	p, ok := packet.Parse(got)
+	return ok && p.Src() == mappedPodOut
+}
+
+func udpPacket(src, dst netip.AddrPort, _ uint8) []byte {
+	return udp(src.Addr(), src.Port(), dst.Addr(), dst.Port(), "data")
+}
+
+// flood sends n flows through the IP object, each of as many packets as steps says;
+// change makes the i-th flow of a packet of the peer and of its answer.
+func (c *talk) flood(n int, steps []step, change func(i int, request, answer []byte)) {
+	c.Helper()
+	const batch = 32
+	for first := 0; first < n; first += batch {
+		for _, s := range steps {
+			var ips [][]byte
+			for i := first; i < first+batch; i++ {
+				request, answer := s.request, s.answer
+				change(i, request, answer)
+				if s.reply {
+					ips = append(ips, append([]byte(nil), answer...))
+				} else {
+					ips = append(ips, append([]byte(nil), request...))
+				}
+			}
+			if s.reply {
+				c.load(ips...)
+				for left := len(ips); left > 0; {
+					left -= c.egress()
+				}
+			} else {
+				c.ingressBatch(ips...)()
+			}
+		}
+	}
+}
+
+// step is one packet of every flow of a flood: the peer's, or the answer.
+type step struct {
+	request, answer []byte
+	reply           bool
+}
+
+func udpSteps() []step {
+	s := step{
+		request: udp(hostilePod, 0, mappedPodOut, 443, "question"),
+		answer:  udp(mappedPod, 443, hostilePodInside, 0, "answer"),
+	}
+	noChecksum(s.request, s.answer)
+	a := s
+	a.reply = true
+	return []step{s, a}
+}
+
+// tcpSteps are the first n packets of a connection.
+func tcpSteps(n int) (steps []step) {
+	for i, flags := range []uint8{packet.TCPSyn, packet.TCPSyn | packet.TCPAck, packet.TCPAck}[:n] {
+		steps = append(steps, step{
+			request: tcp(port(hostilePod, 0), port(mappedPodOut, 443), flags),
+			answer:  tcp(port(mappedPod, 443), port(hostilePodInside, 0), flags),
+			reply:   i == 1,
+		})
+	}
+	return steps
+}
+
+// noChecksum leaves the checksum of UDP out, as RFC 768 allows, so that ports can be
+// changed.
+func noChecksum(ips ...[]byte) {
+	for _, b := range ips {
+		binary.BigEndian.PutUint16(b[packet.IPv4HeaderLen+6:], 0)
+	}
+}
+
+// samePod makes flows of one pod: 64 ports of the IP object's pod by 65536 of its own
+// would be as many; here the destination port changes with the upper bits.
+func samePod(i int, request, answer []byte) {
+	binary.BigEndian.PutUint16(request[packet.IPv4HeaderLen:], uint16(i))
+	binary.BigEndian.PutUint16(request[packet.IPv4HeaderLen+2:], uint16(1000+i>>16))
+	binary.BigEndian.PutUint16(answer[packet.IPv4HeaderLen+2:], uint16(i))
+	binary.BigEndian.PutUint16(answer[packet.IPv4HeaderLen:], uint16(1000+i>>16))
+}
+
+// everyPod makes each flow one of another pod of the peer.
+func everyPod(i int, request, answer []byte) {
+	samePod(i, request, answer)
+	binary.BigEndian.PutUint16(request[14:], uint16(i))
+	binary.BigEndian.PutUint16(answer[18:], uint16(i))
+	for _, b := range [][]byte{request, answer} {
+		binary.BigEndian.PutUint16(b[10:], 0)
+		binary.BigEndian.PutUint16(b[10:], ^packet.Sum(b[:packet.IPv4HeaderLen], 0))
+	}
+}
+
+// Whatever pods of the peer do to the table of flows, others connect, what is
+// connected goes on, and the senders behind the unknown source notice nothing.
+func TestAbuseOfFlows(t *testing.T) {
+	million := 1_000_000
+	if packettest.Race {
+		million = 200_000 // still three times the table
+	}
+	for _, tt := range []struct {
+		name   string
+		flows  int
+		steps  []step
+		change func(i int, request, answer []byte)
+		// whole: the peer as a whole attacks, from every address that it has; what
+		// is idle and not TCP is then forgotten.
+		whole bool
+	}{
+		{name: "a million answered by UDP", flows: million, steps: udpSteps(), change: samePod},
+		{name: "a million asked by UDP", flows: million, steps: udpSteps()[:1], change: samePod},
+		{name: "half-open connections", flows: 200_000, steps: tcpSteps(2), change: samePod},
+		{name: "connections", flows: 200_000, steps: tcpSteps(3), change: samePod},
+		{name: "UDP of all pods", flows: 200_000, steps: udpSteps(), change: everyPod, whole: true},
+		{name: "half-open connections of all pods", flows: 200_000, steps: tcpSteps(2), change: everyPod, whole: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newTalk(t, nil)
+			const syn, synAck, ack = packet.TCPSyn, packet.TCPSyn | packet.TCPAck, packet.TCPAck
+			connect := func(sport uint16) bool {
+				return c.answered(tcp, remoteOutside, remoteInside, sport, syn, synAck) &&
+					c.answered(tcp, remoteOutside, remoteInside, sport, ack, ack)
+			}
+			if !connect(1) || !c.answered(udpPacket, remoteOutside, remoteInside, 2, 0, 0) {
+				t.Fatal("the IP object does not work")
+			}
+			if c.fromNode(udp(unknownIP, 3, remoteInside, 53, "question")) == nil {
+				t.Fatal("the unknown source does not work")
+			}
+			c.flood(tt.flows, tt.steps, tt.change)
+
+			if !c.answers(tcp, remoteInside, 1, ack) {
+				t.Error("the established connection does not go on")
+			}
+			if !tt.whole && !c.answers(udpPacket, remoteInside, 2, 0) {
+				t.Error("the UDP flow of another pod is forgotten")
+			}
+			if !connect(4) {
+				t.Error("another pod cannot connect")
+			}
+			if !c.answered(udpPacket, remoteOutside, remoteInside, 5, 0, 0) {
+				t.Error("another pod cannot ask by UDP")
+			}
+			if c.fromPeer(udp(remoteOutside, 53, unknownIP, 3, "answer")) == nil {
+				t.Error("the unknown source gets no answer any more")
+			}
+			if c.fromNode(udp(unknownIP, 6, remoteInside, 53, "question")) == nil || c.fromPeer(udp(remoteOutside, 53, unknownIP, 6, "answer")) == nil {
+				t.Error("the unknown source cannot ask")
+			}
+			if s := c.forwarder.Status().PodFlows; s.Entries > s.Capacity {
+				t.Errorf("%d flows in a table for %d", s.Entries, s.Capacity)
+			}
+		})
+	}
+}
