@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"errors"
-	"net/netip"
 	"os"
 
 	"github.com/sluice-net/sluice/geneve"
@@ -131,7 +130,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 		f.refuse(s, t, &p, timeExceeded)
 		return DropHopLimit
 	}
-	leaves := f.shapeOf(s, &p, d.payloads, remote, now)
+	leaves := f.shapeOf(s, &p, d.payloads, now)
 	if !leaves.fits(&p) {
 		f.refuse(s, t, &p, tooBig)
 		return DropTooBig
@@ -160,10 +159,11 @@ type shape struct {
 // shapeOf finds the shape of p. A TCP super-segment must fit the whole path, because
 // its sender knows it and its kernel does not tell; everything else fits the tunnel.
 // payloads says that p is a UDP super-segment, 0 that it is none.
-func (f *Forwarder) shapeOf(s *snapshot, p *packet.Packet, payloads int, remote netip.Addr, now int64) shape {
+func (f *Forwarder) shapeOf(s *snapshot, p *packet.Packet, payloads int, now int64) shape {
 	switch p.Proto {
 	case packet.ProtoTCP:
-		if mtu := f.pathMTUs.limit(remote, s.cfg.MTU, now); isSuperSegment(p, mtu) {
+		if mtu := f.pathMTUs.limit(p.Src(), p.Dst(), s.cfg.MTU, now); isSuperSegment(p, mtu) {
+			f.pathMTUs.sent.note(p)
 			return shape{mtu: mtu, super: true}
 		}
 	case packet.ProtoUDP:

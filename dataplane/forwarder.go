@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -145,6 +146,7 @@ func New(o Options) (*Forwarder, error) {
 	for _, w := range []**nodeWriter{&f.replies, &f.toNodes, &f.fromOwn, &f.probes} {
 		*w = newNodeWriter(f)
 	}
+	f.pathMTUs.sent.seed = maphash.MakeSeed()
 	f.snap.Store(&snapshot{})
 	o.Tunnel.Overlay = f
 	if f.tunnel, err = tunnel.New(o.Tunnel); err != nil {

@@ -83,9 +83,9 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, n
 	}
 	p.DecrementHopLimit()
 	nat.ClampMSS(&p, clamp)
-	f.pathMTUs.learn(&p, s.cfg.MTU, now)
 	d.restore(&p)
 	s.table.Ingress(&p)
+	f.pathMTUs.learn(&p, s.cfg.MTU, now)
 	if d.fallback {
 		f.ingressCount.fallback.Add(1)
 	}

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -18,28 +19,36 @@ const (
 	// mssLifetime is how long an announced MSS is believed: as long as a
 	// connection may be silent, because it does not repeat its SYN.
 	mssLifetime = timeoutTCP
-	// maxPathMTUs bounds what is remembered. Only destinations behind a link
-	// smaller than the tunnel have an entry.
+	// maxPathMTUs bounds the destinations that are remembered, by either kind. Only
+	// those behind a link smaller than the tunnel have an entry.
 	maxPathMTUs = 4096
+	// maxReporting bounds the senders of which each destination has an entry.
+	maxReporting = 32
 )
 
-// pathMTUs remembers the destinations for which somebody behind the peer's
-// gateway asked for smaller packets: the destination itself by the MSS of its
-// SYN, or a router by an ICMP error.
+// pathMTUs remembers for which destinations somebody behind the peer's gateway asked
+// for smaller packets: the destination itself by the MSS of its SYN, for all
+// senders, or a router by an ICMP error, for the sender that it is about.
 //
 // A sender that is told so makes its TCP segments smaller, but a node's kernel
 // hands them over in super-segments that do not say how small. Cut to the
 // tunnel's MTU they would be refused again and again, so what the sender was
 // told is noted in passing. Only TCP is looked up.
 //
-// It is safe for concurrent use: ingress learns, egress looks up.
+// An error is believed only if it quotes what was sent lately: anybody can send one,
+// and must not make the packets of others small (RFC 5927 section 7).
+//
+// All addresses are those inside. It is safe for concurrent use: ingress learns,
+// egress looks up.
 type pathMTUs struct {
-	// count is len(mtus): looking up takes no lock while there is nothing, as
-	// in most peerings.
+	sent sentSegments
+	// count is the number of destinations: looking up takes no lock while there is
+	// nothing, as in most peerings.
 	count atomic.Int32
 
-	mu   sync.RWMutex
-	mtus map[netip.Addr]pathMTU // by the destination's outside address
+	mu        sync.RWMutex
+	announced map[netip.Addr]pathMTU     // by destination
+	reported  map[netip.Addr]*senderMTUs // by destination
 }
 
 type pathMTU struct {
@@ -47,13 +56,24 @@ type pathMTU struct {
 	expires int64 // on the forwarder's clock
 }
 
+// senderMTUs are the path MTUs from each sender to one destination.
+type senderMTUs struct {
+	mtus []senderMTU
+	next int // the one that goes when there are too many
+}
+
+type senderMTU struct {
+	sender netip.Addr
+	pathMTU
+}
+
 // learn notes what a packet from the peer says about size, if it is less than
-// mtu. It is called before the packet is translated, and after its MSS was clamped:
+// mtu. It is called after the packet was translated, and after its MSS was clamped:
 // by a filter rule it may be less than the peer's.
 func (m *pathMTUs) learn(p *packet.Packet, mtu int, now int64) {
 	if mss, ok := nat.MSS(p); ok {
 		if n := mss + packet.TCPHeaderLen + p.TransportOffset; n < mtu && mss > 0 {
-			m.note(p.Src(), max(n, minMTU(p)), now, mssLifetime)
+			m.announce(p.Src(), pathMTU{max(n, minMTU(p)), now + int64(mssLifetime)}, now)
 		}
 		return
 	}
@@ -62,33 +82,75 @@ func (m *pathMTUs) learn(p *packet.Packet, mtu int, now int64) {
 		return
 	}
 	// Only about what the addressee has sent.
-	if e, ok := p.Embedded(); ok && e.Src() == p.Dst() {
-		m.note(e.Dst(), n, now, pathMTULifetime)
+	if e, ok := p.Embedded(); ok && e.Src() == p.Dst() && m.sent.has(&e) {
+		m.report(e.Src(), e.Dst(), pathMTU{n, now + int64(pathMTULifetime)}, now)
 	}
 }
 
-// note remembers that dst takes packets of n bytes. Of two values the lower
-// counts until it expires.
-func (m *pathMTUs) note(dst netip.Addr, n int, now int64, lifetime time.Duration) {
+// and returns what counts of two values: the lower until it expires.
+func (m pathMTU) and(old pathMTU, now int64) pathMTU {
+	if old.expires > now {
+		return pathMTU{min(m.mtu, old.mtu), max(m.expires, old.expires)}
+	}
+	return m
+}
+
+// announce remembers that dst takes packets of that size.
+func (m *pathMTUs) announce(dst netip.Addr, size pathMTU, now int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	expires := now + int64(lifetime)
-	old, known := m.mtus[dst]
-	if known && old.expires > now {
-		n, expires = min(n, old.mtu), max(expires, old.expires)
+	old, known := m.announced[dst]
+	if m.announced == nil {
+		m.announced = make(map[netip.Addr]pathMTU)
 	}
-	if !known && len(m.mtus) >= maxPathMTUs {
-		for other := range m.mtus { // any: it is learnt again when it is needed
-			delete(m.mtus, other)
-			break
+	if !known {
+		makeRoom(m.announced)
+	}
+	m.announced[dst] = size.and(old, now)
+	m.counted()
+}
+
+// report remembers that packets of that size get from src to dst.
+func (m *pathMTUs) report(src, dst netip.Addr, size pathMTU, now int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reported == nil {
+		m.reported = make(map[netip.Addr]*senderMTUs)
+	}
+	s := m.reported[dst]
+	if s == nil {
+		makeRoom(m.reported)
+		s = new(senderMTUs)
+		m.reported[dst] = s
+	}
+	m.counted()
+	for i := range s.mtus {
+		if s.mtus[i].sender == src {
+			s.mtus[i].pathMTU = size.and(s.mtus[i].pathMTU, now)
+			return
 		}
 	}
-	if m.mtus == nil {
-		m.mtus = make(map[netip.Addr]pathMTU)
+	if len(s.mtus) < maxReporting {
+		s.mtus = append(s.mtus, senderMTU{src, size})
+		return
 	}
-	m.mtus[dst] = pathMTU{n, expires}
-	m.count.Store(int32(len(m.mtus)))
+	s.mtus[s.next] = senderMTU{src, size}
+	s.next = (s.next + 1) % maxReporting
 }
+
+// makeRoom forgets any destination of too many: it is learnt again when it is needed.
+func makeRoom[V any](m map[netip.Addr]V) {
+	if len(m) < maxPathMTUs {
+		return
+	}
+	for other := range m {
+		delete(m, other)
+		return
+	}
+}
+
+// counted is called with mu held.
+func (m *pathMTUs) counted() { m.count.Store(int32(len(m.announced) + len(m.reported))) }
 
 // minMTU returns the MTU that every link has for packets like p.
 func minMTU(p *packet.Packet) int {
@@ -100,7 +162,7 @@ func minMTU(p *packet.Packet) int {
 
 // reportedMTU returns the next-hop MTU in Fragmentation Needed (RFC 1191 section
 // 4) or Packet Too Big (RFC 4443 section 3.2), and 0 for everything else. What
-// no link may have is not believed: it would only make work.
+// no link may have is not believed: it would only make work (RFC 8201 section 4).
 func reportedMTU(p *packet.Packet) int {
 	const fragmentationNeeded, packetTooBig = 3<<8 | 4, 2 << 8
 	t := p.Transport()
@@ -121,16 +183,22 @@ func reportedMTU(p *packet.Packet) int {
 	return 0
 }
 
-// limit returns the MTU for dst, at most mtu.
-func (m *pathMTUs) limit(dst netip.Addr, mtu int, now int64) int {
+// limit returns the MTU from src to dst, at most mtu.
+func (m *pathMTUs) limit(src, dst netip.Addr, mtu int, now int64) int {
 	if m.count.Load() == 0 {
 		return mtu
 	}
 	m.mu.RLock()
-	known, ok := m.mtus[dst]
-	m.mu.RUnlock()
-	if ok && known.expires > now {
-		return min(mtu, known.mtu)
+	defer m.mu.RUnlock()
+	if known, ok := m.announced[dst]; ok && known.expires > now {
+		mtu = min(mtu, known.mtu)
+	}
+	if s := m.reported[dst]; s != nil {
+		for i := range s.mtus {
+			if known := &s.mtus[i]; known.sender == src && known.expires > now {
+				mtu = min(mtu, known.mtu)
+			}
+		}
 	}
 	return mtu
 }
@@ -142,10 +210,94 @@ func (m *pathMTUs) sweep(now int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for dst, known := range m.mtus {
+	for dst, known := range m.announced {
 		if known.expires <= now {
-			delete(m.mtus, dst)
+			delete(m.announced, dst)
 		}
 	}
-	m.count.Store(int32(len(m.mtus)))
+	for dst, s := range m.reported {
+		last := int64(0)
+		for _, known := range s.mtus {
+			last = max(last, known.expires)
+		}
+		if last <= now {
+			delete(m.reported, dst)
+		}
+	}
+	m.counted()
+}
+
+const (
+	// sentSlots is of how many connections it is remembered what they sent; who shares
+	// a slot with another waits for the next error.
+	sentSlots = 1024
+	// maxInFlight is how far back an error may quote a connection, in bytes. A sender
+	// whose packets are lost sends no further, so that one of the errors is about
+	// the last of them.
+	maxInFlight = 1 << 20
+)
+
+// sentSegments remembers which bytes connections sent last in TCP super-segments:
+// what an ICMP error must quote. It is safe for concurrent use.
+type sentSegments struct {
+	mu    sync.Mutex
+	seed  maphash.Seed
+	slots [sentSlots]sentRange
+}
+
+// sentRange are the bytes from up to before, as sequence numbers (RFC 9293 section 3.4).
+type sentRange struct {
+	connection   sentKey
+	from, before uint32
+}
+
+type sentKey struct {
+	src, dst         [16]byte
+	srcPort, dstPort uint16
+}
+
+func (s *sentSegments) slot(k *sentKey) *sentRange {
+	var b [36]byte
+	copy(b[:], k.src[:])
+	copy(b[16:], k.dst[:])
+	binary.BigEndian.PutUint16(b[32:], k.srcPort)
+	binary.BigEndian.PutUint16(b[34:], k.dstPort)
+	return &s.slots[maphash.Bytes(s.seed, b[:])%sentSlots]
+}
+
+// note remembers the TCP segment p, which has not been translated.
+func (s *sentSegments) note(p *packet.Packet) {
+	k := sentKey{src: p.Src().As16(), dst: p.Dst().As16()}
+	k.srcPort, k.dstPort = p.Ports()
+	t := p.Transport()
+	from := binary.BigEndian.Uint32(t[4:])
+	before := from + uint32(len(t)-int(t[12]>>4)*4)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.slot(&k)
+	if r.connection != k || from-r.from > maxInFlight {
+		*r = sentRange{k, from, before}
+		return
+	}
+	if before-r.from > r.before-r.from {
+		r.before = before
+	}
+	if r.before-r.from > maxInFlight {
+		r.from = r.before - maxInFlight
+	}
+}
+
+// has tells whether e is one of the segments that were sent last.
+func (s *sentSegments) has(e *packet.Embedded) bool {
+	sequence, ok := e.TCPSequence()
+	if !ok {
+		return false
+	}
+	k := sentKey{src: e.Src().As16(), dst: e.Dst().As16()}
+	k.srcPort, k.dstPort = e.Ports()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.slot(&k)
+	return r.connection == k && sequence-r.from < r.before-r.from
 }

@@ -41,6 +41,16 @@ func (e *Embedded) Proto() uint8 { return e.quote.Proto }
 // when they are not quoted.
 func (e *Embedded) Ports() (src, dst uint16) { return e.quote.Ports() }
 
+// TCPSequence returns the sequence number of the quoted packet, and false where it
+// is no TCP or is quoted without it.
+func (e *Embedded) TCPSequence() (uint32, bool) {
+	t := e.quote.Transport()
+	if e.quote.Proto != ProtoTCP || e.quote.Fragment == LaterFragment || len(t) < 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(t[4:]), true
+}
+
 // SetSrc replaces the source address of the quoted packet.
 func (e *Embedded) SetSrc(a netip.Addr) { e.adjust(e.quote.setAddr(a, 12, 8)) }
 

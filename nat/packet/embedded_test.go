@@ -253,3 +253,32 @@ func FuzzEmbedded(f *testing.F) {
 		}
 	})
 }
+
+func TestEmbeddedTCPSequence(t *testing.T) {
+	segment := packettest.Segment{SrcPort: 1, DstPort: 2, Seq: 0xfedcba98, Payload: make([]byte, 100)}.Bytes()
+	later := spec4(packet.ProtoTCP, segment)
+	later.Part = packettest.Part{Offset: 48, Length: 60}
+	for _, tt := range []struct {
+		name   string
+		quote  packettest.Spec
+		length int
+		want   bool
+	}{
+		{"eight bytes", spec4(packet.ProtoTCP, segment), 28, true},
+		{"seven bytes", spec4(packet.ProtoTCP, segment), 27, false},
+		{"all of IPv6", spec6(packet.ProtoTCP, segment), 1000, true},
+		{"IPv6 header alone", spec6(packet.ProtoTCP, segment), 40, false},
+		{"UDP", spec4(packet.ProtoUDP, udp), 28, false},
+		{"a later fragment", later, 1000, false},
+	} {
+		s := unreachable(tt.quote, tt.length)
+		p, _ := packet.Parse(s.Bytes())
+		e, ok := p.Embedded()
+		if !ok {
+			t.Fatalf("%s: no embedded packet", tt.name)
+		}
+		if got, ok := e.TCPSequence(); ok != tt.want || ok && got != 0xfedcba98 {
+			t.Errorf("%s: %#x, %v, want it: %v", tt.name, got, ok, tt.want)
+		}
+	}
+}
