@@ -15,8 +15,8 @@
 // Egress runs on the tunnel's reader: ReadPackets reads the node socket and
 // writes straight into the tunnel's buffers, so no queue of ours lies between
 // them. Ingress runs on the tunnel's receiver: WritePackets sends to the nodes
-// before it returns. The one queue holds what the gateway itself sends to the
-// peer (sendOwn). Run adds a goroutine for the gateway's own stack and one for
+// before it returns. Two queues hold what the gateway itself sends to the peer
+// (send). Run adds a goroutine for the gateway's own stack and one for
 // upkeep.
 //
 // # What it must not do

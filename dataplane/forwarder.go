@@ -56,6 +56,7 @@ type Forwarder struct {
 	stack    *netstack.Stack
 	log      *slog.Logger
 	start    time.Time
+	clock    func() int64 // nanoseconds since start, that never run backwards
 
 	snap atomic.Pointer[snapshot]
 	// flows are those that local senders open behind the unknown source, and podFlows
@@ -63,7 +64,8 @@ type Forwarder struct {
 	flows, podFlows *flowTable
 	pathMTUs        pathMTUs
 	closed          atomic.Bool
-	own             chan []byte
+	// own is what the gateway's stack has to say to the peer, errors the ICMP errors: see send.
+	own, errors chan []byte
 	// applied wakes upkeep, so that new nodes are probed at once. One slot:
 	// sent to by Apply, received by upkeep, never closed.
 	applied chan struct{}
@@ -71,10 +73,10 @@ type Forwarder struct {
 	// Owned by the goroutine in ReadPackets.
 	reader       *nodeReader
 	replies      *nodeWriter
-	egressErrors rateLimit
+	egressErrors *errorBudget
 	// Owned by the goroutine in WritePackets.
 	toNodes       *nodeWriter
-	ingressErrors rateLimit
+	ingressErrors *errorBudget
 	// Owned by the stack's goroutine.
 	fromOwn *nodeWriter
 	// Owned by the goroutine in Run.
@@ -137,12 +139,14 @@ func New(o Options) (*Forwarder, error) {
 		flows:    newFlowTable(o.MaxFlows),
 		podFlows: newFlowTable(o.MaxFlows),
 		own:      make(chan []byte, ownQueueLen),
+		errors:   make(chan []byte, ownQueueLen),
 		applied:  make(chan struct{}, 1),
 		reader:   newNodeReader(),
 		states:   make(map[string]*nodeState),
 
-		egressErrors: newRateLimit(), ingressErrors: newRateLimit(),
+		egressErrors: newErrorBudget(), ingressErrors: newErrorBudget(),
 	}
+	f.clock = func() int64 { return int64(time.Since(f.start)) }
 	for _, w := range []**nodeWriter{&f.replies, &f.toNodes, &f.fromOwn, &f.probes} {
 		*w = newNodeWriter(f)
 	}
@@ -155,9 +159,6 @@ func New(o Options) (*Forwarder, error) {
 	}
 	return f, nil
 }
-
-// clock returns nanoseconds that never run backwards.
-func (f *Forwarder) clock() int64 { return int64(time.Since(f.start)) }
 
 // Apply replaces the configuration. It either takes effect as a whole or, with
 // an error, not at all. No packet is lost over it.

@@ -339,39 +339,145 @@ func TestOwnErrorsThatMustNotBeSent(t *testing.T) {
 	}
 }
 
-// Errors are limited to 100 in a burst and as many in a second, each way, and
-// what is left out is still counted as dropped.
+// Errors are limited for each source, each way, and what is left out is still counted
+// as dropped. The clock stands still, so that nothing is refilled.
 func TestOwnErrorsAreLimited(t *testing.T) {
-	const burst, packets = 100, 1000
+	const burst, packets = 20, 1000
 	h := newHarness(t, nil)
-	expired := dataplanetest.Build(dataplanetest.Packet{Src: port(localPod, 1), Dst: port(remoteInside, 2), HopLimit: 1})
-	errors := 0
-	for range packets / 50 {
-		for range 50 {
-			h.ipFromNode(0, expired)
+	h.forwarder.StopClock()
+	for _, kind := range []struct {
+		name    string
+		verdict string
+		of      func(src, dst netip.Addr) []byte
+	}{
+		{"time exceeded", "DropHopLimit", expiring},
+		{"too big", "DropTooBig", oversized},
+	} {
+		errors := 0
+		for range packets / 50 {
+			for range 50 {
+				h.ipFromNode(0, kind.of(localPod, remoteInside))
+			}
+			h.egress()
+			for n := len(h.atNode(0)); n > 0; n = len(h.atNode(0)) {
+				errors += n
+			}
+		}
+		if errors != burst {
+			t.Errorf("%d errors %s about %d packets, want %d", errors, kind.name, packets, burst)
+		}
+		if got := h.egressVerdicts()[kind.verdict]; got != packets {
+			t.Errorf("%d packets counted as %s, want %d", got, kind.verdict, packets)
+		}
+		errors = 0
+		for range packets {
+			h.ingress(kind.of(remoteOutside, localPod))
+			errors += len(h.egress())
+		}
+		if errors != burst {
+			t.Errorf("%d errors %s to the peer about %d packets, want %d", errors, kind.name, packets, burst)
+		}
+		if got := h.ingressVerdicts()[kind.verdict]; got != packets {
+			t.Errorf("%d packets of the peer counted as %s, want %d", got, kind.verdict, packets)
+		}
+	}
+}
+
+// expiring is a packet that the gateway answers by Time Exceeded, and oversized one
+// that it answers by Fragmentation Needed.
+func expiring(src, dst netip.Addr) []byte {
+	return dataplanetest.Build(dataplanetest.Packet{Src: port(src, 1), Dst: port(dst, 2), HopLimit: 1})
+}
+
+func oversized(src, dst netip.Addr) []byte {
+	return dataplanetest.Build(dataplanetest.Packet{Src: port(src, 1), Dst: port(dst, 2), DontFragment: true, Payload: make([]byte, 1400)})
+}
+
+// What one pod has sent back to it takes nothing from another, and what has it sent
+// Time Exceeded takes nothing from what it is to know about the size of its packets.
+func TestAbuseOfErrors(t *testing.T) {
+	other := netip.MustParseAddr("10.243.1.66")
+	for _, flood := range []struct {
+		name string
+		of   func(src, dst netip.Addr) []byte
+	}{{"expiring packets", expiring}, {"packets that are too big", oversized}} {
+		t.Run("of a local pod: "+flood.name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.forwarder.StopClock()
+			for range 20 {
+				for range 50 {
+					h.ipFromNode(0, flood.of(other, remoteInside))
+				}
+				h.egress()
+				h.atNode(0)
+			}
+			for _, of := range []func(src, dst netip.Addr) []byte{expiring, oversized} {
+				h.ipFromNode(0, of(localPod, remoteInside))
+				h.egress()
+				if got := h.atNode(0); len(got) != 1 {
+					t.Errorf("another pod gets %d errors about its packet, want 1", len(got))
+				}
+			}
+		})
+		t.Run("of a pod of the peer: "+flood.name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.forwarder.StopClock()
+			for range 20 {
+				for range 50 {
+					h.ingress(flood.of(hostilePod, localPod))
+				}
+				h.egress()
+			}
+			for _, of := range []func(src, dst netip.Addr) []byte{expiring, oversized} {
+				h.ingress(of(remoteOutside, localPod))
+				if got := h.egress(); len(got) != 1 {
+					t.Errorf("another pod of the peer gets %d errors about its packet, want 1", len(got))
+				}
+			}
+		})
+	}
+	t.Run("who is told that packets are too big", func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.forwarder.StopClock()
+		for range 100 {
+			h.ipFromNode(0, expiring(localPod, remoteInside))
 		}
 		h.egress()
-		for n := len(h.atNode(0)); n > 0; n = len(h.atNode(0)) {
-			errors += n
+		h.atNode(0)
+		h.ipFromNode(0, oversized(localPod, remoteInside))
+		h.egress()
+		if got := h.atNode(0); len(got) != 1 {
+			t.Errorf("the pod gets %d errors about a packet that is too big, want 1", len(got))
+		}
+	})
+}
+
+// Errors to the peer do not keep the gateway's own pings from going out, however many
+// pods of the peer ask for them, and there is a bound for all of them together.
+func TestErrorsLeaveRoomForPings(t *testing.T) {
+	h := newHarness(t, nil)
+	h.forwarder.StopClock()
+	pod := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 243, 100 + byte(i>>8), byte(i)}) }
+	for i := range 200 {
+		h.ingress(expiring(pod(i), localPod))
+	}
+	h.forwarder.SendOwn(echoRequest(tunnelIP, peerTunnelIP))
+	pings, errors := 0, 0
+	for _, b := range h.egress() {
+		if p, _ := packet.Parse(b); p.IsEcho() {
+			pings++
+		} else {
+			errors++
 		}
 	}
-	// As much as the time of the test allows beyond the burst.
-	if errors < burst || errors > packets/2 {
-		t.Errorf("%d errors about %d packets, want a little over %d", errors, packets, burst)
+	if pings != 1 || errors == 0 {
+		t.Errorf("%d pings and %d errors go out, want 1 and some", pings, errors)
 	}
-	if got := h.egressVerdicts()["DropHopLimit"]; got != packets {
-		t.Errorf("%d packets counted as expired, want %d", got, packets)
-	}
-	expired = dataplanetest.Build(dataplanetest.Packet{Src: port(remoteOutside, 1), Dst: port(localPod, 2), HopLimit: 1})
-	errors = 0
-	for range packets {
-		h.ingress(expired)
+	for i := range 3000 {
+		h.ingress(expiring(pod(i), localPod))
 		errors += len(h.egress())
 	}
-	if errors < burst || errors > packets/2 {
-		t.Errorf("%d errors to the peer about %d packets, want a little over %d", errors, packets, burst)
-	}
-	if got := h.ingressVerdicts()["DropHopLimit"]; got != packets {
-		t.Errorf("%d packets from the peer counted as expired, want %d", got, packets)
+	if errors > 1000 {
+		t.Errorf("%d errors in a moment, want at most 1000", errors)
 	}
 }

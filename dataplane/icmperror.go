@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"hash/maphash"
 	"net/netip"
 	"time"
 
@@ -22,7 +23,7 @@ const maxErrorLen = MinMTUIPv6
 // refuse answers a packet from a node by an ICMP error, if the rate allows.
 func (f *Forwarder) refuse(s *snapshot, t *nodeTunnel, p *packet.Packet, why refusal) {
 	src := s.icmpSource(p.Version == 6, false)
-	if !src.IsValid() || !f.egressErrors.allow(f.clock()) {
+	if !src.IsValid() || !f.egressErrors.allow(p.Src(), why.kind(), f.clock()) {
 		return
 	}
 	p.CompleteChecksum() // the quotation should be what a wire would have carried
@@ -35,12 +36,12 @@ func (f *Forwarder) refuse(s *snapshot, t *nodeTunnel, p *packet.Packet, why ref
 // refusePeer answers a packet from the peer by an ICMP error, if the rate allows.
 func (f *Forwarder) refusePeer(s *snapshot, p *packet.Packet, why refusal) {
 	src := s.icmpSource(p.Version == 6, true)
-	if !src.IsValid() || !f.ingressErrors.allow(f.clock()) {
+	if !src.IsValid() || !f.ingressErrors.allow(p.Src(), why.kind(), f.clock()) {
 		return
 	}
 	b := make([]byte, maxErrorLen)
 	if n := appendError(b, src, p, why, s.cfg.MTU); n > 0 {
-		f.sendOwn(b[:n])
+		f.send(f.errors, b[:n])
 	}
 }
 
@@ -57,28 +58,69 @@ func appendError(b []byte, src netip.Addr, p *packet.Packet, why refusal, mtu in
 	}
 }
 
-// errorRate is how many ICMP errors are sent in one second and in one burst
-// (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
-const errorRate = 100
+// How many ICMP errors of one kind are sent to one source in a second and in a burst,
+// and to all sources together (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
+// Of the latter a source alone cannot have more than a fiftieth.
+const (
+	sourceErrors = 20
+	allErrors    = 1000
+)
 
-// errorCost is one error's share of the time.
-const errorCost = int64(time.Second) / errorRate
+// errorSlots is how many sources are told apart at a time: those that share a slot
+// share its budget.
+const errorSlots = 1024
 
-// rateLimit is a token bucket of ICMP errors. It belongs to one goroutine.
-type rateLimit struct {
-	tokens int64 // in nanoseconds of refill
-	last   int64 // on the forwarder's clock
+// errorKind is what has budgets of its own: a sender whose packets are too big depends
+// on being told (RFC 1191), nobody does on the others.
+type errorKind uint8
+
+const (
+	aboutSize errorKind = iota
+	aboutAnythingElse
+	errorKinds
+)
+
+func (r refusal) kind() errorKind {
+	if r == tooBig {
+		return aboutSize
+	}
+	return aboutAnythingElse
 }
 
-// newRateLimit returns a full bucket.
-func newRateLimit() rateLimit { return rateLimit{tokens: errorRate * errorCost} }
+// errorBudget limits the ICMP errors of one direction. It belongs to one goroutine.
+type errorBudget struct {
+	seed    maphash.Seed
+	all     [errorKinds]bucket
+	sources [errorSlots][errorKinds]bucket
+}
 
-func (r *rateLimit) allow(now int64) bool {
-	r.tokens = min(r.tokens+now-r.last, errorRate*errorCost)
-	r.last = now
-	if r.tokens < errorCost {
+func newErrorBudget() *errorBudget { return &errorBudget{seed: maphash.MakeSeed()} }
+
+// allow tells whether src may be sent one more error of that kind.
+func (e *errorBudget) allow(src netip.Addr, k errorKind, now int64) bool {
+	a := src.As16()
+	source := &e.sources[maphash.Bytes(e.seed, a[:])%errorSlots][k]
+	// What one source has too much of is not taken from the others.
+	if !source.has(sourceErrors, now) || !e.all[k].has(allErrors, now) {
 		return false
 	}
-	r.tokens -= errorCost
+	source.take(sourceErrors)
+	e.all[k].take(allErrors)
 	return true
 }
+
+// bucket is a token bucket. The zero bucket is full.
+type bucket struct {
+	spent int64 // in nanoseconds of refill
+	last  int64 // on the forwarder's clock
+}
+
+// has tells whether there is a token, of rate in a second and in a burst.
+func (b *bucket) has(rate, now int64) bool {
+	b.spent = max(0, b.spent-(now-b.last))
+	b.last = now
+	return b.spent <= int64(time.Second)-int64(time.Second)/rate
+}
+
+// take takes a token that there is.
+func (b *bucket) take(rate int64) { b.spent += int64(time.Second) / rate }

@@ -5,7 +5,7 @@ import (
 )
 
 // ownQueueLen bounds what the gateway itself has to say to the peer and has not
-// said yet: pings and rate-limited ICMP errors.
+// said yet: pings, and as many rate-limited ICMP errors.
 const ownQueueLen = 64
 
 // deliver hands a packet for the gateway's own addresses to its stack.
@@ -26,7 +26,7 @@ func (f *Forwarder) fromStack(b []byte) {
 		return
 	}
 	if p.Dst() == s.cfg.PeerTunnelAddr {
-		f.sendOwn(append([]byte(nil), b...))
+		f.send(f.own, append([]byte(nil), b...))
 		return
 	}
 	t := s.byAddress[p.Dst()]
@@ -40,14 +40,15 @@ func (f *Forwarder) fromStack(b []byte) {
 	f.fromOwn.flush()
 }
 
-// sendOwn queues a packet of the gateway itself for the tunnel, and takes b.
+// send queues a packet of the gateway itself for the tunnel, and takes b.
 //
-// Sent by the stack's goroutine and the tunnel's receiver, received by the
-// tunnel's reader, never closed; when full the packet is dropped, as every
-// sender of such packets expects and repeats.
-func (f *Forwarder) sendOwn(b []byte) {
+// f.own is sent to by the stack's goroutine and f.errors by the tunnel's receiver: the
+// peer decides how many errors there are, and must not keep the pings from going out.
+// Both are received by the tunnel's reader and never closed; when one is full the
+// packet is dropped, as every sender of such packets expects and repeats.
+func (f *Forwarder) send(queue chan<- []byte, b []byte) {
 	select {
-	case f.own <- b:
+	case queue <- b:
 		// The reader sleeps in the socket, not on the queue.
 		f.underlay.Wake()
 	default:
@@ -56,12 +57,15 @@ func (f *Forwarder) sendOwn(b []byte) {
 
 // takeOwn moves what is queued into the tunnel's batch.
 func (f *Forwarder) takeOwn(out *tunnelBatch) {
-	for !out.full() {
-		select {
-		case b := <-f.own:
-			out.add(copy(out.slot(), b))
-		default:
-			return
+	for _, queue := range []<-chan []byte{f.own, f.errors} {
+		for !out.full() {
+			select {
+			case b := <-queue:
+				out.add(copy(out.slot(), b))
+				continue
+			default:
+			}
+			break
 		}
 	}
 }
