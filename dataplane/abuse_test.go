@@ -229,3 +229,64 @@ func TestAbuseOfFlows(t *testing.T) {
 		})
 	}
 }
+
+// A node sends as its own pods only: neither as pods of other nodes nor, strictly, as
+// addresses that no route knows.
+func TestAbuseOfSources(t *testing.T) {
+	const dropped, passed = false, true
+	for _, tt := range []struct {
+		name                  string
+		node                  int
+		src                   netip.Addr
+		routed, strictly, off bool
+	}{
+		{"a pod of its own", 0, localPod, passed, passed, passed},
+		{"a pod of its own, IPv6", 0, localPod6, passed, passed, passed},
+		{"a pod of another node", 1, localPod, dropped, dropped, passed},
+		{"a pod of another node, IPv6", 1, localPod6, dropped, dropped, passed},
+		{"a pod of another node with an IP object", 1, mappedPod, dropped, dropped, passed},
+		{"one of many pods that lives elsewhere", 1, netip.MustParseAddr("10.243.2.99"), dropped, dropped, passed},
+		{"a pod newer than its route", 0, netip.MustParseAddr("10.243.200.1"), passed, dropped, passed},
+		{"another node", 0, nodeIPs[1], dropped, dropped, dropped},
+		{"the gateway", 0, gatewayIP, dropped, dropped, dropped},
+		{"a pod of the peer", 0, remoteInside, dropped, dropped, dropped},
+		{"a host of an IP object", 1, mappedHost, passed, passed, passed},
+	} {
+		for check, want := range map[dataplane.SourceCheck]bool{
+			dataplane.SourceRouted: tt.routed, dataplane.SourceStrict: tt.strictly, dataplane.SourceUnchecked: tt.off,
+		} {
+			h := newHarness(t, func(c *dataplane.Config) { c.Sources = check })
+			dst := remoteInside
+			if tt.src.Is6() {
+				dst = remoteInside6
+			}
+			if tt.src == dst {
+				dst = hostilePodInside
+			}
+			h.ipFromNode(tt.node, udp(tt.src, 1, dst, 53, "question"))
+			if got := len(h.egress()) == 1; got != want {
+				t.Errorf("%s, check %s: got through is %v, want %v: %v", tt.name, check, got, want, h.egressVerdicts())
+			}
+			if got := h.forwarder.Status().Egress.Fallback; got != 0 && (tt.routed == tt.strictly || check != dataplane.SourceRouted) {
+				t.Errorf("%s, check %s: %d packets counted as unchecked", tt.name, check, got)
+			}
+		}
+	}
+}
+
+// The names of the checks are what the flag takes and the status shows.
+func TestSourceCheckText(t *testing.T) {
+	for _, want := range []dataplane.SourceCheck{dataplane.SourceRouted, dataplane.SourceStrict, dataplane.SourceUnchecked} {
+		b, err := want.MarshalText()
+		var got dataplane.SourceCheck
+		if err := got.UnmarshalText(b); err != nil || got != want {
+			t.Errorf("%s is read as %s, %v", want, got, err)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := new(dataplane.SourceCheck).UnmarshalText([]byte("true")); err == nil {
+		t.Error("a name that is none is read")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/geneve"
@@ -61,9 +62,42 @@ type Config struct {
 	// value lets them pass.
 	Filter filter.Config
 
-	// StrictSource drops packets of a pod that arrive from a node other than
-	// the one its route names. Off by default: routes lag behind new pods.
-	StrictSource bool
+	// Sources says how far it is checked that a pod lives on the node that its packets
+	// come from. The zero value is SourceRouted.
+	Sources SourceCheck
+}
+
+// SourceCheck is what is dropped of the packets that a node sends as one of its pods.
+type SourceCheck uint8
+
+const (
+	// SourceRouted: what has a route that names another node. A pod that is newer than
+	// its route is let through, and counted as Fallback.
+	SourceRouted SourceCheck = iota
+	// SourceStrict: also what has no route, as new pods have none for a moment.
+	SourceStrict
+	// SourceUnchecked: nothing. Any node can send as any pod.
+	SourceUnchecked
+)
+
+// sourceChecks are the names of the checks.
+var sourceChecks = [...]string{SourceRouted: "routed", SourceStrict: "strict", SourceUnchecked: "off"}
+
+// String returns the name of the check.
+func (c SourceCheck) String() string { return sourceChecks[c] }
+
+// MarshalText returns the name of the check.
+func (c SourceCheck) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the name of a check.
+func (c *SourceCheck) UnmarshalText(b []byte) error {
+	for i, name := range sourceChecks {
+		if string(b) == name {
+			*c = SourceCheck(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of %s", b, strings.Join(sourceChecks[:], ", "))
 }
 
 // Node is the gateway's end of one node tunnel.

@@ -255,7 +255,7 @@ func TestApplyKeepsWhatWasLearnt(t *testing.T) {
 	slices.Reverse(cfg.Nodes)
 	cfg.Nodes[0].Underlay = append(slices.Clone(cfg.Nodes[0].Underlay), netip.MustParseAddr("172.30.0.200"))
 	cfg.Nodes = append(cfg.Nodes, dataplane.Node{Name: "a-new-one", VNI: 99, Underlay: []netip.Addr{netip.MustParseAddr("172.30.0.13")}})
-	cfg.StrictSource = true
+	cfg.Sources = dataplane.SourceStrict
 	cfg.Routes = cfg.Routes[1:]
 	if err := h.forwarder.Apply(cfg); err != nil {
 		t.Fatal(err)

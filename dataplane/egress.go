@@ -108,7 +108,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	if p.Dst().IsMulticast() { // what a node's own stack announces on every link
 		return DropMulticast
 	}
-	sender, v := s.egressSender(t, &p)
+	sender, unrouted, v := s.egressSender(t, &p)
 	if v != Forwarded {
 		return v
 	}
@@ -142,6 +142,9 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	p.DecrementHopLimit()
 	if v := f.egressSource(s, t, &p, sender, remote, now); v != Forwarded {
 		return v
+	}
+	if unrouted {
+		f.egressCount.fallback.Add(1)
 	}
 	s.table.Egress(&p)
 	nat.ClampMSS(&p, clamp)

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
@@ -203,7 +204,7 @@ func TestFabricApplyLosesNothing(t *testing.T) {
 			}
 			for _, c := range []*dataplanetest.Cluster{f.A, f.B} {
 				cfg := c.Config
-				cfg.StrictSource = i%2 == 0
+				cfg.Sources = dataplane.SourceCheck(i % 2)
 				if i%3 == 0 {
 					cfg.Filter = filter.Config{Chains: []filter.Chain{forwardChain(ruleFor(filter.Accept, filter.Match{}))}}
 				}

@@ -336,7 +336,7 @@ func TestApplyReplacesFilter(t *testing.T) {
 	if err := h.forwarder.Apply(bad); err == nil || !strings.Contains(err.Error(), "filter chain c") {
 		t.Errorf("got %v, want the chain's name", err)
 	}
-	h.config.StrictSource = true
+	h.config.Sources = dataplane.SourceStrict
 	if err := h.forwarder.Apply(h.config); err != nil {
 		t.Fatal(err)
 	}

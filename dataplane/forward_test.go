@@ -52,8 +52,8 @@ func TestForwardToPeer(t *testing.T) {
 		{
 			name: "a pod on a node that has no route for it yet",
 			node: 1,
-			in:   dataplanetest.Packet{Src: port(localPod, 1000), Dst: port(remoteInside, 53)},
-			want: "10.243.1.10:1000 > 10.243.2.20:53 proto 17 ttl 63 len 28 valid true",
+			in:   dataplanetest.Packet{Src: port(netip.MustParseAddr("10.243.200.10"), 1000), Dst: port(remoteInside, 53)},
+			want: "10.243.200.10:1000 > 10.243.2.20:53 proto 17 ttl 63 len 28 valid true",
 		},
 		{
 			name: "a host behind the cluster leaves under its IP object's address",
@@ -297,10 +297,17 @@ func TestDropsFromNodes(t *testing.T) {
 			want: dataplane.DropSpoofedSource,
 		},
 		{
-			name:   "a pod from a node where it does not live, strictly",
-			config: func(c *dataplane.Config) { c.StrictSource = true },
-			send:   func(h *harness) { h.ipFromNode(1, dataplanetest.Build(good)) },
-			want:   dataplane.DropWrongNode,
+			name: "a pod from a node where it does not live",
+			send: func(h *harness) { h.ipFromNode(1, dataplanetest.Build(good)) },
+			want: dataplane.DropWrongNode,
+		},
+		{
+			name:   "a pod without a route, strictly",
+			config: func(c *dataplane.Config) { c.Sources = dataplane.SourceStrict },
+			send: func(h *harness) {
+				h.ipFromNode(0, with(func(p *dataplanetest.Packet) { p.Src = port(netip.MustParseAddr("10.243.200.1"), 53) }))
+			},
+			want: dataplane.DropWrongNode,
 		},
 		{
 			name: "a destination of no mapping",

@@ -301,7 +301,7 @@ func (f *Forwarder) Status() Status {
 		Tunnel:   f.tunnel.Stats(),
 		Internal: s.cfg.Internal, TunnelAddr: s.cfg.TunnelAddr,
 		Remote: s.cfg.Remote, LocalPods: s.cfg.LocalPods, External: s.cfg.LocalExternal,
-		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes, Filter: s.filter.Status(),
+		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes, Sources: s.cfg.Sources, Filter: s.filter.Status(),
 		Flows: f.flows.status(), PodFlows: f.podFlows.status(),
 		Egress: f.egressCount.status(), Ingress: f.ingressCount.status(),
 		Sockets:  map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},

@@ -400,7 +400,7 @@ func TestDroppedFramesTeachNothing(t *testing.T) {
 		h.datagram(h.nodes[0], append(b[:geneve.HeaderLen:geneve.HeaderLen], f...))
 	}
 	// Not egress, whose marker comes from node 0 and would teach the truth again.
-	h.ipFromNode(1, udp(localPod, 1, remoteInside, 1, "marker"))
+	h.ipFromNode(1, udp(netip.MustParseAddr("10.243.2.10"), 1, remoteInside, 1, "marker"))
 	if n, _, err := h.forwarder.ReadPackets(h.bufs, h.sizes, offset); n != 1 || err != nil {
 		t.Fatalf("tunnel got %d packets, %v", n, err)
 	}

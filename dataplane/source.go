@@ -16,28 +16,33 @@ const (
 
 // egressSender checks that p may come from the node's tunnel. What is not
 // local does not get out: neither spoofed sources nor the addresses of others.
-func (s *snapshot) egressSender(t *nodeTunnel, p *packet.Packet) (sender, Verdict) {
+// unrouted tells that nothing says which node the pod lives on.
+func (s *snapshot) egressSender(t *nodeTunnel, p *packet.Packet) (from sender, unrouted bool, v Verdict) {
 	src := p.Src()
 	switch {
 	case containsAddr(s.cfg.LocalPods, src):
-		if s.cfg.StrictSource {
-			if n, fallback := s.route(src); n != t || fallback {
-				return 0, DropWrongNode
+		if s.cfg.Sources != SourceUnchecked {
+			// A pod may be newer than its route, but the route of an address that is
+			// in use names the node that uses it.
+			n, routed := s.routes.Lookup(src)
+			if routed && n != t || !routed && s.cfg.Sources == SourceStrict {
+				return 0, false, DropWrongNode
 			}
+			unrouted = !routed
 		}
 		if _, mapped := s.pods.LocalOutside(src); mapped {
-			return senderPodIP, Forwarded
+			return senderPodIP, unrouted, Forwarded
 		}
-		return senderPod, Forwarded
+		return senderPod, unrouted, Forwarded
 	case src == s.unknown[family(p.Version == 6)]:
-		return senderUnknown, Forwarded
+		return senderUnknown, false, Forwarded
 	case t.isInternal(src) || t.isUnderlay(src):
-		return senderNode, Forwarded
+		return senderNode, false, Forwarded
 	}
 	if _, mapped := s.table.LocalOutside(src); mapped {
-		return senderPod, Forwarded
+		return senderPod, false, Forwarded
 	}
-	return 0, DropSpoofedSource
+	return 0, false, DropSpoofedSource
 }
 
 // ingressSource checks that p comes from the peer's CIDRs. WireGuard's allowed

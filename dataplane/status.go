@@ -26,6 +26,8 @@ type Status struct {
 	// Addresses are the IP objects.
 	Addresses []AddressMapping `json:"addresses"`
 	Routes    []Route          `json:"routes"`
+	// Sources is how far it is checked that pods send from their own nodes.
+	Sources SourceCheck `json:"sources"`
 	// Filter are the chains that packets are judged by, and what they counted.
 	Filter []filter.ChainStatus `json:"filter,omitempty"`
 	// Flows are those of senders behind the unknown source, PodFlows those that came in
@@ -78,6 +80,7 @@ type DirectionStatus struct {
 	Segmented uint64 `json:"segmented"`
 	// Fragmented are packets that were cut by IPv4 fragmentation.
 	Fragmented uint64 `json:"fragmented"`
-	// Fallback are packets sent to a node chosen without a route.
+	// Fallback are packets of addresses without a route: to such a pod, sent to a node
+	// that was chosen, and from one, from a node that was not checked.
 	Fallback uint64 `json:"fallbackRoutes"`
 }

@@ -29,7 +29,7 @@ const (
 	DropMulticast
 	// DropSpoofedSource: the source address may not come from this side.
 	DropSpoofedSource
-	// DropWrongNode: the pod lives on another node (StrictSource).
+	// DropWrongNode: the pod lives on another node (Config.Sources).
 	DropWrongNode
 	// DropNoMapping: the destination belongs to no CIDR of the other side.
 	DropNoMapping

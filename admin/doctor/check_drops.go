@@ -21,7 +21,7 @@ var meanings = map[string]meaning{
 	"DropECN":           {"the network marks packets as having met congestion (CE) although their transport does not take part in ECN", "see which device on the way sets the ECN field: it should drop instead"},
 	"DropSpoofedSource": {"the source of the packets may not come from this side: the pod CIDR of the installation is not that of the pods, or somebody forges addresses",
 		"compare --pod-cidr of the installation with the addresses of the pods, and the Configurations of both clusters"},
-	"DropWrongNode":        {"packets of a pod come from another node than its route says, and --strict-source is on", "leave --strict-source out, or see why routes lag behind"},
+	"DropWrongNode":        {"packets of a pod come from another node than its route says: somebody on a node sends as a pod of another one, or routes lag behind pods", "compare 'kubectl get pods -A -o wide' with 'kubectl get routeconfigurations -A -o yaml'; where pods rightly send from other nodes: --strict-source=off among the gateway's arguments"},
 	"DropNoMapping":        {"packets for addresses that belong to no CIDR of the peer: applications use addresses that do not exist there", "use the remapped addresses: 'liqoctl info peer' shows the CIDRs"},
 	"DropNoAddress":        {"packets for addresses of the external CIDR that no IP object gives to anybody", "make an IP object for the host, or use the right address ('kubectl get ips -A')"},
 	"DropFilter":           {"a FirewallConfiguration drops them", "see 'kubectl get firewallconfigurations -A' and the counters in 'gateway status'"},
@@ -75,6 +75,9 @@ func drops(e *end) (out []Finding) {
 				because("more arrives than the gateway can take").fix("give the gateway more CPU, or raise net.core.rmem_max on its node"))
 		}
 	}
+	if f := unchecked(e); f != nil {
+		out = append(out, *f)
+	}
 	switch {
 	case len(out) > 0:
 		return out
@@ -89,4 +92,27 @@ func directionText(d string) string {
 		return "on the way to the peer"
 	}
 	return "on the way from the peer"
+}
+
+// unchecked tells whether the gateway takes packets of pods from any node.
+func unchecked(e *end) *Finding {
+	p := e.after.DataPlane
+	rising := p.Egress.Fallback - min(e.before.DataPlane.Egress.Fallback, p.Egress.Fallback)
+	if !e.before.Started.Equal(e.after.Started) {
+		rising = 0
+	}
+	var f Finding
+	switch {
+	case p.Sources == "off":
+		f = warn("any node can send as any pod: the gateway does not check where packets of pods come from").
+			because("--strict-source=off is among its arguments").fix("leave it out, unless pods send from other nodes than their own")
+	case rising > 0 && p.Sources == "routed":
+		f = warn("it was not checked from which node %d packets of pods came", rising).
+			because("the pods have no route: they are newer than their routes, or there are none").
+			fix("if it goes on, see 'kubectl get routeconfigurations -A' and the log of the controller")
+	default:
+		return nil
+	}
+	f = f.on(e.gateway().String())
+	return &f
 }

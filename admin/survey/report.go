@@ -87,8 +87,10 @@ type DataPlane struct {
 	Remote     []Mapping      `json:"remote"`
 	LocalPods  []netip.Prefix `json:"localPods"`
 	External   []netip.Prefix `json:"localExternal"`
-	Filter     []FilterChain  `json:"filter,omitempty"`
-	Flows      struct {
+	// Sources is what --strict-source of the gateway says.
+	Sources string        `json:"sources"`
+	Filter  []FilterChain `json:"filter,omitempty"`
+	Flows   struct {
 		Entries  int `json:"entries"`
 		Capacity int `json:"capacity"`
 	} `json:"flows"`

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/control"
 )
 
@@ -19,7 +20,7 @@ type options struct {
 	bind         netip.Addr
 	listen       daemon.Addresses
 	log          daemon.Log
-	strictSource bool
+	sources      dataplane.SourceCheck
 	udpGSO       bool
 	udpGRO       bool
 	workers      bool
@@ -131,7 +132,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` between updates of the latency in the Connection (default 10s)")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'gateway status' (default "+program.AdminSocketText()+")")
 	daemon.LogVar(fs, &o.log)
-	fs.BoolVar(&o.strictSource, "strict-source", false, "drop packets of a pod that come from a node other than the one in its route")
+	fs.TextVar(&o.sources, "strict-source", dataplane.SourceRouted, "drop packets of a pod from another node than its route says: routed; strict: also of pods without a route, as new ones are for a moment; or off: any node can send as any pod")
+	fs.Lookup("strict-source").NoOptDefVal = dataplane.SourceStrict.String()
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
 	fs.BoolVar(&o.workers, "wireguard-workers", false, "use several processors per direction instead of one, at up to twice the processor time")

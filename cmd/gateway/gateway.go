@@ -65,7 +65,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 // runnerOptions are what both modes share.
 func (g *gateway) runnerOptions() control.Options {
 	return control.Options{
-		NodePort: g.options.genevePort, StrictSource: g.options.strictSource, Ping: g.options.ping, Logger: g.log,
+		NodePort: g.options.genevePort, Sources: g.options.sources, Ping: g.options.ping, Logger: g.log,
 		OnLatency: func(clusterID string, d time.Duration) {
 			g.latency.WithLabelValues(driver, clusterID).Observe(float64(d.Microseconds()))
 		},

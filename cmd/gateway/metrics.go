@@ -50,7 +50,7 @@ var ownFamilies = []daemon.Metric[report]{
 		eachDirection(func(d dataplane.DirectionStatus) uint64 { return d.Segmented }), "direction"),
 	daemon.Counter("sluice_fragmented_total", "Packets that were cut by IPv4 fragmentation.",
 		eachDirection(func(d dataplane.DirectionStatus) uint64 { return d.Fragmented }), "direction"),
-	daemon.Counter("sluice_fallback_routes_total", "Packets sent to a node that was chosen without a route.",
+	daemon.Counter("sluice_fallback_routes_total", "Packets of pods without a route: ingress, sent to a node that was chosen; egress, from a node that was not checked.",
 		eachDirection(func(d dataplane.DirectionStatus) uint64 { return d.Fallback }), "direction"),
 	daemon.Counter("sluice_drops_total", "Packets dropped, by reason.", emitDrops, "direction", "reason"),
 	daemon.Counter("sluice_node_packets_total", "Inner packets from (egress) and to (ingress) a node.",

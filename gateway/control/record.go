@@ -22,6 +22,9 @@ func (r *Runner) inForce(d Desired, loud bool) {
 	r.log.Info("configuration applied", "generation", r.state.Generation,
 		"gateway", d.Gateway.Kind+" "+d.Gateway.Name, "peer", d.Gateway.ClusterID,
 		"nodes", len(d.DataPlane.Nodes), "routes", len(d.DataPlane.Routes), "mtu", d.DataPlane.MTU)
+	if p := d.DataPlane; p.Sources == dataplane.SourceUnchecked || p.Sources == dataplane.SourceRouted && len(p.Routes) == 0 {
+		r.log.Warn("any node can send as any pod: there are no routes to tell, or --strict-source=off", "routes", len(p.Routes), "sources", p.Sources)
+	}
 }
 
 // confirm records that the newest objects ask for what is in force already.

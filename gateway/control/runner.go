@@ -43,8 +43,8 @@ type Options struct {
 	// NodePort is the UDP port of the node tunnels, which the objects must not
 	// ask for; zero: not known.
 	NodePort uint16
-	// StrictSource is dataplane.Config.StrictSource: no object says it.
-	StrictSource bool
+	// Sources is dataplane.Config.Sources: no object says it.
+	Sources dataplane.SourceCheck
 	// Ping is how the peer is watched.
 	Ping Ping
 	// Logger gets changes of state and what is wrong with the objects. Nil:
@@ -137,7 +137,7 @@ func (r *Runner) build(reading Reading) (Desired, error) {
 	}
 	d, err := Build(reading.Objects)
 	d.Warnings = append(reading.Warnings, d.Warnings...)
-	d.DataPlane.StrictSource = r.options.StrictSource
+	d.DataPlane.Sources = r.options.Sources
 	if reading.Heavy {
 		reading.Objects = Objects{}
 		debug.FreeOSMemory()

@@ -164,7 +164,7 @@ func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
 	for _, e := range edits {
 		edit(t, r.dir, e)
 	}
-	r.Runner = New(Options{Dir: r.dir, StrictSource: true, Logger: slog.New(slog.NewTextHandler(r.log, nil))})
+	r.Runner = New(Options{Dir: r.dir, Sources: dataplane.SourceStrict, Logger: slog.New(slog.NewTextHandler(r.log, nil))})
 	if _, err := r.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -222,8 +222,8 @@ func TestRunnerAppliesChanges(t *testing.T) {
 	t.Run("", func(t *testing.T) {
 		r := start(t, &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}})
 		edit(t, r.dir, "gateway.yaml: mtu: 1340 => mtu: 1400")
-		if c := r.nextConfig(t); c.MTU != 1400 || !c.StrictSource {
-			t.Errorf("applied MTU %d, strict source %v", c.MTU, c.StrictSource)
+		if c := r.nextConfig(t); c.MTU != 1400 || c.Sources != dataplane.SourceStrict {
+			t.Errorf("applied MTU %d, sources %v", c.MTU, c.Sources)
 		}
 		eventually(t, "generation 2", func() bool { return r.State().Generation == 2 })
 	})
