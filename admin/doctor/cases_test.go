@@ -516,5 +516,10 @@ var cases = []testCase{
 	{"overruns", "drops", func(w *world) {
 		w.server.after.DataPlane.Sockets["geneve"] = survey.Socket{Overruns: 77, LocalAddr: netip.MustParseAddrPort("0.0.0.0:6091")}
 	}, remote, Warning},
+	{"pods without a route", "drops", func(w *world) {
+		w.server.before.DataPlane.Sources, w.server.after.DataPlane.Sources = "routed", "routed"
+		w.server.before.DataPlane.Egress.Fallback, w.server.after.DataPlane.Egress.Fallback = 5, 9
+	}, remote, Warning},
+	{"sources are not checked", "drops", func(w *world) { w.server.after.DataPlane.Sources = "off" }, remote, Warning},
 	{"cannot be asked", "drops", func(w *world) { w.server.before, w.server.after, w.server.reportErr = nil, nil, errMayNot }, remote, Skipped},
 }
