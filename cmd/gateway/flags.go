@@ -13,18 +13,18 @@ import (
 
 // options are the flags of the gateway, checked.
 type options struct {
-	manifests    string         // empty: in a cluster
-	cluster      clusterOptions // where manifests is empty
-	ping         control.Ping
-	genevePort   uint16
-	bind         netip.Addr
-	listen       daemon.Addresses
-	log          daemon.Log
-	sources      dataplane.SourceCheck
-	udpGSO       bool
-	udpGRO       bool
-	workers      bool
-	version      bool
+	manifests  string         // empty: in a cluster
+	cluster    clusterOptions // where manifests is empty
+	ping       control.Ping
+	genevePort uint16
+	bind       netip.Addr
+	listen     daemon.Addresses
+	log        daemon.Log
+	sources    dataplane.SourceCheck
+	udpGSO     bool
+	udpGRO     bool
+	workers    bool
+	version    bool
 }
 
 const usageHead = `gateway connects this cluster to one peer: it receives packets from the nodes in
