@@ -30,6 +30,7 @@ metadata: {name: next-version}
 rules:
 - {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [get, list, watch, create, patch, delete]}
 - {apiGroups: [policy], resources: [poddisruptionbudgets], verbs: [get, list, watch, create, patch, delete]}
+- {apiGroups: [core.liqo.io], resources: [foreignclusters, foreignclusters/status], verbs: [get, list, watch, create, patch, delete]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
