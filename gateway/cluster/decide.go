@@ -64,7 +64,9 @@ func (a action) String() string { return actionNames[a] }
 // nodes follow the InternalFabric to the new one, so cluster traffic is carried
 // once; but both hold the peer's key, and each handshake of one takes the session
 // from the other. Until the cut ends, or the kubelet of the cut node, which is
-// cut off as well, is declared dead and its pod replaced, the connection flaps.
+// cut off as well, is declared dead and its pod replaced, the connection flaps. If
+// it is the whole node that was cut off, that begins when the cut ends, and lasts
+// until the leader has looked at the lease (see Elector.look).
 func decide(f facts) action {
 	if f.leaving {
 		return decideLeaving(f)

@@ -142,19 +142,24 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 		case <-e.changed:
 		case <-timer.C:
 		}
+		known := !e.failing || e.look(ctx) // else what the lease says is not worth a write
 		f := e.facts(time.Now())
 		switch decide(f) {
 		case standBy:
 			e.setRole(false, f.lease, tell)
 			e.noteMissing(f.lease)
+			e.failing = e.failing && !known
 		case lead:
 			e.setRole(true, f.lease, tell)
+			e.failing = e.failing && !known
 		case renew:
 			e.setRole(true, f.lease, tell)
-			e.write(ctx, f)
+			if known {
+				e.write(ctx, f)
+			}
 		case acquire:
 			// What the watch knows is later than the answer to the write.
-			if e.write(ctx, f) && holderOf(e.leases.Only()) == e.options.Identity {
+			if known && e.write(ctx, f) && holderOf(e.leases.Only()) == e.options.Identity {
 				e.setRole(true, e.leases.Only(), tell)
 			}
 		case release:
@@ -168,8 +173,38 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 	}
 }
 
-// failingRetry is how soon a lease is written again that could not be.
-const failingRetry = 2 * time.Second
+const (
+	// failingRetry is how soon a lease is written again that could not be: it is also
+	// how long a leader that was cut off, and has a successor, leads on beside it.
+	failingRetry = 500 * time.Millisecond
+	// failingTimeout bounds an attempt while others fail. An API server that can be
+	// reached answers in milliseconds; what was sent into a cut never comes.
+	failingTimeout = time.Second
+)
+
+// look reads the Lease past the watch, on a connection of its own: those from before a
+// cut are dead, which shows half a minute later only, and a leader that was cut off
+// would fight until then with the one that has taken over. It reports whether that
+// worked.
+func (e *Elector) look(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, failingTimeout)
+	defer cancel()
+	var list coordinationv1.LeaseList
+	err := e.link.afresh.Get().Namespace(e.link.options.Namespace).Resource("leases").
+		VersionedParams(&metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", e.name).String()}, metav1.ParameterCodec).
+		Do(ctx).Into(&list)
+	if err != nil {
+		return false
+	}
+	for i := range list.Items {
+		l := &list.Items[i]
+		if other := holderOf(l); other != "" && other != e.options.Identity && e.State().Leading {
+			e.log.Warn("another replica has taken over while this one was cut off from the API server", "lease", e.name, "leader", other)
+		}
+		e.leases.Wrote(l)
+	}
+	return true
+}
 
 // noteMissing says why nobody is elected.
 func (e *Elector) noteMissing(l *coordinationv1.Lease) {
@@ -218,7 +253,11 @@ func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, tell func(bool)
 // write puts this replica's name and the time into the lease, unless somebody
 // was faster. It reports whether that worked.
 func (e *Elector) write(ctx context.Context, f facts) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
+	timeout := e.options.RenewDeadline
+	if e.failing {
+		timeout = min(timeout, failingTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := e.update(ctx, withHolder(f.lease, e.options, f.now))
 	if err == nil {
@@ -278,7 +317,11 @@ func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
 		return fmt.Errorf("encode Lease: %w", err)
 	}
 	var after coordinationv1.Lease
-	err = e.link.coordination.Patch(types.MergePatchType).Namespace(l.Namespace).Resource("leases").Name(l.Name).
+	client := e.link.coordination
+	if e.failing {
+		client = e.link.afresh
+	}
+	err = client.Patch(types.MergePatchType).Namespace(l.Namespace).Resource("leases").Name(l.Name).
 		Body(patch).Do(ctx).Into(&after)
 	if err != nil {
 		return err

@@ -1,12 +1,15 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,4 +166,142 @@ func TestHandOverToOneThatIsFaster(t *testing.T) {
 	if api.late.Load() {
 		t.Log("NOT CHECKED: this machine is so slow that the write was given up before its answer came")
 	}
+}
+
+// cut is a network that can be cut: what was sent over a connection before stays
+// unanswered for ever, as where the packets are lost.
+type cut struct {
+	net.Listener
+	mu    sync.Mutex
+	off   bool
+	conns []*cutConn
+}
+
+type cutConn struct {
+	net.Conn
+	dead chan struct{}
+	once sync.Once
+}
+
+func (c *cut) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &cutConn{Conn: conn, dead: make(chan struct{})}
+	if c.conns = append(c.conns, k); c.off {
+		k.kill()
+	}
+	return k, nil
+}
+
+// set cuts, or lets new connections through. The old ones stay dead.
+func (c *cut) set(off bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.conns {
+		k.kill()
+	}
+	c.off = off
+}
+
+func (k *cutConn) kill() { k.once.Do(func() { close(k.dead) }) }
+
+func (k *cutConn) gone() bool {
+	select {
+	case <-k.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Read takes what comes, and forgets what comes after the cut.
+func (k *cutConn) Read(b []byte) (int, error) {
+	for {
+		n, err := k.Conn.Read(b)
+		if err != nil || !k.gone() {
+			return n, err
+		}
+	}
+}
+
+func (k *cutConn) Write(b []byte) (int, error) {
+	if k.gone() {
+		return len(b), nil
+	}
+	return k.Conn.Write(b)
+}
+
+// A leader that was cut off stands by as soon as it can know that another one leads:
+// it does not wait until its connections from before are found to be dead.
+func TestLeaderThatWasCutOff(t *testing.T) {
+	// So that it cannot be these that help.
+	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "3600")
+	log := new(logged)
+	o := Options{Name: "gw", Namespace: "tenant", Type: networkingv1beta1.ConnectionServer, KeysDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(log, nil))}
+	api := newLeaseServer(t, o.LeaseName())
+	server := httptest.NewUnstartedServer(api)
+	wire := &cut{Listener: server.Listener}
+	server.Listener, server.EnableHTTP2 = wire, true
+	server.StartTLS()
+	defer server.Close()
+	defer server.CloseClientConnections()
+	l, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Disconnect()
+	e := l.NewElector(ElectionOptions{Identity: "a", LeaseDuration: time.Hour, RenewDeadline: 100 * time.Millisecond, RetryPeriod: 50 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	leads := make(chan bool, 10)
+	wg.Go(func() { e.Run(ctx, func(lead bool) { leads <- lead }) })
+	if !<-leads {
+		t.Fatal("it does not begin to lead")
+	}
+	wire.set(true)
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not within a minute\n%s", what, log)
+			}
+		}
+	}
+	await("it notices the cut", func() bool { return strings.Contains(log.String(), "cannot write the lease") })
+	api.change(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+	if !e.State().Leading {
+		t.Error("while the API server is away, a leader goes on")
+	}
+	wire.set(false)
+	await("it stands by", func() bool { return !e.State().Leading })
+	if lead := <-leads; lead {
+		t.Error("it is told to lead")
+	}
+	if want := "another replica has taken over while this one was cut off"; !strings.Contains(log.String(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, log)
+	}
+}
+
+// logged is a log that may be read while it is written.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

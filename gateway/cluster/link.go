@@ -53,6 +53,9 @@ type Link struct {
 	keys    keyFolder
 
 	networking, ipam, coordination rest.Interface
+	// afresh is coordination on connections of its own, of which each ends with a
+	// request that is given up.
+	afresh rest.Interface
 
 	servers    *mirror.Store[networkingv1beta1.GatewayServer, *networkingv1beta1.GatewayServer]
 	gwClients  *mirror.Store[networkingv1beta1.GatewayClient, *networkingv1beta1.GatewayClient]
@@ -82,15 +85,29 @@ func New(c *rest.Config, o Options) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
+	fresh, err := mirror.NewClients(oneRequestEach(c), "sluice-gateway", mirror.Group{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme})
+	if err != nil {
+		return nil, err
+	}
 	l := &Link{
 		options: o, log: o.Logger, clients: clients, mirror: mirror.New(o.Logger), keys: keyFolder{dir: o.KeysDir},
 		networking:   clients.For(networkingv1beta1.GroupVersion),
 		ipam:         clients.For(ipamv1alpha1.GroupVersion),
 		coordination: clients.For(coordinationv1.SchemeGroupVersion),
+		afresh:       fresh.For(coordinationv1.SchemeGroupVersion),
 	}
 	l.selectObjects()
 	l.reporter = newReporter(l)
 	return l, nil
+}
+
+// oneRequestEach is a configuration for connections that carry one request at a time,
+// by HTTP/1.1, and are closed with one that is given up. A connection of HTTP/2 would
+// outlive it.
+func oneRequestEach(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.NextProtos = []string{"http/1.1"}
+	return c
 }
 
 // Watch implements control.Feed. It also keeps what the reporter needs.
