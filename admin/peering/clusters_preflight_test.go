@@ -2,6 +2,7 @@ package peering_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,7 @@ func testPreflight(t *testing.T, local, remote *side) {
 			}
 		})
 	}
+	t.Run("keys that no gateway names", func(t *testing.T) { testStrayKeys(t, local, remote) })
 	t.Run("an old CRD", func(t *testing.T) { testOldKind(t, local, remote) })
 	t.Run("a namespace that is being deleted", func(t *testing.T) {
 		remote.Apply(`{apiVersion: v1, kind: Namespace, metadata: {name: ending}}`)
@@ -81,6 +83,39 @@ func testPreflight(t *testing.T, local, remote *side) {
 	})
 	if diff := cmp.Diff(before, local.resourceVersions(t)+remote.resourceVersions(t)); diff != "" {
 		t.Errorf("objects (-before +after):\n%s", diff)
+	}
+}
+
+// testStrayKeys leaves the keys of a connection that was made by hand.
+func testStrayKeys(t *testing.T, local, remote *side) {
+	const manifest = `
+{apiVersion: v1, kind: Namespace, metadata: {name: byhand, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: rome}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: gw-keys, namespace: byhand, labels: {networking.liqo.io/gateway-resource: "true", liqo.io/remote-cluster-id: rome}}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: others, namespace: byhand, labels: {networking.liqo.io/gateway-resource: "true", liqo.io/remote-cluster-id: naples}}}
+`
+	remote.Apply(manifest)
+	err := peering.Connect(t.Context(), local.access, remote.access, options(), nil)
+	if err == nil {
+		t.Error("no error")
+	} else {
+		for _, want := range []string{"(remote) Secret gw-keys is labelled as keys for cluster rome", "nothing was changed", "kubectl -n byhand delete secret gw-keys"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in %q", want, err)
+			}
+		}
+	}
+	var s told
+	if err := peering.Reset(t.Context(), local.access, remote.access, options(), s.tell); err != nil {
+		t.Error(err)
+	}
+	want := "WARN (remote) Secret byhand/gw-keys with keys for cluster rome stays, as no controller made it"
+	if !slices.ContainsFunc(s.lines, func(l string) bool { return strings.HasPrefix(l, want) }) {
+		t.Errorf("reset does not say %q: %q", want, s.lines)
+	}
+	if _, err := remote.Kubectl("delete", "namespace", "byhand"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,8 +87,67 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 		if !withGateways {
 			return nil
 		}
+		if err := e.checkKeys(ctx); err != nil {
+			return err
+		}
 		return e.checkGateway(ctx)
 	})
+}
+
+// checkKeys fails where there are keys for the peer that no gateway names, such as
+// those that were made by hand for a connection that was removed since: beside the
+// ones that the controller makes they would be a second pair, and which of the two
+// counts is not for the controller to guess.
+func (e *end) checkKeys(ctx context.Context) error {
+	if e.namespaceFound() == nil || e.options.DisableSharingKeys {
+		return nil
+	}
+	stray, err := e.strayKeys(ctx, e.namespace, e.found.secretRefs(e.namespace))
+	if err != nil || len(stray) == 0 {
+		return err
+	}
+	return e.Errorf("Secret %s is labelled as keys for cluster %s, and no gateway names it: beside those that the controller makes there would be two pairs, and which one counts "+
+		"nobody could tell; nothing was changed; delete it with 'kubectl -n %s delete secret %s', or name it in spec.secretRef of a %s that you make, and connect again",
+		strings.Join(stray, ", "), e.peer.id, e.namespace, strings.Join(stray, " "), newGateway(e.role).kind())
+}
+
+// strayKeys names the Secrets of a namespace that are labelled as a gateway's keys for
+// the peer, that nobody owns, and that are not among those which gateways name. What the
+// user may not see is not there. Of the Secrets nothing but the metadata is read.
+func (e *end) strayKeys(ctx context.Context, namespace string, named []string) (names []string, err error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err = e.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{
+		networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: e.peer.id,
+	})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, e.Explain("list Secrets in namespace "+namespace, err)
+	}
+	for i := range list.Items {
+		if s := &list.Items[i]; metav1.GetControllerOf(s) == nil && !slices.Contains(named, s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// secretRefs are the Secrets that gateways of a namespace name.
+func (f *found) secretRefs(namespace string) (names []string) {
+	for _, g := range f.gateways() {
+		if g.GetNamespace() != namespace {
+			continue
+		}
+		if g.server != nil {
+			names = append(names, g.server.Spec.SecretRef.Name)
+		} else {
+			names = append(names, g.client.Spec.SecretRef.Name)
+		}
+	}
+	return names
 }
 
 // lacking is the error of a look. To a user who may not even look it names all

@@ -80,7 +80,7 @@ func (e *end) forget() *step {
 				return left, err
 			}
 		}
-		return "", nil
+		return "", e.tellOfKeys(ctx, s)
 	}
 	s.clues = e.controllerClues
 	return s
@@ -94,6 +94,21 @@ func (e *end) forgetKeys(ctx context.Context, namespace string) (left string, er
 		return "", err
 	}
 	return e.removeAll(ctx, objects(list.Items)...)
+}
+
+// tellOfKeys says which keys stay: what no controller made is not removed here.
+func (e *end) tellOfKeys(ctx context.Context, s *step) error {
+	for _, namespace := range e.tenantNamespaces() {
+		stray, err := e.strayKeys(ctx, namespace, nil) // the gateways are gone, and nobody names any
+		if err != nil {
+			return err
+		}
+		for _, name := range stray {
+			s.note(progress.Warning, fmt.Sprintf("Secret %s/%s with keys for cluster %s stays, as no controller made it: before the clusters are connected again, "+
+				"delete it with 'kubectl -n %s delete secret %s', or name it in spec.secretRef of a gateway", namespace, name, e.peer.id, namespace, name))
+		}
+	}
+	return nil
 }
 
 // mayDelete tells whether a tenant namespace is one that is to be deleted if
