@@ -43,6 +43,15 @@ var meanings = map[string]meaning{
 	"DropTunnelMalformed": {"something that is not WireGuard arrives on the port of the tunnel", "see who sends it: 'liqoctl network capture --point wire'"},
 }
 
+// meaningOf is the meaning of a drop where the peer answers, or does not.
+func meaningOf(reason string, connected bool) (m meaning, known bool) {
+	m, known = meanings[reason]
+	if reason == "DropTunnelInFlight" && !connected {
+		m = meanings["DropTunnelNoSession"] // more CPU brings no peer back
+	}
+	return m, known
+}
+
 // drops tells which named drops rise now. What was dropped long ago is no news.
 func drops(e *end) (out []Finding) {
 	if !e.asked() {
@@ -57,7 +66,7 @@ func drops(e *end) (out []Finding) {
 	window := e.after.Time.Sub(e.before.Time).Round(100 * time.Millisecond)
 	var old []string
 	for _, d := range e.after.Drops() {
-		m, known := meanings[d.Reason]
+		m, known := meaningOf(d.Reason, e.connected())
 		if !known {
 			continue
 		}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-net/sluice/admin/survey"
@@ -34,6 +35,15 @@ func TestMeaningsOfDrops(t *testing.T) {
 		}
 		if m.cause == "" || m.fix == "" {
 			t.Errorf("%s: %+v", reason, m)
+		}
+	}
+}
+
+// Where the peer is gone, nobody is told to give the gateway more CPU.
+func TestDropsWithoutPeer(t *testing.T) {
+	for connected, want := range map[bool]string{true: "more CPU", false: "checks of UDP and keys"} {
+		if m, known := meaningOf("DropTunnelInFlight", connected); !known || !strings.Contains(m.fix, want) {
+			t.Errorf("connected %v: %+v, want %q", connected, m, want)
 		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,12 +20,19 @@ import (
 // readKey reads the public key of this end's gateway.
 func (e *end) readKey() *step {
 	which := "Gateway " + strings.ToLower(string(e.role))
+	asked := false
 	return &step{
 		in: e.Cluster, waiting: "Waiting for g" + which[1:] + " Secret to be created", done: which + " Secret created successfully",
 		try: func(ctx context.Context) (missing string, err error) {
 			g, err := e.readGateway(ctx)
 			if err != nil {
 				return "", err
+			}
+			if s := g.lostKeys(e.namespace, e.peer.id); s != nil && !asked {
+				if _, err := e.askForKeys(ctx, s); err != nil {
+					return "", err
+				}
+				asked = true
 			}
 			if missing, err := conditionMissing(g, networkingv1beta1.ConditionKeysReady); missing != "" || err != nil {
 				return missing, err
@@ -37,6 +46,23 @@ func (e *end) readKey() *step {
 		clues: e.gatewayClues,
 	}
 }
+
+// lostKeys is the Secret that a gateway misses although it works with the keys that
+// were in it, without them; nil: it misses none.
+func (g *gateway) lostKeys(namespace, peer string) *corev1.Secret {
+	c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionKeysReady))
+	if c == nil || c.Reason != string(networkingv1beta1.ReasonSecretDeleted) {
+		return nil
+	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: generatedSecret(g.GetName()), Namespace: namespace, Labels: map[string]string{
+		networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue,
+		networkingv1beta1.LabelRemoteClusterID: peer,
+	}}}
+}
+
+// generatedSecret is the name of the Secret with the keys that the controller makes
+// for a gateway.
+func generatedSecret(gateway string) string { return "gw-" + gateway }
 
 // tellKey has this end know its peer's public key.
 func (e *end) tellKey() *step {

@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +52,7 @@ func (e *end) secret(ctx context.Context, g *gateway) (*corev1.Secret, error) {
 
 // generated tells whether a controller made the Secret and would make another.
 func (e *end) generated(g *gateway, s *corev1.Secret) bool {
-	return s.Name == "gw-"+g.GetName() && s.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && metav1.GetControllerOf(s) != nil
+	return s.Name == generatedSecret(g.GetName()) && s.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && metav1.GetControllerOf(s) != nil
 }
 
 // readOwnKey reads the public key of this end's gateway.
@@ -126,8 +129,8 @@ func (r *rotation) remember(ctx context.Context) error {
 	return nil
 }
 
-// replaceSecret deletes the Secret, waits for the one that the controller makes
-// instead, and returns its public key.
+// replaceSecret deletes the Secret, asks for another, waits for the one that the
+// controller makes, and returns its public key.
 func (r *rotation) replaceSecret(ctx context.Context) (public []byte, err error) {
 	name := client.ObjectKeyFromObject(r.former)
 	uid := r.former.UID
@@ -135,12 +138,16 @@ func (r *rotation) replaceSecret(ctx context.Context) (public []byte, err error)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // these: it is gone already
 		return nil, r.Explain("delete Secret "+name.String(), err)
 	}
+	asked, err := r.askForKeys(ctx, r.former)
+	if err != nil {
+		return nil, errors.Join(err, r.putBack(ctx, nil))
+	}
 	deadline := time.Now().Add(makeKeysFor)
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		var s corev1.Secret
 		err := r.Client.Get(ctx, name, &s)
 		switch {
-		case err == nil && s.UID != uid:
+		case err == nil && s.UID != uid && s.UID != asked.UID:
 			key, why := publicKey(s.Data)
 			if why != "" {
 				return nil, r.Errorf("Secret %s %s", name, why)
@@ -150,18 +157,37 @@ func (r *rotation) replaceSecret(ctx context.Context) (public []byte, err error)
 			return nil, r.Explain("read Secret "+name.String(), err)
 		}
 		if time.Now().After(deadline) {
-			return nil, r.putBack(ctx)
+			return nil, r.putBack(ctx, asked)
 		}
 		time.Sleep(pause)
 	}
 }
 
+// askForKeys makes an empty Secret, in whose place the controller puts one with new
+// keys. One that is there already is the answer.
+func (e *end) askForKeys(ctx context.Context, like *corev1.Secret) (*corev1.Secret, error) {
+	s := &corev1.Secret{Type: corev1.SecretTypeOpaque, ObjectMeta: metav1.ObjectMeta{
+		Name: like.Name, Namespace: like.Namespace, Labels: maps.Clone(like.Labels), OwnerReferences: slices.Clone(like.OwnerReferences),
+	}}
+	err := e.write.Create(ctx, s)
+	if apierrors.IsAlreadyExists(err) {
+		return new(corev1.Secret), nil
+	}
+	return s, e.Explain(fmt.Sprintf("ask for new keys by an empty Secret %s/%s", s.Namespace, s.Name), err)
+}
+
 // putBack makes the former Secret again when no controller made another: a pod
 // could not start without it. It always returns an error.
-func (r *rotation) putBack(ctx context.Context) error {
+func (r *rotation) putBack(ctx context.Context, asked *corev1.Secret) error {
 	s := r.former.DeepCopy()
 	s.ResourceVersion, s.UID, s.CreationTimestamp, s.ManagedFields = "", "", metav1.Time{}, nil
 	name := client.ObjectKeyFromObject(s)
+	if asked != nil && asked.UID != "" {
+		err := r.write.Delete(ctx, asked, client.Preconditions{UID: &asked.UID})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // these: it was answered by now
+			return r.Explain("delete Secret "+name.String(), err)
+		}
+	}
 	err := r.write.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {
 		return r.Errorf("the controllers took long to make Secret %s: run the command again", name)

@@ -119,6 +119,8 @@ func flowsAnyway(c metav1.Condition) bool {
 		return true
 	case networkingv1beta1.ConditionConfigurationApplied: // what was in force stays
 		return c.Reason == string(networkingv1beta1.ReasonRefused)
+	case networkingv1beta1.ConditionKeysReady: // the gateway works with those that it has
+		return c.Reason == string(networkingv1beta1.ReasonSecretDeleted)
 	}
 	return false
 }

@@ -80,7 +80,10 @@ func testRotateKeys(t *testing.T, w *world) {
 		if !*long {
 			t.Skip("SKIPPED: a kubelet takes a minute to see a Secret that was replaced: -kubernetes.long")
 		}
-		pe.server.kubectl(t, "delete", "secret", "gw-"+pe.server.gateway) // and the peer is not told
+		pe.server.kubectl(t, "delete", "secret", "gw-"+pe.server.gateway)
+		// Somebody asks for keys, and does not tell the peer.
+		pe.server.kubectl(t, "create", "secret", "generic", "gw-"+pe.server.gateway)
+		pe.server.kubectl(t, "label", "secret", "gw-"+pe.server.gateway, "liqo.io/managed=true", "networking.liqo.io/gateway-resource=true")
 		lab.Eventually(t, patience, "there are new keys", func() error {
 			err := pe.keysMatch(t.Context())
 			switch {
@@ -93,6 +96,25 @@ func testRotateKeys(t *testing.T, w *world) {
 		})
 		if _, errs := w.liqoctl(t, rotate...); !strings.Contains(errs, "did not come to its end") {
 			t.Errorf("it does not tell of what it found:\n%s", errs)
+		}
+		if err := pe.keysMatch(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a Secret that is deleted", func(t *testing.T) {
+		before := pe.keys(t)
+		f.measure(t, "Secret with keys deleted, connect again", promise{within: blink}, f.paths(t), func() {
+			pe.server.kubectl(t, "delete", "secret", "gw-"+pe.server.gateway)
+			lab.Eventually(t, patience, "the gateway goes on with its keys", func() error {
+				if out := pe.server.kubectl(t, "get", "gatewayservers", pe.server.gateway, "-o=jsonpath={.status.conditions[?(@.type=='KeysReady')].reason}"); out != "SecretDeleted" {
+					return errors.New(out)
+				}
+				return nil
+			})
+			w.liqoctl(t, w.connectArgs()...)
+		})
+		if after := pe.keys(t); after[w.a.Name] == before[w.a.Name] && after[w.b.Name] == before[w.b.Name] {
+			t.Error("there are no new keys")
 		}
 		if err := pe.keysMatch(t.Context()); err != nil {
 			t.Error(err)

@@ -119,6 +119,7 @@ const (
 	//
 	// Possible reasons for it to be False:
 	//   - SecretNotFound
+	//   - SecretDeleted
 	//   - SecretInvalid
 	//   - SecretAmbiguous
 	ConditionKeysReady ConditionType = "KeysReady"
@@ -129,6 +130,10 @@ const (
 	ReasonKeysProvided ConditionReason = "KeysProvided"
 	// ReasonSecretNotFound means that the Secret of spec.secretRef does not exist.
 	ReasonSecretNotFound ConditionReason = "SecretNotFound"
+	// ReasonSecretDeleted means that the Secret with the generated keys was deleted, and the gateway goes on with them: it
+	// connects as before, but another pod of it could not start. An empty Secret of that name, labelled liqo.io/managed=true,
+	// asks for new keys; the peer must be told them.
+	ReasonSecretDeleted ConditionReason = "SecretDeleted"
 	// ReasonSecretInvalid means that the Secret has no private key of 32 bytes, or a public key that is not its.
 	ReasonSecretInvalid ConditionReason = "SecretInvalid"
 	// ReasonSecretAmbiguous means that several Secrets are labelled as the gateway's keys.

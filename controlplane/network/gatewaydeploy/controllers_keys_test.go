@@ -158,8 +158,22 @@ func (w *world) testRotation(t *testing.T) {
 	s.kubectl(t, "delete", "publickey", "second")
 	s.serverSays(t, "PeerKeyReady=True PeerKeyAccepted", "KeysReady=True KeysGenerated", "Deployed=True DeploymentReady")
 
-	// The whole Secret goes: there are new keys, and still the same pod.
+	// The whole Secret goes: the pod goes on, and nobody makes keys that the peer does
+	// not know.
 	s.kubectl(t, "delete", "secret", "gw-server")
+	g := s.serverSays(t, "KeysReady=False SecretDeleted", "Deployed=True DeploymentReady", "EndpointReady=True EndpointReady")
+	if r := g.Status.SecretRef; r == nil || r.Name != "gw-server" {
+		t.Errorf("status names Secret %v", r)
+	}
+	if said := meta.FindStatusCondition(g.Status.Conditions, "KeysReady").Message; !strings.Contains(said, pod) {
+		t.Errorf("KeysReady: %s", said)
+	}
+	if _, err := read[corev1.Secret](ctx, s, "gw-server"); gone(err) != nil {
+		t.Errorf("keys were made (%v)", err)
+	}
+	// Somebody asks for new ones: there is still the same pod.
+	s.apply(`{apiVersion: v1, kind: Secret, metadata: {name: gw-server, namespace: NS, labels: {liqo.io/managed: "true", networking.liqo.io/gateway-resource: "true"}}}`)
+	s.serverSays(t, "KeysReady=True KeysGenerated")
 	eventually(t, s, "new keys", "gw-server", func(n *corev1.Secret) error {
 		if base64.StdEncoding.EncodeToString(n.Data["privateKey"]) == alicePrivate {
 			return fmt.Errorf("the old ones")

@@ -34,12 +34,15 @@ func (r *reconciler) gather(ctx context.Context, g *gateway) (Facts, []refusal, 
 	if err := r.gatherRival(ctx, &f); err != nil || f.Rival != "" {
 		return f, nil, err
 	}
+	if err := r.gatherPods(ctx, &f); err != nil {
+		return f, nil, err
+	}
 	refusals, err := r.gatherKeys(ctx, &f)
 	if err != nil {
 		return f, nil, err
 	}
 	for _, read := range []func(context.Context, *Facts) error{
-		r.gatherPublicKeys, r.gatherAccount, r.gatherBindings, r.gatherWorkload, r.gatherMonitor, r.gatherPods, r.gatherHolder, r.gatherPolicies,
+		r.gatherPublicKeys, r.gatherAccount, r.gatherBindings, r.gatherWorkload, r.gatherMonitor, r.gatherHolder, r.gatherPolicies,
 	} {
 		if err := read(ctx, &f); err != nil {
 			return f, nil, err
@@ -64,7 +67,9 @@ func (r *reconciler) gatherRival(ctx context.Context, f *Facts) error {
 }
 
 // gatherKeys reads the Secrets, and makes the one with the gateway's keys if the
-// user has none and it does not exist.
+// user has none and it does not exist. If it was there, and a pod works with what was
+// in it, new keys would end the connection, as the peer does not know them: then they
+// are made when somebody asks for them by an empty Secret, and tells the peer.
 func (r *reconciler) gatherKeys(ctx context.Context, f *Facts) ([]refusal, error) {
 	g := f.Gateway
 	key := client.ObjectKey{Namespace: g.GetNamespace(), Name: g.secretName()}
@@ -77,6 +82,18 @@ func (r *reconciler) gatherKeys(ctx context.Context, f *Facts) ([]refusal, error
 		key.Name = childName(g.GetName())
 		f.Generated, err = find[corev1.Secret](ctx, r, key)
 		return nil, err
+	}
+	if was := *g.keys; f.Secret == nil && was != nil && was.Name == key.Name {
+		if f.KeysIn = keysIn(f.Pods, time.Now()); f.KeysIn != "" {
+			return nil, r.gatherOtherSecrets(ctx, f)
+		}
+	}
+	if f.Secret != nil && asksForKeys(f.Secret) {
+		uid := f.Secret.UID
+		if err := r.Delete(ctx, f.Secret, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("delete the empty Secret %s: %w", key, err)
+		}
+		f.Secret = nil
 	}
 	if f.Secret == nil {
 		made, err := f.newSecret(rand.Reader)

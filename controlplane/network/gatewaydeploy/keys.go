@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,14 @@ func (g *gateway) provided() bool { return g.secretName() != childName(g.GetName
 func (f *Facts) keys(p *Plan) (public []byte) {
 	const ready = networkingv1beta1.ConditionKeysReady
 	g, name := f.Gateway, f.Gateway.secretName()
+	if f.KeysIn != "" {
+		p.Keys = *g.keys // so that it is still known that there were keys
+		p.recheck(recheckSecret)
+		f.say(p, ready, false, networkingv1beta1.ReasonSecretDeleted,
+			"Secret %s was deleted. Pod %s goes on with the keys that were in it, and packets pass; another pod could not start. "+
+				"'liqoctl network connect' has new keys made and tells the peer", name, f.KeysIn)
+		return nil
+	}
 	if f.Secret == nil && !g.provided() {
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretNotFound, "Secret %s could not be made: see the condition Deployed", name)
 		return nil
@@ -79,6 +88,34 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 		f.say(p, ready, true, networkingv1beta1.ReasonKeysGenerated, "Secret %s holds the generated keys", name)
 	}
 	return public
+}
+
+// asksForKeys tells whether a Secret is the request for new keys: it is marked as ours,
+// and holds nothing.
+func asksForKeys(s *corev1.Secret) bool {
+	return len(s.Data) == 0 && s.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && s.DeletionTimestamp.IsZero()
+}
+
+// keysPatience is how long a pod that is not ready counts as one that will go on with
+// its keys: its container may be starting again.
+const keysPatience = 3 * time.Minute
+
+// keysIn names a pod that has the keys of a Secret that was deleted; empty: there is
+// none. The kubelet leaves in the volume of a pod what was there.
+func keysIn(pods []corev1.Pod, now time.Time) string {
+	for i := range pods {
+		p := &pods[i]
+		if finished(p) || !p.DeletionTimestamp.IsZero() {
+			continue
+		}
+		started := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.ContainerID != "" })
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && (c.Status == corev1.ConditionTrue || started && now.Sub(c.LastTransitionTime.Time) < keysPatience) {
+				return p.Name
+			}
+		}
+	}
+	return ""
 }
 
 // annotationLabelled, on a Secret of a user, holds the labels that the controllers gave

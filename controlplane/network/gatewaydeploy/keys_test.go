@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -120,6 +121,8 @@ func TestKeysReady(t *testing.T) {
 		{"provided", func(f *Facts) { f.Gateway.secretRef, f.Secret = "mine", secret("mine", pair) }, "True KeysProvided", "Secret mine", "mine"},
 		{"provided, and not there", func(f *Facts) { f.Gateway.secretRef = "mine" }, "False SecretNotFound", "there is no Secret mine: create it", ""},
 		{"could not be made", func(*Facts) {}, "False SecretNotFound", "could not be made", ""},
+		{"deleted, and in use", func(f *Facts) { *f.Gateway.keys, f.KeysIn = &corev1.ObjectReference{Name: "gw-a"}, "gw-a-1" },
+			"False SecretDeleted", "Pod gw-a-1 goes on with the keys", "gw-a"},
 		{"provided, and bad", func(f *Facts) { f.Gateway.secretRef, f.Secret = "mine", secret("mine", nil) }, "False SecretInvalid", "Secret mine: data.privateKey is required", ""},
 		{"generated, and broken since", func(f *Facts) { f.Secret = secret("gw-a", nil) }, "False SecretInvalid", "delete the Secret to have new keys generated", ""},
 		{"the generated one named", func(f *Facts) { f.Gateway.secretRef, f.Secret = "gw-a", secret("gw-a", pair) }, "True KeysGenerated", "", "gw-a"},
@@ -148,6 +151,39 @@ func TestKeysReady(t *testing.T) {
 				t.Errorf("pods mount %q", volumeSecret(&d.Spec.Template.Spec))
 			}
 		})
+	}
+}
+
+// A pod has the keys that its volume had when it started.
+func TestKeysInPods(t *testing.T) {
+	now := time.Now()
+	pod := func(ready corev1.ConditionStatus, since time.Duration, container string, change func(*corev1.Pod)) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "gw-a-1"}, Status: corev1.PodStatus{
+			Phase:             corev1.PodRunning,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(now.Add(-since))}},
+			ContainerStatuses: []corev1.ContainerStatus{{ContainerID: container}},
+		}}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	for _, row := range []struct {
+		name string
+		pod  corev1.Pod
+		want string
+	}{
+		{"ready", pod(yes, time.Hour, "c", nil), "gw-a-1"},
+		{"starts again", pod(no, time.Minute, "c", nil), "gw-a-1"},
+		{"has not come back", pod(no, 3*time.Minute, "c", nil), ""},
+		{"never started", pod(no, time.Second, "", nil), ""},
+		{"ended", pod(yes, time.Hour, "c", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), ""},
+		{"goes", pod(yes, time.Hour, "c", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), ""},
+	} {
+		if got := keysIn([]corev1.Pod{row.pod}, now); got != row.want {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ type Facts struct {
 	Secret *corev1.Secret
 	// Generated is the one that was generated, if another is to be used.
 	Generated *corev1.Secret
+	// KeysIn names a pod that works with the keys of a Secret that was deleted.
+	KeysIn string
 	// OtherSecrets are labelled as keys for the same peer, and nobody owns them.
 	OtherSecrets []string
 	// PublicKeys are those of the peer.
@@ -117,6 +119,7 @@ const recheckKind = 10 * time.Minute
 //	-----------------------------------------------------------------------------------------------
 //	name taken by the other kind       none                             Deployed       DuplicateGateway
 //	keys missing or bad                all; pods wait for the Secret    KeysReady      SecretNotFound, SecretInvalid
+//	generated keys deleted, but in use all; no new keys until asked for KeysReady      SecretDeleted
 //	two Secrets, none chosen           all, with the generated one      KeysReady      SecretAmbiguous
 //	peer's key missing or bad          all                              PeerKeyReady   PeerKey...
 //	no pod ready                       all                              Deployed       DeploymentNotReady

@@ -22,7 +22,7 @@ var conditionTypes = []networkingv1beta1.ConditionType{
 
 // complaints are the reasons that only the user can cure; the others pass by themselves.
 var complaints = []networkingv1beta1.ConditionReason{
-	networkingv1beta1.ReasonSecretNotFound, networkingv1beta1.ReasonSecretInvalid, networkingv1beta1.ReasonSecretAmbiguous,
+	networkingv1beta1.ReasonSecretDeleted, networkingv1beta1.ReasonSecretNotFound, networkingv1beta1.ReasonSecretInvalid, networkingv1beta1.ReasonSecretAmbiguous,
 	networkingv1beta1.ReasonPeerKeyInvalid, networkingv1beta1.ReasonPeerKeyAmbiguous,
 	networkingv1beta1.ReasonObjectRefused, networkingv1beta1.ReasonDuplicateGateway,
 	networkingv1beta1.ReasonNodeNotReady, networkingv1beta1.ReasonServiceTypeUnsupported,
