@@ -35,8 +35,9 @@ demo: ## two clusters with one pod CIDR talk to each other, on loopback; KEEP=1 
 	@$(BUILD) -v -o bin/ ./cmd/gateway ./bench/demo 2>&1 | awk '/[ :]/ { print; next } ++n % 50 == 0 { print "make demo: " n " packages compiled" }'
 	@bin/demo -gateway bin/gateway $(if $(KEEP),-keep)
 
-build: ## build the commands into bin/
+build: ## build the commands into bin/; sluicectl, liqoctl and kubectl-liqo are one program
 	$(BUILD) -o bin/ ./cmd/...
+	@cd bin && for name in sluicectl kubectl-liqo kubectl_complete-liqo; do ln -sf liqoctl $$name; done
 
 lint: ## formatting, spelling, and what .ci/vet finds
 	bash .ci/lint

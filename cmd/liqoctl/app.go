@@ -13,7 +13,7 @@ import (
 
 // app is what all commands share.
 type app struct {
-	name    string // as the user calls it: "liqoctl", or "kubectl liqo"
+	name    string // as the user calls it: "sluicectl", "liqoctl" or "kubectl liqo"
 	stdout  io.Writer
 	console *console.Console
 
@@ -30,12 +30,16 @@ type app struct {
 func newApp(program string, stdin io.Reader, stdout, stderr io.Writer) *app {
 	c := console.New(stdin, stdout, stderr)
 	a := &app{name: calledAs(program), stdout: c.Out(), console: c}
+	c.Words = a.asCalled
 	a.local, a.remote = a.newClusterFlags(""), a.newClusterFlags("remote-")
 	return a
 }
 
-// Names of the program by which kubectl runs it as its plug-in.
+// Names of the program. It is liqoctl in all texts, as in the documents, and sluicectl
+// where Liqo's own liqoctl is in the PATH, too; kubectl runs it as its plug-in.
 const (
+	ourName         = "sluicectl"
+	liqoName        = "liqoctl"
 	kubectlPrefix   = "kubectl-"
 	kubectlComplete = "kubectl_complete-liqo"
 )
@@ -50,7 +54,10 @@ func calledAs(program string) string {
 	if plugin, ok := strings.CutPrefix(base, kubectlPrefix); ok {
 		return "kubectl " + plugin
 	}
-	return "liqoctl"
+	if base == ourName {
+		return ourName
+	}
+	return liqoName
 }
 
 func programName(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") }

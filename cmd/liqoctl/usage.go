@@ -133,7 +133,7 @@ func (a *app) finish(root *cobra.Command) {
 	root.SetFlagErrorFunc(noSuchFlag)
 	each(root, func(cmd *cobra.Command) {
 		cmd.DisableFlagsInUseLine = true
-		cmd.Long = a.asCalled(cmd.Long)
+		cmd.Short, cmd.Long = a.asCalled(cmd.Short), a.asCalled(cmd.Long)
 		cmd.Example = a.asCalled(strings.TrimRight(cmd.Example, "\n"))
 		if cmd.HasSubCommands() && !cmd.Runnable() {
 			cmd.Args = noSuchCommand
@@ -157,10 +157,13 @@ func each(cmd *cobra.Command, do func(*cobra.Command)) {
 
 // asCalled puts the name of the program as the user calls it into a text.
 func (a *app) asCalled(text string) string {
-	if a.name == "liqoctl" {
+	switch a.name {
+	case liqoName:
 		return text
+	case ourName: // also in the names of files
+		return strings.ReplaceAll(text, liqoName, ourName)
 	}
-	return strings.ReplaceAll(text, "liqoctl ", a.name+" ")
+	return strings.ReplaceAll(text, liqoName+" ", a.name+" ")
 }
 
 func useLine(cmd *cobra.Command) string {

@@ -78,6 +78,25 @@ func TestKubectlPlugin(t *testing.T) {
 	}
 }
 
+// TestOurName: under the name that is nobody else's, too.
+func TestOurName(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"network", "connect", "--help"}, {"completion", "--help"}, {"completion", "bash"}} {
+		got := liqoctlAs(t.Context(), "/opt/sluice/bin/sluicectl", "", args...)
+		if got.code != 0 || !strings.Contains(got.stdout, "sluicectl") || strings.Contains(got.stdout, "liqoctl") {
+			t.Errorf("%q: exit code %d\n%s", args, got.code, got.stdout)
+		}
+	}
+	got := liqoctlAs(t.Context(), "sluicectl", "", "network", "conect")
+	got.want(t, "a mistake", "", " ERRO   unknown command \"conect\", did you mean connect?; see 'sluicectl network --help'\n")
+	// What the library behind it advises is advised under the same name.
+	var said strings.Builder
+	a := newApp("sluicectl", strings.NewReader(""), &strings.Builder{}, &said)
+	a.console.Warn("run 'liqoctl network connect' again")
+	if want := "run 'sluicectl network connect' again"; !strings.Contains(said.String(), want) {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+}
+
 // TestKubectl runs the plug-in by a real kubectl.
 func TestKubectl(t *testing.T) {
 	kubectl := kubectl(t)

@@ -12,6 +12,10 @@ import (
 // Console is where a command speaks to its user. Its methods may be called from
 // several goroutines.
 type Console struct {
+	// Words changes what is told before it is shown; nil: nothing does. It is set before
+	// the first line.
+	Words func(string) string
+
 	in          io.Reader
 	out, errOut *stream
 	verbosity   verbosity
@@ -90,6 +94,9 @@ func (c *Console) say(p prefix, text string) {
 }
 
 func (c *Console) sayLocked(p prefix, text string) {
+	if c.Words != nil {
+		text = c.Words(text)
+	}
 	_ = c.area.write(c.errOut, message(p, text, c.errOut)) // nobody is left to tell
 }
 
