@@ -287,3 +287,85 @@ func TestSourceCheckText(t *testing.T) {
 		t.Error("a name that is none is read")
 	}
 }
+
+// What the peer sends reaches pods and hosts of IP objects, from the CIDRs of the peer,
+// and nothing else: neither by its addresses, nor by options, fragments and quotations.
+// After each attempt the gateway is what it was before.
+func TestAbuseByThePeer(t *testing.T) {
+	spec := func(change func(*packettest.Spec)) []byte {
+		s := packettest.Spec{Src: hostilePod, Dst: localPod, Proto: packet.ProtoUDP, Transport: packettest.Datagram(1, 53, make([]byte, 64))}
+		change(&s)
+		return s.Bytes()
+	}
+	addressed := func(src, dst string) []byte {
+		return udp(netip.MustParseAddr(src), 1, netip.MustParseAddr(dst), 53, "attack")
+	}
+	quoting := func(dst netip.Addr, src, to netip.Addr) []byte {
+		return spec(func(s *packettest.Spec) {
+			s.Dst, s.Proto = dst, packet.ProtoICMP
+			s.Transport = packettest.Message(3, 1, 0, udpOf(src, to, 100))
+		})
+	}
+	for _, tt := range []struct {
+		name string
+		in   []byte
+		want dataplane.Verdict
+	}{
+		{"as a node", addressed(nodeIPs[0].String(), localPod.String()), dataplane.DropSpoofedSource},
+		{"as a pod of this cluster", addressed(remoteInside.String(), localPod.String()), dataplane.DropSpoofedSource},
+		{"as this gateway", addressed(tunnelIP.String(), localPod.String()), dataplane.DropSpoofedSource},
+		{"as loopback", addressed("127.0.0.1", localPod.String()), dataplane.DropSpoofedSource},
+		{"as anybody", addressed("0.0.0.0", localPod.String()), dataplane.DropSpoofedSource},
+		{"as a group", addressed("224.0.0.1", localPod.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, as the gateway of a link", addressed("fe80::1", localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, with an address of IPv4", addressed("::ffff:10.243.2.66", localPod6.String()), dataplane.DropSpoofedSource},
+		{"to a node", addressed(hostilePod.String(), nodeIPs[0].String()), dataplane.DropNoMapping},
+		{"to a node's address outside", addressed(hostilePod.String(), nodeAddrs[0].Addr().String()), dataplane.DropNoMapping},
+		{"to the host of an IP object by its own address", addressed(hostilePod.String(), mappedHost.String()), dataplane.DropNoMapping},
+		{"to all of the cluster", addressed(hostilePod.String(), "255.255.255.255"), dataplane.DropNoMapping},
+		{"to a group", addressed(hostilePod.String(), "224.0.0.1"), dataplane.DropNoMapping},
+		{"back to itself", addressed(hostilePod.String(), remoteInside.String()), dataplane.DropNoMapping},
+		{"in IPv6, to all nodes of a link", addressed("fd00:243:0:2::66", "ff02::1"), dataplane.DropNoMapping},
+		{"to the unknown source, unasked", addressed(hostilePod.String(), unknownIP.String()), dataplane.DropNoAddress},
+		{"an error to the unknown source about what nobody sent", quoting(unknownIP, unknownIP, hostilePod), dataplane.DropNoAddress},
+		{"an error to the unknown source about a pod's packet", quoting(unknownIP, localPod, hostilePod), dataplane.DropNoAddress},
+		{"routed by a loose source route", spec(func(s *packettest.Spec) {
+			s.Options = []byte{131, 7, 4, 10, 80, 0, 11, 0}
+		}), dataplane.DropMalformed},
+		{"routed by a strict source route", spec(func(s *packettest.Spec) {
+			s.Options = []byte{137, 7, 4, 10, 80, 0, 11, 0}
+		}), dataplane.DropMalformed},
+		{"a fragment that hides the flags of TCP", spec(func(s *packettest.Spec) {
+			s.Proto, s.Transport = packet.ProtoTCP, packettest.Segment{SrcPort: 1, DstPort: 80, Payload: make([]byte, 64)}.Bytes()
+			s.Part = packettest.Part{Offset: 8, Length: 40}
+		}), dataplane.DropMalformed},
+		{"a first fragment without ports", spec(func(s *packettest.Spec) {
+			s.Proto, s.Transport = packet.ProtoTCP, packettest.Segment{SrcPort: 1, DstPort: 80, Payload: make([]byte, 64)}.Bytes()
+			s.Part = packettest.Part{Length: 8}
+		}), dataplane.DropMalformed},
+		{"a later fragment of what nobody sent to the unknown source", spec(func(s *packettest.Spec) {
+			s.Dst, s.ID, s.Part = unknownIP, 7, packettest.Part{Offset: 16, Length: 40}
+		}), dataplane.DropNoAddress},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.ingress(tt.in)
+			if got := append(h.atNode(0), h.atNode(1)...); len(got) != 0 {
+				t.Errorf("a node got %s", describe(got[0].ip()))
+			}
+			if got := h.ingressVerdicts(); got[tt.want.String()] != 1 || len(got) != 1 {
+				t.Errorf("verdicts %v, want one %s", got, tt.want)
+			}
+			if got := h.egress(); len(got) != 0 {
+				t.Errorf("the peer got %s", describeAll(got))
+			}
+			if s := h.forwarder.Status(); s.Flows.Entries+s.PodFlows.Entries+h.forwarder.PathMTUs() != 0 {
+				t.Errorf("it left something behind: %+v, %+v, %d paths", s.Flows, s.PodFlows, h.forwarder.PathMTUs())
+			}
+			h.ingress(udp(remoteOutside, 1, localPod, 53, "good"))
+			if got := h.atNode(0); len(got) != 1 {
+				t.Errorf("a good packet behind it makes %d, want 1", len(got))
+			}
+		})
+	}
+}
