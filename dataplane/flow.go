@@ -20,8 +20,8 @@ const (
 	timeoutFragment      = 30 * time.Second            // RFC 791 section 3.2 and net.ipv4.ipfrag_time: later fragments arrive at once or never
 )
 
-// DefaultMaxFlows bounds each of the two flow tables: about 200 bytes each, and 100
-// more where every flow has a remote address of its own.
+// DefaultMaxFlows bounds each of the two flow tables: 260 bytes for each flow, and 250
+// more where every one has a remote address of its own, so 33 MB at worst.
 const DefaultMaxFlows = 65536
 
 const flowShards = 16
