@@ -1,12 +1,14 @@
 package underlay
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +36,28 @@ func addAddress6(a netip.Addr) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&req))); errno != 0 {
 		return os.NewSyscallError("SIOCSIFADDR", errno)
 	}
-	return nil
+	return awaitAddress(a)
+}
+
+// awaitAddress waits until the kernel has put a new address into use, which it does on
+// a thread of its own.
+func awaitAddress(a netip.Addr) error {
+	pause := func() { _ = unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil) }
+	c, err := net.ListenUDP("udp6", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	for ; errors.Is(err, unix.EADDRNOTAVAIL); pause() {
+		c, err = net.ListenUDP("udp6", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for { // until a datagram gets from it to itself
+		_, _ = c.WriteTo([]byte("x"), c.LocalAddr())
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // inNamespace runs f in a fresh network namespace with an address more on lo. Sockets
