@@ -162,7 +162,7 @@ func (b *tunnelBatch) add(size int) {
 // nodeWriter collects packets for nodes and sends them together, so that runs
 // of equal size leave in one system call.
 type nodeWriter struct {
-	underlay     Underlay
+	write        func([]underlay.Datagram) (int, error)
 	captureBatch func() (captureBatch, bool) // Forwarder.captureBatch
 	datagrams    []underlay.Datagram
 	heads        [][headLen]byte
@@ -170,9 +170,9 @@ type nodeWriter struct {
 	memory       []byte // the whole arena
 }
 
-func newNodeWriter(f *Forwarder) *nodeWriter {
+func newNodeWriter(f *Forwarder, write func([]underlay.Datagram) (int, error)) *nodeWriter {
 	w := &nodeWriter{
-		underlay:     f.underlay,
+		write:        write,
 		captureBatch: f.captureBatch,
 		datagrams:    make([]underlay.Datagram, 0, writeBatch),
 		heads:        make([][headLen]byte, writeBatch),
@@ -249,7 +249,7 @@ func (w *nodeWriter) transmit() {
 		if l, on := w.captureBatch(); on {
 			l.departing(w.datagrams)
 		}
-		_, _ = w.underlay.WriteBatch(w.datagrams)
+		_, _ = w.write(w.datagrams)
 		w.datagrams = w.datagrams[:0]
 	}
 }

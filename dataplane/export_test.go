@@ -1,12 +1,28 @@
 package dataplane
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // MaxPathMTUs bounds what PathMTUs returns.
 const MaxPathMTUs = maxPathMTUs
 
 // PathMTUs returns how many paths with a smaller MTU are remembered.
 func (f *Forwarder) PathMTUs() int { return int(f.pathMTUs.count.Load()) }
+
+// CloseStack makes the gateway's own stack refuse every change.
+func (f *Forwarder) CloseStack() { f.stack.Close() }
+
+// OwnAddresses are those of the gateway's own stack.
+func (f *Forwarder) OwnAddresses() []netip.Addr { return f.stack.Addresses() }
+
+// States returns about how many nodes something is known.
+func (f *Forwarder) States() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.states)
+}
 
 // UpkeepAt does one round of upkeep as if now had passed since New.
 func (f *Forwarder) UpkeepAt(now time.Duration) { f.upkeepAt(int64(now)) }

@@ -25,6 +25,7 @@ import (
 type Underlay interface {
 	WaitMessages(bufs [][]byte, ms []underlay.Message) (n int, err error)
 	WriteBatch(datagrams []underlay.Datagram) (sent int, err error)
+	TryWriteBatch(datagrams []underlay.Datagram) (sent int, err error)
 	Wake()
 	LocalAddr() netip.AddrPort
 	Stats() underlay.Stats
@@ -147,8 +148,11 @@ func New(o Options) (*Forwarder, error) {
 		egressErrors: newErrorBudget(), ingressErrors: newErrorBudget(),
 	}
 	f.clock = func() int64 { return int64(time.Since(f.start)) }
-	for _, w := range []**nodeWriter{&f.replies, &f.toNodes, &f.fromOwn, &f.probes} {
-		*w = newNodeWriter(f)
+	f.toNodes = newNodeWriter(f, f.underlay.WriteBatch)
+	for _, w := range []**nodeWriter{&f.replies, &f.fromOwn, &f.probes} {
+		// What ingress has to wait for must not hold up egress. All of this is asked for,
+		// or sent, again.
+		*w = newNodeWriter(f, f.underlay.TryWriteBatch)
 	}
 	f.pathMTUs.sent.seed = maphash.MakeSeed()
 	f.snap.Store(&snapshot{})
@@ -170,30 +174,38 @@ func (f *Forwarder) Apply(cfg Config) error {
 	cfg.Tunnel.MTU = cfg.MTU
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.forgetStates() // also those that a refused configuration would need
 	s, err := newSnapshot(cfg, f.nodePort, f.states, f.snap.Load().filter)
 	if err != nil {
 		return err
 	}
-	if err := f.tunnel.Apply(cfg.Tunnel); err != nil {
-		return fmt.Errorf("tunnel: %w", err)
-	}
-	if err := f.stack.SetMTU(cfg.MTU); err != nil {
+	stack, err := f.stack.Prepare(cfg.MTU, ownAddresses(cfg))
+	if err != nil {
 		return fmt.Errorf("own stack: %w", err)
 	}
-	if err := f.stack.SetAddresses(ownAddresses(cfg)); err != nil {
-		return fmt.Errorf("own addresses: %w", err)
+	// The last that can refuse, and it has changed nothing then.
+	if err := f.tunnel.Apply(cfg.Tunnel); err != nil {
+		stack.Cancel()
+		return fmt.Errorf("tunnel: %w", err)
 	}
+	stack.Commit()
 	f.snap.Store(s)
 	select {
 	case f.applied <- struct{}{}:
 	default: // it has not looked since the last time
 	}
+	return nil
+}
+
+// forgetStates drops what is known about nodes that are not configured. The caller
+// holds mu.
+func (f *Forwarder) forgetStates() {
+	s := f.snap.Load()
 	for id, st := range f.states {
 		if !slices.ContainsFunc(s.nodes, func(t *nodeTunnel) bool { return t.state == st }) {
 			delete(f.states, id)
 		}
 	}
-	return nil
 }
 
 func ownAddresses(cfg Config) []netip.Addr {

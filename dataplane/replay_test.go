@@ -48,6 +48,8 @@ func (r *replayUnderlay) WaitMessages(bufs [][]byte, ms []underlay.Message) (int
 	return n, nil
 }
 
+func (r *replayUnderlay) TryWriteBatch(ds []underlay.Datagram) (int, error) { return r.WriteBatch(ds) }
+
 func (r *replayUnderlay) WriteBatch(ds []underlay.Datagram) (int, error) {
 	r.written += len(ds)
 	if r.onWrite != nil {

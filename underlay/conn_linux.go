@@ -28,6 +28,8 @@ type Conn struct {
 
 	read  reader
 	write writer
+	// try is of TryWriteBatch. It sends no runs.
+	try writer
 }
 
 // Listen opens a socket. The error wraps the system's: a port in use is
@@ -50,6 +52,7 @@ func Listen(cfg Config) (*Conn, error) {
 	}
 	c.read.init()
 	c.write.init()
+	c.try.init()
 	if !cfg.Unpolled {
 		polled.add(&c.read.waiter)
 	}
@@ -81,6 +84,7 @@ func (c *Conn) configure(fd int, cfg Config) {
 
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	c.write.ipv4Only = err == nil && domain == unix.AF_INET
+	c.try.ipv4Only = c.write.ipv4Only
 	tellOrigin(fd, c.write.ipv4Only, !cfg.Addr.Addr().IsValid() || cfg.Addr.Addr().IsUnspecified())
 	// A kernel without UDP_SEGMENT does not refuse the control message, it
 	// ignores it and would send a whole run as one datagram. So ask first.
@@ -146,7 +150,7 @@ func (c *Conn) await(receive func(fd uintptr) bool) (err error) {
 			// Somebody who wakes again and again must not starve the socket: between two
 			// wakes comes what is there, read without regard to the deadline.
 			var received bool
-			received, err = c.try()
+			received, err = c.receiveNow()
 			if err == nil && !received {
 				return c.woken()
 			}
@@ -164,8 +168,8 @@ func (c *Conn) await(receive func(fd uintptr) bool) (err error) {
 	}
 }
 
-// try calls c.read.receive once, and tells whether it has received something.
-func (c *Conn) try() (bool, error) {
+// receiveNow calls c.read.receive once, and tells whether it has received something.
+func (c *Conn) receiveNow() (bool, error) {
 	if err := c.raw.Control(c.read.tryFunc); err != nil {
 		return false, closedError(err)
 	}
@@ -192,6 +196,21 @@ func (c *Conn) WriteBatch(ds []Datagram) (sent int, err error) {
 		return c.write.sent, closedError(err)
 	}
 	return c.write.result()
+}
+
+// TryWriteBatch is WriteBatch for who must not wait, neither for the send buffer nor
+// for a WriteBatch that does. What the kernel does not take at once is dropped and
+// counted in Stats.
+func (c *Conn) TryWriteBatch(ds []Datagram) (sent int, err error) {
+	c.try.mu.Lock() // nobody waits with it
+	defer c.try.mu.Unlock()
+	c.try.begin(ds)
+	defer c.try.end()
+	// Not raw.Write: it has one user at a time, also while that waits.
+	if err := c.raw.Control(c.try.offerFunc); err != nil {
+		return 0, closedError(err)
+	}
+	return c.try.result()
 }
 
 // closedError strips what net wraps around net.ErrClosed, for callers that compare.
@@ -228,6 +247,7 @@ func (c *Conn) Stats() Stats {
 	s := Stats{ReadBuffer: c.readBuffer, WriteBuffer: c.writeBuffer, Overruns: c.overruns()}
 	c.read.stats(&s)
 	c.write.stats(&s)
+	c.try.stats(&s)
 	return s
 }
 

@@ -103,6 +103,9 @@ func (c *Conn) WriteBatch(ds []Datagram) (sent int, err error) {
 	return sent, nil
 }
 
+// TryWriteBatch is WriteBatch: a write does not wait for long.
+func (c *Conn) TryWriteBatch(ds []Datagram) (sent int, err error) { return c.WriteBatch(ds) }
+
 // Wake makes a blocked ReadBatch, or the next one, return ErrWoken once.
 func (c *Conn) Wake() { c.wake.raise() }
 

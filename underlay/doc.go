@@ -44,6 +44,7 @@
 // # One reader, many writers
 //
 // ReadBatch belongs to one goroutine at a time. Everything else may be called
-// from anywhere at any time. Wake ends a blocked ReadBatch without closing it,
+// from anywhere at any time; a WriteBatch waits for those before it, and for the send
+// buffer, a TryWriteBatch for nobody. Wake ends a blocked ReadBatch without closing it,
 // for a reader that has a second source of packets.
 package underlay

@@ -27,7 +27,7 @@ func (c *Conn) ReadMessages(bufs [][]byte, ms []Message) (n int, err error) {
 	c.read.beginMessages(bufs)
 	defer c.read.end()
 	c.read.receive = c.read.messagesFunc
-	if _, err := c.try(); err != nil {
+	if _, err := c.receiveNow(); err != nil {
 		return 0, err
 	}
 	return c.read.messages(ms)

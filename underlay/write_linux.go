@@ -19,13 +19,14 @@ const (
 	maxRunLen = 65507
 )
 
-// writer is the sending half of a Conn. Its mutex is held for a whole batch, so that batches
+// writer is a sending half of a Conn. Its mutex is held for a whole batch, so that batches
 // do not mix and the arrays below have one user. Waiting for a full socket with
 // the mutex held is right: the others would have to wait as well.
 type writer struct {
 	sendmmsg  mmsgFunc
 	now       func() time.Time
 	flushFunc func(fd uintptr) bool // flush, as a value allocated once
+	offerFunc func(fd uintptr)      // offer, likewise
 	ipv4Only  bool                  // the socket is AF_INET
 	gso       gso
 
@@ -57,6 +58,7 @@ func (w *writer) init() {
 	w.sendmmsg = sendmmsg
 	w.now = time.Now
 	w.flushFunc = w.flush
+	w.offerFunc = w.offer
 }
 
 func (w *writer) begin(ds []Datagram) {
@@ -106,6 +108,14 @@ func (w *writer) flush(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// offer sends until nothing is left or the send buffer is full, and drops the rest.
+func (w *writer) offer(fd uintptr) {
+	if !w.flush(fd) {
+		w.errors.Add(uint64(len(w.ds)))
+		w.lastErr.Store(uint64(unix.EAGAIN))
+	}
 }
 
 // accepted moves on from the next message, which the kernel took.
@@ -241,11 +251,13 @@ func (w *writer) addIovec(b []byte) {
 func (d *Datagram) size() int { return len(d.Head) + len(d.Body) }
 
 func (w *writer) stats(s *Stats) {
-	s.Writes, s.WriteDatagrams = w.writes.Load(), w.dgrams.Load()
-	s.WriteRuns, s.WriteReplays = w.runs.Load(), w.replays.Load()
-	s.WriteErrors = w.errors.Load()
+	s.Writes += w.writes.Load()
+	s.WriteDatagrams += w.dgrams.Load()
+	s.WriteRuns += w.runs.Load()
+	s.WriteReplays += w.replays.Load()
+	s.WriteErrors += w.errors.Load()
+	s.GSO = s.GSO || w.gso.on.Load()
 	if errno := syscall.Errno(w.lastErr.Load()); errno != 0 {
 		s.LastWriteError = errno.Error()
 	}
-	s.GSO = w.gso.on.Load()
 }

@@ -165,43 +165,84 @@ func (s *Stack) configure(c Config) error {
 
 // SetAddresses makes the stack own exactly these addresses. Sockets bound to an
 // address that stays are not touched; those of an address that goes away stay
-// open but receive nothing until it comes back. On an error the stack keeps
-// the addresses that it had, plus those of the new ones that were added first.
+// open but receive nothing until it comes back. On an error nothing has changed.
 func (s *Stack) SetAddresses(addrs []netip.Addr) error {
+	c, err := s.Prepare(int(s.link.MTU()), addrs)
+	if err == nil {
+		c.Commit()
+	}
+	return err
+}
+
+// Change is a change of a stack that cannot fail any more. One of Commit and Cancel
+// has to be called; until then nobody else changes the stack.
+type Change struct {
+	stack *Stack
+	mtu   int
+	want  []netip.Addr
+	added []netip.Addr // of want
+}
+
+// Prepare begins to change the largest packet that the stack emits, and its addresses
+// to exactly these. Addresses that are new are the stack's already when it returns, so
+// that a source address is there all the time. On an error nothing has changed.
+func (s *Stack) Prepare(mtu int, addrs []netip.Addr) (*Change, error) {
+	if mtu < minMTU || mtu > maxMTU {
+		return nil, fmt.Errorf("mtu %d is not between %d and %d", mtu, minMTU, maxMTU)
+	}
 	want := make([]netip.Addr, 0, len(addrs))
 	for _, a := range addrs {
 		a = a.Unmap()
 		if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Zone() != "" {
-			return fmt.Errorf("%v cannot be an address of the stack", a)
+			return nil, fmt.Errorf("%v cannot be an address of the stack", a)
 		}
 		if !slices.Contains(want, a) {
 			want = append(want, a)
 		}
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	// Added before removed: a source address is there all the time.
+	c := &Change{stack: s, mtu: mtu, want: want}
 	for _, a := range want {
 		if slices.Contains(s.addresses, a) {
 			continue
 		}
 		if err := s.stack.AddProtocolAddress(nicID, protocolAddress(a), stack.AddressProperties{}); err != nil {
-			return fmt.Errorf("add address %v: %w", a, toError(err))
+			c.Cancel()
+			return nil, fmt.Errorf("add address %v: %w", a, toError(err))
 		}
 		s.addresses = append(s.addresses, a)
+		c.added = append(c.added, a)
 		s.log.Debug("own address added", "address", a)
 	}
-	for _, a := range slices.Clone(s.addresses) {
-		if slices.Contains(want, a) {
-			continue
+	return c, nil
+}
+
+// Commit makes the change.
+func (c *Change) Commit() {
+	s := c.stack
+	defer s.mu.Unlock()
+	s.removeLocked(func(a netip.Addr) bool { return !slices.Contains(c.want, a) })
+	// It fails only without the interface, which is there as long as the stack.
+	_ = s.stack.SetNICMTU(nicID, uint32(c.mtu))
+}
+
+// Cancel leaves the stack as it was.
+func (c *Change) Cancel() {
+	defer c.stack.mu.Unlock()
+	c.stack.removeLocked(func(a netip.Addr) bool { return slices.Contains(c.added, a) })
+}
+
+// removeLocked takes addresses from the stack. The caller holds mu.
+func (s *Stack) removeLocked(which func(netip.Addr) bool) {
+	s.addresses = slices.DeleteFunc(s.addresses, func(a netip.Addr) bool {
+		if !which(a) {
+			return false
 		}
-		if err := s.stack.RemoveAddress(nicID, toAddress(a)); err != nil {
-			return fmt.Errorf("remove address %v: %w", a, toError(err))
-		}
-		s.addresses = slices.DeleteFunc(s.addresses, func(b netip.Addr) bool { return a == b })
+		// It fails only for an address that is not there.
+		_ = s.stack.RemoveAddress(nicID, toAddress(a))
 		s.log.Debug("own address removed", "address", a)
-	}
-	return nil
+		return true
+	})
 }
 
 // Addresses returns the stack's addresses.
@@ -209,17 +250,6 @@ func (s *Stack) Addresses() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.addresses)
-}
-
-// SetMTU changes the largest packet that the stack emits.
-func (s *Stack) SetMTU(mtu int) error {
-	if mtu < minMTU || mtu > maxMTU {
-		return fmt.Errorf("mtu %d is not between %d and %d", mtu, minMTU, maxMTU)
-	}
-	if err := s.stack.SetNICMTU(nicID, uint32(mtu)); err != nil {
-		return fmt.Errorf("set mtu: %w", toError(err))
-	}
-	return nil
 }
 
 // Inject gives the stack one IP packet from outside. The packet is copied, and

@@ -268,6 +268,42 @@ func TestCloseWithConnections(t *testing.T) {
 	}
 }
 
+// setMTU changes the MTU alone.
+func setMTU(s *Stack, mtu int) error {
+	c, err := s.Prepare(mtu, s.Addresses())
+	if err == nil {
+		c.Commit()
+	}
+	return err
+}
+
+// What was prepared and is not wanted any more leaves no trace, nor does what failed.
+func TestPrepareAndCancel(t *testing.T) {
+	s := newStack(t, Config{MTU: 1400})
+	old, next := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	if err := s.SetAddresses([]netip.Addr{old}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Prepare(1300, []netip.Addr{next})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Cancel()
+	if _, err := s.Prepare(1300, []netip.Addr{next, netip.MustParseAddr("127.0.0.1")}); err == nil {
+		t.Error("a loopback address was taken")
+	}
+	if got := s.Addresses(); !slices.Equal(got, []netip.Addr{old}) {
+		t.Errorf("addresses %v, want %v", got, old)
+	}
+	if c, err = s.Prepare(1300, []netip.Addr{next}); err != nil {
+		t.Fatal(err)
+	}
+	c.Commit()
+	if got := s.Addresses(); !slices.Equal(got, []netip.Addr{next}) {
+		t.Errorf("addresses %v, want %v", got, next)
+	}
+}
+
 func TestSetMTU(t *testing.T) {
 	s := newStack(t, Config{MTU: 1500}, addrA4)
 	sizes := make(chan int, 16)
@@ -278,7 +314,7 @@ func TestSetMTU(t *testing.T) {
 	}
 	defer conn.Close()
 	for _, mtu := range []int{1500, 1340, 1400} {
-		if err := s.SetMTU(mtu); err != nil {
+		if err := setMTU(s, mtu); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := conn.Write(make([]byte, 1500-28)); err != nil {
@@ -293,8 +329,8 @@ func TestSetMTU(t *testing.T) {
 		}
 	}
 	for _, bad := range []int{-1, 0, 575, 65536} {
-		if err := s.SetMTU(bad); err == nil {
-			t.Errorf("SetMTU(%d) succeeded", bad)
+		if err := setMTU(s, bad); err == nil {
+			t.Errorf("MTU %d succeeded", bad)
 		}
 	}
 }

@@ -194,6 +194,9 @@ func (s *Socket) WriteBatch(ds []underlay.Datagram) (int, error) {
 	return len(ds), nil
 }
 
+// TryWriteBatch has the semantics of underlay.Conn: nothing here waits.
+func (s *Socket) TryWriteBatch(ds []underlay.Datagram) (int, error) { return s.WriteBatch(ds) }
+
 func (n *Network) deliver(origin underlay.Origin, dst netip.AddrPort, data []byte) {
 	n.mu.RLock()
 	s := n.sockets[dst]
