@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -32,28 +32,18 @@ func startRome(t *testing.T) *rome {
 	c := controlplanetest.Start(t)
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice.local/gateway:unknown": {}}})
 	c.Elect(t)
-	mgr, err := manager.New(c.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), manager.Options{
-		LiqoNamespace: controlplanetest.LiqoNamespace, Logger: logr.Discard(),
-		Bootstrap: bootstrap.Options{
-			LiqoNamespace: controlplanetest.LiqoNamespace, ClusterID: "rome",
-			PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
-			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
-			ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
-			InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
-		},
-		Pools: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("controllers: %v", err)
-		}
+	c.RunManager(t, func(mgr ctrl.Manager) error {
+		return manager.SetupWithManager(mgr, manager.Options{
+			LiqoNamespace: controlplanetest.LiqoNamespace,
+			Bootstrap: bootstrap.Options{
+				LiqoNamespace: controlplanetest.LiqoNamespace, ClusterID: "rome",
+				PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
+				ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+				ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+				InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+			},
+			Pools: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		})
 	})
 	return &rome{c}
 }
