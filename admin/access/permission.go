@@ -14,6 +14,8 @@ import (
 // Permission is the right to do something with a kind of objects.
 type Permission struct {
 	Verb, Group, Resource, Subresource string
+	// Name is that of the one object; empty: all of the kind.
+	Name string
 	// Namespace is where; empty: everywhere, or the kind has no namespaces.
 	Namespace string
 }
@@ -33,6 +35,9 @@ func (p Permission) resource() string {
 	}
 	if p.Subresource != "" {
 		s += "/" + p.Subresource
+	}
+	if p.Name != "" {
+		s += " " + p.Name
 	}
 	return s
 }
@@ -108,7 +113,7 @@ func grouped(ps []Permission) string {
 func (c *Cluster) may(ctx context.Context, p Permission) (bool, error) {
 	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: p.Verb, Group: p.Group, Resource: p.Resource, Subresource: p.Subresource, Namespace: p.Namespace,
+			Verb: p.Verb, Group: p.Group, Resource: p.Resource, Subresource: p.Subresource, Name: p.Name, Namespace: p.Namespace,
 		},
 	}}
 	err := c.Client.Create(ctx, &review)

@@ -83,26 +83,26 @@ func (p pair) prepareIdentities(ctx context.Context, tell progress.Func, rights 
 }
 
 func (p pair) rightsToAuthenticate(e *end) []access.Permission {
-	kind := "tenants"
+	kind, secret := "tenants", authv1beta1.NonceSecret
 	if e == p[0] {
-		kind = "identities"
+		kind, secret = "identities", authv1beta1.SignedNonceSecret
 	}
-	all := append(e.rightsToSign(), access.Permission{Verb: "delete", Resource: "secrets", Namespace: e.namespace})
+	all := append(e.rightsToSign(secret), access.Permission{Verb: "delete", Resource: "secrets", Namespace: e.namespace, Name: secret})
 	for _, v := range []string{"get", "create", "patch", "delete"} {
 		all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: kind, Namespace: e.namespace})
 	}
 	return all
 }
 
-// rightsToSign are those to the Secrets of a handshake, with their namespace.
-func (e *end) rightsToSign() (all []access.Permission) {
+// rightsToSign are those to a Secret of a handshake, with its namespace.
+func (e *end) rightsToSign(secret string) (all []access.Permission) {
 	if e.namespaceFound() == nil {
 		all = append(all, access.Permission{Verb: "create", Resource: "namespaces"})
 	}
-	for _, v := range []string{"get", "create", "patch"} {
-		all = append(all, access.Permission{Verb: v, Resource: "secrets", Namespace: e.namespace})
+	for _, v := range []string{"get", "patch"} {
+		all = append(all, access.Permission{Verb: v, Resource: "secrets", Namespace: e.namespace, Name: secret})
 	}
-	return all
+	return append(all, access.Permission{Verb: "create", Resource: "secrets", Namespace: e.namespace})
 }
 
 // checkAuthentication fails where the controllers of the cluster have no part in it:
@@ -357,7 +357,8 @@ func (h *handshake) identity() *step {
 func (h *handshake) noSlices(ctx context.Context) error {
 	e := h.consumer
 	var list authv1beta1.ResourceSliceList
-	if err := e.Client.List(ctx, &list, client.MatchingLabels{authv1beta1.LabelReplicationDestination: h.provider.id, authv1beta1.LabelReplication: networkingv1beta1.LabelTrue}); err != nil {
+	of := client.MatchingLabels{authv1beta1.LabelReplicationDestination: h.provider.id, authv1beta1.LabelReplication: networkingv1beta1.LabelTrue}
+	if err := e.Client.List(ctx, &list, append(within(e.Cluster), of)...); err != nil {
 		return e.Explain("list ResourceSlices", err)
 	}
 	var names []string

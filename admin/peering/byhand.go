@@ -20,7 +20,7 @@ import (
 func CreateNonce(ctx context.Context, provider *access.Cluster, consumerID string, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
-	e, err := prepareAlone(ctx, provider, consumerID, &o, tell, (*end).rightsToSign)
+	e, err := prepareAlone(ctx, provider, consumerID, &o, tell, func(e *end) []access.Permission { return e.rightsToSign(authv1beta1.NonceSecret) })
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ type Proof struct {
 func ProveTenant(ctx context.Context, consumer *access.Cluster, proof Proof, o Options, tell progress.Func) (*authv1beta1.Tenant, error) {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
-	e, err := prepareAlone(ctx, consumer, proof.ProviderID, &o, tell, (*end).rightsToSign)
+	e, err := prepareAlone(ctx, consumer, proof.ProviderID, &o, tell, func(e *end) []access.Permission { return e.rightsToSign(authv1beta1.SignedNonceSecret) })
 	if err != nil {
 		return nil, err
 	}

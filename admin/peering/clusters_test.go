@@ -37,23 +37,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func startSide(t *testing.T, name, id string) *side {
+func startSide(t *testing.T, name, id string, changes ...func(*controlplanetest.Cluster, *manager.Options)) *side {
 	t.Helper()
 	c := controlplanetest.Start(t)
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice.local/gateway:unknown": {}}})
-	c.RunManager(t, func(mgr ctrl.Manager) error {
-		return manager.SetupWithManager(mgr, manager.Options{
-			LiqoNamespace: controlplanetest.LiqoNamespace,
-			Bootstrap: bootstrap.Options{
-				ClusterID:    id,
-				PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
-				ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
-				ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
-				InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
-			},
-			Pools: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-		})
-	})
+	o := manager.Options{
+		LiqoNamespace: controlplanetest.LiqoNamespace,
+		Bootstrap: bootstrap.Options{
+			ClusterID:    id,
+			PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.243.0.0/16")},
+			ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+			ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
+			InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.80.0.0/16")},
+		},
+		Pools: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	}
+	for _, change := range changes {
+		change(c, &o)
+	}
+	c.RunManager(t, func(mgr ctrl.Manager) error { return manager.SetupWithManager(mgr, o) })
 	s := &side{Cluster: c, id: id}
 	c.Elect(t)
 	var err error

@@ -176,8 +176,24 @@ func (e *end) named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.namespace, Name: name}
 }
 
-// readPeering reads what the cluster holds of the peering.
+// readPeering reads what the cluster holds of the peering. Who may not look everywhere looks in the namespace of the
+// kubeconfig, which is that of a peering user.
 func (e *end) readPeering(ctx context.Context) error {
+	err := e.readFound(ctx)
+	if !apierrors.IsForbidden(err) || e.NamespaceGiven || e.Namespace == "" || e.Namespace == corev1.NamespaceDefault {
+		return err
+	}
+	everywhere, there := e.Cluster, *e.Cluster
+	there.NamespaceGiven = true
+	e.Cluster = &there
+	if in := e.readFound(ctx); !apierrors.IsForbidden(in) {
+		return in
+	}
+	e.Cluster = everywhere
+	return err
+}
+
+func (e *end) readFound(ctx context.Context) error {
 	e.found = found{}
 	of := []client.ListOption{client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: e.peer.id}}
 	if e.NamespaceGiven {

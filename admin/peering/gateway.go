@@ -44,6 +44,16 @@ func (g *gateway) keys() *corev1.ObjectReference {
 	return g.client.Status.SecretRef
 }
 
+// keysSecret is the name of the Secret with the keys of this end's gateway, which there is or will be.
+func (e *end) keysSecret() string {
+	for _, g := range e.gateways(e.role) {
+		if ref := g.keys(); ref != nil && g.GetNamespace() == e.namespace {
+			return ref.Name
+		}
+	}
+	return generatedSecret(e.gateway())
+}
+
 // made refers to what was rendered from the template; nil while there is nothing.
 func (g *gateway) made() *corev1.ObjectReference {
 	if g.server != nil {

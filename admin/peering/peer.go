@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,20 +147,29 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 // rightsToForgetIdentities are those that it takes to remove the identities of the consumer, and in a cluster that is
 // alone those for the other one in both roles.
 func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
-	isProvider := e != p[0] || len(p) == 1
-	remove := map[string]bool{"resourceslices": true, "identities": e == p[0], "tenants": isProvider, "renews": isProvider}
+	isConsumer, isProvider := e == p[0], e != p[0] || len(p) == 1
 	for _, n := range e.tenantNamespaces() {
-		may := func(verb, group, kind string) {
-			all = append(all, access.Permission{Verb: verb, Group: group, Resource: kind, Namespace: n})
-		}
-		for _, kind := range slices.Sorted(maps.Keys(remove)) {
-			may("list", authv1beta1.GroupVersion.Group, kind)
-			if remove[kind] {
-				may("delete", authv1beta1.GroupVersion.Group, kind)
+		may := func(in bool, kind string, verbs ...string) {
+			for _, v := range verbs {
+				if in {
+					all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: kind, Namespace: n})
+				}
 			}
 		}
-		may("get", "", "secrets")
-		may("delete", "", "secrets")
+		forget := func(in bool, secret string) {
+			for _, v := range []string{"get", "delete"} {
+				if in {
+					all = append(all, access.Permission{Verb: v, Resource: "secrets", Namespace: n, Name: secret})
+				}
+			}
+		}
+		may(true, "resourceslices", "list", "delete")
+		may(true, "tenants", "list") // the peer may have an identity here, too
+		may(isConsumer, "identities", "list", "delete")
+		may(isProvider, "tenants", "delete")
+		may(isProvider, "renews", "list", "delete")
+		forget(isConsumer, authv1beta1.SignedNonceSecret)
+		forget(isProvider, authv1beta1.NonceSecret)
 	}
 	return all
 }

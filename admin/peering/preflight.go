@@ -212,7 +212,7 @@ func (e *end) rights(withGateways bool) []access.Permission {
 	}
 	may(ours, resource, e.namespace, "get", "create", "patch")
 	if !e.options.DisableSharingKeys {
-		may("", "secrets", e.namespace, "get")
+		all = append(all, access.Permission{Verb: "get", Resource: "secrets", Namespace: e.namespace, Name: e.keysSecret()})
 		may(ours, "publickeies", e.namespace, "list", "create", "patch")
 	}
 	may(ours, "connections", e.namespace, "list")

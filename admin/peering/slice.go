@@ -40,15 +40,8 @@ func NewResourceSlice(m Metadata, s Slice) *authv1beta1.ResourceSlice {
 func Request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
-	ends := alone(consumer, m.RemoteClusterID, &o)
-	if err := ends.identify(ctx, tell); err != nil {
-		return err
-	}
-	e := ends[0]
-	if err := e.readPeering(ctx); err != nil {
-		return err
-	}
-	if err := e.chooseNamespace(); err != nil {
+	e, err := lookAlone(ctx, consumer, m.RemoteClusterID, &o, tell)
+	if err != nil {
 		return err
 	}
 	if e.namespaceFound() == nil {

@@ -29,6 +29,7 @@ var manifests = []struct {
 	{template: "gateway-rbac.yaml", file: "gateway-rbac.yaml"},
 	{template: "controller-policies.yaml", file: "controller-policies.yaml"},
 	{template: "user-rbac.yaml", file: "user-rbac.yaml"},
+	{template: "peering-user.yaml", file: "peering-user.yaml"},
 	{template: "gateway-templates.yaml", file: "gateway-templates.yaml"},
 	{template: "fabric-rbac.yaml", file: "fabric-rbac.yaml"},
 	{template: "installation.yaml", file: "installation.yaml"},

@@ -23,8 +23,9 @@ func deleteCommand(a *app) *cobra.Command {
 	for _, k := range userKinds {
 		cmd.AddCommand(deleteKindCommand(a, k))
 	}
+	cmd.AddCommand(deletePeeringUserCommand(a))
 	cmd.AddCommand(refusals(a,
-		foreign{"peering-user", "Sluice does not have it yet: delete the user that you have made, see 'liqoctl generate --help'"}, foreign{"virtualnode vn", offloading},
+		foreign{"virtualnode vn", offloading},
 		foreign{"resourceslice", "'kubectl delete rslice' does it; 'liqoctl unauthenticate' comes after the last one"},
 		foreign{"tenant", "'liqoctl unauthenticate' does it for both clusters, 'kubectl delete tenant' for this one"},
 	)...)

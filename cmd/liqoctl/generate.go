@@ -25,8 +25,8 @@ func generateCommand(a *app) *cobra.Command {
 Nothing is changed there. What this cluster must have for it, such as a signature, is made.`,
 	}
 	cmd.AddCommand(generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a))
+	cmd.AddCommand(generatePeeringUserCommand(a))
 	cmd.AddCommand(refusals(a,
-		foreign{"peering-user", "Sluice does not have it yet: give the other operator a user with the rights that 'liqoctl authenticate' names"},
 		foreign{"nonce", "a nonce is kept in the cluster that makes it: 'liqoctl create nonce' makes it, 'liqoctl get nonce' prints it"},
 	)...)
 	return cmd

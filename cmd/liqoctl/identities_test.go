@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -114,7 +115,28 @@ func TestIdentitiesByHand(t *testing.T) {
 		}
 	}
 
+	t.Run("peering user", func(t *testing.T) { testPeeringUser(t, milan) })
 	t.Run("cordon", func(t *testing.T) { testCordon(t, rome, milan) })
+}
+
+// testPeeringUser has the operator of rome get a kubeconfig for milan, and lose it. What it is good for is tested in
+// admin/peering.
+func testPeeringUser(t *testing.T, milan *rome) {
+	milan.liqoctl(t, "generate", "peering-user", "--consumer-cluster-id", "rome", "--tls-compatibility-mode", "maybe").want(t, "no mode", "",
+		" ERRO   --tls-compatibility-mode \"maybe\": must be auto, true or false\n")
+	for _, mode := range []string{"auto", "true"} {
+		text := milan.must(t, "generate", "peering-user", "--consumer-cluster-id", "rome", "--tls-compatibility-mode", mode)
+		path := filepath.Join(t.TempDir(), "milan-for-rome.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := liqoctlAs(t.Context(), "liqoctl", "", "--kubeconfig", path, "get", "nonce", "--remote-cluster-id", "rome")
+		if nonce := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome"); got.code != 0 || got.stdout != nonce {
+			t.Errorf("%s: the nonce is %q for milan, and for the user %+v", mode, nonce, got)
+		}
+	}
+	milan.liqoctl(t, "delete", "peering-user", "--consumer-cluster-id", "rome").want(t, "delete", "",
+		" INFO   Peering users deleted: their kubeconfigs are of no use any more\n")
 }
 
 // testCordon goes through all that a provider can do about a consumer that has a slice.

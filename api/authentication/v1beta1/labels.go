@@ -12,6 +12,8 @@ const (
 	LabelSignedNonce = "liqo.io/signed-nonce"
 	// LabelTenantCSR marks the CertificateSigningRequests of tenants.
 	LabelTenantCSR = "liqo.io/remote-tenant-csr"
+	// LabelPeeringUser marks what belongs to a user made for the operator of another cluster, and holds its name.
+	LabelPeeringUser = "liqo.io/peering-user-name"
 )
 
 // Labels of what is copied to another cluster.

@@ -38,6 +38,15 @@ func GenerateKey() (Key, error) {
 	return Key{private}, nil
 }
 
+// GenerateRSAKey makes an RSA key, of the smallest size that is accepted.
+func GenerateRSAKey() (Key, error) {
+	private, err := rsa.GenerateKey(rand.Reader, minRSABits)
+	if err != nil {
+		return Key{}, fmt.Errorf("generate a key: %w", err)
+	}
+	return Key{private}, nil
+}
+
 // ParseKey reads a private key: PEM, PKCS #8, of Ed25519, ECDSA or RSA.
 func ParseKey(text []byte) (Key, error) {
 	block, _ := pem.Decode(text)

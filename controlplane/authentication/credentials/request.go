@@ -18,8 +18,10 @@ const (
 	pemRequest     = "CERTIFICATE REQUEST"
 	pemCertificate = "CERTIFICATE"
 
-	// controlPlaneOrganization is the organization of every consumer's control plane.
+	// controlPlaneOrganization is the organization of every consumer's control plane, and of its operators.
 	controlPlaneOrganization = "liqo.io"
+	// peeringUserPrefix begins the names of operators.
+	peeringUserPrefix = "liqo-peer-user-"
 )
 
 // Subject is whom a client certificate names: a user and one group of Kubernetes.
@@ -33,6 +35,14 @@ type Subject struct {
 // ControlPlaneSubject is that of the controllers of a consumer.
 func ControlPlaneSubject(consumer string) Subject {
 	return Subject{CommonName: consumer, Organization: controlPlaneOrganization}
+}
+
+// NewPeeringUser is an operator of another cluster. The name is not used twice: who has the certificate of one that was
+// deleted is not the next one.
+func NewPeeringUser(cluster string) Subject {
+	var unique [16]byte
+	rand.Read(unique[:]) // never fails
+	return Subject{CommonName: peeringUserPrefix + cluster + "-" + hex.EncodeToString(unique[:]), Organization: controlPlaneOrganization}
 }
 
 // SliceSubject is that of one ResourceSlice of a consumer.
