@@ -35,6 +35,8 @@ type Options struct {
 	APIServer issue.APIServer
 	// CertificateLifetime is how long the certificates of consumers are to be valid; zero: as long as the signer likes.
 	CertificateLifetime time.Duration
+	// Now is the clock by which certificates are renewed; nil: time.Now.
+	Now func() time.Time
 	// Slices say what is offered.
 	Slices resourceslice.Options
 }
@@ -42,7 +44,10 @@ type Options struct {
 // SetupWithManager adds the controllers to mgr. secrets is that of [Secrets].
 func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, o Options) error {
 	cluster := identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}
-	issuer := &issue.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: o.APIServer, Lifetime: o.CertificateLifetime, Now: time.Now}
+	issuer := &issue.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: o.APIServer, Lifetime: o.CertificateLifetime, Now: o.Now}
+	if issuer.Now == nil {
+		issuer.Now = time.Now
+	}
 	for _, c := range []struct {
 		name string
 		err  error

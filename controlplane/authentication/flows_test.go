@@ -38,14 +38,23 @@ import (
 // site is a cluster of a peering: rome asks, milan gives.
 type site struct {
 	*controlplanetest.Cluster
-	t      *testing.T
-	id     string
-	tenant string // the namespace of the peering
+	t       *testing.T
+	id      string
+	tenant  string // the namespace of the peering
+	options authentication.Options
 }
 
-func newSite(t *testing.T, id, peer, tenant string) *site {
+func newSite(t *testing.T, id, peer, tenant string, changes ...func(*authentication.Options)) *site {
 	t.Helper()
 	s := &site{Cluster: controlplanetest.Start(t), t: t, id: id, tenant: tenant}
+	s.options = authentication.Options{
+		LiqoNamespace: controlplanetest.LiqoNamespace,
+		APIServer:     issue.APIServer{URL: s.Config.Host, CA: s.Config.CAData},
+		Slices:        resourceslice.Options{DefaultClass: true, NodeLabels: map[string]string{"region": s.id}},
+	}
+	for _, change := range changes {
+		change(&s.options)
+	}
 	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +73,7 @@ func (s *site) run() {
 		if err != nil {
 			return err
 		}
-		return authentication.SetupWithManager(mgr, secrets, authentication.Options{
-			LiqoNamespace: controlplanetest.LiqoNamespace,
-			APIServer:     issue.APIServer{URL: s.Config.Host, CA: s.Config.CAData},
-			Slices:        resourceslice.Options{DefaultClass: true, NodeLabels: map[string]string{"region": s.id}},
-		})
+		return authentication.SetupWithManager(mgr, secrets, s.options)
 	})
 }
 
@@ -330,6 +335,9 @@ func TestHandshake(t *testing.T) {
 		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	})
 
+	t.Run("quota", func(t *testing.T) { testQuota(t, rome, milan) })
+	t.Run("what the nodes have left", func(t *testing.T) { testAvailable(t, rome, milan) })
+
 	t.Run("outage", func(t *testing.T) {
 		milan.StopAPIServer()
 		rome.delete(slice(rome, "more"))
@@ -362,6 +370,80 @@ func TestHandshake(t *testing.T) {
 			t.Errorf("rome may still ask: %v", err)
 		}
 	})
+}
+
+// says fails unless the condition Resources of a slice says something.
+func says(t *testing.T, s *authv1beta1.ResourceSlice, text string) {
+	t.Helper()
+	for _, c := range s.Status.Conditions {
+		if c.Type == authv1beta1.SliceResources && strings.Contains(c.Message, text) {
+			return
+		}
+	}
+	t.Errorf("the conditions of %s are %+v; want %q", s.Name, s.Status.Conditions, text)
+}
+
+// changeCPU changes what a slice asks for.
+func (s *site) changeCPU(name, cpu string) {
+	s.t.Helper()
+	o := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant, Name: name}}
+	if err := s.Client.Patch(s.t.Context(), o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"resources":{"cpu":%q}}}`, cpu))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// testQuota: rome has 3 cpu by slice milan and 4 by slice more.
+func testQuota(t *testing.T, rome, milan *site) {
+	quota := func(value string) {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, authv1beta1.AnnotationQuota, value)
+		if err := milan.Client.Patch(t.Context(), n, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota(`"cpu=8"`)
+	rome.create(slice(rome, "third", "cpu", "2"))
+	got := rome.sliceBecomes("third", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonQuotaExceeded)
+	says(t, got, "2 of cpu are asked for; the quota of cluster rome is 8, of which its other slices have 7")
+	if len(got.Status.Resources) > 0 {
+		t.Errorf("it is granted %v", got.Status.Resources)
+	}
+	rome.changeCPU("third", "1")
+	rome.sliceBecomes("third", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	quota(`"cpu=much"`)
+	rome.changeCPU("third", "500m")
+	rome.sliceBecomes("third", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonQuotaInvalid)
+	quota("null")
+	rome.changeCPU("third", "1")
+	rome.sliceBecomes("third", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+}
+
+// testAvailable: rome has 8 cpu by three slices, and a pod of milan's own 1500m.
+func testAvailable(t *testing.T, rome, milan *site) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
+		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("12"), corev1.ResourceMemory: resource.MustParse("64Gi")},
+		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}}
+	milan.create(node)
+	defer milan.delete(node)
+	if err := milan.CreateNamespace("load", nil); err != nil {
+		t.Fatal(err)
+	}
+	milan.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "load", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+		Name: "c", Image: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}},
+	}}}})
+	big := slice(rome, "big", "cpu", "3")
+	big.Spec.Class = authv1beta1.SliceClassAvailable
+	rome.create(big)
+	got := rome.sliceBecomes("big", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonResourcesUnavailable)
+	says(t, got, "3 of cpu are asked for; the provider has 2500m left: its nodes have 12, of which pods request 1500m and slices have 8")
+	rome.changeCPU("big", "2500m")
+	rome.sliceBecomes("big", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	for _, name := range []string{"big", "third"} {
+		rome.delete(slice(rome, name))
+	}
+	milan.copies("milan", "more")
 }
 
 // condition sets what rome may do at milan.

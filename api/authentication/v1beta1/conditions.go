@@ -80,6 +80,22 @@ const (
 	ReasonSecretInTheWay = "SecretInTheWay"
 )
 
+// Reasons of events of the Secret of a control plane identity, beside those above.
+const (
+	// ReasonReplicating means that what is asked for is copied to the provider.
+	ReasonReplicating = "Replicating"
+	// ReasonAnnotationMissing means that the Secret does not name the tenant namespace at the provider.
+	ReasonAnnotationMissing = "AnnotationMissing"
+	// ReasonDuplicateIdentity means that there is an older one for the same provider.
+	ReasonDuplicateIdentity = "DuplicateIdentity"
+	// ReasonNameTaken means that the provider has an object of its own with the name of a copy.
+	ReasonNameTaken = "NameTaken"
+	// ReasonAPIServerUnreachable means that the API server of the provider does not answer.
+	ReasonAPIServerUnreachable = "APIServerUnreachable"
+	// ReasonCredentialsRefused means that it does not know the user of the kubeconfig.
+	ReasonCredentialsRefused = "CredentialsRefused"
+)
+
 // Reasons of the conditions of a [ResourceSlice].
 const (
 	// ReasonSliceAuthenticationAccepted means that the credentials are in the status.
@@ -99,4 +115,10 @@ const (
 	ReasonResourcesInvalid = "ResourcesInvalid"
 	// ReasonDefaultClassDisabled means that the provider grants nothing by the class default.
 	ReasonDefaultClassDisabled = "DefaultResourceSliceClassDisabled"
+	// ReasonQuotaExceeded means that the consumer would get more than the provider lets it have altogether.
+	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonQuotaInvalid means that the annotation with the quota does not parse.
+	ReasonQuotaInvalid = "QuotaInvalid"
+	// ReasonResourcesUnavailable means that the nodes of the provider do not have it left.
+	ReasonResourcesUnavailable = "ResourcesUnavailable"
 )

@@ -38,6 +38,9 @@ const (
 	AnnotationCordon = "liqo.io/cordon"
 	// AnnotationCordonTenant, on the copy of a ResourceSlice, says that its Tenant is cordoned.
 	AnnotationCordonTenant = "liqo.io/cordon-tenant"
+	// AnnotationQuota, on a tenant namespace of the provider, bounds what the slices of the consumer get altogether:
+	// cpu=8,memory=32Gi. The consumer cannot write it.
+	AnnotationQuota = "authentication.liqo.io/quota"
 )
 
 // Names of objects.

@@ -34,6 +34,9 @@ const (
 // SliceClassDefault is the class that grants what is asked for. An empty class is the same.
 const SliceClassDefault = "default"
 
+// SliceClassAvailable is the class that grants what is asked for if the nodes of the provider have it left.
+const SliceClassAvailable = "available"
+
 // ResourceSlice asks a provider for resources. It is written on the consumer and copied to the provider, whose answer
 // comes back in the status.
 //

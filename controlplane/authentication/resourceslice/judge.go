@@ -69,8 +69,19 @@ func quote(id *authv1beta1.ClusterID) string {
 	return fmt.Sprintf("%q", cut(string(*id)))
 }
 
-// judgeResources decides what a copy gets. decided tells that another controller decides on its class.
-func judgeResources(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, defaultClass bool) (v verdict, granted corev1.ResourceList, others bool) {
+// judgeResources decides what a copy gets. others tells that another controller decides on its class.
+//
+//	tenant or slice                        class              granted
+//	drained                                any                nothing
+//	cordoned, with something granted       any                what it has
+//	cordoned                               any                nothing
+//	active, which asks for the same again  any                what it has: what was promised is kept
+//	active, within the quota               default, or empty  what is asked for
+//	active, within the quota               available          what is asked for, if the nodes have it left
+//	active                                 another            as its controller says
+//
+// Where it says nothing of a resource that there are defaults for, it gets the default, or less if less is left.
+func judgeResources(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, defaultClass bool, l ledger) (v verdict, granted corev1.ResourceList, others bool) {
 	cordonedTenant := tenant.Spec.TenantCondition == authv1beta1.TenantCordoned
 	switch {
 	case tenant.Spec.TenantCondition == authv1beta1.TenantDrained:
@@ -82,27 +93,122 @@ func judgeResources(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, de
 	case s.Cordoned():
 		return denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: it gets no more than it has"), nil, false
 	}
-	if s.Spec.Class != "" && s.Spec.Class != authv1beta1.SliceClassDefault {
+	switch s.Spec.Class {
+	case "", authv1beta1.SliceClassDefault:
+		if !defaultClass {
+			return denied(authv1beta1.ReasonDefaultClassDisabled, "the provider grants nothing by class %s: ask for another class", authv1beta1.SliceClassDefault), nil, false
+		}
+	case authv1beta1.SliceClassAvailable:
+	default:
 		return verdict{}, nil, true
 	}
-	if !defaultClass {
-		return denied(authv1beta1.ReasonDefaultClassDisabled, "the provider grants nothing by class %s: ask for another class", authv1beta1.SliceClassDefault), nil, false
+	if refusal := judgeAsked(s.Spec.Resources); refusal != nil {
+		return *refusal, nil, false
+	}
+	if settled(s) {
+		return *resourcesOf(s), s.Status.Resources, false
+	}
+	if l.wrong != "" {
+		return denied(authv1beta1.ReasonQuotaInvalid, "the provider's administrator must mend %s", l.wrong), nil, false
 	}
 	granted = defaults()
-	if len(s.Spec.Resources) > maxResources {
-		return denied(authv1beta1.ReasonResourcesInvalid, "%d kinds of resources are asked for; at most %d are granted", len(s.Spec.Resources), maxResources), nil, false
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Spec.Resources)) {
-		q := s.Spec.Resources[name]
-		if why := validation.IsQualifiedName(string(name)); len(why) > 0 {
-			return denied(authv1beta1.ReasonResourcesInvalid, "resource %q: %s", cut(string(name)), strings.Join(why, "; ")), nil, false
+	maps.Copy(granted, s.Spec.Resources)
+	for _, name := range slices.Sorted(maps.Keys(granted)) {
+		_, asked := s.Spec.Resources[name]
+		left, why := l.left(name, string(tenant.Spec.ClusterID))
+		if want := granted[name]; left == nil || want.Cmp(*left) <= 0 {
+			continue
+		} else if asked {
+			return denied(why.reason, "%s of %s are asked for; %s", want.String(), name, why.message), nil, false
 		}
-		if q.Sign() < 0 {
-			return denied(authv1beta1.ReasonResourcesInvalid, "resource %s is %s: less than nothing cannot be granted", name, q.String()), nil, false
-		}
-		granted[name] = q
+		granted[name] = *left
 	}
 	return verdict{authv1beta1.SliceAccepted, authv1beta1.ReasonSliceResourcesAccepted, "granted as asked for"}, granted, false
+}
+
+// judgeAsked refuses what nobody can grant.
+func judgeAsked(asked corev1.ResourceList) *verdict {
+	refuse := func(format string, args ...any) *verdict {
+		v := denied(authv1beta1.ReasonResourcesInvalid, format, args...)
+		return &v
+	}
+	if len(asked) > maxResources {
+		return refuse("%d kinds of resources are asked for; at most %d are granted", len(asked), maxResources)
+	}
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		q := asked[name]
+		if why := validation.IsQualifiedName(string(name)); len(why) > 0 {
+			return refuse("resource %q: %s", cut(string(name)), strings.Join(why, "; "))
+		}
+		if q.Sign() < 0 {
+			return refuse("resource %s is %s: less than nothing cannot be granted", name, q.String())
+		}
+	}
+	return nil
+}
+
+// settled tells whether a slice has what it asks for.
+func settled(s *authv1beta1.ResourceSlice) bool {
+	return accepted(s) && covers(s.Status.Resources, s.Spec.Resources)
+}
+
+// covers tells whether what is asked for is what was granted.
+func covers(granted, asked corev1.ResourceList) bool {
+	if len(granted) == 0 {
+		return false
+	}
+	for name, q := range asked {
+		if have, ok := granted[name]; !ok || have.Cmp(q) != 0 {
+			return false
+		}
+	}
+	for name := range granted { // of a resource that is not asked for any more it gets the default again
+		if _, ok := asked[name]; !ok {
+			if _, isDefault := defaults()[name]; !isDefault {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// left is how much of a resource a slice can get, and what bounds it; nil: as much as it asks for.
+func (l ledger) left(name corev1.ResourceName, consumer string) (*resource.Quantity, verdict) {
+	var least *resource.Quantity
+	var why verdict
+	bound := func(left resource.Quantity, v verdict) {
+		if left.Sign() < 0 {
+			left = resource.Quantity{}
+		}
+		if least == nil || left.Cmp(*least) < 0 {
+			least, why = &left, v
+		}
+	}
+	if quota, limited := l.quota[name]; limited {
+		left, taken := quota.DeepCopy(), l.taken[name]
+		left.Sub(taken)
+		bound(left, denied(authv1beta1.ReasonQuotaExceeded, "the quota of cluster %s is %s, of which its other slices have %s", consumer, quota.String(), taken.String()))
+	}
+	if c := l.free; c != nil {
+		left, all, requested, granted := c.left(name), c.allocatable[name], c.requested[name], c.granted[name]
+		bound(left, denied(authv1beta1.ReasonResourcesUnavailable, "the provider has %s left: its nodes have %s, of which pods request %s and slices have %s",
+			left.String(), all.String(), requested.String(), granted.String()))
+	}
+	return least, why
+}
+
+// parseQuota reads the annotation of a tenant namespace: cpu=8,memory=32Gi.
+func parseQuota(text string) (corev1.ResourceList, error) {
+	quota := corev1.ResourceList{}
+	for pair := range strings.SplitSeq(text, ",") {
+		name, amount, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		q, err := resource.ParseQuantity(amount)
+		if err != nil || q.Sign() < 0 || len(validation.IsQualifiedName(name)) > 0 {
+			return nil, fmt.Errorf("%q is not RESOURCE=AMOUNT, as in cpu=8,memory=32Gi", cut(pair))
+		}
+		quota[corev1.ResourceName(name)] = q
+	}
+	return quota, nil
 }
 
 func accepted(s *authv1beta1.ResourceSlice) bool {

@@ -123,10 +123,12 @@ func TestJudgeResources(t *testing.T) {
 		before  []authv1beta1.ResourceSliceCondition
 		had     corev1.ResourceList
 		off     bool
+		ledger  ledger
 		notes   map[string]string
 		reason  string
 		granted corev1.ResourceList
 		others  bool
+		says    string
 	}{
 		{name: "nothing in particular", reason: "ResourceSliceResourcesAccepted", granted: list("cpu", "4", "memory", "8Gi", "pods", "110", "ephemeral-storage", "20Gi")},
 		{
@@ -156,6 +158,43 @@ func TestJudgeResources(t *testing.T) {
 		},
 		{name: "a slice that is not cordoned any more", notes: map[string]string{"liqo.io/cordon": "false"}, asked: defaults(), reason: "ResourceSliceResourcesAccepted", granted: defaults()},
 		{name: "a cordoned slice of a drained tenant", tenant: authv1beta1.TenantDrained, notes: map[string]string{"liqo.io/cordon": "true"}, reason: "TenantDrained"},
+		{
+			name: "within the quota", asked: list("cpu", "2"), ledger: ledger{quota: list("cpu", "8", "memory", "4Gi"), taken: list("cpu", "6")},
+			reason: "ResourceSliceResourcesAccepted", granted: list("cpu", "2", "memory", "4Gi", "pods", "110", "ephemeral-storage", "20Gi"),
+		},
+		{
+			name: "beyond the quota", asked: list("cpu", "3"), ledger: ledger{quota: list("cpu", "8"), taken: list("cpu", "6")},
+			reason: "QuotaExceeded", says: "3 of cpu are asked for; the quota of cluster rome is 8, of which its other slices have 6",
+		},
+		{
+			name: "a quota that was lowered takes nothing away", asked: list("cpu", "3"), had: list("cpu", "3"), ledger: ledger{quota: list("cpu", "1")},
+			before: []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceAccepted, Reason: "ResourceSliceResourcesAccepted"}},
+			reason: "ResourceSliceResourcesAccepted", granted: list("cpu", "3"),
+		},
+		{
+			name: "more than it has, of a quota that was lowered", asked: list("cpu", "4"), had: list("cpu", "3"), ledger: ledger{quota: list("cpu", "1")},
+			before: []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceAccepted, Reason: "ResourceSliceResourcesAccepted"}},
+			reason: "QuotaExceeded",
+		},
+		{name: "a quota that does not parse", ledger: ledger{wrong: "the annotation x"}, reason: "QuotaInvalid", says: "must mend the annotation x"},
+		{
+			name: "what the nodes have left", asked: list("cpu", "2"), class: "available", off: true, // the class default is
+			ledger: ledger{free: &capacity{allocatable: list("cpu", "8", "memory", "16Gi", "pods", "110"), requested: list("cpu", "5", "pods", "10"), granted: list("cpu", "1")}},
+			reason: "ResourceSliceResourcesAccepted", granted: list("cpu", "2", "memory", "8Gi", "pods", "100", "ephemeral-storage", "0"),
+		},
+		{
+			name: "more than the nodes have left", asked: list("cpu", "2001m"), class: "available",
+			ledger: ledger{free: &capacity{allocatable: list("cpu", "8"), requested: list("cpu", "5"), granted: list("cpu", "1")}},
+			reason: "ResourcesUnavailable", says: "2001m of cpu are asked for; the provider has 2 left: its nodes have 8, of which pods request 5 and slices have 1",
+		},
+		{
+			name: "what no node has", asked: list("example.org/gpu", "1"), class: "available", ledger: ledger{free: &capacity{}},
+			reason: "ResourcesUnavailable", says: "the provider has 0 left",
+		},
+		{
+			name: "the nodes would have it, the quota not", asked: list("cpu", "2"), class: "available",
+			ledger: ledger{quota: list("cpu", "1"), free: &capacity{allocatable: list("cpu", "8")}}, reason: "QuotaExceeded",
+		},
 		{name: "a slice of a drained tenant", tenant: authv1beta1.TenantDrained, reason: "TenantDrained"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -165,7 +204,10 @@ func TestJudgeResources(t *testing.T) {
 			if c.tenant != "" {
 				tenant.Spec.TenantCondition = c.tenant
 			}
-			v, granted, others := judgeResources(s, tenant, !c.off)
+			v, granted, others := judgeResources(s, tenant, !c.off, c.ledger)
+			if !strings.Contains(v.message, c.says) {
+				t.Errorf("the message is %q", v.message)
+			}
 			if v.reason != c.reason || others != c.others || strings.ContainsRune(v.message, '\x1b') {
 				t.Errorf("%+v, others %v", v, others)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,15 +35,26 @@ type Options struct {
 // provider answers copies.
 type provider struct {
 	client.Client
+	// Reader reads past the cache.
+	Reader   client.Reader
 	Recorder events.EventRecorder
 	Cluster  identify.Cluster
 	Issuer   *issue.Issuer
 	Options  Options
+
+	// bounded is held while a decision about a bounded amount is made, until it is written: what one slice gets
+	// another cannot have.
+	bounded sync.Mutex
 }
+
+// fullRetry is when a slice for which there was not enough is looked at again.
+const fullRetry = time.Minute
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=nodes;pods,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile answers one copy.
@@ -65,8 +77,13 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if tenant != nil && tenant.Spec.TenantCondition == authv1beta1.TenantDrained {
 		return ctrl.Result{}, apply.Delete(ctx, r.Client, s) // what the consumer had is taken back
 	}
+	l, unlock, err := r.ledger(ctx, s)
+	defer unlock()
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	status := s.Status.DeepCopy()
-	again, err := r.decide(ctx, s, tenant, own, status)
+	again, err := r.decide(ctx, s, tenant, own, l, status)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -84,7 +101,7 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // decide writes the answer into status.
-func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, own string, status *authv1beta1.ResourceSliceStatus) (again time.Duration, err error) {
+func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, own string, l ledger, status *authv1beta1.ResourceSliceStatus) (again time.Duration, err error) {
 	v := judgeAuthentication(s, tenant, own)
 	if v.status == authv1beta1.SliceAccepted {
 		var problem *issue.Problem
@@ -110,11 +127,14 @@ func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, ten
 		set(status, authv1beta1.SliceResources, v)
 		return again, nil
 	}
-	resources, granted, others := judgeResources(s, tenant, r.Options.DefaultClass)
+	resources, granted, others := judgeResources(s, tenant, r.Options.DefaultClass, l)
 	if others {
 		return again, nil // the controller of its class decides
 	}
 	set(status, authv1beta1.SliceResources, resources)
+	if full := resources.reason; full == authv1beta1.ReasonQuotaExceeded || full == authv1beta1.ReasonQuotaInvalid || full == authv1beta1.ReasonResourcesUnavailable {
+		again = min(again, fullRetry)
+	}
 	status.Resources, status.NodeLabels = granted, nil
 	if granted != nil {
 		status.NodeLabels = maps.Clone(r.Options.NodeLabels)
