@@ -13,20 +13,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
-// Reasons of the events on the Secret of an identity.
-const (
-	reasonClusterIDInvalid  = authv1beta1.ReasonClusterIDInvalid
-	reasonAnnotationMissing = "AnnotationMissing"
-	reasonKubeconfigInvalid = authv1beta1.ReasonKubeconfigInvalid
-	reasonExpired           = authv1beta1.ReasonCertificateExpired
-	reasonDuplicate         = "DuplicateIdentity"
-	reasonNameTaken         = "NameTaken"
-	reasonUnreachable       = "APIServerUnreachable"
-	reasonForbidden         = "RoleBindingMissing"
-	reasonUnauthorized      = "CredentialsRefused"
-	reasonReplicating       = "Replicating"
-)
-
 // isIdentity tells whether a Secret is the identity of a control plane.
 func isIdentity(s *corev1.Secret) bool {
 	return s.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.ControlPlaneIdentity)
@@ -43,29 +29,29 @@ func judge(s *corev1.Secret, all []corev1.Secret, own string, now time.Time) (p 
 	}
 	switch {
 	case len(validation.IsDNS1123Label(p.provider)) > 0 || p.provider == own:
-		return refuse(reasonClusterIDInvalid, "the label %s is %q; it must be the ID of the provider", networkingv1beta1.LabelRemoteClusterID, cut(p.provider))
+		return refuse(authv1beta1.ReasonClusterIDInvalid, "the label %s is %q; it must be the ID of the provider", networkingv1beta1.LabelRemoteClusterID, cut(p.provider))
 	case p.there == "":
-		return refuse(reasonAnnotationMissing, "the annotation %s is missing: set it to the name of the tenant namespace at cluster %s", authv1beta1.AnnotationRemoteTenantNamespace, p.provider)
+		return refuse(authv1beta1.ReasonAnnotationMissing, "the annotation %s is missing: set it to the name of the tenant namespace at cluster %s", authv1beta1.AnnotationRemoteTenantNamespace, p.provider)
 	case len(validation.IsDNS1123Label(p.there)) > 0:
-		return refuse(reasonAnnotationMissing, "the annotation %s is %q, which is not the name of a namespace", authv1beta1.AnnotationRemoteTenantNamespace, cut(p.there))
+		return refuse(authv1beta1.ReasonAnnotationMissing, "the annotation %s is %q, which is not the name of a namespace", authv1beta1.AnnotationRemoteTenantNamespace, cut(p.there))
 	}
 	for i := range all {
 		o := &all[i]
 		if o.UID != s.UID && isIdentity(o) && o.DeletionTimestamp.IsZero() && o.Labels[networkingv1beta1.LabelRemoteClusterID] == p.provider && older(o, s) {
-			return refuse(reasonDuplicate, "Secret %s/%s, which is older, is for cluster %s too: delete one of them", o.Namespace, o.Name, p.provider)
+			return refuse(authv1beta1.ReasonDuplicateIdentity, "Secret %s/%s, which is older, is for cluster %s too: delete one of them", o.Namespace, o.Name, p.provider)
 		}
 	}
 	cfg, err := credentials.ReadKubeconfig(s.Data[authv1beta1.KubeconfigKey])
 	if err != nil {
-		return refuse(reasonKubeconfigInvalid, "data.%s: %v", authv1beta1.KubeconfigKey, err)
+		return refuse(authv1beta1.ReasonKubeconfigInvalid, "data.%s: %v", authv1beta1.KubeconfigKey, err)
 	}
 	if len(cfg.CertData) > 0 {
 		c, err := credentials.ParseCertificate(cfg.CertData)
 		switch {
 		case err != nil:
-			return refuse(reasonKubeconfigInvalid, "the client certificate of the kubeconfig: %v", err)
+			return refuse(authv1beta1.ReasonKubeconfigInvalid, "the client certificate of the kubeconfig: %v", err)
 		case !now.Before(c.NotAfter):
-			return refuse(reasonExpired, "the client certificate of the kubeconfig has expired at %s: put a new one in its place", c.NotAfter.UTC().Format(time.RFC3339))
+			return refuse(authv1beta1.ReasonCertificateExpired, "the client certificate of the kubeconfig has expired at %s: put a new one in its place", c.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}
 	return p, cfg, "", ""

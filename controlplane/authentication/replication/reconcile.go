@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 )
@@ -82,11 +83,24 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("replication").
 		WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
-			func(_ context.Context, s *corev1.Secret) []ctrl.Request {
-				// One that is no identity any more must end its session.
-				return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(s)}}
+			func(ctx context.Context, s *corev1.Secret) []ctrl.Request {
+				// One that is no identity any more must end its session, and makes way for another.
+				return append(r.identitiesFor(ctx, s.Labels[networkingv1beta1.LabelRemoteClusterID]), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			}))).
 		Complete(r)
+}
+
+// identitiesFor returns the Secrets for one provider.
+func (r *Reconciler) identitiesFor(ctx context.Context, provider string) (requests []ctrl.Request) {
+	var list corev1.SecretList
+	of := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: provider}
+	if err := r.Secrets.List(ctx, &list, of, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "list the identities for a provider")
+	}
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
 }
 
 // Start holds the context of the sessions. The end of the manager ends them, and takes nothing back: the next leader
@@ -162,7 +176,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// With newer credentials for the same place it goes on; copies at another place are taken back.
 	r.end(req.NamespacedName, now != nil && now.session != nil && now.peer != p)
 	if err := r.begin(req.NamespacedName, s, p, cfg); err != nil {
-		r.refuse(req.NamespacedName, s, reasonKubeconfigInvalid, err.Error())
+		r.refuse(req.NamespacedName, s, authv1beta1.ReasonKubeconfigInvalid, err.Error())
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	return r.untilExpiry(cfg), nil
@@ -242,17 +256,17 @@ func (r *Reconciler) report(secret *corev1.Secret, p peer, logger interface {
 	switch {
 	case err == nil:
 		logger.Info("replicating", "namespace", p.here, "remoteNamespace", p.there)
-		r.event(secret, corev1.EventTypeNormal, reasonReplicating, fmt.Sprintf("what is for cluster %s is copied to its namespace %s", p.provider, p.there))
+		r.event(secret, corev1.EventTypeNormal, authv1beta1.ReasonReplicating, fmt.Sprintf("what is for cluster %s is copied to its namespace %s", p.provider, p.there))
 	case apierrors.IsForbidden(err):
-		r.event(secret, corev1.EventTypeWarning, reasonForbidden, fmt.Sprintf(
+		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonRoleBindingMissing, fmt.Sprintf(
 			"cluster %s denies access to its namespace %s: its administrator must bind the user of this kubeconfig to ClusterRole %s there (%v)", p.provider, p.there, authv1beta1.RemoteControlPlaneRole, err))
 	case apierrors.IsUnauthorized(err):
-		r.event(secret, corev1.EventTypeWarning, reasonUnauthorized, fmt.Sprintf("cluster %s does not accept the credentials of this kubeconfig: %v", p.provider, err))
+		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonCredentialsRefused, fmt.Sprintf("cluster %s does not accept the credentials of this kubeconfig: %v", p.provider, err))
 	case apierrors.IsAlreadyExists(err):
-		r.event(secret, corev1.EventTypeWarning, reasonNameTaken, fmt.Sprintf(
+		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonNameTaken, fmt.Sprintf(
 			"namespace %s of cluster %s has an object of its own with the name of one that is to be copied: give one of them another name (%v)", p.there, p.provider, err))
 	default:
-		r.event(secret, corev1.EventTypeWarning, reasonUnreachable, fmt.Sprintf("cluster %s: %v", p.provider, err))
+		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonAPIServerUnreachable, fmt.Sprintf("cluster %s: %v", p.provider, err))
 	}
 }
 
