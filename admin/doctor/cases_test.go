@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
 )
@@ -521,5 +522,36 @@ var cases = []testCase{
 		w.server.before.DataPlane.Egress.Fallback, w.server.after.DataPlane.Egress.Fallback = 5, 9
 	}, remote, Warning},
 	{"sources are not checked", "drops", func(w *world) { w.server.after.DataPlane.Sources = "off" }, remote, Warning},
+	{"of a namespace without a RoleBinding", "authentication", func(w *world) {
+		w.tenant("False", authv1beta1.ReasonRoleBindingMissing, "no user is bound to ClusterRole liqo-remote-controlplane").Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake
+	}, remote, Failed},
+	{"with a signature of another key", "authentication", func(w *world) {
+		w.tenant("False", authv1beta1.ReasonSignatureInvalid, "the signature is not that of the nonce by the public key")
+	}, remote, Failed},
+	{"that no controller has seen", "authentication", func(w *world) { w.tenant("False", "", "").Status.Conditions = nil }, remote, Failed},
+	{"of a cordoned tenant", "authentication", func(w *world) {
+		w.tenant("True", authv1beta1.ReasonTenantCordoned, "").Spec.TenantCondition = authv1beta1.TenantCordoned
+	}, remote, Failed},
+	{"of a drained tenant", "authentication", func(w *world) {
+		w.tenant("False", authv1beta1.ReasonTenantDrained, "").Spec.TenantCondition = authv1beta1.TenantDrained
+	}, remote, Failed},
+	{"that is ready", "authentication", func(w *world) { w.tenant("True", authv1beta1.ReasonTenantReady, "") }, remote, OK},
+	{"of another user", "authentication", func(w *world) {
+		w.identity(now.Add(time.Hour), authv1beta1.ReasonRoleBindingMissing, "denied")
+	}, local, Failed},
+	{"without annotation", "authentication", func(w *world) { w.identity(now.Add(time.Hour), "", "").Annotations = nil }, local, Failed},
+	{"with a kubeconfig that does not parse", "authentication", func(w *world) {
+		w.identity(now.Add(time.Hour), "", "").Data["kubeconfig"] = []byte("{")
+	}, local, Failed},
+	{"with a certificate that has expired", "authentication", func(w *world) { w.identity(now.Add(-time.Hour), "", "") }, local, Failed},
+	{"whose API server is away", "authentication", func(w *world) {
+		w.identity(now.Add(time.Hour), authv1beta1.ReasonAPIServerUnreachable, "cluster milan: connection refused")
+	}, local, Failed},
+	{"that was revoked", "authentication", func(w *world) { w.identity(now.Add(time.Hour), authv1beta1.ReasonCredentialsRefused, "no") }, local, Failed},
+	{"that works again", "authentication", func(w *world) {
+		w.identity(now.Add(time.Hour), authv1beta1.ReasonReplicating, "")
+		w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", authv1beta1.ReasonAPIServerUnreachable, "an hour ago"))
+	}, local, OK},
+	{"of identities that may not be read", "authentication", func(w *world) { w.server.tenants.err = errMayNot }, remote, Skipped},
 	{"cannot be asked", "drops", func(w *world) { w.server.before, w.server.after, w.server.reportErr = nil, nil, errMayNot }, remote, Skipped},
 }

@@ -39,6 +39,8 @@ var checks = []check{
 	{name: "nodes", title: "node tunnels", needs: []string{"gateway-pods", "configuration", "network-policies"}, ofEnd: nodeTunnels},
 	{name: "firewall", title: "filters", needs: []string{"gateways"}, ofEnd: firewall},
 	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: drops},
+
+	{name: "authentication", title: "authentication", needs: []string{"tenant-namespace"}, ofEnd: authentication},
 }
 
 // Checks are the names of all checks, in their order.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -105,6 +106,12 @@ type end struct {
 	id string
 	// peer is everything in this cluster about the other; nil: nothing.
 	peer *survey.Peer
+
+	// tenants are those of the namespace, secrets those of the identity of this cluster in the other one.
+	tenants read[authv1beta1.Tenant]
+	secrets read[corev1.Secret]
+	// now is when they were read.
+	now time.Time
 
 	pods     read[corev1.Pod] // of the gateway
 	policies read[networkingv1.NetworkPolicy]

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -59,6 +60,15 @@ func (e *endCase) readObjects(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		e.policies = list[networkingv1.NetworkPolicy](ctx, c, "NetworkPolicies of namespace "+e.peer.Namespace, &networkingv1.NetworkPolicyList{}, ns)
+	})
+	e.now = time.Now()
+	wg.Go(func() {
+		e.tenants = list[authv1beta1.Tenant](ctx, c, "Tenants of namespace "+e.peer.Namespace, &authv1beta1.TenantList{}, ns)
+	})
+	wg.Go(func() {
+		e.secrets = list[corev1.Secret](ctx, c, "Secrets of namespace "+e.peer.Namespace, &corev1.SecretList{}, ns, client.MatchingLabels{
+			authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: e.id,
+		})
 	})
 	g := e.gateway()
 	if g == nil {

@@ -31,7 +31,7 @@ var afterGateways = []string{
 }
 
 // afterIdentity are those of peerings.
-var afterIdentity = slices.Concat([]string{"tenant-namespace", "configuration", "cidrs", "gateways"}, afterGateways)
+var afterIdentity = slices.Concat([]string{"tenant-namespace", "configuration", "cidrs", "gateways"}, afterGateways, []string{"authentication"})
 
 // What could not be read is not judged: neither as if it were well, nor as if it
 // were not there.
