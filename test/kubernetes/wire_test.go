@@ -232,35 +232,37 @@ func flows(t *testing.T, file string) (found []string) {
 // the tunnel carries.
 func checkClamp(t *testing.T, v *view) {
 	client, server := v.from.pods[0], v.to.pods[1]
-	at := v.remoteOf(t, v.from.Cluster, v.to.Cluster, server.Addr)
+	at, from := v.remoteOf(t, v.from.Cluster, v.to.Cluster, server.Addr), v.remoteOf(t, v.to.Cluster, v.from.Cluster, client.Addr)
 	left, reached := sniff(t, client, "eth0"), sniff(t, server, "eth0")
 	ask(t, client, at, "hello")
 	limit := v.fabric.Spec.MTU - 40 // headers of IPv4 and TCP
-	var offered, arrived int
-	lab.Eventually(t, patience, "the SYN arrives", func() (err error) {
-		if offered, err = mssOf(left, at, false); err != nil {
+	var offered, arrived, back int
+	lab.Eventually(t, patience, "the SYN and its answer arrive", func() (err error) {
+		if offered, err = mssOf(left, client.Addr, at, false); err != nil {
 			return err
 		}
-		arrived, err = mssOf(reached, server.Addr, false)
+		if arrived, err = mssOf(reached, from, server.Addr, false); err != nil {
+			return err
+		}
+		back, err = mssOf(left, at, client.Addr, true)
 		return err
 	})
 	if offered <= limit || arrived != limit {
 		t.Errorf("MSS %d when it left the pod and %d when it arrived, want more than %d, and %[3]d", offered, arrived, limit)
 	}
-	back, err := mssOf(left, at, true)
-	if err != nil || back != limit {
-		t.Errorf("MSS of the answer %d (%v), want %d", back, err, limit)
+	if back != limit {
+		t.Errorf("MSS of the answer %d, want %d", back, limit)
 	}
 	t.Logf("MSS %d -> %d, of the answer %d; MTU of the tunnel %d", offered, arrived, back, v.fabric.Spec.MTU)
 }
 
-// mssOf is the MSS in the first SYN to a server, or in its answer: kubelets connect to
-// the pods, too.
-func mssOf(s *sniffer, server netip.Addr, answer bool) (int, error) {
+// mssOf is the MSS in the first SYN from one address to another, alone or as an
+// answer: kubelets connect to the pods, too.
+func mssOf(s *sniffer, from, to netip.Addr, answer bool) (int, error) {
 	for _, f := range s.packets(func(f gopacket.Packet) bool { return f.Layer(layers.LayerTypeTCP) != nil }) {
 		tcp := f.Layer(layers.LayerTypeTCP).(*layers.TCP)
 		ip, _ := f.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
-		if ip == nil || !tcp.SYN || tcp.ACK != answer || !answer && ip.DstIP.String() != server.String() || answer && ip.SrcIP.String() != server.String() {
+		if ip == nil || !tcp.SYN || tcp.ACK != answer || ip.SrcIP.String() != from.String() || ip.DstIP.String() != to.String() {
 			continue
 		}
 		for _, o := range tcp.Options {
