@@ -123,28 +123,13 @@ func (d *decider) kept(before Values) {
 	leaves(before, "", func(path string, v any) {
 		_, again := said[path]
 		told := slices.Contains([]string{"discovery.config.clusterID", "ipam.podCIDR", "ipam.podCIDRs", "ipam.serviceCIDR", "ipam.serviceCIDRs"}, path)
-		if !told && !empty(v) && !again && reflect.DeepEqual(now[path], v) {
+		if !told && !Empty(v) && !again && reflect.DeepEqual(now[path], v) {
 			texts = append(texts, fmt.Sprintf("%s=%v", path, v))
 		}
 	})
 	if len(texts) > 0 {
 		d.Notes = append(d.Notes, "Kept from the installed release (--reset-values drops it): "+strings.Join(texts, ", "))
 	}
-}
-
-// empty tells whether a value says nothing.
-func empty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case string:
-		return v == ""
-	case []any:
-		return len(v) == 0
-	case map[string]any:
-		return len(v) == 0
-	}
-	return false
 }
 
 func (d *decider) clusterID() {

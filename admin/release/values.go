@@ -55,6 +55,22 @@ func value(v any, path string) Values {
 	return v.(map[string]any)
 }
 
+// Empty tells whether a value of YAML or JSON says nothing: null, or a text, list or
+// table without anything in it. Numbers and booleans always say something.
+func Empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
 // textAt is the text at a path, or "".
 func textAt(v Values, path string) string {
 	s, _ := at(v, path).(string)

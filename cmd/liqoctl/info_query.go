@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-net/sluice/admin/release"
 )
 
 // get prints the value at a path of v, as -o json names it: a value as it is,
@@ -73,7 +75,7 @@ func lookUp(tree any, path string) (any, error) {
 		tree, rest = next, after
 		at = strings.TrimPrefix(at+"."+key, ".")
 	}
-	if empty(tree) {
+	if release.Empty(tree) {
 		return nil, fmt.Errorf("--get %s: it has no value yet", path)
 	}
 	return tree, nil
@@ -116,19 +118,4 @@ func findKey(m map[string]any, name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// empty tells whether there is nothing to print.
-func empty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case string:
-		return v == ""
-	case []any:
-		return len(v) == 0
-	case map[string]any:
-		return len(v) == 0
-	}
-	return false
 }

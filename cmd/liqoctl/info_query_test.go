@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/sluice-net/sluice/admin/release"
 )
 
 // FuzzLookUp: no path makes lookUp panic, and what it finds is not empty.
@@ -16,7 +18,7 @@ func FuzzLookUp(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		found, err := lookUp(tree, path)
-		if err == nil && empty(found) {
+		if err == nil && release.Empty(found) {
 			t.Errorf("%q: %v", path, found)
 		}
 	})
