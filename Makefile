@@ -39,6 +39,9 @@ build: ## build the commands into bin/; sluicectl, liqoctl and kubectl-liqo are 
 	$(BUILD) -o bin/ ./cmd/...
 	@cd bin && for name in sluicectl kubectl-liqo kubectl_complete-liqo; do ln -sf liqoctl $$name; done
 
+man: build ## the manual pages of liqoctl, into bin/man
+	bin/liqoctl man bin/man
+
 lint: ## formatting, spelling, and what .ci/vet finds
 	bash .ci/lint
 
@@ -84,4 +87,4 @@ lab: kube ## two Kubernetes clusters of two nodes each, connected by Sluice, lef
 lab-down: ## remove what `make lab` left
 	$(GO) run ./test/labctl down
 
-.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench images images-load lab lab-down kube
+.PHONY: help check test test-all demo build lint fuzz generate e2e kernel-interop bench man images images-load lab lab-down kube

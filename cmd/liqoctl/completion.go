@@ -2,15 +2,34 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
+// shells are those that there are completions for.
+var shells = []string{"bash", "zsh", "fish", "powershell"}
+
+// chooseShell is the shell that was named or, if none was, the login shell.
+func chooseShell(args []string, login string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	if shell := filepath.Base(login); slices.Contains(shells, shell) {
+		return shell, nil
+	}
+	return "", fmt.Errorf("which shell? Name one of %s: the variable SHELL, %q, names none of them", strings.Join(shells, ", "), login)
+}
+
 func completionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "completion bash|zsh|fish|powershell",
+		Use:   "completion [bash|zsh|fish|powershell]",
 		Short: "Print a shell completion script",
-		Long: `Print a shell completion script for commands, flags and their values.
+		Long: `Print a shell completion script for commands, flags and their values. If no shell is named, the script is for the
+login shell, which the variable SHELL names; a comment at its head says which one that is.
 
 As a plug-in of kubectl (a file named kubectl-liqo in the PATH) it is completed by kubectl's own completion, which
 looks for a program named kubectl_complete-liqo: a second link to the same file is enough.`,
@@ -30,11 +49,15 @@ looks for a program named kubectl_complete-liqo: a second link to the same file 
   # kubectl liqo
   ln -s $(which liqoctl) ~/.local/bin/kubectl-liqo
   ln -s $(which liqoctl) ~/.local/bin/kubectl_complete-liqo`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
-			switch args[0] {
+			shell, err := chooseShell(args, os.Getenv("SHELL"))
+			if err != nil {
+				return err
+			}
+			switch shell {
 			case "bash":
 				return root.GenBashCompletionV2(a.stdout, true)
 			case "zsh":
@@ -44,7 +67,7 @@ looks for a program named kubectl_complete-liqo: a second link to the same file 
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(a.stdout)
 			}
-			return fmt.Errorf("there is no completion for %s", args[0])
+			return fmt.Errorf("there is no completion for %s", shell)
 		},
 	}
 	return cmd

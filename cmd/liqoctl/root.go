@@ -53,7 +53,7 @@ for two clusters have the same flags with the prefix remote- for the other one.`
 	group(cmd, groupAllow, changeCommands(a)...)
 	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
 	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))
-	group(cmd, "", versionCommand(a), completionCommand(a), optionsCommand(a))
+	group(cmd, "", versionCommand(a), completionCommand(a), optionsCommand(a), manCommand())
 	cmd.AddCommand(liqoCommands(a)...)
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	help := helpCommand()

@@ -108,9 +108,12 @@ func optionsCommand(a *app) *cobra.Command {
 }
 
 // flagUsages describes flags, as wide as the window allows.
-func (a *app) flagUsages(fs *pflag.FlagSet) string {
+func (a *app) flagUsages(fs *pflag.FlagSet) string { return flagUsages(fs, a.helpColumns()) }
+
+// flagUsages describes flags in lines of so many columns.
+func flagUsages(fs *pflag.FlagSet, columns int) string {
 	// Of a flag that needs no value pflag shows what it then has.
-	return strings.TrimRight(strings.ReplaceAll(fs.FlagUsagesWrapped(a.helpColumns()), "LEVEL[=+1]", "[=LEVEL]  "), "\n")
+	return strings.TrimRight(strings.ReplaceAll(fs.FlagUsagesWrapped(columns), "LEVEL[=+1]", "[=LEVEL]  "), "\n")
 }
 
 func (a *app) helpColumns() int {

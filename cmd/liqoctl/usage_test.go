@@ -119,6 +119,24 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
+// TestCompletionWithoutShell: it is for the login shell, or an error says what to name.
+func TestCompletionWithoutShell(t *testing.T) {
+	for _, tt := range []struct{ login, shell string }{
+		{"/bin/bash", "bash"}, {"/usr/bin/zsh", "zsh"}, {"/opt/homebrew/bin/fish", "fish"}, {"/bin/tcsh", ""}, {"", ""},
+	} {
+		t.Setenv("SHELL", tt.login)
+		got := liqoctl(t.Context(), "completion")
+		if tt.shell == "" {
+			got.want(t, tt.login, "", " ERRO   which shell? Name one of bash, zsh, fish, powershell: the variable SHELL, \""+tt.login+"\", names none of them\n")
+			continue
+		}
+		got.want(t, tt.login, liqoctl(t.Context(), "completion", tt.shell).stdout, "")
+		if head := got.stdout[:min(len(got.stdout), 200)]; !strings.Contains(head, "# "+tt.shell+" completion") {
+			t.Errorf("%s: the head of the script does not say for which shell it is:\n%s", tt.login, head)
+		}
+	}
+}
+
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		got := liqoctl(t.Context(), "completion", shell)
