@@ -18,7 +18,7 @@ import (
 // build orders what was read.
 func (f *facts) build(c *access.Cluster, o Options) *Cluster {
 	s := &Cluster{
-		Name: c.Name, ReadAt: f.now, Networks: f.installed(),
+		Name: c.Name, ReadAt: f.now, Networks: f.installed(), Exposed: f.exposed(),
 		Installation: Installation{
 			ClusterID: f.id, Namespace: c.LiqoNamespace, KubernetesVersion: f.kubernetes,
 			Version: cmp.Or(f.install.Version, controllerVersion(f.components)), Labels: f.install.ClusterLabels, Components: f.components,
@@ -79,6 +79,27 @@ func (f *facts) installed() (n Networks) {
 		slices.SortFunc(*list, func(a, b Network) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return n
+}
+
+// exposed are the IPs that peers reach: those of the external CIDR. An IP that names a
+// Network of its own has an address for which peers have no route.
+func (f *facts) exposed() []Exposed {
+	var all []Exposed
+	for i := range f.ips {
+		o := &f.ips[i]
+		if o.Spec.NetworkRef != nil {
+			continue
+		}
+		e := Exposed{Namespace: o.Namespace, Name: o.Name, IP: string(o.Spec.IP), Remapped: string(o.Status.IP)}
+		if c := meta.FindStatusCondition(o.Status.Conditions, string(ipamv1alpha1.ConditionAllocated)); c != nil && c.Status != metav1.ConditionTrue {
+			e.Problem = c.Message
+		}
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b Exposed) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all
 }
 
 // internal joins Nodes and InternalNodes. Nodes that stand for a remote cluster

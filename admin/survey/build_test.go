@@ -200,6 +200,30 @@ func TestBuildChoosesAsTheControllersDo(t *testing.T) {
 	}
 }
 
+// TestBuildExposes: peers know the IPs of the external CIDR.
+func TestBuildExposes(t *testing.T) {
+	allocated := func(ok bool, message string) []metav1.Condition {
+		return []metav1.Condition{condition(networkingv1beta1.ConditionType(ipamv1alpha1.ConditionAllocated), ok, "", message)}
+	}
+	f := peering()
+	f.ips = []ipamv1alpha1.IP{
+		{ObjectMeta: object("shop", "queue", "", 3), Spec: ipamv1alpha1.IPSpec{IP: "10.96.3.2"}, Status: ipamv1alpha1.IPStatus{Conditions: allocated(false, "no address is free")}},
+		{ObjectMeta: object("shop", "db", "", 2), Spec: ipamv1alpha1.IPSpec{IP: "10.96.14.7"},
+			Status: ipamv1alpha1.IPStatus{IP: "10.70.0.9", Conditions: allocated(true, "from Network external-cidr")}},
+		{ObjectMeta: object("shop", "inside", "", 1), Spec: ipamv1alpha1.IPSpec{IP: "10.96.14.8", NetworkRef: &corev1.ObjectReference{Name: "mine"}},
+			Status: ipamv1alpha1.IPStatus{IP: "10.99.0.1"}},
+		{ObjectMeta: object("liqo", "host", "", 1), Spec: ipamv1alpha1.IPSpec{IP: "192.168.1.10"}},
+	}
+	want := []Exposed{
+		{Namespace: "liqo", Name: "host", IP: "192.168.1.10"},
+		{Namespace: "shop", Name: "db", IP: "10.96.14.7", Remapped: "10.70.0.9"},
+		{Namespace: "shop", Name: "queue", IP: "10.96.3.2", Problem: "no address is free"},
+	}
+	if diff := cmp.Diff(want, f.build(new(access.Cluster), Options{}).Exposed); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestBuildTakesNodesOfAnEarlierReading(t *testing.T) {
 	first := peering().read()
 	f := peering()

@@ -29,6 +29,7 @@ type facts struct {
 	install       access.Installation
 	components    []Component
 	networks      []ipamv1alpha1.Network
+	ips           []ipamv1alpha1.IP
 
 	nodes         []metav1.PartialObjectMetadata
 	internalNodes []networkingv1beta1.InternalNode
@@ -82,6 +83,9 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 		g.Go(func() {
 			f.foreign = listIfServed[corev1beta1.ForeignCluster](ctx, r, foreignClusters)
 		})
+	}
+	if o.Exposed {
+		collect(g, &f.ips, ipam("IP", ""))
 	}
 	if o.Nodes == nil {
 		collect(g, &f.internalNodes, networking("InternalNode", ""))

@@ -24,6 +24,8 @@ type Options struct {
 	PeeringsOnly bool
 	// Slices adds the ResourceSlices of peers.
 	Slices bool
+	// Exposed adds the IPs.
+	Exposed bool
 	// Nodes, when not nil, is where nodes and tunnels are taken from instead of
 	// being read again: in a large cluster they are nearly everything that there
 	// is to read, and they seldom change.

@@ -21,8 +21,21 @@ type Cluster struct {
 	Nodes []Node
 	// Peers are the remote clusters that anything in this one speaks of, by ID.
 	Peers []Peer
+	// Exposed are the addresses that IPs make known to all peers, by namespace and name.
+	Exposed []Exposed
 	// Gaps is what could not be read.
 	Gaps []Gap
+}
+
+// Exposed is an address of this cluster, or one that can be reached from it, that peers
+// reach by another one.
+type Exposed struct {
+	Namespace, Name string
+	// IP is the address here, Remapped the one in the external CIDR, empty while there is
+	// none. A peer reaches Remapped by the same host part in its own prefix for that CIDR.
+	IP, Remapped string
+	// Problem is why there is none.
+	Problem string
 }
 
 // Peer returns the peer with an ID, nil if there is none.

@@ -75,6 +75,9 @@ func isClusterID(path string) bool {
 	return strings.EqualFold(path, "clusterid") || strings.EqualFold(path, "local.clusterid")
 }
 
+// infoPeerReads is what it takes to show a peer.
+var infoPeerReads = survey.Options{Slices: true, Exposed: true}
+
 func infoPeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer [PEER-ID...]",
@@ -82,6 +85,9 @@ func infoPeerCommand(a *app) *cobra.Command {
 		Long: `Show the peering with some clusters, or with all. Network: its state, what is wrong and what to do about it, by which
 addresses the peer is reached from here, and where the gateway server is. Authentication: whether one cluster may ask the
 other for resources, and what was asked for and granted.
+
+Exposed IPs are addresses that IP objects make known to all peers, with their addresses in this cluster's external CIDR. A
+peer reaches each by the same host part in its own prefix for that CIDR, which 'liqoctl info peer' shows there.
 
 The roles are the peer's: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither. Where
 this cluster has the gateway server, the peer has the client. The address is always the server's, as the client needs it.`,
@@ -104,7 +110,7 @@ this cluster has the gateway server, the peer has the client. The address is alw
 		if err != nil {
 			return err
 		}
-		s, err := a.survey(cmd.Context(), c, survey.Options{Slices: true})
+		s, err := a.survey(cmd.Context(), c, infoPeerReads)
 		if err != nil {
 			return err
 		}

@@ -194,6 +194,17 @@ type peerNetwork struct {
 	Gateway peerGateway   `json:"gateway"`
 	// Connection is absent while there is none.
 	Connection *peerConnection `json:"connection,omitempty"`
+	// ExposedIPs are the addresses of this cluster that IPs make known to all peers.
+	ExposedIPs []exposedIP `json:"exposedIPs,omitempty"`
+}
+
+type exposedIP struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	IP        string `json:"IP"`
+	// Remapped is its address in the external CIDR; empty while there is none.
+	Remapped string `json:"remapped"`
+	Problem  string `json:"problem,omitempty"`
 }
 
 type peerCIDRs struct {
@@ -239,6 +250,9 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 		if len(g.Endpoint.Ports) > 0 {
 			i.Network.Gateway.Port = g.Endpoint.Ports[0]
 		}
+	}
+	for _, e := range s.Exposed {
+		i.Network.ExposedIPs = append(i.Network.ExposedIPs, exposedIP(e))
 	}
 	if c := p.Connection; c != nil {
 		i.Network.Connection = &peerConnection{Status: string(c.Status.Value), Latency: cmp.Or(c.Status.Latency.Value, "N/A")}

@@ -89,6 +89,12 @@ func authenticated() *survey.Cluster {
 	return s
 }
 
+// exposed are an address that peers can reach, and one that they cannot yet.
+var exposed = []survey.Exposed{
+	{Namespace: "shop", Name: "db", IP: "10.96.14.7", Remapped: "10.70.0.9"},
+	{Namespace: "shop", Name: "queue", IP: "10.96.3.2", Problem: "no address is free in Network liqo/external-cidr"},
+}
+
 // peerSurvey is a peer that is well.
 func peerSurvey(id string) survey.Peer {
 	ns := "liqo-tenant-" + id
@@ -172,10 +178,14 @@ func TestInfoPeerLooks(t *testing.T) {
 	}
 	s = romeSurvey()
 	golden(t, "info/peer-milan.yaml", printed(t, formatYAML, peerInfoOf(s, s.Peer("milan"))))
+	s.Exposed = exposed
+	golden(t, "info/peer-milan-exposed.txt", shown(peerInfoOf(s, s.Peer("milan")).write))
+	golden(t, "info/peer-milan-exposed.json", printed(t, formatJSON, peerInfoOf(s, s.Peer("milan"))))
 }
 
 func TestGet(t *testing.T) {
 	s := romeSurvey()
+	s.Exposed = exposed
 	peers := map[string]peerInfo{"milan": peerInfoOf(s, s.Peer("milan")), "a.b": {}}
 	for _, tt := range []struct {
 		name   string
@@ -204,6 +214,7 @@ func TestGet(t *testing.T) {
 		{"where its API server is", "", peerInfoOf(authenticated(), authenticated().Peer("milan")), []string{"authentication.apiserveraddr"}, "https://203.0.113.8:6443\n"},
 		{"the role of its gateway", "", peerInfoOf(authenticated(), authenticated().Peer("milan")), []string{"network.gateway.role"}, "Client\n"},
 		{"a CIDR in its shape", "", peers["milan"], []string{"network.CIDRs.remapped.pod"}, "10.71.0.0/16\n"},
+		{"an exposed IP", "", peers["milan"], []string{"network.exposedips.0.remapped"}, "10.70.0.9\n"},
 		{"with an ID in front", "", peers, []string{"milan.network.status"}, "Healthy\n"},
 		{"with an ID that is not needed", "", peers["milan"], []string{"milan.network.status", ".network.status"}, "Healthy\n"},
 		{"an ID with dots", "", peers, []string{"a.b.info.role"}, "--get a.b.info.role: it has no value yet"},

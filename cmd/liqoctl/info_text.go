@@ -197,6 +197,16 @@ func (n peerNetwork) section() *console.Section {
 			gateway.Entry("Port", fmt.Sprint(n.Gateway.Port))
 		}
 	}
+	if len(n.ExposedIPs) > 0 {
+		exposed := s.Sub("Exposed IPs")
+		for _, e := range n.ExposedIPs {
+			lines := []string{e.IP + " → Remapped to " + orUnknown(e.Remapped)}
+			if e.Problem != "" {
+				lines = append(lines, console.Bad(e.Problem))
+			}
+			exposed.Entry(e.Namespace+"/"+e.Name, lines...)
+		}
+	}
 	return s
 }
 

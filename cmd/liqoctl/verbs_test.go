@@ -269,6 +269,13 @@ func testGet(t *testing.T, r *rome) {
 	table("a peering", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE ROLE LATENCY ENDPOINT MTU NAMESPACE\nturin Client Connecting - - AGEUnknown - gw.example.org:32009 1340 turin",
 		"get", "peerings", "turin", "-o", "wide")
 
+	r.Apply("{apiVersion: ipam.liqo.io/v1alpha1, kind: IP, metadata: {name: db, namespace: default}, spec: {ip: 10.96.14.7}}")
+	controlplanetest.Eventually(t, "the exposed IP is shown at the peers", func(context.Context) error {
+		if got := r.liqoctl(t, "info", "peer", "milan", "--get", "network.exposedips.0.remapped"); !strings.HasPrefix(got.stdout, "10.70.0.") || got.code != 0 {
+			return errorString(got.stdout + got.stderr)
+		}
+		return nil
+	})
 	r.liqoctl(t, "get", "gatewayserver", "server", "-o", "jsonpath={.status.endpoint.port}{.spec.mtu}").want(t, "a field", nodePort(t, r)+"1340", "")
 	r.liqoctl(t, "get", "gatewayserver", "-o", "name").want(t, "names", "gatewayserver.networking.liqo.io/server\n", "")
 	if got := r.liqoctl(t, "get", "gatewayservers", "-o", "yaml"); !strings.HasPrefix(got.stdout, "apiVersion: v1\nitems:\n- apiVersion: networking.liqo.io/v1beta1\n") {
