@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -246,6 +248,33 @@ func TestPeer(t *testing.T) {
 	milan.nothingLeft(t, "rome")
 	rome.must(t, "force", "unpeer", "milan", "--skip-confirm")
 	rome.nothingLeft(t, "milan")
+
+	testConnectPrints(t, rome, milan)
+}
+
+// testConnectPrints connects the networks of two clusters, and has both ends printed.
+func testConnectPrints(t *testing.T, local, remote *rome) {
+	for at, pods := range map[*rome]string{local: "10.243.0.0/16", remote: "10.244.0.0/16"} {
+		controlplanetest.StartKubelet(t, at.Cluster, controlplanetest.KubeletOptions{
+			Images:  map[string]controlplanetest.Image{"sluice.local/gateway:unknown": {}},
+			PodCIDR: netip.MustParsePrefix(pods),
+		})
+	}
+	got := local.liqoctl(t, "network", "connect", "--remote-kubeconfig", remote.Kubeconfig, "--gw-server-service-type", "NodePort", "-o", "json")
+	var both connectionInfo
+	if err := json.Unmarshal([]byte(got.stdout), &both); err != nil || got.code != 0 || !strings.Contains(got.stderr, " INFO   (remote) Gateway server correctly set up\n") {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	there, here := both.Local, both.Remote // what the local cluster knows of the remote one, and the other way round
+	if there.Info.ClusterID != "milan" || here.Info.ClusterID != "rome" || there.Network.Gateway.Role != "Server" || here.Network.Gateway.Role != "Client" {
+		t.Errorf("the clusters: %+v, %+v", there, here)
+	}
+	if len(here.Network.Gateway.Address) != 1 || !cmp.Equal(there.Network.Gateway.Address, here.Network.Gateway.Address) || there.Network.Gateway.Port != here.Network.Gateway.Port {
+		t.Errorf("they do not agree on the address: %+v, %+v", there.Network.Gateway, here.Network.Gateway)
+	}
+	if p := there.Network.CIDRs.Remote.Pod.List; len(p) != 1 || p[0] != "10.244.0.0/16" {
+		t.Errorf("milan's pod CIDR: %v", p)
+	}
 }
 
 // knows waits until a cluster shows what another one is to it, and that all is well.

@@ -39,7 +39,7 @@ type peeringFlags struct {
 func (f *peeringFlags) add(fs *pflag.FlagSet, timeout time.Duration, forWhat string) {
 	fs.DurationVar(&f.timeout, "timeout", timeout, "`DURATION` after which to give up and say what is missing; 0 is never")
 	fs.BoolVar(&f.wait, "wait", f.wait, "wait until "+forWhat)
-	fs.BoolVar(&f.skipValidation, "skip-validation", false, "do not check that the templates of the gateways exist")
+	fs.BoolVar(&f.skipValidation, "skip-validation", false, "do not check templates, node ports and addresses of nodes beforehand")
 }
 
 // options are what these flags say, with the global ones.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/survey"
 )
 
 func networkConnectCommand(a *app) *cobra.Command {
@@ -39,19 +42,26 @@ Before anything is changed both clusters are checked: access, rights, versions, 
 The command can be repeated, and continues where it was interrupted. Existing objects stay as they are: flags that are
 not given change nothing. Objects with other names, or in another namespace, are used if they are for the same
 cluster. If the flags expose the gateway server in another way, it is deleted and created again. If the clusters are
-connected in the opposite direction, they stay so.`,
+connected in the opposite direction, they stay so.
+
+With -o, both ends of the connection are printed on stdout as 'liqoctl info peer' prints them, under "local" and "remote".
+What is done is told on stderr in any case.`,
 		Example: `  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml \
     --gw-server-service-type NodePort --wait
 
   # Milan is behind a router that forwards UDP port 51840 of 203.0.113.7 to node port 30742.
   liqoctl network connect --context rome --remote-context milan --wait \
     --gw-server-service-type NodePort --gw-server-service-nodeport 30742 \
-    --gw-client-address 203.0.113.7 --gw-client-port 51840`,
+    --gw-client-address 203.0.113.7 --gw-client-port 51840
+
+  # In a script: how the connection is.
+  liqoctl network connect --context rome --remote-context milan --wait -o json | jq -r .local.network.connection.status`,
 		Args: cobra.NoArgs,
 	}
 	var f connectFlags
 	f.add(cmd.Flags(), timeoutOfNetwork, "the clusters are connected")
 	f.addGateways(cmd)
+	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := f.options(a)
 		if err != nil {
@@ -61,9 +71,52 @@ connected in the opposite direction, they stay so.`,
 		if err != nil {
 			return err
 		}
-		return peering.Connect(cmd.Context(), local, remote, o, a.console.Progress())
+		if err := peering.Connect(cmd.Context(), local, remote, o, a.console.Progress()); err != nil || !out.given() {
+			return err
+		}
+		return a.printConnection(cmd.Context(), out, local, remote)
 	}
 	return cmd
+}
+
+// connectionInfo is what `network connect -o json` prints: the peering as each of the two
+// clusters has it.
+type connectionInfo struct {
+	Local  peerInfo `json:"local"`
+	Remote peerInfo `json:"remote"`
+}
+
+// printConnection prints both ends of a connection.
+func (a *app) printConnection(ctx context.Context, out *output, local, remote *access.Cluster) error {
+	var readings [2]*survey.Cluster
+	for i, c := range []*access.Cluster{local, remote} {
+		s, err := a.survey(ctx, c, infoPeerReads)
+		if err != nil {
+			return err
+		}
+		a.missing(s, c)
+		readings[i] = s
+	}
+	info, err := connectionInfoOf(readings[0], readings[1])
+	if err != nil {
+		return err
+	}
+	return out.data(info)
+}
+
+// connectionInfoOf is what two readings say of each other's cluster.
+func connectionInfoOf(local, remote *survey.Cluster) (info connectionInfo, err error) {
+	for _, e := range []struct {
+		at, of *survey.Cluster
+		into   *peerInfo
+	}{{local, remote, &info.Local}, {remote, local, &info.Remote}} {
+		p := e.at.Peer(e.of.Installation.ClusterID)
+		if p == nil || p.ID == "" {
+			return info, fmt.Errorf("(%s) the clusters are connected, and what there is of cluster %q cannot be read here", e.at.Name, e.of.Installation.ClusterID)
+		}
+		*e.into = peerInfoOf(e.at, p)
+	}
+	return info, nil
 }
 
 // connectFlags are those that say how clusters are connected.
