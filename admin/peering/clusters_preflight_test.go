@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
@@ -67,6 +70,7 @@ func testPreflight(t *testing.T, local, remote *side) {
 			}
 		})
 	}
+	t.Run("nodes with the addresses of the other cluster's", func(t *testing.T) { testTwinNodes(t, local, remote) })
 	t.Run("keys that no gateway names", func(t *testing.T) { testStrayKeys(t, local, remote) })
 	t.Run("an old CRD", func(t *testing.T) { testOldKind(t, local, remote) })
 	t.Run("a namespace that is being deleted", func(t *testing.T) {
@@ -83,6 +87,40 @@ func testPreflight(t *testing.T, local, remote *side) {
 	})
 	if diff := cmp.Diff(before, local.resourceVersions(t)+remote.resourceVersions(t)); diff != "" {
 		t.Errorf("objects (-before +after):\n%s", diff)
+	}
+}
+
+// testTwinNodes has a node of the remote cluster have the address of one of the local cluster.
+func testTwinNodes(t *testing.T, local, remote *side) {
+	var nodes corev1.NodeList
+	if err := local.Client.List(t.Context(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	own := nodes.Items[0]
+	twin := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twin"}}
+	if err := remote.Client.Create(t.Context(), twin); err != nil {
+		t.Fatal(err)
+	}
+	before := twin.DeepCopy()
+	twin.Status.Addresses = own.Status.Addresses
+	if err := remote.Client.Status().Patch(t.Context(), twin, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	err := peering.Connect(t.Context(), local.access, remote.access, options(), nil)
+	if err == nil {
+		t.Error("no error")
+	} else {
+		for _, want := range []string{
+			"(remote) the gateway server's node port is reached at the address of a node, and " + own.Status.Addresses[0].Address + ", of node twin, is also that of node " + own.Name + " in cluster rome",
+			"nothing was changed", "--gw-client-address",
+		} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in %q", want, err)
+			}
+		}
+	}
+	if err := remote.Client.Delete(t.Context(), twin); err != nil {
+		t.Error(err)
 	}
 }
 

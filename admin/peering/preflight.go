@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 )
 
 // identify finds out who the clusters are, and that they are two.
@@ -70,7 +71,7 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 	for _, e := range p {
 		tell.Waiting(e.Name, "Checking cluster "+e.id)
 	}
-	return p.both(func(e *end) error {
+	err := p.both(func(e *end) error {
 		if err := e.checkKinds(ctx); err != nil {
 			return err
 		}
@@ -92,6 +93,10 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 		}
 		return e.checkGateway(ctx)
 	})
+	if err != nil || !withGateways || p.opposite() != nil {
+		return err
+	}
+	return p.with(networkingv1beta1.ConnectionServer).checkNodeAddresses(ctx)
 }
 
 // checkKeys fails where there are keys for the peer that no gateway names, such as
@@ -239,6 +244,72 @@ func (e *end) checkGateway(ctx context.Context) error {
 	}
 	e.defaults = installed.Gateway
 	return e.checkNodePort(ctx)
+}
+
+// checkNodeAddresses fails where the client would dial a node of its own cluster: networks
+// that were made alike, such as two VPCs of one template, give their nodes the same
+// addresses. Which node the gateway server runs on, and runs on later, nobody knows yet.
+func (e *end) checkNodeAddresses(ctx context.Context) error {
+	if e.options.SkipValidation || e.serviceType() != corev1.ServiceTypeNodePort || e.dialsChosenAddress() {
+		return nil
+	}
+	theirs, err := e.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := e.peer.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	address, node, ownNode := sharedAddress(theirs, own)
+	if address == "" {
+		return nil
+	}
+	return e.Errorf("the gateway server's node port is reached at the address of a node, and %s, of node %s, is also that of node %s in cluster %s, whose gateway would dial its own cluster; "+
+		"nothing was changed; name an address that leads here with --gw-client-address, or use --gw-server-service-type LoadBalancer; if nothing of the sort happens, add --skip-validation",
+		address, node, ownNode, e.peer.id)
+}
+
+// serviceType is how a gateway server is exposed, or will be.
+func (e *end) serviceType() corev1.ServiceType {
+	have := e.defaults.ServerServiceType
+	if len(e.found.servers) > 0 { // the oldest counts
+		have = e.found.servers[0].server.Spec.Endpoint.ServiceType
+	}
+	return cmp.Or(e.options.Server.ServiceType, have)
+}
+
+// dialsChosenAddress tells whether somebody said where this server is dialled, now or before.
+func (e *end) dialsChosenAddress() bool {
+	f := e.options.Client
+	for _, g := range e.peer.found.clients {
+		f = f.orChosen(g.client)
+	}
+	return f.Address != ""
+}
+
+// nodes are those of the cluster. Who may not see them sees none.
+func (e *end) nodes(ctx context.Context) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	err := e.Client.List(ctx, &list)
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	return list.Items, e.Explain("list Nodes", err)
+}
+
+// sharedAddress is the first address at which a node of some is dialled and which a node of
+// others has, too; "": there is none.
+func sharedAddress(dialled, others []corev1.Node) (address, node, other string) {
+	for i := range dialled {
+		address := gatewaydeploy.NodeAddress(&dialled[i])
+		for _, o := range others {
+			if address != "" && slices.ContainsFunc(o.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == address }) {
+				return address, dialled[i].Name, o.Name
+			}
+		}
+	}
+	return "", "", ""
 }
 
 // The node ports of a cluster, unless its administrator chose others, which no API

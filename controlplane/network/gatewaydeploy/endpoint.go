@@ -138,14 +138,23 @@ func (f *Facts) nodeAddress(active *corev1.Pod) ([]string, *shortfall) {
 	if i < 0 || !nodeReady(&f.Nodes[i]) {
 		return nil, &shortfall{networkingv1beta1.ReasonNodeNotReady, "node " + active.Spec.NodeName + ", on which the active pod is, is not Ready"}
 	}
+	if a := NodeAddress(&f.Nodes[i]); a != "" {
+		return []string{a}, nil
+	}
+	return nil, &shortfall{networkingv1beta1.ReasonNodeNotReady, "node " + active.Spec.NodeName + ", on which the active pod is, has no address"}
+}
+
+// NodeAddress is the address of a node that peers dial where a gateway is exposed by a
+// node port; "": it has none.
+func NodeAddress(n *corev1.Node) string {
 	for _, t := range addressTypes {
-		for _, a := range f.Nodes[i].Status.Addresses {
+		for _, a := range n.Status.Addresses {
 			if a.Type == t && a.Address != "" {
-				return []string{a.Address}, nil
+				return a.Address
 			}
 		}
 	}
-	return nil, &shortfall{networkingv1beta1.ReasonNodeNotReady, "node " + active.Spec.NodeName + ", on which the active pod is, has no address"}
+	return ""
 }
 
 func nodeReady(n *corev1.Node) bool {

@@ -1,0 +1,83 @@
+package peering
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/admin/access"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// nodeAt is a node with addresses: pairs of a type and an address.
+func nodeAt(name string, addresses ...string) corev1.Node {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for i := 0; i < len(addresses); i += 2 {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(addresses[i]), Address: addresses[i+1]})
+	}
+	return n
+}
+
+func TestSharedAddress(t *testing.T) {
+	own := []corev1.Node{
+		nodeAt("own-1", "InternalIP", "10.0.0.4", "InternalDNS", "ip-10-0-0-4.internal", "Hostname", "worker-1"),
+		nodeAt("own-2", "InternalIP", "10.0.0.5", "ExternalIP", "198.51.100.5"),
+	}
+	for _, tt := range []struct {
+		name    string
+		dialled []corev1.Node
+		want    string
+	}{
+		{"no nodes that may be seen", nil, ""},
+		{"other addresses", []corev1.Node{nodeAt("a", "InternalIP", "10.1.0.4", "Hostname", "worker-1")}, ""},
+		{"one of several", []corev1.Node{nodeAt("a", "InternalIP", "10.1.0.4"), nodeAt("b", "InternalIP", "10.0.0.5")}, "10.0.0.5 b own-2"},
+		{"inside the same, outside another, which is dialled", []corev1.Node{nodeAt("a", "InternalIP", "10.0.0.4", "ExternalIP", "203.0.113.4")}, ""},
+		{"a name that leads to another node here", []corev1.Node{nodeAt("a", "InternalIP", "10.1.0.4", "InternalDNS", "ip-10-0-0-4.internal")}, "ip-10-0-0-4.internal a own-1"},
+		{"no address at all", []corev1.Node{nodeAt("a"), nodeAt("b", "InternalIP", "")}, ""},
+	} {
+		address, node, other := sharedAddress(tt.dialled, own)
+		got := ""
+		if address != "" {
+			got = address + " " + node + " " + other
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if address, _, _ := sharedAddress(own, nil); address != "" {
+		t.Errorf("nobody else's nodes may be seen: %q", address)
+	}
+}
+
+// TestWhatIsDialled: flags come before what there is, and that before the installation's default.
+func TestWhatIsDialled(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		options    Options
+		server     corev1.ServiceType // of the GatewayServer that exists
+		chosen     string             // by an earlier command
+		want       corev1.ServiceType
+		wantChosen bool
+	}{
+		{name: "nothing said", want: corev1.ServiceTypeNodePort},
+		{name: "by a flag", options: Options{Server: ServerFlags{ServiceType: "LoadBalancer"}, Client: ClientFlags{Address: "203.0.113.7"}}, server: "ClusterIP", want: "LoadBalancer", wantChosen: true},
+		{name: "as it is", server: "ClusterIP", chosen: "203.0.113.7:51840", want: "ClusterIP", wantChosen: true},
+		{name: "a port only", server: "NodePort", chosen: ":51840", want: "NodePort"},
+	} {
+		p := newPair(&access.Cluster{Options: access.Options{Name: access.Local}}, &access.Cluster{Options: access.Options{Name: access.Remote}}, &tt.options)
+		server := p.with(networkingv1beta1.ConnectionServer)
+		server.defaults.ServerServiceType = corev1.ServiceTypeNodePort
+		if tt.server != "" {
+			server.found.servers = []*gateway{serverGateway(&networkingv1beta1.GatewayServer{Spec: networkingv1beta1.GatewayServerSpec{Endpoint: networkingv1beta1.ServerEndpoint{ServiceType: tt.server}}})}
+		}
+		if tt.chosen != "" {
+			c := new(networkingv1beta1.GatewayClient)
+			c.Annotations = map[string]string{networkingv1beta1.AnnotationChosenEndpoint: tt.chosen}
+			server.peer.found.clients = []*gateway{clientGateway(c)}
+		}
+		if got, chosen := server.serviceType(), server.dialsChosenAddress(); got != tt.want || chosen != tt.wantChosen {
+			t.Errorf("%s: %s, chosen %v; want %s, %v", tt.name, got, chosen, tt.want, tt.wantChosen)
+		}
+	}
+}
