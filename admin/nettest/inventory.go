@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/admin/peering"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -60,15 +61,9 @@ type View struct {
 	// ID is the other cluster's.
 	ID string `json:"id"`
 	// Configuration is what says so, as namespace/name.
-	Configuration string  `json:"configuration"`
-	Pod           []Remap `json:"pod"`
-	External      []Remap `json:"external"`
-}
-
-// Remap is a CIDR as the other cluster uses it, and as it is used here.
-type Remap struct {
-	There netip.Prefix `json:"there"`
-	Here  netip.Prefix `json:"here"`
+	Configuration string          `json:"configuration"`
+	Pod           []peering.Remap `json:"pod"`
+	External      []peering.Remap `json:"external"`
 }
 
 // view returns how this cluster addresses another; nil: they are not peered.
@@ -90,32 +85,6 @@ func (i *Inventory) service(peer string) *Service {
 	return nil
 }
 
-// translate returns what an address of the other cluster is here. One that lies
-// in none of the CIDRs is invalid.
-func translate(remaps []Remap, there netip.Addr) netip.Addr {
-	for _, r := range remaps {
-		if r.There.Contains(there) {
-			return withPrefix(r.Here, there)
-		}
-	}
-	return netip.Addr{}
-}
-
-// withPrefix replaces the first bits of an address.
-func withPrefix(p netip.Prefix, a netip.Addr) netip.Addr {
-	from, to := p.Masked().Addr().AsSlice(), a.AsSlice()
-	if len(from) != len(to) {
-		return netip.Addr{}
-	}
-	for i := range to {
-		bits := max(0, min(8, p.Bits()-8*i)) // of the prefix in this byte
-		mask := byte(0xff << (8 - bits))
-		to[i] = from[i]&mask | to[i]&^mask
-	}
-	out, _ := netip.AddrFromSlice(to) // of the length of an address
-	return out
-}
-
 // unknownSource is what this cluster sees for all of the other that is no pod:
 // the first address of the external CIDR.
 func (v *View) unknownSource() netip.Addr {
@@ -134,36 +103,13 @@ func viewOf(c *networkingv1beta1.Configuration) (View, error) {
 	}
 	spec, status := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
 	var err error
-	if v.Pod, err = remaps(spec.Pod, status.Pod); err == nil {
-		v.External, err = remaps(spec.External, status.External)
+	if v.Pod, err = peering.Remaps(spec.Pod, status.Pod); err == nil {
+		v.External, err = peering.Remaps(spec.External, status.External)
 	}
 	if err != nil {
 		return v, fmt.Errorf("read Configuration %s: %w", v.Configuration, err)
 	}
 	return v, nil
-}
-
-// remaps pairs the CIDRs of spec and status.
-func remaps(spec, status networkingv1beta1.CIDRs) ([]Remap, error) {
-	there, err := spec.Prefixes()
-	if err != nil {
-		return nil, err
-	}
-	here, err := status.Prefixes()
-	if err != nil {
-		return nil, err
-	}
-	if len(there) != len(here) {
-		return nil, fmt.Errorf("its status has %d CIDRs for %d: the controllers are still at work", len(here), len(there))
-	}
-	out := make([]Remap, len(there))
-	for i := range there {
-		if there[i].Bits() != here[i].Bits() {
-			return nil, fmt.Errorf("%s cannot stand for %s", here[i], there[i])
-		}
-		out[i] = Remap{There: there[i], Here: here[i]}
-	}
-	return out, nil
 }
 
 // NodeSet says which nodes are tried as ways to a node port.
@@ -193,5 +139,5 @@ func (i *Inventory) Address(cluster string, pod netip.Addr) netip.Addr {
 	if v == nil {
 		return netip.Addr{}
 	}
-	return translate(v.Pod, pod)
+	return peering.Translate(v.Pod, pod)
 }

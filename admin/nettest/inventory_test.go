@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-net/sluice/admin/peering"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -21,7 +22,7 @@ func TestTranslate(t *testing.T) {
 		{"fd00:0:0:f:1::2", "fd77::4f:1:0:0:2"},
 		{"fd00:0:0:10::1", "invalid IP"},
 	} {
-		if got := translate(two, addr(test.there)); got.String() != test.want {
+		if got := peering.Translate(two, addr(test.there)); got.String() != test.want {
 			t.Errorf("%s: %s, want %s", test.there, got, test.want)
 		}
 	}
@@ -45,7 +46,7 @@ func TestViewOf(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		c    *networkingv1beta1.Configuration
-		want []Remap
+		want []peering.Remap
 		err  string
 	}{
 		{"two CIDRs", config(cidrs("10.0.0.0/16", "10.2.0.0/24"), cidrs("10.1.0.0/16", "10.3.0.0/24")), append(remap("10.0.0.0/16", "10.1.0.0/16"), remap("10.2.0.0/24", "10.3.0.0/24")...), ""},
@@ -63,7 +64,7 @@ func TestViewOf(t *testing.T) {
 				return
 			}
 			want := View{ID: "milan", Configuration: "t/milan", Pod: test.want, External: remap("10.70.0.0/16", "10.72.0.0/16")}
-			if diff := cmp.Diff(want, v, cmpopts.EquateComparable(Remap{})); diff != "" {
+			if diff := cmp.Diff(want, v, cmpopts.EquateComparable(peering.Remap{})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if v.unknownSource() != addr("10.72.0.0") {

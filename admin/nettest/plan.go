@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/admin/probe"
 )
 
@@ -165,7 +166,7 @@ func remoteCheck(kind Kind, from, peer *Inventory, pod, to Prober) Check {
 	c := podCheck(kind, from, pod)
 	c.To = proberParty(peer, to)
 	c.from(from, peer, pod)
-	if here := translate(from.view(peer.ID).Pod, to.IP); here.IsValid() {
+	if here := peering.Translate(from.view(peer.ID).Pod, to.IP); here.IsValid() {
 		c.URL = web(here)
 	} else {
 		c.Missing = fmt.Sprintf("Configuration %s of cluster %s has no CIDR for %s: the pod CIDR in its spec is not what cluster %s uses",
@@ -178,7 +179,7 @@ func remoteCheck(kind Kind, from, peer *Inventory, pod, to Prober) Check {
 func (c *Check) from(from, peer *Inventory, pod Prober) {
 	view := peer.view(from.ID)
 	c.unmapped, c.unknown = pod.IP, view.unknownSource()
-	c.Sources = []netip.Addr{translate(view.Pod, pod.IP)}
+	c.Sources = []netip.Addr{peering.Translate(view.Pod, pod.IP)}
 	if from.HidesPods {
 		c.Sources = []netip.Addr{c.unknown}
 	}
@@ -198,7 +199,7 @@ func (p *planner) large(from *Inventory) (checks []Check) {
 			if base.Missing != "" {
 				continue // said before
 			}
-			at := translate(from.view(peer.ID).Pod, to.IP)
+			at := peering.Translate(from.view(peer.ID).Pod, to.IP)
 			for _, url := range []string{
 				fmt.Sprintf("%s?bytes=%d", web(at), downloadSize),
 				datagram(at, datagramSize), datagram(at, fragmentSize),
@@ -321,7 +322,7 @@ func (p *planner) podToExternalIP(from *Inventory) (checks []Check) {
 			c.To = Party{Name: fmt.Sprintf("%s: IP of %s", owner.ID, p.wanted.Internet)}
 			at := owner.ExternalIP
 			if at.IsValid() && owner != from {
-				at = translate(from.view(owner.ID).External, at)
+				at = peering.Translate(from.view(owner.ID).External, at)
 			}
 			if at.IsValid() {
 				c.URL = "tcp://" + netip.AddrPortFrom(at, 443).String()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -19,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func remap(there, here string) []Remap {
-	return []Remap{{There: netip.MustParsePrefix(there), Here: netip.MustParsePrefix(here)}}
+func remap(there, here string) []peering.Remap {
+	return []peering.Remap{{There: netip.MustParsePrefix(there), Here: netip.MustParsePrefix(here)}}
 }
 
 // rome and milan use the same CIDRs, and rome remaps what milan does not.

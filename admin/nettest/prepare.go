@@ -168,7 +168,7 @@ func (s *site) prepareServices(ctx context.Context) error {
 func (s *site) prepareService(ctx context.Context, peer *site, t corev1.ServiceType) error {
 	var addresses []netip.Addr
 	for _, p := range peer.inv.Probers {
-		if a := translate(s.inv.view(peer.inv.ID).Pod, p.IP); a.IsValid() {
+		if a := peering.Translate(s.inv.view(peer.inv.ID).Pod, p.IP); a.IsValid() {
 			addresses = append(addresses, a)
 		}
 	}

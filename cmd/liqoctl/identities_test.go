@@ -250,6 +250,7 @@ func TestPeer(t *testing.T) {
 	rome.nothingLeft(t, "milan")
 
 	testConnectPrints(t, rome, milan)
+	testExpose(t, rome, milan)
 }
 
 // testConnectPrints connects the networks of two clusters, and has both ends printed.
@@ -274,6 +275,68 @@ func testConnectPrints(t *testing.T, local, remote *rome) {
 	}
 	if p := there.Network.CIDRs.Remote.Pod.List; len(p) != 1 || p[0] != "10.244.0.0/16" {
 		t.Errorf("milan's pod CIDR: %v", p)
+	}
+}
+
+// testExpose has pods of milan reach a Service of rome, under whose address and ports they change.
+func testExpose(t *testing.T, home, peer *rome) {
+	expose := []string{"expose", "service", "web", "-n", "shop", "--remote-kubeconfig", peer.Kubeconfig}
+	home.liqoctl(t, expose...).want(t, "no Service", "", " ERRO   (local) there is no Service shop/web: nothing was changed; choose another namespace with -n\n")
+	home.Apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+	const service = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{name: http, port: 80, targetPort: 8080}PORTS]}}"
+	home.Apply(strings.Replace(service, "PORTS", "", 1))
+	if got := home.liqoctl(t, expose...); got.code != 1 || !strings.Contains(got.stderr, "(remote) setting up Service shop/web: there is no namespace shop: create it") {
+		t.Errorf("no namespace at the peer: %+v", got)
+	}
+	peer.Apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+
+	for _, ports := range []string{"", ", {name: dns, port: 53, protocol: UDP}"} { // it may be repeated
+		home.Apply(strings.Replace(service, "PORTS", ports, 1))
+		if got := home.liqoctl(t, expose...); got.code != 0 || !strings.Contains(got.stderr, " INFO   (remote) Service shop/web leads there\n") {
+			t.Fatalf("exposed: %+v", got)
+		}
+	}
+	field := func(at *rome, path string, args ...string) string {
+		t.Helper()
+		out, err := at.Kubectl(append([]string{"get", "-n", "shop", "-o", "jsonpath=" + path}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	given := netip.MustParseAddr(field(home, "{.status.ip}", "ip", "web")).As4()
+	if want := field(home, "{.spec.clusterIP}", "service", "web"); field(home, "{.spec.ip}", "ip", "web") != want {
+		t.Errorf("the IP is not for %s, the address of the Service", want)
+	}
+	prefix := netip.MustParsePrefix(strings.TrimSpace(peer.must(t, "info", "peer", "rome", "--get", "network.CIDRs.remapped.external")))
+	there := prefix.Addr().As4()
+	there[2], there[3] = given[2], given[3] // the host part of a /16
+	const slice = "{.endpoints[0].addresses[0]} {.ports[*].name} {.ports[*].port} {.ports[*].protocol}"
+	if got, want := field(peer, slice, "endpointslice", "web"), netip.AddrFrom4(there).String()+" http dns 80 53 TCP UDP"; got != want {
+		t.Errorf("the EndpointSlice: %q, want %q", got, want)
+	}
+	if got := field(peer, "{.spec.selector}{.spec.ports[*].port}", "service", "web"); got != "80 53" {
+		t.Errorf("the Service at the peer: %q", got)
+	}
+
+	byHand := home.must(t, "expose", "service", "web", "-n", "shop", "--external-cidr", prefix.String(), "-o", "yaml")
+	if both := home.must(t, append(expose, "-o", "yaml")...); both != byHand || !strings.Contains(byHand, "- "+netip.AddrFrom4(there).String()+"\n") {
+		t.Errorf("printed (-asked the peer +by hand):\n%s", cmp.Diff(both, byHand))
+	}
+	if got := home.liqoctl(t, "expose", "service", "web", "-n", "shop", "--external-cidr", "10.0.0.0/8"); got.code != 1 || !strings.Contains(got.stderr, "10.0.0.0/8 cannot stand for this cluster's external CIDR, 10.70.0.0/16") {
+		t.Errorf("a CIDR of another size: %+v", got)
+	}
+
+	home.Apply("{apiVersion: v1, kind: Service, metadata: {name: theirs, namespace: shop}, spec: {ports: [{port: 80}]}}")
+	peer.Apply("{apiVersion: v1, kind: Service, metadata: {name: theirs, namespace: shop}, spec: {ports: [{port: 81}]}}")
+	home.liqoctl(t, "expose", "service", "theirs", "-n", "shop", "--remote-kubeconfig", peer.Kubeconfig).want(t, "a Service of somebody else", "",
+		" ERRO   (remote) Service shop/theirs exists already, and was not made by this command, so it stays as it is: nothing was changed; choose another namespace with --remote-namespace\n")
+	if got := home.all(t, "ips"); strings.Contains(got, "theirs") {
+		t.Errorf("something was changed: %s", got)
+	}
+	home.Apply("{apiVersion: v1, kind: Service, metadata: {name: pods, namespace: shop}, spec: {clusterIP: None, ports: [{port: 80}]}}")
+	if got := home.liqoctl(t, "expose", "service", "pods", "-n", "shop", "--remote-kubeconfig", peer.Kubeconfig); got.code != 1 || !strings.Contains(got.stderr, "Service shop/pods has no address") {
+		t.Errorf("without an address: %+v", got)
 	}
 }
 

@@ -49,7 +49,7 @@ for two clusters have the same flags with the prefix remote- for the other one.`
 	)
 	info := infoCommand(a)
 	info.Aliases = append(info.Aliases, "status") // as it was called first
-	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a), info, testCommand(a), supportCommand(a))
+	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a), exposeCommand(a), info, testCommand(a), supportCommand(a))
 	group(cmd, groupAllow, changeCommands(a)...)
 	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
 	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/admin/nettest"
+	"github.com/sluice-net/sluice/admin/peering"
 )
 
 // networkReport is what a test of two clusters found.
@@ -40,8 +41,8 @@ func TestNetworkTestLooks(t *testing.T) {
 		t.Errorf("-v does not show all:\n%s", all)
 	}
 	golden(t, "network-test/few.json", printed(t, formatJSON, networkReport()))
-	remap := func(there, here string) []nettest.Remap {
-		return []nettest.Remap{{There: netip.MustParsePrefix(there), Here: netip.MustParsePrefix(here)}}
+	remap := func(there, here string) []peering.Remap {
+		return []peering.Remap{{There: netip.MustParsePrefix(there), Here: netip.MustParsePrefix(here)}}
 	}
 	golden(t, "network-test/inventory.txt", shown(inventoryPage([]nettest.Inventory{
 		{ID: "rome", Name: "local", Probers: []nettest.Prober{{Name: "prober-a", Node: "n1", IP: netip.MustParseAddr("10.243.1.2")}}},

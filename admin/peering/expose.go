@@ -1,0 +1,306 @@
+package peering
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// ExposeOptions say which Service peers are to reach, and how.
+type ExposeOptions struct {
+	Options
+	// Service is the Service at home.
+	Service types.NamespacedName
+	// PeerNamespace is the namespace at the peer; empty: that of the Service.
+	PeerNamespace string
+	// ExternalCIDR is what stands at the peer for the external CIDR of the home cluster,
+	// where the peer cannot be asked.
+	ExternalCIDR netip.Prefix
+	// PrintOnly leaves it to the user to apply what is for the peer.
+	PrintOnly bool
+}
+
+// exposing is one call of ExposeService.
+type exposing struct {
+	home, peer *end // peer's Cluster is nil where it cannot be asked
+	o          ExposeOptions
+	service    *corev1.Service
+	remaps     []Remap // home's external CIDRs at the peer
+	objects    []client.Object
+}
+
+// ExposeService has the pods of another cluster, peer, reach a Service of home. It makes
+// an IP for the address of the Service, and in the peer a Service without selector whose
+// EndpointSlice leads to what this address is there. Pods behind the Service may come and
+// go: its address stays. With a nil peer, or PrintOnly, it leaves out the second part. It
+// returns the objects for the peer.
+func ExposeService(ctx context.Context, home, peer *access.Cluster, o ExposeOptions, tell progress.Func) ([]client.Object, error) {
+	ctx, cancel := withTimeout(ctx, o.Options)
+	defer cancel()
+	x := &exposing{o: o}
+	if peer == nil {
+		x.home = newEnd(home, &x.o.Options)
+	} else {
+		ends := newPair(home, peer, &x.o.Options)
+		if err := ends.identify(ctx, tell); err != nil {
+			return nil, err
+		}
+		x.home, x.peer = ends[0], ends[1]
+	}
+	if err := x.prepare(ctx); err != nil {
+		return nil, err
+	}
+	var p plan
+	addressed := p.add(nil, x.address())
+	if x.applies() {
+		p.add(after(addressed), x.known())
+	}
+	err := p.run(ctx, tell)
+	return x.objects, err
+}
+
+// applies tells whether the objects for the peer are applied there.
+func (x *exposing) applies() bool { return x.peer != nil && !x.o.PrintOnly }
+
+// prepare finds out what stands in the way, before anything is changed.
+func (x *exposing) prepare(ctx context.Context) error {
+	name := x.o.Service
+	x.o.PeerNamespace = cmp.Or(x.o.PeerNamespace, name.Namespace)
+	rights := func(group, resource, namespace string, verbs ...string) (all []access.Permission) {
+		for _, v := range verbs {
+			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: namespace})
+		}
+		return all
+	}
+	if err := x.home.Require(ctx, append(rights(ipamv1alpha1.GroupVersion.Group, "ips", name.Namespace, "get", "create"), rights("", "services", name.Namespace, "get")...)...); err != nil {
+		return err
+	}
+	x.service = new(corev1.Service)
+	err := x.home.Client.Get(ctx, name, x.service)
+	if apierrors.IsNotFound(err) {
+		return x.home.Errorf("there is no Service %s: nothing was changed; choose another namespace with -n", name)
+	}
+	if err != nil {
+		return x.home.Explain("read Service "+name.String(), err)
+	}
+	if _, err := netip.ParseAddr(x.service.Spec.ClusterIP); err != nil {
+		return x.home.Errorf("Service %s has no address (clusterIP %q, type %s), so there is nothing to expose: nothing was changed", name, x.service.Spec.ClusterIP, x.service.Spec.Type)
+	}
+	if x.peer == nil {
+		return x.remapsByHand(ctx)
+	}
+	if x.applies() {
+		namespace := x.o.PeerNamespace
+		if err := x.peer.Require(ctx, append(rights("", "services", namespace, "get", "create", "patch"), rights("discovery.k8s.io", "endpointslices", namespace, "get", "create", "patch")...)...); err != nil {
+			return err
+		}
+		for _, o := range []client.Object{new(corev1.Service), new(discoveryv1.EndpointSlice)} {
+			if _, err := x.ours(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
+	return x.remapsOfPeer(ctx)
+}
+
+// remapsOfPeer asks the peer what stands there for the external CIDRs of home.
+func (x *exposing) remapsOfPeer(ctx context.Context) error {
+	var list networkingv1beta1.ConfigurationList
+	if err := x.peer.list(ctx, "Configurations", &list, client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: x.home.id}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		c := &list.Items[i]
+		if c.Status.Remote == nil {
+			continue
+		}
+		var err error
+		if x.remaps, err = Remaps(c.Spec.Remote.CIDR.External, c.Status.Remote.CIDR.External); err != nil {
+			return x.peer.Errorf("Configuration %s/%s: %w", c.Namespace, c.Name, err)
+		}
+		return nil
+	}
+	return x.peer.Errorf("it has no CIDRs for cluster %s yet, so it cannot reach it: nothing was changed; connect the clusters with 'liqoctl network connect' first", x.home.id)
+}
+
+// remapsByHand takes what the user says of the peer.
+func (x *exposing) remapsByHand(ctx context.Context) error {
+	own, err := LocalNetwork(ctx, x.home.Cluster)
+	if err != nil {
+		return err
+	}
+	prefixes, err := own.CIDR.External.Prefixes()
+	if err != nil {
+		return x.home.Errorf("external CIDR: %w", err)
+	}
+	var texts []string
+	for _, p := range prefixes {
+		if p.Bits() == x.o.ExternalCIDR.Bits() && p.Addr().BitLen() == x.o.ExternalCIDR.Addr().BitLen() {
+			x.remaps = []Remap{{There: p, Here: x.o.ExternalCIDR}}
+			return nil
+		}
+		texts = append(texts, p.String())
+	}
+	return x.home.Errorf("%s cannot stand for this cluster's external CIDR, %s: nothing was changed; 'liqoctl info peer' in the other cluster shows what does", x.o.ExternalCIDR, strings.Join(texts, ", "))
+}
+
+// address is the step that gives the Service an address for peers.
+func (x *exposing) address() *step {
+	name := x.o.Service
+	s := &step{in: x.home.Cluster, waiting: "Waiting for an address for Service " + name.String(), clues: x.home.controllerClues}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		var ip ipamv1alpha1.IP
+		err = x.home.Client.Get(ctx, name, &ip)
+		if apierrors.IsNotFound(err) {
+			ip = *NewIP(Metadata{Name: name.Name, Namespace: name.Namespace, Labels: x.o.Labels, Annotations: x.o.Annotations}, x.service.Spec.ClusterIP)
+			return "IP " + name.String() + " was just made", x.home.Explain("create IP "+name.String(), x.home.write.Create(ctx, &ip))
+		}
+		if err != nil {
+			return "", x.home.Explain("read IP "+name.String(), err)
+		}
+		if string(ip.Spec.IP) != x.service.Spec.ClusterIP {
+			return "", x.home.Errorf("IP %s is for %s, and the Service has %s: delete that IP, with 'kubectl -n %s delete ip %s', if nobody needs it", name, ip.Spec.IP, x.service.Spec.ClusterIP, name.Namespace, name.Name)
+		}
+		if ip.Status.IP == "" {
+			missing = "IP " + name.String() + " has no address"
+			if c := meta.FindStatusCondition(ip.Status.Conditions, string(ipamv1alpha1.ConditionAllocated)); c != nil && c.Status != metav1.ConditionTrue {
+				missing += ": " + c.Message
+			}
+			return missing, nil
+		}
+		given, err := ip.Status.IP.Addr()
+		if err != nil {
+			return "", x.home.Errorf("IP %s: status.ip: %w", name, err)
+		}
+		there := Translate(x.remaps, given)
+		if !there.IsValid() {
+			return "", x.home.Errorf("IP %s has the address %s, which is none of an external CIDR that the peer knows", name, given)
+		}
+		m := Metadata{Name: name.Name, Namespace: x.o.PeerNamespace, Labels: x.o.Labels, Annotations: x.o.Annotations}
+		x.objects = NewExposedService(m, x.service.Spec.Ports, there)
+		s.done = fmt.Sprintf("Service %s is exposed: %s, at the peer %s", name, given, there)
+		return "", nil
+	}
+	return s
+}
+
+// known is the step that has the peer know the Service.
+func (x *exposing) known() *step {
+	what := types.NamespacedName{Namespace: x.o.PeerNamespace, Name: x.o.Service.Name}
+	return &step{
+		in: x.peer.Cluster, waiting: "Setting up Service " + what.String(), done: "Service " + what.String() + " leads there",
+		try: func(ctx context.Context) (missing string, err error) {
+			for _, o := range x.objects {
+				if err := x.put(ctx, o); err != nil {
+					return "", err
+				}
+			}
+			return "", nil
+		},
+	}
+}
+
+// ours reads an object of the Service's name at the peer. It fails where somebody else has
+// made it.
+func (x *exposing) ours(ctx context.Context, o client.Object) (there bool, err error) {
+	key := types.NamespacedName{Namespace: x.o.PeerNamespace, Name: x.o.Service.Name}
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")
+	err = x.peer.Client.Get(ctx, key, o)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, x.peer.Explain(fmt.Sprintf("read %s %s", kind, key), err)
+	}
+	if o.GetLabels()[labelOfMaker(o)] != FieldOwner {
+		return true, x.peer.Errorf("%s %s exists already, and was not made by this command, so it stays as it is: nothing was changed; choose another namespace with %s", kind, key, x.peer.Flag("namespace"))
+	}
+	return true, nil
+}
+
+// labelOfMaker is the label that tells who has made an object.
+func labelOfMaker(o client.Object) string {
+	if _, is := o.(*discoveryv1.EndpointSlice); is {
+		return discoveryv1.LabelManagedBy
+	}
+	return LabelManagedBy
+}
+
+// put makes an object at the peer, or has it be as it should.
+func (x *exposing) put(ctx context.Context, wanted client.Object) error {
+	live := wanted.DeepCopyObject().(client.Object)
+	there, err := x.ours(ctx, live)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%s %s/%s", wanted.GetObjectKind().GroupVersionKind().Kind, wanted.GetNamespace(), wanted.GetName())
+	if !there {
+		err := x.peer.write.Create(ctx, wanted.DeepCopyObject().(client.Object))
+		if apierrors.IsNotFound(err) {
+			return x.peer.Errorf("there is no namespace %s: create it, or choose another with %s, and run the command again", wanted.GetNamespace(), x.peer.Flag("namespace"))
+		}
+		return x.peer.Explain("create "+what, err)
+	}
+	before := live.DeepCopyObject().(client.Object)
+	switch live := live.(type) {
+	case *corev1.Service:
+		live.Spec.Ports = wanted.(*corev1.Service).Spec.Ports
+	case *discoveryv1.EndpointSlice:
+		slice := wanted.(*discoveryv1.EndpointSlice)
+		live.Ports, live.Endpoints = slice.Ports, slice.Endpoints
+	}
+	return x.peer.Explain("change "+what, x.peer.write.Patch(ctx, live, client.MergeFrom(before)))
+}
+
+// NewIP returns what gives an address of a cluster another one for its peers.
+func NewIP(m Metadata, address string) *ipamv1alpha1.IP {
+	return &ipamv1alpha1.IP{
+		TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1alpha1.GroupVersion.String(), Kind: "IP"},
+		ObjectMeta: m.of("", map[string]string{LabelManagedBy: FieldOwner}),
+		Spec:       ipamv1alpha1.IPSpec{IP: ipamv1alpha1.Address(address)},
+	}
+}
+
+// NewExposedService returns the Service by which a cluster reaches one of another, at an
+// address, and the EndpointSlice behind it.
+func NewExposedService(m Metadata, ports []corev1.ServicePort, at netip.Addr) []client.Object {
+	family, addressType := corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6
+	if at.Is4() {
+		family, addressType = corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4
+	}
+	s := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: m.of("", map[string]string{LabelManagedBy: FieldOwner}),
+		Spec:       corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{family}},
+	}
+	e := &discoveryv1.EndpointSlice{
+		TypeMeta:    metav1.TypeMeta{APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice"},
+		ObjectMeta:  m.of("", map[string]string{discoveryv1.LabelServiceName: m.Name, discoveryv1.LabelManagedBy: FieldOwner}),
+		AddressType: addressType,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{at.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+	}
+	for _, p := range ports {
+		// The address is that of a Service, too, so its port is that of the Service.
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Port: p.Port, Protocol: p.Protocol, AppProtocol: p.AppProtocol, TargetPort: intstr.FromInt32(p.Port),
+		})
+		e.Ports = append(e.Ports, discoveryv1.EndpointPort{Name: new(p.Name), Port: new(p.Port), Protocol: new(p.Protocol), AppProtocol: p.AppProtocol})
+	}
+	return []client.Object{s, e}
+}

@@ -1,0 +1,64 @@
+package peering
+
+import (
+	"fmt"
+	"net/netip"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Remap is a CIDR as the other cluster uses it, and as it is used here.
+type Remap struct {
+	There netip.Prefix `json:"there"`
+	Here  netip.Prefix `json:"here"`
+}
+
+// Remaps pairs the CIDRs of the other cluster, from the spec of a Configuration, with
+// what its status says they are here.
+func Remaps(there, here networkingv1beta1.CIDRs) ([]Remap, error) {
+	theirs, err := there.Prefixes()
+	if err != nil {
+		return nil, err
+	}
+	ours, err := here.Prefixes()
+	if err != nil {
+		return nil, err
+	}
+	if len(theirs) != len(ours) {
+		return nil, fmt.Errorf("its status has %d CIDRs for %d: the controllers are still at work", len(ours), len(theirs))
+	}
+	out := make([]Remap, len(theirs))
+	for i := range theirs {
+		if theirs[i].Bits() != ours[i].Bits() {
+			return nil, fmt.Errorf("%s cannot stand for %s", ours[i], theirs[i])
+		}
+		out[i] = Remap{There: theirs[i], Here: ours[i]}
+	}
+	return out, nil
+}
+
+// Translate returns what an address of the other cluster is here. One that lies
+// in none of the CIDRs is invalid.
+func Translate(remaps []Remap, there netip.Addr) netip.Addr {
+	for _, r := range remaps {
+		if r.There.Contains(there) {
+			return withPrefix(r.Here, there)
+		}
+	}
+	return netip.Addr{}
+}
+
+// withPrefix replaces the first bits of an address.
+func withPrefix(p netip.Prefix, a netip.Addr) netip.Addr {
+	from, to := p.Masked().Addr().AsSlice(), a.AsSlice()
+	if len(from) != len(to) {
+		return netip.Addr{}
+	}
+	for i := range to {
+		bits := max(0, min(8, p.Bits()-8*i)) // of the prefix in this byte
+		mask := byte(0xff << (8 - bits))
+		to[i] = from[i]&mask | to[i]&^mask
+	}
+	out, _ := netip.AddrFromSlice(to) // of the length of an address
+	return out
+}
