@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,8 +42,8 @@ type Options struct {
 	Slices resourceslice.Options
 }
 
-// SetupWithManager adds the controllers to mgr. secrets is that of [Secrets].
-func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, o Options) error {
+// SetupWithManager adds the controllers to mgr. peerings is that of [PeeringCache].
+func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	cluster := identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}
 	issuer := &issue.Issuer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: o.APIServer, Lifetime: o.CertificateLifetime, Now: o.Now}
 	if issuer.Now == nil {
@@ -52,12 +53,12 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, o Options) error {
 		name string
 		err  error
 	}{
-		{"handshake", handshake.SetupWithManager(mgr, secrets, cluster)},
-		{"tenant", tenant.SetupWithManager(mgr, secrets, cluster, issuer)},
+		{"handshake", handshake.SetupWithManager(mgr, peerings, cluster)},
+		{"tenant", tenant.SetupWithManager(mgr, peerings, cluster, issuer)},
 		{"resourceslice", resourceslice.SetupWithManager(mgr, cluster, issuer, o.Slices)},
-		{"identity", identity.SetupWithManager(mgr, secrets, cluster)},
+		{"identity", identity.SetupWithManager(mgr, peerings, cluster)},
 		{"renewal", renewal.SetupWithManager(mgr, cluster)},
-		{"replication", replication.SetupWithManager(mgr, secrets, cluster)},
+		{"replication", replication.SetupWithManager(mgr, peerings, cluster)},
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)
@@ -66,19 +67,21 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, o Options) error {
 	return nil
 }
 
-// Secrets adds to mgr a cache of the Secrets of peerings, which are few. Its own cache holds those of gateways.
-func Secrets(mgr ctrl.Manager) (cache.Cache, error) {
+// PeeringCache adds to mgr a cache of what has the label of a peering, which is little: Secrets and RoleBindings. Its own
+// cache holds those of gateways.
+func PeeringCache(mgr ctrl.Manager) (cache.Cache, error) {
 	of, err := labels.NewRequirement(networkingv1beta1.LabelRemoteClusterID, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
+	labelled := cache.ByObject{Label: labels.NewSelector().Add(*of)}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*of)}},
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: labelled, &rbacv1.RoleBinding{}: labelled},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("new cache of Secrets: %w", err)
+		return nil, fmt.Errorf("new cache of peerings: %w", err)
 	}
 	return c, mgr.Add(c)
 }

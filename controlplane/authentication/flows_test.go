@@ -69,11 +69,11 @@ func newSite(t *testing.T, id, peer, tenant string, changes ...func(*authenticat
 // run runs the controllers, under the roles that are shipped.
 func (s *site) run() {
 	s.RunManager(s.t, func(mgr ctrl.Manager) error {
-		secrets, err := authentication.Secrets(mgr)
+		peerings, err := authentication.PeeringCache(mgr)
 		if err != nil {
 			return err
 		}
-		return authentication.SetupWithManager(mgr, secrets, s.options)
+		return authentication.SetupWithManager(mgr, peerings, s.options)
 	})
 }
 
@@ -586,11 +586,16 @@ func TestDeclarative(t *testing.T) {
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
 	})
 	milan.tenantBecomes("my-tenant", authv1beta1.ReasonRoleBindingMissing)
-	milan.create(&rbacv1.RoleBinding{
+	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-binding-liqo-remote-controlplane", Labels: peering("rome")},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
-	})
+	}
+	milan.create(binding.DeepCopy())
+	milan.tenantBecomes("my-tenant", authv1beta1.ReasonTenantReady)
+	milan.delete(binding)
+	milan.tenantBecomes("my-tenant", authv1beta1.ReasonRoleBindingMissing)
+	milan.create(binding)
 	if params := milan.tenantBecomes("my-tenant", authv1beta1.ReasonTenantReady).Status.AuthParams; params != nil {
 		t.Error("a Tenant without a handshake was given a certificate")
 	}

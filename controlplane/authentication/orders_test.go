@@ -53,7 +53,6 @@ func TestOrders(t *testing.T) {
 			for _, kind := range order {
 				site[kind].create(objects[kind])
 			}
-			milan.relabel(objects["Tenant"]) // sooner than by itself: RoleBindings of users are not watched
 			rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 			for _, kind := range order {
 				site[kind].delete(objects[kind])

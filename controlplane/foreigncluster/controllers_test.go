@@ -40,7 +40,7 @@ func (w *world) run() (stop func()) {
 		var secrets cache.Cache
 		if w.authenticates {
 			var err error
-			if secrets, err = authentication.Secrets(mgr); err != nil {
+			if secrets, err = authentication.PeeringCache(mgr); err != nil {
 				return err
 			}
 		}

@@ -134,7 +134,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	var secrets cache.Cache
 	if a := o.Authentication; a != nil {
 		var err error
-		if secrets, err = authentication.Secrets(mgr); err != nil {
+		if secrets, err = authentication.PeeringCache(mgr); err != nil {
 			return err
 		}
 		a.LiqoNamespace = o.LiqoNamespace

@@ -215,11 +215,11 @@ func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Proble
 
 // answer approves a request, and returns the certificate when it is there.
 func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.CertificateSigningRequest) ([]byte, *Problem, error) {
-	approved := false
+	var approved time.Time
 	for _, c := range r.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.CertificateApproved:
-			approved = true
+			approved = c.LastUpdateTime.Time
 		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
 			return nil, &Problem{
 				Reason:  authv1beta1.ReasonCertificateRefused,
@@ -227,17 +227,19 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 			}, i.deleteAfter(ctx, r, time.Hour)
 		}
 	}
-	if !approved {
+	if approved.IsZero() {
+		approved = i.Now()
 		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "TenantAuthorized",
-			Message: "for the Tenant of cluster " + g.Consumer, LastUpdateTime: metav1.NewTime(i.Now()),
+			Message: "for the Tenant of cluster " + g.Consumer, LastUpdateTime: metav1.NewTime(approved),
 		})
 		if err := i.Client.SubResource("approval").Update(ctx, r); err != nil {
 			return nil, nil, fmt.Errorf("approve the CertificateSigningRequest: %w", err)
 		}
 	}
 	if len(r.Status.Certificate) == 0 {
-		waited := i.Now().Sub(r.CreationTimestamp.Time)
+		// By our clock alone: that of the API server, which says when the request was made, may be another.
+		waited := i.Now().Sub(approved)
 		p := &Problem{Reason: authv1beta1.ReasonCertificatePending, Message: "the certificate is being signed", Retry: time.Second}
 		if waited > unsignedAfter {
 			p.Retry = unsignedAfter

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -43,6 +44,8 @@ type decision struct {
 	handshake string
 	// useNonce: the nonce has served and must not serve again.
 	useNonce bool
+	// again is when to look again although nothing has changed that we hear of; zero: never.
+	again time.Duration
 }
 
 func refuse(reason, format string, args ...any) decision {
@@ -101,9 +104,12 @@ func older(a, b *authv1beta1.Tenant) bool {
 // withoutHandshake: the user vouches for the consumer.
 func (f facts) withoutHandshake() decision {
 	t := f.tenant
-	if users := f.users(); len(users) > 0 {
+	if users, watched := f.users(); len(users) > 0 {
 		d := f.ready("cluster %s acts as %s", t.Spec.ClusterID, strings.Join(users, ", "))
 		d.authorized = true
+		if !watched {
+			d.again = recheckUnlabelled
+		}
 		return d
 	}
 	return decision{
@@ -114,12 +120,15 @@ func (f facts) withoutHandshake() decision {
 	}
 }
 
-// users are those that the user of this cluster has bound to the consumer's role.
-func (f facts) users() (names []string) {
+// users are those that the user of this cluster has bound to the consumer's role. watched: we hear when one of these
+// RoleBindings changes.
+func (f facts) users() (names []string, watched bool) {
+	watched = true
 	for _, b := range f.bindings {
 		if b.RoleRef.Kind != "ClusterRole" || b.RoleRef.Name != authv1beta1.RemoteControlPlaneRole {
 			continue
 		}
+		watched = watched && b.Labels[networkingv1beta1.LabelRemoteClusterID] != ""
 		for _, s := range b.Subjects {
 			name := s.Name
 			if s.Kind == rbacv1.ServiceAccountKind {
@@ -128,7 +137,7 @@ func (f facts) users() (names []string) {
 			names = append(names, strings.ToLower(s.Kind)+" "+name)
 		}
 	}
-	return names
+	return names, watched
 }
 
 // withHandshake: the consumer proves that it has the key for which it wants a certificate.

@@ -163,6 +163,36 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestUnlabelledRoleBindings: they are not watched, so they are looked at again.
+func TestUnlabelledRoleBindings(t *testing.T) {
+	binding := func(labels map[string]string) rbacv1.RoleBinding {
+		return rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+			Subjects:   []rbacv1.Subject{{Kind: "User", Name: "somebody of rome"}},
+		}
+	}
+	other := binding(nil)
+	other.RoleRef.Name = "view"
+	for _, c := range []struct {
+		name     string
+		bindings []rbacv1.RoleBinding
+		want     time.Duration
+	}{
+		{"with the label", []rbacv1.RoleBinding{binding(peerLabels), other}, 0},
+		{"without it", []rbacv1.RoleBinding{binding(nil)}, recheckUnlabelled},
+		{"one of each", []rbacv1.RoleBinding{binding(nil), binding(peerLabels)}, recheckUnlabelled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, _ := handshaken(t)
+			f.tenant.Spec.AuthzPolicy, f.bindings = authv1beta1.TolerateNoHandshake, c.bindings
+			if d := judge(f); !d.ready() || d.again != c.want {
+				t.Errorf("%s, again after %v; want %v", d.reason, d.again, c.want)
+			}
+		})
+	}
+}
+
 // TestNonceServesOnce: what was accepted uses up the nonce; an interruption between the two is made good.
 func TestNonceServesOnce(t *testing.T) {
 	f, _ := handshaken(t)

@@ -27,6 +27,9 @@ import (
 const (
 	// recheck is how soon a Tenant that lacks something is looked at again: not all that it may lack wakes us.
 	recheck = 5 * time.Second
+	// recheckUnlabelled is how soon RoleBindings without the label of a peering are looked at again. All RoleBindings of
+	// a cluster, which can be ten thousands, are not watched for their sake.
+	recheckUnlabelled = time.Minute
 	// bindingName is the RoleBinding of a consumer that has proved itself.
 	bindingName = "liqo-binding-" + authv1beta1.RemoteControlPlaneRole
 	// annotationHandshake, on it, remembers which proof was accepted.
@@ -74,8 +77,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.status(ctx, t, d, params); err != nil {
 		return ctrl.Result{}, err
 	}
-	if again == 0 && !d.ready() {
-		again = recheck
+	if again == 0 {
+		if again = d.again; !d.ready() {
+			again = recheck
+		}
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
 )
 
-// SetupWithManager adds the reconciler to mgr. secrets sees the Secrets of peerings.
-func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cluster, issuer *issue.Issuer) error {
+// SetupWithManager adds the reconciler to mgr. peerings sees the Secrets and RoleBindings of peerings.
+func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, cluster identify.Cluster, issuer *issue.Issuer) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer,
 	}
@@ -32,7 +32,12 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 		Owns(&rbacv1.RoleBinding{}).
 		// One that is deleted makes way for another one.
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(onlyDeletes())).
-		WatchesRawSource(source.Kind(secrets, &corev1.Secret{},
+		// Those that users make.
+		WatchesRawSource(source.Kind(peerings, &rbacv1.RoleBinding{},
+			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, b *rbacv1.RoleBinding) []ctrl.Request {
+				return r.requests(ctx, client.InNamespace(b.Namespace))
+			}))).
+		WatchesRawSource(source.Kind(peerings, &corev1.Secret{},
 			handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, s *corev1.Secret) []ctrl.Request {
 				if s.Name != authv1beta1.NonceSecret {
 					return nil

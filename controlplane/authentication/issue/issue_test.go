@@ -1,0 +1,51 @@
+package issue_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/kinds"
+)
+
+// TestUnsigned has nobody sign, by a clock that is far ahead of that of the API server.
+func TestUnsigned(t *testing.T) {
+	key, err := credentials.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := credentials.ControlPlaneSubject("rome")
+	request, err := key.Request(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
+	now := time.Now().Add(time.Hour).Truncate(time.Second)
+	i := &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: func() time.Time { return now }}
+	for _, step := range []struct {
+		after, retry time.Duration
+		says         string
+	}{
+		{0, time.Second, "is being signed"},
+		{time.Second, time.Second, "is being signed"},
+		{30 * time.Second, 30 * time.Second, "for 31s: this cluster may have no signer"},
+	} {
+		now = now.Add(step.after)
+		_, _, problem, err := i.Issue(t.Context(), issue.Grant{
+			Owner:    &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}},
+			Consumer: "rome", Request: request, Subject: subject,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problem == nil || problem.Reason != authv1beta1.ReasonCertificatePending || problem.Retry != step.retry || !strings.Contains(problem.Message, step.says) {
+			t.Errorf("%v later the problem is %+v; want a retry after %v, and %q", step.after, problem, step.retry, step.says)
+		}
+	}
+}
