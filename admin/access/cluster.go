@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +40,8 @@ type Options struct {
 	// Origin says for messages where the credentials come from:
 	// "kubeconfig /home/me/.kube/config, context rome".
 	Origin string
+	// Flags name this cluster to liqoctl where it is the only one: "--kubeconfig=rome.yaml".
+	Flags []string
 	// Namespace is the user's, or that of the kubeconfig's context.
 	Namespace string
 	// NamespaceGiven says that the user named it.
@@ -109,6 +113,22 @@ func (c *Cluster) UID(ctx context.Context) (types.UID, error) {
 // Where tells people which cluster this is: the address of its API server, and where that
 // comes from.
 func (c *Cluster) Where() string { return fmt.Sprintf("%s (%s)", c.Config.Host, c.Origin) }
+
+// Command is a command of liqoctl about this cluster alone, for a shell.
+func (c *Cluster) Command(args ...string) string {
+	words := slices.Concat([]string{"liqoctl"}, args, c.Flags)
+	for i, w := range words {
+		if strings.ContainsFunc(w, mustBeQuoted) {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// mustBeQuoted tells whether a character may mean something to a shell.
+func mustBeQuoted(r rune) bool {
+	return !strings.ContainsRune("-_=.,:/@%+", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+}
 
 // Flag is how a flag of this cluster is called: "--context", "--remote-context".
 func (c *Cluster) Flag(name string) string {

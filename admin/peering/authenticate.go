@@ -110,14 +110,14 @@ func (e *end) rightsToSign(secret string) (all []access.Permission) {
 func (e *end) checkAuthentication(ctx context.Context) error {
 	enabled, err := e.authenticates(ctx)
 	if err == nil && !enabled {
-		err = e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed: run %s for it",
-			e.id, authv1beta1.RemoteControlPlaneRole, enable)
+		err = e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed; this enables it: %s",
+			e.id, authv1beta1.RemoteControlPlaneRole, e.enable())
 	}
 	return err
 }
 
-// enable is how authentication is enabled.
-const enable = "'liqoctl install --set authentication.enabled=true'"
+// enable is the command that enables authentication in the cluster. It keeps what else is set.
+func (e *end) enable() string { return e.Command("install", "--set", "authentication.enabled=true") }
 
 // authenticates tells whether authentication is enabled. To who may not look it seems so: the step that waits tells.
 func (e *end) authenticates(ctx context.Context) (bool, error) {

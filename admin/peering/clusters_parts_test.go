@@ -409,8 +409,10 @@ func testPeerWithout(t *testing.T, local, remote *side) {
 		t.Fatal(err)
 	}
 	s.want(t, initialized+checked+gateways+keys+established+
-		"WARN () The networks are connected, and that is all: authentication is not enabled in cluster rome and in cluster milan, so rome has no identity in milan and cannot ask it for resources; "+
-		"enable it with 'liqoctl install --set authentication.enabled=true', and run the command again\n")
+		"WARN () The networks are connected, and that is all: rome has no identity in milan and cannot ask it for resources. "+
+		"That takes authentication in both clusters; enable it with the following, and run the command again:\n"+
+		"WARN (local) liqoctl install --set authentication.enabled=true --kubeconfig=/of/rome\n"+
+		"WARN (remote) liqoctl install --set authentication.enabled=true --kubeconfig=/of/milan\n")
 	s = told{}
 	if err := peering.Unpeer(ctx, local.access, remote.access, options(), s.tell); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func startSide(t *testing.T, name, id string, changes ...func(*controlplanetest.
 	s := &side{Cluster: c, id: id}
 	c.Elect(t)
 	var err error
-	s.access, err = access.New(c.Config, access.Options{Name: name, Origin: "kubeconfig of " + id})
+	s.access, err = access.New(c.Config, access.Options{Name: name, Origin: "kubeconfig of " + id, Flags: []string{"--kubeconfig=/of/" + id}})
 	if err != nil {
 		t.Fatal(err)
 	}

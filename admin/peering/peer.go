@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,8 +52,10 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 		}
 	}
 	if !identities {
-		tell.Warning("", fmt.Sprintf("The networks are connected, and that is all: authentication is not enabled in cluster %s, so %s has no identity in %s and cannot ask it for resources; enable it with %s, and run the command again",
-			strings.Join(without, " and in cluster "), ends[0].id, ends[1].id, enable))
+		tell.Warning("", fmt.Sprintf("The networks are connected, and that is all: %s has no identity in %s and cannot ask it for resources. That takes authentication in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id))
+		for _, e := range without {
+			tell.Warning(e.Name, e.enable())
+		}
 		return nil
 	}
 	if err := Authenticate(ctx, consumer, provider, o.Options, tell); err != nil {
@@ -77,8 +78,8 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	return nil
 }
 
-// withoutAuthentication returns the IDs of the clusters in which it is not enabled.
-func (p pair) withoutAuthentication(ctx context.Context, tell progress.Func) (ids []string, err error) {
+// withoutAuthentication returns the ends in which it is not enabled.
+func (p pair) withoutAuthentication(ctx context.Context, tell progress.Func) (ends []*end, err error) {
 	if err := p.identify(ctx, tell); err != nil {
 		return nil, err
 	}
@@ -88,10 +89,10 @@ func (p pair) withoutAuthentication(ctx context.Context, tell progress.Func) (id
 			return nil, err
 		}
 		if !enabled {
-			ids = append(ids, e.id)
+			ends = append(ends, e)
 		}
 	}
-	return ids, nil
+	return ends, nil
 }
 
 // Unpeer takes back what Peer has made, in the opposite order: ResourceSlices, identity, network. Where the provider has

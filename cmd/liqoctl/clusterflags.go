@@ -108,7 +108,7 @@ func (f *clusterFlags) connect() (*access.Cluster, error) {
 	if err != nil {
 		return nil, f.errorf("%w", err)
 	}
-	o := access.Options{Name: f.name, LiqoNamespace: f.liqoNamespace, Origin: origin}
+	o := access.Options{Name: f.name, LiqoNamespace: f.liqoNamespace, Origin: origin, Flags: f.naming()}
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, f.errorf("%s cannot be used: %w; name another with --%skubeconfig or --%scontext", origin, err, f.prefix, f.prefix)
@@ -124,6 +124,16 @@ func (f *clusterFlags) connect() (*access.Cluster, error) {
 		config.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
 	return access.New(config, o)
+}
+
+// naming are the flags by which the user named the cluster, as those of the local one. None is a secret.
+func (f *clusterFlags) naming() (flags []string) {
+	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "liqo-namespace"} {
+		if flag := f.flags.Lookup(f.prefix + name); flag.Changed {
+			flags = append(flags, "--"+name+"="+flag.Value.String())
+		}
+	}
+	return flags
 }
 
 func (f *clusterFlags) errorf(format string, args ...any) error {

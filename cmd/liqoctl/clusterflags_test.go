@@ -5,7 +5,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+// TestNaming: a cluster is named to others as the user named it, without secrets.
+func TestNaming(t *testing.T) {
+	f := new(app).newClusterFlags("remote-")
+	if err := f.flags.Parse([]string{"--remote-context", "milan", "--remote-kubeconfig=m.yaml", "--remote-namespace=x", "--remote-token=secret"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"--kubeconfig=m.yaml", "--context=milan"}, f.naming()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
 
 // TestKubeconfigs: what is wrong with a kubeconfig is said in one line, before
 // anything is asked of a cluster or after a few seconds.
