@@ -185,6 +185,18 @@ func TestReadCluster(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+	t.Run("what is no part of the network", func(t *testing.T) {
+		c.Apply("{apiVersion: core.liqo.io/v1beta1, kind: ForeignCluster, metadata: {name: milan}, spec: {clusterID: milan}}")
+		for _, modules := range []bool{false, true} {
+			s, err := survey.Read(t.Context(), admin, survey.Options{PeeringsOnly: true, Modules: modules})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Peer("milan").Foreign != nil; got != modules {
+				t.Errorf("asked for: %v, read: %v", modules, got)
+			}
+		}
+	})
 	t.Run("another namespace of the installation", func(t *testing.T) {
 		wrong, err := access.New(c.Config, access.Options{LiqoNamespace: "elsewhere"})
 		if err != nil {

@@ -79,7 +79,7 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 		collect(g, &f.networks, ipam("Network", r.cluster.LiqoNamespace))
 		collectNames(g, &f.tenants, core("Namespace", "").labelled(networkingv1beta1.LabelTenantNamespace, networkingv1beta1.LabelTrue))
 	}
-	if !o.PeeringsOnly {
+	if !o.PeeringsOnly || o.Modules {
 		g.Go(func() {
 			f.foreign = listIfServed[corev1beta1.ForeignCluster](ctx, r, foreignClusters)
 		})

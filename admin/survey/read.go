@@ -22,6 +22,8 @@ type Options struct {
 	Peers []string
 	// PeeringsOnly leaves out the installation, its Networks, and what is no part of the network.
 	PeeringsOnly bool
+	// Modules reads, with PeeringsOnly too, what the controller tells of peerings beside their networks.
+	Modules bool
 	// Slices adds the ResourceSlices of peers.
 	Slices bool
 	// Exposed adds the IPs.

@@ -27,6 +27,15 @@ type Status struct {
 	Keys    *KeyState     `json:"keys,omitempty"`
 	Nodes   *NodeState    `json:"nodes,omitempty"`
 	Alerts  []StatusAlert `json:"alerts,omitempty"`
+	// Authentication is how the identities between the clusters are; nil: there are none, or nobody tells.
+	Authentication *ModuleState `json:"authentication,omitempty"`
+}
+
+// ModuleState is how a part of a peering is beside the network.
+type ModuleState struct {
+	Health Health `json:"health"`
+	// Alerts say what is not as it should be.
+	Alerts []string `json:"alerts,omitempty"`
 }
 
 // GatewayState is what is known of a gateway.
@@ -111,6 +120,9 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 	}
 	if o := p.Connection; o != nil {
 		s.State, s.Latency = string(o.Status.Value), o.Status.Latency.Value
+	}
+	if h, alerts := p.Authentication(); h != Disabled {
+		s.Authentication = &ModuleState{h, alerts}
 	}
 	g := p.Gateway
 	if g == nil {

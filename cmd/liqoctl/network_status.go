@@ -28,7 +28,8 @@ STATE is that of the Connection, or No traffic where no pod of the gateway forwa
 wrong, which is said below the table. Of two ends it is also said where they contradict each other. OUT and IN are what
 the gateway carried to the peer and from it between two readings of its counters, DROPS all packets that it dropped
 since it started (-o wide names the reasons). KEY is the age of this end's key, HANDSHAKE of the last one. PODS are the
-gateway's that are ready, NODES those of this cluster that are joined to it.
+gateway's that are ready, NODES those of this cluster that are joined to it. AUTHENTICATION, where clusters have
+identities in each other, is how these are, as 'liqoctl info' shows it.
 
 The counters come from the gateways by the same way as 'kubectl exec'. Who may not use it sees the rest of the table.
 The exit code is 1 where there may be peerings that could not be read. In a narrow window the last columns make room for the first.`,
@@ -166,7 +167,7 @@ func (r *statusRun) read(ctx context.Context) ([]*survey.Cluster, error) {
 }
 
 func (r *statusRun) readOne(ctx context.Context, c *access.Cluster, v *statusView) (*survey.Cluster, error) {
-	o := survey.Options{PeeringsOnly: true}
+	o := survey.Options{PeeringsOnly: true, Modules: true}
 	if v.nodes != nil && time.Since(v.nodes.ReadAt) < nodesAge {
 		o.Nodes = v.nodes
 	}
@@ -257,14 +258,14 @@ func (r *statusRun) table(readings []*survey.Cluster) statusTable {
 		}
 		other := readings[1].Peer(readings[0].Installation.ClusterID)
 		add(0, p, other)
-		if other != nil && !other.Empty() {
+		if other != nil && other.Peered() {
 			add(1, other, p)
 		}
 		there = true
 	}
 	// The remote cluster may have an end that the local one does not have.
 	if !there && len(r.ids) == 0 {
-		if other := readings[1].Peer(readings[0].Installation.ClusterID); other != nil && !other.Empty() {
+		if other := readings[1].Peer(readings[0].Installation.ClusterID); other != nil && other.Peered() {
 			add(1, other, nil)
 		}
 	}

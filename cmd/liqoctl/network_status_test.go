@@ -13,8 +13,9 @@ import (
 )
 
 // romeStatus is a table of romeSurvey, with what the gateway to milan counted.
-func romeStatus() statusTable {
-	s := romeSurvey()
+func romeStatus() statusTable { return statusOf(romeSurvey()) }
+
+func statusOf(s *survey.Cluster) statusTable {
 	before := &survey.GatewayReport{Version: "v0.5.0", Started: someTime.Add(-time.Hour), Time: someTime.Add(-2 * time.Second)}
 	before.DataPlane.MTU, before.DataPlane.Tunnel.LastHandshake = 1340, someTime.Add(-100*time.Second)
 	before.Sync.Peer.LatencyText = "850μs"
@@ -27,7 +28,7 @@ func romeStatus() statusTable {
 	s.Peer("milan").Gateway.Report = &after
 	t := statusTable{Time: someTime}
 	for i := range s.Peers {
-		if p := &s.Peers[i]; !p.Empty() {
+		if p := &s.Peers[i]; p.Peered() {
 			t.Peerings = append(t.Peerings, s.Status(p, before))
 		}
 	}
@@ -50,15 +51,16 @@ func TestNetworkStatusLooks(t *testing.T) {
 		table statusTable
 		look  statusLook
 	}{
-		"plain":       {table, statusLook{rates: true}},
-		"no-rates":    {table, statusLook{}},
-		"wide":        {table, statusLook{rates: true, wide: true}},
-		"both":        {bothEnds(table), statusLook{rates: true}},
-		"nothing":     {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
-		"columns-100": {table, statusLook{rates: true, columns: 100}},
-		"columns-80":  {table, statusLook{rates: true, columns: 80}},
-		"columns-40":  {table, statusLook{rates: true, columns: 40}},
-		"columns-10":  {table, statusLook{rates: true, columns: 10}},
+		"plain":         {table, statusLook{rates: true}},
+		"no-rates":      {table, statusLook{}},
+		"wide":          {table, statusLook{rates: true, wide: true}},
+		"both":          {bothEnds(table), statusLook{rates: true}},
+		"authenticated": {statusOf(authenticated()), statusLook{rates: true}},
+		"nothing":       {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
+		"columns-100":   {table, statusLook{rates: true, columns: 100}},
+		"columns-80":    {table, statusLook{rates: true, columns: 80}},
+		"columns-40":    {table, statusLook{rates: true, columns: 40}},
+		"columns-10":    {table, statusLook{rates: true, columns: 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := shown(func(p *console.Page) { tt.table.draw(p, tt.look) })
@@ -71,6 +73,7 @@ func TestNetworkStatusLooks(t *testing.T) {
 			}
 		})
 	}
+	golden(t, "status/authenticated.json", printed(t, formatJSON, statusOf(authenticated())))
 	golden(t, "status/status.json", printed(t, formatJSON, table))
 	golden(t, "status/status.yaml", printed(t, formatYAML, table))
 }
@@ -78,6 +81,9 @@ func TestNetworkStatusLooks(t *testing.T) {
 func TestNetworkStatusExitCode(t *testing.T) {
 	if diff := cmp.Diff([]string{"naples"}, romeStatus().unwell()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"milan", "naples"}, statusOf(authenticated()).unwell()); diff != "" {
+		t.Errorf("with a provider that is away (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"rome to naples"}, bothEnds(romeStatus()).unwell()); diff != "" {
 		t.Errorf("both ends (-want +got):\n%s", diff)

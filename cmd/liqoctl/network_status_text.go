@@ -67,6 +67,9 @@ func (t statusTable) columns(l statusLook) []statusColumn {
 		statusColumn{header: "PODS", cost: 5, cell: gatewayCell(func(g *survey.GatewayState) string { return fmt.Sprintf("%d/%d", g.Ready, g.Replicas) })},
 		statusColumn{header: "NODES", cost: 4, cell: nodesCell},
 	)
+	if slices.ContainsFunc(t.Peerings, func(s survey.Status) bool { return s.Authentication != nil }) {
+		all = append(all, statusColumn{header: "AUTHENTICATION", cost: 4, cell: authenticationCell, tone: authenticationTone})
+	}
 	if l.wide {
 		all = append(all, t.wideColumns()...)
 	}
@@ -174,40 +177,46 @@ func (t statusTable) fitting(l statusLook) []statusColumn {
 // the errors.
 func (t statusTable) drawAlerts(p *console.Page, l statusLook) {
 	first := true
+	line := func(s *survey.Status, about, message string, tone func(string) string) {
+		if first {
+			p.Line("")
+			first = false
+		}
+		p.Line(tone(fmt.Sprintf("%s: %s: %s", t.name(s), about, message)))
+	}
 	for i := range t.Peerings {
 		s := &t.Peerings[i]
 		for _, a := range s.Alerts {
-			warning := a.Severity != "error"
-			if warning && !l.wide {
-				continue
+			if a.Severity == "error" {
+				line(s, a.Object, a.Message, console.Bad)
+			} else if l.wide {
+				line(s, a.Object, a.Message, console.Caution)
 			}
-			if first {
-				p.Line("")
-				first = false
-			}
-			who := orUnknown(s.Peer)
-			if t.both {
-				who = orUnknown(s.Self) + " to " + who
-			}
-			text := fmt.Sprintf("%s: %s: %s", who, a.Object, a.Message)
-			if warning {
-				p.Line(console.Caution(text))
-			} else {
-				p.Line(console.Bad(text))
-			}
+		}
+		if s.Authentication == nil {
+			continue
+		}
+		for _, message := range s.Authentication.Alerts {
+			line(s, "authentication", message, console.Bad)
 		}
 	}
 }
 
-// unwell are the peers whose network is not healthy, or whose health cannot be
+// name is the peer of a row, or, where both ends are shown, the direction.
+func (t statusTable) name(s *survey.Status) string {
+	if t.both {
+		return orUnknown(s.Self) + " to " + orUnknown(s.Peer)
+	}
+	return orUnknown(s.Peer)
+}
+
+// unwell are the peers whose network or authentication is not healthy, or whose health cannot be
 // told. Where nobody asked for a network, none is missed.
 func (t statusTable) unwell() (ids []string) {
-	for _, s := range t.Peerings {
-		if id := orUnknown(s.Peer); s.Health != survey.Healthy && s.Health != survey.Disabled {
-			if t.both {
-				id = orUnknown(s.Self) + " to " + id
-			}
-			ids = append(ids, id)
+	for i := range t.Peerings {
+		s := &t.Peerings[i]
+		if s.Health != survey.Healthy && s.Health != survey.Disabled || s.Authentication != nil && s.Authentication.Health != survey.Healthy {
+			ids = append(ids, t.name(s))
 		}
 	}
 	return ids
@@ -237,6 +246,23 @@ func stateTone(s *survey.Status, text string) string {
 		return console.Bad(text)
 	}
 	return console.Caution(text)
+}
+
+func authenticationCell(s *survey.Status) string {
+	if s.Authentication == nil {
+		return "-"
+	}
+	return string(s.Authentication.Health)
+}
+
+func authenticationTone(s *survey.Status, text string) string {
+	switch {
+	case s.Authentication == nil:
+		return console.Faint(text)
+	case s.Authentication.Health == survey.Healthy:
+		return console.Good(text)
+	}
+	return console.Bad(text)
 }
 
 func rateCell(of func(*survey.Traffic) *survey.Rate) func(*survey.Status) string {
