@@ -83,6 +83,10 @@ func TestPeeringUser(t *testing.T) {
 	rome.play(t, networkingv1beta1.Connected)
 	milan.play(t, networkingv1beta1.Connected)
 	ctx := t.Context()
+	before, err := objectsOf(rome, milan)
+	if err != nil {
+		t.Fatal(err)
+	}
 	inMilan := milan.operator(t, access.Remote, "rome")
 	csrs, err := milan.Kubectl("get", "csr", "-o", "name")
 	if err != nil || csrs != "" {
@@ -121,16 +125,22 @@ func TestPeeringUser(t *testing.T) {
 		}
 	}
 	s.want(t, "(remote) Peering users deleted: their kubeconfigs are of no use any more\n(remote) There is no peering user for cluster rome")
-	before := rome.resourceVersions(t) + milan.resourceVersions(t)
+	versions := rome.resourceVersions(t) + milan.resourceVersions(t)
 	controlplanetest.Eventually(t, "the user has lost its rights", func(ctx context.Context) error {
 		if err := peering.Peer(ctx, rome.access, inMilan, o, nil); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("it gets %v", err)
 		}
 		return nil
 	})
-	if diff := cmp.Diff(before, rome.resourceVersions(t)+milan.resourceVersions(t)); diff != "" {
+	if diff := cmp.Diff(versions, rome.resourceVersions(t)+milan.resourceVersions(t)); diff != "" {
 		t.Errorf("objects (-before +after):\n%s", diff)
 	}
+
+	if err := peering.DeletePeeringUsers(ctx, rome.access, "milan", options(), nil); err != nil {
+		t.Fatal(err)
+	}
+	o.ServerIsLocal = false
+	t.Run("ten times", func(t *testing.T) { testCycles(t, rome, milan, o, before) })
 }
 
 // testPeeringUserDenied goes beyond what the roles say.
