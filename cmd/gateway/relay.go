@@ -5,11 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
+	"sync/atomic"
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/tunnel"
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // A server that has handed over is still the one to which node ports and load
@@ -31,6 +32,8 @@ const (
 	// elsewhere. Its gateway asks for a sign of life every second or two.
 	relayQuiet = 3 * time.Second
 	relayPoll  = 10 * time.Millisecond
+	// relayBatch is how many datagrams are passed on at a time.
+	relayBatch = 32
 )
 
 // relay passes on what the peer sends until it sends no more, or ctx ends. before
@@ -46,21 +49,20 @@ func (g *gateway) relay(ctx context.Context, before tunnel.Stats) {
 		return
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	g.log.Info("passing on what the peer sends", "peer", before.Endpoint, "successor", successor)
 	n := relay(ctx, conn, before.Endpoint, successor, relayQuiet)
 	g.log.Info("the peer sends elsewhere now", "packets", n)
 }
 
 // openRelay opens the port that the tunnel has left, and finds who leads.
-func (g *gateway) openRelay(ctx context.Context, port uint16) (conn *net.UDPConn, successor netip.AddrPort, err error) {
+func (g *gateway) openRelay(ctx context.Context, port uint16) (conn *underlay.Conn, successor netip.AddrPort, err error) {
 	ctx, cancel := context.WithTimeout(ctx, successorWithin)
 	defer cancel()
 	tick := time.NewTicker(relayPoll)
 	defer tick.Stop()
 	for {
 		if conn == nil {
-			conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(g.options.bind, port)))
+			conn, err = underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(g.options.bind, port), GSO: g.options.udpGSO, GRO: g.options.udpGRO})
 		}
 		if conn != nil {
 			if addr, ok := g.link.Successor(); ok {
@@ -80,31 +82,48 @@ func (g *gateway) openRelay(ctx context.Context, port uint16) (conn *net.UDPConn
 }
 
 // relay passes datagrams between two on one socket until the first one was silent
-// for a while, or ctx has ended and the socket was woken, and counts those that it
-// passed on. Who else sends is nobody to answer.
-func relay(ctx context.Context, conn *net.UDPConn, peer, successor netip.AddrPort, quiet time.Duration) (packets int) {
-	b := make([]byte, 64<<10)
-	_ = conn.SetReadDeadline(time.Now().Add(quiet))
-	for ctx.Err() == nil {
-		n, from, err := conn.ReadFromUDPAddrPort(b)
-		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
+// for a while, or ctx has ended, and counts those that it passed on. Who else sends is
+// nobody to answer. The peer is answered from the address that it sends to, and what the
+// network marked stays marked, as if this host were not there.
+func relay(ctx context.Context, conn *underlay.Conn, peer, successor netip.AddrPort, quiet time.Duration) (packets int) {
+	defer context.AfterFunc(ctx, conn.Wake)()
+	var silent atomic.Bool
+	timer := time.AfterFunc(quiet, func() {
+		silent.Store(true)
+		conn.Wake()
+	})
+	defer timer.Stop()
+
+	bufs := make([][]byte, relayBatch)
+	for i := range bufs {
+		bufs[i] = make([]byte, underlay.MaxDatagram)
+	}
+	sizes, from := make([]int, relayBatch), make([]underlay.Origin, relayBatch)
+	ds := make([]underlay.Datagram, 0, relayBatch)
+	var asked netip.Addr // our address, as the peer knows it
+	for ctx.Err() == nil && !silent.Load() {
+		n, err := conn.ReadBatch(bufs, sizes, from)
+		if errors.Is(err, net.ErrClosed) {
 			return packets
 		}
-		if err != nil {
-			continue // an ICMP error about an earlier one
+		// Any other error is a wake, or an ICMP error about an earlier datagram.
+		ds = ds[:0]
+		for i := range n {
+			d := underlay.Datagram{ECN: from[i].ECN, Body: bufs[i][:sizes[i]]}
+			switch from[i].Addr {
+			case peer:
+				timer.Reset(quiet)
+				asked = from[i].Local
+				d.Addr = successor
+			case successor:
+				d.Addr, d.Local = peer, asked
+			default:
+				continue
+			}
+			ds = append(ds, d)
 		}
-		switch from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port()); from {
-		case peer:
-			_ = conn.SetReadDeadline(time.Now().Add(quiet))
-			_, err = conn.WriteToUDPAddrPort(b[:n], successor)
-		case successor:
-			_, err = conn.WriteToUDPAddrPort(b[:n], peer)
-		default:
-			continue
-		}
-		if err == nil {
-			packets++
-		}
+		sent, _ := conn.WriteBatch(ds) // fails when closed, as reading does
+		packets += sent
 	}
 	return packets
 }
