@@ -51,6 +51,9 @@ type bind struct {
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
 	// closed.
 	callers chan endpoint
+	// initiations is sent to by noteInitiation and received by followClock; one slot,
+	// never closed.
+	initiations chan received
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -77,7 +80,7 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	return &bind{
 		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
-		callers:   make(chan endpoint, 1),
+		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
 }
 
@@ -283,6 +286,9 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 	n, err := r.read(bufs, sizes)
 	for i := range n {
 		eps[i] = r.Endpoint(i)
+		if isInitiation(bufs[i][:sizes[i]]) {
+			r.noteInitiation(r.from[i], bufs[i][:sizes[i]])
+		}
 	}
 	r.ingress.take(bufs[:n], sizes[:n])
 	return n, err
@@ -307,6 +313,9 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 	for i, size := range sizes[:n] {
 		if size > 0 {
 			eps[i] = r.sources.stranger(r.from[i])
+			if isInitiation(bufs[i][:size]) {
+				r.noteInitiation(r.from[i], bufs[i][:size])
+			}
 		}
 	}
 	return n, nil

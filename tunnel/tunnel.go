@@ -308,6 +308,7 @@ func (t *Tunnel) follow(ctx context.Context, dev *device.Device) {
 	wg.Go(func() { t.followEndpoint(ctx) })
 	wg.Go(func() { t.followKeys(ctx) })
 	wg.Go(func() { t.followCallers(ctx) })
+	wg.Go(func() { t.followClock(ctx) })
 	select {
 	case <-ctx.Done():
 	case <-dev.Wait():

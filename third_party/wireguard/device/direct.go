@@ -6,11 +6,13 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/crypto/blake2s"
 	"golang.org/x/crypto/chacha20poly1305"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
 
 	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/tai64n"
 )
 
 // This file is Sluice's. Everything else in this module is as its authors publish
@@ -341,4 +343,55 @@ func (peer *Peer) Initiation() ([]byte, error) {
 	_ = msg.marshal(packet) // fails only on another size
 	peer.cookieGenerator.AddMacs(packet)
 	return packet, nil
+}
+
+// Outdated returns the peer that made an initiation which the device refuses because the
+// peer made another one that was later, by the peer's clock; nil for every other message.
+// It does what ConsumeMessageInitiation does, and changes nothing.
+func (device *Device) Outdated(message []byte) *Peer {
+	var msg MessageInitiation
+	if len(message) != MessageInitiationSize || !device.cookieChecker.CheckMAC1(message) || msg.unmarshal(message) != nil ||
+		msg.Type != MessageInitiationType {
+		return nil
+	}
+	device.staticIdentity.RLock()
+	defer device.staticIdentity.RUnlock()
+	var hash, chainKey [blake2s.Size]byte
+	mixHash(&hash, &InitialHash, device.staticIdentity.publicKey[:])
+	mixHash(&hash, &hash, msg.Ephemeral[:])
+	mixKey(&chainKey, &InitialChainKey, msg.Ephemeral[:])
+
+	var key [chacha20poly1305.KeySize]byte
+	var public NoisePublicKey
+	ss, err := device.staticIdentity.privateKey.sharedSecret(msg.Ephemeral)
+	if err != nil {
+		return nil
+	}
+	KDF2(&chainKey, &key, chainKey[:], ss[:])
+	aead, _ := chacha20poly1305.New(key[:])
+	if _, err := aead.Open(public[:0], ZeroNonce[:], msg.Static[:], hash[:]); err != nil {
+		return nil
+	}
+	mixHash(&hash, &hash, msg.Static[:])
+
+	peer := device.LookupPeer(public)
+	if peer == nil || !peer.isRunning.Load() {
+		return nil
+	}
+	handshake := &peer.handshake
+	handshake.mutex.RLock()
+	defer handshake.mutex.RUnlock()
+	if isZero(handshake.precomputedStaticStatic[:]) {
+		return nil
+	}
+	var timestamp tai64n.Timestamp
+	KDF2(&chainKey, &key, chainKey[:], handshake.precomputedStaticStatic[:])
+	aead, _ = chacha20poly1305.New(key[:])
+	if _, err := aead.Open(timestamp[:0], ZeroNonce[:], msg.Timestamp[:], hash[:]); err != nil {
+		return nil
+	}
+	if !handshake.lastTimestamp.After(timestamp) {
+		return nil // accepted, or about to be: this may run first
+	}
+	return peer
 }

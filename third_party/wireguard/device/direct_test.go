@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/blake2s"
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"golang.zx2c4.com/wireguard/conn"
@@ -440,4 +441,65 @@ func (p *directPair) throughQueues(t *testing.T, m []byte) [][]byte {
 	p.peer.keypairs.current = p.keys
 	p.indexTable.table[directIndex] = IndexTableEntry{peer: p.peer, keypair: p.keys}
 	return written
+}
+
+// TestOutdated: an initiation is outdated if it is genuine and earlier than one that was
+// accepted.
+func TestOutdated(t *testing.T) {
+	p := newDirectPair(t)
+	key, err := newPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := NewDevice(&directTUN{end: make(chan struct{})}, new(directBind), NewLogger(LogLevelSilent, ""))
+	defer other.Close()
+	if err := other.SetPrivateKey(key); err != nil {
+		t.Fatal(err)
+	}
+	to, err := other.NewPeer(p.staticIdentity.publicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := to.Initiation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Outdated(message) != nil {
+		t.Error("of nobody")
+	}
+	if err := p.IpcSet(fmt.Sprintf("public_key=%x\n", other.staticIdentity.publicKey[:])); err != nil {
+		t.Fatal(err)
+	}
+	from := p.LookupPeer(other.staticIdentity.publicKey)
+	if p.Outdated(message) != nil {
+		t.Error("the first one")
+	}
+	from.handshake.lastTimestamp[0] = 0xff
+	if got := p.Outdated(message); got != from {
+		t.Fatalf("%v, want %v", got, from)
+	}
+	for i := range message {
+		forged := bytes.Clone(message)
+		forged[i] ^= 1
+		if i < MessageInitiationSize-blake2s.Size128 && p.Outdated(forged) != nil {
+			t.Errorf("byte %d is not authenticated by the first MAC", i)
+		}
+		to.cookieGenerator.AddMacs(forged)
+		// The index of the session is not authenticated by anything else.
+		sealed := i < 4 || i >= 8 && i < MessageInitiationSize-2*blake2s.Size128
+		if got := p.Outdated(forged); sealed != (got == nil) {
+			t.Errorf("byte %d changed: %v", i, got)
+		}
+	}
+	if p.Outdated(message[:len(message)-1]) != nil {
+		t.Error("a message that is too short")
+	}
+	from.handshake.lastTimestamp[0] = 0
+	var msg MessageInitiation
+	if err := msg.unmarshal(message); err != nil || p.ConsumeMessageInitiation(&msg) != from {
+		t.Fatal("the initiation is not accepted", err)
+	}
+	if p.Outdated(message) != nil {
+		t.Error("the one that was accepted")
+	}
 }
