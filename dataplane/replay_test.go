@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
+	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/tunnel"
 	"github.com/sluice-net/sluice/underlay"
@@ -40,7 +41,7 @@ func (r *replayUnderlay) WaitMessages(bufs [][]byte, ms []underlay.Message) (int
 	n := min(len(bufs), len(r.datagrams))
 	for i := range n {
 		k := copy(bufs[i], r.datagrams[i])
-		ms[i] = underlay.Message{Data: bufs[i][:k], Segment: k, Origin: underlay.Origin{Addr: r.src}}
+		ms[i] = underlay.Message{Data: bufs[i][:k], Segment: k, Origin: underlay.Origin{Addr: r.src, Local: gatewayAddr.Addr(), ECN: packet.ECT0}}
 		if i == 0 && r.segment > 0 {
 			ms[i].Segment = min(k, r.segment)
 		}
@@ -158,15 +159,15 @@ func (r *replay) egress() int {
 // ingressBatch returns a function that carries these packets through
 // WritePackets, fresh each time.
 func (r *replay) ingressBatch(ips ...[]byte) func() {
-	bufs, room := make([][]byte, len(ips)), make([][]byte, len(ips))
+	bufs, room, ecn := make([][]byte, len(ips)), make([][]byte, len(ips)), make([]uint8, len(ips))
 	for i, ip := range ips {
-		room[i] = make([]byte, offset+len(ip))
+		room[i], ecn[i] = make([]byte, offset+len(ip)), packet.ECT0
 	}
 	return func() {
 		for i, ip := range ips {
 			copy(room[i][offset:], ip)
 			bufs[i] = room[i]
 		}
-		r.forwarder.WritePackets(bufs, nil, offset)
+		r.forwarder.WritePackets(bufs, ecn, offset)
 	}
 }

@@ -2,6 +2,7 @@ package underlay
 
 import (
 	"fmt"
+	"net/netip"
 	"syscall"
 	"testing"
 
@@ -21,6 +22,22 @@ func BenchmarkBatch(b *testing.B) {
 				benchmarkBatch(b, tx, rx, to(rx.LocalAddr(), repeat(128, size)...))
 			})
 		}
+	}
+}
+
+// BenchmarkOrigin is BenchmarkBatch on sockets that are bound to no address, as a gateway's
+// are: the kernel tells with each message which address it was sent to, and is told which
+// one to send from.
+func BenchmarkOrigin(b *testing.B) {
+	for _, size := range []int{64, 1400} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			tx, rx := open(b, Config{GSO: true}), open(b, Config{GRO: true})
+			ds := to(netip.AddrPortFrom(loopback4, rx.LocalAddr().Port()), repeat(128, size)...)
+			for i := range ds {
+				ds[i].Local, ds[i].ECN = loopback4, 2
+			}
+			benchmarkBatch(b, tx, rx, ds)
+		})
 	}
 }
 
