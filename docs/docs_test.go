@@ -25,6 +25,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/dataplane"
 )
 
@@ -73,7 +74,7 @@ var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 // unknown field, or values that the chart takes.
 func TestYAML(t *testing.T) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, authv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme} {
 		if err := add(kinds); err != nil {
 			t.Fatal(err)
 		}

@@ -454,7 +454,7 @@ spec: {ip: 192.0.2.7}
 	}
 	want := []string{
 		"namespace liqo: it holds IP printer",
-		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io, authentication.liqo.io, core.liqo.io, and what users made of their kinds: --purge removes them"),
+		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io, authentication.liqo.io, offloading.liqo.io, core.liqo.io, and what users made of their kinds: --purge removes them"),
 	}
 	if diff := cmp.Diff(want, removed.Left); diff != "" {
 		t.Errorf("left (-want +got)\n%s", diff)

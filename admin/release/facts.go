@@ -81,8 +81,6 @@ type Installed struct {
 	// Liqo holds the objects by which Liqo itself is known to run here:
 	// "Deployment liqo/liqo-controller-manager".
 	Liqo []string
-	// LiqoKinds are CRDs that only Liqo has.
-	LiqoKinds []string
 	// CRDs are those of this project's kinds that exist.
 	CRDs []apiextensionsv1.CustomResourceDefinition
 }

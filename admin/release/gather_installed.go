@@ -16,6 +16,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 )
 
@@ -25,9 +26,6 @@ const (
 	fabricName     = "liqo-fabric"
 	cleanupName    = "liqo-fabric-cleanup"
 )
-
-// liqoGroups are API groups that only Liqo has.
-var liqoGroups = []string{"offloading.liqo.io"}
 
 // annotationRelease is by what Helm marks whose an object is.
 const annotationRelease = "meta.helm.sh/release-namespace"
@@ -100,7 +98,10 @@ func (g *gatherer) elsewhere(ctx context.Context) error {
 }
 
 // ourGroups are those of the CRDs that are installed.
-var ourGroups = []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, authv1beta1.GroupVersion.Group, corev1beta1.GroupVersion.Group}
+var ourGroups = []string{
+	networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, authv1beta1.GroupVersion.Group, offloadingv1beta1.GroupVersion.Group,
+	corev1beta1.GroupVersion.Group,
+}
 
 func (g *gatherer) crds(ctx context.Context) error {
 	var list apiextensionsv1.CustomResourceDefinitionList
@@ -108,11 +109,8 @@ func (g *gatherer) crds(ctx context.Context) error {
 		return err
 	}
 	for _, d := range list.Items {
-		switch {
-		case slices.Contains(ourGroups, d.Spec.Group):
+		if slices.Contains(ourGroups, d.Spec.Group) {
 			g.facts.Installed.CRDs = append(g.facts.Installed.CRDs, d)
-		case slices.Contains(liqoGroups, d.Spec.Group):
-			g.facts.Installed.LiqoKinds = append(g.facts.Installed.LiqoKinds, d.Name)
 		}
 	}
 	return nil

@@ -216,10 +216,8 @@ func TestPreflight(t *testing.T) {
 			err: "the cluster's Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first"},
 		{name: "a vendor's version", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.31.0-gke.1234" })},
 		{name: "Liqo itself", facts: good(func(f *Facts) {
-			f.Installed.Liqo, f.Installed.LiqoKinds = []string{"Deployment liqo/liqo-controller-manager"}, []string{"virtualnodes.offloading.liqo.io"}
+			f.Installed.Liqo = []string{"Deployment liqo/liqo-controller-manager"}
 		}), err: "this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
-		{name: "what Liqo left", facts: good(func(f *Facts) { f.Installed.LiqoKinds = []string{"virtualnodes.offloading.liqo.io"} }),
-			warnings: []string{"Liqo was here and has left its kinds (virtualnodes.offloading.liqo.io, ...): they are not touched"}},
 		{name: "another namespace", facts: good(func(f *Facts) { f.Installed.Elsewhere = "network" }),
 			err: "there is an installation in the namespace network already, and a cluster can have one only: name it with --liqo-namespace network, or uninstall it first"},
 		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",

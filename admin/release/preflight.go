@@ -26,8 +26,6 @@ func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiext
 	i := f.Installed
 	if len(i.Liqo) > 0 {
 		errs = append(errs, fmt.Errorf("this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (%s)", strings.Join(i.Liqo, ", ")))
-	} else if len(i.LiqoKinds) > 0 {
-		warnings = append(warnings, fmt.Sprintf("Liqo was here and has left its kinds (%s, ...): they are not touched", i.LiqoKinds[0]))
 	}
 	if i.Elsewhere != "" {
 		errs = append(errs, fmt.Errorf("there is an installation in the namespace %s already, and a cluster can have one only: name it with --liqo-namespace %s, or uninstall it first", i.Elsewhere, i.Elsewhere))

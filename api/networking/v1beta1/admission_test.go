@@ -45,7 +45,7 @@ func TestAdmission(t *testing.T) {
 	policiesInForce(t, c)
 	t.Run("manifests", func(t *testing.T) { acceptManifests(t, c) })
 	t.Run("edits", func(t *testing.T) {
-		for _, a := range slices.Concat(admissions, tableAdmissions) {
+		for _, a := range slices.Concat(admissions, tableAdmissions, offloadingAdmissions) {
 			t.Run(a.base+" "+a.name, func(t *testing.T) { a.check(t, c.Client) })
 		}
 	})

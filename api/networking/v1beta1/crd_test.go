@@ -201,6 +201,22 @@ func TestCRDNames(t *testing.T) {
 		"ForeignCluster": {"Cluster", "foreignclusters", []string{"fc"}, true, []string{
 			"Role string .status.role", "ClusterID string .spec.clusterID wide", age,
 		}, nil},
+		"NamespaceOffloading": {"Namespaced", "namespaceoffloadings", []string{"nso", "nsof", "nsoff", "nsoffloading"}, true, []string{
+			"NamespaceMappingStrategy string .spec.namespaceMappingStrategy", "PodOffloadingStrategy string .spec.podOffloadingStrategy",
+			"OffloadingPhase string .status.offloadingPhase", "RemoteNamespaceName string .status.remoteNamespaceName wide", age,
+		}, nil},
+		"NamespaceMap": {"Namespaced", "namespacemaps", []string{"nm", "nsmap"}, true, []string{`Local string .metadata.labels.liqo\.io/replication`, age}, nil},
+		"VirtualNode": {"Namespaced", "virtualnodes", []string{"vn", "vnode", "virno", "vno"}, true, []string{
+			"ClusterID string .spec.clusterID", "Create Node boolean .spec.createNode", age,
+			`Node string .status.conditions[?(@.type=="Node")].status wide`,
+			`VirtualKubelet string .status.conditions[?(@.type=="VirtualKubelet")].status wide`,
+		}, nil},
+		"VkOptionsTemplate": {"Namespaced", "vkoptionstemplates", []string{"vkot", "vkopt"}, false, nil, nil},
+		"Quota": {"Namespaced", "quotas", []string{"qt"}, false, []string{
+			"Enforcement string .spec.limitsEnforcement", "Cordoned boolean .spec.cordoned", age, "User string .spec.user wide",
+		}, nil},
+		"ShadowPod":           {"Namespaced", "shadowpods", []string{"shp", "shpod"}, true, []string{"Status string .status.phase", age}, nil},
+		"ShadowEndpointSlice": {"Namespaced", "shadowendpointslices", []string{"shes", "sheps", "seps"}, false, nil, nil},
 	}
 	got := map[string]names{}
 	for _, c := range readCRDs(t) {
@@ -213,6 +229,8 @@ func TestCRDNames(t *testing.T) {
 			group = "authentication.liqo.io"
 		case "ForeignCluster":
 			group = "core.liqo.io"
+		case "NamespaceOffloading", "NamespaceMap", "VirtualNode", "VkOptionsTemplate", "Quota", "ShadowPod", "ShadowEndpointSlice":
+			group = "offloading.liqo.io"
 		}
 		if c.Spec.Group != group || c.Metadata.Name != c.Spec.Names.Plural+"."+group {
 			t.Errorf("%s: group %s, name %s", kind, c.Spec.Group, c.Metadata.Name)

@@ -1,0 +1,38 @@
+package v1beta1
+
+// NamespaceOffloadingRequired is the condition of a namespace at a provider, in the status of a [NamespaceOffloading],
+// that says whether the cluster selector selects the provider.
+//
+// Possible reasons for it to be True:
+//   - ClusterSelected
+//
+// Possible reasons for it to be False:
+//   - ClusterNotSelected
+const NamespaceOffloadingRequired RemoteNamespaceConditionType = "OffloadingRequired"
+
+// NamespaceReady is the condition that says whether that namespace can be used.
+//
+// Possible reasons for it to be True:
+//   - NamespaceCreated
+//
+// Possible reasons for it to be False:
+//   - CreationLoopBackOff
+//   - Terminating
+//   - Creating
+const NamespaceReady RemoteNamespaceConditionType = "Ready"
+
+// Reasons of these conditions.
+const (
+	// ReasonClusterSelected means that the selector matches a virtual node of the provider.
+	ReasonClusterSelected = "ClusterSelected"
+	// ReasonClusterNotSelected means that it matches none.
+	ReasonClusterNotSelected = "ClusterNotSelected"
+	// ReasonNamespaceCreated means that the namespace is there.
+	ReasonNamespaceCreated = "NamespaceCreated"
+	// ReasonCreationLoopBackOff means that the provider cannot make it, or will not.
+	ReasonCreationLoopBackOff = "CreationLoopBackOff"
+	// ReasonTerminating means that it is being removed.
+	ReasonTerminating = "Terminating"
+	// ReasonCreating means that the provider has not answered yet.
+	ReasonCreating = "Creating"
+)
