@@ -111,6 +111,7 @@ var allowed = []struct {
 	{"dataplane/filter", []string{module + "/nat/packet"}, "rules and packets, nothing else"},
 	{"dataplane/health", nil, "a protocol over any net.PacketConn"},
 	{"dataplane/netstack", []string{module + "/nat/packet", "gvisor.dev/gvisor"}, "gVisor, and nothing of how it is used"},
+	{"reflection", []string{module + "/api", "k8s.io/api", "k8s.io/apimachinery"}, "objects to objects: usable without a cluster"},
 	{"api/...", []string{"k8s.io/api", "k8s.io/apimachinery"}, "types are shared by everything and depend on nothing"},
 	{"controlplane/cidr", nil, "the allocator is arithmetic: usable without a cluster"},
 }

@@ -1,0 +1,81 @@
+package reflection
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Addresses translates addresses of the provider to those by which the consumer reaches them. The zero value knows
+// none.
+type Addresses struct {
+	remaps []remap
+}
+
+// remap pairs two prefixes of the same family and length.
+type remap struct{ there, here netip.Prefix }
+
+// NewAddresses takes the CIDRs of the provider, pod CIDRs first, from a Configuration. It fails while the status of the
+// Configuration does not answer its spec.
+func NewAddresses(c *networkingv1beta1.Configuration) (a Addresses, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("the Configuration %s/%s %w", c.Namespace, c.Name, err)
+		}
+	}()
+	if c.Status.Remote == nil {
+		return a, errors.New("has no remapped CIDRs yet")
+	}
+	for _, kind := range []struct {
+		name        string
+		there, here networkingv1beta1.CIDRs
+	}{
+		{"pod", c.Spec.Remote.CIDR.Pod, c.Status.Remote.CIDR.Pod},
+		{"external", c.Spec.Remote.CIDR.External, c.Status.Remote.CIDR.External},
+	} {
+		there, err := kind.there.Prefixes()
+		if err != nil {
+			return a, fmt.Errorf("has a bad %s CIDR in its spec: %w", kind.name, err)
+		}
+		here, err := kind.here.Prefixes()
+		if err != nil {
+			return a, fmt.Errorf("has a bad %s CIDR in its status: %w", kind.name, err)
+		}
+		if len(there) != len(here) {
+			return a, fmt.Errorf("has %d %s CIDRs in its status, and %d in its spec", len(here), kind.name, len(there))
+		}
+		for i := range there {
+			if there[i].Bits() != here[i].Bits() || there[i].Addr().Is4() != here[i].Addr().Is4() {
+				return a, fmt.Errorf("remaps the %s CIDR %s to %s, which is of another size or family", kind.name, there[i], here[i])
+			}
+			a.remaps = append(a.remaps, remap{there[i].Masked(), here[i].Masked()})
+		}
+	}
+	return a, nil
+}
+
+// Here returns the address by which the consumer reaches an address of the provider. It is false for an address that
+// belongs to none of the provider's CIDRs: here it would be somebody else's.
+func (a Addresses) Here(there netip.Addr) (netip.Addr, bool) {
+	there = there.Unmap()
+	for _, r := range a.remaps {
+		if r.there.Contains(there) {
+			return withPrefix(there, r.here), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// withPrefix replaces the network bits of an address and keeps the host bits.
+func withPrefix(a netip.Addr, p netip.Prefix) netip.Addr {
+	host, network := a.AsSlice(), p.Addr().AsSlice()
+	for i := range host {
+		bits := min(max(p.Bits()-8*i, 0), 8)
+		mask := byte(0xff << (8 - bits))
+		host[i] = network[i]&mask | host[i]&^mask
+	}
+	out, _ := netip.AddrFromSlice(host)
+	return out
+}

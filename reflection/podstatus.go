@@ -1,0 +1,230 @@
+package reflection
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// StatusOptions are what the status of a pod depends on beside the pod at the provider.
+type StatusOptions struct {
+	// Addresses translates the pod's addresses. Without it the pod has none here.
+	Addresses Addresses
+	// HostIP is the address of the virtual node.
+	HostIP netip.Addr
+	// Now is when conditions change that the provider says nothing of.
+	Now metav1.Time
+}
+
+// maxText bounds texts that the provider wrote, in bytes.
+const maxText = 1024
+
+// Reasons of conditions and phases that are not the provider's.
+const (
+	// ReasonRecreating says that the pod at the provider has gone and another one takes its place.
+	ReasonRecreating = "OffloadedPodMissing"
+	// ReasonReadinessGates says that a readiness gate of the pod is not True. They are judged here.
+	ReasonReadinessGates = "ReadinessGatesNotReady"
+)
+
+// kubeletConditions are the conditions that the kubelet of the provider reports.
+var kubeletConditions = []corev1.PodConditionType{
+	corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodReadyToStartContainers, corev1.DisruptionTarget,
+}
+
+// PodStatus returns the status of a pod as that of its pod at the provider has it; there is nil while there is none.
+// A pod that has ended stays as it has ended.
+func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
+	was := here.Status.DeepCopy()
+	if was.Phase == corev1.PodSucceeded || was.Phase == corev1.PodFailed {
+		return *was
+	}
+	if there == nil {
+		return missing(was, o)
+	}
+	now := there.Status.DeepCopy()
+	out := corev1.PodStatus{
+		ObservedGeneration: here.Generation, QOSClass: was.QOSClass,
+		Phase: phase(now.Phase), Reason: cut(now.Reason), Message: cut(now.Message), StartTime: now.StartTime,
+		InitContainerStatuses: containers(here.Spec.InitContainers, was.InitContainerStatuses, now.InitContainerStatuses),
+		ContainerStatuses:     containers(here.Spec.Containers, was.ContainerStatuses, now.ContainerStatuses),
+	}
+	out.Conditions = conditions(here, was.Conditions, now.Conditions, o.Now)
+	if o.HostIP.IsValid() {
+		out.HostIP, out.HostIPs = o.HostIP.String(), []corev1.HostIP{{IP: o.HostIP.String()}}
+	}
+	for _, a := range addressesOf(now) {
+		if ip, ok := o.Addresses.Here(a); ok && len(out.PodIPs) < 2 {
+			out.PodIPs = append(out.PodIPs, corev1.PodIP{IP: ip.String()})
+		}
+	}
+	if len(out.PodIPs) > 0 {
+		out.PodIP = out.PodIPs[0].IP
+	}
+	return out
+}
+
+// missing is the status of a pod that has none at the provider. It has run perhaps, and runs no more.
+func missing(was *corev1.PodStatus, o StatusOptions) corev1.PodStatus {
+	if len(was.ContainerStatuses) == 0 && was.Phase != corev1.PodRunning {
+		was.Phase = corev1.PodPending
+		return *was
+	}
+	was.Phase = corev1.PodPending
+	was.PodIP, was.PodIPs = "", nil
+	for _, list := range [][]corev1.ContainerStatus{was.InitContainerStatuses, was.ContainerStatuses} {
+		for i := range list {
+			list[i].Ready, list[i].Started = false, new(false)
+			list[i].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: ReasonRecreating}}
+		}
+	}
+	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		was.Conditions = set(was.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: ReasonRecreating}, o.Now)
+	}
+	return *was
+}
+
+// set puts a condition in place of the one of its type. The time stays if the status does.
+func set(list []corev1.PodCondition, c corev1.PodCondition, now metav1.Time) []corev1.PodCondition {
+	c.LastTransitionTime = now
+	i := slices.IndexFunc(list, func(o corev1.PodCondition) bool { return o.Type == c.Type })
+	if i < 0 {
+		return append(list, c)
+	}
+	if list[i].Status == c.Status {
+		c.LastTransitionTime = list[i].LastTransitionTime
+	}
+	list[i] = c
+	return list
+}
+
+func phase(p corev1.PodPhase) corev1.PodPhase {
+	switch p {
+	case corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed:
+		return p
+	}
+	return corev1.PodPending
+}
+
+// conditions are those that others keep here, and those that a kubelet keeps, as the provider's does.
+func conditions(here *corev1.Pod, was, now []corev1.PodCondition, at metav1.Time) (out []corev1.PodCondition) {
+	for _, c := range was {
+		if !slices.Contains(kubeletConditions, c.Type) {
+			out = append(out, c)
+		}
+	}
+	for _, t := range kubeletConditions {
+		i := slices.IndexFunc(now, func(c corev1.PodCondition) bool { return c.Type == t })
+		if i < 0 {
+			continue
+		}
+		c := corev1.PodCondition{
+			Type: t, Status: conditionStatus(now[i].Status), Reason: cut(now[i].Reason), Message: cut(now[i].Message),
+			LastTransitionTime: now[i].LastTransitionTime, ObservedGeneration: here.Generation,
+		}
+		if gate := unmet(here.Spec.ReadinessGates, was); t == corev1.PodReady && c.Status == corev1.ConditionTrue && gate != "" {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, ReasonReadinessGates, "the readiness gate "+gate+" is not True"
+			c.LastTransitionTime = at
+			if j := slices.IndexFunc(was, func(o corev1.PodCondition) bool { return o.Type == t }); j >= 0 && was[j].Status == c.Status {
+				c.LastTransitionTime = was[j].LastTransitionTime
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// unmet is the first readiness gate whose condition is not True; empty: none. Gates are conditions that controllers of
+// the consumer set on the pod here.
+func unmet(gates []corev1.PodReadinessGate, conditions []corev1.PodCondition) string {
+	for _, g := range gates {
+		if !slices.ContainsFunc(conditions, func(c corev1.PodCondition) bool {
+			return c.Type == g.ConditionType && c.Status == corev1.ConditionTrue
+		}) {
+			return string(g.ConditionType)
+		}
+	}
+	return ""
+}
+
+func conditionStatus(s corev1.ConditionStatus) corev1.ConditionStatus {
+	if s == corev1.ConditionTrue || s == corev1.ConditionFalse {
+		return s
+	}
+	return corev1.ConditionUnknown
+}
+
+// containers takes over the statuses of containers that the pod has, in the order of its spec.
+func containers(spec []corev1.Container, was, now []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
+	of := func(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+		return nil
+	}
+	for i := range spec {
+		s := of(now, spec[i].Name)
+		if s == nil {
+			continue
+		}
+		c := corev1.ContainerStatus{
+			Name: s.Name, Ready: s.Ready, Started: s.Started, Image: cut(s.Image), ImageID: cut(s.ImageID), ContainerID: cut(s.ContainerID),
+			State: state(s.State), LastTerminationState: state(s.LastTerminationState), RestartCount: max(s.RestartCount, 0),
+			AllocatedResources: s.AllocatedResources, Resources: s.Resources,
+		}
+		if w := of(was, c.Name); w != nil {
+			c.RestartCount = restarts(w, &c)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// restarts counts those of all pods that have stood for the pod at the provider, each of which begins with zero: the
+// count never falls, and another container than before is one more.
+func restarts(was, now *corev1.ContainerStatus) int32 {
+	least := was.RestartCount
+	if was.ContainerID != "" && was.ContainerID != now.ContainerID {
+		least++
+	}
+	return max(least, now.RestartCount)
+}
+
+func state(s corev1.ContainerState) corev1.ContainerState {
+	if w := s.Waiting; w != nil {
+		w.Reason, w.Message = cut(w.Reason), cut(w.Message)
+	}
+	if t := s.Terminated; t != nil {
+		t.Reason, t.Message, t.ContainerID = cut(t.Reason), cut(t.Message), cut(t.ContainerID)
+	}
+	return s
+}
+
+func addressesOf(s *corev1.PodStatus) (out []netip.Addr) {
+	texts := []string{s.PodIP}
+	if len(s.PodIPs) > 0 {
+		texts = texts[:0]
+		for _, ip := range s.PodIPs {
+			texts = append(texts, ip.IP)
+		}
+	}
+	for _, t := range texts {
+		if a, err := netip.ParseAddr(t); err == nil && a.Zone() == "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// cut shortens what the provider wrote.
+func cut(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText-3] + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}
