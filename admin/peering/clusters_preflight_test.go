@@ -203,3 +203,30 @@ func testOldKind(t *testing.T, local, remote *side) {
 		t.Fatal(err)
 	}
 }
+
+// withoutConditions takes the conditions out of the schemas of kinds. What it returns puts
+// them back.
+func withoutConditions(t *testing.T, s *side, resources ...string) (restore func()) {
+	t.Helper()
+	const path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions"
+	were := map[string]string{}
+	for _, r := range resources {
+		crd := r + ".networking.liqo.io"
+		was, err := s.Kubectl("get", "crd", crd, "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.status.properties.conditions}")
+		if err != nil || was == "" {
+			t.Fatalf("%s has no conditions: %v", crd, err)
+		}
+		were[crd] = was
+		if _, err := s.Kubectl("patch", "crd", crd, "--type=json", "-p", fmt.Sprintf(`[{"op":"remove","path":%q}]`, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		t.Helper()
+		for crd, was := range were {
+			if _, err := s.Kubectl("patch", "crd", crd, "--type=json", "-p", fmt.Sprintf(`[{"op":"add","path":%q,"value":%s}]`, path, was)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

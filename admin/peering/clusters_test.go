@@ -291,6 +291,14 @@ func TestOnClusters(t *testing.T) {
 		}
 	})
 	t.Run("reset", func(t *testing.T) { testReset(t, local, remote) })
+	t.Run("gateways without conditions, as Liqo's", func(t *testing.T) {
+		put := withoutConditions(t, remote, "gatewayservers", "gatewayclients", "connections")
+		connect(t, options(), initialized+checked+gateways+keys+established)
+		if err := peering.Reset(ctx, local.access, remote.access, options(), nil); err != nil {
+			t.Fatal(err)
+		}
+		put()
+	})
 	t.Run("objects under other names", func(t *testing.T) { testForeign(t, local, remote) })
 	t.Run("a user of one namespace", func(t *testing.T) { testOneNamespace(t, local, remote) })
 	t.Run("peer where authentication is off", func(t *testing.T) { testPeerWithout(t, local, remote) })

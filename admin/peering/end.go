@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,8 @@ type end struct {
 	found     found
 	namespace string                 // the tenant namespace
 	defaults  access.GatewayDefaults // of a server that is made
+	// noConditions: the cluster has the gateways of Liqo, without conditions.
+	noConditions atomic.Bool
 
 	// Found out by steps, for those that come after them.
 	network  networkingv1beta1.ClusterConfig // its own CIDRs

@@ -13,6 +13,8 @@ type gateway struct {
 	client.Object
 	server *networkingv1beta1.GatewayServer // one of them is nil
 	client *networkingv1beta1.GatewayClient
+	// noConditions: the cluster's objects of this kind have none.
+	noConditions bool
 }
 
 func newGateway(end networkingv1beta1.ConnectionType) *gateway {
@@ -62,9 +64,12 @@ func (g *gateway) made() *corev1.ObjectReference {
 	return g.client.Status.ClientRef
 }
 
-// foreign tells whether the gateway is of another technology than this project's.
-// Its object need not have our conditions.
+// foreign tells whether the gateway is of another technology than this project's, or
+// whether other controllers keep it. Its object need not have our conditions.
 func (g *gateway) foreign() bool {
+	if g.noConditions {
+		return true
+	}
 	made := g.made()
 	return made != nil && made.GroupVersionKind().Group != networkingv1beta1.GroupVersion.Group
 }

@@ -22,23 +22,26 @@ type neededKind struct {
 	gv       schema.GroupVersion
 	resource string
 	fields   []string
+	// conditions: ours have status.conditions. Those of Liqo's gateways have not, and the
+	// rest of their status has to do.
+	conditions bool
 }
 
 func (n neededKind) name() string { return n.resource + "." + n.gv.Group }
 
 // neededKinds are those without which two clusters cannot be connected.
 var neededKinds = []neededKind{
-	{networkingv1beta1.GroupVersion, "configurations", []string{"spec.remote.cidr.pod", "spec.remote.cidr.external", "status.remote.cidr"}},
-	{networkingv1beta1.GroupVersion, "gatewayservers", []string{
+	{gv: networkingv1beta1.GroupVersion, resource: "configurations", fields: []string{"spec.remote.cidr.pod", "spec.remote.cidr.external", "status.remote.cidr"}},
+	{gv: networkingv1beta1.GroupVersion, resource: "gatewayservers", conditions: true, fields: []string{
 		"spec.mtu", "spec.serverTemplateRef", "spec.endpoint.port", "spec.endpoint.serviceType", "spec.endpoint.nodePort",
-		"spec.endpoint.loadBalancerIP", "status.endpoint.addresses", "status.secretRef", "status.conditions",
+		"spec.endpoint.loadBalancerIP", "status.endpoint.addresses", "status.secretRef",
 	}},
-	{networkingv1beta1.GroupVersion, "gatewayclients", []string{
-		"spec.mtu", "spec.clientTemplateRef", "spec.endpoint.addresses", "spec.endpoint.port", "status.secretRef", "status.conditions",
+	{gv: networkingv1beta1.GroupVersion, resource: "gatewayclients", conditions: true, fields: []string{
+		"spec.mtu", "spec.clientTemplateRef", "spec.endpoint.addresses", "spec.endpoint.port", "status.secretRef",
 	}},
-	{networkingv1beta1.GroupVersion, "publickeies", []string{"spec.publicKey"}},
-	{networkingv1beta1.GroupVersion, "connections", []string{"status.value"}},
-	{ipamv1alpha1.GroupVersion, "networks", []string{"status.cidr"}},
+	{gv: networkingv1beta1.GroupVersion, resource: "publickeies", fields: []string{"spec.publicKey"}},
+	{gv: networkingv1beta1.GroupVersion, resource: "connections", fields: []string{"status.value"}},
+	{gv: ipamv1alpha1.GroupVersion, resource: "networks", fields: []string{"status.cidr"}},
 }
 
 // checkKinds fails unless the cluster knows all kinds well enough.
@@ -71,7 +74,12 @@ func (e *end) checkKind(ctx context.Context, n neededKind) (problem string, err 
 	case err != nil:
 		return "", e.Explain("read CRD "+n.name(), err)
 	}
-	return kindProblem(&crd, n), nil
+	problem = kindProblem(&crd, n)
+	told := neededKind{gv: n.gv, resource: n.resource, fields: []string{"status.conditions"}}
+	if problem == "" && n.conditions && kindProblem(&crd, told) != "" {
+		e.noConditions.Store(true)
+	}
+	return problem, nil
 }
 
 // checkServed asks what everybody may ask.

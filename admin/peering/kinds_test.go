@@ -23,7 +23,7 @@ func TestKindProblem(t *testing.T) {
 	open := crd("v1beta1")
 	open.Spec.Versions[0].Schema.OpenAPIV3Schema.XPreserveUnknownFields = new(true)
 	open.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties = nil
-	needed := neededKind{networkingv1beta1.GroupVersion, "things", []string{"spec.a", "spec.b"}}
+	needed := neededKind{gv: networkingv1beta1.GroupVersion, resource: "things", fields: []string{"spec.a", "spec.b"}}
 	for _, tt := range []struct {
 		name string
 		crd  *apiextensionsv1.CustomResourceDefinition

@@ -182,6 +182,7 @@ func (e *end) exposed() *step {
 // readGateway reads the gateway of this end.
 func (e *end) readGateway(ctx context.Context) (*gateway, error) {
 	g := newGateway(e.role)
+	g.noConditions = e.noConditions.Load()
 	name := e.named(e.gateway())
 	err := e.Client.Get(ctx, name, g.Object)
 	if apierrors.IsNotFound(err) {
