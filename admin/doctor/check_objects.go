@@ -192,7 +192,7 @@ func template(e *end) []Finding {
 		return []Finding{warn("its template %s %s cannot be read: %s", g.Template.Kind, name, plain(e.templateErr)).on(g.String()).
 			because("the gateway stays as it was rendered last, and cannot be rendered anew").fix("create the template, or let the gateway refer to another")}
 	}
-	if meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionTemplateRendered)) == nil {
+	if !e.cluster.Installation.OfLiqo() && meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionTemplateRendered)) == nil {
 		return []Finding{fail("no controller has looked at it").on(g.String()).
 			because("the controller does not run, or is of another product").fix("see the Deployment of the controller, and its log")}
 	}
@@ -204,6 +204,8 @@ func gatewayRights(e *end) []Finding {
 	switch {
 	case e.accountErr != nil:
 		return []Finding{skip("%s", plain(e.accountErr))}
+	case e.after == nil && e.cluster.Installation.OfLiqo():
+		return []Finding{skip("what a gateway of Liqo needs is not judged")}
 	case len(e.account) > 0:
 		return []Finding{fail("its service account may not %s", shorten(e.account, 3)).on(g.String()).
 			because("the gateway cannot read what it works by, or cannot tell its state").
@@ -225,6 +227,9 @@ func objectsApplied(e *end) (out []Finding) {
 		}
 		if out := conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionConfigurationApplied); len(out) > 0 {
 			return out
+		}
+		if meta.FindStatusCondition(c.Status.Conditions, string(networkingv1beta1.ConditionConfigurationApplied)) == nil {
+			return []Finding{skip("the gateway cannot be asked, and its Connection does not tell: %s", e.silent())}
 		}
 		return []Finding{pass("the gateway works by the newest objects, says its Connection")}
 	}

@@ -69,6 +69,9 @@ type running struct{ what, version string }
 
 func (f *facts) versionsRunning() (out []running) {
 	for _, c := range f.reachable() {
+		if c.Installation.OfLiqo() {
+			continue // its versions are none of ours
+		}
 		where := ""
 		if c.name != "" {
 			where = " (" + c.name + ")"

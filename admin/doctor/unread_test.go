@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -106,10 +107,39 @@ var unreadCases = []struct {
 		})
 	}, remote, []string{"network-policies"}, nil},
 	{"what can be read is enough", func(w *world) { w.milan.Gaps = []survey.Gap{gap("GatewayClient")} }, remote, nil, nil},
+	{"Liqo runs in the other cluster", runsLiqo, remote, []string{"gateway-rights", "objects-applied", "reachability", "drops"}, nil},
 	{"the template is gone", func(w *world) {
 		w.server.templateErr = &access.Error{Cluster: remote, Err: apierrors.NewNotFound(schema.GroupResource{Resource: "wggatewayservertemplates"}, "wireguard")}
 		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ReasonTemplateNotFound, "there is none")
 	}, remote, []string{"gateway-pods", "objects-applied", "service", "endpoint", "reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "drops"}, []string{"template"}},
+}
+
+// runsLiqo has milan be what Liqo 1.2 makes of it: its components in one namespace, objects
+// without our conditions, a gateway that does not know our questions.
+func runsLiqo(w *world) {
+	deployment := func(name string) survey.Component {
+		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, Version: "v1.2.0", Desired: 1, Ready: 1, Updated: 1}
+	}
+	w.milan.Installation.Version = "v1.2.0"
+	w.milan.Installation.Components = []survey.Component{
+		deployment("liqo-controller-manager"), deployment("liqo-crd-replicator"), deployment("liqo-ipam"), deployment("liqo-webhook"),
+		{Kind: "DaemonSet", Namespace: "liqo", Name: "liqo-fabric", Version: "v1.2.0", Desired: 2, Ready: 2, Updated: 2},
+	}
+	w.milan.namespaces.items = []corev1.Namespace{namespace("liqo", "privileged"), namespace("liqo-tenant-rome", "privileged")}
+	w.milan.namespaces.items[1].Labels[networkingv1beta1.LabelTenantNamespace] = networkingv1beta1.LabelTrue
+	w.milan.agents.items, w.milan.pods.items = nil, nil
+	crds := slices.Clone(w.milan.crds.items)
+	w.milan.crds.items = slices.DeleteFunc(crds, func(o apiextensionsv1.CustomResourceDefinition) bool {
+		return o.Name == "connections.networking.liqo.io"
+	})
+	for i := range w.milan.Nodes {
+		w.milan.Nodes[i].Internal.Status.Conditions = nil
+	}
+	e := w.server
+	e.gateway().Conditions, e.peer.Connection.Status.Conditions, e.peer.Configuration.Status.Conditions = nil, nil, nil
+	e.before, e.after, e.probe, e.clockAhead = nil, nil, nil, nil
+	e.account = []string{"list configurations"}
+	e.reportErr = told(remote, "ask the gateway: its program has no command \"status\"")
 }
 
 func TestWhatIsNotSeenIsNotJudged(t *testing.T) {

@@ -79,6 +79,14 @@ func (c *Component) Healthy() bool { return c.Ready >= c.Desired && c.Outdated =
 // Off tells whether somebody has scaled a controller to zero.
 func (c *Component) Off() bool { return c.Kind == kindDeployment && c.Desired == 0 }
 
+// OfLiqo tells whether the controllers of Liqo run there, and not ours.
+func (i *Installation) OfLiqo() bool {
+	named := func(suffix string) bool {
+		return slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
+	}
+	return named("liqo-controller-manager") && !named("liqo-controller")
+}
+
 // Readiness says how many pods are ready, and whether those are the wanted ones.
 func (c *Component) Readiness() string {
 	if c.Off() {

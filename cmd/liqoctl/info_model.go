@@ -25,6 +25,8 @@ type localInfo struct {
 	Labels            map[string]string `json:"labels"`
 	APIServerAddr     string            `json:"APIServerAddr"`
 	KubernetesVersion string            `json:"kubernetesVersion"`
+
+	ofLiqo bool // Liqo runs there
 }
 
 type healthInfo struct {
@@ -83,6 +85,7 @@ func infoOf(s *survey.Cluster) info {
 		Local: localInfo{
 			ClusterID: s.Installation.ClusterID, Version: s.Installation.Version, Labels: s.Installation.Labels,
 			APIServerAddr: s.Installation.APIServer, KubernetesVersion: s.Installation.KubernetesVersion,
+			ofLiqo: s.Installation.OfLiqo(),
 		},
 		Health:   healthOf(s),
 		Network:  networkOf(s.Networks),

@@ -240,3 +240,14 @@ func TestGet(t *testing.T) {
 		})
 	}
 }
+
+// Where Liqo runs, its version is not taken for one of ours.
+func TestInfoOfLiqo(t *testing.T) {
+	s := romeSurvey()
+	for name, want := range map[string]string{"liqo-controller-manager": "v1.2.0, of Liqo", "liqo-controller": "v1.2.0"} {
+		s.Installation.Version, s.Installation.Components[0].Name = "v1.2.0", name
+		if got := infoOf(s).Local.versionText(); got != want {
+			t.Errorf("with a Deployment %s: %q, want %q", name, got, want)
+		}
+	}
+}

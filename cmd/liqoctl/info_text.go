@@ -22,10 +22,19 @@ func (i info) write(p *console.Page, verbose bool) {
 	p.Box("Active peerings", i.Peerings.section())
 }
 
+// versionText says what runs, and which version of it.
+func (l localInfo) versionText() string {
+	version := orUnknown(l.Version)
+	if l.ofLiqo {
+		version += ", of Liqo"
+	}
+	return version
+}
+
 func (l localInfo) section() *console.Section {
 	s := &console.Section{}
 	s.Entry("Cluster ID", orUnknown(l.ClusterID))
-	s.Entry("Version", orUnknown(l.Version))
+	s.Entry("Version", l.versionText())
 	s.Entry("K8s API server", orUnknown(l.APIServerAddr))
 	s.Entry("K8s version", orUnknown(l.KubernetesVersion))
 	if len(l.Labels) > 0 {
