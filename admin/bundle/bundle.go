@@ -82,23 +82,30 @@ func Write(ctx context.Context, w io.Writer, o Options, tell progress.Func, clus
 		gatherers[i] = newGatherer(c, a, o, tell)
 		wg.Go(func() { gatherers[i].gather(gathering) })
 	}
+	var judging sync.WaitGroup
+	if o.Findings != nil {
+		judging.Go(func() {
+			findings, err := o.Findings(gathering)
+			if gathering.Err() != nil {
+				return // time was up, which is said below
+			}
+			a.miss("", "what is wrong, as 'liqoctl network doctor' sees it", err)
+			if err == nil {
+				a.addData("", "doctor.json", findings)
+			}
+		})
+	}
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return Summary{}, fmt.Errorf("gather: %w", err)
+	err := unreachable(gatherers)
+	if err != nil {
+		cancel()
 	}
-	if err := unreachable(gatherers); err != nil {
+	judging.Wait()
+	if ctx.Err() != nil {
+		return Summary{}, fmt.Errorf("gather: %w", ctx.Err())
+	}
+	if err != nil {
 		return Summary{}, err
-	}
-	if o.Findings != nil && gathering.Err() == nil {
-		tell.Waiting("", "Looking for what is wrong")
-		findings, err := o.Findings(gathering)
-		a.miss("", "what is wrong, as 'liqoctl network doctor' sees it", err)
-		if err == nil {
-			a.addData("", "doctor.json", findings)
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return Summary{}, fmt.Errorf("gather: %w", err)
 	}
 	if gathering.Err() != nil {
 		a.miss("", "everything that is missing without a reason", fmt.Errorf("time was up after %v", o.Timeout))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -13,6 +14,10 @@ import (
 // reportBytes bounds one report: that of a gateway in a large cluster has many
 // routes.
 const reportBytes = 8 << 20
+
+// metricsWithin bounds what metrics may take. They come through the API server's proxy, for
+// which a NetworkPolicy drops packets without a word.
+const metricsWithin = 5 * time.Second
 
 // readReports packs what gateways and node agents say of themselves, and their
 // metrics.
@@ -80,6 +85,8 @@ func (g *gatherer) metrics(ctx context.Context, p pod) ([]byte, error) {
 	if p.metrics == 0 {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, metricsWithin)
+	defer cancel()
 	text, err := g.Clientset.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.Namespace).
 		Name(fmt.Sprintf("%s:%d", p.Name, p.metrics)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
 	return text, err
