@@ -78,9 +78,9 @@ type NamespaceOffloading struct {
 
 // NamespaceOffloadingSpec says where the pods may run, and in which namespaces there.
 //
-// +kubebuilder:validation:XValidation:rule="self.namespaceMappingStrategy != 'SelectedName' || has(self.remoteNamespaceName) && self.remoteNamespaceName != ”",message="namespaceMappingStrategy SelectedName needs remoteNamespaceName"
+// +kubebuilder:validation:XValidation:rule="self.namespaceMappingStrategy != 'SelectedName' || has(self.remoteNamespaceName) && size(self.remoteNamespaceName) > 0",message="namespaceMappingStrategy SelectedName needs remoteNamespaceName"
 // +kubebuilder:validation:XValidation:rule="self.namespaceMappingStrategy == oldSelf.namespaceMappingStrategy",message="namespaceMappingStrategy cannot be changed: delete the NamespaceOffloading and make another one"
-// +kubebuilder:validation:XValidation:rule="(has(self.remoteNamespaceName) ? self.remoteNamespaceName : ”) == (has(oldSelf.remoteNamespaceName) ? oldSelf.remoteNamespaceName : ”)",message="remoteNamespaceName cannot be changed: delete the NamespaceOffloading and make another one"
+// +kubebuilder:validation:XValidation:rule="has(self.remoteNamespaceName) == has(oldSelf.remoteNamespaceName) && (!has(self.remoteNamespaceName) || self.remoteNamespaceName == oldSelf.remoteNamespaceName)",message="remoteNamespaceName cannot be changed: delete the NamespaceOffloading and make another one"
 type NamespaceOffloadingSpec struct {
 	// NamespaceMappingStrategy says what the namespace is called at the providers: DefaultName (NAME-CLUSTERID),
 	// EnforceSameName or SelectedName. It cannot be changed.
