@@ -364,7 +364,7 @@ func TestHandshake(t *testing.T) {
 			return client.IgnoreNotFound(err)
 		})
 		milan.create(replayed)
-		milan.tenantBecomes("rome", authv1beta1.ReasonSignatureInvalid)
+		milan.tenantBecomes("rome", authv1beta1.ReasonNonceReplayed)
 		err := asRome.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace(milan.tenant))
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("rome may still ask: %v", err)

@@ -14,8 +14,12 @@ package v1beta1
 //   - RoleBindingMissing
 //   - RoleBindingInTheWay
 //   - NonceMissing
+//   - NonceReplayed
 //   - SignatureInvalid
 //   - RequestInvalid
+//   - KeyMismatch
+//   - UserForbidden
+//   - GroupForbidden
 //   - CertificatePending
 //   - CertificateRefused
 //   - SecretInTheWay
@@ -57,8 +61,17 @@ const (
 	ReasonNonceMissing = "NonceMissing"
 	// ReasonSignatureInvalid means that the signature is not that of the nonce by the public key.
 	ReasonSignatureInvalid = "SignatureInvalid"
-	// ReasonRequestInvalid means that the certificate signing request asks for something else than it may.
+	// ReasonNonceReplayed means that the signature is that of a nonce that has served.
+	ReasonNonceReplayed = "NonceReplayed"
+	// ReasonRequestInvalid means that the certificate signing request does not parse, is not signed by its key, or asks
+	// for more than a user and a group.
 	ReasonRequestInvalid = "RequestInvalid"
+	// ReasonKeyMismatch means that the certificate signing request is for another key than that of the cluster.
+	ReasonKeyMismatch = "KeyMismatch"
+	// ReasonUserForbidden means that the certificate signing request asks for the user of another cluster, or any other.
+	ReasonUserForbidden = "UserForbidden"
+	// ReasonGroupForbidden means that the certificate signing request asks for another group than that of consumers.
+	ReasonGroupForbidden = "GroupForbidden"
 	// ReasonCertificatePending means that the certificate is not signed yet.
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonCertificateRefused means that the signer of this cluster refuses to sign the certificate.
@@ -92,6 +105,8 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonAPIServerUnreachable means that the API server of the provider does not answer.
 	ReasonAPIServerUnreachable = "APIServerUnreachable"
+	// ReasonAnswerInvalid means that the provider answers with a status that is none, or too long.
+	ReasonAnswerInvalid = "AnswerInvalid"
 	// ReasonCredentialsRefused means that it does not know the user of the kubeconfig.
 	ReasonCredentialsRefused = "CredentialsRefused"
 )

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 )
 
 const (
@@ -61,8 +63,21 @@ func (k Key) Request(s Subject) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: der}), nil
 }
 
+// refusal is why a certificate signing request is refused.
+type refusal struct{ reason, why string }
+
+func (r *refusal) Error() string { return r.why }
+
+// Reason is the condition reason of an error of [JudgeRequest].
+func Reason(err error) string {
+	if r := new(refusal); errors.As(err, &r) {
+		return r.reason
+	}
+	return authv1beta1.ReasonRequestInvalid
+}
+
 // JudgeRequest accepts a certificate signing request of another cluster only if it is signed by its key and asks for
-// exactly that subject. If public is not nil, the key must be that one.
+// exactly that subject. If public is not nil, the key must be that one. [Reason] names what is refused.
 func JudgeRequest(text []byte, s Subject, public crypto.PublicKey) error {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != pemRequest || len(rest) > 0 {
@@ -79,11 +94,17 @@ func JudgeRequest(text []byte, s Subject, public crypto.PublicKey) error {
 		return fmt.Errorf("the request is not signed by its key: %w", err)
 	}
 	if public != nil && !equal(public, r.PublicKey) {
-		return errors.New("the key of the request is not the public key of the cluster")
+		return &refusal{authv1beta1.ReasonKeyMismatch, "the key of the request is not the public key of the cluster"}
 	}
-	// A name with two common names or an attribute that Go ignores could mean something else to another reader.
-	if n := len(r.Subject.Names); n != 2 || r.Subject.CommonName != s.CommonName || !slices.Equal(r.Subject.Organization, []string{s.Organization}) {
-		return fmt.Errorf("the subject is %q, it must be %q", r.Subject, pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}})
+	why := fmt.Sprintf("the subject is %q, it must be %q", cut(r.Subject.String()), pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}})
+	switch {
+	case !slices.Equal(r.Subject.Organization, []string{s.Organization}):
+		return &refusal{authv1beta1.ReasonGroupForbidden, why}
+	case r.Subject.CommonName != s.CommonName:
+		return &refusal{authv1beta1.ReasonUserForbidden, why}
+	case len(r.Subject.Names) != 2:
+		// Two common names or an attribute that Go ignores could mean something else to another reader.
+		return errors.New(why)
 	}
 	if len(r.Extensions) > 0 || len(r.DNSNames)+len(r.EmailAddresses)+len(r.IPAddresses)+len(r.URIs) > 0 {
 		return errors.New("the request asks for extensions or alternative names; none are granted")

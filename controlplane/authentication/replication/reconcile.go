@@ -3,9 +3,12 @@ package replication
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -265,11 +268,20 @@ func (r *Reconciler) report(secret *corev1.Secret, p peer, logger interface {
 	case apierrors.IsAlreadyExists(err):
 		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonNameTaken, fmt.Sprintf(
 			"namespace %s of cluster %s has an object of its own with the name of one that is to be copied: give one of them another name (%v)", p.there, p.provider, err))
+	case errors.As(err, new(*answerError)):
+		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonAnswerInvalid, fmt.Sprintf("cluster %s answers what is not taken over: %v", p.provider, err))
 	default:
 		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonAPIServerUnreachable, fmt.Sprintf("cluster %s: %v", p.provider, err))
 	}
 }
 
 func (r *Reconciler) event(s *corev1.Secret, kind, reason, note string) {
-	r.Recorder.Eventf(s, nil, kind, reason, "Replicate", "%s", note[:min(len(note), 1000)])
+	// The note may be in another party's words.
+	note = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return ' '
+		}
+		return c
+	}, note[:min(len(note), 1000)])
+	r.Recorder.Eventf(s, nil, kind, reason, "Replicate", "%s", note)
 }

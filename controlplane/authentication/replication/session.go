@@ -2,8 +2,10 @@ package replication
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/go-logr/logr"
@@ -29,12 +32,20 @@ var replicated = []schema.GroupVersionKind{
 const (
 	// fieldOwner owns the fields of copies.
 	fieldOwner = "sluice-replication"
-	// pageSize is how many objects are asked for at once, maxPages how many times.
-	pageSize, maxPages = 100, 50
+	// pageSize is how many objects are asked for at once, unless they are too large for one answer; maxCopies how many
+	// altogether.
+	pageSize, maxCopies = 100, 5000
 	// resync is how soon both sides are compared without any sign of a change.
 	resync = time.Minute
 	// firstRetry and lastRetry bound the pauses after failures.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
+	// A provider can wake us as often as it likes. Both sides are compared comparisons times in a row at most, and then
+	// once a second.
+	comparisons = 20
+	// maxStatus bounds the status that is taken over, in bytes.
+	maxStatus = 256 << 10
+	// maxFailures is how many failures of one comparison are told. Their texts are the provider's.
+	maxFailures = 3
 	// sweepTries is how often a session tries to take back what it has copied.
 	sweepTries = 5
 )
@@ -80,7 +91,11 @@ func (s *session) run(ctx context.Context) {
 	}
 	var told string
 	pause := firstRetry
+	often := flowcontrol.NewTokenBucketRateLimiter(1, comparisons)
 	for {
+		if often.Wait(ctx) != nil {
+			return
+		}
 		err := s.synchronize(ctx)
 		if ctx.Err() != nil {
 			return
@@ -165,17 +180,26 @@ func (s *session) synchronizeKind(ctx context.Context, kind schema.GroupVersionK
 		return err
 	}
 	d := s.compare(here, there)
-	var failed error
+	var failed failures
 	for _, o := range d.write {
-		failed = errors.Join(failed, s.write(ctx, o, there))
+		failed.add(s.write(ctx, o, there))
 	}
 	for _, o := range d.remove {
-		failed = errors.Join(failed, s.remove(ctx, o))
+		failed.add(s.remove(ctx, o))
 	}
 	for _, a := range d.answers {
-		failed = errors.Join(failed, s.answer(ctx, a))
+		failed.add(s.answer(ctx, a))
 	}
-	return failed
+	return errors.Join(failed...)
+}
+
+// failures are the first of all.
+type failures []error
+
+func (f *failures) add(err error) {
+	if err != nil && len(*f) < maxFailures {
+		*f = append(*f, err)
+	}
 }
 
 func listOf(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
@@ -218,31 +242,41 @@ func (s *session) listHere(ctx context.Context, kind schema.GroupVersionKind) ([
 	return out, nil
 }
 
+// listThere lists the copies in pages, which get smaller where objects are large.
 func (s *session) listThere(ctx context.Context, kind schema.GroupVersionKind) (all []unstructured.Unstructured, err error) {
-	list := listOf(kind)
-	for range maxPages {
+	ctx = withBudget(ctx, maxListing)
+	size, next := pageSize, ""
+	for asked := 0; asked < maxCopies; {
+		list := listOf(kind)
 		page, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := s.remote.List(page, list, client.InNamespace(s.there), s.marks(), client.Limit(pageSize), client.Continue(list.GetContinue()))
+		err := s.remote.List(page, list, client.InNamespace(s.there), s.marks(), client.Limit(size), client.Continue(next))
 		cancel()
+		if errors.Is(err, errAnswerTooLong) && size > 1 {
+			size /= 4
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list at cluster %s: %w", s.provider, err)
 		}
 		all = append(all, list.Items...)
-		if list.GetContinue() == "" {
+		if next = list.GetContinue(); next == "" && len(all) <= maxCopies {
 			return all, nil
 		}
-		next := listOf(kind)
-		next.SetContinue(list.GetContinue())
-		list = next
+		asked += max(size, len(list.Items)) // a page may be empty, and yet have a next one
 	}
-	return nil, fmt.Errorf("cluster %s tells of more than %d copies: none are looked at", s.provider, pageSize*maxPages)
+	return nil, fmt.Errorf("cluster %s tells of more than %d copies: none are looked at", s.provider, maxCopies)
 }
 
 // write writes a copy, unless this session has written the same before and it is still there.
 func (s *session) write(ctx context.Context, o *unstructured.Unstructured, there []unstructured.Unstructured) error {
 	key := objectKey{o.GetKind(), o.GetName()}
 	at := slices.IndexFunc(there, func(t unstructured.Unstructured) bool { return t.GetName() == o.GetName() && s.ours(&t) })
-	if before := s.written[key]; at >= 0 && before != nil && reflect.DeepEqual(before.Object, o.Object) && isLike(&there[at], o) {
+	switch before := s.written[key]; {
+	case at < 0:
+	case before == nil && isCopy(&there[at], o): // an earlier session wrote it
+		s.written[key] = o
+		return nil
+	case before != nil && reflect.DeepEqual(before.Object, o.Object) && isLike(&there[at], o):
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -272,6 +306,12 @@ func (s *session) isFree(ctx context.Context, o *unstructured.Unstructured) erro
 	return client.IgnoreNotFound(err)
 }
 
+// isCopy tells whether a copy is what is to be written, with nothing added but what is the provider's word.
+func isCopy(there, o *unstructured.Unstructured) bool {
+	return there.GetDeletionTimestamp() == nil && reflect.DeepEqual(there.Object["spec"], o.Object["spec"]) &&
+		maps.Equal(there.GetLabels(), o.GetLabels()) && maps.Equal(kept(there.GetAnnotations()), o.GetAnnotations())
+}
+
 // isLike tells whether the copy has the spec that was written: the provider may have changed it.
 func isLike(there, written *unstructured.Unstructured) bool {
 	return there.GetDeletionTimestamp() != nil || reflect.DeepEqual(there.Object["spec"], written.Object["spec"])
@@ -288,7 +328,17 @@ func (s *session) remove(ctx context.Context, o *unstructured.Unstructured) erro
 	return nil
 }
 
-// answer takes over the status of a copy. What the API server here does not accept as a status is refused by it.
+// answerError is why an answer is not taken over.
+type answerError struct {
+	name string
+	err  error
+}
+
+func (e *answerError) Error() string { return "the status of " + e.name + ": " + e.err.Error() }
+func (e *answerError) Unwrap() error { return e.err }
+
+// answer takes over the status of a copy, unless it is none: what the schemas let pass and our types do not would end
+// every watch of this kind here, whoever's the other objects are.
 func (s *session) answer(ctx context.Context, a answer) error {
 	status, there := a.there.Object["status"]
 	if !there || reflect.DeepEqual(a.here.Object["status"], status) {
@@ -296,11 +346,32 @@ func (s *session) answer(ctx context.Context, a answer) error {
 	}
 	before := a.here.DeepCopy()
 	a.here.Object["status"] = status
+	if err := s.judgeStatus(a.here, status); err != nil {
+		return &answerError{a.here.GetName(), err}
+	}
 	err := s.local.Status().Patch(ctx, a.here, client.MergeFrom(before), client.FieldOwner(fieldOwner))
+	if apierrors.IsInvalid(err) {
+		return &answerError{a.here.GetName(), err}
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("take over the status of %s: %w", a.here.GetName(), err)
 	}
 	return nil
+}
+
+func (s *session) judgeStatus(o *unstructured.Unstructured, status any) error {
+	text, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	if len(text) > maxStatus {
+		return fmt.Errorf("it has more than %d KiB", maxStatus>>10)
+	}
+	typed, err := s.local.Scheme().New(o.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, typed)
 }
 
 // sweep takes back everything that was copied. It is tried a few times: a provider that is away, or has taken our

@@ -71,7 +71,7 @@ func TestEndlessPages(t *testing.T) {
 		})
 	})
 	s := &session{peer: between, remote: c}
-	if _, err := s.listThere(t.Context(), replicated[0]); err == nil || asked != maxPages {
+	if _, err := s.listThere(t.Context(), replicated[0]); err == nil || asked != maxCopies/pageSize {
 		t.Errorf("%v after %d pages", err, asked)
 	}
 }

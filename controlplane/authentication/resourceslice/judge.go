@@ -57,7 +57,7 @@ func judgeAuthentication(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenan
 		}
 	}
 	if err := credentials.JudgeRequest(s.Spec.CSR, credentials.SliceSubject(s.Name, consumer), public); err != nil {
-		return denied(authv1beta1.ReasonRequestInvalid, "csr: %v", err)
+		return denied(credentials.Reason(err), "csr: %v", err)
 	}
 	return verdict{status: authv1beta1.SliceAccepted}
 }

@@ -71,16 +71,16 @@ func TestJudgeAuthentication(t *testing.T) {
 		}, authv1beta1.ReasonConsumerInvalid},
 		{"another slice's name", func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant, k credentials.Key) {
 			s.Spec.CSR = request(k, credentials.SliceSubject("other", "rome"))
-		}, authv1beta1.ReasonRequestInvalid},
+		}, authv1beta1.ReasonUserForbidden},
 		{"another tenant's group", func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant, k credentials.Key) {
 			s.Spec.CSR = request(k, credentials.Subject{CommonName: credentials.SliceSubject("milan", "rome").CommonName, Organization: "naples"})
-		}, authv1beta1.ReasonRequestInvalid},
+		}, authv1beta1.ReasonGroupForbidden},
 		{"system:masters", func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant, k credentials.Key) {
 			s.Spec.CSR = request(k, credentials.Subject{CommonName: credentials.SliceSubject("milan", "rome").CommonName, Organization: "system:masters"})
-		}, authv1beta1.ReasonRequestInvalid},
+		}, authv1beta1.ReasonGroupForbidden},
 		{"another key", func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant, _ credentials.Key) {
 			s.Spec.CSR = request(stranger, credentials.SliceSubject("milan", "rome"))
-		}, authv1beta1.ReasonRequestInvalid},
+		}, authv1beta1.ReasonKeyMismatch},
 		{"another key, of a consumer that made no handshake", func(s *authv1beta1.ResourceSlice, tn *authv1beta1.Tenant, _ credentials.Key) {
 			tn.Spec.AuthzPolicy, tn.Spec.PublicKey = authv1beta1.TolerateNoHandshake, nil
 			s.Spec.CSR = request(stranger, credentials.SliceSubject("milan", "rome"))

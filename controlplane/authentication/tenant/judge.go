@@ -25,8 +25,8 @@ type facts struct {
 	namespace *corev1.Namespace
 	// others are all other Tenants.
 	others []authv1beta1.Tenant
-	// nonce is the one that the consumer was given; empty: there is none.
-	nonce []byte
+	// nonce is the one that the consumer was given; empty: there is none. usedNonce is the one before, which has served.
+	nonce, usedNonce []byte
 	// accepted is the handshake that was accepted before; empty: none.
 	accepted string
 	// bindings are the RoleBindings of the namespace.
@@ -148,7 +148,7 @@ func (f facts) withHandshake() decision {
 		return refuse(authv1beta1.ReasonSignatureInvalid, "publicKey: %v", err)
 	}
 	if err := credentials.JudgeRequest(t.Spec.CSR, credentials.ControlPlaneSubject(string(t.Spec.ClusterID)), public); err != nil {
-		return refuse(authv1beta1.ReasonRequestInvalid, "csr: %v", err)
+		return refuse(credentials.Reason(err), "csr: %v", err)
 	}
 	d := f.ready("cluster %s may ask for resources", t.Spec.ClusterID)
 	d.authorized, d.issue, d.handshake = true, true, handshakeOf(t)
@@ -160,6 +160,9 @@ func (f facts) withHandshake() decision {
 	case len(f.nonce) == 0:
 		return refuse(authv1beta1.ReasonNonceMissing, "there is no nonce for cluster %s: create Secret %s with the label %s=%s (liqoctl create nonce --remote-cluster-id %[1]s), "+
 			"then make the Tenant anew with what the consumer signs", t.Spec.ClusterID, authv1beta1.NonceSecret, authv1beta1.LabelNonce, networkingv1beta1.LabelTrue)
+	case len(f.usedNonce) > 0 && credentials.Verify(public, f.usedNonce, t.Spec.Signature):
+		return refuse(authv1beta1.ReasonNonceReplayed, "the signature is that of a nonce which has served, and serves once: "+
+			"have the consumer sign the new one in Secret %s, and make the Tenant anew (liqoctl generate tenant)", authv1beta1.NonceSecret)
 	case !credentials.Verify(public, f.nonce, t.Spec.Signature):
 		return refuse(authv1beta1.ReasonSignatureInvalid, "the signature is not that of the nonce in Secret %s, which serves once, by the key of publicKey: "+
 			"have the consumer sign it, and make the Tenant anew (liqoctl generate tenant)", authv1beta1.NonceSecret)

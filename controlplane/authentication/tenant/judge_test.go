@@ -91,20 +91,22 @@ func TestJudge(t *testing.T) {
 		says   string
 	}{
 		{"a handshake", func(*facts, consumer) {}, authv1beta1.ReasonTenantReady, "rome"},
-		{"a handshake with a key of another cluster", func(f *facts, _ consumer) { f.tenant.Spec.PublicKey = newConsumer(t).public }, authv1beta1.ReasonRequestInvalid, "key"},
-		{"a replayed nonce", func(f *facts, _ consumer) { f.nonce = credentials.NewNonce() }, authv1beta1.ReasonSignatureInvalid, "liqo-nonce"},
+		{"a handshake with a key of another cluster", func(f *facts, _ consumer) { f.tenant.Spec.PublicKey = newConsumer(t).public }, authv1beta1.ReasonKeyMismatch, "key"},
+		{"a replayed nonce", func(f *facts, _ consumer) { f.nonce, f.usedNonce = credentials.NewNonce(), f.nonce }, authv1beta1.ReasonNonceReplayed, "has served"},
+		{"a nonce of somebody else", func(f *facts, _ consumer) { f.nonce = credentials.NewNonce() }, authv1beta1.ReasonSignatureInvalid, "liqo-nonce"},
 		{"the signature of somebody else", func(f *facts, _ consumer) { f.tenant.Spec.Signature = newConsumer(t).sign(t, f.nonce) }, authv1beta1.ReasonSignatureInvalid, "generate tenant"},
 		{"no signature", func(f *facts, _ consumer) { f.tenant.Spec.Signature = nil }, authv1beta1.ReasonSignatureInvalid, ""},
 		{"no nonce", func(f *facts, _ consumer) { f.nonce = nil }, authv1beta1.ReasonNonceMissing, "create nonce"},
 		{"a request of another tenant's name", func(f *facts, c consumer) {
 			f.tenant.Spec.CSR = c.request(t, credentials.ControlPlaneSubject("naples"))
-		}, authv1beta1.ReasonRequestInvalid, "subject"},
+		}, authv1beta1.ReasonUserForbidden, "naples"},
 		{"a request for system:masters", func(f *facts, c consumer) {
 			f.tenant.Spec.CSR = c.request(t, credentials.Subject{CommonName: "rome", Organization: "system:masters"})
-		}, authv1beta1.ReasonRequestInvalid, "subject"},
+		}, authv1beta1.ReasonGroupForbidden, "system:masters"},
 		{"a request for a user of another name", func(f *facts, c consumer) {
 			f.tenant.Spec.CSR = c.request(t, credentials.Subject{CommonName: "system:admin", Organization: "liqo.io"})
-		}, authv1beta1.ReasonRequestInvalid, "subject"},
+		}, authv1beta1.ReasonUserForbidden, "system:admin"},
+		{"no request", func(f *facts, _ consumer) { f.tenant.Spec.CSR = nil }, authv1beta1.ReasonRequestInvalid, "PEM"},
 		{"no public key", func(f *facts, _ consumer) { f.tenant.Spec.PublicKey = nil }, authv1beta1.ReasonSignatureInvalid, "publicKey"},
 		{"accepted before, and the nonce is gone", func(f *facts, _ consumer) { f.accepted, f.nonce = handshakeOf(f.tenant), nil }, authv1beta1.ReasonTenantReady, ""},
 		{"another one was accepted before", func(f *facts, _ consumer) { f.accepted, f.nonce = "0123", nil }, authv1beta1.ReasonNonceMissing, ""},

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,6 +33,8 @@ const (
 	recheckUnlabelled = time.Minute
 	// bindingName is the RoleBinding of a consumer that has proved itself.
 	bindingName = "liqo-binding-" + authv1beta1.RemoteControlPlaneRole
+	// usedNonceKey, in the Secret of the nonce, keeps the one before, to tell a replay from a wrong signature.
+	usedNonceKey = "usedNonce"
 	// annotationHandshake, on it, remembers which proof was accepted.
 	annotationHandshake = "authentication.liqo.io/handshake"
 )
@@ -52,6 +55,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;create
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-remote-controlplane,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -70,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	d := judge(f)
-	params, again, err := r.grant(ctx, t, f.accepted, &d)
+	params, again, err := r.grant(ctx, t, f, &d)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -106,7 +110,7 @@ func (r *Reconciler) gather(ctx context.Context, t *authv1beta1.Tenant) (facts, 
 	var nonce corev1.Secret
 	switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: authv1beta1.NonceSecret}, &nonce); {
 	case err == nil:
-		f.nonce = nonce.Data[authv1beta1.NonceKey]
+		f.nonce, f.usedNonce = nonce.Data[authv1beta1.NonceKey], nonce.Data[usedNonceKey]
 	case !apierrors.IsNotFound(err):
 		return f, fmt.Errorf("get the nonce: %w", err)
 	}
@@ -124,13 +128,18 @@ func (r *Reconciler) gather(ctx context.Context, t *authv1beta1.Tenant) (facts, 
 }
 
 // grant does what was decided. Rights that the user has given stay. It changes the decision if something is in the way.
-func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, accepted string, d *decision) (*authv1beta1.AuthParams, time.Duration, error) {
+func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, f facts, d *decision) (*authv1beta1.AuthParams, time.Duration, error) {
+	if d.authorized {
+		if err := r.bound(ctx, t); err != nil {
+			return nil, 0, err
+		}
+	}
 	if !d.issue {
-		if accepted == "" {
+		if f.accepted == "" {
 			return nil, 0, nil // nothing of ours to take back
 		}
 		// Without its user, but with what was accepted: who becomes active again need not prove itself again.
-		b := r.binding(t, accepted)
+		b := r.binding(t, f.accepted)
 		b.Subjects = nil
 		_, err := apply.Object(ctx, r.Client, r.Reader, b)
 		return nil, 0, err
@@ -144,7 +153,7 @@ func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, accepted 
 		return nil, 0, err
 	}
 	if d.useNonce {
-		if err := r.useNonce(ctx, t.Namespace); err != nil {
+		if err := r.useNonce(ctx, t.Namespace, f.nonce); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -156,6 +165,41 @@ func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, accepted 
 		d.reason, d.message, again = problem.Reason, problem.Message, problem.Retry
 	}
 	return params, again, err
+}
+
+// consumerQuota is the ResourceQuota of a tenant namespace, maxCopies how many objects of each kind it lets a consumer
+// have there: what it writes is held in memory here.
+const (
+	consumerQuota = "liqo-consumer"
+	maxCopies     = "100"
+)
+
+// bound bounds how much a consumer can write. It is made once: the user may change it to allow more.
+func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) error {
+	q := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.Namespace, Name: consumerQuota,
+			Labels: map[string]string{
+				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(t.Spec.ClusterID),
+			},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, authv1beta1.GroupVersion.WithKind("Tenant"))},
+		},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}},
+	}
+	for _, kind := range []string{"resourceslices", "renews"} {
+		q.Spec.Hard[corev1.ResourceName("count/"+kind+"."+authv1beta1.GroupVersion.Group)] = resource.MustParse(maxCopies)
+	}
+	there := new(corev1.ResourceQuota)
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(q), there)
+	if apierrors.IsNotFound(err) {
+		err = client.IgnoreAlreadyExists(r.Create(ctx, q))
+	} else if c := metav1.GetControllerOf(there); err == nil && c != nil && c.Name == t.Name && c.UID != t.UID {
+		err = errors.New("that of an earlier Tenant is being deleted") // tried again
+	}
+	if err != nil {
+		return fmt.Errorf("bound what the consumer can write, by ResourceQuota %s: %w", consumerQuota, err)
+	}
+	return nil
 }
 
 // binding lets the consumer ask.
@@ -175,10 +219,10 @@ func (r *Reconciler) binding(t *authv1beta1.Tenant, handshake string) *rbacv1.Ro
 }
 
 // useNonce replaces a nonce that has served, so that the handshake cannot be repeated by who has seen it.
-func (r *Reconciler) useNonce(ctx context.Context, namespace string) error {
+func (r *Reconciler) useNonce(ctx context.Context, namespace string, used []byte) error {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: authv1beta1.NonceSecret}}
 	before := s.DeepCopy()
-	s.Data = map[string][]byte{authv1beta1.NonceKey: credentials.NewNonce()}
+	s.Data = map[string][]byte{authv1beta1.NonceKey: credentials.NewNonce(), usedNonceKey: used}
 	if err := client.IgnoreNotFound(r.Patch(ctx, s, client.MergeFrom(before), client.FieldOwner(apply.FieldOwner))); err != nil {
 		return fmt.Errorf("replace the nonce: %w", err)
 	}

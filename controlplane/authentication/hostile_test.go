@@ -1,0 +1,209 @@
+package authentication_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// consumer is what a consumer can do that does not use our controllers: milan's Tenant for it is ready.
+func consumer(t *testing.T, milan *site) client.Client {
+	t.Helper()
+	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
+	if out, err := milan.Kubectl("create", "rolebinding", "of-rome", "-n", milan.tenant, "--clusterrole=liqo-remote-controlplane", "--serviceaccount=default:of-rome"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	milan.create(&authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
+	})
+	milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady)
+	c, err := client.New(milan.ServiceAccount("default", "of-rome"), client.Options{Scheme: milan.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// copied is a slice as a consumer writes it, without a request: it is looked at, and denied.
+func copied(milan *site, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"class": "default"}}}
+	o.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("ResourceSlice"))
+	o.SetNamespace(milan.tenant)
+	o.SetName(name)
+	o.SetLabels(peering("rome", "liqo.io/replicated", "true", "liqo.io/originID", "rome"))
+	return o
+}
+
+// TestHostileConsumer: what a consumer can write costs the provider a bounded amount of memory, ends none of its
+// watches, and keeps no namespace from being deleted.
+func TestHostileConsumer(t *testing.T) {
+	milan := newSite(t, "milan", "rome", "liqo-tenant-rome")
+	rome := consumer(t, milan)
+	ctx := t.Context()
+	many := func(n int, format string) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprintf(format, i)] = "x"
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		says   string
+	}{
+		"an amount that the schema lets pass": {func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"resources": map[string]any{"cpu": "1e1.5"}}
+		}, "must be an amount"},
+		"an amount of a million digits": {func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"resources": map[string]any{"cpu": strings.Repeat("9", 1_000_000)}}
+		}, "64 characters"},
+		"thousands of resources": {func(o *unstructured.Unstructured) {
+			all := map[string]any{}
+			for i := range 5000 {
+				all[fmt.Sprintf("example.org/r%d", i)] = "1"
+			}
+			o.Object["spec"] = map[string]any{"resources": all}
+		}, "at most 256"},
+		"thousands of labels": {func(o *unstructured.Unstructured) { o.SetLabels(many(5000, "l%d")) }, "at most 64 labels"},
+		"a class of a megabyte": {func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"class": strings.Repeat("x", 1<<20)}
+		}, "253"},
+		"a request of a megabyte": {func(o *unstructured.Unstructured) {
+			o.Object["spec"] = map[string]any{"csr": base64.StdEncoding.EncodeToString(make([]byte, 1<<20))}
+		}, "16384"},
+		"annotations of a megabyte": {func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 1<<20)})
+		}, "annotations"},
+		"owners without end": {func(o *unstructured.Unstructured) {
+			var owners []metav1.OwnerReference
+			for i := range 1000 {
+				owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: types.UID(fmt.Sprint(i))})
+			}
+			o.SetOwnerReferences(owners)
+		}, "at most 16 owners"},
+		"a finalizer":             {func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/never"}) }, "finalizers are for"},
+		"a name made for a shell": {func(o *unstructured.Unstructured) { o.SetName("a;reboot") }, "a;reboot"},
+		"a label made for a terminal": {func(o *unstructured.Unstructured) {
+			l := o.GetLabels()
+			l["team"] = "\x1b[2J"
+			o.SetLabels(l)
+		}, "labels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The API server takes policies into force a moment after they were made.
+			controlplanetest.Eventually(t, fmt.Sprintf("it is refused: %q", c.says), func(ctx context.Context) error {
+				o := copied(milan, "hostile")
+				c.change(o)
+				err := rome.Create(ctx, o, client.DryRunAll)
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					return fmt.Errorf("it gets %v", err)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("a finalizer later", func(t *testing.T) {
+		o := copied(milan, "later")
+		if err := rome.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		o.SetFinalizers([]string{"example.org/never"})
+		if err := rome.Update(ctx, o); !apierrors.IsForbidden(err) {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("slices without end", func(t *testing.T) {
+		// In place of the controller of quotas, which the test's control plane has not: none are used.
+		q := new(corev1.ResourceQuota)
+		if err := milan.Get(ctx, milan.tenant, "liqo-consumer", q); err != nil {
+			t.Fatal(err)
+		}
+		q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{}
+		for name := range q.Spec.Hard {
+			q.Status.Used[name] = resource.MustParse("0")
+		}
+		if err := milan.Client.Status().Update(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+		const most = 100
+		var refused error
+		made := 0
+		for refused == nil && made <= most {
+			// The API server hears of the quota a moment later.
+			if refused = rome.Create(ctx, copied(milan, fmt.Sprintf("s-%d", made))); refused == nil {
+				made++
+			}
+		}
+		if made > most || !apierrors.IsForbidden(refused) || !strings.Contains(refused.Error(), "liqo-consumer") {
+			t.Errorf("%v after %d slices", refused, made)
+		}
+	})
+	// All the time the controllers have been there for others.
+	milan.sliceBecomes("later", authv1beta1.ReasonConsumerInvalid, authv1beta1.ReasonConsumerInvalid)
+	t.Run("the namespace can be deleted", func(t *testing.T) {
+		milan.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}})
+		controlplanetest.Eventually(t, "it is gone", func(ctx context.Context) error {
+			err := milan.Get(ctx, "", milan.tenant, new(corev1.Namespace))
+			if err == nil {
+				return errors.New("it is there")
+			}
+			return client.IgnoreNotFound(err)
+		})
+	})
+}
+
+// TestHostileProvider: the answers of a provider that is no Kubernetes end no watch of the consumer, and its words are
+// shown as they are nowhere.
+func TestHostileProvider(t *testing.T) {
+	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
+	var status atomic.Value // as JSON
+	status.Store(`{"resources": {"cpu": "1e1.5"}}`)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch q := r.URL.Query(); {
+		case r.Method != http.MethodGet:
+			fmt.Fprint(w, `{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice", "metadata": {"name": "milan", "namespace": "there"}}`)
+		case q.Get("watch") != "":
+			fmt.Fprint(w, strings.Repeat(`{"type": "MODIFIED", "object": {"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice", "metadata": {"name": "milan"}}}`+"\n", 100))
+		case strings.HasSuffix(r.URL.Path, "/resourceslices"):
+			fmt.Fprintf(w, `{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSliceList", "metadata": {}, "items": [{"apiVersion": "authentication.liqo.io/v1beta1",
+"kind": "ResourceSlice", "metadata": {"name": "milan", "namespace": "there", "labels": {"liqo.io/replicated": "true", "liqo.io/originID": "rome"}}, "status": %s}]}`, status.Load())
+		default:
+			fmt.Fprint(w, `{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "RenewList", "metadata": {}, "items": []}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	rome.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: rome.tenant, Name: "identity", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane"),
+			Annotations: map[string]string{"liqo.io/remote-tenant-namespace": "there"},
+		},
+		Data: map[string][]byte{"kubeconfig": fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: x}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca))},
+	})
+	rome.create(slice(rome, "milan", "cpu", "1"))
+	rome.event("identity", authv1beta1.ReasonAnswerInvalid, "quantities must match")
+	// Its controllers have all watches that they had.
+	status.Store(`{"conditions": [{"type": "Authentication", "status": "Denied", "reason": "No"}, {"type": "Resources", "status": "Denied", "reason": "NoMore"}]}`)
+	rome.sliceBecomes("milan", "No", "NoMore")
+}
