@@ -28,6 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sluice-net/sluice/controlplane/authentication"
+	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/manager"
@@ -43,6 +46,15 @@ const kubeconfigEnv = "SLUICE_SCALE_KUBECONFIG"
 // onlyEnv leaves out all controllers but those of the internal network, so that
 // nothing overwrites what the measurement says in place of the others.
 const onlyEnv = "SLUICE_SCALE_INTERNAL_NETWORK_ONLY"
+
+// authenticationEnv adds the controllers of identities and ResourceSlices.
+const (
+	authenticationEnv  = "SLUICE_SCALE_AUTHENTICATION"
+	withAuthentication = authenticationEnv + "=true"
+)
+
+// clusterID is the ID of the cluster.
+const clusterID = "rome"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(kubeconfigEnv); path != "" {
@@ -187,10 +199,14 @@ func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(log)
 	if os.Getenv(onlyEnv) == "" {
+		var identities *authentication.Options
+		if os.Getenv(authenticationEnv) != "" {
+			identities = &authentication.Options{APIServer: issue.APIServer{URL: cfg.Host, CA: cfg.CAData}, Slices: resourceslice.Options{DefaultClass: true}}
+		}
 		return manager.New(cfg, manager.Options{
-			LiqoNamespace: controlplanetest.LiqoNamespace, Pools: cidr.DefaultPools(), Logger: log,
+			LiqoNamespace: controlplanetest.LiqoNamespace, Pools: cidr.DefaultPools(), Authentication: identities, Logger: log,
 			Bootstrap: bootstrap.Options{
-				ClusterID: "rome", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+				ClusterID: clusterID, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("172.16.0.0/16")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 				ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")}, InternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix(internalCIDR)},
 			},
 		})

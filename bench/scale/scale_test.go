@@ -16,16 +16,18 @@ import (
 )
 
 var (
-	measure  = flag.Bool("scale", false, "measure the controllers on a large control plane; takes minutes")
-	results  = flag.String("results", "", "directory that -scale writes its results to")
-	nodes    = flag.Int("nodes", 500, "nodes of TestPods")
-	pods     = flag.Int("pods", 10_000, "pods of TestPods")
-	rate     = flag.Int("rate", 100, "changes of pods each second of TestPods")
-	seconds  = flag.Int("seconds", 60, "length of the changes of TestPods")
-	peerings = flag.Int("peerings", 1000, "peerings of TestPeerings")
-	tunnels  = flag.Int("tunnels", 5000, "tunnels of TestHostNetwork and TestAgent")
-	tuns     = flag.Int("tuns", 300, "tunnels of those, where each is a TUN device")
-	profile  = flag.String("heap", "", "file for a heap profile of the controllers, at their largest")
+	measure      = flag.Bool("scale", false, "measure the controllers on a large control plane; takes minutes")
+	results      = flag.String("results", "", "directory that -scale writes its results to")
+	nodes        = flag.Int("nodes", 500, "nodes of TestPods")
+	pods         = flag.Int("pods", 10_000, "pods of TestPods")
+	rate         = flag.Int("rate", 100, "changes of pods each second of TestPods")
+	seconds      = flag.Int("seconds", 60, "length of the changes of TestPods")
+	peerings     = flag.Int("peerings", 1000, "peerings of TestPeerings")
+	tunnels      = flag.Int("tunnels", 5000, "tunnels of TestHostNetwork and TestAgent")
+	tuns         = flag.Int("tuns", 300, "tunnels of those, where each is a TUN device")
+	peers        = flag.Int("peers", 100, "peers of TestSlices")
+	slicesOfPeer = flag.Int("slices", 10, "slices that each of them asks for, and is asked for")
+	profile      = flag.String("heap", "", "file for a heap profile of the controllers, at their largest")
 )
 
 // controlPlane is what the controllers share the machine with.
