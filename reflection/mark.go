@@ -98,3 +98,10 @@ func without(m map[string]string, lists ...[]string) map[string]string {
 	})
 	return out
 }
+
+// IsOfAnother tells whether an object at the provider stands for an earlier object of the same name. One that does not
+// say is taken for this one.
+func IsOfAnother(here, there metav1.Object) bool {
+	uid, ok := there.GetAnnotations()[AnnotationOriginUID]
+	return ok && uid != string(here.GetUID())
+}

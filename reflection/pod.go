@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
@@ -48,16 +49,13 @@ func ShadowPod(pod *corev1.Pod, o PodOptions) (*offloadingv1beta1.ShadowPod, err
 		return nil, err
 	}
 	m := o.Peering.meta(pod.ObjectMeta, o.Namespace, o.Patch.Filter)
-	delete(m.Labels, LabelShadowPod)
+	delete(m.Labels, networkingv1beta1.LabelShadowPod)
 	m.Labels[offloadingv1beta1.LabelNodeName] = pod.Spec.NodeName
 	return &offloadingv1beta1.ShadowPod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "ShadowPod"},
 		ObjectMeta: m, Spec: offloadingv1beta1.ShadowPodSpec{Pod: spec},
 	}, nil
 }
-
-// LabelShadowPod is on a pod on a virtual node, at the consumer only.
-const LabelShadowPod = "liqo.io/shadowPod"
 
 // podSpec returns the spec from which the provider makes the pod.
 func podSpec(pod *corev1.Pod, o PodOptions) (corev1.PodSpec, error) {
@@ -191,7 +189,7 @@ func antiAffinityLabels(pod *corev1.Pod) map[string]string {
 	keys := listed(pod.Annotations[offloadingv1beta1.AnnotationAntiAffinityLabels])
 	out := map[string]string{}
 	for k, v := range pod.Labels {
-		if k != LabelShadowPod && (len(keys) == 0 || slices.Contains(keys, k)) {
+		if k != networkingv1beta1.LabelShadowPod && (len(keys) == 0 || slices.Contains(keys, k)) {
 			out[k] = v
 		}
 	}

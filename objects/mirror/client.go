@@ -45,7 +45,8 @@ type Clients struct {
 	http   *http.Client
 }
 
-// NewClients builds the clients of a program that calls itself userAgent.
+// NewClients builds the clients of a program that calls itself userAgent. It sets the
+// rate of requests if the configuration does not.
 func NewClients(c *rest.Config, userAgent string, groups ...Group) (*Clients, error) {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"}) // Status
@@ -59,8 +60,10 @@ func NewClients(c *rest.Config, userAgent string, groups ...Group) (*Clients, er
 	c.NegotiatedSerializer = serializer.NewCodecFactory(s).WithoutConversion()
 	c.UserAgent = userAgent
 	c.WarningHandler = rest.NoWarnings{}
-	// A dozen watches start at once; afterwards there are a few writes a second.
-	c.QPS, c.Burst = 20, 60
+	if c.QPS == 0 {
+		// A dozen watches start at once; afterwards there are a few writes a second.
+		c.QPS, c.Burst = 20, 60
+	}
 	if c.Dial == nil {
 		// Thirty seconds, which is the default, is long for a network that answers
 		// in milliseconds.
@@ -74,6 +77,9 @@ func NewClients(c *rest.Config, userAgent string, groups ...Group) (*Clients, er
 	for _, g := range groups {
 		one := rest.CopyConfig(c)
 		one.GroupVersion = &g.Version
+		if g.Version.Group == "" {
+			one.APIPath = "/api"
+		}
 		if out.groups[g.Version], err = rest.RESTClientForConfigAndClient(one, client); err != nil {
 			return nil, fmt.Errorf("build API client: %w", err)
 		}

@@ -1,0 +1,578 @@
+package virtualkubelet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/virtualkubelet"
+)
+
+const tenant = "liqo-tenant-milan"
+
+// scene is a peering: rome's pods run at milan. Nobody plays the provider's controllers: the test does.
+type scene struct {
+	t           *testing.T
+	rome, milan *controlplanetest.Cluster
+	stop        func()
+	kubelet     *virtualkubelet.Kubelet
+}
+
+// logged makes log lines lines of the test.
+type logged struct{ t *testing.T }
+
+func (w logged) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimRight(string(b), "\n"))
+	return len(b), nil
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{t: t, rome: controlplanetest.Start(t), milan: controlplanetest.Start(t)}
+	for c, namespaces := range map[*controlplanetest.Cluster][]string{s.rome: {tenant, "shop", "own"}, s.milan: {"shop-rome"}} {
+		for _, ns := range namespaces {
+			if err := c.CreateNamespace(ns, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	peer := map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan"}
+	cidrs := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
+		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{c}, Scalar: true}
+	}
+	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer}}
+	configuration.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: cidrs("10.243.0.0/16"), External: cidrs("10.70.0.0/16")}
+	s.create(s.rome, configuration)
+	controlplanetest.EditStatus(t, s.rome, configuration, func(c *networkingv1beta1.Configuration) {
+		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.71.0.0/16"), External: cidrs("10.72.0.0/16")}}
+	})
+	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer}}
+	connection.Spec.Type, connection.Spec.GatewayRef = networkingv1beta1.ConnectionServer, corev1.ObjectReference{Name: "milan"}
+	s.create(s.rome, connection)
+	s.connect(networkingv1beta1.Connected)
+	s.kubeconfig(s.kubeconfigOf(s.milan))
+	s.mapNamespaces(map[string]string{"shop": "shop-rome"})
+	s.create(s.rome, &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: "milan", KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "slice"},
+			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			}},
+			Labels: map[string]string{"region": "north", corev1.LabelArchStable: "arm64", "liqo.io/type": "mine"},
+			Taints: []corev1.Taint{{Key: "guest", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
+		},
+	})
+	s.start()
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// start runs the process. The end of the test ends it.
+func (s *scene) start() {
+	s.t.Helper()
+	k, err := virtualkubelet.New(s.rome.Config, virtualkubelet.Options{
+		ClusterID: "rome", PeerID: "milan", TenantNamespace: tenant, LiqoNamespace: controlplanetest.LiqoNamespace,
+		Address: netip.MustParseAddr("127.0.0.1"), Port: 10250, Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.kubelet = k
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	ended := false
+	s.stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("the process ends: %v", err)
+		}
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if strings.Contains(string(stacks), "sluice/virtualkubelet.") {
+			s.t.Errorf("a goroutine outlives Run:\n%s", stacks)
+		}
+	}
+}
+
+func (s *scene) create(c *controlplanetest.Cluster, o client.Object) {
+	s.t.Helper()
+	if err := c.Client.Create(s.t.Context(), o); err != nil {
+		s.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func (s *scene) delete(c *controlplanetest.Cluster, o client.Object, options ...client.DeleteOption) {
+	s.t.Helper()
+	if err := c.Client.Delete(s.t.Context(), o, options...); err != nil {
+		s.t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func (s *scene) connect(v networkingv1beta1.ConnectionValue) {
+	s.t.Helper()
+	controlplanetest.EditStatus(s.t, s.rome, &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}},
+		func(c *networkingv1beta1.Connection) { c.Status.Value = v })
+}
+
+func (s *scene) kubeconfigOf(c *controlplanetest.Cluster) string {
+	s.t.Helper()
+	text, err := os.ReadFile(c.Kubeconfig)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (s *scene) kubeconfig(text string) {
+	s.t.Helper()
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "slice"}, Data: map[string][]byte{"kubeconfig": []byte(text)}}
+	err := s.rome.Client.Create(s.t.Context(), o)
+	if apierrors.IsAlreadyExists(err) {
+		controlplanetest.Edit(s.t, s.rome, o, func(o *corev1.Secret) { o.Data["kubeconfig"] = []byte(text) })
+	} else if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// mapNamespaces makes the NamespaceMap as the provider has answered it.
+func (s *scene) mapNamespaces(mapping map[string]string) {
+	s.t.Helper()
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
+	if err := s.rome.Client.Create(s.t.Context(), m); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
+	controlplanetest.Edit(s.t, s.rome, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping = mapping })
+	controlplanetest.EditStatus(s.t, s.rome, m, func(m *offloadingv1beta1.NamespaceMap) {
+		m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+		for here, there := range mapping {
+			m.Status.CurrentMapping[here] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: there, Phase: offloadingv1beta1.MappingAccepted}
+		}
+	})
+}
+
+// node waits until the Node is as check wants it.
+func (s *scene) node(what string, check func(*corev1.Node) error) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, what, func(ctx context.Context) error {
+		n := new(corev1.Node)
+		if err := s.rome.Get(ctx, "", "milan", n); err != nil {
+			return err
+		}
+		return check(n)
+	})
+}
+
+func ready(status corev1.ConditionStatus, reason string) func(*corev1.Node) error {
+	return func(n *corev1.Node) error {
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == status && c.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %+v", n.Status.Conditions)
+	}
+}
+
+// bind makes a pod on the virtual node.
+func (s *scene) bind(namespace, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	s.t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: "milan", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	s.create(s.rome, p)
+	return p
+}
+
+// shadow waits for the ShadowPod of a pod.
+func (s *scene) shadow(p *corev1.Pod) *offloadingv1beta1.ShadowPod {
+	s.t.Helper()
+	o := new(offloadingv1beta1.ShadowPod)
+	controlplanetest.Eventually(s.t, "there is a ShadowPod of "+p.Name, func(ctx context.Context) error {
+		if err := s.milan.Get(ctx, "shop-rome", p.Name, o); err != nil {
+			return err
+		}
+		if uid := o.Annotations["offloading.liqo.io/origin-uid"]; uid != string(p.UID) || o.DeletionTimestamp != nil {
+			return fmt.Errorf("it is of %s", uid)
+		}
+		return nil
+	})
+	return o
+}
+
+// play makes the pod of a ShadowPod, as the provider's controller does, and has it run with an address.
+func (s *scene) play(o *offloadingv1beta1.ShadowPod, address string) *corev1.Pod {
+	s.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}, Spec: o.Spec.Pod}
+	s.create(s.milan, p)
+	now := metav1.Now().Rfc3339Copy()
+	controlplanetest.EditStatus(s.t, s.milan, p, func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.PodIP, p.Status.PodIPs, p.Status.StartTime = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}, &now
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Ready: true, ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}
+	})
+	return p
+}
+
+// pod waits until a pod is as check wants it.
+func (s *scene) pod(p *corev1.Pod, what string, check func(*corev1.Pod) error) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, "pod "+p.Name+" "+what, func(ctx context.Context) error {
+		o := new(corev1.Pod)
+		if err := s.rome.Get(ctx, p.Namespace, p.Name, o); err != nil {
+			return err
+		}
+		return check(o)
+	})
+}
+
+func (s *scene) gone(c *controlplanetest.Cluster, o client.Object) {
+	s.t.Helper()
+	uid := o.GetUID()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) error {
+		err := c.Get(ctx, o.GetNamespace(), o.GetName(), o)
+		if apierrors.IsNotFound(err) || err == nil && o.GetUID() != uid {
+			return nil
+		}
+		return fmt.Errorf("it is there (%v)", err)
+	})
+}
+
+func runs(p *corev1.Pod) error {
+	if p.Status.Phase != corev1.PodRunning {
+		return fmt.Errorf("is %s", p.Status.Phase)
+	}
+	return nil
+}
+
+// warned waits for an Event of a pod.
+func (s *scene) warned(p client.Object, reason, part string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, "an Event "+reason, func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := s.rome.Client.List(ctx, &list, client.InNamespace(p.GetNamespace())); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.Name == p.GetName() && e.Reason == reason && strings.Contains(e.Message, part)
+		}) {
+			return fmt.Errorf("there are %d others", len(list.Items))
+		}
+		return nil
+	})
+}
+
+// settled waits until a pod that was made now has its ShadowPod: whatever was to be done before is done.
+func (s *scene) settled(name string) {
+	s.t.Helper()
+	s.shadow(s.bind("shop", name))
+}
+
+func TestNode(t *testing.T) {
+	s := newScene(t)
+	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
+	s.node("is what the VirtualNode says", func(n *corev1.Node) error {
+		for k, v := range map[string]string{
+			"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan", "region": "north", "kubernetes.io/arch": "arm64",
+			"kubernetes.io/hostname": "milan", "node.kubernetes.io/exclude-from-external-load-balancers": "true",
+		} {
+			if n.Labels[k] != v {
+				return fmt.Errorf("label %s is %q", k, n.Labels[k])
+			}
+		}
+		for _, taint := range []corev1.Taint{{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}, {Key: "guest", Value: "yes", Effect: corev1.TaintEffectNoSchedule}} {
+			if !slices.Contains(n.Spec.Taints, taint) {
+				return fmt.Errorf("taints %v", n.Spec.Taints)
+			}
+		}
+		if n.Status.Capacity.Cpu().String() != "4" || n.Status.Allocatable.Pods().Value() != 110 || n.Status.NodeInfo.Architecture != "arm64" ||
+			n.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 || n.Status.Addresses[0].Address != "127.0.0.1" || n.Status.NodeInfo.KubeletVersion == "" {
+			return fmt.Errorf("status %+v", n.Status)
+		}
+		return nil
+	})
+	controlplanetest.Eventually(t, "the node has a lease", func(ctx context.Context) error {
+		var l coordinationv1.Lease
+		if err := s.rome.Get(ctx, "kube-node-lease", "milan", &l); err != nil {
+			return err
+		}
+		if l.Spec.RenewTime == nil || time.Since(l.Spec.RenewTime.Time) > time.Minute || len(l.OwnerReferences) != 1 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	v := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
+	condition := func(status offloadingv1beta1.VirtualNodeConditionStatus, reason string) {
+		t.Helper()
+		controlplanetest.Eventually(t, "the VirtualNode says "+reason, func(ctx context.Context) error {
+			if err := s.rome.Get(ctx, tenant, "milan", v); err != nil {
+				return err
+			}
+			if c := v.Status.Conditions; len(c) != 1 || c[0].Type != "Node" || c[0].Status != status || c[0].Reason != reason {
+				return fmt.Errorf("%+v", c)
+			}
+			return nil
+		})
+	}
+	condition("Running", "NodeReady")
+	s.connect(networkingv1beta1.ConnectionError)
+	s.node("is not ready without network", ready(corev1.ConditionFalse, "LiqoNetworkingDown"))
+	condition("Creating", "LiqoNetworkingDown")
+	controlplanetest.Edit(t, s.rome, v, func(v *offloadingv1beta1.VirtualNode) {
+		v.Spec.DisableNetworkCheck = new(true)
+		delete(v.Spec.Labels, "region")
+		v.Spec.Labels["zone"] = "a"
+	})
+	s.node("is ready if nobody asks for the network", ready(corev1.ConditionTrue, "KubeletReady"))
+	s.node("has the labels of now", func(n *corev1.Node) error {
+		if _, ok := n.Labels["region"]; ok || n.Labels["zone"] != "a" {
+			return fmt.Errorf("%v", n.Labels)
+		}
+		return nil
+	})
+	// Another kubeconfig needs no restart; one that would run a program is refused, and the one before stays.
+	s.kubeconfig(strings.Replace(s.kubeconfigOf(s.milan), "token:", "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}\n    token:", 1))
+	s.warned(v, "KubeconfigInvalid", "would run a program")
+	s.node("is still ready", ready(corev1.ConditionTrue, "KubeletReady"))
+	s.kubeconfig(strings.Replace(s.kubeconfigOf(s.milan), "token: ", "token: x", 1))
+	s.node("is not ready when the provider refuses the credentials", ready(corev1.ConditionFalse, "ProviderUnavailable"))
+	s.kubeconfig(s.kubeconfigOf(s.milan))
+	s.node("is ready with credentials", ready(corev1.ConditionTrue, "KubeletReady"))
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	if err := s.rome.Get(t.Context(), "", "milan", n); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(s.rome, v)
+	s.gone(s.rome, n)
+}
+
+// A Node that somebody else keeps is left alone.
+func TestNodeOfAnother(t *testing.T) {
+	s := newScene(t)
+	s.create(s.rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: map[string]string{"mine": "yes"}}})
+	v := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "worker"}, Spec: offloadingv1beta1.VirtualNodeSpec{
+		ClusterID: "milan", KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "slice"},
+	}}
+	s.create(s.rome, v)
+	s.warned(v, "NodeNameTaken", "give the VirtualNode another name")
+	s.delete(s.rome, v)
+	s.settled("after")
+	n := new(corev1.Node)
+	if err := s.rome.Get(t.Context(), "", "worker", n); err != nil || n.Labels["liqo.io/type"] != "" || n.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 {
+		t.Errorf("the node is %+v, %v", n, err)
+	}
+}
+
+func TestPod(t *testing.T) {
+	s := newScene(t)
+	p := s.bind("shop", "web")
+	o := s.shadow(p)
+	if o.Labels["offloading.liqo.io/origin"] != "rome" || o.Labels["offloading.liqo.io/nodename"] != "milan" || o.Spec.Pod.NodeName != "" || len(o.Spec.Pod.Volumes) != 0 {
+		t.Errorf("ShadowPod %+v", o)
+	}
+	copied := s.play(o, "10.243.3.7")
+	s.pod(p, "runs with the address of this side", func(p *corev1.Pod) error {
+		if p.Status.PodIP != "10.71.3.7" || p.Status.HostIP != "127.0.0.1" || p.Labels["liqo.io/shadowPod"] != "true" {
+			return fmt.Errorf("address %q, labels %v", p.Status.PodIP, p.Labels)
+		}
+		return runs(p)
+	})
+	// A label that changes here changes there; the image as well.
+	controlplanetest.Edit(t, s.rome, p, func(p *corev1.Pod) { p.Labels["tier"], p.Spec.Containers[0].Image = "front", "web:2" })
+	controlplanetest.Eventually(t, "the ShadowPod follows", func(ctx context.Context) error {
+		if err := s.milan.Get(ctx, o.Namespace, o.Name, o); err != nil {
+			return err
+		}
+		if o.Labels["tier"] != "front" || o.Spec.Pod.Containers[0].Image != "web:2" {
+			return errors.New("as before")
+		}
+		return nil
+	})
+	// One that is deleted there is made again; its pod is recreated.
+	s.delete(s.milan, o)
+	s.gone(s.milan, o)
+	o = s.shadow(p)
+	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.pod(p, "is not running while there is no pod", func(p *corev1.Pod) error {
+		if p.Status.Phase != corev1.PodPending || p.Status.ContainerStatuses[0].Ready {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+	copied = s.play(o, "10.243.3.8")
+	s.pod(p, "runs again", runs)
+	// One that is deleted here goes there first.
+	s.delete(s.rome, p)
+	s.gone(s.milan, o)
+	s.settled("after")
+	if err := s.rome.Get(t.Context(), p.Namespace, p.Name, new(corev1.Pod)); err != nil {
+		t.Errorf("it went before the pod there: %v", err)
+	}
+	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.gone(s.rome, p)
+}
+
+func TestPodIsRefused(t *testing.T) {
+	s := newScene(t)
+	taken := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "taken", Labels: map[string]string{"offloading.liqo.io/origin": "naples"}}}
+	s.create(s.milan, taken)
+	p := s.bind("shop", "taken")
+	s.warned(p, "FailedReflection", "was not reflected from here")
+	host := s.bind("shop", "host", func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+	})
+	s.warned(host, "FailedReflection", "is a hostPath")
+	stray := s.bind("own", "stray")
+	s.warned(stray, "OffloadingBackOff", "its namespace is not offloaded")
+	s.pod(host, "waits", func(p *corev1.Pod) error {
+		if p.Status.Phase != corev1.PodPending || p.Status.Reason != "FailedReflection" {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+	if err := s.milan.Get(t.Context(), "shop-rome", "host", new(offloadingv1beta1.ShadowPod)); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod that is refused reaches the provider: %v", err)
+	}
+	now := new(offloadingv1beta1.ShadowPod)
+	if err := s.milan.Get(t.Context(), "shop-rome", "taken", now); err != nil || now.ResourceVersion != taken.ResourceVersion {
+		t.Errorf("what is another's was touched: %+v, %v", now, err)
+	}
+	s.delete(s.rome, stray)
+	s.gone(s.rome, stray)
+}
+
+// Nothing is taken back while the NamespaceMap is missing or unanswered, and everything when nobody wants the namespace.
+func TestMapVanishes(t *testing.T) {
+	s := newScene(t)
+	p := s.bind("shop", "web")
+	o := s.shadow(p)
+	s.play(o, "10.243.3.7")
+	s.pod(p, "runs", runs)
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
+	s.delete(s.rome, m)
+	s.stop()
+	s.start() // without any memory
+	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
+	late := s.bind("shop", "late")
+	s.mapNamespaces(map[string]string{"shop": "shop-rome"})
+	s.shadow(late)
+	now := new(offloadingv1beta1.ShadowPod)
+	if err := s.milan.Get(t.Context(), o.Namespace, o.Name, now); err != nil || now.UID != o.UID || now.ResourceVersion != o.ResourceVersion {
+		t.Errorf("the ShadowPod was touched: %v", err)
+	}
+	s.pod(p, "runs", runs)
+	s.mapNamespaces(map[string]string{"other": "other-rome"})
+	s.pod(p, "has failed", func(p *corev1.Pod) error {
+		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != "OffloadingAborted" {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+}
+
+// A pod that was deleted, or deleted and made again, while the process was away.
+func TestChangesWhileAway(t *testing.T) {
+	s := newScene(t)
+	web, gone := s.bind("shop", "web-0"), s.bind("shop", "gone")
+	before, stale := s.shadow(web), s.shadow(gone)
+	copied := s.play(before, "10.243.3.7")
+	s.pod(web, "runs", runs)
+	s.stop()
+	for _, p := range []*corev1.Pod{web, gone} {
+		s.delete(s.rome, p, client.GracePeriodSeconds(0))
+	}
+	again := s.bind("shop", "web-0")
+	s.start()
+	s.gone(s.milan, stale)
+	after := s.shadow(again)
+	if after.UID == before.UID {
+		t.Error("the ShadowPod of a former pod goes on")
+	}
+	s.pod(again, "has no status of the former one", func(p *corev1.Pod) error {
+		if p.Status.Phase != corev1.PodPending || p.Status.PodIP != "" {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.play(after, "10.243.3.9")
+	s.pod(again, "runs", runs)
+	// A start with everything in its place writes nothing.
+	now := new(corev1.Pod)
+	if err := s.rome.Get(t.Context(), "shop", "web-0", now); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	s.start()
+	s.settled("after")
+	for _, o := range []client.Object{now, after} {
+		c, version := s.rome, o.GetResourceVersion()
+		if o == client.Object(after) {
+			c = s.milan
+		}
+		if err := c.Get(t.Context(), o.GetNamespace(), o.GetName(), o); err != nil || o.GetResourceVersion() != version {
+			t.Errorf("%T was written: %v", o, err)
+		}
+	}
+}
+
+// While the provider is away nothing is deleted and nothing is made up; afterwards everything is settled.
+func TestProviderAway(t *testing.T) {
+	s := newScene(t)
+	stays, goes := s.bind("shop", "stays"), s.bind("shop", "goes")
+	s.play(s.shadow(stays), "10.243.3.7")
+	o := s.shadow(goes)
+	copied := s.play(o, "10.243.3.8")
+	s.pod(stays, "runs", runs)
+	s.pod(goes, "runs", runs)
+	s.milan.StopAPIServer()
+	s.node("is not ready", ready(corev1.ConditionFalse, "ProviderUnavailable"))
+	s.delete(s.rome, goes)
+	comes := s.bind("shop", "comes")
+	s.stop()
+	s.start() // without any memory
+	s.node("is still not ready", ready(corev1.ConditionFalse, "ProviderUnavailable"))
+	s.pod(stays, "runs", runs)
+	s.pod(goes, "waits for its end", func(p *corev1.Pod) error {
+		if p.DeletionTimestamp == nil {
+			return errors.New("is not being deleted")
+		}
+		return nil
+	})
+	if err := s.milan.StartAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
+	s.gone(s.milan, o)
+	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.gone(s.rome, goes)
+	s.shadow(comes)
+	s.pod(stays, "runs", runs)
+}

@@ -1,0 +1,455 @@
+package virtualkubelet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/objects/mirror"
+)
+
+const (
+	// leaseDuration is how long a node counts as alive after a renewal, leaseEvery how often it is renewed: as those of a
+	// kubelet.
+	leaseDuration, leaseEvery = 40 * time.Second, 10 * time.Second
+	// heartbeat is how old the times of the conditions may become.
+	heartbeat = 5 * time.Minute
+	// retryEvery is how soon what failed is tried again.
+	retryEvery = time.Second
+)
+
+// node keeps one virtual node: its Node, its lease, and the session at the provider for its pods.
+type node struct {
+	k    *Kubelet
+	name string
+	kick chan struct{} // one slot
+
+	// secret follows the kubeconfig, pods the pods on the node. They are those of run.
+	secret     *follower[corev1.Secret, *corev1.Secret]
+	secretName string
+	stopSecret context.CancelFunc
+	version    string    // of the API server here
+	told       string    // the condition that was written last
+	renewed    time.Time // the lease
+	failed     bool      // something in this round
+	last       *offloadingv1beta1.VirtualNode
+
+	mu      sync.Mutex
+	virtual *offloadingv1beta1.VirtualNode // as it was when there was one last
+	pods    *follower[corev1.Pod, *corev1.Pod]
+	session *session // nil: no credentials
+}
+
+func (k *Kubelet) newNode(name string) *node {
+	return &node{k: k, name: name, kick: make(chan struct{}, 1)}
+}
+
+func (n *node) wake() {
+	select {
+	case n.kick <- struct{}{}:
+	default: // it will look
+	}
+}
+
+// parts are what a worker needs. Session and pods may be nil.
+func (n *node) parts() (*offloadingv1beta1.VirtualNode, *session, *follower[corev1.Pod, *corev1.Pod]) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.virtual, n.session, n.pods
+}
+
+// run keeps the node until ctx ends, or the VirtualNode is gone and nothing is left on the node.
+func (n *node) run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer n.end()
+	pods, err := follow(ctx, &n.k.wg, mirror.Watched{Client: n.k.home.core, Resource: "pods", Fields: "spec.nodeName=" + n.name}, n.k.log, nil,
+		func(p *corev1.Pod) { n.enqueue(p.Namespace, p.Name) })
+	if err != nil {
+		n.k.log.Error("cannot follow the pods of a node", "node", n.name, "error", err)
+		return
+	}
+	n.mu.Lock()
+	n.pods = pods
+	n.mu.Unlock()
+	for {
+		n.failed = false
+		if n.keep(ctx) {
+			n.k.forget(n.name)
+			return
+		}
+		next := leaseEvery
+		if n.failed {
+			next = retryEvery
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.kick:
+		case <-time.After(next):
+		}
+	}
+}
+
+func (n *node) end() {
+	if n.stopSecret != nil {
+		n.stopSecret()
+	}
+	n.setSession(nil)
+}
+
+func (n *node) enqueue(namespace, name string) { n.k.queue.Add(key{n.name, namespace, name}) }
+
+// enqueueAll has workers look at all pods of the node, in one namespace or, if that is empty, in all.
+func (n *node) enqueueAll(namespace string) {
+	_, _, pods := n.parts()
+	for _, p := range pods.list() {
+		if namespace == "" || p.Namespace == namespace {
+			n.enqueue(p.Namespace, p.Name)
+		}
+	}
+}
+
+// keep makes everything of the node as it is to be, once. It is true when nothing is left to keep.
+func (n *node) keep(ctx context.Context) (gone bool) {
+	v := n.k.virtualNode(n.name)
+	n.mu.Lock()
+	if v != nil {
+		n.virtual = v
+	}
+	known := n.virtual
+	n.mu.Unlock()
+	if known == nil {
+		return true
+	}
+	n.credentials(ctx, known)
+	_, s, pods := n.parts()
+	if s != nil {
+		s.synchronize(n, n.k.namespaceMap())
+	}
+	if patchChanged(n.last, known) || v == nil {
+		n.enqueueAll("")
+	}
+	n.last = known
+	// A namespace that is offloaded no more concerns pods that no watch tells of.
+	n.enqueueStray()
+	wanted := v != nil && (v.Spec.CreateNode == nil || *v.Spec.CreateNode)
+	if !wanted && pods.synced() && len(pods.list()) == 0 && (s == nil || s.empty()) {
+		if err := n.remove(ctx); err != nil {
+			n.problem("remove the node", err)
+			return false
+		}
+		if v == nil {
+			return true
+		}
+		n.tell(ctx, v, offloadingv1beta1.VirtualNodeNone, "NodeNotWanted", "spec.createNode is false")
+		return false
+	}
+	if err := n.register(ctx, known, wanted, s); err != nil {
+		n.problem("keep the node", err)
+	}
+	return false
+}
+
+// problem logs what failed, except that somebody else wrote in between. The next round, which comes soon, tries again.
+func (n *node) problem(what string, err error) {
+	n.failed = true
+	if !errors.Is(err, context.Canceled) && !apierrors.IsConflict(err) {
+		n.k.log.Warn("virtual node: something failed and is tried again", "node", n.name, "what", what, "error", mirror.PlainError(err))
+	}
+}
+
+func patchChanged(a, b *offloadingv1beta1.VirtualNode) bool {
+	return a != nil && !equality.Semantic.DeepEqual(a.Spec.OffloadingPatch, b.Spec.OffloadingPatch)
+}
+
+// enqueueStray has workers look at pods whose namespace does not stand at the provider.
+func (n *node) enqueueStray() {
+	_, _, pods := n.parts()
+	m := n.k.namespaceMap()
+	for _, p := range pods.list() {
+		if _, s := stand(m, p.Namespace); s == unmapped {
+			n.enqueue(p.Namespace, p.Name)
+		}
+	}
+}
+
+// credentials begins a session when the kubeconfig is there, and another one when it changes.
+func (n *node) credentials(ctx context.Context, v *offloadingv1beta1.VirtualNode) {
+	name := ""
+	if v.Spec.KubeconfigSecretRef != nil {
+		name = v.Spec.KubeconfigSecretRef.Name
+	}
+	if name != n.secretName {
+		if n.stopSecret != nil {
+			n.stopSecret()
+		}
+		n.secret, n.stopSecret, n.secretName = nil, nil, name
+		if name != "" {
+			followed, stop := context.WithCancel(ctx)
+			f, err := follow(followed, &n.k.wg, mirror.Watched{
+				Client: n.k.home.core, Resource: "secrets", Namespace: v.Namespace, Fields: "metadata.name=" + name,
+			}, n.k.log, nil, func(*corev1.Secret) { n.wake() })
+			if err != nil {
+				stop()
+				n.problem("follow the kubeconfig", err)
+				return
+			}
+			n.secret, n.stopSecret = f, stop
+		}
+	}
+	if !n.secret.synced() {
+		return // what there is goes on
+	}
+	secret := n.secret.get(v.Namespace, name)
+	if secret == nil {
+		return // it may come back; what the API server there refuses is seen by the session
+	}
+	kubeconfig := secret.Data[authv1beta1.KubeconfigKey]
+	if _, s, _ := n.parts(); s != nil && bytes.Equal(s.kubeconfig, kubeconfig) {
+		return
+	}
+	cfg, err := credentials.ReadKubeconfig(kubeconfig)
+	if err != nil {
+		n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonKubeconfig,
+			fmt.Sprintf("Secret %s, data.%s: %v", name, authv1beta1.KubeconfigKey, err))
+		return
+	}
+	s, err := newSession(ctx, n, cfg, kubeconfig)
+	if err != nil {
+		n.problem("use the kubeconfig", err)
+		return
+	}
+	n.setSession(s)
+}
+
+// setSession replaces the session. The one before is ended.
+func (n *node) setSession(s *session) {
+	n.mu.Lock()
+	before := n.session
+	n.session = s
+	n.mu.Unlock()
+	if before != nil {
+		before.end()
+	}
+}
+
+// register makes Node, lease and status. A node that is not wanted any more takes no further pods.
+func (n *node) register(ctx context.Context, v *offloadingv1beta1.VirtualNode, wanted bool, s *session) error {
+	o, err := n.object(ctx, v, wanted)
+	if err != nil || o == nil {
+		return err
+	}
+	if err := n.renew(ctx, o); err != nil {
+		return fmt.Errorf("renew the lease: %w", err)
+	}
+	facts := nodeFacts{address: n.k.options.Address, port: n.k.options.Port, now: metav1.Now(), provider: s.problem()}
+	if v.Spec.DisableNetworkCheck == nil || !*v.Spec.DisableNetworkCheck {
+		facts.network = n.k.networkProblem()
+	}
+	if facts.version, err = n.serverVersion(ctx); err != nil {
+		return fmt.Errorf("get the version of the API server: %w", err)
+	}
+	status := nodeStatus(v, o.Status, facts)
+	same := heartbeatOnly(o.Status, status, equality.Semantic.DeepEqual)
+	if !same || stale(o.Status, facts.now.Time) {
+		o.Status = status
+		if err := n.k.home.core.Put().Resource("nodes").Name(o.Name).SubResource("status").Body(o).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("write the status: %w", err)
+		}
+	}
+	if !wanted {
+		n.tell(ctx, v, offloadingv1beta1.VirtualNodeDraining, "PodsLeft", "the Node goes when no pod is left on it")
+		return nil
+	}
+	for _, c := range status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			n.tell(ctx, v, offloadingv1beta1.VirtualNodeCreating, c.Reason, c.Message)
+			return nil
+		}
+	}
+	n.tell(ctx, v, offloadingv1beta1.VirtualNodeRunning, "NodeReady", "the Node is ready")
+	return nil
+}
+
+// stale tells whether the heartbeats of a status are too old.
+func stale(s corev1.NodeStatus, now time.Time) bool {
+	for _, c := range s.Conditions {
+		if c.Type == corev1.NodeReady {
+			return now.Sub(c.LastHeartbeatTime.Time) > heartbeat
+		}
+	}
+	return true
+}
+
+func (n *node) serverVersion(ctx context.Context) (string, error) {
+	if n.version != "" {
+		return n.version, nil
+	}
+	text, err := n.k.home.core.Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return "", err
+	}
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return "", err
+	}
+	n.version = v.GitVersion
+	return n.version, nil
+}
+
+// object makes the Node, with its labels and taints. It is nil if the Node is another's.
+func (n *node) object(ctx context.Context, v *offloadingv1beta1.VirtualNode, wanted bool) (*corev1.Node, error) {
+	core := n.k.home.core
+	o := new(corev1.Node)
+	err := core.Get().Resource("nodes").Name(n.name).Do(ctx).Into(o)
+	switch {
+	case apierrors.IsNotFound(err) && !wanted:
+		return nil, nil
+	case apierrors.IsNotFound(err):
+		// With what says whose it is. The other labels follow by server-side apply, which takes back what it has given.
+		made := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: identityLabels(v)}, Spec: corev1.NodeSpec{Taints: nodeTaints(nil, v)}}
+		o = new(corev1.Node)
+		if err := core.Post().Resource("nodes").Body(made).Do(ctx).Into(o); err != nil {
+			return nil, fmt.Errorf("create the Node: %w", err)
+		}
+		n.k.log.Info("virtual node created", "node", n.name)
+	case err != nil:
+		return nil, fmt.Errorf("get the Node: %w", err)
+	case !ourNode(o, n.k.options.PeerID):
+		note := fmt.Sprintf("there is a Node %s which is no virtual node of cluster %s: give the VirtualNode another name", n.name, n.k.options.PeerID)
+		n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonNodeTaken, note)
+		n.tell(ctx, v, offloadingv1beta1.VirtualNodeNone, ReasonNodeTaken, note)
+		return nil, nil
+	}
+	// Labels and annotations by server-side apply: one that leaves the spec leaves the Node.
+	labels := map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
+		"name": n.name, "uid": string(o.UID), "labels": nodeLabels(v), "annotations": v.Spec.Annotations,
+	}}
+	if n.last == nil || !equality.Semantic.DeepEqual(n.last.Spec, v.Spec) || !contains(o.Labels, nodeLabels(v)) || !contains(o.Annotations, v.Spec.Annotations) {
+		text, err := json.Marshal(labels)
+		if err != nil {
+			return nil, err
+		}
+		o = new(corev1.Node) // decoding into one that has labels would add to them
+		if err := core.Patch(types.ApplyPatchType).Resource("nodes").Name(n.name).
+			VersionedParams(&metav1.PatchOptions{FieldManager: component, Force: new(true)}, metav1.ParameterCodec).Body(text).Do(ctx).Into(o); err != nil {
+			return nil, fmt.Errorf("label the Node: %w", err)
+		}
+	}
+	taints := nodeTaints(o.Spec.Taints, v)
+	if equality.Semantic.DeepEqual(taints, o.Spec.Taints) && (wanted || o.Spec.Unschedulable) {
+		return o, nil
+	}
+	o.Spec.Taints = taints
+	o.Spec.Unschedulable = o.Spec.Unschedulable || !wanted
+	tainted := new(corev1.Node)
+	if err := core.Put().Resource("nodes").Name(n.name).Body(o).Do(ctx).Into(tainted); err != nil {
+		return nil, fmt.Errorf("taint the Node: %w", err)
+	}
+	return tainted, nil
+}
+
+func contains(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// renew renews the lease, which keeps the node from counting as lost.
+func (n *node) renew(ctx context.Context, o *corev1.Node) error {
+	if time.Since(n.renewed) < leaseEvery-time.Second {
+		return nil
+	}
+	leases := n.k.home.coordination
+	l := new(coordinationv1.Lease)
+	err := leases.Get().Namespace(corev1.NamespaceNodeLease).Resource("leases").Name(n.name).Do(ctx).Into(l)
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
+		return err
+	}
+	l.Namespace, l.Name = corev1.NamespaceNodeLease, n.name
+	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: o.Name, UID: o.UID}}
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &n.name, new(int32(leaseDuration/time.Second))
+	l.Spec.RenewTime = new(metav1.NowMicro())
+	if absent {
+		err = leases.Post().Namespace(l.Namespace).Resource("leases").Body(l).Do(ctx).Error()
+	} else {
+		err = leases.Put().Namespace(l.Namespace).Resource("leases").Name(l.Name).Body(l).Do(ctx).Error()
+	}
+	if err == nil {
+		n.renewed = time.Now()
+	}
+	return err
+}
+
+// remove deletes the Node, if it is a virtual node of the provider. Its lease goes with it.
+func (n *node) remove(ctx context.Context) error {
+	o := new(corev1.Node)
+	err := n.k.home.core.Get().Resource("nodes").Name(n.name).Do(ctx).Into(o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil || !ourNode(o, n.k.options.PeerID) {
+		return err
+	}
+	if err := (resource{n.k.home.core, "nodes"}).delete(ctx, o, nil); err != nil {
+		return err
+	}
+	n.k.log.Info("virtual node removed", "node", n.name)
+	return nil
+}
+
+// tell writes the condition Node of the VirtualNode. Other conditions are others'.
+func (n *node) tell(ctx context.Context, v *offloadingv1beta1.VirtualNode, status offloadingv1beta1.VirtualNodeConditionStatus, reason, message string) {
+	c := offloadingv1beta1.VirtualNodeCondition{
+		Type: offloadingv1beta1.VirtualNodeNode, Status: status, Reason: reason, Message: message[:min(len(message), maxNote)], LastTransitionTime: metav1.Now(),
+	}
+	for _, had := range v.Status.Conditions {
+		if had.Type == c.Type {
+			if had.Status == c.Status && had.Reason == c.Reason && had.Message == c.Message {
+				return
+			}
+			if had.Status == c.Status {
+				c.LastTransitionTime = had.LastTransitionTime
+			}
+		}
+	}
+	said := fmt.Sprint(v.UID, v.ResourceVersion, c.Status, c.Reason, c.Message)
+	if said == n.told {
+		return // the watch is late
+	}
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": offloadingv1beta1.GroupVersion.String(), "kind": "VirtualNode",
+		"metadata": map[string]any{"name": v.Name, "namespace": v.Namespace, "uid": v.UID},
+		"status":   map[string]any{"conditions": []any{c}},
+	})
+	if err == nil {
+		err = n.k.home.offloading.Patch(types.ApplyPatchType).Namespace(v.Namespace).Resource("virtualnodes").Name(v.Name).SubResource("status").
+			VersionedParams(&metav1.PatchOptions{FieldManager: component, Force: new(true)}, metav1.ParameterCodec).Body(text).Do(ctx).Error()
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		n.problem("write the condition of the VirtualNode", err)
+		return
+	}
+	n.told = said
+}

@@ -1,0 +1,217 @@
+package virtualkubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/reflection"
+)
+
+// pod makes the two sides of a pod agree:
+//
+//	here            at the provider          what is done
+//	there           nothing                  the ShadowPod is made
+//	there           as it is to be           the status is taken over
+//	there           of a former pod          the ShadowPod is deleted, and made anew when it is gone
+//	there           not ours                 an Event, nothing else
+//	being deleted   there                    the ShadowPod is deleted
+//	being deleted   gone                     the pod here is let go
+//	gone            there                    the ShadowPod is deleted
+//	ended           whatever                 nothing
+//
+// Where the namespace does not stand at the provider, or not all that is there is known, nothing is done.
+func (k *Kubelet) pod(ctx context.Context, at key) error {
+	n := k.node(at.node)
+	if n == nil {
+		return nil
+	}
+	v, s, pods := n.parts()
+	if v == nil || !pods.synced() {
+		return nil // the informer tells of each pod when it has them
+	}
+	here := pods.get(at.namespace, at.name)
+	there, standing := stand(k.namespaceMap(), at.namespace)
+	switch {
+	case standing == unmapped && here != nil:
+		return k.abandon(ctx, here)
+	case standing != mapped:
+		return nil // the node looks again when the NamespaceMap changes
+	}
+	sp := s.space(at.namespace)
+	if !sp.synced() || sp.there != there {
+		return nil // once it is, all pods are looked at
+	}
+	shadow, copied := sp.shadows.get(there, at.name), sp.pods.get(there, at.name)
+	shadows := resource{s.offloading, "shadowpods"}
+	switch {
+	case here == nil && shadow == nil:
+		return nil
+	case here == nil, shadow != nil && reflection.IsOfAnother(here, shadow):
+		if shadow.DeletionTimestamp != nil {
+			return nil
+		}
+		return shadows.delete(ctx, shadow, nil)
+	case here.DeletionTimestamp != nil:
+		return k.finish(ctx, here, shadow, copied, shadows, resource{s.core, "pods"}, there)
+	case here.Status.Phase == corev1.PodSucceeded || here.Status.Phase == corev1.PodFailed:
+		return nil
+	}
+	if err := k.mark(ctx, here); err != nil {
+		return err
+	}
+	if shadow != nil && shadow.DeletionTimestamp != nil {
+		return nil // it is made again when it is gone
+	}
+	desired, err := reflection.ShadowPod(here, reflection.PodOptions{Peering: k.peering, Namespace: there, Patch: patchOf(v)})
+	if refused := new(reflection.RefusedError); errors.As(err, &refused) {
+		return k.refuse(ctx, here, refused.Error())
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := shadows.apply(ctx, k.peering, desired, nilled(shadow)); err != nil {
+		if refused(err) {
+			return errors.Join(k.refuse(ctx, here, err.Error()), err) // tried again: nobody tells when it would work
+		}
+		return err
+	}
+	if copied != nil && reflection.IsOfAnother(here, copied) {
+		return nil // of the pod before, which ends
+	}
+	return k.takeOver(ctx, here, copied)
+}
+
+// nilled makes no object of a nil pointer.
+func nilled(o *offloadingv1beta1.ShadowPod) metav1.Object {
+	if o == nil {
+		return nil
+	}
+	return o
+}
+
+// refused tells whether the provider has answered, and will answer the same until somebody changes something.
+func refused(err error) bool {
+	return errors.As(err, new(*foreignError)) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsBadRequest(err)
+}
+
+// patchOf is what a VirtualNode adds to its pods.
+func patchOf(v *offloadingv1beta1.VirtualNode) reflection.Patch {
+	p := reflection.Patch{Filter: reflection.DefaultFilter}
+	o := v.Spec.OffloadingPatch
+	if o == nil {
+		return p
+	}
+	p.Filter.Labels = append(p.Filter.Labels, o.LabelsNotReflected...)
+	p.Filter.Annotations = append(append([]string(nil), p.Filter.Annotations...), o.AnnotationsNotReflected...)
+	p.NodeSelector, p.Tolerations = o.NodeSelector, o.Tolerations
+	if o.Affinity != nil {
+		p.NodeAffinity = o.Affinity.NodeAffinity
+	}
+	if o.RuntimeClassName != nil {
+		p.RuntimeClassName = *o.RuntimeClassName
+	}
+	return p
+}
+
+// mark gives the pod the label by which others know that it does not run here.
+func (k *Kubelet) mark(ctx context.Context, here *corev1.Pod) error {
+	if here.Labels[networkingv1beta1.LabelShadowPod] == networkingv1beta1.LabelTrue {
+		return nil
+	}
+	text := fmt.Sprintf(`{"metadata":{"uid":%q,"labels":{%q:%q}}}`, here.UID, networkingv1beta1.LabelShadowPod, networkingv1beta1.LabelTrue)
+	err := k.home.core.Patch(types.MergePatchType).Namespace(here.Namespace).Resource("pods").Name(here.Name).Body([]byte(text)).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("label pod %s/%s: %w", here.Namespace, here.Name, err)
+	}
+	return nil
+}
+
+// takeOver writes the status that the pod at the provider has.
+func (k *Kubelet) takeOver(ctx context.Context, here, copied *corev1.Pod) error {
+	return k.writeStatus(ctx, here, reflection.PodStatus(here, copied, reflection.StatusOptions{
+		Addresses: k.addresses(), HostIP: k.options.Address, Now: metav1.Now(),
+	}))
+}
+
+// writeStatus writes a status, if it is another one. A conflict is an error: the informer will have what is newer.
+func (k *Kubelet) writeStatus(ctx context.Context, here *corev1.Pod, status corev1.PodStatus) error {
+	if equality.Semantic.DeepEqual(here.Status, status) {
+		return nil
+	}
+	o := here.DeepCopy() // others read it
+	o.Status = status
+	err := k.home.core.Put().Namespace(o.Namespace).Resource("pods").Name(o.Name).SubResource("status").Body(o).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of pod %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	return nil
+}
+
+// refuse says on the pod why it does not run. It stays Pending: a controller would replace one that has failed at once,
+// again and again.
+func (k *Kubelet) refuse(ctx context.Context, here *corev1.Pod, why string) error {
+	k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, ReasonFailedReflection, why)
+	status := *here.Status.DeepCopy()
+	status.Reason, status.Message = ReasonFailedReflection, why[:min(len(why), maxNote)]
+	return k.writeStatus(ctx, here, status)
+}
+
+// abandon ends a pod on the node in a namespace that is not offloaded. One that ran there has failed. One that never
+// ran waits: its namespace may be offloaded in a moment. One that is being deleted has nothing to wait for.
+func (k *Kubelet) abandon(ctx context.Context, here *corev1.Pod) error {
+	status := *here.Status.DeepCopy()
+	switch {
+	case here.DeletionTimestamp != nil:
+		return resource{k.home.core, "pods"}.delete(ctx, here, new(int64(0)))
+	case status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed:
+		return nil
+	case len(status.ContainerStatuses) > 0:
+		status.Phase, status.Reason = corev1.PodFailed, ReasonAborted
+		status.Message = "its namespace is not offloaded any more"
+	default:
+		status.Phase, status.Reason = corev1.PodPending, ReasonNotOffloaded
+		status.Message = "it is on a virtual node, and its namespace is not offloaded: make a NamespaceOffloading, or delete the pod"
+	}
+	if !equality.Semantic.DeepEqual(here.Status, status) {
+		k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, status.Reason, status.Message)
+	}
+	return k.writeStatus(ctx, here, status)
+}
+
+// finish ends a pod that is being deleted: first at the provider, then here.
+func (k *Kubelet) finish(ctx context.Context, here *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, copied *corev1.Pod, shadows, pods resource, there string) error {
+	if shadow != nil {
+		if shadow.DeletionTimestamp == nil {
+			if err := shadows.delete(ctx, shadow, nil); err != nil {
+				return err
+			}
+		}
+		if copied != nil {
+			return k.takeOver(ctx, here, copied)
+		}
+		return nil // its end wakes us
+	}
+	if copied != nil && !reflection.IsOfAnother(here, copied) {
+		return k.takeOver(ctx, here, copied)
+	}
+	// The caches are late perhaps. A pod that goes here while it runs there would run twice.
+	for _, r := range []resource{shadows, pods} {
+		o, err := r.metadata(ctx, there, here.Name)
+		if err != nil {
+			return err
+		}
+		if o != nil && k.peering.Ours(o.Labels) && o.Labels[offloadingv1beta1.LabelNodeName] == here.Spec.NodeName && !reflection.IsOfAnother(here, o) {
+			return fmt.Errorf("%s %s/%s is still there", r.name, there, here.Name)
+		}
+	}
+	return resource{k.home.core, "pods"}.delete(ctx, here, new(int64(0)))
+}

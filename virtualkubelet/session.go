@@ -1,0 +1,188 @@
+package virtualkubelet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/objects/mirror"
+)
+
+const (
+	// probeEvery is how often the provider's API server is asked whether it lives, probeTimeout how long it may take.
+	probeEvery, probeTimeout = 15 * time.Second, 5 * time.Second
+)
+
+// session is the access to the provider of one virtual node, with the identity of its slice: the provider counts by it
+// what the pods use.
+type session struct {
+	kubeconfig       []byte // what it was made of
+	clients          *mirror.Clients
+	core, offloading rest.Interface
+	config           *rest.Config
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	spaces map[string]*space // by the namespace's name here
+	why    string            // the API server does not answer; empty: it does
+}
+
+// space is a namespace at the provider, as far as it concerns the node.
+type space struct {
+	here, there string
+	stop        context.CancelFunc
+	shadows     *follower[offloadingv1beta1.ShadowPod, *offloadingv1beta1.ShadowPod]
+	pods        *follower[corev1.Pod, *corev1.Pod]
+}
+
+// synced tells whether what the space lacks is not at the provider.
+func (s *space) synced() bool { return s != nil && s.shadows.synced() && s.pods.synced() }
+
+func newSession(ctx context.Context, n *node, cfg *rest.Config, kubeconfig []byte) (*session, error) {
+	cfg.QPS, cfg.Burst = requests, burst
+	clients, err := mirror.NewClients(cfg, component, groups...)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		kubeconfig: kubeconfig, clients: clients, config: cfg, spaces: map[string]*space{},
+		core: clients.For(corev1.SchemeGroupVersion), offloading: clients.For(offloadingv1beta1.GroupVersion),
+		why: "the provider's API server has not answered yet",
+	}
+	s.ctx, s.stop = context.WithCancel(ctx)
+	s.wg.Go(func() { s.probe(n) })
+	return s, nil
+}
+
+// end ends the session. What it has made at the provider stays.
+func (s *session) end() {
+	s.stop()
+	s.wg.Wait()
+	s.clients.Disconnect()
+}
+
+// problem says why the provider's API server does not answer; empty: it does.
+func (s *session) problem() string {
+	if s == nil {
+		return "there are no credentials for the provider: the kubeconfig is missing or refused, see the Events of the VirtualNode"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// probe asks the API server again and again whether it lives.
+func (s *session) probe(n *node) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(s.ctx, probeTimeout)
+		err := s.core.Get().AbsPath("/livez").Do(ctx).Error()
+		cancel()
+		if s.ctx.Err() != nil {
+			return
+		}
+		why := ""
+		if err != nil {
+			why = "the provider's API server does not answer: " + mirror.PlainError(err)
+		}
+		s.mu.Lock()
+		changed := s.why != why
+		s.why = why
+		s.mu.Unlock()
+		if changed {
+			n.wake()
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// space returns that of a namespace here; nil: it does not stand at the provider.
+func (s *session) space(here string) *space {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spaces[here]
+}
+
+// empty tells whether nothing of the node is left at the provider, as far as that is known.
+func (s *session) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sp := range s.spaces {
+		if !sp.synced() || len(sp.shadows.list()) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// synchronize follows what is in the namespaces that stand at the provider. One is followed until it certainly stands
+// there no more.
+func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for here, sp := range s.spaces {
+		if there, st := stand(m, here); st == unmapped || st == mapped && there != sp.there {
+			sp.stop()
+			delete(s.spaces, here)
+		}
+	}
+	if m == nil {
+		return
+	}
+	for here := range m.Status.CurrentMapping {
+		there, st := stand(m, here)
+		if st != mapped || s.spaces[here] != nil {
+			continue
+		}
+		sp, err := s.open(n, here, there)
+		if err != nil {
+			n.problem("follow namespace "+there+" of the provider", err)
+			continue
+		}
+		s.spaces[here] = sp
+	}
+}
+
+// open begins to follow a namespace.
+func (s *session) open(n *node, here, there string) (*space, error) {
+	ctx, stop := context.WithCancel(s.ctx)
+	sp := &space{here: here, there: there, stop: stop}
+	marks := n.k.peering.Marks()
+	marks[offloadingv1beta1.LabelNodeName] = n.name
+	of := func(c rest.Interface, resource string) mirror.Watched {
+		return mirror.Watched{Client: c, Resource: resource, Namespace: there, Labels: labels.Set(marks).String()}
+	}
+	var err error
+	sp.shadows, err = follow(ctx, &s.wg, of(s.offloading, "shadowpods"), n.k.log, onlyMetadata, func(p *offloadingv1beta1.ShadowPod) { n.enqueue(here, p.Name) })
+	if err == nil {
+		sp.pods, err = follow(ctx, &s.wg, of(s.core, "pods"), n.k.log, func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} }, func(p *corev1.Pod) { n.enqueue(here, p.Name) })
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	s.wg.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), sp.synced) {
+			n.enqueueAll(here) // those that have nothing there, of which no watch tells
+			n.wake()
+		}
+	})
+	return sp, nil
+}

@@ -1,0 +1,167 @@
+package virtualkubelet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/reflection"
+)
+
+// foreignError says that there is an object of a name at the provider that this peering has not made.
+type foreignError struct{ resource, namespace, name string }
+
+// Error implements error. Its text is made for an Event.
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("the other cluster has an object %s %s/%s that was not reflected from here, and it is left alone: give one of the two another name", e.resource, e.namespace, e.name)
+}
+
+// resource is one kind at the provider.
+type resource struct {
+	client rest.Interface
+	name   string
+}
+
+// reflected is an object to be written at the provider.
+type reflected interface {
+	metav1.Object
+	runtime.Object
+}
+
+// apply makes the object at the provider equal to desired, and reports whether it wrote. have is what the cache has of
+// it; nil: nothing.
+func (r resource) apply(ctx context.Context, p reflection.Peering, desired reflected, have metav1.Object) (wrote bool, err error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return false, fmt.Errorf("convert %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
+	}
+	delete(fields, "status")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return false, err
+	}
+	sum := sha256.Sum256(text)
+	hash := hex.EncodeToString(sum[:12])
+	if have == nil {
+		live, err := r.metadata(ctx, desired.GetNamespace(), desired.GetName())
+		if err != nil {
+			return false, err
+		}
+		if live != nil {
+			have = live // the cache is late, or does not see it as it is not ours
+		}
+	}
+	metadata, ok := fields["metadata"].(map[string]any)
+	if !ok {
+		return false, errors.New("no metadata")
+	}
+	delete(metadata, "creationTimestamp")
+	if have != nil {
+		if !p.Ours(have.GetLabels()) {
+			return false, &foreignError{r.name, desired.GetNamespace(), desired.GetName()}
+		}
+		if have.GetAnnotations()[reflection.AnnotationHash] == hash {
+			return false, nil
+		}
+		metadata["uid"] = string(have.GetUID()) // not another one that has its name by now
+	}
+	annotations, ok := metadata["annotations"].(map[string]any)
+	if !ok {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	annotations[reflection.AnnotationHash] = hash
+	if text, err = json.Marshal(fields); err != nil {
+		return false, err
+	}
+	force := have != nil // by force never what somebody makes in this moment
+	err = r.client.Patch(types.ApplyPatchType).Namespace(desired.GetNamespace()).Resource(r.name).Name(desired.GetName()).
+		VersionedParams(&metav1.PatchOptions{FieldManager: offloadingv1beta1.FieldManagerReflection, Force: &force}, metav1.ParameterCodec).
+		Body(text).Do(ctx).Error()
+	if err != nil {
+		return false, fmt.Errorf("apply %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
+	}
+	return true, nil
+}
+
+// metadata reads the metadata of an object past every cache; nil: there is none.
+func (r resource) metadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	text, err := r.client.Get().Namespace(namespace).Resource(r.name).Name(name).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").Do(ctx).Raw()
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get %s %s/%s: %w", r.name, namespace, name, err)
+	}
+	o := new(metav1.PartialObjectMetadata)
+	if err := json.Unmarshal(text, o); err != nil {
+		return nil, fmt.Errorf("get %s %s/%s: %w", r.name, namespace, name, err)
+	}
+	return o, nil
+}
+
+// delete deletes an object as it was read, and not another one that has its name by now. One that is not there is as
+// good. grace is that of a pod; nil: its own.
+func (r resource) delete(ctx context.Context, o metav1.Object, grace *int64) error {
+	uid := o.GetUID()
+	err := r.client.Delete().NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "").Resource(r.name).Name(o.GetName()).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: grace}).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s %s/%s: %w", r.name, o.GetNamespace(), o.GetName(), err)
+	}
+	return nil
+}
+
+// Reasons of Events.
+const (
+	// ReasonFailedReflection says why an object does not reach the provider.
+	ReasonFailedReflection = "FailedReflection"
+	// ReasonNotOffloaded says that the namespace of a pod on a virtual node is not offloaded.
+	ReasonNotOffloaded = "OffloadingBackOff"
+	// ReasonAborted says that the namespace of a pod is offloaded no more.
+	ReasonAborted = "OffloadingAborted"
+	// ReasonNodeTaken says that there is a Node of the name of a VirtualNode which is none.
+	ReasonNodeTaken = "NodeNameTaken"
+	// ReasonKubeconfig says that the credentials for the provider are missing or refused.
+	ReasonKubeconfig = "KubeconfigInvalid"
+)
+
+// maxNote bounds the text of an Event, in bytes, as the API server does.
+const maxNote = 1000
+
+// event makes an Event about an object here, once for each text within the life of an Event.
+func (k *Kubelet) event(ctx context.Context, about corev1.ObjectReference, kind, reason, note string) {
+	note = note[:min(len(note), maxNote)]
+	sum := sha256.Sum256([]byte(string(about.UID) + reason + note))
+	namespace := about.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	now := metav1.Now()
+	e := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: about.Name + "." + hex.EncodeToString(sum[:8])},
+		InvolvedObject: about, Type: kind, Reason: reason, Message: note, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: component},
+	}
+	err := k.home.core.Post().Namespace(namespace).Resource("events").Body(e).Do(ctx).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
+		k.log.Debug("cannot write an event", "reason", reason, "error", err)
+	}
+}
+
+// reference names an object in an Event.
+func reference(version, kind string, o metav1.Object) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: version, Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
+}
