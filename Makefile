@@ -54,6 +54,7 @@ generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests 
 	$(TOOL) controller-gen object crd:generateEmbeddedObjectMeta=true,maxDescLen=160 paths=./api/... output:crd:dir=deploy/crds
 	$(TOOL) controller-gen rbac:roleName=liqo-controller paths=./controlplane/network/... paths=./controlplane/foreigncluster paths=./controlplane/manager output:rbac:dir=deploy/chart/files
 	$(TOOL) controller-gen rbac:roleName=liqo-controller-authentication,fileName=role-authentication.yaml paths=./controlplane/authentication/... output:rbac:dir=deploy/chart/files
+	$(TOOL) controller-gen rbac:roleName=liqo-controller-offloading,fileName=role-offloading.yaml paths=./controlplane/offloading/... output:rbac:dir=deploy/chart/files
 	$(GO) test -count=1 ./admin/release -run '^TestManifests$$' -update
 
 kube: ## build the Kubernetes control plane that the tests run (once, cached)

@@ -111,11 +111,17 @@ func load(files fs.FS) (*Chart, error) {
 // otherwise.
 func (c *Chart) Version() string { return c.chart.AppVersion() }
 
+// kindsOfNewest are the kinds for which templates ask, as not every version of Kubernetes that the chart supports serves
+// them. An installation asks the cluster.
+var kindsOfNewest = []string{"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
+
 // render makes the manifests, by the name of their template: "fabric.yaml". The
 // namespace is that of the release.
 func (c *Chart) render(values Values, namespace string) (map[string]string, error) {
 	o := common.ReleaseOptions{Name: Name, Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValuesWithSchemaValidation(c.chart, values, o, common.DefaultCapabilities, true)
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), kindsOfNewest...)
+	all, err := util.ToRenderValuesWithSchemaValidation(c.chart, values, o, capabilities, true)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ var manifests = []struct {
 	cleanup        bool
 	metrics        bool
 	authentication bool
+	offloading     bool
 }{
 	{template: "namespace.yaml", file: "00-namespace.yaml"},
 	{template: "controller-rbac.yaml", file: "controller-rbac.yaml"},
@@ -37,6 +38,14 @@ var manifests = []struct {
 	{template: "authentication.yaml", file: "authentication/authentication.yaml", authentication: true, head: `#
 # For clusters that ask each other for resources: what the controller may do then, and what other clusters may do here.
 # The controller needs the argument --authentication as well.
+`},
+	{template: "offloading.yaml", file: "offloading/offloading.yaml", offloading: true, head: `#
+# For clusters whose pods run in other clusters: what the controller may do then. It needs the folder authentication and
+# the arguments --authentication and --offloading as well.
+`},
+	{template: "offloading-scheduling.yaml", file: "offloading/scheduling.yaml", offloading: true, head: `#
+# For clusters whose pods run in other clusters: which pods may. It needs an API server that serves the kind
+# MutatingAdmissionPolicy of admissionregistration.k8s.io/v1 (Kubernetes 1.36).
 `},
 	{template: "controller.yaml", file: "controller/controller.yaml", head: `#
 # The controller of one cluster. What is in the folder above is the same everywhere; this is not: set <CLUSTER_ID> and
@@ -85,7 +94,8 @@ func TestManifests(t *testing.T) {
 			"discovery":       map[string]any{"config": map[string]any{"clusterID": "<CLUSTER_ID>"}},
 			"ipam":            map[string]any{"podCIDR": "<POD_CIDR>"},
 			"networking":      map[string]any{"fabric": map[string]any{"cleanup": m.cleanup}},
-			"authentication":  map[string]any{"enabled": m.authentication},
+			"authentication":  map[string]any{"enabled": m.authentication || m.offloading},
+			"offloading":      map[string]any{"enabled": m.offloading},
 			"metrics": map[string]any{
 				"enabled": m.metrics, "podMonitor": map[string]any{"enabled": m.metrics}, "prometheusRule": map[string]any{"enabled": m.metrics},
 			},

@@ -64,7 +64,7 @@ networking:
   fabric: {config: {nftablesMonitor: true, healthProbeBindAddressPort: "8081"}}
   gateway: {mssclamp: {enabled: true, value: 0}}
   gatewayTemplates: {wireguard: {implementation: kernel}}
-offloading: {defaultNodeResources: {cpu: 4}}
+offloading: {enabled: true, defaultNodeResources: {cpu: 4}}
 `))
 	if err := c.Check(v); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ offloading: {defaultNodeResources: {cpu: 4}}
 		"the value networking.gateway.mssclamp.enabled does nothing: the TCP clamping is always on: without it, connections hang where ICMP gets lost",
 		"the value networking.gateway.mssclamp.value does nothing: gateways clamp the MSS to what their MTU leaves: set peering.networking.gateway.mtu",
 		"the value networking.gatewayTemplates.wireguard does nothing: WireGuard is in the gateway's process",
-		"the value offloading does nothing: Sluice has no offloading",
+		"the value offloading.defaultNodeResources does nothing: a ResourceSlice says what it asks for",
 	}
 	if diff := cmp.Diff(want, c.ignored(v)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/controlplane/offloading"
 )
 
 // options are the flags of the controller, checked.
@@ -98,6 +99,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&apiServerCA, "api-server-ca", "", "`FILE` with the certificate authority of that, PEM; system: the ones of the consumer's system (default: that of the service account)")
 	fs.DurationVar(&auth.CertificateLifetime, "client-certificate-lifetime", 0, "`time` for which certificates of consumers are valid, at least 10m; 0: as long as the signer likes")
 	fs.BoolVar(&auth.Slices.DefaultClass, "default-resource-slices", true, "grant what ResourceSlices of class default ask for; =false denies them")
+	offload := fs.Bool("offloading", false, "let pods of this cluster run in others, and theirs here; needs --authentication")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 7*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
@@ -117,6 +119,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o.Pools = pools
 	if *authenticate {
 		o.Authentication, o.apiServerCA = &auth, apiServerCA
+	}
+	if *offload {
+		o.Offloading = new(offloading.Options)
 	}
 	if *leaderElection {
 		o.LeaderElection = election
@@ -153,6 +158,9 @@ func (o *options) check() error {
 		case a.CertificateLifetime != 0 && a.CertificateLifetime < 10*time.Minute:
 			return daemon.Usagef("--client-certificate-lifetime: API servers sign nothing for less than 10m")
 		}
+	}
+	if o.Offloading != nil && o.Authentication == nil {
+		return daemon.Usagef("--offloading needs --authentication: clusters ask each other for resources first")
 	}
 	switch ns := o.Gateways.MetricsNamespace; {
 	case ns != "" && len(validation.IsDNS1123Label(ns)) > 0:

@@ -86,6 +86,14 @@ func Pod(o any) (any, error) {
 		Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
 	}
+	if p.Spec.NodeName == "" {
+		kept.Spec.RuntimeClassName = p.Spec.RuntimeClassName
+		for _, t := range p.Spec.Tolerations {
+			if t.Key == "" || t.Key == offloadingv1beta1.TaintNotAllowed {
+				kept.Spec.Tolerations = append(kept.Spec.Tolerations, t)
+			}
+		}
+	}
 	if p.Labels[networkingv1beta1.LabelComponent] != networkingv1beta1.ComponentGateway {
 		kept.Labels = nil
 		return kept, nil

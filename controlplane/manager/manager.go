@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/network/gatewayrender"
 	"github.com/sluice-net/sluice/controlplane/network/internalnetwork"
 	"github.com/sluice-net/sluice/controlplane/network/prefixes"
+	"github.com/sluice-net/sluice/controlplane/offloading"
 )
 
 // Lease is the name of the Lease that the leader holds.
@@ -51,6 +52,9 @@ type Options struct {
 	// Authentication lets clusters ask each other for resources; nil: they have a network and nothing else. Its namespace
 	// is that above.
 	Authentication *authentication.Options
+	// Offloading lets pods of one cluster run in another; nil: they do not. It takes Authentication. Its namespace is that
+	// above.
+	Offloading *offloading.Options
 	// LeaderElection is nil where nothing else runs these controllers.
 	LeaderElection *LeaderElection
 	// MetricsAddress is the address of the metrics; empty: none.
@@ -140,6 +144,12 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		a.LiqoNamespace = o.LiqoNamespace
 		if err := authentication.SetupWithManager(mgr, secrets, *a); err != nil {
 			return fmt.Errorf("set up authentication: %w", err)
+		}
+	}
+	if f := o.Offloading; f != nil {
+		f.LiqoNamespace = o.LiqoNamespace
+		if err := offloading.SetupWithManager(mgr, *f); err != nil {
+			return fmt.Errorf("set up offloading: %w", err)
 		}
 	}
 	if err := foreigncluster.SetupWithManager(mgr, secrets); err != nil {

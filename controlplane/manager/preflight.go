@@ -24,6 +24,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 )
@@ -109,6 +110,9 @@ func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion, corev1beta1.GroupVersion}
 	if o.Authentication != nil {
 		groups = append(groups, authv1beta1.GroupVersion)
+	}
+	if o.Offloading != nil {
+		groups = append(groups, offloadingv1beta1.GroupVersion)
 	}
 	for _, gv := range groups {
 		for name, t := range scheme.KnownTypes(gv) {

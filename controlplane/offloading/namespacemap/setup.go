@@ -1,0 +1,56 @@
+package namespacemap
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster.
+func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error)) error {
+	r := &Reconciler{Client: mgr.GetClient(), ID: id}
+	spec := builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
+	return ctrl.NewControllerManagedBy(mgr).Named("namespacemap").
+		// Not for each answer of the provider.
+		For(new(offloadingv1beta1.NamespaceMap), spec).
+		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(provider), spec).
+		// Their labels decide what selectors select.
+		Watches(new(corev1.Node), handler.EnqueueRequestsFromMapFunc(r.providers), builder.WithPredicates(predicate.NewPredicateFuncs(isVirtual), predicate.LabelChangedPredicate{})).
+		Watches(new(offloadingv1beta1.NamespaceOffloading), handler.EnqueueRequestsFromMapFunc(r.providers), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(apply.RequeueOnConflict(r))
+}
+
+func isVirtual(n client.Object) bool {
+	return n.GetLabels()[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual
+}
+
+// provider is the request for the provider of a VirtualNode.
+func provider(_ context.Context, o client.Object) []ctrl.Request {
+	v, ok := o.(*offloadingv1beta1.VirtualNode)
+	if !ok || v.Spec.ClusterID == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: v.Namespace, Name: string(v.Spec.ClusterID)}}}
+}
+
+// providers are the requests for all of them.
+func (r *Reconciler) providers(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+	var virtual offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &virtual, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "list VirtualNodes")
+	}
+	for i := range virtual.Items {
+		requests = append(requests, provider(ctx, &virtual.Items[i])...)
+	}
+	return requests
+}

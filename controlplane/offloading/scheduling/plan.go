@@ -1,0 +1,58 @@
+package scheduling
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+)
+
+// Added is the toleration of pods that may run on virtual nodes. The policy in the chart gives new pods the same.
+var Added = corev1.Toleration{Key: offloadingv1beta1.TaintNotAllowed, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+
+// Tolerate tells whether pods that were made before their namespace was offloaded get the toleration: only if they may
+// then run on every virtual node there is. Which nodes a pod may run on cannot be narrowed any more.
+//
+//	strategy                 selector                         pods made before
+//	LocalAndRemote, Remote   selects every virtual node       tolerate virtual nodes; with Remote they may run here too
+//	                         does not, or means nothing       stay as they are: somebody must make them anew
+//	Local                    whatever                         stay as they are
+func Tolerate(o *offloadingv1beta1.NamespaceOffloading, nodes []placement.Node) bool {
+	if !placement.Offloads(o) || o.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategy || len(nodes) == 0 {
+		return false
+	}
+	for _, n := range nodes {
+		if selected, err := placement.Selects(o.Spec.ClusterSelector, n); err != nil || !selected {
+			return false
+		}
+	}
+	return true
+}
+
+// Waits tells whether p waits for a node and could not be scheduled onto a virtual one.
+func Waits(p *corev1.Pod) bool {
+	if p.Spec.NodeName != "" || p.Status.Phase != corev1.PodPending || !p.DeletionTimestamp.IsZero() ||
+		p.Spec.RuntimeClassName != nil && *p.Spec.RuntimeClassName == offloadingv1beta1.RuntimeClassName {
+		return false
+	}
+	for _, t := range p.Spec.Tolerations {
+		if tolerates(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// tolerates tells whether a pod with t may be scheduled onto a virtual node.
+func tolerates(t corev1.Toleration) bool {
+	if t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
+		return false
+	}
+	switch {
+	case t.Operator == corev1.TolerationOpExists:
+		return t.Key == "" || t.Key == offloadingv1beta1.TaintNotAllowed
+	case t.Operator == "" || t.Operator == corev1.TolerationOpEqual:
+		return t.Key == offloadingv1beta1.TaintNotAllowed && t.Value == "true"
+	}
+	return false
+}
