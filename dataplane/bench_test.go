@@ -213,3 +213,44 @@ func BenchmarkFilter(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDrop measures packets that go nowhere, which anybody can send.
+func BenchmarkDrop(b *testing.B) {
+	nowhere := netip.MustParseAddr("8.8.8.8")
+	for name, size := range map[string]uint64{"egress/DropNoMapping": 31, "egress/DropUnknownNode": 31} {
+		b.Run(name, func(b *testing.B) {
+			r := newReplay(b, oneNode)
+			r.load(repeat(udpOf(localPod, nowhere, 64), 31)...)
+			for i := range r.datagrams {
+				if name == "egress/DropUnknownNode" {
+					r.datagrams[i][6]++ // of the VNI
+				}
+			}
+			r.datagrams = append(r.datagrams, r.encapsulated(udpOf(localPod, remoteInside, 64))) // or the read would not end
+			dropped := uint64(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.egress()
+				dropped += size
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(dropped), "ns/packet")
+			if v := r.forwarder.Status().Egress.Verdicts[name[len("egress/"):]]; v != dropped {
+				b.Fatalf("%d dropped of %d: %v", v, dropped, r.forwarder.Status().Egress.Verdicts)
+			}
+		})
+	}
+	b.Run("ingress/DropNoMapping", func(b *testing.B) {
+		r := newReplay(b, oneNode)
+		write := r.ingressBatch(repeat(udpOf(remoteOutside, nowhere, 64), 32)...)
+		dropped := uint64(0)
+		b.ReportAllocs()
+		for b.Loop() {
+			write()
+			dropped += 32
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(dropped), "ns/packet")
+		if v := r.forwarder.Status().Ingress.Verdicts["DropNoMapping"]; v != dropped {
+			b.Fatalf("%d dropped of %d", v, dropped)
+		}
+	})
+}

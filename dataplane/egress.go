@@ -66,6 +66,9 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 		}
 		v := f.egress(s, d, out, now)
 		f.egressCount.verdicts[v].Add(1)
+		if v.Dropped() && f.dropped.Wants(egressKind(v), now) {
+			f.keepEgress(s, d, v)
+		}
 		if capturing {
 			l.egressed(s, d.bytes, d.from.Addr, v)
 		}

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,3 +33,11 @@ func (f *Forwarder) StopClock() { now := f.clock(); f.clock = func() int64 { ret
 
 // SendOwn sends b to the peer as the gateway's own stack does.
 func (f *Forwarder) SendOwn(b []byte) { f.send(f.own, b) }
+
+// HurryClock has a second pass whenever somebody looks at the clock. It is called
+// before anything runs.
+func (f *Forwarder) HurryClock() {
+	var now atomic.Int64
+	now.Store(f.clock())
+	f.clock = func() int64 { return now.Add(int64(time.Second)) }
+}

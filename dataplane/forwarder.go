@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/dataplane/capture"
+	"github.com/sluice-net/sluice/dataplane/dropped"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
@@ -86,6 +87,7 @@ type Forwarder struct {
 	egressCount, ingressCount counters
 
 	captures capture.Set
+	dropped  *dropped.Sample
 	locals   atomic.Pointer[locals] // set before the first capture
 
 	mu     sync.Mutex
@@ -144,6 +146,7 @@ func New(o Options) (*Forwarder, error) {
 		applied:  make(chan struct{}, 1),
 		reader:   newNodeReader(),
 		states:   make(map[string]*nodeState),
+		dropped:  newDropSample(),
 
 		egressErrors: newErrorBudget(), ingressErrors: newErrorBudget(),
 	}
@@ -156,7 +159,7 @@ func New(o Options) (*Forwarder, error) {
 	}
 	f.pathMTUs.sent.seed = maphash.MakeSeed()
 	f.snap.Store(&snapshot{})
-	o.Tunnel.Overlay = f
+	o.Tunnel.Overlay, o.Tunnel.OnDrop = f, f.keepTunnel
 	if f.tunnel, err = tunnel.New(o.Tunnel); err != nil {
 		stack.Close()
 		return nil, fmt.Errorf("build tunnel: %w", err)

@@ -26,6 +26,9 @@ func (f *Forwarder) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
 		}
 		v := f.ingress(s, b[offset:], outer, w, now)
 		f.ingressCount.verdicts[v].Add(1)
+		if v.Dropped() && f.dropped.Wants(ingressKind(v), now) {
+			f.keepIngress(b[offset:], v)
+		}
 		if v == Forwarded {
 			f.ingressCount.packets.Add(1)
 			f.ingressCount.bytes.Add(uint64(len(b) - offset))

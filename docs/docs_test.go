@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/release"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
-	"github.com/sluice-net/sluice/dataplane"
 )
 
 const (
@@ -235,11 +235,11 @@ func TestAlerts(t *testing.T) {
 // TestDrops: the troubleshooting page explains all drops, and no document names
 // another.
 func TestDrops(t *testing.T) {
-	exist := found(`"(DropTunnel[A-Za-z]+)"`, read(t, "../cmd/gateway/metrics.go"))
-	for _, v := range dataplane.Drops() {
-		exist = append(exist, v.String())
+	heading, page, _ := strings.Cut(drops.Page, " in docs/")
+	if heading = "\n## " + strings.Trim(heading, `"`) + "\n"; page != troubleshooting || !strings.Contains(read(t, troubleshooting), heading) {
+		t.Errorf("there is no %s", drops.Page)
 	}
-	slices.Sort(exist)
+	exist := slices.Sorted(slices.Values(drops.Reasons()))
 	if diff := cmp.Diff(exist, found(`(?m)^\|.*?\b(Drop[A-Z][A-Za-z]+)`, strings.ReplaceAll(read(t, troubleshooting), ", Drop", "\n| Drop"))); diff != "" {
 		t.Errorf("the table of drops in %s (-want +got):\n%s", troubleshooting, diff)
 	}

@@ -68,29 +68,30 @@ func (a *egressAccount) factsLocked() egressFacts {
 }
 
 // admit waits until a batch may be read into bufs, and says what of it will be
-// admitted. os.ErrClosed after close.
-func (a *egressAccount) admit(bufs [][]byte) (grant, error) {
+// admitted. os.ErrClosed after close. It returns the place in the batch before of a
+// packet that no peer claims, -1 for none.
+func (a *egressAccount) admit(bufs [][]byte) (g grant, unclaimed int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	untaken, _ := a.lastBatch.strikeUntaken(&a.ledger, bufs)
+	untaken, unclaimed := a.lastBatch.strikeUntaken(&a.ledger, bufs)
 	a.noPeer += untaken
 	for !a.closed {
 		g := decideEgress(a.factsLocked())
 		if g.Wait == 0 {
-			return g, nil
+			return g, unclaimed, nil
 		}
 		a.sleepLocked(g.Wait)
 		a.waited += g.Wait
 	}
-	return grant{}, os.ErrClosed
+	return grant{}, -1, os.ErrClosed
 }
 
 // take enters the packets that were read, own of them the gateway's own and
-// first. A packet that is not admitted gets size 0, which wireguard-go skips; why
-// is the same for all of them.
-func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admitted int, why dropReason) {
+// first. A packet that is not admitted gets size 0, which wireguard-go skips.
+func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) taken {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	out := taken{refused: -1}
 	f := a.factsLocked()
 	// Reading may have taken long. A session that came up in the meantime counts;
 	// one that went away does not, or the first burst after a pause would suffer.
@@ -114,6 +115,9 @@ func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admi
 			g.Probe--
 			a.lastProbe = f.Now
 		default:
+			if out.refused < 0 {
+				out.refused, out.size = i, sizes[i]
+			}
 			sizes[i] = 0
 			a.lastBatch.put(i, 0)
 			a.drops[g.Reason]++
@@ -122,9 +126,19 @@ func (a *egressAccount) take(g grant, bufs [][]byte, sizes []int, own int) (admi
 		id := identity(bufs[i])
 		a.ledger.enter(id)
 		a.lastBatch.put(i, id)
-		admitted++
+		out.admitted++
 	}
-	return admitted, g.Reason
+	out.why = g.Reason
+	return out
+}
+
+// taken is what became of a batch of packets.
+type taken struct {
+	admitted int
+	// refused is the place of the first that was not admitted, -1 for none, and size
+	// the size that it had. Why is the same for all of them.
+	refused, size int
+	why           dropReason
 }
 
 // sendStarts is called before transport messages go to the socket.
@@ -274,10 +288,12 @@ func (a *ingressAccount) admit(bufs [][]byte) (stranger int, err error) {
 }
 
 // take enters the messages of a batch that carry packets, and gives size 0, which
-// wireguard-go skips, to what cannot be a WireGuard message.
-func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
+// wireguard-go skips, to what cannot be a WireGuard message. It returns the place and
+// the size of one of the latter, -1 for none.
+func (a *ingressAccount) take(bufs [][]byte, sizes []int) (malformed, size int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	malformed = -1
 	for i := range bufs {
 		a.lastBatch.put(i, 0)
 		if sizes[i] < 0 {
@@ -292,11 +308,13 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) {
 		case messageHandshake:
 			a.handshakes.add(bufs[i])
 		case messageMalformed:
+			malformed, size = i, sizes[i]
 			sizes[i] = 0
 			a.malformed++
 		case messageKeepalive:
 		}
 	}
+	return malformed, size
 }
 
 // opened counts what was opened where it was read.

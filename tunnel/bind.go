@@ -46,6 +46,7 @@ type bind struct {
 	// workers send at the same time as the sequential sender.
 	datagrams sync.Pool
 	observer  observer
+	onDrop    func(Observation) // Options.OnDrop, never nil
 	// direct opens in the receiver; nil where wireguard-go's workers do, and before Run.
 	direct atomic.Pointer[device.Direct]
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
@@ -77,8 +78,11 @@ func (s *openSocket) shut() (err error) {
 }
 
 func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered func()) *bind {
+	if o.OnDrop == nil {
+		o.OnDrop = func(Observation) {}
+	}
 	return &bind{
-		listen: o.Listen, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
+		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
@@ -282,6 +286,7 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 	}
 	if stranger >= 0 { // of the batch before, whose sizes are still there
 		r.noteCaller(r.from[stranger], sizes[stranger])
+		r.dropped(dropUnknownSession, bufs[stranger][:sizes[stranger]], r.from[stranger])
 	}
 	n, err := r.read(bufs, sizes)
 	for i := range n {
@@ -290,7 +295,7 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 			r.noteInitiation(r.from[i], bufs[i][:sizes[i]])
 		}
 	}
-	r.ingress.take(bufs[:n], sizes[:n])
+	r.take(bufs[:n], sizes[:n])
 	return n, err
 }
 
@@ -304,12 +309,13 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 	opened := direct.Receive(bufs[:n], sizes[:n], r)
 	if opened.Stranger >= 0 {
 		r.noteCaller(r.from[opened.Stranger], opened.StrangerSize)
+		r.dropped(dropUnknownSession, bufs[opened.Stranger][:opened.StrangerSize], r.from[opened.Stranger])
 	}
 	r.ingress.opened(opened)
 	if opened.Left == 0 {
 		return 0, nil
 	}
-	r.ingress.take(bufs[:n], sizes[:n])
+	r.take(bufs[:n], sizes[:n])
 	for i, size := range sizes[:n] {
 		if size > 0 {
 			eps[i] = r.sources.stranger(r.from[i])
@@ -319,6 +325,27 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 		}
 	}
 	return n, nil
+}
+
+// take enters the messages of a batch.
+func (r *receiver) take(bufs [][]byte, sizes []int) {
+	if place, size := r.ingress.take(bufs, sizes); place >= 0 {
+		r.dropped(dropMalformed, bufs[place][:size], r.from[place])
+	}
+}
+
+// dropped shows a datagram that goes no further.
+func (r *receiver) dropped(why string, datagram []byte, from underlay.Origin) {
+	r.onDrop(Observation{Outside: true, Local: r.localOf(from), Remote: from.Addr, Bytes: datagram, Drop: why})
+}
+
+// localOf is where a datagram arrived.
+func (r *receiver) localOf(from underlay.Origin) netip.AddrPort {
+	local := r.socket.LocalAddr()
+	if from.Local.IsValid() {
+		local = netip.AddrPortFrom(from.Local, local.Port())
+	}
+	return local
 }
 
 // read waits for datagrams, and pauses after an error of the socket.

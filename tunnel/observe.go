@@ -62,10 +62,10 @@ func showTaken(observe *func(Observation), bufs [][]byte, sizes []int, offset in
 }
 
 // takeSeen is egress.take in front of somebody who looks.
-func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte, sizes []int, own, offset int) (admitted int) {
+func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte, sizes []int, own, offset int) taken {
 	var before [BatchSize]int // take gives size 0 to what it does not admit
 	copy(before[:], sizes)
-	admitted, why := t.egress.take(g, bufs, sizes, own)
+	taken := t.egress.take(g, bufs, sizes, own)
 	s := Observation{Time: time.Now(), Egress: true}
 	for i, b := range bufs {
 		size := min(before[i], len(b)-offset)
@@ -73,13 +73,26 @@ func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte,
 			continue
 		}
 		if s.Drop = ""; sizes[i] == 0 {
-			s.Drop = dropNames[why]
+			s.Drop = dropNames[taken.why]
 		}
 		s.Bytes = b[offset : offset+size]
 		(*observe)(s)
 	}
-	return admitted
+	return taken
 }
+
+// DropReasons are all that Observation.Drop may be, and those that are only counted.
+var DropReasons = [...]string{
+	dropNames[dropNoEndpoint], dropNames[dropNoSession], dropNames[dropInFlight], dropNoPeer, "DropTunnelFlushed",
+	dropUnknownSession, "DropTunnelRejected", dropMalformed,
+}
+
+// Names of drops that are not a dropReason.
+const (
+	dropNoPeer         = "DropTunnelNoPeer"
+	dropUnknownSession = "DropTunnelUnknownSession"
+	dropMalformed      = "DropTunnelMalformed"
+)
 
 var dropNames = [dropReasons]string{
 	dropNoEndpoint: "DropTunnelNoEndpoint",
@@ -102,7 +115,7 @@ func showReceived(observe *func(Observation), bufs [][]byte, sizes []int, local 
 	for i, b := range bufs {
 		s.Bytes, s.Remote = b[:sizes[i]], from[i].Addr
 		if s.Drop = ""; classify(s.Bytes) == messageMalformed {
-			s.Drop = "DropTunnelMalformed"
+			s.Drop = dropMalformed
 		}
 		(*observe)(s)
 	}

@@ -35,8 +35,9 @@ func TestObserveInside(t *testing.T) {
 	overlay.write = func(bufs [][]byte, offset int) { clear(bufs[0][offset:]) }
 	d := newTestTun(t, overlay)
 	d.egress.setReachable()
-	var got observations
+	var got, drops observations
 	d.observer.Store(got.observer())
+	d.onDrop = *drops.observer()
 	bufs, sizes := batchBuffers(), make([]int, BatchSize)
 	n, err := d.Read(bufs, sizes, 16) // as many as go without a session
 	if err != nil {
@@ -70,6 +71,18 @@ func TestObserveInside(t *testing.T) {
 		t.Errorf("%d observations of %d packets, one of which is empty", len(got), n)
 	}
 
+	if len(drops) != 1 || !drops[0].Egress || drops[0].Drop != "DropTunnelNoSession" || !slices.Equal(drops[0].Bytes, []byte{2, 1, 2, 3, 0}) {
+		t.Errorf("of what was dropped: %+v", drops)
+	}
+
+	got, drops = nil, nil
+	if _, err := d.Read(bufs, sizes, 16); err != nil { // nothing has replaced the buffers: no peer has taken them
+		t.Fatal(err)
+	}
+	if len(drops) == 0 || !drops[0].Egress || drops[0].Drop != dropNoPeer {
+		t.Errorf("of what no peer claims: %+v", drops)
+	}
+
 	got = nil
 	if _, err := d.Write([][]byte{append(make([]byte, 16), 1, 2, 3)}, 16); err != nil {
 		t.Fatal(err)
@@ -91,8 +104,9 @@ func TestObserveOutside(t *testing.T) {
 			return 2, nil
 		},
 	})
-	var got observations
+	var got, drops observations
 	b.observer.Store(got.observer())
+	b.onDrop = *drops.observer()
 	ep, _ := b.ParseEndpoint(peer.String())
 	if err := b.Send([][]byte{message(typeTransport, 40), message(typeTransport, 50)}, ep); err != nil {
 		t.Fatal(err)
@@ -112,6 +126,21 @@ func TestObserveOutside(t *testing.T) {
 	for i, w := range want {
 		if s := got[i]; s.Egress != w.egress || !s.Outside || len(s.Bytes) != w.size || s.Drop != w.drop || s.Local != local || s.Remote != peer || s.Time.IsZero() {
 			t.Errorf("message %d: %+v", i, s)
+		}
+	}
+
+	if _, err := receive(bufs, sizes, make([]conn.Endpoint, BatchSize)); err != nil { // nobody has taken the first
+		t.Fatal(err)
+	}
+	for i, w := range []struct {
+		size int
+		drop string
+	}{{10, dropMalformed}, {60, dropUnknownSession}, {10, dropMalformed}} {
+		if len(drops) != 3 {
+			t.Fatalf("dropped: %+v", drops)
+		}
+		if s := drops[i]; s.Egress || !s.Outside || len(s.Bytes) != w.size || s.Drop != w.drop || s.Local != local || s.Remote != peer {
+			t.Errorf("dropped %d: %+v", i, s)
 		}
 	}
 }

@@ -16,6 +16,7 @@ type tunDevice struct {
 	overlay  Overlay
 	egress   *egressAccount
 	ingress  *ingressAccount
+	onDrop   func(Observation) // Options.OnDrop, never nil
 	mtu      atomic.Int32
 	observer observer
 	// direct seals in Read; nil where wireguard-go's workers do, and before Run.
@@ -31,7 +32,7 @@ type tunDevice struct {
 }
 
 func newTunDevice(o Overlay, egress *egressAccount, ingress *ingressAccount) *tunDevice {
-	t := &tunDevice{overlay: o, egress: egress, ingress: ingress, events: make(chan tun.Event, 1)}
+	t := &tunDevice{overlay: o, egress: egress, ingress: ingress, events: make(chan tun.Event, 1), onDrop: func(Observation) {}}
 	t.mtu.Store(DefaultMTU)
 	return t
 }
@@ -42,9 +43,12 @@ func newTunDevice(o Overlay, egress *egressAccount, ingress *ingressAccount) *tu
 // direct, it returns only what has to wait for a session.
 func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 	for {
-		g, err := t.egress.admit(bufs)
+		g, unclaimed, err := t.egress.admit(bufs)
 		if err != nil {
 			return 0, err
+		}
+		if unclaimed >= 0 { // of the batch before, which is still there
+			t.onDrop(Observation{Egress: true, Bytes: bufs[unclaimed][offset:], Drop: dropNoPeer})
 		}
 		room := bufs
 		if g.Credits > 0 && g.Own == 0 {
@@ -54,16 +58,19 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 		if direct := t.direct.Load(); direct != nil && err == nil && t.send(direct, bufs[:n], sizes[:n], offset) {
 			continue
 		}
-		var admitted int
+		var taken taken
 		if observe := t.observer.Load(); observe != nil {
-			admitted = t.takeSeen(observe, g, bufs[:n], sizes[:n], own, offset)
+			taken = t.takeSeen(observe, g, bufs[:n], sizes[:n], own, offset)
 		} else {
-			admitted, _ = t.egress.take(g, bufs[:n], sizes[:n], own)
+			taken = t.egress.take(g, bufs[:n], sizes[:n], own)
+		}
+		if i := taken.refused; i >= 0 {
+			t.onDrop(Observation{Egress: true, Bytes: bufs[i][offset : offset+taken.size], Drop: dropNames[taken.why]})
 		}
 		if err != nil {
 			return n, t.readFailed(err)
 		}
-		if admitted > 0 {
+		if taken.admitted > 0 {
 			return n, nil
 		}
 	}

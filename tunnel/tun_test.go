@@ -171,7 +171,7 @@ func TestReadCountsWhatIsNotTaken(t *testing.T) {
 	if n != unprovenLimit-1 {
 		t.Errorf("Read = %d, want room for all but one", n)
 	}
-	_, _ = d.egress.admit(bufs)
+	_, _, _ = d.egress.admit(bufs)
 	d.egress.sendStarts()
 	d.egress.sendEnds(last, 1)
 	var s Stats

@@ -65,6 +65,11 @@ type Options struct {
 	// each: those that wait for a session, with Workers all; at least 256. Zero: 128
 	// for each processor, between 256 and 1024.
 	MaxInFlight int
+	// OnDrop is shown some of what the tunnel drops, besides what Observe shows, without
+	// the time: one of several that are read at once. A packet that no peer claims may go
+	// on behind its end. Several goroutines call it at the same time; none of them
+	// should have to wait. Nil: nobody looks.
+	OnDrop func(Observation)
 	// Resolve looks up the host of an endpoint. Nil: the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 }
@@ -136,6 +141,7 @@ func New(o Options) (*Tunnel, error) {
 	}
 	t.bind = newBind(o, t.egress, t.ingress, t.wakeKeys)
 	t.tun = newTunDevice(o.Overlay, t.egress, t.ingress)
+	t.tun.onDrop = t.bind.onDrop
 	return t, nil
 }
 

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/dataplane"
 )
@@ -22,19 +25,20 @@ func TestMeaningsOfDrops(t *testing.T) {
 	r.DataPlane.Tunnel = survey.TunnelStats{
 		DropNoEndpoint: 1, DropNoSession: 1, DropInFlight: 1, DropNoPeer: 1, DropFlushed: 1, DropUnknownSession: 1, DropRejected: 1, DropMalformed: 1,
 	}
-	known := make(map[string]bool)
+	var named []string
 	for _, d := range r.Drops() {
-		known[d.Reason] = true
-		if _, explained := meanings[d.Reason]; explained == slices.Contains(noise, d.Reason) {
+		named = append(named, d.Reason)
+		if _, explained := meaningOf(d.Reason, true); explained == slices.Contains(noise, d.Reason) {
 			t.Errorf("%s is explained: %v; is noise: %v", d.Reason, explained, !explained)
 		}
 	}
-	for reason, m := range meanings {
-		if !known[reason] {
-			t.Errorf("there is no %s", reason)
-		}
-		if m.cause == "" || m.fix == "" {
-			t.Errorf("%s: %+v", reason, m)
+	slices.Sort(named)
+	if diff := cmp.Diff(named, slices.Sorted(slices.Values(drops.Reasons()))); diff != "" {
+		t.Errorf("explained reasons (-exist +explained):\n%s", diff)
+	}
+	for _, name := range drops.Reasons() {
+		if m, _ := drops.Explain(name); m.Cause == "" || m.Fix == "" {
+			t.Errorf("%+v", m)
 		}
 	}
 }
@@ -42,7 +46,7 @@ func TestMeaningsOfDrops(t *testing.T) {
 // Where the peer is gone, nobody is told to give the gateway more CPU.
 func TestDropsWithoutPeer(t *testing.T) {
 	for connected, want := range map[bool]string{true: "more CPU", false: "checks of UDP and keys"} {
-		if m, known := meaningOf("DropTunnelInFlight", connected); !known || !strings.Contains(m.fix, want) {
+		if m, known := meaningOf("DropTunnelInFlight", connected); !known || !strings.Contains(m.Fix, want) {
 			t.Errorf("connected %v: %+v, want %q", connected, m, want)
 		}
 	}

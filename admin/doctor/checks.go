@@ -38,7 +38,7 @@ var checks = []check{
 
 	{name: "nodes", title: "node tunnels", needs: []string{"gateway-pods", "configuration", "network-policies"}, ofEnd: nodeTunnels},
 	{name: "firewall", title: "filters", needs: []string{"gateways"}, ofEnd: firewall},
-	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: drops},
+	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: dropsRising},
 
 	{name: "authentication", title: "authentication", needs: []string{"tenant-namespace"}, ofEnd: authentication},
 }

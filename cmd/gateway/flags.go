@@ -37,6 +37,7 @@ Usage:
   gateway status [--admin-socket PATH] [-o text|json]
   gateway probe [flags]
   gateway capture -w FILE [flags]
+  gateway drops [-f] [flags]
 
 The gateway is configured by the objects of the peering, from one of two sources.
 

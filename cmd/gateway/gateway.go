@@ -175,6 +175,7 @@ func (g *gateway) openServers() (err error) {
 func (g *gateway) adminPages() map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET " + capturePath: http.HandlerFunc(g.serveCapture),
+		"GET " + dropsPath:   http.HandlerFunc(g.serveDrops),
 		"GET " + probePath:   http.HandlerFunc(g.serveProbe),
 	}
 }

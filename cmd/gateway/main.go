@@ -39,6 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // commands are what the gateway does besides being one: they ask one that runs.
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"capture": captureCommand,
+	"drops":   dropsCommand,
 	"probe":   probeCommand,
 	"status":  statusCommand,
 }

@@ -23,7 +23,8 @@ server, and must be reached from the local one, which gets the gateway client.`,
 	a.addRemoteFlags(cmd)
 	cmd.AddCommand(
 		networkInitCommand(a), networkConnectCommand(a), networkDisconnectCommand(a), networkResetCommand(a),
-		networkStatusCommand(a), networkDoctorCommand(a), networkCaptureCommand(a), networkRotateKeysCommand(a),
+		networkStatusCommand(a), networkDoctorCommand(a), networkCaptureCommand(a), networkDropsCommand(a),
+		networkRotateKeysCommand(a),
 	)
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/lab"
 )
 
@@ -30,6 +32,7 @@ func testCapture(t *testing.T, w *world) {
 	t.Run("into a pipe", c.pipe)
 	t.Run("Ctrl-C", c.interrupt)
 	t.Run("a client that is killed", c.kill)
+	t.Run("drops", c.drops)
 	t.Run("a file of its own", c.ownFile)
 	t.Run("refusals", c.refusals)
 	lab.Eventually(t, patience, "no capture is left", c.idle)
@@ -179,6 +182,61 @@ func (c *capturing) kill(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 	lab.Eventually(t, patience, "the gateway ends it", c.idle)
 	t.Logf("%d packets are in the file", len(tshark(t, file)))
+}
+
+// drops: who follows what is dropped is told of a packet for an address that nobody has,
+// by the gateway that drops it.
+func (c *capturing) drops(t *testing.T) {
+	var list networkingv1beta1.ConfigurationList
+	if err := c.a.Client().List(t.Context(), &list, ofPeer(c.b.Name)); err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d Configurations, %v", len(list.Items), err)
+	}
+	called, err := list.Items[0].Status.Remote.CIDR.External.List[0].Prefix()
+	own, err2 := list.Items[0].Spec.Remote.CIDR.External.List[0].Prefix()
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	host := netip.AddrFrom4([4]byte{0, 0, 231, 7})
+	client, to := c.faults.clients[0], through(called, host)
+	file, err := os.Create(filepath.Join(c.dir, "drops.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := c.command(c.both("network", "drops", "-f", "--reason", "NoAddress")...)
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = file, &errs
+	if err := c.WAN.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("(remote) %s  DropNoAddress             from the peer  UDP %s:4242 > %s:4243, 33 bytes", c.a.Name, client.Addr, through(own, host))
+	lab.Eventually(t, patience, "the drop is told of", func() error {
+		conn, err := client.ListenPacket("udp4", ":4242")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 4243))); err != nil {
+			return err
+		}
+		told, err := os.ReadFile(file.Name())
+		if !strings.Contains(string(told), want) || !strings.Contains(string(told), "What to do: make an IP object for the host") {
+			return errors.Join(fmt.Errorf("no %q in %s", want, told), err)
+		}
+		return nil
+	})
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v: %s", err, &errs)
+	}
+	out, _ := c.liqoctl(t, c.both("network", "drops", "--reason", "NoAddress", "-o", "json")...)
+	if want := fmt.Sprintf(`{"cluster":"remote","peer":"%s",`, c.a.Name); !strings.HasPrefix(out, want) || !strings.Contains(out, `"destination":"`+through(own, host).String()+`"`) {
+		t.Errorf("got %s", out)
+	}
+	c.refuses(t, []string{`there is no reason "Naples"`}, c.both("network", "drops", "--reason", "Naples")...)
+	c.refuses(t, []string{"pods/exec"}, "network", "drops", c.b.Name, "--kubeconfig", c.looker(t, c.client), "-n", c.client.namespace)
 }
 
 // ownFile: without -w the file is named after peer and time.

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/drops"
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+func networkDropsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "drops [PEER-ID...]",
+		Short: "Show which packets of a peering were dropped, and why",
+		Long: `Show packets that the gateways of all peerings, or some, dropped lately: when, why, in which direction, from where to
+where, through which node. Below the first of each reason it says what the reason means and what to do. The gateway of
+the remote cluster is asked, too, where --remote-kubeconfig or --remote-context names it.
+
+A gateway keeps the headers of the last 16 packets of each reason and direction, at most four in a second, and nothing
+of what they carry; 'liqoctl network status -o wide' counts all of them. Packets that DropTunnelFlushed and
+DropTunnelRejected count are not kept. Addresses are as they were when the packet was dropped: to the peer those that
+this cluster uses, from the peer those inside the tunnel. Where what arrived is no packet of a node or of the peer, they
+are those of the datagram that it came in (outer addresses).
+
+The gateways are asked by the same way as 'kubectl exec'. To record packets from now on: 'liqoctl network capture --point dropped'.`,
+		Example: `  liqoctl network drops milan
+
+  # At both ends, as it happens.
+  liqoctl network drops --remote-kubeconfig milan.yaml -f
+
+  # Only some reasons, one JSON object in each line.
+  liqoctl network drops milan --reason NoMapping,NoAddress -o json`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completePeers,
+	}
+	r := &dropsRun{app: a}
+	reasons := cmd.Flags().StringSlice("reason", nil, "show only these `REASONS`, such as DropNoMapping or NoMapping")
+	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on showing, until Ctrl-C")
+	complete(cmd, "reason", drops.Reasons()...)
+	out := a.outputFlag(cmd, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if r.reasons, err = drops.ParseFilter(*reasons); err != nil {
+			return fmt.Errorf("--reason: %w", err)
+		}
+		r.print = drops.Printer{Out: a.stdout, JSON: out.given()}
+		return r.run(cmd.Context(), args)
+	}
+	return cmd
+}
+
+// dropsRun is one call of the command.
+type dropsRun struct {
+	*app
+	follow  bool
+	reasons drops.Filter
+
+	mu    sync.Mutex // several gateways tell at once
+	print drops.Printer
+}
+
+// dropsSource is a gateway that is asked.
+type dropsSource struct {
+	cluster *access.Cluster
+	peer    string
+	pod     types.NamespacedName
+}
+
+// maxFollowed bounds the gateways that are followed: each is a connection of its own
+// through the API server.
+const maxFollowed = 16
+
+func (r *dropsRun) run(ctx context.Context, ids []string) error {
+	sources, errs, err := r.sources(ctx, ids)
+	if err != nil {
+		return err
+	}
+	if r.follow {
+		if len(sources) > maxFollowed {
+			return fmt.Errorf("-f: %d gateways are more than can be followed, %d: name some peers", len(sources), maxFollowed)
+		}
+		if len(sources) > 0 {
+			for _, err := range errs {
+				r.console.Progress().Warning("", err.Error())
+			}
+			errs = nil
+		}
+		return errors.Join(append(errs, r.followAll(ctx, sources))...)
+	}
+	var all []drops.Report
+	for _, answer := range inParallel(sources, func(s dropsSource) dropsAnswer { return r.read(ctx, s) }) {
+		all = append(all, answer.drops...)
+		errs = append(errs, answer.err)
+	}
+	slices.SortStableFunc(all, func(a, b drops.Report) int { return a.Time.Compare(b.Time) })
+	for _, d := range all {
+		if err := r.print.Print(d); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 && len(sources) > 0 && !r.print.JSON && errors.Join(errs...) == nil {
+		r.console.Progress().Done("", "No packet was dropped"+forReasons(r.reasons))
+	}
+	return errors.Join(errs...)
+}
+
+func forReasons(f drops.Filter) string {
+	if len(f) == 0 {
+		return ""
+	}
+	return " for " + strings.Join(f, ", ")
+}
+
+// sources are the gateways to ask, and why others cannot be.
+func (r *dropsRun) sources(ctx context.Context, ids []string) (sources []dropsSource, errs []error, err error) {
+	add := func(c *access.Cluster, ids []string) error {
+		s, err := r.survey(ctx, c, survey.Options{PeeringsOnly: true, Nodes: new(survey.Cluster)})
+		if err != nil {
+			return err
+		}
+		peers, err := choosePeers(c, s, ids)
+		if err != nil {
+			return err
+		}
+		if len(peers) == 0 {
+			errs = append(errs, c.Errorf("%s", noPeersIn(s)))
+		}
+		for _, p := range peers {
+			pod, err := capturePod(c, s, p)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			sources = append(sources, dropsSource{c, p.ID, pod})
+		}
+		return nil
+	}
+	if !r.remote.given() {
+		c, err := r.one(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return sources, errs, errors.Join(add(c, ids))
+	}
+	local, remote, err := r.two(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	here, err := local.ID(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := remote.ID(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(ids) == 0 {
+		ids = []string{there}
+	}
+	remote.NamespaceGiven = false // that flag is about the local cluster
+	err = add(local, ids)
+	if err == nil && slices.Contains(ids, there) {
+		err = add(remote, []string{here})
+	}
+	return sources, errs, err
+}
+
+// dropsAnswer is what a gateway has kept.
+type dropsAnswer struct {
+	drops []drops.Report
+	err   error
+}
+
+const (
+	// dropsTimeout is how long a gateway may take to answer.
+	dropsTimeout = 15 * time.Second
+	// maxDrops bounds an answer. Gateways keep a few hundred.
+	maxDrops = 4096
+)
+
+// read asks a gateway for what it has.
+func (r *dropsRun) read(ctx context.Context, s dropsSource) (a dropsAnswer) {
+	ctx, cancel := context.WithTimeout(ctx, dropsTimeout)
+	defer cancel()
+	out := &drops.Decoder{Each: func(d drops.Drop) error {
+		if len(a.drops) == maxDrops {
+			return s.cluster.Errorf("pod %s: more than %d dropped packets in one answer", s.pod, maxDrops)
+		}
+		if r.reasons.Has(d.Reason) {
+			a.drops = append(a.drops, drops.NewReport(s.cluster.Name, s.peer, d))
+		}
+		return nil
+	}}
+	a.err = dropsError(s, s.cluster.Exec(ctx, s.pod, gatewayProgram, []string{gatewayProgram, "drops", "-o", "json"}, out))
+	return a
+}
+
+// followAll prints what gateways tell until ctx ends or all of them are gone.
+func (r *dropsRun) followAll(ctx context.Context, sources []dropsSource) error {
+	errs := inParallel(sources, func(s dropsSource) error {
+		out := &drops.Decoder{Each: func(d drops.Drop) error {
+			if !r.reasons.Has(d.Reason) {
+				return nil
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.print.Print(drops.NewReport(s.cluster.Name, s.peer, d))
+		}}
+		err := s.cluster.ExecUntil(ctx, s.pod, gatewayProgram, []string{gatewayProgram, "drops", "-o", "json", "--follow", "--until-eof"}, out)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			return s.cluster.Errorf("pod %s: the gateway went away", s.pod)
+		}
+		return dropsError(s, err)
+	})
+	return errors.Join(errs...)
+}
+
+// dropsError says why a gateway did not answer.
+func dropsError(s dropsSource, err error) error {
+	var exit exec.CodeExitError
+	if errors.As(err, &exit) && strings.Contains(err.Error(), `unknown command "drops"`) {
+		return s.cluster.Errorf("pod %s: this gateway is of an older version, which keeps no dropped packets", s.pod)
+	}
+	return err
+}
+
+// inParallel calls ask for each of them at the same time, and returns the answers in
+// their order.
+func inParallel[A, B any](of []A, ask func(A) B) []B {
+	answers := make([]B, len(of))
+	slots := make(chan struct{}, maxFollowed)
+	var wg sync.WaitGroup
+	for i, a := range of {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			answers[i] = ask(a)
+		})
+	}
+	wg.Wait()
+	return answers
+}
