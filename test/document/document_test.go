@@ -100,7 +100,7 @@ func TestSameBlocks(t *testing.T) {
 		}
 	}
 	for _, d := range []*Document{Ours(t, Declarative), Read(t, Declarative)} {
-		for _, kind := range []string{"Namespace", "Configuration", "Secret", "PublicKey", "GatewayServer", "GatewayClient"} {
+		for _, kind := range []string{"Namespace", "Configuration", "Secret", "PublicKey", "GatewayServer", "GatewayClient", "RoleBinding", "Tenant", "ResourceSlice"} {
 			if len(d.Blocks("kind: "+kind)) == 0 {
 				t.Errorf("%s has no %s", d.Name, kind)
 			}

@@ -33,7 +33,11 @@ func (c *Cluster) writeCredentials() (err error) {
 	if c.authority, err = newAuthority(c.Name); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.file("ca.crt"), c.authority.pem, 0o644); err != nil {
+	key, err := encodeKey(c.authority.key)
+	if err != nil {
+		return err
+	}
+	if err := (pair{cert: c.authority.pem, key: key}).write(c.dir, "ca"); err != nil {
 		return err
 	}
 	if err := c.writeServiceAccountKey(); err != nil {
@@ -117,6 +121,7 @@ func (c *Cluster) startPlane() error {
 	err = c.launch("kube-controller-manager", "--kubeconfig="+manager, "--authentication-kubeconfig="+manager, "--authorization-kubeconfig="+manager,
 		"--bind-address=127.0.0.1", "--leader-elect=false", "--use-service-account-credentials",
 		"--service-account-private-key-file="+c.file("sa.key"), "--root-ca-file="+c.file("ca.crt"),
+		"--cluster-signing-cert-file="+c.file("ca.crt"), "--cluster-signing-key-file="+c.file("ca.key"),
 		"--cluster-cidr="+PodCIDR, "--allocate-node-cidrs=false", "--service-cluster-ip-range="+ServiceCIDR,
 		"--node-monitor-period=1s", "--node-monitor-grace-period="+c.lab.options.NodeMonitorGracePeriod.String())
 	if err != nil {

@@ -66,6 +66,7 @@ func TestClusters(t *testing.T) {
 		{"script", false, testScript},
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
+		{"authentication", false, testAuthentication},
 		{"nothing grows", false, testNothingGrows},
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},

@@ -1,0 +1,315 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/document"
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// testAuthentication has a ask b for resources: by manifests, and by two operators of whom none is an administrator of
+// the other's cluster.
+func testAuthentication(t *testing.T, w *world) {
+	w.apart(t)
+	w.authenticate(t)
+	before := w.objects(t)
+	t.Run("declarative", func(t *testing.T) { testDeclaredIdentity(t, w) })
+	w.asBefore(t, before)
+	t.Run("two operators", func(t *testing.T) { testOperators(t, w) })
+	w.asBefore(t, before)
+	t.Run("again and again", func(t *testing.T) {
+		times := 3
+		if *long {
+			times = 10
+		}
+		for range times {
+			w.liqoctl(t, w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig)...)
+			w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
+			w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig)
+		}
+		w.asBefore(t, before)
+	})
+	if *long {
+		t.Run("renewal", func(t *testing.T) { testRenewal(t, w) })
+		t.Run("a provider that is away", func(t *testing.T) { testProviderAway(t, w) })
+	}
+}
+
+// authenticate enables it in both clusters until the test ends.
+func (w *world) authenticate(t *testing.T, more ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := onBoth(w, w.reinstall); err != nil {
+			t.Error(err)
+		}
+	})
+	w.setAuthentication(t, more...)
+}
+
+func (w *world) setAuthentication(t *testing.T, more ...string) {
+	t.Helper()
+	w.each(t, func(c *kubelab.Cluster) error {
+		args := append([]string{"--set", "authentication.enabled=true", "--set", "apiServer.address=" + c.Config().Host}, more...)
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, args...)...)
+		return err
+	})
+}
+
+func (w *world) peerArgs(consumer, provider string) []string {
+	return []string{"peer", "--kubeconfig", consumer, "--remote-kubeconfig", provider, "--gw-server-service-type", "NodePort",
+		"--gw-server-service-nodeport", nodePort, "--gw-client-address", w.b.Public.String(), "--cpu", "2", "--memory", "4Gi"}
+}
+
+func (w *world) unpeer(t *testing.T, consumer, provider string) {
+	t.Helper()
+	w.liqoctl(t, "unpeer", "--kubeconfig", consumer, "--remote-kubeconfig", provider)
+	if err := w.deleteTenants(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asked waits until b has granted what a asks for by a slice.
+func (w *world) asked(t *testing.T, namespace, slice string) {
+	t.Helper()
+	lab.Eventually(t, patience, "ResourceSlice "+slice+" is accepted", func() error { return w.accepted(namespace, slice) })
+}
+
+func (w *world) accepted(namespace, slice string) error {
+	got, err := w.a.Kubectl("get", "resourceslices.authentication.liqo.io", slice, "-n", namespace, "-o", "jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}\n{end}")
+	if err == nil && (!strings.Contains(got, "Authentication=Accepted") || !strings.Contains(got, "Resources=Accepted")) {
+		events, _ := w.a.Kubectl("events", "-n", namespace) // for the message
+		err = fmt.Errorf("it says %q\n%s", got, events)
+	}
+	return err
+}
+
+// objects names all objects of both clusters that do not come and go by themselves.
+func (w *world) objects(t *testing.T) []string {
+	t.Helper()
+	names, err := w.tryObjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func (w *world) tryObjects() (names []string, err error) {
+	fleeting := []string{"events", "leases", "endpointslices", "endpoints", "replicasets", "pods", "componentstatuses", "controllerrevisions"}
+	for _, c := range []*kubelab.Cluster{w.a, w.b} {
+		kinds, err := c.Kubectl("api-resources", "--verbs=list", "-o", "name")
+		if err != nil {
+			return nil, err
+		}
+		all := slices.DeleteFunc(strings.Fields(kinds), func(kind string) bool {
+			plural, _, _ := strings.Cut(kind, ".")
+			return slices.Contains(fleeting, plural)
+		})
+		out, err := c.Kubectl("get", strings.Join(all, ","), "-A", "-o", "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}")
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(out) {
+			line = strings.TrimSpace(line)
+			switch {
+			case line == "Secret liqo/authentication-keys": // by which a cluster proves who it is, to whichever provider
+			case strings.HasPrefix(line, "Secret liqo/sh.helm.release"): // each installation adds one
+			default:
+				names = append(names, c.Name+": "+line)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// asBefore waits until there are the same objects as before.
+func (w *world) asBefore(t *testing.T, before []string) {
+	t.Helper()
+	lab.Eventually(t, patience, "both clusters have the objects that they had", func() error {
+		now, err := w.tryObjects()
+		if diff := cmp.Diff(before, now); err == nil && diff != "" {
+			err = errors.New("(-before +after):\n" + diff)
+		}
+		return err
+	})
+}
+
+// testDeclaredIdentity applies the manifests of the document in its order, and in others.
+func testDeclaredIdentity(t *testing.T, w *world) {
+	d := document.Read(t, document.Declarative)
+	const user = "rome-at-milan"
+	kubeconfig, err := w.b.KubeconfigFor(user, "", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []string{
+		"CONSUMER_CLUSTER_ID", w.a.Name, "PROVIDER_CLUSTER_ID", w.b.Name, "CONSUMER_TENANT_NAMESPACE", consumerNamespace,
+		"PROVIDER_TENANT_NAMESPACE", providerNamespace, "USER_COMMON_NAME", user, "VIRTUAL_NODE_NAME", "milan-node",
+		"BASE64_KUBECONFIG_USER", base64.StdEncoding.EncodeToString(text),
+	}
+	namespaces := []manifest{
+		{w.b, "", d.Block(t, []string{"kind: Namespace", "LOCAL_TENANT_NAMESPACE"}, "REMOTE_CLUSTER_ID", w.a.Name, "LOCAL_TENANT_NAMESPACE", providerNamespace)},
+		{w.a, "", d.Block(t, []string{"kind: Namespace", "LOCAL_TENANT_NAMESPACE"}, "REMOTE_CLUSTER_ID", w.b.Name, "LOCAL_TENANT_NAMESPACE", consumerNamespace)},
+	}
+	objects := []manifest{
+		{w.b, "", d.Block(t, []string{"kind: RoleBinding", "USER_COMMON_NAME"}, values...)},
+		{w.b, "", d.Block(t, []string{"kind: Tenant", "TolerateNoHandshake"}, values...)},
+		{w.a, "", d.Block(t, []string{"kind: Secret", "BASE64_KUBECONFIG_USER"}, values...)},
+		{w.a, "", d.Block(t, []string{"kind: ResourceSlice", "VIRTUAL_NODE_NAME"}, values...)},
+	}
+	orders := 2
+	if *long {
+		orders = 20
+	}
+	for i := range orders {
+		seed := rand.Uint64()
+		order := slices.Clone(objects)
+		if i > 0 {
+			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		}
+		if !t.Run(fmt.Sprintf("order %d", i), func(t *testing.T) {
+			t.Logf("seed %#x", seed)
+			defer func() {
+				if err := w.deleteTenants(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for _, m := range slices.Concat(namespaces, order) {
+				m.apply(t)
+			}
+			w.asked(t, consumerNamespace, "milan-node")
+			lab.Eventually(t, patience, "the consumer shows its provider", func() error {
+				got, err := w.a.Kubectl("get", "fc", w.b.Name, "-o", "jsonpath={.status.role}")
+				if err == nil && got != "Provider" {
+					err = fmt.Errorf("its role is %q", got)
+				}
+				return err
+			})
+		}) {
+			return // one failure says enough
+		}
+	}
+}
+
+// testOperators peers with the kubeconfigs that each of two operators has made for the other one.
+func testOperators(t *testing.T, w *world) {
+	dir := t.TempDir()
+	kubeconfig := func(in *kubelab.Cluster, of string) string {
+		text, _ := w.liqoctl(t, "generate", "peering-user", "--kubeconfig", in.Kubeconfig, "--consumer-cluster-id", of)
+		path := filepath.Join(dir, in.Name+".kubeconfig")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	inA, inB := kubeconfig(w.a, w.b.Name), kubeconfig(w.b, w.a.Name)
+	sides := w.pairOfServers(t, 2)
+	for _, who := range []struct{ name, consumer string }{{"the consumer's administrator", w.a.Kubeconfig}, {"nobody's administrator", inA}} {
+		t.Run(who.name, func(t *testing.T) {
+			w.liqoctl(t, w.peerArgs(who.consumer, inB)...)
+			w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
+			w.talk(t, sides)
+			w.liqoctl(t, "unpeer", "--kubeconfig", who.consumer, "--remote-kubeconfig", inB)
+		})
+	}
+	for c, of := range map[*kubelab.Cluster]string{w.a: w.b.Name, w.b: w.a.Name} {
+		w.liqoctl(t, "delete", "peering-user", "--kubeconfig", c.Kubeconfig, "--consumer-cluster-id", of)
+	}
+	if _, _, err := w.tryLiqoctl(t.Context(), w.peerArgs(w.a.Kubeconfig, inB)...); err == nil {
+		t.Error("a user that was deleted peers")
+	}
+	if err := w.deleteTenants(); err != nil {
+		t.Error(err)
+	}
+}
+
+// testRenewal uses an identity all the time while its certificate, of ten minutes, is replaced twice: no request fails.
+func testRenewal(t *testing.T, w *world) {
+	const life = 10 * time.Minute
+	w.setAuthentication(t, "--set", "authentication.certificateLifetime="+life.String())
+	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--networking-disabled")...)
+	t.Cleanup(func() { w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig) })
+	namespace := "liqo-tenant-" + w.b.Name
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	var last string
+	asked, renewed := 0, 0
+	for end := time.Now().Add(2 * life); renewed < 2; asked++ {
+		if time.Now().After(end) {
+			t.Fatalf("%d renewals after %d requests", renewed, asked)
+		}
+		text := w.kubectl(t, w.a, "get", "secret", "kubeconfig-controlplane-"+w.b.Name, "-n", namespace, "-o", "jsonpath={.data.kubeconfig}")
+		if text != last && last != "" {
+			renewed++
+		}
+		last = text
+		decoded, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, decoded, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := w.newShell(w.b, t.TempDir())
+		s.kubeconfig = path
+		s.ok(t, "kubectl get resourceslices.authentication.liqo.io -n liqo-tenant-"+w.a.Name+" -o name")
+	}
+	t.Logf("%d requests, %d renewals", asked, renewed)
+	if err := w.accepted(namespace, w.b.Name); err != nil {
+		t.Error(err)
+	}
+	if events := w.kubectl(t, w.a, "get", "events.events.k8s.io", "-n", namespace, "--field-selector=type=Warning,regarding.name=kubeconfig-controlplane-"+w.b.Name, "-o", "name"); events != "" {
+		t.Errorf("warnings about the identity: %s", events)
+	}
+}
+
+// testProviderAway has the provider's API server away for five minutes, in which the consumer asks for more, and for
+// less.
+func testProviderAway(t *testing.T, w *world) {
+	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--networking-disabled")...)
+	t.Cleanup(func() { w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig) })
+	namespace := "liqo-tenant-" + w.b.Name
+	create := func(name string) {
+		manifest{w.a, namespace, fmt.Sprintf(`{apiVersion: authentication.liqo.io/v1beta1, kind: ResourceSlice, spec: {class: default, resources: {cpu: 1}},
+metadata: {name: %s, labels: {liqo.io/remote-cluster-id: %[2]s, liqo.io/remoteID: %[2]s, liqo.io/replication: "true"}}}`, name, w.b.Name)}.apply(t)
+	}
+	create("goes")
+	w.asked(t, namespace, "goes")
+	w.b.StopAPIServer()
+	start := sync.OnceFunc(w.b.StartAPIServer)
+	t.Cleanup(start)
+	create("comes")
+	w.kubectl(t, w.a, "delete", "resourceslices.authentication.liqo.io", "goes", "-n", namespace)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	<-ctx.Done()
+	if got := w.kubectl(t, w.a, "get", "resourceslices.authentication.liqo.io", "-n", namespace, "-o", "name"); strings.Count(got, "\n") != 1 {
+		t.Errorf("the consumer has %s", got)
+	}
+	start()
+	w.asked(t, namespace, "comes")
+	lab.Eventually(t, patience, "the provider has what is asked for", func() error {
+		got, err := w.b.Kubectl("get", "resourceslices.authentication.liqo.io", "-n", "liqo-tenant-"+w.a.Name, "-o", "jsonpath={.items[*].metadata.name}")
+		if err == nil && got != "comes "+w.b.Name {
+			err = fmt.Errorf("it has %q", got)
+		}
+		return err
+	})
+}
