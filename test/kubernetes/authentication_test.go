@@ -26,10 +26,11 @@ import (
 func testAuthentication(t *testing.T, w *world) {
 	w.apart(t)
 	w.authenticate(t)
+	sides := w.pairOfServers(t, 2)
 	before := w.objects(t)
 	t.Run("declarative", func(t *testing.T) { testDeclaredIdentity(t, w) })
 	w.asBefore(t, before)
-	t.Run("two operators", func(t *testing.T) { testOperators(t, w) })
+	t.Run("two operators", func(t *testing.T) { testOperators(t, w, sides) })
 	w.asBefore(t, before)
 	t.Run("again and again", func(t *testing.T) {
 		times := 3
@@ -210,7 +211,7 @@ func testDeclaredIdentity(t *testing.T, w *world) {
 }
 
 // testOperators peers with the kubeconfigs that each of two operators has made for the other one.
-func testOperators(t *testing.T, w *world) {
+func testOperators(t *testing.T, w *world, sides [2]*side) {
 	dir := t.TempDir()
 	kubeconfig := func(in *kubelab.Cluster, of string) string {
 		text, _ := w.liqoctl(t, "generate", "peering-user", "--kubeconfig", in.Kubeconfig, "--consumer-cluster-id", of)
@@ -221,7 +222,6 @@ func testOperators(t *testing.T, w *world) {
 		return path
 	}
 	inA, inB := kubeconfig(w.a, w.b.Name), kubeconfig(w.b, w.a.Name)
-	sides := w.pairOfServers(t, 2)
 	for _, who := range []struct{ name, consumer string }{{"the consumer's administrator", w.a.Kubeconfig}, {"nobody's administrator", inA}} {
 		t.Run(who.name, func(t *testing.T) {
 			w.liqoctl(t, w.peerArgs(who.consumer, inB)...)
