@@ -48,6 +48,9 @@ func TestHandshakesAreCountedByDirection(t *testing.T) {
 		if sa.TxInitiations != 2 || sb.RxInitiations != 2 || sb.TxResponses != 1 || sa.RxResponses != 1 {
 			t.Errorf("an initiation for another key; a %+v, b %+v", sa, sb)
 		}
+		if got := sb.LastInitiation.Sub(sb.LastResponse); got != time.Second {
+			t.Errorf("the last initiation came in %v after the last response, want 1 s", got)
+		}
 	})
 }
 

@@ -1,6 +1,9 @@
 package tunnel
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // Message types and lengths (WireGuard paper section 5.4). The type is one byte
 // and three reserved zero bytes; wireguard-go reads all four as a little endian
@@ -48,7 +51,11 @@ func classify(b []byte) messageClass {
 
 // handshakeCounts counts handshake messages of one direction. Which of them get
 // through, and which do not, tells on which way a network loses them.
-type handshakeCounts struct{ all, initiations, responses uint64 }
+type handshakeCounts struct {
+	all, initiations, responses uint64
+	// lastInitiation and lastResponse are the times of the last of each; zero: never.
+	lastInitiation, lastResponse time.Time
+}
 
 // add counts one message that classify calls a handshake.
 func (c *handshakeCounts) add(m []byte) {
@@ -56,7 +63,9 @@ func (c *handshakeCounts) add(m []byte) {
 	switch binary.LittleEndian.Uint32(m) {
 	case typeInitiation:
 		c.initiations++
+		c.lastInitiation = time.Now()
 	case typeResponse:
 		c.responses++
+		c.lastResponse = time.Now()
 	}
 }

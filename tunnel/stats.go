@@ -74,6 +74,11 @@ type Stats struct {
 	RxResponses   uint64 `json:"rxResponses"`
 	TxInitiations uint64 `json:"txInitiations"`
 	TxResponses   uint64 `json:"txResponses"`
+	// LastInitiation is when the last initiation came in, LastResponse when the last
+	// response was sent; zero: never. An initiation without a response after it is of
+	// another key than is expected, or for another than ours.
+	LastInitiation time.Time `json:"lastInitiation"`
+	LastResponse   time.Time `json:"lastResponse"`
 	// ReceiveErrors counts errors of the socket.
 	ReceiveErrors uint64 `json:"receiveErrors"`
 }
@@ -156,6 +161,7 @@ func (a *egressAccount) addTo(s *Stats) {
 	s.DropNoPeer = a.noPeer
 	s.DropFlushed = a.flushed
 	s.TxInitiations, s.TxResponses = a.handshakes.initiations, a.handshakes.responses
+	s.LastResponse = a.handshakes.lastResponse
 }
 
 // addTo puts the account's counters into s.
@@ -168,5 +174,6 @@ func (a *ingressAccount) addTo(s *Stats) {
 	s.DropRejected = a.rejected
 	s.DropMalformed = a.malformed
 	s.RxHandshakes, s.RxInitiations, s.RxResponses = a.handshakes.all, a.handshakes.initiations, a.handshakes.responses
+	s.LastInitiation = a.handshakes.lastInitiation
 	s.ReceiveErrors = a.errors
 }

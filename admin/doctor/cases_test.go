@@ -356,6 +356,10 @@ var cases = []testCase{
 	{"the own not yet in force", "keys", func(w *world) {
 		w.server.tunnel().Self = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 	}, remote, Warning},
+	{"another one at the peer, seen from one side", "keys", func(w *world) {
+		w.client.tunnel().LastInitiation = w.client.after.Time.Add(-5 * time.Second)
+		w.alone(w.client)
+	}, "", Warning},
 	{"may not be read", "keys", func(w *world) { w.milan.Gaps = []survey.Gap{gap("PublicKey")} }, remote, Skipped},
 
 	{"differs", "mtu", func(w *world) {

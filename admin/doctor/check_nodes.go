@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,36 +75,21 @@ func (e *end) withoutAgent(node string) (f Finding, bad bool) {
 		fix("see whether tolerations and node selector of the node agent's DaemonSet admit this node"), true
 }
 
-const (
-	// longestSilence is how long a node is silent at most: gateways ask it for its
-	// address after half a minute, and then four times in fifteen seconds.
-	longestSilence = 45 * time.Second
-	// settling is how long a gateway that was just started may not have heard all
-	// nodes.
-	settling = 10 * time.Second
-)
-
 // neverReceived tells whether packets of a node have never arrived at the gateway, which
 // asks every node for its address.
 func (e *end) neverReceived(node string) (f Finding, bad bool) {
 	if e.after == nil || !e.after.DataPlane.Configured {
 		return f, false
 	}
-	i := slices.IndexFunc(e.after.DataPlane.Nodes, func(t survey.NodeTunnel) bool { return t.Name == node })
-	if i < 0 {
-		return fail("is not known to the gateway").because("the gateway has not taken the node over yet, or leaves it out").fix("see 'gateway status' in the gateway's pod"), true
-	}
-	t := e.after.DataPlane.Nodes[i]
-	switch silence := e.after.Time.Sub(t.LastSeen); {
-	case t.LastSeen.IsZero() && e.after.Time.Sub(e.after.Started) < settling:
-		return f, false // it has hardly been asked
-	case t.LastSeen.IsZero():
-		f = fail("has never been heard: no packet of it has arrived at the gateway")
-	case silence > longestSilence:
-		f = fail("has not been heard for %v", silence.Round(time.Second))
-	default:
+	problem, known := e.after.Unheard(node)
+	switch {
+	case !known:
+		return fail("%s", problem).because("the gateway has not taken the node over yet, or leaves it out").fix("see 'gateway status' in the gateway's pod"), true
+	case problem == "":
 		return f, false
 	}
+	t := e.after.DataPlane.Nodes[slices.IndexFunc(e.after.DataPlane.Nodes, func(t survey.NodeTunnel) bool { return t.Name == node })]
+	f = fail("%s", problem)
 	f = f.
 		because("the agent of the node is away, or UDP %d between node and gateway pod is blocked, or the node sends from another address than %s", e.nodePort(), t.Underlay).
 		fix("%s; let firewalls and NetworkPolicies pass UDP %d between nodes and gateway pods", e.agentHint(node), e.nodePort())

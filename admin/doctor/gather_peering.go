@@ -321,8 +321,7 @@ func (e *endCase) askAgents(ctx context.Context) {
 	}
 	e.agents = make(map[string]agentReport)
 	for _, n := range e.after.DataPlane.Nodes {
-		heard := !n.LastSeen.IsZero() && e.after.Time.Sub(n.LastSeen) < longestSilence
-		if heard || len(e.agents) == mostAgents {
+		if problem, _ := e.after.Unheard(n.Name); problem == "" || len(e.agents) == mostAgents {
 			continue
 		}
 		for i := range e.cluster.agents.items {

@@ -55,6 +55,8 @@ const (
 	ReasonSurplus      = "Surplus"
 	ReasonNodes        = "NodesNotJoined"
 	ReasonAPIAway      = "APIServerAway"
+	ReasonKeys         = "KeysWrong"
+	ReasonNotHeard     = "NodesNotHeard"
 )
 
 // Health tells how the network to a peer is, and everything that is not as it
@@ -77,7 +79,7 @@ func (c *Cluster) Health(p *Peer) (Health, []Alert) {
 // alerts asks every rule. Errors come before warnings.
 func (c *Cluster) alerts(p *Peer) (out []Alert) {
 	for _, rule := range []func(*Cluster, *Peer) []Alert{
-		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, reportAlerts, nodeAlerts, firewallAlerts, surplusAlerts,
+		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, keyAlerts, reportAlerts, nodeAlerts, heardAlerts, firewallAlerts, surplusAlerts,
 	} {
 		out = append(out, rule(c, p)...)
 	}
@@ -181,7 +183,7 @@ func (c *Cluster) whyNoneActive() string {
 // to the peer does.
 func Idle(alerts []StatusAlert) bool {
 	return slices.ContainsFunc(alerts, func(a StatusAlert) bool {
-		return a.Severity == severityError && (a.Reason == ReasonNoPod || a.Reason == ReasonNodes)
+		return a.Severity == severityError && (a.Reason == ReasonNoPod || a.Reason == ReasonNodes || a.Reason == ReasonNotHeard)
 	})
 }
 
@@ -216,6 +218,64 @@ func connectionAlerts(c *Cluster, p *Peer) (out []Alert) {
 			"the gateway has written nothing into it for %s: it does not run or cannot reach the API server, unless the clocks differ", age.Round(time.Second))})
 	}
 	return out
+}
+
+// keyAlerts are the faults of keys, but for what the conditions of the gateway say: that there is none.
+func keyAlerts(c *Cluster, p *Peer) (out []Alert) {
+	g := p.Gateway
+	if g == nil || g.Deleting || c.Unread("PublicKey") || c.ReadAt.Sub(g.Created) < patience {
+		return nil
+	}
+	told := func(of []metav1.Condition) bool {
+		return slices.ContainsFunc(of, func(c metav1.Condition) bool {
+			return c.Status != metav1.ConditionTrue && c.Reason == string(networkingv1beta1.ReasonPeerKeyMissing)
+		})
+	}
+	if told(g.Conditions) || p.Connection != nil && told(p.Connection.Status.Conditions) {
+		return nil
+	}
+	for _, f := range p.KeyFaults(g.Report) {
+		out = append(out, f.alert(g))
+	}
+	if f := p.HandshakeFault(g.Report); f != nil {
+		out = append(out, f.alert(g))
+	}
+	return out
+}
+
+func (f *KeyFault) alert(g *Gateway) Alert {
+	text := f.Message + ": " + f.Cause
+	if f.Fix != "" {
+		text += ". " + strings.ToUpper(f.Fix[:1]) + f.Fix[1:]
+	}
+	return Alert{Object: cmp.Or(f.Object, g.String()), Reason: ReasonKeys, Message: text, Warning: f.Warning}
+}
+
+// heardAlerts speaks of the nodes that are joined, as far as objects tell, but of which
+// nothing arrives at the gateway.
+func heardAlerts(c *Cluster, p *Peer) []Alert {
+	g := p.Gateway
+	if g == nil || g.Report == nil || !g.Report.DataPlane.Configured || p.Fabric == nil || c.Unread("InternalNode") || c.Unread("GeneveTunnel") {
+		return nil
+	}
+	_, all, missing := c.Joined(p)
+	var silent []string
+	why := ""
+	for i := range c.Nodes {
+		name := c.Nodes[i].Name
+		if slices.Contains(missing, name) {
+			continue
+		}
+		if problem, _ := g.Report.Unheard(name); problem != "" {
+			silent, why = append(silent, name), cmp.Or(why, name+" "+problem)
+		}
+	}
+	if len(silent) == 0 {
+		return nil
+	}
+	return []Alert{{Object: g.String(), Reason: ReasonNotHeard, Warning: len(silent)+len(missing) < all, Message: fmt.Sprintf(
+		"of %d of %d nodes nothing arrives at the gateway: %s. The agent of the node is away, or UDP between node and gateway pod is blocked: 'liqoctl network doctor' tells which",
+		len(silent), all, why)}}
 }
 
 func reportAlerts(_ *Cluster, p *Peer) []Alert {

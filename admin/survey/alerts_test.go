@@ -1,8 +1,10 @@
 package survey
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -72,6 +75,22 @@ func TestHealth(t *testing.T) {
 		{"a node without an agent", func(f *facts) { f.internalNodes[1].Status = networkingv1beta1.InternalNodeStatus{} }, nil, Healthy, []string{"NodesNotJoined W"}},
 		{"no node is joined", func(f *facts) { f.tunnels = nil }, nil, Unhealthy, []string{"NodesNotJoined"}},
 		{"no node that could be seen", func(f *facts) { f.tunnels = nil }, []Gap{{Kind: "GeneveTunnel", Err: forbidden}}, Healthy, nil},
+		{"no key of the peer", func(f *facts) { f.publicKeys = nil }, nil, Unhealthy, []string{"KeysWrong"}},
+		{"no key of the peer that could be seen", func(f *facts) { f.publicKeys = nil }, []Gap{{Kind: "PublicKey", Err: forbidden}}, Healthy, nil},
+		{"no key of the peer, of which the gateway has said so", func(f *facts) {
+			f.publicKeys = nil
+			server(f).Status.Conditions = append(server(f).Status.Conditions, condition(networkingv1beta1.ConditionKeysReady, false, networkingv1beta1.ReasonPeerKeyMissing, "there is none"))
+		}, nil, Unhealthy, []string{"PeerKeyMissing"}},
+		{"two keys of the peer", func(f *facts) {
+			second := f.publicKeys[0]
+			second.Name = "second"
+			f.publicKeys = append(f.publicKeys, second)
+		}, nil, Unhealthy, []string{"KeysWrong"}},
+		{"its own key", func(f *facts) {
+			k := f.keys[types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "gw-milan"}]
+			k.Public = base64.StdEncoding.EncodeToString(f.publicKeys[0].Spec.PublicKey)
+			f.keys[types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "gw-milan"}] = k
+		}, nil, Unhealthy, []string{"KeysWrong"}},
 		{"a filter that is refused", func(f *facts) {
 			f.firewalls = []networkingv1beta1.FirewallConfiguration{{
 				ObjectMeta: with(object("liqo", "web", "", 9), networkingv1beta1.LabelFirewallSubcategory, networkingv1beta1.SubcategoryAllGateways),
@@ -117,6 +136,75 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestHealthByReport: what only the gateway tells.
+func TestHealthByReport(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*GatewayReport)
+		want   Health
+		alerts []string
+	}{
+		{"all is well", func(*GatewayReport) {}, Healthy, nil},
+		{"a node was never heard", func(r *GatewayReport) { r.DataPlane.Nodes[0].LastSeen = time.Time{} }, Healthy, []string{"NodesNotHeard W"}},
+		{"a gateway that has just started", func(r *GatewayReport) {
+			r.DataPlane.Nodes[0].LastSeen, r.Started = time.Time{}, now.Add(-time.Second)
+		}, Healthy, nil},
+		{"no node was heard lately", func(r *GatewayReport) {
+			for i := range r.DataPlane.Nodes {
+				r.DataPlane.Nodes[i].LastSeen = now.Add(-time.Minute)
+			}
+		}, Unhealthy, []string{"NodesNotHeard"}},
+		{"a node that it does not know", func(r *GatewayReport) { r.DataPlane.Nodes = r.DataPlane.Nodes[1:] }, Healthy, []string{"NodesNotHeard W"}},
+		{"another key of the peer is in force", func(r *GatewayReport) { r.DataPlane.Tunnel.Peer = "other" }, Healthy, []string{"KeysWrong W"}},
+		{"handshakes of another key", func(r *GatewayReport) { r.DataPlane.Tunnel.LastInitiation = now.Add(-5 * time.Second) }, Healthy, []string{"KeysWrong W"}},
+		{"handshakes of another key, long ago", func(r *GatewayReport) { r.DataPlane.Tunnel.LastInitiation = now.Add(-5 * time.Minute) }, Healthy, nil},
+		{"a handshake that was answered", func(r *GatewayReport) {
+			r.DataPlane.Tunnel.LastInitiation, r.DataPlane.Tunnel.LastResponse = now.Add(-5*time.Second), now.Add(-5*time.Second)
+		}, Healthy, nil},
+		{"a handshake that is being answered", func(r *GatewayReport) { r.DataPlane.Tunnel.LastInitiation = now }, Healthy, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := peering().read()
+			p := s.Peer("milan")
+			r := &GatewayReport{Time: now, Started: now.Add(-time.Hour)}
+			r.Sync.Peer.Value = networkingv1beta1.Connected
+			r.DataPlane.Configured = true
+			r.DataPlane.Tunnel.Peer = base64.StdEncoding.EncodeToString(p.PublicKeys[0].Spec.PublicKey)
+			for _, n := range []string{"worker-1", "worker-2"} {
+				r.DataPlane.Nodes = append(r.DataPlane.Nodes, NodeTunnel{Name: n, LastSeen: now.Add(-time.Second)})
+			}
+			tt.change(r)
+			p.Gateway.Report = r
+			health, alerts := s.Health(p)
+			var got []string
+			for _, a := range alerts {
+				text := a.Reason
+				if a.Warning {
+					text += " W"
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tt.alerts, got); diff != "" || health != tt.want {
+				t.Errorf("%s, want %s; alerts (-want +got):\n%s", health, tt.want, diff)
+			}
+		})
+	}
+}
+
+// TestCompareKeys: the peer's gateway has another key than this cluster was told.
+func TestCompareKeys(t *testing.T) {
+	here, there := peering().read(), peering().read()
+	p, other := here.Peer("milan"), there.Peer("milan")
+	for theirs, want := range map[string]int{base64.StdEncoding.EncodeToString(p.PublicKeys[0].Spec.PublicKey): 0, "b3RoZXI=": 1} {
+		other.Gateway.Keys.Public = theirs
+		st := here.Status(p, nil)
+		st.Compare(p, other)
+		if len(st.Alerts) != want || want > 0 && (st.Alerts[0].Reason != ReasonKeys || st.Health != Unhealthy) {
+			t.Errorf("with the key %s there: %s, %+v", theirs, st.Health, st.Alerts)
+		}
+	}
+}
+
 // Only the controller marks the pod that leads.
 func TestNoPodIsActiveWithoutAController(t *testing.T) {
 	f := peering()
@@ -157,7 +245,7 @@ func TestAlertOfAGatewayWithoutAPIServer(t *testing.T) {
 	p := s.Peer("milan")
 	p.Gateway.Report = gatewayReport(t)
 	_, alerts := s.Health(p)
-	if len(alerts) != 1 || alerts[0].Reason != ReasonAPIAway || !alerts[0].Warning {
+	if !slices.ContainsFunc(alerts, func(a Alert) bool { return a.Reason == ReasonAPIAway && a.Warning }) {
 		t.Errorf("%+v", alerts)
 	}
 }

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -82,7 +83,7 @@ func peering() *facts {
 		},
 	}}
 	f.keys = map[types.NamespacedName]Keys{{Namespace: ns, Name: "gw-milan"}: {Secret: "gw-milan", Public: "cm9tZQ==", Since: now.Add(-72 * time.Hour), Generated: true}}
-	f.publicKeys = []networkingv1beta1.PublicKey{{ObjectMeta: object(ns, "milan", "milan", 27), Spec: networkingv1beta1.PublicKeySpec{PublicKey: []byte("milan")}}}
+	f.publicKeys = []networkingv1beta1.PublicKey{{ObjectMeta: object(ns, "milan", "milan", 27), Spec: networkingv1beta1.PublicKeySpec{PublicKey: bytes.Repeat([]byte("m"), publicKeyLen)}}}
 	f.connections = []networkingv1beta1.Connection{{ObjectMeta: object(ns, "gw-milan", "milan", 26),
 		Spec: networkingv1beta1.ConnectionSpec{Type: "Server", GatewayRef: corev1.ObjectReference{Kind: "WgGatewayServer", Name: "milan", Namespace: ns}},
 		Status: networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected,

@@ -3,6 +3,7 @@ package survey
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,117 @@ type Keys struct {
 	Since time.Time
 	// Generated says that the controller made it.
 	Generated bool
+}
+
+// publicKeyLen is that of Curve25519, in bytes.
+const publicKeyLen = 32
+
+// KeyFault is something that is wrong with the keys of a connection.
+type KeyFault struct {
+	// Object is what it is about; empty: nothing that is there.
+	Object string
+	// Message says what is wrong, Cause why, or what follows, Fix what to do.
+	Message, Cause, Fix string
+	// Warning says that traffic flows nevertheless, for now.
+	Warning bool
+}
+
+// PublicKey is the public key of a gateway in base64, by its Secret or by what it
+// reports; empty: not known.
+func (g *Gateway) PublicKey(r *GatewayReport) string {
+	switch {
+	case g == nil:
+		return ""
+	case g.Keys != nil && g.Keys.Public != "":
+		return g.Keys.Public
+	case r != nil:
+		return r.DataPlane.Tunnel.Self
+	}
+	return ""
+}
+
+// KeyFaults judges the public key that this cluster has of a peer, and what its gateway,
+// by its report, makes of it; nil: it was not asked. Of the peer's end it needs to know
+// nothing; see KeyMismatch.
+func (p *Peer) KeyFaults(r *GatewayReport) (out []KeyFault) {
+	how := p.newKey()
+	switch n := len(p.PublicKeys); {
+	case n == 0:
+		return []KeyFault{{Message: fmt.Sprintf("there is no PublicKey of %s in namespace %s", p, p.Namespace),
+			Cause: "the gateway does not know whom to talk to, and takes no handshake", Fix: how}}
+	case n > 1:
+		return []KeyFault{{Message: fmt.Sprintf("there are %d PublicKeys of %s in namespace %s", n, p, p.Namespace),
+			Cause: "which of them is the right one is not for the gateway to guess", Fix: "delete all but one"}}
+	}
+	o := &p.PublicKeys[0]
+	object, has := publicKeyName(o), base64.StdEncoding.EncodeToString(o.Spec.PublicKey)
+	switch {
+	case len(o.Spec.PublicKey) != publicKeyLen:
+		return []KeyFault{{Object: object, Message: fmt.Sprintf("it holds %d bytes; a key has %d", len(o.Spec.PublicKey), publicKeyLen),
+			Cause: "something was cut, or encoded twice", Fix: how}}
+	case has == p.Gateway.PublicKey(r):
+		return []KeyFault{{Object: object, Message: fmt.Sprintf("it holds the key of this cluster's own gateway, not that of %s", p),
+			Cause: "the keys were applied in the wrong cluster", Fix: how}}
+	case r == nil:
+		return nil
+	}
+	t := r.DataPlane.Tunnel
+	if t.Peer != "" && t.Peer != has {
+		out = append(out, KeyFault{Object: object, Message: fmt.Sprintf("the gateway still works with %s instead of %s", keyText(t.Peer), keyText(has)),
+			Cause: "it has not taken the change over yet, or refuses it", Warning: true})
+	}
+	if own := p.Gateway.Keys; own != nil && own.Public != "" && t.Self != "" && own.Public != t.Self {
+		out = append(out, KeyFault{Object: "Secret " + p.Gateway.Namespace + "/" + own.Secret, Message: fmt.Sprintf("the gateway still works with the key %s instead of %s", keyText(t.Self), keyText(own.Public)),
+			Cause: "a kubelet takes up to a minute to bring a changed Secret into the pod", Warning: true})
+	}
+	return out
+}
+
+// HandshakeFault is that handshakes arrive which the gateway does not accept, while the
+// session of before still lives; nil: none. It is all that one end sees of a wrong key at
+// the other.
+func (p *Peer) HandshakeFault(r *GatewayReport) *KeyFault {
+	if r == nil || r.Sync.Peer.Value != networkingv1beta1.Connected || !r.RefusesHandshakes() {
+		return nil
+	}
+	return &KeyFault{Object: p.Gateway.String(), Message: "handshakes of somebody arrive, and none that this gateway accepts", Warning: true,
+		Cause: fmt.Sprintf("one of the two clusters has another PublicKey than the other's gateway has: the session of before ends when a gateway is started again. Or they are not of %s at all", p),
+		Fix:   "run 'liqoctl network doctor' with the kubeconfig of both clusters; 'liqoctl network connect' exchanges the keys again"}
+}
+
+// KeyMismatch is the fault that the peer's gateway has another key than this cluster was
+// told; nil: it has the same. Compared is false where one of the two is not known.
+func (p *Peer) KeyMismatch(theirs string, keys *Keys) (fault *KeyFault, compared bool) {
+	if len(p.PublicKeys) != 1 || len(p.PublicKeys[0].Spec.PublicKey) != publicKeyLen || theirs == "" {
+		return nil, false
+	}
+	o := &p.PublicKeys[0]
+	has := base64.StdEncoding.EncodeToString(o.Spec.PublicKey)
+	if has == theirs {
+		return nil, true
+	}
+	const follows = "no handshake succeeds, and sessions end after three minutes"
+	cause := "it was written later than those keys were made, by hand or of another gateway; " + follows
+	if keys != nil && keys.Since.After(PublicKeySince(o)) {
+		cause = "the keys of that gateway have changed since: its Secret was deleted or replaced; " + follows
+	}
+	return &KeyFault{Object: publicKeyName(o), Message: fmt.Sprintf("it holds %s, but the gateway of %s has %s", keyText(has), p, keyText(theirs)), Cause: cause, Fix: p.newKey()}, true
+}
+
+func (p *Peer) newKey() string {
+	return fmt.Sprintf("run 'liqoctl network connect' again, or apply here what 'liqoctl generate publickey' prints in %s", p)
+}
+
+func publicKeyName(o *networkingv1beta1.PublicKey) string {
+	return "PublicKey " + o.Namespace + "/" + o.Name
+}
+
+// keyText is enough of a public key to tell it from another.
+func keyText(key string) string {
+	if len(key) > 12 {
+		return key[:12] + "..."
+	}
+	return key
 }
 
 // keysOf takes from Secrets what may be known of them, and overwrites the rest.

@@ -12,9 +12,20 @@ import (
 const ReasonCIDRMismatch = "CIDRMismatch"
 
 // Compare adds to the status of a peer what its end of the peering shows to be wrong:
-// other CIDRs than this end was told. Where only one end is known, other is nil.
+// other CIDRs or another key than this end was told. Where only one end is known, other
+// is nil.
 func (s *Status) Compare(p, other *Peer) {
-	if other == nil || p.Configuration == nil || other.Configuration == nil || other.Configuration.Spec.Local == nil {
+	if other == nil {
+		return
+	}
+	if g := other.Gateway; g != nil && p.Gateway != nil {
+		if fault, _ := p.KeyMismatch(g.PublicKey(g.Report), g.Keys); fault != nil {
+			a := fault.alert(p.Gateway)
+			s.Health = Unhealthy
+			s.Alerts = append(s.Alerts, StatusAlert{severityError, a.Object, a.Reason, a.Message})
+		}
+	}
+	if p.Configuration == nil || other.Configuration == nil || other.Configuration.Spec.Local == nil {
 		return
 	}
 	told, actual := p.Configuration.Spec.Remote.CIDR, other.Configuration.Spec.Local.CIDR

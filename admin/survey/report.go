@@ -137,6 +137,8 @@ type TunnelStats struct {
 	RxResponses        uint64         `json:"rxResponses"`
 	TxInitiations      uint64         `json:"txInitiations"`
 	TxResponses        uint64         `json:"txResponses"`
+	LastInitiation     time.Time      `json:"lastInitiation"` // received; zero: never
+	LastResponse       time.Time      `json:"lastResponse"`   // sent
 	ReceiveErrors      uint64         `json:"receiveErrors"`
 }
 

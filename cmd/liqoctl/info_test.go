@@ -119,9 +119,12 @@ func peerSurvey(id string) survey.Peer {
 		Gateway: &survey.Gateway{
 			Kind: "GatewayClient", Namespace: ns, Name: id, Role: networkingv1beta1.ConnectionClient, Created: old.Time, MTU: 1340,
 			Endpoint: &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.7"}, Port: 51840}, Conditions: ready(networkingv1beta1.ConditionDeployed),
-			Keys: &survey.Keys{Secret: "gw-" + id, Since: old.Time},
+			Keys: &survey.Keys{Secret: "gw-" + id, Public: "own", Since: old.Time},
 			Pods: []survey.Pod{{Namespace: ns, Name: "gw-" + id + "-abcde", Node: "worker-1", Ready: true, Active: true, Version: "v0.5.0"}},
 		},
+		PublicKeys: []networkingv1beta1.PublicKey{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: id, CreationTimestamp: old}, Spec: networkingv1beta1.PublicKeySpec{PublicKey: make([]byte, 32)},
+		}},
 		Connection: &networkingv1beta1.Connection{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "gw-" + id},
 			Status: networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Conditions: ready(networkingv1beta1.ConditionPeerAnswers),
