@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -73,6 +78,7 @@ type key struct{ node, namespace, name string }
 type home struct {
 	clients                        *mirror.Clients
 	core, coordination, offloading rest.Interface
+	authorization, certificates    rest.Interface
 
 	mirror         *mirror.Mirror
 	virtualNodes   *mirror.Store[offloadingv1beta1.VirtualNode, *offloadingv1beta1.VirtualNode]
@@ -95,7 +101,8 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 	h := &home{
 		clients: clients, mirror: mirror.New(o.Logger),
 		core: clients.For(corev1.SchemeGroupVersion), coordination: clients.For(coordinationv1.SchemeGroupVersion),
-		offloading:     clients.For(offloadingv1beta1.GroupVersion),
+		offloading:    clients.For(offloadingv1beta1.GroupVersion),
+		authorization: clients.For(authorizationv1.SchemeGroupVersion), certificates: clients.For(certificatesv1.SchemeGroupVersion),
 		virtualNodes:   mirror.NewStore[offloadingv1beta1.VirtualNode](),
 		maps:           mirror.NewStore[offloadingv1beta1.NamespaceMap](),
 		configurations: mirror.NewStore[networkingv1beta1.Configuration](),
@@ -118,6 +125,8 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 // groups are what is read and written on both sides.
 var groups = []mirror.Group{
 	{Version: corev1.SchemeGroupVersion, AddToScheme: corev1.AddToScheme},
+	{Version: authorizationv1.SchemeGroupVersion, AddToScheme: authorizationv1.AddToScheme},
+	{Version: certificatesv1.SchemeGroupVersion, AddToScheme: certificatesv1.AddToScheme},
 	{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme},
 	{Version: discoveryv1.SchemeGroupVersion, AddToScheme: discoveryv1.AddToScheme},
 	{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme},
@@ -260,4 +269,34 @@ func (k *Kubelet) Ready() (ok bool, why string) {
 		return false, err.Error()
 	}
 	return true, "all objects are read"
+}
+
+// State is what the process does now, for display.
+type State struct {
+	mirror.State
+	// Network says why the network of the peering does not work; empty: it does, or there is none.
+	Network string
+	Nodes   []NodeState
+}
+
+// NodeState is one virtual node.
+type NodeState struct {
+	Name string
+	// Provider says why the provider's API server does not answer; empty: it does.
+	Provider string
+	// Pods is how many there are on the node, Namespaces how many stand at the provider.
+	Pods, Namespaces int
+}
+
+// State returns what the process does now.
+func (k *Kubelet) State() State {
+	out := State{State: k.home.mirror.State(), Network: k.networkProblem()}
+	k.mu.Lock()
+	nodes := slices.SortedFunc(maps.Values(k.nodes), func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	k.mu.Unlock()
+	for _, n := range nodes {
+		_, s, pods := n.parts()
+		out.Nodes = append(out.Nodes, NodeState{Name: n.name, Provider: s.problem(), Pods: len(pods.list()), Namespaces: s.count()})
+	}
+	return out
 }

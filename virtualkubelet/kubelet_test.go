@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -34,6 +35,7 @@ type scene struct {
 	rome, milan *controlplanetest.Cluster
 	stop        func()
 	kubelet     *virtualkubelet.Kubelet
+	listener    net.Listener // of the kubelet API
 }
 
 // logged makes log lines lines of the test.
@@ -89,17 +91,23 @@ func newScene(t *testing.T) *scene {
 // start runs the process. The end of the test ends it.
 func (s *scene) start() {
 	s.t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.listener = l
 	k, err := virtualkubelet.New(s.rome.Config, virtualkubelet.Options{
 		ClusterID: "rome", PeerID: "milan", TenantNamespace: tenant, LiqoNamespace: controlplanetest.LiqoNamespace,
-		Address: netip.MustParseAddr("127.0.0.1"), Port: 10250, Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
+		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.kubelet = k
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done, served := make(chan error, 1), make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
+	go func() { served <- k.Serve(ctx, l) }()
 	ended := false
 	s.stop = func() {
 		if ended {
@@ -107,7 +115,7 @@ func (s *scene) start() {
 		}
 		ended = true
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, <-served); err != nil {
 			s.t.Errorf("the process ends: %v", err)
 		}
 		stacks := make([]byte, 4<<20)
@@ -116,6 +124,11 @@ func (s *scene) start() {
 			s.t.Errorf("a goroutine outlives Run:\n%s", stacks)
 		}
 	}
+}
+
+// port is that of the kubelet API.
+func (s *scene) port() int32 {
+	return int32(s.listener.Addr().(*net.TCPAddr).Port)
 }
 
 func (s *scene) create(c *controlplanetest.Cluster, o client.Object) {
@@ -313,7 +326,7 @@ func TestNode(t *testing.T) {
 			}
 		}
 		if n.Status.Capacity.Cpu().String() != "4" || n.Status.Allocatable.Pods().Value() != 110 || n.Status.NodeInfo.Architecture != "arm64" ||
-			n.Status.DaemonEndpoints.KubeletEndpoint.Port != 10250 || n.Status.Addresses[0].Address != "127.0.0.1" || n.Status.NodeInfo.KubeletVersion == "" {
+			n.Status.DaemonEndpoints.KubeletEndpoint.Port != s.port() || n.Status.Addresses[0].Address != "127.0.0.1" || n.Status.NodeInfo.KubeletVersion == "" {
 			return fmt.Errorf("status %+v", n.Status)
 		}
 		return nil

@@ -2,11 +2,14 @@ package virtualkubelet
 
 import (
 	"context"
+	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,6 +29,7 @@ type session struct {
 	clients          *mirror.Clients
 	core, offloading rest.Interface
 	config           *rest.Config
+	base             *url.URL // of the API server
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -34,6 +38,8 @@ type session struct {
 	mu     sync.Mutex
 	spaces map[string]*space // by the namespace's name here
 	why    string            // the API server does not answer; empty: it does
+	// upgrades is the way for requests that are upgraded; nil: there was none yet.
+	upgrades http.RoundTripper
 }
 
 // space is a namespace at the provider, as far as it concerns the node.
@@ -53,8 +59,12 @@ func newSession(ctx context.Context, n *node, cfg *rest.Config, kubeconfig []byt
 	if err != nil {
 		return nil, err
 	}
+	base, err := baseURL(cfg)
+	if err != nil {
+		return nil, err
+	}
 	s := &session{
-		kubeconfig: kubeconfig, clients: clients, config: cfg, spaces: map[string]*space{},
+		base: base, kubeconfig: kubeconfig, clients: clients, config: cfg, spaces: map[string]*space{},
 		core: clients.For(corev1.SchemeGroupVersion), offloading: clients.For(offloadingv1beta1.GroupVersion),
 		why: "the provider's API server has not answered yet",
 	}
@@ -68,6 +78,21 @@ func (s *session) end() {
 	s.stop()
 	s.wg.Wait()
 	s.clients.Disconnect()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.upgrades != nil {
+		utilnet.CloseIdleConnectionsFor(s.upgrades)
+	}
+}
+
+// count is how many namespaces are followed.
+func (s *session) count() int {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.spaces)
 }
 
 // problem says why the provider's API server does not answer; empty: it does.

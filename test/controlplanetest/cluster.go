@@ -3,6 +3,7 @@ package controlplanetest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"os/exec"
@@ -129,6 +130,12 @@ func (c *Cluster) serviceAccount(ctx context.Context, namespace, name string) (*
 	cfg := rest.CopyConfig(c.Config)
 	cfg.BearerToken = t.Status.Token
 	return cfg, nil
+}
+
+// KubeletClient is the certificate with which the API server shows kubelets who it is, signed by itself: the user
+// kubelet.
+func (c *Cluster) KubeletClient() (tls.Certificate, error) {
+	return tls.LoadX509KeyPair(c.plane.KubeletCert, c.plane.KubeletKey)
 }
 
 // Install applies every manifest of the folders or files, one after the other, and
