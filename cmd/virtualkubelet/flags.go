@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+)
+
+// options are the flags of the virtual kubelet, checked.
+type options struct {
+	clusterID, peerID          string
+	tenantNamespace, namespace string
+	kubeconfig                 string // empty: as a pod
+	address                    netip.Addr
+	port                       uint16
+	listen                     daemon.Addresses
+	log                        daemon.Log
+	version                    bool
+}
+
+const usageHead = `virtualkubelet keeps the virtual nodes that stand for one other cluster, the
+provider. What the scheduler puts on such a node runs at the provider: each pod
+becomes a ShadowPod there, and the status of the pod that is made of it comes
+back. kubectl logs, exec, attach and port-forward work as with any node.
+
+Usage:
+  virtualkubelet --cluster-id ID --peer-id ID --tenant-namespace NAME [flags]
+  virtualkubelet status [--admin-socket PATH] [-o text|json]
+
+It is configured by the VirtualNodes of that provider in the tenant namespace,
+which also name the Secret with the kubeconfig for the provider, by the
+NamespaceMap, which says what the namespaces are called there, and by the
+Configuration and the Connections of the peering. One process serves all virtual
+nodes of a provider. When it stops, nodes and pods stay as they are.
+
+Flags:
+`
+
+const usageTail = `
+Examples:
+  # In a cluster a Deployment in the tenant namespace runs it.
+  virtualkubelet --cluster-id rome --peer-id milan --tenant-namespace liqo-tenant-milan
+
+  # From a terminal. The API server must reach --node-ip.
+  virtualkubelet --cluster-id rome --peer-id milan --tenant-namespace liqo-tenant-milan \
+      --kubeconfig rome.yaml --node-ip 192.0.2.10
+
+Environment: POD_IP is the default of --node-ip.
+
+Signals: SIGTERM and SIGINT stop virtualkubelet within two seconds.
+Exit status: 0 after a signal, 1 after an error, which is printed.
+`
+
+const statusHead = `status shows the state of a running virtualkubelet: its nodes, how many pods are on
+them, and what is wrong.
+
+Usage:
+  virtualkubelet status [--admin-socket PATH] [-o text|json]
+
+Flags:
+`
+
+const statusTail = `
+Examples:
+  virtualkubelet status
+  virtualkubelet status -o json | jq .Nodes
+`
+
+// aliases are Liqo's names.
+var aliases = map[string]string{
+	"home-cluster-id":    "cluster-id",
+	"foreign-cluster-id": "peer-id",
+	"liqo-namespace":     "namespace",
+}
+
+// parseFlags reads the command line. After --help, which it answers on stdout, the error is pflag.ErrHelp.
+func parseFlags(args []string, stdout io.Writer) (options, error) {
+	var o options
+	fs := daemon.NewFlagSet(string(program), aliases)
+	fs.StringVar(&o.clusterID, "cluster-id", "", "`ID` of this cluster")
+	fs.StringVar(&o.peerID, "peer-id", "", "`ID` of the provider")
+	fs.StringVar(&o.tenantNamespace, "tenant-namespace", "", "`NAME` of the namespace of the peering in this cluster")
+	fs.StringVar(&o.namespace, "namespace", "liqo", "`NAME` of the namespace of the installation")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of this cluster (default: the service account of the pod)")
+	daemon.Func(fs, "node-ip", "", "`IP` of the virtual nodes, where the API server reaches this process (default: POD_IP)", func(s string) (err error) {
+		if s == "" {
+			o.address = netip.Addr{}
+			return nil
+		}
+		if o.address, err = netip.ParseAddr(s); err != nil || o.address.Zone() != "" || o.address.IsUnspecified() {
+			return fmt.Errorf("%q is not an address of one host", s)
+		}
+		return nil
+	})
+	fs.Uint16Var(&o.port, "listen-port", 10250, "TCP `port` of the kubelet API")
+	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", ":8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
+	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
+	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'virtualkubelet status' (default "+program.AdminSocketText()+")")
+	daemon.LogVar(fs, &o.log)
+	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+		return o, err
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	return o, daemon.CheckOverlap(fs, "metrics-address", "health-probe-address", "pprof-address")
+}
+
+// check judges what the parser does not.
+func (o *options) check() error {
+	for _, id := range []struct{ flag, value, what string }{
+		{"cluster-id", o.clusterID, "the ID of this cluster"},
+		{"peer-id", o.peerID, "the ID of the provider"},
+		{"tenant-namespace", o.tenantNamespace, "the name of a namespace"},
+		{"namespace", o.namespace, "the name of a namespace"},
+	} {
+		switch {
+		case id.value == "":
+			return daemon.Usagef("--%s is required: %s", id.flag, id.what)
+		case len(validation.IsDNS1123Label(id.value)) > 0:
+			return daemon.Usagef("--%s: %q is not %s: lower-case letters, digits, dashes", id.flag, id.value, id.what)
+		}
+	}
+	if o.clusterID == o.peerID {
+		return daemon.Usagef("--peer-id: %q is the ID of this cluster", o.peerID)
+	}
+	if o.port == 0 {
+		return daemon.Usagef("--listen-port: 0 is not a TCP port")
+	}
+	if !o.address.IsValid() {
+		text := os.Getenv("POD_IP")
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return daemon.Usagef("--node-ip or POD_IP is required: where the API server reaches this process%s", suffix(text))
+		}
+		o.address = address
+	}
+	return nil
+}
+
+// suffix shows a value that does not parse.
+func suffix(text string) string {
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("; %q is no address", text)
+}
