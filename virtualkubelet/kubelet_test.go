@@ -16,6 +16,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 	"github.com/sluice-net/sluice/virtualkubelet"
 )
 
@@ -70,6 +72,7 @@ func newScene(t *testing.T) *scene {
 	connection.Spec.Type, connection.Spec.GatewayRef = networkingv1beta1.ConnectionServer, corev1.ObjectReference{Name: "milan"}
 	s.create(s.rome, connection)
 	s.connect(networkingv1beta1.Connected)
+	s.account()
 	s.kubeconfig(s.kubeconfigOf(s.milan))
 	s.mapNamespaces(map[string]string{"shop": "shop-rome"})
 	s.create(s.rome, &offloadingv1beta1.VirtualNode{
@@ -88,6 +91,22 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
+// account makes the service account of the process, with the role that is shipped and no other.
+func (s *scene) account() {
+	s.t.Helper()
+	roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", "virtual-kubelet.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.rome.Apply(string(roles))
+	s.create(s.rome, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet"}})
+	s.create(s.rome, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "virtual-kubelet"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-local"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: "virtual-kubelet"}},
+	})
+}
+
 // start runs the process. The end of the test ends it.
 func (s *scene) start() {
 	s.t.Helper()
@@ -96,7 +115,7 @@ func (s *scene) start() {
 		s.t.Fatal(err)
 	}
 	s.listener = l
-	k, err := virtualkubelet.New(s.rome.Config, virtualkubelet.Options{
+	k, err := virtualkubelet.New(s.rome.ServiceAccount(tenant, "virtual-kubelet"), virtualkubelet.Options{
 		ClusterID: "rome", PeerID: "milan", TenantNamespace: tenant, LiqoNamespace: controlplanetest.LiqoNamespace,
 		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
 	})

@@ -43,6 +43,9 @@ var manifests = []struct {
 # For clusters whose pods run in other clusters: what the controller may do then. It needs the folder authentication and
 # the arguments --authentication and --offloading as well.
 `},
+	{template: "virtual-kubelet.yaml", file: "offloading/virtual-kubelet.yaml", offloading: true, head: `#
+# What virtual kubelets may do, and how they run unless a VirtualNode says otherwise.
+`},
 	{template: "offloading-scheduling.yaml", file: "offloading/scheduling.yaml", offloading: true, head: `#
 # For clusters whose pods run in other clusters: which pods may. It needs an API server that serves the kind
 # MutatingAdmissionPolicy of admissionregistration.k8s.io/v1 (Kubernetes 1.36).

@@ -38,6 +38,7 @@ func Programs() []Program {
 		{"controller", "./cmd/controller", Nobody, "Sluice's controllers: addresses, gateways, connections between clusters"},
 		{"fabric", "./cmd/fabric", Root, "Sluice's node agent: the way between a node's pods and the gateways"},
 		{"gateway", "./cmd/gateway", Nobody, "Sluice's gateway: pods of two clusters reach each other through it"},
+		{"virtualkubelet", "./cmd/virtualkubelet", Nobody, "Sluice's virtual kubelet: pods of one cluster run in another"},
 		{"prober", "./cmd/prober", Nobody, "The pods of liqoctl test network"},
 	}
 }
