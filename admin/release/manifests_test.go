@@ -40,8 +40,8 @@ var manifests = []struct {
 # The controller needs the argument --authentication as well.
 `},
 	{template: "offloading.yaml", file: "offloading/offloading.yaml", offloading: true, head: `#
-# For clusters whose pods run in other clusters: what the controller may do then. It needs the folder authentication and
-# the arguments --authentication and --offloading as well.
+# For clusters whose pods run in other clusters: what the controller may do then, and what other clusters may do here.
+# It needs the folder authentication and the arguments --authentication and --offloading as well.
 `},
 	{template: "virtual-kubelet.yaml", file: "offloading/virtual-kubelet.yaml", offloading: true, head: `#
 # What virtual kubelets may do, and how they run unless a VirtualNode says otherwise.

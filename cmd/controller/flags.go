@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/controlplane/cidr"
@@ -100,6 +102,11 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.DurationVar(&auth.CertificateLifetime, "client-certificate-lifetime", 0, "`time` for which certificates of consumers are valid, at least 10m; 0: as long as the signer likes")
 	fs.BoolVar(&auth.Slices.DefaultClass, "default-resource-slices", true, "grant what ResourceSlices of class default ask for; =false denies them")
 	offload := fs.Bool("offloading", false, "let pods of this cluster run in others, and theirs here; needs --authentication")
+	var off offloading.Options
+	var enforcement string
+	fs.StringVar(&off.PodSecurity, "pod-security-level", "baseline", "PodSecurity `level` of the namespaces of other clusters: restricted, baseline or privileged")
+	fs.IntVar(&off.MaxNamespaces, "max-namespaces", 100, "`number` of namespaces that another cluster may have here")
+	fs.StringVar(&enforcement, "limits-enforcement", "None", "what containers of other clusters must state: None, Soft (requests of CPU and memory) or Hard (limits, equal to the requests)")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 7*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
@@ -121,7 +128,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 		o.Authentication, o.apiServerCA = &auth, apiServerCA
 	}
 	if *offload {
-		o.Offloading = new(offloading.Options)
+		off.LimitsEnforcement = offloadingv1beta1.LimitsEnforcement(enforcement)
+		o.Offloading = &off
 	}
 	if *leaderElection {
 		o.LeaderElection = election
@@ -159,8 +167,17 @@ func (o *options) check() error {
 			return daemon.Usagef("--client-certificate-lifetime: API servers sign nothing for less than 10m")
 		}
 	}
-	if o.Offloading != nil && o.Authentication == nil {
-		return daemon.Usagef("--offloading needs --authentication: clusters ask each other for resources first")
+	if off := o.Offloading; off != nil {
+		switch {
+		case o.Authentication == nil:
+			return daemon.Usagef("--offloading needs --authentication: clusters ask each other for resources first")
+		case !slices.Contains([]string{"restricted", "baseline", "privileged"}, off.PodSecurity):
+			return daemon.Usagef("--pod-security-level: %q is not restricted, baseline or privileged", off.PodSecurity)
+		case off.MaxNamespaces < 1:
+			return daemon.Usagef("--max-namespaces: %d is no namespace at all", off.MaxNamespaces)
+		case !slices.Contains([]offloadingv1beta1.LimitsEnforcement{"None", "Soft", "Hard"}, off.LimitsEnforcement):
+			return daemon.Usagef("--limits-enforcement: %q is not None, Soft or Hard", off.LimitsEnforcement)
+		}
 	}
 	switch ns := o.Gateways.MetricsNamespace; {
 	case ns != "" && len(validation.IsDNS1123Label(ns)) > 0:

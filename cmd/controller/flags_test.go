@@ -16,10 +16,13 @@ import (
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/controlplane/authentication"
+	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
+	"github.com/sluice-net/sluice/controlplane/offloading"
 )
 
 func prefixes(text ...string) []netip.Prefix {
@@ -74,6 +77,10 @@ func TestParseFlags(t *testing.T) {
 			}
 		}},
 		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Bootstrap.ExternalCIDR.Fixed = true }},
+		{"offloading", []string{"--authentication", "--offloading", "--pod-security-level=restricted", "--max-namespaces=3", "--limits-enforcement=Hard"}, "", func(o *options) {
+			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true}}
+			o.Offloading = &offloading.Options{PodSecurity: "restricted", MaxNamespaces: 3, LimitsEnforcement: "Hard"}
+		}},
 		{"off", []string{"--metrics-address=0", "--health-probe-address=off", "--leader-election=false", "--kube-api-qps=-1"}, "", func(o *options) {
 			o.MetricsAddress, o.HealthProbeAddress, o.LeaderElection, o.qps = "", "", nil, -1
 		}},
@@ -121,6 +128,10 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--kube-api-qps=0", "--kube-api-qps: 0 is no request at all; -1 is no limit"},
 		{"--kube-api-burst=0", "--kube-api-burst must be at least 1"},
 		{"--concurrency=0", "--concurrency: 0 objects at the same time is none"},
+		{"--offloading", "--offloading needs --authentication: clusters ask each other for resources first"},
+		{"--authentication --offloading --pod-security-level=safe", `--pod-security-level: "safe" is not restricted, baseline or privileged`},
+		{"--authentication --offloading --max-namespaces=0", "--max-namespaces: 0 is no namespace at all"},
+		{"--authentication --offloading --limits-enforcement=Firm", `--limits-enforcement: "Firm" is not None, Soft or Hard`},
 		{"--log-level=loud", `--log-level: "loud" is not debug, info, warn or error`},
 		{"--log-format=xml", `--log-format: "xml" is neither text nor json`},
 	}

@@ -38,6 +38,8 @@ type Options struct {
 	CertificateLifetime time.Duration
 	// Now is the clock by which certificates are renewed; nil: time.Now.
 	Now func() time.Time
+	// NamespaceMaps has them copied to providers as well: there is offloading.
+	NamespaceMaps bool
 	// Slices say what is offered.
 	Slices resourceslice.Options
 }
@@ -58,7 +60,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		{"resourceslice", resourceslice.SetupWithManager(mgr, cluster, issuer, o.Slices)},
 		{"identity", identity.SetupWithManager(mgr, peerings, cluster)},
 		{"renewal", renewal.SetupWithManager(mgr, cluster)},
-		{"replication", replication.SetupWithManager(mgr, peerings, cluster)},
+		{"replication", replication.SetupWithManager(mgr, peerings, cluster, o.NamespaceMaps)},
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)

@@ -141,7 +141,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		if secrets, err = authentication.PeeringCache(mgr); err != nil {
 			return err
 		}
-		a.LiqoNamespace = o.LiqoNamespace
+		a.LiqoNamespace, a.NamespaceMaps = o.LiqoNamespace, o.Offloading != nil
 		if err := authentication.SetupWithManager(mgr, secrets, *a); err != nil {
 			return fmt.Errorf("set up authentication: %w", err)
 		}

@@ -1,5 +1,6 @@
 // Package offloading runs the controllers by which pods of one cluster run in another.
 //
+//	provider: remotenamespaces, quota                          what other clusters have here
 //	consumer: namespacemap, namespaceoffloading, scheduling    which namespaces, and which of their pods
 package offloading
 
@@ -8,11 +9,19 @@ import (
 	"fmt"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespacemap"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespaceoffloading"
+	"github.com/sluice-net/sluice/controlplane/offloading/quota"
+	"github.com/sluice-net/sluice/controlplane/offloading/remotenamespaces"
 	"github.com/sluice-net/sluice/controlplane/offloading/scheduling"
 )
 
@@ -20,15 +29,29 @@ import (
 type Options struct {
 	// LiqoNamespace is where the installation lives.
 	LiqoNamespace string
+	// PodSecurity is the level of the namespaces of other clusters: restricted, baseline or privileged.
+	PodSecurity string
+	// MaxNamespaces is how many namespaces another cluster may have here.
+	MaxNamespaces int
+	// LimitsEnforcement is that of the Quotas of other clusters.
+	LimitsEnforcement offloadingv1beta1.LimitsEnforcement
 }
 
 // SetupWithManager adds the controllers to mgr.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	id := remember(identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}.ID)
+	made, err := namespaceCache(mgr)
+	if err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		name string
 		err  error
 	}{
+		{"remotenamespaces", remotenamespaces.SetupWithManager(mgr, made, remotenamespaces.Options{
+			LiqoNamespace: o.LiqoNamespace, PodSecurity: o.PodSecurity, MaxNamespaces: o.MaxNamespaces,
+		})},
+		{"quota", quota.SetupWithManager(mgr, o.LimitsEnforcement)},
 		{"namespacemap", namespacemap.SetupWithManager(mgr, id)},
 		{"namespaceoffloading", namespaceoffloading.SetupWithManager(mgr, id)},
 		{"scheduling", scheduling.SetupWithManager(mgr)},
@@ -52,4 +75,19 @@ func remember(ask func(context.Context) (string, error)) func(context.Context) (
 		}
 		return answer, err
 	}
+}
+
+// namespaceCache adds to mgr a cache of the namespaces that controllers have made.
+func namespaceCache(mgr ctrl.Manager) (cache.Cache, error) {
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Namespace{}: {Label: labels.SelectorFromSet(labels.Set{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new cache of namespaces: %w", err)
+	}
+	return c, mgr.Add(c)
 }

@@ -50,7 +50,7 @@ func TestEndlessList(t *testing.T) {
 		page(w, asked, 1, size, "more")
 	})
 	s := &session{peer: between, remote: c}
-	if _, err := s.listThere(t.Context(), replicated[0]); !errors.Is(err, errListingTooLong) || asked > maxListing/size+1 {
+	if _, err := s.listThere(t.Context(), copied[0]); !errors.Is(err, errListingTooLong) || asked > maxListing/size+1 {
 		t.Errorf("%v after %d pages", err, asked)
 	}
 }
@@ -71,7 +71,7 @@ func TestLargeObjects(t *testing.T) {
 		page(w, first, min(limit, all-first), size, next)
 	})
 	s := &session{peer: between, remote: c}
-	got, err := s.listThere(t.Context(), replicated[0])
+	got, err := s.listThere(t.Context(), copied[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,12 +109,12 @@ func TestRestlessWatch(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), minute*time.Second)
 		defer stop()
 		local := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
-		newSession(between, local, restless, logr.Discard(), func(err error) {
+		newSession(between, copied, local, restless, logr.Discard(), func(err error) {
 			if err != nil {
 				t.Error(err)
 			}
 		}).run(ctx)
-		if compared := lists / len(replicated); compared > comparisons+minute+1 || compared < minute/2 {
+		if compared := lists / len(copied); compared > comparisons+minute+1 || compared < minute/2 {
 			t.Errorf("compared %d times in a minute", compared)
 		}
 	})
@@ -193,7 +193,7 @@ func TestSilentProvider(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		newSession(between, fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), c, logr.Discard(), func(error) {}).run(ctx)
+		newSession(between, copied, fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), c, logr.Discard(), func(error) {}).run(ctx)
 	}()
 	<-waiting
 	served := make(chan struct{})
@@ -202,7 +202,7 @@ func TestSilentProvider(t *testing.T) {
 		once.Do(func() { close(served) })
 		page(w, 0, 0, 0, "")
 	})
-	go newSession(between, fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), other, logr.Discard(), func(error) {}).run(ctx)
+	go newSession(between, copied, fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), other, logr.Discard(), func(error) {}).run(ctx)
 	<-served
 	stop()
 	<-ended

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -26,6 +28,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 )
@@ -40,6 +43,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Cluster  identify.Cluster
 	Now      func() time.Time
+
+	// Kinds are those that are copied.
+	Kinds []schema.GroupVersionKind
 
 	// lifetime ends with the manager.
 	lifetime context.Context
@@ -64,16 +70,22 @@ type running struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the reconciler to mgr. secrets sees the Secrets of peerings.
-func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cluster) error {
+// SetupWithManager adds the reconciler to mgr. secrets sees the Secrets of peerings; namespaceMaps has NamespaceMaps copied
+// as well.
+func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cluster, namespaceMaps bool) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), Secrets: secrets, Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Now: time.Now,
-		sessions: map[types.NamespacedName]*running{},
+		Kinds: copied, sessions: map[types.NamespacedName]*running{},
 	}
 	if err := mgr.Add(r); err != nil {
 		return err
 	}
-	for _, o := range []client.Object{&authv1beta1.ResourceSlice{}, &authv1beta1.Renew{}} {
+	watched := []client.Object{&authv1beta1.ResourceSlice{}, &authv1beta1.Renew{}}
+	if namespaceMaps {
+		r.Kinds = append(slices.Clone(copied), namespaceMap)
+		watched = append(watched, &offloadingv1beta1.NamespaceMap{})
+	}
+	for _, o := range watched {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), o)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", o, err)
@@ -221,14 +233,14 @@ func (r *Reconciler) end(name types.NamespacedName, sweep bool) {
 }
 
 func (r *Reconciler) begin(name types.NamespacedName, secret *corev1.Secret, p peer, cfg *rest.Config) error {
-	remote, err := remoteClient(r.Client, cfg)
+	remote, err := remoteClient(r.Client, cfg, r.Kinds)
 	if err != nil {
 		return err
 	}
 	logger := log.FromContext(r.lifetime).WithName("replication").WithValues("clusterID", p.provider)
 	about := secret.DeepCopy()
 	about.Data = nil
-	s := newSession(p, r.Client, remote, logger, func(err error) { r.report(about, p, logger, err) })
+	s := newSession(p, r.Kinds, r.Client, remote, logger, func(err error) { r.report(about, p, logger, err) })
 	ctx, stop := context.WithCancel(r.lifetime)
 	n := &running{session: s, stop: stop, done: make(chan struct{}), kubeconfig: bytes.Clone(secret.Data[authv1beta1.KubeconfigKey])}
 	r.sessions[name] = n
@@ -240,13 +252,13 @@ func (r *Reconciler) begin(name types.NamespacedName, secret *corev1.Secret, p p
 }
 
 // remoteClient is a client that knows the kinds that are copied and asks the server for no others.
-func remoteClient(local client.Client, cfg *rest.Config) (client.WithWatch, error) {
+func remoteClient(local client.Client, cfg *rest.Config, kinds []schema.GroupVersionKind) (client.WithWatch, error) {
 	http, err := httpClient(cfg)
 	if err != nil {
 		return nil, err
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range replicated {
+	for _, kind := range kinds {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	return client.NewWithWatch(cfg, client.Options{HTTPClient: http, Scheme: local.Scheme(), Mapper: mapper})

@@ -21,13 +21,16 @@ import (
 	"github.com/go-logr/logr"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
-// replicated are the kinds that are copied.
-var replicated = []schema.GroupVersionKind{
+// copied are the kinds that always are; with offloading, namespaceMap as well.
+var copied = []schema.GroupVersionKind{
 	authv1beta1.GroupVersion.WithKind("ResourceSlice"),
 	authv1beta1.GroupVersion.WithKind("Renew"),
 }
+
+var namespaceMap = offloadingv1beta1.GroupVersion.WithKind("NamespaceMap")
 
 const (
 	// fieldOwner owns the fields of copies.
@@ -53,6 +56,8 @@ const (
 // session copies between one pair of namespaces until its context ends.
 type session struct {
 	peer
+	// kinds are copied.
+	kinds []schema.GroupVersionKind
 	// local reads from the cache and writes here. remote is the API server there.
 	local  client.Client
 	remote client.WithWatch
@@ -70,8 +75,8 @@ type objectKey struct {
 	name string
 }
 
-func newSession(p peer, local client.Client, remote client.WithWatch, log logr.Logger, tell func(error)) *session {
-	return &session{peer: p, local: local, remote: remote, log: log, tell: tell, wake: make(chan struct{}, 1), written: map[objectKey]*unstructured.Unstructured{}}
+func newSession(p peer, kinds []schema.GroupVersionKind, local client.Client, remote client.WithWatch, log logr.Logger, tell func(error)) *session {
+	return &session{peer: p, kinds: kinds, local: local, remote: remote, log: log, tell: tell, wake: make(chan struct{}, 1), written: map[objectKey]*unstructured.Unstructured{}}
 }
 
 // changed has both sides compared.
@@ -86,7 +91,7 @@ func (s *session) changed() {
 func (s *session) run(ctx context.Context) {
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	for _, kind := range replicated {
+	for _, kind := range s.kinds {
 		watches.Go(func() { s.watch(ctx, kind) })
 	}
 	var told string
@@ -162,7 +167,7 @@ func (s *session) watch(ctx context.Context, kind schema.GroupVersionKind) {
 // synchronize makes both sides equal. What cannot be done for one object does not keep the others back.
 func (s *session) synchronize(ctx context.Context) error {
 	var failed error
-	for _, kind := range replicated {
+	for _, kind := range s.kinds {
 		if err := s.synchronizeKind(ctx, kind); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", kind.Kind, err))
 		}
@@ -176,6 +181,9 @@ func (s *session) synchronizeKind(ctx context.Context, kind schema.GroupVersionK
 		return err
 	}
 	there, err := s.listThere(ctx, kind)
+	if kind == namespaceMap && len(here) == 0 && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)) {
+		return nil // a provider without offloading, of which nothing is asked
+	}
 	if err != nil {
 		return err
 	}
@@ -380,7 +388,7 @@ func (s *session) sweep(ctx context.Context) {
 	pause := firstRetry
 	for try := range sweepTries {
 		var failed error
-		for _, kind := range replicated {
+		for _, kind := range s.kinds {
 			there, err := s.listThere(ctx, kind)
 			failed = errors.Join(failed, err)
 			for i := range there {

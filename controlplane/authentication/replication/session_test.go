@@ -26,7 +26,7 @@ func TestEnd(t *testing.T) {
 			},
 		})
 		ctx, stop := context.WithCancel(t.Context())
-		s := newSession(between, fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), slow, logr.Discard(), func(err error) {
+		s := newSession(between, copied, fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), slow, logr.Discard(), func(err error) {
 			if err != nil {
 				t.Error(err)
 			}

@@ -23,7 +23,7 @@ func provider(t *testing.T, answer http.HandlerFunc) client.WithWatch {
 	s := httptest.NewTLSServer(answer)
 	t.Cleanup(s.Close)
 	local := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
-	c, err := remoteClient(local, &rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	c, err := remoteClient(local, &rest.Config{Host: s.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, copied)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestRedirectionIsNotFollowed(t *testing.T) {
 	c := provider(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	})
-	err := c.List(t.Context(), listOf(replicated[0]), client.InNamespace("x"))
+	err := c.List(t.Context(), listOf(copied[0]), client.InNamespace("x"))
 	if err == nil || !strings.Contains(err.Error(), "redirection") || stolen != "" {
 		t.Errorf("%v; the other server got %q", err, stolen)
 	}
@@ -53,7 +53,7 @@ func TestEndlessAnswer(t *testing.T) {
 			}
 		}
 	})
-	err := c.List(t.Context(), listOf(replicated[0]), client.InNamespace("x"))
+	err := c.List(t.Context(), listOf(copied[0]), client.InNamespace("x"))
 	if !errors.Is(err, errAnswerTooLong) {
 		t.Errorf("%v, want %v", err, errAnswerTooLong)
 	}
@@ -71,7 +71,7 @@ func TestEndlessPages(t *testing.T) {
 		})
 	})
 	s := &session{peer: between, remote: c}
-	if _, err := s.listThere(t.Context(), replicated[0]); err == nil || asked != maxCopies/pageSize {
+	if _, err := s.listThere(t.Context(), copied[0]); err == nil || asked != maxCopies/pageSize {
 		t.Errorf("%v after %d pages", err, asked)
 	}
 }

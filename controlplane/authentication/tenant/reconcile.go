@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
@@ -186,8 +188,10 @@ func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) error {
 		},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}},
 	}
-	for _, kind := range []string{"resourceslices", "renews"} {
-		q.Spec.Hard[corev1.ResourceName("count/"+kind+"."+authv1beta1.GroupVersion.Group)] = resource.MustParse(maxCopies)
+	for _, kind := range []schema.GroupResource{
+		authv1beta1.Resource("resourceslices"), authv1beta1.Resource("renews"), {Group: offloadingv1beta1.GroupVersion.Group, Resource: "namespacemaps"},
+	} {
+		q.Spec.Hard[corev1.ResourceName("count/"+kind.String())] = resource.MustParse(maxCopies)
 	}
 	there := new(corev1.ResourceQuota)
 	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(q), there)
