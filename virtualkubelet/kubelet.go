@@ -1,6 +1,7 @@
 package virtualkubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +72,9 @@ type Kubelet struct {
 	wg    sync.WaitGroup   // of what Run waits for
 }
 
-// key names what a worker is to look at: a pod of a virtual node.
-type key struct{ node, namespace, name string }
+// key names what a worker is to look at: a pod on a virtual node, or, where kind is not empty, an object that the session
+// of this node reflects.
+type key struct{ node, kind, namespace, name string }
 
 // home is this cluster, and what is read of it all the time.
 type home struct {
@@ -163,9 +165,13 @@ func (k *Kubelet) work(ctx context.Context) bool {
 	defer k.queue.Done(at)
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := k.pod(bounded, at); err != nil {
-		if ctx.Err() == nil && k.queue.NumRequeues(at) == 3 {
-			k.log.Warn("cannot work on a pod, trying again", "namespace", at.namespace, "pod", at.name, "node", at.node, "error", mirror.PlainError(err))
+	look := k.pod
+	if at.kind != "" {
+		look = k.object
+	}
+	if err := look(bounded, at); err != nil {
+		if ctx.Err() == nil && k.queue.NumRequeues(at) == 3 && !errors.Is(err, errNotListed) {
+			k.log.Warn("cannot reflect, trying again", "kind", cmp.Or(at.kind, "pods"), "namespace", at.namespace, "name", at.name, "node", at.node, "error", mirror.PlainError(err))
 		}
 		k.queue.AddRateLimited(at)
 		return true

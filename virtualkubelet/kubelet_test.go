@@ -64,6 +64,7 @@ func newScene(t *testing.T) *scene {
 	}
 	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer}}
 	configuration.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: cidrs("10.243.0.0/16"), External: cidrs("10.70.0.0/16")}
+	configuration.Spec.Local = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.243.0.0/16"), External: cidrs("10.70.0.0/16")}}
 	s.create(s.rome, configuration)
 	controlplanetest.EditStatus(t, s.rome, configuration, func(c *networkingv1beta1.Configuration) {
 		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.71.0.0/16"), External: cidrs("10.72.0.0/16")}}

@@ -46,6 +46,7 @@ type node struct {
 	told       string    // the condition that was written last
 	renewed    time.Time // the lease
 	failed     bool      // something in this round
+	localPods  string    // the pod CIDRs of this cluster, when EndpointSlices were looked at last
 	last       *offloadingv1beta1.VirtualNode
 
 	mu      sync.Mutex
@@ -112,7 +113,9 @@ func (n *node) end() {
 	n.setSession(nil)
 }
 
-func (n *node) enqueue(namespace, name string) { n.k.queue.Add(key{n.name, namespace, name}) }
+func (n *node) enqueue(namespace, name string) {
+	n.k.queue.Add(key{node: n.name, namespace: namespace, name: name})
+}
 
 // enqueueAll has workers look at all pods of the node, in one namespace or, if that is empty, in all.
 func (n *node) enqueueAll(namespace string) {
@@ -139,7 +142,11 @@ func (n *node) keep(ctx context.Context) (gone bool) {
 	n.credentials(ctx, known)
 	_, s, pods := n.parts()
 	if s != nil {
-		s.synchronize(n, n.k.namespaceMap())
+		s.synchronize(n, n.k.namespaceMap(), n.k.leads(n))
+		if _, text := n.k.localPods(); text != n.localPods {
+			n.localPods = text
+			s.enqueueObjects(n, endpointSlices)
+		}
 	}
 	if patchChanged(n.last, known) || v == nil {
 		n.enqueueAll("")

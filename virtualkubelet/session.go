@@ -37,7 +37,9 @@ type session struct {
 
 	mu     sync.Mutex
 	spaces map[string]*space // by the namespace's name here
-	why    string            // the API server does not answer; empty: it does
+	// objects are what pods need, in the same namespaces, if this session reflects them.
+	objects map[string]*objects
+	why     string // the API server does not answer; empty: it does
 	// upgrades is the way for requests that are upgraded; nil: there was none yet.
 	upgrades http.RoundTripper
 }
@@ -64,7 +66,7 @@ func newSession(ctx context.Context, n *node, cfg *rest.Config, kubeconfig []byt
 		return nil, err
 	}
 	s := &session{
-		base: base, kubeconfig: kubeconfig, clients: clients, config: cfg, spaces: map[string]*space{},
+		base: base, kubeconfig: kubeconfig, clients: clients, config: cfg, spaces: map[string]*space{}, objects: map[string]*objects{},
 		core: clients.For(corev1.SchemeGroupVersion), offloading: clients.For(offloadingv1beta1.GroupVersion),
 		why: "the provider's API server has not answered yet",
 	}
@@ -158,14 +160,20 @@ func (s *session) empty() bool {
 }
 
 // synchronize follows what is in the namespaces that stand at the provider. One is followed until it certainly stands
-// there no more.
-func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap) {
+// there no more. What pods need is reflected if this session leads.
+func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for here, sp := range s.spaces {
 		if there, st := stand(m, here); st == unmapped || st == mapped && there != sp.there {
 			sp.stop()
 			delete(s.spaces, here)
+		}
+	}
+	for here, o := range s.objects {
+		if s.spaces[here] == nil || !leads {
+			o.stop()
+			delete(s.objects, here)
 		}
 	}
 	if m == nil {
@@ -182,6 +190,17 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap) {
 			continue
 		}
 		s.spaces[here] = sp
+	}
+	for here, sp := range s.spaces {
+		if s.objects[here] != nil || !leads {
+			continue
+		}
+		o, err := s.reflect(n, here, sp.there)
+		if err != nil {
+			n.problem("reflect objects of namespace "+here, err)
+			continue
+		}
+		s.objects[here] = o
 	}
 }
 
