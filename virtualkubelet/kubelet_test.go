@@ -506,14 +506,20 @@ func TestMapVanishes(t *testing.T) {
 	s := newScene(t)
 	p := s.bind("shop", "web")
 	o := s.shadow(p)
-	s.play(o, "10.243.3.7")
+	copied := s.play(o, "10.243.3.7")
 	s.pod(p, "runs", runs)
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
 	s.delete(s.rome, m)
 	s.stop()
 	s.start() // without any memory
 	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
+	// One that was lost and made anew is empty.
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	controlplanetest.Edit(t, s.rome, shop, func(o *corev1.Namespace) { o.Labels["liqo.io/scheduling-enabled"] = "true" })
+	s.mapNamespaces(nil)
 	late := s.bind("shop", "late")
+	s.warned(late, "OffloadingBackOff", "its namespace is not offloaded")
+	s.pod(p, "runs", runs)
 	s.mapNamespaces(map[string]string{"shop": "shop-rome"})
 	s.shadow(late)
 	now := new(offloadingv1beta1.ShadowPod)
@@ -521,7 +527,10 @@ func TestMapVanishes(t *testing.T) {
 		t.Errorf("the ShadowPod was touched: %v", err)
 	}
 	s.pod(p, "runs", runs)
+	// Nobody wants the namespace any more, and the provider takes it away.
 	s.mapNamespaces(map[string]string{"other": "other-rome"})
+	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.delete(s.milan, now)
 	s.pod(p, "has failed", func(p *corev1.Pod) error {
 		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != "OffloadingAborted" {
 			return fmt.Errorf("%+v", p.Status)

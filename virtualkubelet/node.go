@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,6 +126,14 @@ func (n *node) enqueueAll(namespace string) {
 			n.enqueue(p.Namespace, p.Name)
 		}
 	}
+}
+
+// hasPods tells whether pods of a namespace are on the node, or may be.
+func (n *node) hasPods(namespace string) bool {
+	_, _, pods := n.parts()
+	return !pods.synced() || slices.ContainsFunc(pods.list(), func(p *corev1.Pod) bool {
+		return p.Namespace == namespace && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded
+	})
 }
 
 // keep makes everything of the node as it is to be, once. It is true when nothing is left to keep.

@@ -42,6 +42,9 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	there, standing := stand(k.namespaceMap(), at.namespace)
 	switch {
 	case standing == unmapped && here != nil:
+		if over, err := k.over(ctx, here, s); !over {
+			return err
+		}
 		return k.abandon(ctx, here)
 	case standing != mapped:
 		return nil // the node looks again when the NamespaceMap changes
@@ -163,6 +166,36 @@ func (k *Kubelet) refuse(ctx context.Context, here *corev1.Pod, why string) erro
 	status := *here.Status.DeepCopy()
 	status.Reason, status.Message = ReasonFailedReflection, why[:min(len(why), maxNote)]
 	return k.writeStatus(ctx, here, status)
+}
+
+// over tells whether a pod in a namespace that the NamespaceMap does not have may be given up. A map that was lost and
+// made anew is empty as well, so one that ran is given up only if it is gone at the provider or, where it is not known
+// any more where that was, if nobody wants the namespace offloaded. Whoever may not ask at the provider has no pod there.
+func (k *Kubelet) over(ctx context.Context, here *corev1.Pod, s *session) (bool, error) {
+	if len(here.Status.ContainerStatuses) == 0 && here.DeletionTimestamp == nil {
+		return true, nil
+	}
+	sp := s.space(here.Namespace)
+	if sp == nil {
+		namespace := new(corev1.Namespace)
+		if err := k.home.core.Get().Resource("namespaces").Name(here.Namespace).Do(ctx).Into(namespace); err != nil {
+			return false, fmt.Errorf("get namespace %s: %w", here.Namespace, err)
+		}
+		return namespace.Labels[offloadingv1beta1.LabelSchedulingEnabled] != networkingv1beta1.LabelTrue || here.Labels[networkingv1beta1.LabelShadowPod] != networkingv1beta1.LabelTrue, nil
+	}
+	for _, r := range []resource{{s.offloading, "shadowpods"}, {s.core, "pods"}} {
+		o, err := r.metadata(ctx, sp.there, here.Name)
+		if apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if o != nil && k.peering.Ours(o.Labels) && !reflection.IsOfAnother(here, o) {
+			return false, fmt.Errorf("the namespace is not offloaded, and %s %s/%s is still there", r.name, sp.there, here.Name)
+		}
+	}
+	return true, nil
 }
 
 // abandon ends a pod on the node in a namespace that is not offloaded. One that ran there has failed. One that never

@@ -160,18 +160,19 @@ func (s *session) empty() bool {
 }
 
 // synchronize follows what is in the namespaces that stand at the provider. One is followed until it certainly stands
-// there no more. What pods need is reflected if this session leads.
+// there no more, and no pod here has to know. What pods need is reflected if this session leads.
 func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for here, sp := range s.spaces {
-		if there, st := stand(m, here); st == unmapped || st == mapped && there != sp.there {
+		there, st := stand(m, here)
+		if st == unmapped && !n.hasPods(here) || st == mapped && there != sp.there {
 			sp.stop()
 			delete(s.spaces, here)
 		}
 	}
 	for here, o := range s.objects {
-		if s.spaces[here] == nil || !leads {
+		if _, st := stand(m, here); s.spaces[here] == nil || st == unmapped || !leads {
 			o.stop()
 			delete(s.objects, here)
 		}
@@ -192,7 +193,7 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads 
 		s.spaces[here] = sp
 	}
 	for here, sp := range s.spaces {
-		if s.objects[here] != nil || !leads {
+		if _, st := stand(m, here); s.objects[here] != nil || st != mapped || !leads {
 			continue
 		}
 		o, err := s.reflect(n, here, sp.there)
