@@ -38,6 +38,7 @@ type scene struct {
 	stop        func()
 	kubelet     *virtualkubelet.Kubelet
 	listener    net.Listener // of the kubelet API
+	sliceText   string
 }
 
 // logged makes log lines lines of the test.
@@ -74,7 +75,7 @@ func newScene(t *testing.T) *scene {
 	s.create(s.rome, connection)
 	s.connect(networkingv1beta1.Connected)
 	s.account()
-	s.kubeconfig(s.kubeconfigOf(s.milan))
+	s.kubeconfig(s.slice())
 	s.mapNamespaces(map[string]string{"shop": "shop-rome"})
 	s.create(s.rome, &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer},
@@ -171,13 +172,32 @@ func (s *scene) connect(v networkingv1beta1.ConnectionValue) {
 		func(c *networkingv1beta1.Connection) { c.Status.Value = v })
 }
 
-func (s *scene) kubeconfigOf(c *controlplanetest.Cluster) string {
+// slice is the kubeconfig of the slice at milan, whose user has the role that is shipped, in shop-rome alone.
+func (s *scene) slice() string {
 	s.t.Helper()
-	text, err := os.ReadFile(c.Kubeconfig)
-	if err != nil {
-		s.t.Fatal(err)
+	if s.sliceText == "" {
+		roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", "offloading.yaml"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.milan.Apply(string(roles))
+		s.create(s.milan, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "slice"}})
+		s.create(s.milan, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "rome"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote"},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "slice"}},
+		})
+		path, err := s.milan.WriteKubeconfig("slice", s.milan.ServiceAccount("default", "slice"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.sliceText = string(text)
 	}
-	return string(text)
+	return s.sliceText
 }
 
 func (s *scene) kubeconfig(text string) {
@@ -391,12 +411,12 @@ func TestNode(t *testing.T) {
 		return nil
 	})
 	// Another kubeconfig needs no restart; one that would run a program is refused, and the one before stays.
-	s.kubeconfig(strings.Replace(s.kubeconfigOf(s.milan), "token:", "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}\n    token:", 1))
+	s.kubeconfig(strings.Replace(s.slice(), "token:", "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}\n    token:", 1))
 	s.warned(v, "KubeconfigInvalid", "would run a program")
 	s.node("is still ready", ready(corev1.ConditionTrue, "KubeletReady"))
-	s.kubeconfig(strings.Replace(s.kubeconfigOf(s.milan), "token: ", "token: x", 1))
+	s.kubeconfig(strings.Replace(s.slice(), "token: ", "token: x", 1))
 	s.node("is not ready when the provider refuses the credentials", ready(corev1.ConditionFalse, "ProviderUnavailable"))
-	s.kubeconfig(s.kubeconfigOf(s.milan))
+	s.kubeconfig(s.slice())
 	s.node("is ready with credentials", ready(corev1.ConditionTrue, "KubeletReady"))
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 	if err := s.rome.Get(t.Context(), "", "milan", n); err != nil {
