@@ -24,7 +24,7 @@ server, and must be reached from the local one, which gets the gateway client.`,
 	cmd.AddCommand(
 		networkInitCommand(a), networkConnectCommand(a), networkDisconnectCommand(a), networkResetCommand(a),
 		networkStatusCommand(a), networkDoctorCommand(a), networkCaptureCommand(a), networkDropsCommand(a),
-		networkRotateKeysCommand(a),
+		networkTraceCommand(a), networkRotateKeysCommand(a),
 	)
 	return cmd
 }

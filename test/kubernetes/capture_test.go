@@ -36,6 +36,7 @@ func testCapture(t *testing.T, w *world) {
 	t.Run("a file of its own", c.ownFile)
 	t.Run("refusals", c.refusals)
 	lab.Eventually(t, patience, "no capture is left", c.idle)
+	t.Run("trace", c.trace) // at last, as it takes packets elsewhere
 }
 
 // capturing is a peering with traffic whose packets are captured in a.
@@ -237,6 +238,51 @@ func (c *capturing) drops(t *testing.T) {
 	}
 	c.refuses(t, []string{`there is no reason "Naples"`}, c.both("network", "drops", "--reason", "Naples")...)
 	c.refuses(t, []string{"pods/exec"}, "network", "drops", c.b.Name, "--kubeconfig", c.looker(t, c.client), "-n", c.client.namespace)
+}
+
+// trace shows the way of a packet through both clusters, and where a rule of somebody
+// else takes it elsewhere.
+func (c *capturing) trace(t *testing.T) {
+	client, server := c.faults.clients[0], c.faults.servers[0]
+	args := c.both("network", "trace", appNamespace+"/"+client.Name, c.at.String()+":80")
+	out, _ := c.liqoctl(t, args...)
+	for _, want := range []string{
+		"(local) " + appNamespace + "/" + client.Name, "(local) " + client.Node.Name, " > " + c.at.String() + "\n",
+		"(remote) " + appNamespace + "/" + server.Name, " > " + server.Addr.String() + "\n", "\nAnd back:\n", "\nNothing stops it.\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "not known") {
+		t.Errorf("an administrator can see everything:\n%s", out)
+	}
+	t.Log(out)
+	nobody := server.Addr
+	for range 90 {
+		nobody = nobody.Next()
+	}
+	c.refuses(t, []string{"the packet stops: no pod of this cluster has the address " + nobody.String()},
+		c.both("network", "trace", appNamespace+"/"+client.Name, c.remote(t, c.a, nobody).String())...)
+	c.refuses(t, []string{"the packet stops: 192.0.2.1 belongs to no CIDR of a peer"}, c.both("network", "trace", appNamespace+"/"+client.Name, "192.0.2.1")...)
+
+	called, err := remoteCIDR(t.Context(), c.a, c.b.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := []string{"rule", "add", "priority", "500", "to", called.String(), "unreachable"}
+	client.Node.Host.Run(append([]string{"ip"}, rule...)...)
+	defer func() {
+		rule[1] = "del"
+		client.Node.Host.Run(append([]string{"ip"}, rule...)...)
+	}()
+	lab.Eventually(t, patience, "the trace names the rule", func() error {
+		out, errs, err := c.run(t.Context(), c.command(args...))
+		if err == nil || !strings.Contains(errs, "the packet stops: TrafficDiverted") || !strings.Contains(out, "500: from all to "+called.String()) {
+			return fmt.Errorf("%v: %s%s", err, out, errs)
+		}
+		return nil
+	})
 }
 
 // ownFile: without -w the file is named after peer and time.

@@ -1,0 +1,181 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sluice-net/sluice/admin/drops"
+	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Facts are what is known about a packet's way.
+type Facts struct {
+	From Pod
+	// To is the destination as From's cluster calls it. Port 0: any.
+	To    netip.Addr
+	Port  uint16
+	Local Side
+	// Remote is nil where nobody can look into the other cluster.
+	Remote *Side
+}
+
+// Pod is one end of the way.
+type Pod struct {
+	Namespace, Name, Node string
+	Addrs                 []netip.Addr
+	// Phase is the pod's: "Running".
+	Phase string
+}
+
+// Side is one of the two clusters.
+type Side struct {
+	// Name is "local" or "remote", ID that of the cluster.
+	Name, ID string
+	Nodes    []survey.Node
+	// Peer is the other cluster as this one knows it; nil: it does not.
+	Peer *survey.Peer
+	// Exposed are this cluster's IPs.
+	Exposed []survey.Exposed
+	// Agents are those of the nodes on the way.
+	Agents map[string]Agent
+	// Target is the pod of this cluster that the packet is for; nil: none has its
+	// address. TargetErr is why that is not known.
+	Target    *Pod
+	TargetErr error
+	// Drops are packets that the gateway dropped lately.
+	Drops []drops.Drop
+}
+
+// Agent is what the agent of a node said, or why it said nothing.
+type Agent struct {
+	Report *survey.FabricReport
+	Err    error
+}
+
+// report is what the gateway said; nil: nothing.
+func (s *Side) report() *survey.GatewayReport {
+	if s.Peer == nil || s.Peer.Gateway == nil {
+		return nil
+	}
+	return s.Peer.Gateway.Report
+}
+
+// Problem is why a packet goes no further.
+type Problem struct {
+	Message string `json:"message"`
+	Cause   string `json:"cause,omitempty"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// PeerFor finds the peer that an address leads to. Where there is none, the Problem
+// says what is wrong with the address.
+func PeerFor(c *survey.Cluster, to netip.Addr) (*survey.Peer, *Problem) {
+	reason, _ := drops.Explain("DropNoMapping")
+	problem := &Problem{
+		Message: fmt.Sprintf("%s belongs to no CIDR of a peer: the packet does not come to a gateway", to), Cause: reason.Cause, Fix: reason.Fix,
+	}
+	for i := range c.Peers {
+		p := &c.Peers[i]
+		if p.Configuration == nil {
+			continue
+		}
+		own, here := cidrs(&p.Configuration.Spec.Remote), cidrs(p.Configuration.Status.Remote)
+		if slices.ContainsFunc(here, func(q netip.Prefix) bool { return q.Contains(to) }) {
+			return p, nil
+		}
+		if j := slices.IndexFunc(own, func(q netip.Prefix) bool { return q.Contains(to) }); j >= 0 && j < len(here) {
+			problem.Message = fmt.Sprintf("%s is an address that %s uses itself; in this cluster it has another one", to, p.ID)
+			problem.Cause = fmt.Sprintf("%s of %s is called %s here", own[j], p.ID, here[j])
+			problem.Fix = fmt.Sprintf("use %s", moved(to, here[j]))
+		}
+	}
+	return nil, problem
+}
+
+// cidrs are all of one cluster, those of pods first.
+func cidrs(c *networkingv1beta1.ClusterConfig) (out []netip.Prefix) {
+	if c == nil {
+		return nil
+	}
+	for _, text := range slices.Concat(c.CIDR.Pod.List, c.CIDR.External.List) {
+		if p, err := text.Prefix(); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// moved is the host of a in another prefix of the same length (NETMAP).
+func moved(a netip.Addr, to netip.Prefix) netip.Addr {
+	if a.Is4() != to.Addr().Is4() {
+		return netip.Addr{}
+	}
+	out, host := to.Masked().Addr().AsSlice(), a.AsSlice()
+	for i := range out {
+		keep := min(max(to.Bits()-8*i, 0), 8) // bits of this byte that are the prefix's
+		mask := byte(0xff >> keep)
+		out[i] |= host[i] & mask
+	}
+	addr, _ := netip.AddrFromSlice(out)
+	return addr
+}
+
+// through translates an address of the peer by the mappings of a gateway: from what
+// is called so here to what the tunnel carries, or back.
+func through(ms []survey.Mapping, a netip.Addr, inward bool) (netip.Addr, survey.Mapping, bool) {
+	for _, m := range ms {
+		from, to := m.Inside, m.Outside
+		if inward {
+			from, to = to, from
+		}
+		if from.Contains(a) {
+			return moved(a, to), m, true
+		}
+	}
+	return netip.Addr{}, survey.Mapping{}, false
+}
+
+// mappings are those in force at the gateway or, where it cannot be asked, those of the
+// Configuration.
+func (s *Side) mappings() (out []survey.Mapping) {
+	if r := s.report(); r != nil {
+		return r.DataPlane.Remote
+	}
+	if c := s.Peer.Configuration; c != nil {
+		own, here := cidrs(&c.Spec.Remote), cidrs(c.Status.Remote)
+		for i := range min(len(own), len(here)) {
+			out = append(out, survey.Mapping{Inside: here[i], Outside: own[i]})
+		}
+	}
+	return out
+}
+
+// addr is the pod's address of a family; not valid: it has none.
+func (p *Pod) addr(like netip.Addr) netip.Addr {
+	for _, a := range p.Addrs {
+		if a.Is4() == like.Is4() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// plain is text of another program on one line, without what a terminal would obey.
+func plain(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, s)
+	const most = 400
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "..."
+	}
+	return s
+}

@@ -1,0 +1,217 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/drops"
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+// Options say which packet is followed.
+type Options struct {
+	Local *access.Cluster
+	// Remote is nil where nobody can look there.
+	Remote *access.Cluster
+	From   types.NamespacedName
+	To     netip.Addr
+	// Port 0: any.
+	Port uint16
+}
+
+// Follow reads both clusters and follows the packet. What cannot be read is said at its
+// hop; the error is for a cluster that does not answer, a pod that is not there, and a
+// remote cluster that is not the one that the address leads to.
+func Follow(ctx context.Context, o Options) (*Way, error) {
+	f := &Facts{To: o.To, Port: o.Port}
+	pod, err := o.Local.Clientset.CoreV1().Pods(o.From.Namespace).Get(ctx, o.From.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, o.Local.Explain("read Pod "+o.From.String(), err)
+	}
+	f.From = podOf(pod)
+	local, err := readSide(ctx, o.Local, access.Local)
+	if err != nil {
+		return nil, err
+	}
+	peer, problem := PeerFor(local.cluster, o.To)
+	if problem != nil {
+		w := &walk{src: f.From.addr(o.To), dst: o.To}
+		w.hop(Hop{Cluster: access.Local, Kind: "pod", Name: f.From.String(), Problem: problem})
+		return &Way{There: w.hops}, nil
+	}
+	sides := []*sideReader{local}
+	local.Peer = peer
+	if o.Remote != nil {
+		remote, err := readSide(ctx, o.Remote, access.Remote)
+		switch {
+		case err != nil:
+			return nil, err
+		case remote.ID != peer.ID:
+			return nil, o.Remote.Errorf("this cluster is %q, and %s leads to %q: name another one by --remote-kubeconfig or --remote-context", remote.ID, o.To, peer.ID)
+		}
+		remote.Peer = remote.cluster.Peer(local.ID)
+		f.Remote = &remote.Side
+		sides = append(sides, remote)
+	}
+	inParallel(sides, func(s *sideReader) { s.askGateway(ctx) })
+	f.Local = local.Side
+	if f.Remote != nil {
+		sides[1].findTarget(ctx, f)
+	}
+	inParallel(sides, func(s *sideReader) {
+		node := f.From.Node
+		if s.Name == access.Remote {
+			if s.Target == nil {
+				return
+			}
+			node = s.Target.Node
+		}
+		s.askAgent(ctx, node)
+	})
+	f.Local = local.Side
+	return Trace(f), nil
+}
+
+// sideReader reads a cluster, and holds what was read.
+type sideReader struct {
+	Side
+	access  *access.Cluster
+	cluster *survey.Cluster
+}
+
+func inParallel(of []*sideReader, do func(*sideReader)) {
+	var wg sync.WaitGroup
+	for _, s := range of {
+		wg.Go(func() { do(s) })
+	}
+	wg.Wait()
+}
+
+func podOf(p *corev1.Pod) Pod {
+	out := Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Phase: string(p.Status.Phase)}
+	for _, ip := range p.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			out.Addrs = append(out.Addrs, a)
+		}
+	}
+	return out
+}
+
+func readSide(ctx context.Context, c *access.Cluster, name string) (*sideReader, error) {
+	id, err := c.ID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := survey.Read(ctx, c, survey.Options{PeeringsOnly: true, Exposed: true})
+	if err != nil {
+		return nil, err
+	}
+	return &sideReader{Side: Side{Name: name, ID: id, Nodes: s.Nodes, Exposed: s.Exposed, Agents: make(map[string]Agent)}, access: c, cluster: s}, nil
+}
+
+// gatewayProgram is a gateway's program, and its container; fabricProgram that of an
+// agent.
+const (
+	gatewayProgram = "gateway"
+	fabricProgram  = "fabric"
+	// fabricSuffix is what the namespace of the agents has behind the installation's.
+	fabricSuffix = "-fabric"
+	askTimeout   = 10 * time.Second
+	// maxDrops bounds an answer. Gateways keep a few hundred.
+	maxDrops = 4096
+)
+
+// askGateway asks the gateway of the peering for its report and for what it dropped.
+func (s *sideReader) askGateway(ctx context.Context) {
+	if s.Peer == nil {
+		return
+	}
+	one := &survey.Cluster{Name: s.cluster.Name, Peers: []survey.Peer{*s.Peer}}
+	survey.AskGateways(ctx, s.access, one)
+	s.Peer = &one.Peers[0]
+	if s.report() == nil {
+		return
+	}
+	pod := s.Peer.Gateway.Active()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	out := &drops.Decoder{Each: func(d drops.Drop) error {
+		if len(s.Drops) == maxDrops {
+			return fmt.Errorf("more than %d dropped packets", maxDrops)
+		}
+		s.Drops = append(s.Drops, d)
+		return nil
+	}}
+	// An older gateway keeps none: there is less to tell.
+	_ = s.access.Exec(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, gatewayProgram, []string{gatewayProgram, "drops", "-o", "json"}, out)
+}
+
+// findTarget finds the pod that the packet is for: that which has the address with
+// which the packet leaves the other gateway.
+func (s *sideReader) findTarget(ctx context.Context, f *Facts) {
+	so := *f
+	so.Remote = &s.Side
+	way := Trace(&so)
+	last := way.There[len(way.There)-1]
+	if last.Cluster != s.Name || last.Kind == "translation" {
+		return
+	}
+	// By their first address pods can be asked for. The second of two families takes
+	// all of them.
+	s.lookForTarget(ctx, last.Destination, metav1.ListOptions{FieldSelector: "status.podIP=" + last.Destination.String(), Limit: podsAtOnce})
+	if s.Target == nil && s.TargetErr == nil && last.Destination.Is6() {
+		s.lookForTarget(ctx, last.Destination, metav1.ListOptions{Limit: podsAtOnce})
+	}
+}
+
+// podsAtOnce is how many pods are read at a time.
+const podsAtOnce = 500
+
+// lookForTarget looks for a pod with an address, best one that runs.
+func (s *sideReader) lookForTarget(ctx context.Context, a netip.Addr, o metav1.ListOptions) {
+	for {
+		list, err := s.access.Clientset.CoreV1().Pods("").List(ctx, o)
+		if err != nil {
+			s.TargetErr = s.access.Explain("read Pods", err)
+			return
+		}
+		for i := range list.Items {
+			p := podOf(&list.Items[i])
+			if slices.Contains(p.Addrs, a) && (s.Target == nil || p.Phase == string(corev1.PodRunning)) {
+				s.Target = &p
+			}
+		}
+		if o.Continue = list.Continue; o.Continue == "" || s.Target != nil && s.Target.Phase == string(corev1.PodRunning) {
+			return
+		}
+	}
+}
+
+// askAgent asks the agent of a node.
+func (s *sideReader) askAgent(ctx context.Context, node string) {
+	if node == "" {
+		return
+	}
+	list, err := s.access.Clientset.CoreV1().Pods(s.access.LiqoNamespace+fabricSuffix).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		s.Agents[node] = Agent{Err: s.access.Explain("read Pods of namespace "+s.access.LiqoNamespace+fabricSuffix, err)}
+		return
+	}
+	a := Agent{Err: s.access.Errorf("no agent's pod is on the node")}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == fabricProgram }) {
+			a.Report, a.Err = survey.ReadFabric(ctx, s.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		}
+	}
+	s.Agents[node] = a
+}

@@ -1,0 +1,79 @@
+package trace
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/netip"
+)
+
+// Write prints the way for people: a paragraph for each hop.
+func (w *Way) Write(out io.Writer) error {
+	b := bufio.NewWriter(out)
+	n := 0
+	for _, part := range []struct {
+		title string
+		hops  []Hop
+	}{{"There", w.There}, {"And back", w.Back}} {
+		if len(part.hops) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "%s:\n", part.title)
+		for i := range part.hops {
+			n++
+			part.hops[i].write(b, n)
+		}
+	}
+	switch stop := w.Stop(); {
+	case stop != nil:
+		fmt.Fprintf(b, "It stops at the %s %s (%s).\n", stop.Kind, stop.Name, stop.Cluster)
+	case w.unknown():
+		fmt.Fprint(b, "Nothing that could be read stops it; not everything could.\n")
+	default:
+		fmt.Fprint(b, "Nothing stops it.\n")
+	}
+	return b.Flush()
+}
+
+// unknown tells whether there is a hop of which something could not be read.
+func (w *Way) unknown() bool {
+	for _, hops := range [][]Hop{w.There, w.Back} {
+		for _, h := range hops {
+			if h.Unknown != "" {
+				return true
+			}
+		}
+	}
+	return len(w.Back) == 0
+}
+
+func (h *Hop) write(b *bufio.Writer, n int) {
+	fmt.Fprintf(b, "%3d  %-11s  (%s) %s\n", n, h.Kind, h.Cluster, h.Name)
+	line := func(format string, args ...any) { fmt.Fprintf(b, "%18s"+format+"\n", append([]any{""}, args...)...) }
+	line("%s > %s", addrText(h.Source), addrText(h.Destination))
+	for _, f := range h.Facts {
+		line("%s", f)
+	}
+	if h.DecidedBy != "" {
+		line("decided by %s", h.DecidedBy)
+	}
+	if h.Unknown != "" {
+		line("not known: %s", h.Unknown)
+	}
+	if p := h.Problem; p != nil {
+		line("STOPS HERE: %s", p.Message)
+		if p.Cause != "" {
+			line("Cause: %s", p.Cause)
+		}
+		if p.Fix != "" {
+			line("Fix: %s", p.Fix)
+		}
+	}
+}
+
+func addrText(a netip.Addr) string {
+	if !a.IsValid() {
+		return "?"
+	}
+	return a.String()
+}

@@ -1,0 +1,500 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/admin/drops"
+	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Hop is a place that a packet passes. Its JSON form is what scripts read: fields are
+// added, not renamed.
+type Hop struct {
+	Cluster string `json:"cluster"` // local, remote
+	Kind    string `json:"kind"`    // pod, node, gateway, translation, tunnel
+	Name    string `json:"name"`
+	// Source and Destination are the packet's when it leaves the hop.
+	Source      netip.Addr `json:"source,omitzero"`
+	Destination netip.Addr `json:"destination,omitzero"`
+	// Facts tell of routes, links, MTU, sessions.
+	Facts []string `json:"facts,omitempty"`
+	// DecidedBy is the object that decides here: "Configuration liqo-tenant-milan/milan".
+	DecidedBy string `json:"decidedBy,omitempty"`
+	// Unknown is why not everything could be seen here.
+	Unknown string `json:"unknown,omitempty"`
+	// Problem is why the packet stops here; nil: it goes on, as far as is known.
+	Problem *Problem `json:"problem,omitempty"`
+}
+
+// Way is the way of a packet and of its answer. Where the packet stops, nothing is
+// said about its answer.
+type Way struct {
+	There []Hop `json:"there"`
+	Back  []Hop `json:"back,omitempty"`
+}
+
+// Stop is the hop that the packet or its answer does not pass; nil: none is known.
+func (w *Way) Stop() *Hop {
+	for _, hops := range [][]Hop{w.There, w.Back} {
+		for i := range hops {
+			if hops[i].Problem != nil {
+				return &hops[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Trace follows the packet.
+func Trace(f *Facts) *Way {
+	there := &walk{dst: f.To, port: f.Port}
+	there.src = f.From.addr(f.To)
+	way := &Way{}
+	passed := there.leave(&f.Local, &f.From)
+	if passed && f.Remote != nil {
+		passed = there.arrive(f.Remote, f.Remote.Target)
+	} else if passed {
+		there.hop(Hop{Cluster: "remote", Kind: "gateway", Name: f.Local.Peer.ID,
+			Unknown: "what happens there only that cluster can tell: name it by --remote-kubeconfig or --remote-context"})
+	}
+	way.There = there.hops
+	if !passed {
+		return way
+	}
+	// The answer: the same two ends in the other direction.
+	back := &walk{answer: true, port: f.Port}
+	if f.Remote != nil {
+		back.src, back.dst = there.dst, there.src
+		if f.Remote.Target == nil || !back.leave(f.Remote, f.Remote.Target) {
+			way.Back = back.hops
+			return way
+		}
+	} else {
+		back.src, back.dst = there.dst, there.src
+	}
+	back.arrive(&f.Local, &f.From)
+	way.Back = back.hops
+	return way
+}
+
+// walk is a packet on its way.
+type walk struct {
+	src, dst netip.Addr
+	port     uint16 // of the server
+	answer   bool
+	hops     []Hop
+}
+
+// hop adds a hop with the packet's addresses, and reports whether it is passed.
+func (w *walk) hop(h Hop) bool {
+	h.Source, h.Destination = w.src, w.dst
+	h.Unknown = plain(h.Unknown)
+	for i := range h.Facts {
+		h.Facts[i] = plain(h.Facts[i])
+	}
+	if p := h.Problem; p != nil {
+		h.Problem = &Problem{plain(p.Message), plain(p.Cause), plain(p.Fix)}
+	}
+	w.hops = append(w.hops, h)
+	return h.Problem == nil
+}
+
+// leave follows the packet from a pod into the tunnel.
+func (w *walk) leave(s *Side, from *Pod) bool {
+	h := Hop{Cluster: s.Name, Kind: "pod", Name: from.String(), Facts: []string{"on node " + from.Node}}
+	switch {
+	case from.Node == "":
+		h.Facts = nil
+		h.Problem = &Problem{"the pod is on no node", "it is " + cmp.Or(from.Phase, "not scheduled"), "see 'kubectl -n " + from.Namespace + " describe pod " + from.Name + "'"}
+	case !w.src.IsValid():
+		h.Problem = &Problem{fmt.Sprintf("the pod has no address of the family of %s", w.dst), "it is " + from.Phase + ", or its network has one family only", "use an address of the other family, or wait until the pod runs"}
+	}
+	return w.hop(h) && w.node(s, from.Node, true) && w.gatewayFromNode(s, from.Node) && w.translateOut(s) && w.tunnel(s)
+}
+
+// arrive follows the packet from the tunnel to a pod.
+func (w *walk) arrive(s *Side, to *Pod) bool {
+	if !w.translateIn(s) {
+		return false
+	}
+	if w.answer {
+		return w.gatewayToNode(s, to.Node) && w.node(s, to.Node, false) && w.hop(Hop{Cluster: s.Name, Kind: "pod", Name: to.String()})
+	}
+	h := Hop{Cluster: s.Name, Kind: "pod", Name: w.dst.String()}
+	switch {
+	case to == nil && s.exposed(w.dst) != nil: // a host behind this cluster
+		h.Kind = "host"
+		h.Unknown = "how nodes of this cluster reach it, and how it answers, is not looked at"
+		return w.hop(h)
+	case to == nil && s.TargetErr != nil:
+		h.Unknown = "which pod that is could not be read: " + s.TargetErr.Error()
+		return w.hop(h)
+	case to == nil:
+		h.Problem = &Problem{fmt.Sprintf("no pod of this cluster has the address %s", w.dst), "the pod was replaced, or the address is wrong", "look for its present address: 'kubectl get pods -A -o wide' there"}
+		return w.hop(h)
+	}
+	h.Name, h.Facts = to.String(), []string{"on node " + to.Node}
+	if to.Phase != "Running" {
+		h.Problem = &Problem{"the pod does not run: it is " + to.Phase, "", "see 'kubectl -n " + to.Namespace + " describe pod " + to.Name + "' there"}
+	}
+	return w.gatewayToNode(s, to.Node) && w.node(s, to.Node, false) && w.hop(h)
+}
+
+// exposed is the IP object of this cluster that stands for an address.
+func (s *Side) exposed(inside netip.Addr) *survey.Exposed {
+	for i := range s.Exposed {
+		if a, err := netip.ParseAddr(s.Exposed[i].IP); err == nil && a == inside {
+			return &s.Exposed[i]
+		}
+	}
+	return nil
+}
+
+const seeFabric = "see 'fabric status' in the agent's pod of the node"
+
+// node is a node between a pod and the gateway, as its agent reports it.
+func (w *walk) node(s *Side, name string, leaving bool) bool {
+	h := Hop{Cluster: s.Name, Kind: "node", Name: name}
+	i := slices.IndexFunc(s.Nodes, func(n survey.Node) bool { return n.Name == name })
+	if i >= 0 && s.Nodes[i].Internal != nil {
+		for _, t := range []networkingv1beta1.ConditionType{networkingv1beta1.ConditionTunnelsReady, networkingv1beta1.ConditionAddressTranslationReady} {
+			if c := meta.FindStatusCondition(s.Nodes[i].Internal.Status.Conditions, string(t)); c != nil && c.Status != metav1.ConditionTrue {
+				h.DecidedBy = "InternalNode " + name
+				h.Problem = &Problem{c.Reason, c.Message, seeFabric}
+				return w.hop(h)
+			}
+		}
+	}
+	if s.Peer.Fabric == nil {
+		h.Problem = &Problem{"the node does not know the gateway: there is no InternalFabric for the peering", "the gateway has no pod that leads, or the controller does not run", "see 'liqoctl network doctor', checks gateway-pods and nodes"}
+		return w.hop(h)
+	}
+	fabric := s.Peer.Fabric.Namespace + "/" + s.Peer.Fabric.Name
+	h.DecidedBy = "InternalFabric " + fabric
+	agent := s.Agents[name]
+	if agent.Report == nil {
+		h.Unknown = "the agent of the node cannot be asked"
+		if agent.Err != nil {
+			h.Unknown += ": " + agent.Err.Error()
+		}
+		return w.hop(h)
+	}
+	r := agent.Report
+	i = slices.IndexFunc(r.Tunnels, func(t survey.FabricTunnel) bool { return t.Owner == "InternalFabric "+fabric })
+	if i < 0 {
+		h.Problem = &Problem{"the node has no link to the gateway", cmp.Or(r.Link.Reason, "its agent has not made it"), seeFabric}
+		return w.hop(h)
+	}
+	t := &r.Tunnels[i]
+	route := slices.IndexFunc(t.Routes, func(text string) bool {
+		p, err := netip.ParsePrefix(strings.Fields(text + " -")[0])
+		return err == nil && p.Contains(w.dst)
+	})
+	switch {
+	case t.Problem != "":
+		h.Problem = &Problem{"link " + t.Name + ": " + t.Problem, "", seeFabric}
+	case t.Status != "up" && t.Status != "kept":
+		h.Problem = &Problem{fmt.Sprintf("link %s is %s", t.Name, t.Status), "its agent has not made it, or another program changes it", seeFabric}
+	case leaving && route < 0:
+		h.Problem = &Problem{fmt.Sprintf("no route of the node leads %s into link %s", w.dst, t.Name), "the Configuration has changed just now, or the agent refuses the prefix", seeFabric + ", and spec.remoteCIDRs of InternalFabric " + fabric}
+	case leaving:
+		h.Facts = append(h.Facts, "route "+t.Routes[route])
+		h.Facts = append(h.Facts, rulesOf(r)...)
+	}
+	h.Facts = append(h.Facts, fmt.Sprintf("link %s: %s, VNI %d, MTU %d, to the gateway pod %s port %d", t.Name, t.Kind, t.VNI, t.MTU, t.Gateway, t.Port))
+	return w.hop(h)
+}
+
+func rulesOf(r *survey.FabricReport) (out []string) {
+	for _, rule := range r.Rules {
+		out = append(out, "rule "+rule)
+	}
+	return out
+}
+
+// longestSilence is how long a node that works is silent at most: see the gateway's
+// upkeep of neighbors.
+const longestSilence = 45 * time.Second
+
+// gateway begins the hop of a gateway: nil where it cannot be asked, and the hop is
+// complete.
+func (s *Side) gateway() (h Hop, r *survey.GatewayReport) {
+	h = Hop{Cluster: s.Name, Kind: "gateway"}
+	if s.Peer.Gateway == nil {
+		h.Name = s.Peer.ID
+		h.Problem = &Problem{"the peering has no gateway", "it is disconnected, or only prepared", "run 'liqoctl network connect'"}
+		return h, nil
+	}
+	g := s.Peer.Gateway
+	h.Name, h.DecidedBy = g.String(), g.String()
+	r = g.Report
+	switch {
+	case g.Active() == nil:
+		h.Problem = &Problem{"no pod of the gateway carries traffic", "none is ready, or there is none", "see 'liqoctl network doctor', check gateway-pods"}
+	case r == nil:
+		h.Unknown = "the gateway cannot be asked"
+		if g.ReportErr != nil {
+			h.Unknown += ": " + g.ReportErr.Error()
+		}
+	case !r.DataPlane.Configured:
+		h.Problem = &Problem{"the gateway has no configuration", "", "see 'liqoctl network doctor', check objects-applied"}
+		if why := slices.Concat(r.Sync.Refused, r.Sync.Waiting); len(why) > 0 {
+			h.Problem.Cause = why[0].Object + ": " + why[0].Reason
+		}
+	}
+	if pod := g.Active(); pod != nil {
+		h.Facts = append(h.Facts, "pod "+pod.Namespace+"/"+pod.Name+" on node "+pod.Node)
+	}
+	return h, r
+}
+
+// gatewayFromNode is where the packet comes out of the node tunnel.
+func (w *walk) gatewayFromNode(s *Side, node string) bool {
+	h, r := s.gateway()
+	if h.Problem == nil && r != nil {
+		h.nodeTunnel(r, node)
+		h.filters(r)
+		h.lately(s, drops.Egress, w)
+	}
+	return w.hop(h)
+}
+
+// gatewayToNode is where the packet goes into it.
+func (w *walk) gatewayToNode(s *Side, node string) bool {
+	h, r := s.gateway()
+	if h.Problem == nil && r != nil {
+		h.nodeTunnel(r, node)
+		h.filters(r)
+	}
+	return w.hop(h)
+}
+
+// nodeTunnel judges the tunnel between node and gateway.
+func (h *Hop) nodeTunnel(r *survey.GatewayReport, node string) {
+	i := slices.IndexFunc(r.DataPlane.Nodes, func(t survey.NodeTunnel) bool { return t.Name == node })
+	if i < 0 {
+		h.Problem = &Problem{fmt.Sprintf("node %s is not known to the gateway", node), "the gateway has not taken the node over yet, or leaves it out", "see 'gateway status' in the gateway's pod"}
+		return
+	}
+	t := r.DataPlane.Nodes[i]
+	h.Facts = append(h.Facts, fmt.Sprintf("tunnel of node %s: %s, VNI %d, from %s", node, cmp.Or(t.Encapsulation, "not known yet"), t.VNI, t.Underlay))
+	message := fmt.Sprintf("node %s has never been heard: no packet of it has arrived at the gateway", node)
+	if silence := r.Time.Sub(t.LastSeen); !t.LastSeen.IsZero() {
+		if silence <= longestSilence {
+			return
+		}
+		message = fmt.Sprintf("node %s has not been heard for %v", node, silence.Round(time.Second))
+	}
+	h.Problem = &Problem{message,
+		fmt.Sprintf("the agent of the node is away, or UDP between node and gateway pod is blocked, or the node sends from another address than %s", t.Underlay),
+		seeFabric + "; let firewalls and NetworkPolicies pass UDP 6091 between nodes and gateway pods"}
+}
+
+// filters names the chains that judge packets here.
+func (h *Hop) filters(r *survey.GatewayReport) {
+	for _, c := range r.DataPlane.Filter {
+		h.Facts = append(h.Facts, fmt.Sprintf("filter chain %s/%s: %d rules, policy %s", c.Table, c.Chain, len(c.Rules), c.Policy))
+		if c.Policy == "drop" && len(c.Rules) == 0 {
+			reason, _ := drops.Explain("DropFilter")
+			h.Problem = &Problem{fmt.Sprintf("filter chain %s/%s drops everything", c.Table, c.Chain), reason.Cause, reason.Fix}
+		}
+	}
+}
+
+// recent is how old a dropped packet may be to tell what happens now.
+const recent = time.Minute
+
+// lately looks whether the gateway has just dropped such a packet.
+func (h *Hop) lately(s *Side, direction string, w *walk) {
+	if h.Problem != nil || s.report() == nil {
+		return
+	}
+	now := s.report().Time
+	for _, d := range slices.Backward(s.Drops) {
+		port := d.DestinationPort
+		if w.answer {
+			port = d.SourcePort
+		}
+		if d.Outer || d.Direction != direction || d.Source != w.src || d.Destination != w.dst || w.port != 0 && port != w.port || now.Sub(d.Time) > recent {
+			continue
+		}
+		reason, _ := drops.Explain(d.Reason)
+		h.Problem = &Problem{fmt.Sprintf("the gateway dropped such a packet %v ago: %s", max(now.Sub(d.Time), 0).Round(time.Second), d.Reason), reason.Cause, reason.Fix}
+		return
+	}
+}
+
+// configuration names the one that decides about addresses.
+func (s *Side) configuration() string {
+	if c := s.Peer.Configuration; c != nil {
+		return "Configuration " + c.Namespace + "/" + c.Name
+	}
+	return ""
+}
+
+// translateOut is the translation towards the peer.
+func (w *walk) translateOut(s *Side) bool {
+	h := Hop{Cluster: s.Name, Kind: "translation", Name: "to " + s.Peer.ID, DecidedBy: s.configuration()}
+	r := s.report()
+	if r == nil {
+		h.Unknown = "whether this translation is in force only the gateway can tell"
+		if outside, m, ok := through(s.mappings(), w.dst, false); ok {
+			w.dst = outside
+			h.Facts = append(h.Facts, mappingText(m, false))
+		}
+		return w.hop(h)
+	}
+	d := &r.DataPlane
+	outside, m, ok := through(d.Remote, w.dst, false)
+	if !ok {
+		reason, _ := drops.Explain("DropNoMapping")
+		h.Problem = &Problem{fmt.Sprintf("the gateway has no mapping for %s", w.dst), reason.Cause, "see the conditions of " + s.configuration() + ", and 'liqoctl network doctor', check objects-applied"}
+		return w.hop(h)
+	}
+	w.dst = outside
+	h.Facts = append(h.Facts, mappingText(m, false))
+	if !contains(d.LocalPods, w.src) {
+		i := slices.IndexFunc(d.External, func(p netip.Prefix) bool { return p.Addr().Is4() == w.src.Is4() })
+		if i < 0 {
+			reason, _ := drops.Explain("DropSpoofedSource")
+			h.Problem = &Problem{fmt.Sprintf("%s is not within the pod CIDR of this cluster", w.src), reason.Cause, reason.Fix}
+			return w.hop(h)
+		}
+		h.Facts = append(h.Facts, fmt.Sprintf("%s is not of the pod CIDR: the sender is not told apart from others like it", w.src))
+		w.src = d.External[i].Masked().Addr()
+	}
+	const ipv4, ipv6 = 40, 60 // headers of IP and TCP
+	header := ipv4
+	if w.dst.Is6() {
+		header = ipv6
+	}
+	h.Facts = append(h.Facts, fmt.Sprintf("MTU %d: TCP MSS at most %d", d.MTU, d.MTU-header))
+	if why := r.Sync.Peer.MTUMismatch; why != "" {
+		h.Facts = append(h.Facts, "MTUs differ: "+why)
+	}
+	return w.hop(h)
+}
+
+func mappingText(m survey.Mapping, inward bool) string {
+	from, to := m.Inside, m.Outside
+	if inward {
+		from, to = to, from
+	}
+	if from == to {
+		return from.String() + " stays as it is"
+	}
+	return fmt.Sprintf("%s becomes %s", from, to)
+}
+
+func contains(ps []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// tunnel is WireGuard between the gateways.
+func (w *walk) tunnel(s *Side) bool {
+	h := Hop{Cluster: s.Name, Kind: "tunnel", Name: "WireGuard to " + s.Peer.ID}
+	if c := s.Peer.Connection; c != nil {
+		h.DecidedBy = "Connection " + c.Namespace + "/" + c.Name
+	}
+	r := s.report()
+	if r == nil {
+		h.Unknown = "whether there is a session only the gateway can tell"
+		return w.hop(h)
+	}
+	t := &r.DataPlane.Tunnel
+	noEndpoint, _ := drops.Explain("DropTunnelNoEndpoint")
+	noSession, _ := drops.Explain("DropTunnelNoSession")
+	switch {
+	case t.Peer == "":
+		h.Problem = &Problem{"the key of the peer is not known", noEndpoint.Cause, noEndpoint.Fix}
+	case !t.Endpoint.IsValid():
+		h.Problem = &Problem{"the address of the peer's gateway is not known", cmp.Or(t.LookupError, noEndpoint.Cause), noEndpoint.Fix}
+	case r.Sync.Peer.Value != networkingv1beta1.Connected:
+		h.Problem = &Problem{"the peer's gateway does not answer", cmp.Or(r.Sync.Peer.Silence.Message, noSession.Cause), noSession.Fix}
+	}
+	if t.Endpoint.IsValid() {
+		h.Facts = append(h.Facts, fmt.Sprintf("UDP from port %d to %s", t.ListenPort, t.Endpoint))
+	}
+	if !t.LastHandshake.IsZero() {
+		h.Facts = append(h.Facts, fmt.Sprintf("last handshake %v ago", r.Time.Sub(t.LastHandshake).Round(time.Second)))
+	}
+	if h.Problem == nil && r.Sync.Peer.LatencyText != "" {
+		h.Facts = append(h.Facts, "round trip "+r.Sync.Peer.LatencyText)
+	}
+	return w.hop(h)
+}
+
+// translateIn is the translation of what comes from the peer.
+func (w *walk) translateIn(s *Side) bool {
+	h := Hop{Cluster: s.Name, Kind: "translation"}
+	if s.Peer == nil {
+		h.Name = s.ID
+		h.Problem = &Problem{"this cluster does not know the other one", "the peering has one end only", "run 'liqoctl network connect' again"}
+		return w.hop(h)
+	}
+	h.Name, h.DecidedBy = "from "+s.Peer.ID, s.configuration()
+	if g, r := s.gateway(); r == nil || g.Problem != nil {
+		h.Problem, h.Unknown = g.Problem, g.Unknown
+		if src, m, ok := through(s.mappings(), w.src, true); ok && h.Problem == nil {
+			w.src = src
+			h.Facts = append(h.Facts, mappingText(m, true))
+		}
+		if i := s.remapped(w.dst); i >= 0 && h.Problem == nil {
+			h.takes(w, &s.Exposed[i])
+		}
+		return w.hop(h)
+	}
+	h.lately(s, drops.Ingress, w)
+	if h.Problem != nil {
+		return w.hop(h)
+	}
+	d := &s.report().DataPlane
+	src, m, ok := through(d.Remote, w.src, true)
+	if !ok {
+		reason, _ := drops.Explain("DropSpoofedSource")
+		h.Problem = &Problem{fmt.Sprintf("%s is not an address of %s as this gateway was told", w.src, s.Peer.ID), reason.Cause, reason.Fix}
+		return w.hop(h)
+	}
+	h.Facts = append(h.Facts, mappingText(m, true))
+	switch {
+	case contains(d.LocalPods, w.dst):
+	case w.answer && contains(d.External, w.dst): // of a flow, whose sender is not written down here
+		h.Facts = append(h.Facts, fmt.Sprintf("%s becomes the sender's own address again", w.dst))
+	case contains(d.External, w.dst):
+		i := s.remapped(w.dst)
+		if i < 0 {
+			reason, _ := drops.Explain("DropNoAddress")
+			h.Problem = &Problem{fmt.Sprintf("no IP object gives %s to anybody", w.dst), reason.Cause, reason.Fix}
+			return w.hop(h)
+		}
+		h.takes(w, &s.Exposed[i])
+	default:
+		reason, _ := drops.Explain("DropNoMapping")
+		h.Problem = &Problem{fmt.Sprintf("%s is not an address of this cluster", w.dst), reason.Cause, "compare the Configurations of both clusters: 'liqoctl network doctor', check configuration"}
+		return w.hop(h)
+	}
+	w.src = src
+	return w.hop(h)
+}
+
+// remapped is which IP of this cluster gives an address of the external CIDR away, -1
+// for none.
+func (s *Side) remapped(outside netip.Addr) int {
+	return slices.IndexFunc(s.Exposed, func(e survey.Exposed) bool { return e.Remapped == outside.String() })
+}
+
+// takes has the packet go to the host of an IP.
+func (h *Hop) takes(w *walk, e *survey.Exposed) {
+	h.DecidedBy = "IP " + e.Namespace + "/" + e.Name
+	h.Facts = append(h.Facts, fmt.Sprintf("%s becomes %s", w.dst, e.IP))
+	w.dst, _ = netip.ParseAddr(e.IP)
+}

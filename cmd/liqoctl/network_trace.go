@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/admin/trace"
+)
+
+func networkTraceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "trace NAMESPACE/POD ADDRESS[:PORT]",
+		Short: "Show the way of a packet from a pod to the other cluster and back, and where it stops",
+		Long: `Show the way of a packet from a pod of the local cluster to an address behind a peering, and that of its answer: pod,
+node, gateway, translation, WireGuard, and the same at the other end. At each hop it says the addresses with which the
+packet leaves it, which route, link, MTU and session there are, and which object decides. Where what nodes and gateways
+report means that the packet goes no further, it says why and what to do.
+
+Nothing is sent: it shows what would become of a packet as things are now. Packets that a gateway has dropped within
+the last minute with the same addresses, and port if one is given, count as well, so filters show once somebody tries.
+Not looked at are NetworkPolicies and what the pod at the other end does ('liqoctl network doctor', 'liqoctl test network').
+
+What happens in the remote cluster is shown where --remote-kubeconfig or --remote-context names it. Gateways and the
+agents of nodes are asked by the same way as 'kubectl exec'. The exit code is 1 where the packet stops.`,
+		Example: `  liqoctl network trace default/client 10.71.2.20:443 --remote-kubeconfig milan.yaml
+  liqoctl network trace default/client 10.71.2.20 -o json`,
+		Args: cobra.ExactArgs(2),
+	}
+	out := a.outputFlag(cmd, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := traceOptions(args[0], args[1])
+		if err != nil {
+			return err
+		}
+		return a.trace(cmd.Context(), o, out)
+	}
+	return cmd
+}
+
+// traceOptions reads the arguments.
+func traceOptions(pod, to string) (o trace.Options, err error) {
+	namespace, name, ok := strings.Cut(pod, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return o, fmt.Errorf("%q is no pod: write NAMESPACE/POD", pod)
+	}
+	o.From = types.NamespacedName{Namespace: namespace, Name: name}
+	if at, err := netip.ParseAddrPort(to); err == nil {
+		o.To, o.Port = at.Addr(), at.Port()
+	} else if o.To, err = netip.ParseAddr(strings.Trim(to, "[]")); err != nil {
+		return o, fmt.Errorf("%q is no address: write ADDRESS or ADDRESS:PORT, such as 10.71.2.20:443 or [fd00:71::20]:443; names are not looked up", to)
+	}
+	if o.To.Zone() != "" {
+		return o, fmt.Errorf("%q is an address of one link only", to)
+	}
+	o.To = o.To.Unmap()
+	return o, nil
+}
+
+func (a *app) trace(ctx context.Context, o trace.Options, out *output) (err error) {
+	if a.remote.given() {
+		o.Local, o.Remote, err = a.two(ctx)
+	} else {
+		o.Local, err = a.one(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if o.Remote != nil {
+		o.Remote.NamespaceGiven = false // that flag is about the local cluster
+	}
+	a.console.Progress().Waiting(o.Local.Name, "Asking gateways and agents")
+	way, err := trace.Follow(ctx, o)
+	a.console.Close()
+	if err != nil {
+		return err
+	}
+	if out.given() {
+		err = out.data(way)
+	} else {
+		err = way.Write(a.stdout)
+	}
+	if stop := way.Stop(); stop != nil {
+		err = errors.Join(err, fmt.Errorf("the packet stops: %s", stop.Problem.Message))
+	}
+	return err
+}
