@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -132,7 +131,6 @@ var groups = []mirror.Group{
 	{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme},
 	{Version: discoveryv1.SchemeGroupVersion, AddToScheme: discoveryv1.AddToScheme},
 	{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme},
-	{Version: ipamv1alpha1.GroupVersion, AddToScheme: ipamv1alpha1.AddToScheme},
 	{Version: offloadingv1beta1.GroupVersion, AddToScheme: offloadingv1beta1.AddToScheme},
 }
 
