@@ -146,7 +146,18 @@ func TestController(t *testing.T) {
 	t.Run("says that the API server is out of reach", func(t *testing.T) {
 		cfg := rest.CopyConfig(c.Config)
 		cfg.Host = "https://127.0.0.1:1"
-		says(t, refused(kubeconfig(t, "closed", cfg)), "the API server https://127.0.0.1:1 cannot be reached", "connection refused", "Check that its address")
+		p := start(t, append(admin[2:len(admin):len(admin)], kubeconfig(t, "closed", cfg))...)
+		controlplanetest.Eventually(t, "it says so", func(context.Context) error {
+			for _, want := range []string{"waiting for the API server", "the API server https://127.0.0.1:1 cannot be reached", "connection refused", "Check that its address"} {
+				if got := p.output(); !strings.Contains(got, want) {
+					return fmt.Errorf("got %s, want %q in it", got, want)
+				}
+			}
+			return nil
+		})
+		if p.end(t, syscall.SIGTERM); !p.cmd.ProcessState.Success() {
+			t.Errorf("it ended with %v", p.cmd.ProcessState)
+		}
 	})
 	t.Run("says that nobody answers", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -268,6 +279,19 @@ func TestController(t *testing.T) {
 		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address=0")...)
 		leads(t, "")
 		c.StopAPIServer()
+		p.end(t, syscall.SIGTERM)
+	})
+	t.Run("waits for an API server that is away", func(t *testing.T) {
+		health := daemontest.FreeAddress(t)
+		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address="+health, "--leader-election=false")...)
+		controlplanetest.Eventually(t, "it lives", func(ctx context.Context) error { return get(ctx, "http://"+health+"/healthz", "ok") })
+		if got := p.output(); !strings.Contains(got, "waiting for the API server") {
+			t.Errorf("it says %s", got)
+		}
+		if err := c.StartAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+		controlplanetest.Eventually(t, "it works", func(ctx context.Context) error { return get(ctx, "http://"+health+"/readyz", "ok") })
 		p.end(t, syscall.SIGTERM)
 	})
 }

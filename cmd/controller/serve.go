@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -24,6 +26,9 @@ import (
 // questions.
 const preflightTimeout = 20 * time.Second
 
+// preflightPause is how long one that did not answer is left alone.
+const preflightPause = 2 * time.Second
+
 // serve runs the controllers until ctx ends.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	log = slog.New(quietHandler{log.Handler(), ctx})
@@ -37,7 +42,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := preflight(ctx, cfg, o); err != nil {
+	if err := preflight(ctx, cfg, o, log); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to end meanwhile
 		}
@@ -60,10 +65,62 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	return nil
 }
 
-func preflight(ctx context.Context, cfg *rest.Config, o options) error {
+// preflight finds out whether the controllers can work, as soon as the API server
+// answers. One that ended while it is away would be started again after pauses that grow
+// to five minutes.
+func preflight(ctx context.Context, cfg *rest.Config, o options, log *slog.Logger) error {
+	var told string
+	var probes *http.Server
+	defer func() {
+		if probes != nil {
+			probes.Close() // the manager answers from now on
+		}
+	}()
+	for {
+		err := ask(ctx, cfg, o)
+		if !errors.As(err, new(*manager.AwayError)) || ctx.Err() != nil {
+			return err
+		}
+		if err.Error() != told {
+			told = err.Error()
+			log.Warn("waiting for the API server", "apiServer", cfg.Host, "err", err)
+		}
+		if probes == nil {
+			if probes, err = answerProbes(ctx, o.HealthProbeAddress); err != nil {
+				return explain(err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(preflightPause):
+		}
+	}
+}
+
+func ask(ctx context.Context, cfg *rest.Config, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	return manager.Preflight(ctx, cfg, o.Options)
+}
+
+// answerProbes answers the probes of a kubelet in place of the manager: the program
+// lives, and is not ready.
+func answerProbes(ctx context.Context, address string) (*http.Server, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: preflightPause}
+	if address == "" || address == "0" {
+		return server, nil // nobody asks
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("health probes: %w", err)
+	}
+	go func() { _ = server.Serve(l) }() // until Close
+	return server, nil
 }
 
 // explain adds what to do to the errors of a manager that need it.

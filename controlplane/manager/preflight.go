@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,10 +32,32 @@ import (
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 )
 
+// AwayError is why an API server could not be asked: it may be there later, by itself.
+type AwayError struct{ Err error }
+
+func (e *AwayError) Error() string { return e.Err.Error() }
+func (e *AwayError) Unwrap() error { return e.Err }
+
 // Preflight tells why the controllers could not work with this cluster: it is
-// out of reach, lacks the CRDs, denies a right, or the installation is
-// incomplete. Its message says what to do.
+// out of reach, which is an [AwayError], lacks the CRDs, denies a right, or the
+// installation is incomplete. Its message says what to do.
 func Preflight(ctx context.Context, cfg *rest.Config, o Options) error {
+	err := preflight(ctx, cfg, o)
+	if err != nil && (ctx.Err() != nil || isAway(err)) {
+		return &AwayError{err}
+	}
+	return err
+}
+
+// isAway tells whether an error says that nobody answers, or nobody who can yet.
+func isAway(err error) bool {
+	var network *net.OpError
+	var name *net.DNSError
+	return errors.As(err, &network) || errors.As(err, &name) || errors.Is(err, io.EOF) || utilnet.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+}
+
+func preflight(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err := reach(ctx, cfg); err != nil {
 		return err
 	}

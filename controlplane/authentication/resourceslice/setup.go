@@ -7,6 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -32,6 +33,8 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 			For(&authv1beta1.ResourceSlice{}, side(isCopy)).
 			// Whether its Tenant is ready, cordoned or drained.
 			Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
+			// A certificate takes ten requests, one after the other.
+			WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
 			Complete(apply.RequeueOnConflict(p)),
 		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
 			For(&authv1beta1.ResourceSlice{}, side(isSource)).
