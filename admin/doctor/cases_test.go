@@ -232,6 +232,7 @@ var cases = []testCase{
 		w.server.pods.items = nil
 		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionDeployed, networkingv1beta1.ReasonDeploymentNotReady, "Deployment gw-rome has no ready pod")
 	}, remote, Failed},
+	{"two lead", "gateway-pods", func(w *world) { w.client.alsoLeads = []string{"gw-milan-cut-off"} }, local, Failed},
 	{"none", "gateway-pods", func(w *world) { w.server.pods.items = nil }, remote, Failed},
 	{"scaled to zero", "gateway-pods", func(w *world) { w.server.pods.items, w.server.replicas = nil, new(int32) }, remote, Failed},
 	{"no room", "gateway-pods", func(w *world) {

@@ -99,6 +99,11 @@ func gatewayPods(e *end) (out []Finding) {
 			because("two gateways with one key take the tunnel from each other").
 			fix("let the template run one replica, or several with --leader-election and without the label %s", networkingv1beta1.LabelActive))
 	}
+	if len(e.alsoLeads) > 0 && active == 1 {
+		out = append(out, fail("%s leads, and so does %s", ready.Name, shorten(e.alsoLeads, 3)).on(g.String()).
+			because("a gateway that was cut off has not heard that another one leads: two with one key take the tunnel from each other").
+			fix("delete the pod that lacks the label %s", networkingv1beta1.LabelActive))
+	}
 	if len(out) == 0 {
 		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))
 	}

@@ -133,6 +133,8 @@ type end struct {
 	// said nothing.
 	before, after *survey.GatewayReport
 	reportErr     error
+	// alsoLeads are pods of the gateway beside the active one that forward, too.
+	alsoLeads []string
 	// clockAhead is how far the gateway's clock is ahead of this machine's.
 	clockAhead *time.Duration
 	probe      *probe

@@ -214,6 +214,7 @@ func (c *peeringCase) askGateways(ctx context.Context, say progress.Func) {
 	name := c.ends[0].access.Name
 	say.Waiting(name, "Asking the gateways")
 	c.sample(ctx, func(e *endCase, r *survey.GatewayReport) { e.before, e.after = r, r })
+	each(c.ends, len(c.ends), func(_ int, e *endCase) { e.alsoLeads = e.findLeaders(ctx) })
 	if c.established() {
 		say.Waiting(name, "Pinging through the tunnel")
 		each(c.ends, len(c.ends), func(_ int, e *endCase) { e.readProbe(ctx) })
@@ -291,6 +292,29 @@ func (c *peeringCase) sample(ctx context.Context, keep func(*endCase, *survey.Ga
 		keep(e, r)
 	})
 }
+
+// findLeaders asks the other pods of the gateway whether they forward, too. A handover on
+// the way does not count: who says so is asked again, after the active one.
+func (e *endCase) findLeaders(ctx context.Context) (names []string) {
+	active := e.activePod()
+	if active == nil || e.after == nil {
+		return nil
+	}
+	leads := func(p *corev1.Pod) bool {
+		r, err := survey.ReadGateway(ctx, e.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		return err == nil && r.Sync.Role == roleActive
+	}
+	for i := range e.pods.items {
+		p := &e.pods.items[i]
+		if p.Name != active.Name && p.DeletionTimestamp.IsZero() && p.Status.Phase == corev1.PodRunning && leads(p) && leads(active) && leads(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// roleActive is what a gateway says that forwards.
+const roleActive = "active"
 
 // readProbe has the gateway ping its peer.
 func (e *endCase) readProbe(ctx context.Context) {
