@@ -401,6 +401,15 @@ func testPeerWithout(t *testing.T, local, remote *side) {
 	if err == nil || !strings.Contains(err.Error(), "authentication is not enabled in cluster rome") || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("with what only an identity can have: %v", err)
 	}
+	var asked []string
+	o.Enable = func(_ context.Context, c *access.Cluster) error {
+		asked = append(asked, c.Name)
+		return errors.New("no")
+	}
+	err = peering.Peer(ctx, local.access, remote.access, o, nil)
+	if err == nil || !strings.Contains(err.Error(), "enable authentication: no") || len(asked) != 1 || asked[0] != access.Local {
+		t.Errorf("where it cannot be enabled, in %v: %v", asked, err)
+	}
 	local.nothing(t, "configurations,gatewayclients")
 
 	var s told

@@ -21,6 +21,8 @@ type PeerOptions struct {
 	// IdentityRequired has Peer fail, before anything is changed, where it could make no identity. Else it connects the
 	// network and tells that that is all.
 	IdentityRequired bool
+	// Enable enables authentication in a cluster where it is not; nil: it stays as it is.
+	Enable func(context.Context, *access.Cluster) error
 	// Slice is what the consumer asks for; nil: nothing.
 	Slice *Slice
 }
@@ -38,6 +40,16 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	without, err := ends.withoutAuthentication(ctx, tell)
 	if err != nil {
 		return err
+	}
+	if o.Enable != nil {
+		for _, e := range without {
+			tell.Waiting(e.Name, "Enabling authentication")
+			if err := o.Enable(ctx, e.Cluster); err != nil {
+				return e.Errorf("enable authentication: %w", err)
+			}
+			tell.Done(e.Name, "Authentication is enabled")
+		}
+		without = nil
 	}
 	identities := len(without) == 0 || o.IdentityRequired || o.NetworkingDisabled
 	if identities { // what stands in its way is told before the network is changed

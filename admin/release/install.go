@@ -25,6 +25,8 @@ type Plan struct {
 	Decision
 	// Upgrade says that there is a release already.
 	Upgrade bool
+	// OtherImages tell which images of the release that is there others take the place of.
+	OtherImages []string
 
 	cluster   *access.Cluster
 	chart     *Chart
@@ -88,7 +90,8 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 		if o.ResetValues {
 			p.Warnings = append(p.Warnings, lost(last.Config, p.Values)...)
 		}
-		p.Notes = append(p.Notes, imagesChange(last.Manifest, p.manifests)...)
+		p.OtherImages = imagesChange(last.Manifest, p.manifests)
+		p.Notes = append(p.Notes, p.OtherImages...)
 	}
 	p.Warnings = append(p.Warnings, chart.otherImages(o.Values, p.Values)...)
 	if same(last, chart, p.Values) {

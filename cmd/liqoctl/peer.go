@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/release"
 )
 
 // Roles of clusters in a peering: the consumer is the local one.
@@ -31,7 +34,9 @@ func peerCommand(a *app) *cobra.Command {
      --create-resource-slice=false; if the provider refuses, that is a warning
 
 Where authentication is not enabled in both clusters, the command connects the network and says that this is all. If it
-was asked for more, by a flag, it fails before anything is changed.
+was asked for more, by a flag, it fails before anything is changed. With --enable-authentication it enables it first, as
+'liqoctl install --set authentication.enabled=true' does: the controllers then may approve requests for client
+certificates, which they have no need to where clusters share a network alone.
 
 The command can be repeated, and continues where it was interrupted. What is granted does not run pods yet: Sluice has
 no virtual nodes.`,
@@ -55,6 +60,7 @@ no virtual nodes.`,
 	var o peering.PeerOptions
 	fs.BoolVar(&o.NetworkingDisabled, "networking-disabled", false, "leave the network as it is")
 	ask := fs.Bool("create-resource-slice", true, "ask the provider for resources")
+	enable := fs.Bool("enable-authentication", false, "enable authentication in the clusters where it is not")
 	var slice sliceFlags
 	slice.add(fs, "resource-slice-class")
 	proxy := fs.String("proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
@@ -75,6 +81,9 @@ no virtual nodes.`,
 		for _, flag := range []string{"create-resource-slice", "resource-slice-class", "cpu", "memory", "pods", "resource", "proxy-url"} {
 			o.IdentityRequired = o.IdentityRequired || fs.Changed(flag) && (flag != "create-resource-slice" || *ask)
 		}
+		if *enable {
+			o.IdentityRequired, o.Enable = true, a.enableAuthentication
+		}
 		if *ask {
 			s, err := slice.slice()
 			if err != nil {
@@ -89,6 +98,23 @@ no virtual nodes.`,
 		return peering.Peer(cmd.Context(), local, remote, o, a.console.Progress())
 	}
 	return cmd
+}
+
+// enableAuthentication changes this value of the installation, and no other.
+func (a *app) enableAuthentication(ctx context.Context, c *access.Cluster) error {
+	chart, err := release.Embedded(build())
+	if err != nil {
+		return err
+	}
+	plan, err := release.Prepare(ctx, c, chart, version, release.Options{Values: release.Values{"authentication": map[string]any{"enabled": true}}})
+	if err != nil {
+		return err
+	}
+	if !plan.Upgrade || len(plan.OtherImages) > 0 {
+		return fmt.Errorf("cluster %s was installed by another version or by other means, which this command does not change: enable it there by what it was installed with, as authentication.enabled of the chart", plan.ClusterID)
+	}
+	_, err = plan.Apply(ctx, a.console.Progress())
+	return err
 }
 
 func atConsumer(location string) (bool, error) {

@@ -25,8 +25,19 @@ import (
 // the other's cluster.
 func testAuthentication(t *testing.T, w *world) {
 	w.apart(t)
-	w.authenticate(t)
 	sides := w.pairOfServers(t, 2)
+	t.Cleanup(func() {
+		if err := onBoth(w, w.reinstall); err != nil {
+			t.Error(err)
+		}
+	})
+	// The address of the API server that is known inside a cluster leads nowhere from outside.
+	w.reachable(t)
+	t.Run("enabled by peer", func(t *testing.T) {
+		w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--enable-authentication")...)
+		w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
+		w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig)
+	})
 	before := w.objects(t)
 	t.Run("declarative", func(t *testing.T) { testDeclaredIdentity(t, w) })
 	w.asBefore(t, before)
@@ -50,22 +61,11 @@ func testAuthentication(t *testing.T, w *world) {
 	}
 }
 
-// authenticate enables it in both clusters until the test ends.
-func (w *world) authenticate(t *testing.T, more ...string) {
-	t.Helper()
-	t.Cleanup(func() {
-		if err := onBoth(w, w.reinstall); err != nil {
-			t.Error(err)
-		}
-	})
-	w.setAuthentication(t, more...)
-}
-
-func (w *world) setAuthentication(t *testing.T, more ...string) {
+// reachable tells both clusters where their API servers are for others, and what else is said.
+func (w *world) reachable(t *testing.T, more ...string) {
 	t.Helper()
 	w.each(t, func(c *kubelab.Cluster) error {
-		args := append([]string{"--set", "authentication.enabled=true", "--set", "apiServer.address=" + c.Config().Host}, more...)
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, args...)...)
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, append([]string{"--set", "apiServer.address=" + c.Config().Host}, more...)...)...)
 		return err
 	})
 }
@@ -244,7 +244,7 @@ func testOperators(t *testing.T, w *world, sides [2]*side) {
 // testRenewal uses an identity all the time while its certificate, of ten minutes, is replaced twice: no request fails.
 func testRenewal(t *testing.T, w *world) {
 	const life = 10 * time.Minute
-	w.setAuthentication(t, "--set", "authentication.certificateLifetime="+life.String())
+	w.reachable(t, "--set", "authentication.certificateLifetime="+life.String())
 	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--networking-disabled")...)
 	t.Cleanup(func() { w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig) })
 	namespace := "liqo-tenant-" + w.b.Name
