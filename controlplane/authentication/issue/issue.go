@@ -74,6 +74,7 @@ type Problem struct {
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch;create
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get;delete
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
@@ -196,6 +197,9 @@ func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Proble
 	r := new(certificatesv1.CertificateSigningRequest)
 	switch err := i.Reader.Get(ctx, client.ObjectKeyFromObject(want), r); {
 	case apierrors.IsNotFound(err):
+		if going, err := i.goes(ctx, g.Owner); going || err != nil {
+			return nil, &Problem{Reason: authv1beta1.ReasonCertificatePending, Message: "the namespace is being deleted", Retry: unsignedAfter}, err
+		}
 		r = want.DeepCopy()
 		if err := i.Client.Create(ctx, r); err != nil {
 			return nil, nil, fmt.Errorf("create a CertificateSigningRequest: %w", err)
@@ -211,6 +215,17 @@ func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Proble
 		}, nil
 	}
 	return i.answer(ctx, g, r)
+}
+
+// goes tells whether the namespace of an object is being deleted. A request that was made
+// now would be left behind: what was signed is deleted before the object is, and nobody
+// would come for it again.
+func (i *Issuer) goes(ctx context.Context, o client.Object) (bool, error) {
+	var n corev1.Namespace
+	if err := i.Reader.Get(ctx, client.ObjectKey{Name: o.GetNamespace()}, &n); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return !n.DeletionTimestamp.IsZero(), nil
 }
 
 // answer approves a request, and returns the certificate when it is there.

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -47,5 +49,35 @@ func TestUnsigned(t *testing.T) {
 		if problem == nil || problem.Reason != authv1beta1.ReasonCertificatePending || problem.Retry != step.retry || !strings.Contains(problem.Message, step.says) {
 			t.Errorf("%v later the problem is %+v; want a retry after %v, and %q", step.after, problem, step.retry, step.says)
 		}
+	}
+}
+
+// TestNamespaceThatGoes: in a namespace that is being deleted what was signed is gone before its owner. Nothing is signed
+// again for that one, or the request would be left behind.
+func TestNamespaceThatGoes(t *testing.T) {
+	key, err := credentials.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := credentials.ControlPlaneSubject("rome")
+	request, err := key.Request(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "liqo-tenant-rome", DeletionTimestamp: new(metav1.NewTime(now)), Finalizers: []string{"example.org/wait"},
+	}}).Build()
+	i := &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: func() time.Time { return now }}
+	_, _, problem, err := i.Issue(t.Context(), issue.Grant{
+		Owner:    &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}},
+		Consumer: "rome", Request: request, Subject: subject,
+	})
+	if err != nil || problem == nil || !strings.Contains(problem.Message, "being deleted") {
+		t.Errorf("%+v, %v", problem, err)
+	}
+	var made certificatesv1.CertificateSigningRequestList
+	if err := c.List(t.Context(), &made); err != nil || len(made.Items) > 0 {
+		t.Errorf("%d requests were made, %v", len(made.Items), err)
 	}
 }
