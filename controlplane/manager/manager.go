@@ -148,7 +148,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	if f := o.Offloading; f != nil {
 		f.LiqoNamespace = o.LiqoNamespace
-		if err := offloading.SetupWithManager(mgr, *f); err != nil {
+		if err := offloading.SetupWithManager(mgr, secrets, *f); err != nil {
 			return fmt.Errorf("set up offloading: %w", err)
 		}
 	}

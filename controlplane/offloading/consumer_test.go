@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/controlplane/offloading"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -33,7 +34,11 @@ func consumer(t *testing.T) *controlplanetest.Cluster {
 func run(t *testing.T, c *controlplanetest.Cluster) (stop func()) {
 	t.Helper()
 	return c.RunManager(t, func(mgr ctrl.Manager) error {
-		return offloading.SetupWithManager(mgr, offloading.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
+		peerings, err := authentication.PeeringCache(mgr)
+		if err != nil {
+			return err
+		}
+		return offloading.SetupWithManager(mgr, peerings, offloading.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
 	})
 }
 

@@ -70,7 +70,7 @@ func (s *site) run() {
 				LiqoNamespace: controlplanetest.LiqoNamespace, NamespaceMaps: true,
 				APIServer: issue.APIServer{URL: s.Config.Host, CA: s.Config.CAData}, Slices: resourceslice.Options{DefaultClass: true},
 			}),
-			offloading.SetupWithManager(mgr, offloading.Options{
+			offloading.SetupWithManager(mgr, peerings, offloading.Options{
 				LiqoNamespace: controlplanetest.LiqoNamespace, PodSecurity: "baseline", MaxNamespaces: 4, LimitsEnforcement: "None",
 			}))
 	})

@@ -2,6 +2,7 @@
 //
 //	provider: remotenamespaces, quota                          what other clusters have here
 //	consumer: namespacemap, namespaceoffloading, scheduling    which namespaces, and which of their pods
+//	          virtualnode                                      the nodes that stand for other clusters
 package offloading
 
 import (
@@ -23,6 +24,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/offloading/quota"
 	"github.com/sluice-net/sluice/controlplane/offloading/remotenamespaces"
 	"github.com/sluice-net/sluice/controlplane/offloading/scheduling"
+	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 )
 
 // Options say how the controllers work.
@@ -37,8 +39,8 @@ type Options struct {
 	LimitsEnforcement offloadingv1beta1.LimitsEnforcement
 }
 
-// SetupWithManager adds the controllers to mgr.
-func SetupWithManager(mgr ctrl.Manager, o Options) error {
+// SetupWithManager adds the controllers to mgr. peerings sees the Secrets of peerings.
+func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	id := remember(identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}.ID)
 	made, err := namespaceCache(mgr)
 	if err != nil {
@@ -54,6 +56,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		{"quota", quota.SetupWithManager(mgr, o.LimitsEnforcement)},
 		{"namespacemap", namespacemap.SetupWithManager(mgr, id)},
 		{"namespaceoffloading", namespaceoffloading.SetupWithManager(mgr, id)},
+		{"virtualnode", virtualnode.SetupWithManager(mgr, peerings, virtualnode.Options{LiqoNamespace: o.LiqoNamespace, ID: id})},
 		{"scheduling", scheduling.SetupWithManager(mgr)},
 	} {
 		if c.err != nil {

@@ -49,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case there && !placement.IsRequest(live):
 		return ctrl.Result{}, nil // another cluster's, or nobody's
 	}
-	f, err := r.gather(ctx, req)
+	f, err := r.gather(ctx, req, there)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
@@ -86,7 +86,9 @@ func (r *Reconciler) patch(ctx context.Context, live *offloadingv1beta1.Namespac
 	return client.IgnoreNotFound(r.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner)))
 }
 
-func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (f Facts, err error) {
+// gather reads what decides. While there is a NamespaceMap, Nodes that are left over count too: without it the provider
+// would remove the namespaces under their pods.
+func (r *Reconciler) gather(ctx context.Context, req ctrl.Request, there bool) (f Facts, err error) {
 	var (
 		virtual     offloadingv1beta1.VirtualNodeList
 		nodes       corev1.NodeList
@@ -102,6 +104,9 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (f Facts, err
 		return Facts{}, err
 	}
 	f.Nodes, f.Offloadings = placement.Nodes(virtual.Items, nodes.Items, req.Namespace, req.Name), offloadings.Items
+	if there {
+		f.Nodes = append(f.Nodes, placement.LeftOver(f.Nodes, nodes.Items, req.Name)...)
+	}
 	if len(f.Nodes) > 0 {
 		f.Own, err = r.ID(ctx)
 	}

@@ -45,6 +45,13 @@ func provider(_ context.Context, o client.Object) []ctrl.Request {
 
 // providers are the requests for all of them.
 func (r *Reconciler) providers(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+	var requested offloadingv1beta1.NamespaceMapList
+	if err := r.List(ctx, &requested, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "list NamespaceMaps")
+	}
+	for i := range requested.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&requested.Items[i])})
+	}
 	var virtual offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &virtual, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "list VirtualNodes")

@@ -133,6 +133,7 @@ func (r *Reconciler) gather(ctx context.Context, o *offloadingv1beta1.NamespaceO
 		if m := &requests.Items[i]; placement.IsRequest(m) {
 			p := f.Providers[m.Name]
 			p.Map = m
+			p.Nodes = append(p.Nodes, placement.LeftOver(p.Nodes, nodes.Items, m.Name)...)
 			f.Providers[m.Name] = p
 		}
 	}

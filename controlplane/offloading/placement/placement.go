@@ -142,6 +142,18 @@ func IsRequest(m *offloadingv1beta1.NamespaceMap) bool {
 		m.Labels[authv1beta1.LabelReplicationDestination] == m.Name && m.Labels[authv1beta1.LabelReplicationOrigin] == ""
 }
 
+// LeftOver are the Nodes of one cluster that none of its virtual nodes stands behind any more: pods on them have not ended.
+func LeftOver(of []Node, nodes []corev1.Node, cluster string) (left []Node) {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Labels[networkingv1beta1.LabelRemoteClusterID] == cluster && n.Labels[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual &&
+			!slices.ContainsFunc(of, func(v Node) bool { return v.Name == n.Name }) {
+			left = append(left, Node{n.Name, n.Labels})
+		}
+	}
+	return left
+}
+
 // Nodes are the virtual nodes of one cluster, without those that are being deleted.
 func Nodes(all []offloadingv1beta1.VirtualNode, nodes []corev1.Node, in, cluster string) (of []Node) {
 	for i := range all {

@@ -1,0 +1,310 @@
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// Names of what is made for a provider.
+const (
+	// processName is that of the Deployment, and its service account, in the tenant namespace.
+	processName = "virtual-kubelet"
+	// role is the ClusterRole of the service account.
+	role = "liqo-virtual-kubelet-local"
+)
+
+// Reasons of the condition VirtualKubelet.
+const (
+	// ReasonNamespaceNotTenant means that the VirtualNode is not in the tenant namespace of its cluster.
+	ReasonNamespaceNotTenant = "NamespaceNotTenant"
+	// ReasonTemplateMissing means that the VkOptionsTemplate of the installation is missing, which names the image.
+	ReasonTemplateMissing = "VkOptionsTemplateMissing"
+	// ReasonObjectInTheWay means that there is an object of a name that is needed that is somebody else's.
+	ReasonObjectInTheWay = "ObjectInTheWay"
+	// ReasonNotReady means that the pod is not ready.
+	ReasonNotReady = "VirtualKubeletNotReady"
+	// ReasonReady means that it is.
+	ReasonReady = "VirtualKubeletReady"
+)
+
+// Facts are about the process of one provider.
+type Facts struct {
+	// Own is the ID of this cluster, Peer that of the provider.
+	Own, Peer string
+	// Namespace is the one of the VirtualNodes, and Tenant whether it is the tenant namespace of the provider.
+	Namespace string
+	Tenant    bool
+	// LiqoNamespace is that of the installation.
+	LiqoNamespace string
+	// Template says how the process is run; nil: there is none.
+	Template *offloadingv1beta1.VkOptionsTemplateSpec
+	// VirtualNodes are those of the provider there are in the namespace, Nodes the Nodes that stand for it.
+	VirtualNodes, Nodes int
+	// Deployment is nil while there is none.
+	Deployment *appsv1.Deployment
+}
+
+// Build decides what there is for a provider, and the condition of its VirtualNodes. Without a condition there is to be
+// nothing.
+//
+//	VirtualNodes    Nodes left    tenant namespace    process                     condition
+//	some            -             yes                 there                       Creating, then Running
+//	none            some          yes                 there: it ends the pods     -
+//	some            -             no                  -                           None NamespaceNotTenant
+//	some            -             yes, no template    as it is                    None VkOptionsTemplateMissing
+//	none            none          -                   -                           -
+func Build(f Facts) (objects []client.Object, remove bool, c offloadingv1beta1.VirtualNodeCondition) {
+	c.Type = offloadingv1beta1.VirtualNodeVirtualKubelet
+	if !f.Tenant {
+		c.Status, c.Reason = offloadingv1beta1.VirtualNodeNone, ReasonNamespaceNotTenant
+		c.Message = fmt.Sprintf("namespace %s is not the tenant namespace of cluster %s: it lacks the labels %s=true and %s=%[2]s",
+			f.Namespace, f.Peer, networkingv1beta1.LabelTenantNamespace, networkingv1beta1.LabelRemoteClusterID)
+		return nil, true, c
+	}
+	if f.VirtualNodes+f.Nodes == 0 {
+		return nil, true, c
+	}
+	if f.Template == nil || f.Template.ContainerImage == "" {
+		c.Status, c.Reason = offloadingv1beta1.VirtualNodeNone, ReasonTemplateMissing
+		c.Message = fmt.Sprintf("there is no VkOptionsTemplate %s in namespace %s that names an image: install the chart with offloading.enabled", offloadingv1beta1.VkOptionsTemplateName, f.LiqoNamespace)
+		return nil, false, c
+	}
+	c.Status, c.Reason, c.Message = offloadingv1beta1.VirtualNodeCreating, ReasonNotReady, "no pod of Deployment "+processName+" is ready yet"
+	if d := f.Deployment; d != nil {
+		for _, dc := range d.Status.Conditions {
+			if dc.Status != corev1.ConditionTrue && dc.Type != appsv1.DeploymentAvailable || dc.Type == appsv1.DeploymentReplicaFailure {
+				c.Message += ": " + dc.Message
+			}
+		}
+		if d.Status.ReadyReplicas > 0 {
+			c.Status, c.Reason, c.Message = offloadingv1beta1.VirtualNodeRunning, ReasonReady, "Deployment "+processName+" has a ready pod"
+		}
+	}
+	return f.objects(), false, c
+}
+
+func (f *Facts) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: f.labels()}
+}
+
+func (f *Facts) labels() map[string]string {
+	return map[string]string{
+		networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: f.Peer,
+		offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
+	}
+}
+
+func (f *Facts) objects() []client.Object {
+	subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.Namespace, Name: processName}}
+	template := f.Template
+	if template == nil {
+		template = new(offloadingv1beta1.VkOptionsTemplateSpec) // to be removed
+	}
+	everywhere := f.meta("liqo-virtual-kubelet-" + f.Namespace)
+	everywhere.Namespace = ""
+	selector := map[string]string{networkingv1beta1.LabelRemoteClusterID: f.Peer, offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet}
+	get := func(path string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString("health")}}, PeriodSeconds: 10}
+	}
+	resources := template.Resources
+	if len(resources.Requests) == 0 {
+		resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("48Mi")}
+	}
+	env := func(name, field string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: field}}}
+	}
+	return []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: f.meta(processName)},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subject},
+		&appsv1.Deployment{
+			ObjectMeta: f.meta(processName),
+			Spec: appsv1.DeploymentSpec{
+				Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: selector},
+				Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, // two would write against each other
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: merged(template.ExtraLabels, selector), Annotations: template.ExtraAnnotations},
+					Spec: corev1.PodSpec{
+						ServiceAccountName: processName, ImagePullSecrets: template.ImagePullSecrets, Tolerations: template.Tolerations,
+						SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+						Containers: []corev1.Container{{
+							Name: processName, Image: template.ContainerImage, ImagePullPolicy: template.PullPolicy,
+							Args: append([]string{"--cluster-id=" + f.Own, "--peer-id=" + f.Peer, "--tenant-namespace=" + f.Namespace, "--namespace=" + f.LiqoNamespace}, template.ExtraArgs...),
+							Env:  []corev1.EnvVar{env("POD_IP", "status.podIP"), env("POD_NAME", "metadata.name")},
+							Ports: []corev1.ContainerPort{
+								{Name: "kubelet", ContainerPort: 10250, Protocol: corev1.ProtocolTCP}, {Name: "health", ContainerPort: 8081, Protocol: corev1.ProtocolTCP},
+								{Name: "metrics", ContainerPort: 8082, Protocol: corev1.ProtocolTCP},
+							},
+							LivenessProbe: get("/healthz"), ReadinessProbe: get("/readyz"),
+							Resources: resources,
+							SecurityContext: &corev1.SecurityContext{
+								AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+							},
+							VolumeMounts: []corev1.VolumeMount{{Name: "run", MountPath: "/run"}},
+						}},
+						Volumes: []corev1.Volume{{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: new(corev1.EmptyDirVolumeSource)}}},
+					},
+				},
+			},
+		},
+	}
+}
+
+// merged are all labels. Of one that both have the second counts.
+func merged(a, b map[string]string) map[string]string {
+	all := maps.Clone(b)
+	for key, value := range a {
+		if _, there := all[key]; !there {
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// processes keeps the process of each provider.
+type processes struct {
+	client.Client
+	// Reader reads past the cache, which holds only what is ours.
+	Reader        client.Reader
+	id            func(context.Context) (string, error)
+	liqoNamespace string
+	now           func() metav1.Time
+}
+
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local,verbs=bind
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// Reconcile looks at one provider: the request is the tenant namespace and its ID.
+func (r *processes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	f, virtual, err := r.gather(ctx, req)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
+	}
+	objects, remove, c := Build(f)
+	if remove {
+		if err := r.remove(ctx, f); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	again := ctrl.Result{}
+	for _, o := range objects {
+		_, err := apply.Object(ctx, r.Client, r.Reader, o)
+		theirs := new(apply.ForeignError)
+		switch {
+		case errors.As(err, &theirs):
+			c.Status, c.Reason, c.Message, again.RequeueAfter = offloadingv1beta1.VirtualNodeNone, ReasonObjectInTheWay, theirs.Error(), recheck
+		case apply.NamespaceEnds(err):
+			return ctrl.Result{}, nil
+		case err != nil:
+			return ctrl.Result{}, err
+		}
+	}
+	for i := range virtual {
+		if err := r.tell(ctx, &virtual[i], c); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return again, nil
+}
+
+// remove deletes what is left of the process, last its rights.
+func (r *processes) remove(ctx context.Context, f Facts) error {
+	objects := f.objects()
+	for i := len(objects) - 1; i >= 0; i-- {
+		o := objects[i]
+		err := r.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if err == nil && o.GetDeletionTimestamp().IsZero() && o.GetLabels()[networkingv1beta1.LabelRemoteClusterID] == f.Peer {
+			log.FromContext(ctx).Info("nothing is left to keep for the provider", "clusterID", f.Peer, "removed", fmt.Sprintf("%T", o))
+			err = apply.DeleteOurs(ctx, r.Client, o, nil)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell writes the condition of one VirtualNode.
+func (r *processes) tell(ctx context.Context, v *offloadingv1beta1.VirtualNode, c offloadingv1beta1.VirtualNodeCondition) error {
+	_, err := apply.Status(ctx, r.Client, v, func() {
+		c.LastTransitionTime = r.now()
+		for i := range v.Status.Conditions {
+			if had := &v.Status.Conditions[i]; had.Type == c.Type {
+				if had.Status == c.Status {
+					c.LastTransitionTime = had.LastTransitionTime
+				}
+				*had = c
+				return
+			}
+		}
+		v.Status.Conditions = append(v.Status.Conditions, c)
+	})
+	return client.IgnoreNotFound(err)
+}
+
+func (r *processes) gather(ctx context.Context, req ctrl.Request) (Facts, []offloadingv1beta1.VirtualNode, error) {
+	f := Facts{Peer: req.Name, Namespace: req.Namespace, LiqoNamespace: r.liqoNamespace}
+	ns := new(metav1.PartialObjectMetadata)
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Get(ctx, client.ObjectKey{Name: req.Namespace}, ns); client.IgnoreNotFound(err) != nil {
+		return f, nil, err
+	}
+	f.Tenant = ns.DeletionTimestamp.IsZero() && ns.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue && ns.Labels[networkingv1beta1.LabelRemoteClusterID] == req.Name
+	var all offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &all, client.InNamespace(req.Namespace)); err != nil {
+		return f, nil, err
+	}
+	var virtual []offloadingv1beta1.VirtualNode
+	for _, v := range all.Items {
+		if string(v.Spec.ClusterID) == req.Name {
+			virtual = append(virtual, v)
+		}
+	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy, ofPeer(req.Name)); err != nil {
+		return f, nil, err
+	}
+	f.VirtualNodes, f.Nodes = len(virtual), len(nodes.Items)
+	d := new(appsv1.Deployment)
+	switch err := r.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: processName}, d); {
+	case err == nil:
+		f.Deployment = d
+	case client.IgnoreNotFound(err) != nil:
+		return f, nil, err
+	}
+	template := new(offloadingv1beta1.VkOptionsTemplate)
+	switch err := r.Get(ctx, client.ObjectKey{Namespace: r.liqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateName}, template); {
+	case err == nil:
+		f.Template = &template.Spec
+	case client.IgnoreNotFound(err) != nil:
+		return f, nil, err
+	}
+	var err error
+	f.Own, err = r.id(ctx)
+	return f, virtual, err
+}
+
+// ofPeer selects the Nodes that stand for a cluster.
+func ofPeer(id string) client.MatchingLabels {
+	return client.MatchingLabels{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual, networkingv1beta1.LabelRemoteClusterID: id}
+}

@@ -1,0 +1,173 @@
+// Package virtualnode turns granted ResourceSlices into VirtualNodes, keeps one process for each provider, which makes Nodes
+// of them, and removes what is left when they are gone.
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+)
+
+// Options say how processes are run.
+type Options struct {
+	// LiqoNamespace is where the installation lives.
+	LiqoNamespace string
+	// ID tells the ID of this cluster.
+	ID func(context.Context) (string, error)
+}
+
+// SetupWithManager adds the reconcilers to mgr. peerings sees the Secrets of peerings.
+func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
+	s := &slicer{Client: mgr.GetClient(), Secrets: peerings, Recorder: mgr.GetEventRecorder("liqo-controller")}
+	p := &processes{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), id: o.ID, liqoNamespace: o.LiqoNamespace, now: metav1.Now}
+	d := &drainer{Client: mgr.GetClient(), now: time.Now}
+	return errors.Join(s.setup(mgr, peerings), p.setup(mgr), d.setup(mgr))
+}
+
+func (r *slicer) setup(mgr ctrl.Manager, peerings cache.Cache) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode-slice").
+		For(new(authv1beta1.ResourceSlice)).
+		Owns(new(offloadingv1beta1.VirtualNode), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind(peerings, new(corev1.Secret), handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o *corev1.Secret) []ctrl.Request {
+			name := o.Labels[authv1beta1.LabelResourceSliceName]
+			if name == "" {
+				return nil
+			}
+			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: name}}}
+		}))).
+		Complete(apply.RequeueOnConflict(r))
+}
+
+func (r *processes) setup(mgr ctrl.Manager) error {
+	made := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetLabels()[offloadingv1beta1.LabelComponent] == offloadingv1beta1.ComponentVirtualKubelet
+	}))
+	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode-process").
+		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+			v, ok := o.(*offloadingv1beta1.VirtualNode)
+			if !ok || v.Spec.ClusterID == "" {
+				return nil
+			}
+			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: v.Namespace, Name: string(v.Spec.ClusterID)}}}
+		})).
+		// The process goes with the last of them.
+		Watches(new(corev1.Node), handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicate.NewPredicateFuncs(isVirtual), comesOrGoes())).
+		Watches(new(appsv1.Deployment), labelled, made).
+		Watches(new(corev1.ServiceAccount), labelled, made).
+		// It names the image.
+		Watches(new(offloadingv1beta1.VkOptionsTemplate), handler.EnqueueRequestsFromMapFunc(r.all)).
+		// What a tenant namespace leaves behind.
+		Watches(new(rbacv1.ClusterRoleBinding), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+			b, ok := o.(*rbacv1.ClusterRoleBinding)
+			if !ok || len(b.Subjects) != 1 {
+				return nil
+			}
+			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: b.Subjects[0].Namespace, Name: b.Labels[networkingv1beta1.LabelRemoteClusterID]}}}
+		}), made).
+		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+			id := o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
+			if id == "" {
+				return nil
+			}
+			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetName(), Name: id}}}
+		})).
+		Complete(apply.RequeueOnConflict(r))
+}
+
+// all are the requests for every provider.
+func (r *processes) all(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
+	var virtual offloadingv1beta1.VirtualNodeList
+	if err := r.List(ctx, &virtual, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "list VirtualNodes")
+	}
+	for i := range virtual.Items {
+		v := &virtual.Items[i]
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: v.Namespace, Name: string(v.Spec.ClusterID)}})
+	}
+	return requests
+}
+
+// ofNode are the requests for the processes that may keep a Node.
+func (r *processes) ofNode(ctx context.Context, n client.Object) (requests []ctrl.Request) {
+	var all appsv1.DeploymentList
+	id := n.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
+	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy, client.MatchingLabels{
+		networkingv1beta1.LabelRemoteClusterID: id, offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
+	}); err != nil {
+		log.FromContext(ctx).Error(err, "list Deployments")
+	}
+	for i := range all.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: all.Items[i].Namespace, Name: id}})
+	}
+	return requests
+}
+
+func (r *drainer) setup(mgr ctrl.Manager) error {
+	named := func(name string) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode-drain").
+		For(new(corev1.Node), builder.WithPredicates(predicate.NewPredicateFuncs(isVirtual), predicate.LabelChangedPredicate{})).
+		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request { return named(o.GetName()) }),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// The last pod.
+		Watches(new(corev1.Pod), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+			if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+				return named(p.Spec.NodeName)
+			}
+			return nil
+		}), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+			GenericFunc: func(event.GenericEvent) bool { return false },
+		})).
+		// Without one nobody ends the pods.
+		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(comesOrGoes())).
+		Complete(apply.RequeueOnConflict(r))
+}
+
+// ofNamespace are the requests for the Nodes of a tenant namespace.
+func (r *drainer) ofNamespace(ctx context.Context, ns client.Object) (requests []ctrl.Request) {
+	id := ns.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
+	if id == "" {
+		return nil
+	}
+	var nodes corev1.NodeList
+	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy, ofPeer(id)); err != nil {
+		log.FromContext(ctx).Error(err, "list Nodes")
+	}
+	for i := range nodes.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: nodes.Items[i].Name}})
+	}
+	return requests
+}
+
+// isVirtual tells whether a Node stands for another cluster.
+func isVirtual(n client.Object) bool {
+	return n.GetLabels()[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual
+}
+
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+}
