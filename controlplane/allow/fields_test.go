@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/controlplane/allow"
 )
@@ -42,12 +44,15 @@ func TestService(t *testing.T) {
 
 // set gives a field a value that is not its zero one.
 func set(v reflect.Value) {
+	if !v.CanSet() || v.Type() == reflect.TypeFor[resource.Quantity]() || v.Type() == reflect.TypeFor[metav1.FieldsV1]() {
+		return // of a time; zero is an amount; these are JSON
+	}
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString("x")
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int32:
+	case reflect.Int32, reflect.Int64, reflect.Uint32:
 		v.SetInt(1)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -57,7 +62,10 @@ func set(v reflect.Value) {
 		set(v.Index(0))
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf("a"), reflect.ValueOf("b"))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		set(key)
+		set(value)
+		v.SetMapIndex(key, value)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			set(v.Field(i))

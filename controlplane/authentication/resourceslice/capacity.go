@@ -11,6 +11,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
 // ledger is what a decision about a slice depends on beside the slice and its Tenant.
@@ -80,7 +81,7 @@ func (r *provider) granted(ctx context.Context, without types.UID, where ...clie
 	err := each(ctx, r.Reader, func(list *authv1beta1.ResourceSliceList) {
 		for i := range list.Items {
 			if s := &list.Items[i]; s.UID != without && isCopy(s) && accepted(s) {
-				add(sum, s.Status.Resources)
+				requests.Add(sum, s.Status.Resources)
 			}
 		}
 	}, append(where, client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})...)
@@ -95,7 +96,7 @@ func (r *provider) capacity(ctx context.Context, without types.UID) (*capacity, 
 		for i := range list.Items {
 			if n := &list.Items[i]; takesPods(n) {
 				takes[n.Name] = true
-				add(c.allocatable, n.Status.Allocatable)
+				requests.Add(c.allocatable, n.Status.Allocatable)
 			}
 		}
 	})
@@ -106,7 +107,7 @@ func (r *provider) capacity(ctx context.Context, without types.UID) (*capacity, 
 		for i := range list.Items {
 			// One that waits for a node will have one.
 			if p := &list.Items[i]; takes[p.Spec.NodeName] || p.Spec.NodeName == "" {
-				add(c.requested, requests(p))
+				requests.Add(c.requested, requests.OfPod(p))
 			}
 		}
 	})
@@ -145,52 +146,4 @@ func takesPods(n *corev1.Node) bool {
 		}
 	}
 	return false
-}
-
-// requests is what a pod has of its node, as the scheduler reckons: the sum of its containers, or more while it starts.
-func requests(p *corev1.Pod) corev1.ResourceList {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-		return nil
-	}
-	sum, sidecars, most := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range p.Spec.Containers {
-		add(sum, p.Spec.Containers[i].Resources.Requests)
-	}
-	for i := range p.Spec.InitContainers {
-		c := &p.Spec.InitContainers[i]
-		starting := sidecars.DeepCopy()
-		add(starting, c.Resources.Requests)
-		raise(most, starting)
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars = starting
-		}
-	}
-	add(sum, sidecars)
-	raise(sum, most)
-	if p.Spec.Resources != nil { // of the pod as a whole
-		for name, q := range p.Spec.Resources.Requests {
-			sum[name] = q
-		}
-	}
-	add(sum, p.Spec.Overhead)
-	add(sum, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")})
-	return sum
-}
-
-// add adds some resources to others.
-func add(to, some corev1.ResourceList) {
-	for name, q := range some {
-		sum := to[name].DeepCopy()
-		sum.Add(q)
-		to[name] = sum
-	}
-}
-
-// raise has every resource be at least as much as in others.
-func raise(to, others corev1.ResourceList) {
-	for name, q := range others {
-		if have := to[name]; have.Cmp(q) < 0 {
-			to[name] = q.DeepCopy()
-		}
-	}
 }

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
 var sameAmounts = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
@@ -43,7 +45,7 @@ func TestRequests(t *testing.T) {
 			if c.cpu != "" {
 				want = list("cpu", c.cpu, "pods", "1")
 			}
-			if diff := cmp.Diff(want, requests(&corev1.Pod{Spec: c.spec, Status: corev1.PodStatus{Phase: c.over}}), sameAmounts); diff != "" {
+			if diff := cmp.Diff(want, requests.OfPod(&corev1.Pod{Spec: c.spec, Status: corev1.PodStatus{Phase: c.over}}), sameAmounts); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -1,0 +1,151 @@
+package shadowpod
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubernetes "k8s.io/client-go/kubernetes/scheme"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/allow"
+	"github.com/sluice-net/sluice/controlplane/objectname"
+)
+
+// place is where a ShadowPod is.
+type place struct {
+	// consumer is the ID of the cluster that the namespace was made for, tenant its tenant namespace.
+	consumer, tenant string
+}
+
+// placeOf reads whom a namespace was made for; ok is false if it was made for nobody.
+func placeOf(n *corev1.Namespace) (p place, ok bool) {
+	p.consumer = n.Labels[networkingv1beta1.LabelRemoteClusterID]
+	p.tenant, _, ok = strings.Cut(n.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+	return p, ok && n.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && len(validation.IsDNS1123Label(p.consumer)) == 0
+}
+
+// strict reads a pod as an API server does, and refuses fields that it does not know.
+var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubernetes.Scheme, kubernetes.Scheme, json.SerializerOptions{Strict: true})
+
+// read judges the spec of a ShadowPod.
+func read(spec []byte) (*corev1.PodSpec, error) {
+	switch {
+	case len(spec) == 0:
+		return nil, fmt.Errorf("spec.pod is empty, or larger than %d KiB", maxSpec>>10)
+	case len(spec) > maxSpec:
+		return nil, fmt.Errorf("spec.pod is larger than %d KiB", maxSpec>>10)
+	}
+	p := new(corev1.Pod)
+	if _, _, err := strict.Decode(slices.Concat([]byte(`{"apiVersion":"v1","kind":"Pod","spec":`), spec, []byte(`}`)), nil, p); err != nil {
+		return nil, fmt.Errorf("spec.pod cannot be read: %s", cut(err.Error()))
+	}
+	if err := allow.Pod(&p.Spec, "spec.pod"); err != nil {
+		return nil, err
+	}
+	return &p.Spec, nil
+}
+
+// keptTolerations are the keys of taints that a pod of a consumer may tolerate: those that say how long it stays on a node
+// in trouble. With others it could run where the provider lets only its own.
+var keptTolerations = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
+
+// podOf is the Pod of a ShadowPod.
+func podOf(s *raw, spec *corev1.PodSpec, p place, q *offloadingv1beta1.Quota, selector map[string]string) *corev1.Pod {
+	spec = spec.DeepCopy()
+	// No identity of this cluster.
+	spec.AutomountServiceAccountToken = new(false)
+	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
+	spec.Tolerations = slices.DeleteFunc(spec.Tolerations, func(t corev1.Toleration) bool {
+		return !slices.Contains(keptTolerations, t.Key) || t.Effect != corev1.TaintEffectNoExecute
+	})
+	if len(selector) > 0 && spec.NodeSelector == nil {
+		spec.NodeSelector = map[string]string{}
+	}
+	maps.Copy(spec.NodeSelector, selector)
+	l := kept(s.Labels)
+	l[networkingv1beta1.LabelRemoteClusterID] = p.consumer
+	l[offloadingv1beta1.LabelOrigin] = p.consumer
+	l[offloadingv1beta1.LabelManagedBy] = offloadingv1beta1.ManagedByShadowPod
+	l[offloadingv1beta1.LabelCreatorUser] = label(q.Spec.User)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name, Labels: l, Annotations: kept(s.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))},
+		},
+		Spec: *spec,
+	}
+}
+
+// kept leaves out the labels and annotations by which controllers of this project know things, but those that say where
+// an object was reflected from.
+func kept(m map[string]string) map[string]string {
+	reflected := []string{offloadingv1beta1.LabelDestination, offloadingv1beta1.LabelNodeName}
+	k := map[string]string{}
+	for key, v := range m {
+		domain, _, _ := strings.Cut(key, "/")
+		if ours := domain == "liqo.io" || strings.HasSuffix(domain, ".liqo.io"); !ours || slices.Contains(reflected, key) {
+			k[key] = v
+		}
+	}
+	delete(k, corev1.LastAppliedConfigAnnotation)
+	return k
+}
+
+// label is a user in the form that fits a label.
+func label(user string) string { return objectname.Shorten(user, validation.LabelValueMaxLength) }
+
+// choose picks the Quota that a ShadowPod takes from: that of the user that its label names, that of the ResourceSlice
+// that its node is called after, or the only one. Whichever it is, it is the consumer's, and its sum holds.
+func choose(s *raw, quotas []offloadingv1beta1.Quota) *offloadingv1beta1.Quota {
+	node := s.Labels[offloadingv1beta1.LabelNodeName]
+	user := s.Labels[offloadingv1beta1.LabelCreatorUser]
+	for _, is := range []func(*offloadingv1beta1.Quota) bool{
+		func(q *offloadingv1beta1.Quota) bool { return user != "" && label(q.Spec.User) == user },
+		func(q *offloadingv1beta1.Quota) bool {
+			c := metav1.GetControllerOf(q)
+			return c != nil && node != "" && c.Name == node
+		},
+		func(*offloadingv1beta1.Quota) bool { return len(quotas) == 1 },
+	} {
+		if i := slices.IndexFunc(quotas, func(q offloadingv1beta1.Quota) bool { return is(&q) }); i >= 0 {
+			return &quotas[i]
+		}
+	}
+	return nil
+}
+
+// stated says which container does not state what the Quota's enforcement wants; empty: all do.
+func stated(spec *corev1.PodSpec, e offloadingv1beta1.LimitsEnforcement) string {
+	if e != offloadingv1beta1.SoftLimitsEnforcement && e != offloadingv1beta1.HardLimitsEnforcement {
+		return ""
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, limited := c.Resources.Limits[name]
+			request, requested := c.Resources.Requests[name]
+			if !requested && limited {
+				request, requested = limit, true // as an API server has it
+			}
+			switch {
+			case !requested:
+				return fmt.Sprintf("container %s states no request of %s, which the provider wants", c.Name, name)
+			case e == offloadingv1beta1.HardLimitsEnforcement && (!limited || limit.Cmp(request) != 0):
+				return fmt.Sprintf("container %s states no limit of %s that is equal to the request, which the provider wants", c.Name, name)
+			}
+		}
+	}
+	return ""
+}
+
+// ended tells whether a phase is the last one.
+func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
+
+// cut shortens what is quoted of another party's text.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 300)], "") }

@@ -1,0 +1,146 @@
+package shadowpod
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+)
+
+func amounts(pairs ...string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func named(name string) types.NamespacedName { return types.NamespacedName{Namespace: "n", Name: name} }
+
+func TestLedger(t *testing.T) {
+	hard := amounts("cpu", "2", "pods", "3")
+	take := func(l *ledger, name, quota string, amount corev1.ResourceList) string {
+		short, _, known := l.take(named(name), quota, amount, hard)
+		if known {
+			return "known"
+		}
+		return short
+	}
+	l := newLedger()
+	for _, step := range []struct {
+		name, quota, amount string
+		want                string
+	}{
+		{"a", "q", "1500m", ""},
+		{"b", "q", "600m", "600m of cpu are asked for; of 2, which are granted, other pods have 1500m"},
+		{"b", "other", "2", ""},
+		{"c", "q", "500m", ""},
+		{"c", "q", "1m", "known"},
+		{"d", "q", "1m", "of 2, which are granted, other pods have 2"},
+	} {
+		if got := take(l, step.name, step.quota, amounts("cpu", step.amount, "pods", "1")); !strings.Contains(got, step.want) || (step.want == "") != (got == "") {
+			t.Errorf("%s takes %s of %s: %q, want %q", step.name, step.amount, step.quota, got, step.want)
+		}
+	}
+	if got := take(l, "g", "q", amounts("nvidia.com/gpu", "1")); !strings.Contains(got, "nothing is granted") {
+		t.Errorf("what is not granted: %q", got)
+	}
+	if l.forget(named("a"), "another") {
+		t.Error("a pod of another UID is forgotten")
+	}
+	l.observe(named("a"), "1", "q", amounts("cpu", "1", "pods", "1"))
+	if got := take(l, "d", "q", amounts("cpu", "500m")); got != "" {
+		t.Errorf("what a smaller pod leaves: %q", got)
+	}
+	for name, uid := range map[string]types.UID{"a": "1", "b": "", "c": "", "d": ""} {
+		if !l.forget(named(name), uid) {
+			t.Errorf("%s did not count", name)
+		}
+	}
+	if len(l.pods)+len(l.used) > 0 {
+		t.Errorf("left: %v %v", l.pods, l.used)
+	}
+}
+
+// TestLedgerAtOnce: many pods at the same time get what there is, and not more.
+func TestLedgerAtOnce(t *testing.T) {
+	l := newLedger()
+	var got sync.Map
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			name := named(fmt.Sprint(i))
+			if short, _, _ := l.take(name, "q", amounts("cpu", "100m"), amounts("cpu", "5")); short == "" {
+				got.Store(name, true)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(maps.Collect(got.Range)); n != 50 {
+		t.Errorf("%d pods, want 50", n)
+	}
+}
+
+func TestPodOf(t *testing.T) {
+	s := &raw{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: "web", UID: "1", Finalizers: []string{"theirs.com/x"},
+		Labels: map[string]string{
+			"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "nobody", "liqo.io/managed": "true",
+			"networking.liqo.io/component": "gateway", "liqo.io/remote-cluster-id": "naples", "liqo.io/creator-user": "admin", "offloading.liqo.io/origin": "naples",
+		},
+		Annotations: map[string]string{"note": "x", "liqo.io/managed-by-namespace-map": "a/b", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+	}}
+	spec, err := read([]byte(`{"containers":[{"name":"a","image":"b"}],"nodeSelector":{"zone":"a","pool":"mine"},"automountServiceAccountToken":true,"serviceAccountName":"default",
+"tolerations":[{"operator":"Exists"},{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":30}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := podOf(s, spec, place{"rome", "liqo-tenant-rome"}, &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "milan-1"}}, map[string]string{"pool": "tenants"})
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop-rome", Name: "web",
+			Labels: map[string]string{
+				"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "shadowpod", "liqo.io/remote-cluster-id": "rome",
+				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
+			},
+			Annotations:     map[string]string{"note": "x"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "a", Image: "b"}}, NodeSelector: map[string]string{"zone": "a", "pool": "tenants"},
+			AutomountServiceAccountToken: new(false),
+			Tolerations:                  []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(30))}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzRead reads anything: what passes has no identity, node or priority of the provider's choice.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"containers":"a"}`, `{"nodeName":"n"}`, `{"containers":[{"name":"a"}]}`, `{},"metadata":{"namespace":"kube-system"}`, `{"ofTheYear2030":1}`, `null`, `{"activeDeadlineSeconds":1e99}`, `{"serviceAccountName":"x"}`, `{"priority":1}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		spec, err := read(b)
+		if err != nil {
+			return
+		}
+		s := &raw{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}
+		p := podOf(s, spec, place{"rome", "t"}, &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "u"}}, nil)
+		if p.Namespace != "n" || p.Spec.NodeName != "" || p.Spec.ServiceAccountName != "" || p.Spec.Priority != nil || p.Spec.PriorityClassName != "" ||
+			*p.Spec.AutomountServiceAccountToken || p.Spec.RuntimeClassName != nil || len(p.Spec.EphemeralContainers) > 0 {
+			t.Errorf("%s: %+v", b, p)
+		}
+	})
+}

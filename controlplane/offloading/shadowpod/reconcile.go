@@ -1,0 +1,289 @@
+package shadowpod
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/requests"
+)
+
+const (
+	// settle is when to look again at what the cache is about to tell.
+	settle = 100 * time.Millisecond
+	// retry is when what was refused is tried again: what refused it may have changed.
+	retry = time.Minute
+)
+
+// Reasons of the events of a ShadowPod.
+const (
+	reasonRefused  = "PodRefused"
+	reasonInTheWay = "PodInTheWay"
+	reasonNoQuota  = "QuotaMissing"
+	reasonCordoned = "Cordoned"
+	reasonFull     = "QuotaExceeded"
+)
+
+// Reconciler makes the Pod of one ShadowPod.
+type Reconciler struct {
+	client.Client
+	// Pods sees ShadowPods, as raw, and the Pods made of them; Namespaces those that were made for consumers.
+	Pods, Namespaces client.Reader
+	// Reader reads past every cache.
+	Reader   client.Reader
+	Recorder events.EventRecorder
+
+	ledger *ledger
+	// counted tells whether all Pods of the start were counted.
+	counted toolscache.InformerSynced
+
+	// room has one place: it is sent to when a Pod does not count any more.
+	room chan event.TypedGenericEvent[*raw]
+
+	mu sync.Mutex
+	// waiting are those that a Quota has no room for, by its tenant namespace; told is what was last told about one.
+	waiting map[string]map[types.NamespacedName]bool
+	told    map[types.NamespacedName]string
+}
+
+// A ValidatingAdmissionPolicy of the chart says which Pods may be written.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile looks at one ShadowPod and its Pod.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !r.counted() {
+		return ctrl.Result{RequeueAfter: settle}, nil
+	}
+	s := new(raw)
+	if err := r.Pods.Get(ctx, req.NamespacedName, s); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the Pod goes with its owner
+	}
+	namespace := new(corev1.Namespace)
+	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: s.Namespace}, namespace); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // a user's: what is in it is none of ours
+	}
+	p, ok := placeOf(namespace)
+	if !ok || !namespace.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	pod := new(corev1.Pod)
+	err := r.Pods.Get(ctx, req.NamespacedName, pod)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, err
+	case err == nil && !metav1.IsControlledBy(pod, s):
+		// That of an earlier ShadowPod of the name, which is being deleted.
+		return ctrl.Result{}, nil
+	case err == nil && !s.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, apply.Delete(ctx, r.Client, pod)
+	case err == nil:
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, r.phase(ctx, s, pod.Status.Phase)
+	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
+		return ctrl.Result{}, nil
+	}
+	again, err := r.make(ctx, s, p)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, r.phase(ctx, s, corev1.PodPending)
+}
+
+// make makes the Pod, or tells why not.
+func (r *Reconciler) make(ctx context.Context, s *raw, p place) (again time.Duration, err error) {
+	name := client.ObjectKeyFromObject(s)
+	spec, err := read(s.Spec.Pod.Raw)
+	if err != nil {
+		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
+		return 0, nil // until it changes
+	}
+	q, selector, err := r.quota(ctx, s, p)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case q == nil:
+		r.wait(p, name)
+		r.tell(s, reasonNoQuota, reasonNoQuota, "cluster "+p.consumer+" has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node")
+		return 0, nil
+	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
+		r.wait(p, name)
+		r.tell(s, reasonCordoned, reasonCordoned, "the provider has cordoned user "+q.Spec.User+": it gets no more pods than it has")
+		return 0, nil
+	}
+	if why := stated(spec, q.Spec.LimitsEnforcement); why != "" {
+		r.tell(s, reasonRefused, reasonRefused+why, why)
+		return retry, nil
+	}
+	pod := podOf(s, spec, p, q, selector)
+	short, old, known := r.ledger.take(name, quotaOf(pod), requests.OfPod(pod), q.Spec.Resources)
+	switch {
+	case known:
+		return settle, r.check(ctx, name, old)
+	case short != "":
+		// In this order: what is given back in between is tried again.
+		r.wait(p, name)
+		if s2, _, _ := r.ledger.take(name, quotaOf(pod), requests.OfPod(pod), q.Spec.Resources); s2 == "" {
+			r.ledger.forget(name, "")
+			return settle, nil
+		}
+		r.tell(s, reasonFull, reasonFull, short)
+		return 0, nil
+	}
+	err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
+	if err == nil {
+		r.ledger.observe(name, pod.UID, quotaOf(pod), requests.OfPod(pod))
+		r.forget(name)
+		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.consumer)
+		return 0, nil
+	}
+	r.ledger.forget(name, "")
+	if apierrors.IsAlreadyExists(err) {
+		r.tell(s, reasonInTheWay, reasonInTheWay, "there is a pod of this name that was not made for this ShadowPod: it is left as it is")
+		return retry, nil
+	}
+	if why, refused := apply.Refusal(err); refused {
+		r.tell(s, reasonRefused, reasonRefused+why, why)
+		return retry, nil
+	}
+	if apply.NamespaceEnds(err) {
+		return 0, nil
+	}
+	return 0, fmt.Errorf("make the pod: %w", err)
+}
+
+// check stops counting a pod of which no cache has told and that is gone.
+func (r *Reconciler) check(ctx context.Context, name types.NamespacedName, uid types.UID) error {
+	if uid == "" {
+		return nil // it is being made
+	}
+	live := new(corev1.Pod)
+	err := r.Reader.Get(ctx, name, live)
+	if apierrors.IsNotFound(err) || err == nil && live.UID != uid {
+		r.ledger.forget(name, uid)
+		return nil
+	}
+	return err
+}
+
+// quota is what a ShadowPod takes from, and where its pods run as the ResourceSlice says.
+func (r *Reconciler) quota(ctx context.Context, s *raw, p place) (*offloadingv1beta1.Quota, map[string]string, error) {
+	var list offloadingv1beta1.QuotaList
+	if err := r.List(ctx, &list, client.InNamespace(p.tenant), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: p.consumer}); err != nil {
+		return nil, nil, fmt.Errorf("list Quotas: %w", err)
+	}
+	q := choose(s, slices.DeleteFunc(list.Items, func(q offloadingv1beta1.Quota) bool { return !q.DeletionTimestamp.IsZero() }))
+	if q == nil {
+		return nil, nil, nil
+	}
+	owner := metav1.GetControllerOf(q)
+	if owner == nil || owner.Kind != "ResourceSlice" {
+		return q, nil, nil
+	}
+	slice := new(authv1beta1.ResourceSlice)
+	if err := r.Get(ctx, client.ObjectKey{Namespace: p.tenant, Name: owner.Name}, slice); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	return q, maps.Clone(slice.Status.NodeSelector), nil
+}
+
+// quotaOf is what a Pod counts against, as its labels say, which only the controller writes.
+func quotaOf(p *corev1.Pod) string {
+	return p.Labels[networkingv1beta1.LabelRemoteClusterID] + "/" + p.Labels[offloadingv1beta1.LabelCreatorUser]
+}
+
+// phase writes the phase. The object is written without its spec, which nobody has judged.
+func (r *Reconciler) phase(ctx context.Context, s *raw, phase corev1.PodPhase) error {
+	if phase == "" {
+		phase = corev1.PodPending
+	}
+	if s.Status.Phase == phase {
+		return nil
+	}
+	o := new(unstructured.Unstructured)
+	o.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
+	o.SetNamespace(s.Namespace)
+	o.SetName(s.Name)
+	text := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q}}`, s.UID, phase)
+	if err := r.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, text), client.FieldOwner(apply.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the phase: %w", err)
+	}
+	return nil
+}
+
+// tell tells the consumer, once for each what.
+func (r *Reconciler) tell(s *raw, reason, what, message string) {
+	name := client.ObjectKeyFromObject(s)
+	r.mu.Lock()
+	before := r.told[name]
+	r.told[name] = what
+	r.mu.Unlock()
+	if before == what {
+		return
+	}
+	about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
+	about.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
+	apply.Event(r.Recorder, about, corev1.EventTypeWarning, reason, "Create", strings.ToValidUTF8(message, ""))
+}
+
+func (r *Reconciler) wait(p place, name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting[p.tenant] == nil {
+		r.waiting[p.tenant] = map[types.NamespacedName]bool{}
+	}
+	r.waiting[p.tenant][name] = true
+}
+
+func (r *Reconciler) forget(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, name)
+	for _, w := range r.waiting {
+		delete(w, name)
+	}
+}
+
+// waitingIn returns those that wait for a Quota of a tenant namespace; empty: of any.
+func (r *Reconciler) waitingIn(tenant string) (requests []ctrl.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for in, names := range r.waiting {
+		if tenant != "" && in != tenant {
+			continue
+		}
+		for name := range names {
+			requests = append(requests, ctrl.Request{NamespacedName: name})
+		}
+	}
+	return requests
+}

@@ -1,0 +1,148 @@
+package shadowpod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/requests"
+)
+
+// workers is how many ShadowPods are looked at at the same time: a Deployment that is scaled up makes many.
+const workers = 8
+
+// SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers.
+func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache) error {
+	pods, err := podCache(mgr)
+	if err != nil {
+		return err
+	}
+	r := &Reconciler{
+		Client: mgr.GetClient(), Pods: pods, Namespaces: namespaces, Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"),
+		ledger: newLedger(), waiting: map[string]map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{},
+		room: make(chan event.TypedGenericEvent[*raw], 1),
+	}
+	if err := r.count(pods); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("shadowpod").
+		WatchesRawSource(source.Kind(pods, &raw{}, &handler.TypedEnqueueRequestForObject[*raw]{})).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{})).
+		WatchesRawSource(source.Channel(r.room, handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *raw) []ctrl.Request {
+			return r.waitingIn("")
+		}))).
+		// Whether it is cordoned, and how much it is.
+		Watches(&offloadingv1beta1.Quota{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, q client.Object) []ctrl.Request {
+			return r.waitingIn(q.GetNamespace())
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(apply.RequeueOnConflict(r))
+}
+
+// podCache adds to mgr a cache of ShadowPods, and of the Pods made of them.
+func podCache(mgr ctrl.Manager) (cache.Cache, error) {
+	s, err := scheme(corev1.AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: s, Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
+			&raw{}:        {Transform: trim},
+			&corev1.Pod{}: {Transform: trimPod, Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowPod})},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new cache of pods: %w", err)
+	}
+	return c, mgr.Add(c)
+}
+
+// trimPod keeps of a Pod whose it is, how it is and what it takes.
+func trimPod(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	kept := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels,
+			OwnerReferences: p.OwnerReferences, DeletionTimestamp: p.DeletionTimestamp,
+		},
+		Spec:   corev1.PodSpec{Overhead: p.Spec.Overhead, Resources: p.Spec.Resources},
+		Status: corev1.PodStatus{Phase: p.Status.Phase},
+	}
+	for _, c := range p.Spec.Containers {
+		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Resources: c.Resources})
+	}
+	for _, c := range p.Spec.InitContainers {
+		kept.Spec.InitContainers = append(kept.Spec.InitContainers, corev1.Container{Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	return kept, nil
+}
+
+// count keeps the ledger, from the Pods that there are.
+func (r *Reconciler) count(pods cache.Cache) error {
+	informer, err := pods.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	see := func(o any) {
+		p, ok := o.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		if ended(p.Status.Phase) {
+			r.release(p)
+			return
+		}
+		r.ledger.observe(client.ObjectKeyFromObject(p), p.UID, quotaOf(p), requests.OfPod(p))
+	}
+	counting, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: see, UpdateFunc: func(_, o any) { see(o) },
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if p, ok := o.(*corev1.Pod); ok {
+				r.release(p)
+			}
+		},
+	})
+	if err != nil {
+		return errors.Join(errors.New("watch pods"), err)
+	}
+	r.counted = counting.HasSynced
+	return nil
+}
+
+// release stops counting a Pod, and has those looked at that wait for what it took. That is done here, and not where the
+// Pod's own ShadowPod is woken: they must be looked at after the Pod does not count any more.
+func (r *Reconciler) release(p *corev1.Pod) {
+	if r.ledger.forget(client.ObjectKeyFromObject(p), p.UID) {
+		r.wake()
+	}
+}
+
+// wake has all looked at that wait, unless that is about to happen anyway.
+func (r *Reconciler) wake() {
+	select {
+	case r.room <- event.TypedGenericEvent[*raw]{Object: &raw{}}:
+	default:
+	}
+}

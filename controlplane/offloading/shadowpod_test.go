@@ -1,0 +1,145 @@
+package offloading_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// shadow is a ShadowPod with any spec.
+func shadow(name string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"pod": spec}}}
+	o.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
+	o.SetNamespace("shop-rome")
+	o.SetName(name)
+	return o
+}
+
+func withCPU(cpu string) map[string]any {
+	return map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b", "resources": map[string]any{"requests": map[string]any{"cpu": cpu}}}}}
+}
+
+// podIs waits for the Pod of a ShadowPod, which is not the one of the UID before.
+func (s *site) podIs(name string, before *corev1.Pod) *corev1.Pod {
+	s.t.Helper()
+	p := new(corev1.Pod)
+	controlplanetest.Eventually(s.t, "there is a pod "+name, func(ctx context.Context) error {
+		if err := s.Get(ctx, "shop-rome", name, p); err != nil {
+			return err
+		}
+		if before != nil && p.UID == before.UID {
+			return errors.New("it is the one of before")
+		}
+		return nil
+	})
+	return p
+}
+
+func (s *site) phaseIs(name string, want corev1.PodPhase) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("ShadowPod %s is %s", name, want), func(ctx context.Context) error {
+		o := shadow(name, nil)
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if phase, _, _ := unstructured.NestedString(o.Object, "status", "phase"); phase != string(want) {
+			return fmt.Errorf("it is %q", phase)
+		}
+		return nil
+	})
+}
+
+// TestShadowPods makes pods as the user of a slice, with room, without, and with specs that mean no good.
+func TestShadowPods(t *testing.T) {
+	milan := newSite(t, "milan")
+	tenant := milan.authorize("rome")
+	rome := milan.as("milan-0123456789ab", "rome")
+	create := func(o client.Object) {
+		t.Helper()
+		if err := rome.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	milan.create(namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
+	milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted")
+	create(shadow("first", withCPU("1500m")))
+	milan.event("shop-rome", "first", "QuotaMissing", "ResourceSlice")
+	milan.create(sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
+	first := milan.podIs("first", nil)
+	milan.phaseIs("first", corev1.PodPending)
+
+	t.Run("a spec that cannot be read hides no others", func(t *testing.T) {
+		create(shadow("hostile", map[string]any{"containers": "a"}))
+		create(shadow("unknown", map[string]any{"containers": []any{}, "ofTheYear2030": true}))
+		milan.event("shop-rome", "hostile", "PodRefused", "cannot be read")
+		milan.event("shop-rome", "unknown", "PodRefused", "ofTheYear2030")
+		milan.phaseIs("hostile", corev1.PodPending)
+	})
+	t.Run("what the provider decides", func(t *testing.T) {
+		node := withCPU("1m")
+		node["nodeName"] = "master"
+		create(shadow("node", node))
+		milan.event("shop-rome", "node", "PodRefused", "spec.pod.nodeName")
+		host := withCPU("1m")
+		host["hostNetwork"] = true
+		create(shadow("host", host))
+		milan.event("shop-rome", "host", "PodRefused", "PodSecurity")
+		milan.phaseIs("host", corev1.PodPending)
+	})
+	t.Run("over quota", func(t *testing.T) {
+		create(shadow("second", withCPU("600m")))
+		milan.event("shop-rome", "second", "QuotaExceeded", "other pods have 1500m")
+		milan.phaseIs("second", corev1.PodPending)
+		// One that has ended gives back what it took, and is not made again.
+		first.Status.Phase = corev1.PodSucceeded
+		if err := milan.Client.Status().Update(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		milan.phaseIs("first", corev1.PodSucceeded)
+		milan.podIs("second", nil)
+		if err := milan.Client.Delete(t.Context(), first, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		milan.gone(first)
+	})
+	t.Run("a pod that vanishes comes back, also while the controller restarts", func(t *testing.T) {
+		before := milan.podIs("second", nil)
+		milan.stop()
+		if err := milan.Client.Delete(t.Context(), before, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		milan.run()
+		again := milan.podIs("second", before)
+		if again.Spec.AutomountServiceAccountToken == nil || *again.Spec.AutomountServiceAccountToken || again.Labels["liqo.io/managed-by"] != "shadowpod" {
+			t.Errorf("%+v", again.ObjectMeta)
+		}
+		err := milan.Get(t.Context(), "shop-rome", "first", new(corev1.Pod))
+		if client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("a pod that has ended is there again: %v", err)
+		}
+	})
+	t.Run("the end", func(t *testing.T) {
+		if err := rome.Delete(t.Context(), shadow("second", nil)); err != nil {
+			t.Fatal(err)
+		}
+		controlplanetest.Eventually(t, "the pod goes", func(ctx context.Context) error {
+			p := new(corev1.Pod)
+			if err := milan.Get(ctx, "shop-rome", "second", p); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+			if p.DeletionTimestamp.IsZero() {
+				return errors.New("it is there")
+			}
+			return nil
+		})
+	})
+}
