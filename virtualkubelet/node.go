@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
@@ -88,6 +89,11 @@ func (n *node) run(ctx context.Context) {
 	n.mu.Lock()
 	n.pods = pods
 	n.mu.Unlock()
+	n.k.wg.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), pods.synced) {
+			n.enqueueAll("") // what the provider told of before could not be judged
+		}
+	})
 	for {
 		n.failed = false
 		if n.keep(ctx) {
@@ -118,12 +124,18 @@ func (n *node) enqueue(namespace, name string) {
 	n.k.queue.Add(key{node: n.name, namespace: namespace, name: name})
 }
 
-// enqueueAll has workers look at all pods of the node, in one namespace or, if that is empty, in all.
+// enqueueAll has workers look at all pods of the node, and at those that are only at the provider, in one namespace or,
+// if that is empty, in all.
 func (n *node) enqueueAll(namespace string) {
-	_, _, pods := n.parts()
+	_, s, pods := n.parts()
 	for _, p := range pods.list() {
 		if namespace == "" || p.Namespace == namespace {
 			n.enqueue(p.Namespace, p.Name)
+		}
+	}
+	for _, sp := range s.opened(namespace) {
+		for _, o := range sp.shadows.list() {
+			n.enqueue(sp.here, o.Name)
 		}
 	}
 }

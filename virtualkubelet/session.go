@@ -147,6 +147,21 @@ func (s *session) space(here string) *space {
 	return s.spaces[here]
 }
 
+// opened returns the space of a namespace here or, if that is empty, all of them.
+func (s *session) opened(here string) (out []*space) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sp := range s.spaces {
+		if here == "" || sp.here == here {
+			out = append(out, sp)
+		}
+	}
+	return out
+}
+
 // empty tells whether nothing of the node is left at the provider, as far as that is known.
 func (s *session) empty() bool {
 	s.mu.Lock()
@@ -225,7 +240,7 @@ func (s *session) open(n *node, here, there string) (*space, error) {
 	}
 	s.wg.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), sp.synced) {
-			n.enqueueAll(here) // those that have nothing there, of which no watch tells
+			n.enqueueAll(here) // what came before could not be judged, and of pods that have nothing there no watch tells
 			n.wake()
 		}
 	})
