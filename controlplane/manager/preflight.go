@@ -43,7 +43,7 @@ func (e *AwayError) Unwrap() error { return e.Err }
 // installation is incomplete. Its message says what to do.
 func Preflight(ctx context.Context, cfg *rest.Config, o Options) error {
 	err := preflight(ctx, cfg, o)
-	if err != nil && (ctx.Err() != nil || isAway(err)) {
+	if err != nil && (ctx.Err() != nil || isAway(err)) && !errors.As(err, new(*AwayError)) {
 		return &AwayError{err}
 	}
 	return err
@@ -90,15 +90,18 @@ func preflight(ctx context.Context, cfg *rest.Config, o Options) error {
 	return nil
 }
 
-// reach asks the API server for its version.
+// reach asks the API server whether it is ready. One that has just started answers, but
+// knows only some of the roles: it denies what it will allow, even this question.
 func reach(ctx context.Context, cfg *rest.Config) error {
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err
 	}
-	switch _, err := d.ServerVersionWithContext(ctx); {
+	switch _, err := d.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); {
 	case err == nil:
 		return nil
+	case apierrors.IsForbidden(err), apierrors.IsInternalError(err):
+		return &AwayError{fmt.Errorf("the API server %s is not ready: %w\nIf it stays so, look at its /readyz?verbose and at the ClusterRoleBinding system:public-info-viewer, which allows this question", cfg.Host, err)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server %s does not know who this is: %w\nCheck the token or certificate, in --kubeconfig or of the service account", cfg.Host, err)
 	case ctx.Err() != nil:

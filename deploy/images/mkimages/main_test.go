@@ -21,7 +21,7 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := images.Programs()
-	want := images.Options{Out: "out", Version: "v1", Registry: "r.example/s", Platforms: []string{"linux/arm64"}, Programs: []images.Program{all[2], all[3]}}
+	want := images.Options{Out: "out", Version: "v1", Registry: "r.example/s", Platforms: []string{"linux/arm64"}, Programs: []images.Program{all[2], all[4]}}
 	if diff := cmp.Diff(want, got); diff != "" || to != (destination{push: true, load: "k3s"}) {
 		t.Errorf("destination: %+v, options (-want +got):\n%s", to, diff)
 	}
@@ -34,7 +34,7 @@ func TestFlagsRefused(t *testing.T) {
 	}{
 		{[]string{"gateway"}, "--help"},
 		{[]string{"--load=docker"}, `--load: nothing loads images into "docker": it must be containerd, k3s, kind or kind:CLUSTER`},
-		{[]string{"--program=liqoctl"}, "must be one of controller, fabric, gateway, prober"},
+		{[]string{"--program=liqoctl"}, "must be one of controller, fabric, gateway, virtualkubelet, prober"},
 	} {
 		if _, _, err := parseFlags(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want one with %q", c.args, err, c.want)
