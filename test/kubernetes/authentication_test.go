@@ -30,6 +30,9 @@ func testAuthentication(t *testing.T, w *world) {
 		if err := onBoth(w, w.reinstall); err != nil {
 			t.Error(err)
 		}
+		for _, c := range w.Clusters { // a cluster keeps its key for when authentication is enabled again
+			w.kubectl(t, c, "delete", "secret", "authentication-keys", "-n", "liqo", "--ignore-not-found")
+		}
 	})
 	// The address of the API server that is known inside a cluster leads nowhere from outside.
 	w.reachable(t)

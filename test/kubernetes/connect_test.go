@@ -108,10 +108,10 @@ func testFormerFlags(t *testing.T, w *world, sides [2]*side) {
 // peer stays.
 func (w *world) disconnected(t *testing.T) {
 	t.Helper()
+	if err := w.noGateways(); err != nil {
+		t.Error(err)
+	}
 	for _, c := range w.Clusters {
-		if got := w.kubectl(t, c, "get", "gatewayservers,gatewayclients,connections,internalfabrics,genevetunnels", "-A", "-o", "name"); got != "" {
-			t.Errorf("left in %s:\n%s", c.Name, got)
-		}
 		if got := w.kubectl(t, c, "get", "configurations", "-A", "-o", "name"); got == "" {
 			t.Errorf("%s has forgotten its peer", c.Name)
 		}
@@ -122,6 +122,20 @@ func (w *world) disconnected(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// noGateways tells which objects there are that belong to a gateway.
+func (w *world) noGateways() error {
+	for _, c := range w.Clusters {
+		got, err := c.Kubectl("get", "gatewayservers,gatewayclients,connections,internalfabrics,genevetunnels", "-A", "-o", "name")
+		if err == nil && got != "" {
+			err = fmt.Errorf("left in %s:\n%s", c.Name, got)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkSeparation runs `network disconnect` or `network reset`, says yes, and

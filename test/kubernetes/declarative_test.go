@@ -93,6 +93,7 @@ func testDeclarative(t *testing.T, w *world) {
 		for c, n := range map[*kubelab.Cluster]string{w.a: consumerNamespace, w.b: providerNamespace} {
 			w.kubectl(t, c, "delete", "-n", n, "gatewayservers,gatewayclients", "--all")
 		}
+		lab.Eventually(t, patience, "what they made is collected", func() error { return w.noGateways() })
 		w.disconnected(t)
 		for _, m := range objects {
 			m.apply(t)

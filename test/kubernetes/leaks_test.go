@@ -101,6 +101,10 @@ func (w *world) inventory(ctx context.Context) (inventory, error) {
 // fleeting are kinds of which objects come and go by themselves.
 var fleeting = []string{"events", "leases", "endpointslices", "endpoints", "replicasets", "pods", "controllerrevisions", "componentstatuses"}
 
+// helmRevision begins the names of Secrets in which Helm keeps revisions of an
+// installation: no more than keptRevisions in admin/release.
+const helmRevision = "sh.helm.release.v1."
+
 // objectsOf names all objects of a cluster, of whatever kind.
 func objectsOf(ctx context.Context, c *kubelab.Cluster) (names []string, err error) {
 	d, err := discovery.NewDiscoveryClientForConfig(c.Config())
@@ -129,6 +133,9 @@ func objectsOf(ctx context.Context, c *kubelab.Cluster) (names []string, err err
 				return nil, fmt.Errorf("list %s of %s: %w", r.Name, c.Name, err)
 			}
 			for _, o := range objects.Items {
+				if strings.HasPrefix(o.Name, helmRevision) {
+					continue
+				}
 				names = append(names, fmt.Sprintf("%s: %s %s/%s", c.Name, r.Name, o.Namespace, o.Name))
 			}
 		}
