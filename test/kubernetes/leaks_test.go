@@ -175,12 +175,16 @@ func thingsOn(n *kubelab.Node) (names []string, err error) {
 	return names, nil
 }
 
-// stable is a route without what differs each time: the end of names of links.
+// stable is a route without what differs with each pod: the end of its link's name, and
+// the link-local address that is made of the link's.
 func stable(route string) string {
 	words := strings.Fields(route)
 	for i, word := range words {
 		if strings.HasPrefix(word, "veth") {
 			words[i] = "veth"
+		}
+		if strings.HasPrefix(word, "fe80::") {
+			words[i] = "fe80::"
 		}
 	}
 	return strings.Join(words, " ")
