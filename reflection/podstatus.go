@@ -3,10 +3,11 @@ package reflection
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // StatusOptions are what the status of a pod depends on beside the pod at the provider.
@@ -222,9 +223,4 @@ func addressesOf(s *corev1.PodStatus) (out []netip.Addr) {
 }
 
 // cut shortens what the provider wrote.
-func cut(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText-3] + "..."
-	}
-	return strings.ToValidUTF8(s, "?")
-}
+func cut(s string) string { return text.Cut(s, maxText) }

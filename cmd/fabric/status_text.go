@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/node/fabric"
 	"github.com/sluice-net/sluice/node/hostnet"
@@ -179,8 +180,8 @@ func (w statusWriter) conditions(cs []metav1.Condition) {
 	w.Title("CONDITION", "STATUS", "REASON", "MESSAGE")
 	for _, c := range cs {
 		message := c.Message
-		if len(message) > shownMessage && !w.all {
-			message = strings.ToValidUTF8(message[:shownMessage], "") + "..."
+		if !w.all {
+			message = text.Cut(message, shownMessage)
 		}
 		w.Row(c.Type, c.Status, c.Reason, message)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/dataplane/health"
 	"github.com/sluice-net/sluice/gateway/control"
 	"github.com/sluice-net/sluice/objects/mirror"
@@ -177,9 +178,7 @@ func appliedOf(report control.Report) (reason networkingv1beta1.ConditionReason,
 	default:
 		return networkingv1beta1.ReasonApplied, "the newest objects are in force"
 	}
-	if len(message) > maxMessage {
-		message = message[:maxMessage] + "..."
-	}
+	message = text.Cut(message, maxMessage)
 	return networkingv1beta1.ReasonRefused, message
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/node/hostnet"
 	"github.com/sluice-net/sluice/objects/manifests"
 )
@@ -89,9 +90,7 @@ func condition(t networkingv1beta1.ConditionType, reason networkingv1beta1.Condi
 	if c.Reason == c.Type {
 		c.Status = metav1.ConditionTrue
 	}
-	if len(c.Message) > maxMessage {
-		c.Message = c.Message[:maxMessage] + "..."
-	}
+	c.Message = text.Cut(c.Message, maxMessage)
 	return c
 }
 

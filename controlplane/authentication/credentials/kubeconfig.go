@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // kubeconfigContext is the name of the one context of a kubeconfig that WriteKubeconfig makes.
@@ -112,13 +113,13 @@ func judgeCluster(c *clientcmdapi.Cluster) error {
 	}
 	u, err := url.Parse(c.Server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("its server %q is no https URL", cut(c.Server))
+		return fmt.Errorf("its server %q is no https URL", text.Quoted(c.Server))
 	}
 	if c.ProxyURL == "" {
 		return nil
 	}
 	if p, err := url.Parse(c.ProxyURL); err != nil || p.Host == "" || p.Scheme != "http" && p.Scheme != "https" && p.Scheme != "socks5" {
-		return fmt.Errorf("its proxy-url %q is no http, https or socks5 URL", cut(c.ProxyURL))
+		return fmt.Errorf("its proxy-url %q is no http, https or socks5 URL", text.Quoted(c.ProxyURL))
 	}
 	return nil
 }
@@ -144,13 +145,4 @@ func judgeUser(u *clientcmdapi.AuthInfo) error {
 		return errors.New("it has only one of client-certificate-data and client-key-data")
 	}
 	return nil
-}
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string {
-	const most = 100
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 const (
@@ -78,8 +79,8 @@ func Reason(err error) string {
 
 // JudgeRequest accepts a certificate signing request of another cluster only if it is signed by its key and asks for
 // exactly that subject. If public is not nil, the key must be that one. [Reason] names what is refused.
-func JudgeRequest(text []byte, s Subject, public crypto.PublicKey) error {
-	block, rest := pem.Decode(text)
+func JudgeRequest(request []byte, s Subject, public crypto.PublicKey) error {
+	block, rest := pem.Decode(request)
 	if block == nil || block.Type != pemRequest || len(rest) > 0 {
 		return fmt.Errorf("not one PEM block of type %q", pemRequest)
 	}
@@ -96,7 +97,7 @@ func JudgeRequest(text []byte, s Subject, public crypto.PublicKey) error {
 	if public != nil && !equal(public, r.PublicKey) {
 		return &refusal{authv1beta1.ReasonKeyMismatch, "the key of the request is not the public key of the cluster"}
 	}
-	why := fmt.Sprintf("the subject is %q, it must be %q", cut(r.Subject.String()), pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}})
+	why := fmt.Sprintf("the subject is %q, it must be %q", text.Quoted(r.Subject.String()), pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}})
 	switch {
 	case !slices.Equal(r.Subject.Organization, []string{s.Organization}):
 		return &refusal{authv1beta1.ReasonGroupForbidden, why}

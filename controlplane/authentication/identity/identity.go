@@ -22,6 +22,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
@@ -91,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // serve.
 func plan(i *authv1beta1.Identity, key credentials.Key, now time.Time) (secret *corev1.Secret, c metav1.Condition, again time.Duration) {
 	if len(validation.IsDNS1123Label(string(i.Spec.ClusterID))) > 0 {
-		return nil, condition(authv1beta1.ReasonClusterIDInvalid, "clusterID %q is not the ID of a cluster", cut(string(i.Spec.ClusterID))), 0
+		return nil, condition(authv1beta1.ReasonClusterIDInvalid, "clusterID %q is not the ID of a cluster", text.Quoted(string(i.Spec.ClusterID))), 0
 	}
 	p := i.Spec.AuthParams
 	if len(p.SignedCRT) == 0 {
@@ -171,6 +172,3 @@ func (r *Reconciler) status(ctx context.Context, i *authv1beta1.Identity, secret
 	}
 	return nil
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return s[:min(len(s), 80)] }

@@ -10,6 +10,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -29,11 +30,11 @@ func judge(s *corev1.Secret, all []corev1.Secret, own string, now time.Time) (p 
 	}
 	switch {
 	case len(validation.IsDNS1123Label(p.provider)) > 0 || p.provider == own:
-		return refuse(authv1beta1.ReasonClusterIDInvalid, "the label %s is %q; it must be the ID of the provider", networkingv1beta1.LabelRemoteClusterID, cut(p.provider))
+		return refuse(authv1beta1.ReasonClusterIDInvalid, "the label %s is %q; it must be the ID of the provider", networkingv1beta1.LabelRemoteClusterID, text.Quoted(p.provider))
 	case p.there == "":
 		return refuse(authv1beta1.ReasonAnnotationMissing, "the annotation %s is missing: set it to the name of the tenant namespace at cluster %s", authv1beta1.AnnotationRemoteTenantNamespace, p.provider)
 	case len(validation.IsDNS1123Label(p.there)) > 0:
-		return refuse(authv1beta1.ReasonAnnotationMissing, "the annotation %s is %q, which is not the name of a namespace", authv1beta1.AnnotationRemoteTenantNamespace, cut(p.there))
+		return refuse(authv1beta1.ReasonAnnotationMissing, "the annotation %s is %q, which is not the name of a namespace", authv1beta1.AnnotationRemoteTenantNamespace, text.Quoted(p.there))
 	}
 	for i := range all {
 		o := &all[i]
@@ -63,6 +64,3 @@ func older(a, b *corev1.Secret) bool {
 	}
 	return a.UID < b.UID
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return s[:min(len(s), 80)] }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -66,7 +67,7 @@ func quote(id *authv1beta1.ClusterID) string {
 	if id == nil {
 		return "missing"
 	}
-	return fmt.Sprintf("%q", cut(string(*id)))
+	return fmt.Sprintf("%q", text.Quoted(string(*id)))
 }
 
 // judgeResources decides what a copy gets. others tells that another controller decides on its class.
@@ -138,7 +139,7 @@ func judgeAsked(asked corev1.ResourceList) *verdict {
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		q := asked[name]
 		if why := validation.IsQualifiedName(string(name)); len(why) > 0 {
-			return refuse("resource %q: %s", cut(string(name)), strings.Join(why, "; "))
+			return refuse("resource %q: %s", text.Quoted(string(name)), strings.Join(why, "; "))
 		}
 		if q.Sign() < 0 {
 			return refuse("resource %s is %s: less than nothing cannot be granted", name, q.String())
@@ -198,13 +199,13 @@ func (l ledger) left(name corev1.ResourceName, consumer string) (*resource.Quant
 }
 
 // parseQuota reads the annotation of a tenant namespace: cpu=8,memory=32Gi.
-func parseQuota(text string) (corev1.ResourceList, error) {
+func parseQuota(annotation string) (corev1.ResourceList, error) {
 	quota := corev1.ResourceList{}
-	for pair := range strings.SplitSeq(text, ",") {
+	for pair := range strings.SplitSeq(annotation, ",") {
 		name, amount, _ := strings.Cut(strings.TrimSpace(pair), "=")
 		q, err := resource.ParseQuantity(amount)
 		if err != nil || q.Sign() < 0 || len(validation.IsQualifiedName(name)) > 0 {
-			return nil, fmt.Errorf("%q is not RESOURCE=AMOUNT, as in cpu=8,memory=32Gi", cut(pair))
+			return nil, fmt.Errorf("%q is not RESOURCE=AMOUNT, as in cpu=8,memory=32Gi", text.Quoted(pair))
 		}
 		quota[corev1.ResourceName(name)] = q
 	}
@@ -224,6 +225,3 @@ func resourcesOf(s *authv1beta1.ResourceSlice) *verdict {
 	}
 	return nil
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return s[:min(len(s), 80)] }

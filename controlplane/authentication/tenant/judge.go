@@ -13,6 +13,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -72,7 +73,7 @@ func (f facts) misplaced() (decision, bool) {
 	t, id := f.tenant, string(f.tenant.Spec.ClusterID)
 	switch {
 	case len(validation.IsDNS1123Label(id)) > 0:
-		return refuse(authv1beta1.ReasonClusterIDInvalid, "clusterID %q is not the ID of a cluster", cut(id)), true
+		return refuse(authv1beta1.ReasonClusterIDInvalid, "clusterID %q is not the ID of a cluster", text.Quoted(id)), true
 	case id == f.own:
 		return refuse(authv1beta1.ReasonClusterIDInvalid, "clusterID %s is that of this cluster: it must be the consumer's", id), true
 	case t.Labels[networkingv1beta1.LabelRemoteClusterID] != id:
@@ -194,6 +195,3 @@ func handshakeOf(t *authv1beta1.Tenant) string {
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return s[:min(len(s), 80)] }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 )
 
@@ -127,7 +128,7 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 		return nil
 	}
 	c := &offloadingv1beta1.RemoteNamespaceCondition{Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse}
-	there := fmt.Sprintf("namespace %s of the cluster", cut(state.RemoteNamespace))
+	there := fmt.Sprintf("namespace %s of the cluster", text.Quoted(state.RemoteNamespace))
 	switch {
 	case !selected || state.Phase == offloadingv1beta1.MappingTerminating:
 		c.Reason, c.Message = offloadingv1beta1.ReasonTerminating, there+" is being removed"
@@ -146,9 +147,6 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 	}
 	return c
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return s[:min(len(s), 80)] }
 
 // date says since when conditions are as they are.
 func (f *Facts) date(conditions, before offloadingv1beta1.RemoteNamespaceConditions) {

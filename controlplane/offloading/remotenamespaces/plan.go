@@ -15,6 +15,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // labelEnforce is by what the API server knows the PodSecurity level of a namespace.
@@ -136,17 +137,17 @@ func drained(t *authv1beta1.Tenant) bool {
 func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) string {
 	switch {
 	case f.Tenant != nil && f.origin() != string(f.Tenant.Spec.ClusterID):
-		return fmt.Sprintf("the label %s is %q; in this namespace it must be %s", authv1beta1.LabelReplicationOrigin, cut(f.origin()), f.Tenant.Spec.ClusterID)
+		return fmt.Sprintf("the label %s is %q; in this namespace it must be %s", authv1beta1.LabelReplicationOrigin, text.Quoted(f.origin()), f.Tenant.Spec.ClusterID)
 	case len(validation.IsDNS1123Label(local)) > 0:
-		return fmt.Sprintf("%q is not the name of a namespace", cut(local))
+		return fmt.Sprintf("%q is not the name of a namespace", text.Quoted(local))
 	case len(validation.IsDNS1123Label(remote)) > 0:
-		return fmt.Sprintf("%q is not the name of a namespace", cut(remote))
+		return fmt.Sprintf("%q is not the name of a namespace", text.Quoted(remote))
 	case f.reserved(remote):
 		return fmt.Sprintf("namespace %s is not for other clusters", remote)
 	case there != nil && !f.madeForThis(there):
 		return fmt.Sprintf("namespace %s exists and was not made for this: it is left as it is; delete it, or have the consumer choose another name", remote)
 	case there != nil && there.Annotations[offloadingv1beta1.AnnotationOriginalName] != local:
-		return fmt.Sprintf("namespace %s was made for namespace %s of the consumer", remote, cut(there.Annotations[offloadingv1beta1.AnnotationOriginalName]))
+		return fmt.Sprintf("namespace %s was made for namespace %s of the consumer", remote, text.Quoted(there.Annotations[offloadingv1beta1.AnnotationOriginalName]))
 	case there != nil:
 		return ""
 	case f.Tenant == nil:
@@ -213,6 +214,3 @@ func (f Facts) binding(namespace string) *rbacv1.RoleBinding {
 func isCopy(m *offloadingv1beta1.NamespaceMap) bool {
 	return m.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue && m.Labels[authv1beta1.LabelReplicationOrigin] != ""
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return s[:min(len(s), 80)] }

@@ -18,6 +18,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
@@ -219,9 +220,9 @@ func (r *Reconciler) tell(ctx context.Context, m *offloadingv1beta1.NamespaceMap
 		if told++; told > maxTold {
 			return
 		}
-		log.FromContext(ctx).Info("a namespace is not made", "of", cut(local), "why", p.Refused[local])
+		log.FromContext(ctx).Info("a namespace is not made", "of", text.Quoted(local), "why", p.Refused[local])
 		// Events that differ in their text only are taken for one.
-		apply.Event(r.Recorder, m, corev1.EventTypeWarning, reasonNotMade, "Create "+cut(p.Mapping[local].RemoteNamespace), fmt.Sprintf("for namespace %s of the consumer: %s", cut(local), p.Refused[local]))
+		apply.Event(r.Recorder, m, corev1.EventTypeWarning, reasonNotMade, "Create "+text.Quoted(p.Mapping[local].RemoteNamespace), fmt.Sprintf("for namespace %s of the consumer: %s", text.Quoted(local), p.Refused[local]))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/allow"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 )
@@ -44,7 +45,7 @@ func read(spec []byte) (*corev1.PodSpec, error) {
 	}
 	p := new(corev1.Pod)
 	if _, _, err := strict.Decode(slices.Concat([]byte(`{"apiVersion":"v1","kind":"Pod","spec":`), spec, []byte(`}`)), nil, p); err != nil {
-		return nil, fmt.Errorf("spec.pod cannot be read: %s", cut(err.Error()))
+		return nil, fmt.Errorf("spec.pod cannot be read: %s", text.Cut(err.Error(), 300))
 	}
 	if err := allow.Pod(&p.Spec, "spec.pod"); err != nil {
 		return nil, err
@@ -146,6 +147,3 @@ func stated(spec *corev1.PodSpec, e offloadingv1beta1.LimitsEnforcement) string 
 
 // ended tells whether a phase is the last one.
 func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 300)], "") }

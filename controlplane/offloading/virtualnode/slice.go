@@ -18,6 +18,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
@@ -56,7 +57,7 @@ func FromSlice(s *authv1beta1.ResourceSlice, secrets []corev1.Secret) (v *offloa
 		case i < 0:
 			return nil, fmt.Sprintf("the provider has not answered yet: the condition %s is missing", of)
 		case s.Status.Conditions[i].Status != authv1beta1.SliceAccepted:
-			return nil, fmt.Sprintf("the provider denies %s: %s", of, cut(s.Status.Conditions[i].Message))
+			return nil, fmt.Sprintf("the provider denies %s: %s", of, text.Cut(s.Status.Conditions[i].Message, 200))
 		}
 	}
 	var ready []string
@@ -130,7 +131,7 @@ func nodeLabels(wanted map[string]string) (kept map[string]string, leftOut []str
 			domain == "storage.liqo.io" || key == networkingv1beta1.LabelNodeType || key == networkingv1beta1.LabelRemoteClusterID || key == networkingv1beta1.LabelManaged
 		switch {
 		case reserved && !slices.Contains(mayChoose, key), len(validation.IsQualifiedName(key)) > 0, len(validation.IsValidLabelValue(wanted[key])) > 0, len(kept) == maxLabels:
-			leftOut = append(leftOut, cut(key))
+			leftOut = append(leftOut, text.Quoted(key))
 		default:
 			if kept == nil {
 				kept = map[string]string{}
@@ -140,9 +141,6 @@ func nodeLabels(wanted map[string]string) (kept map[string]string, leftOut []str
 	}
 	return kept, leftOut
 }
-
-// cut shortens what is quoted of another party's text.
-func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 200)], "") }
 
 // slicer makes VirtualNodes of slices.
 type slicer struct {

@@ -1,0 +1,25 @@
+// Package text bounds the texts of conditions, Events and errors.
+package text
+
+import "strings"
+
+// MaxEvent is how many bytes of text an API server accepts in an Event
+// (k8s.io/api/events/v1, Event.note).
+const MaxEvent = 1024
+
+// maxQuoted is how many bytes of another party's text a message quotes.
+const maxQuoted = 100
+
+// Cut returns s with at most most bytes, which must be at least 3: what is left out at
+// the end is shown as "...". Bytes that are not UTF-8, which an API server refuses, are
+// replaced by question marks.
+func Cut(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most-3], "") + "..."
+	}
+	return strings.ToValidUTF8(s, "?") // never longer
+}
+
+// Quoted returns the part of another party's text that a message quotes: enough to
+// recognize it.
+func Quoted(s string) string { return Cut(s, maxQuoted) }

@@ -1,0 +1,46 @@
+package text
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		s    string
+		most int
+		want string
+	}{
+		{"", 3, ""},
+		{"abcdef", 6, "abcdef"},
+		{"abcdefg", 6, "abc..."},
+		{"abcdefg", 3, "..."},
+		{"abäcdef", 6, "ab..."}, // without half a character
+		{"a\xffb", 6, "a?b"},
+		{"\xff\xfe\xff\xfe", 3, "..."},
+	} {
+		if got := Cut(c.s, c.most); got != c.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", c.s, c.most, got, c.want)
+		}
+	}
+	if got := Quoted(strings.Repeat("x", 1<<20)); len(got) != maxQuoted || !strings.HasSuffix(got, "x...") {
+		t.Errorf("Quoted: %q", got)
+	}
+}
+
+func FuzzCut(f *testing.F) {
+	f.Add("ä\xff", 4)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		if most < 3 {
+			return
+		}
+		got := Cut(s, most)
+		if len(got) > most || !utf8.ValidString(got) {
+			t.Errorf("Cut(%q, %d) = %q", s, most, got)
+		}
+		if utf8.ValidString(s) && len(s) <= most && got != s {
+			t.Errorf("Cut(%q, %d) = %q", s, most, got)
+		}
+	})
+}
