@@ -12,6 +12,8 @@ const (
 	LabelSignedNonce = "liqo.io/signed-nonce"
 	// LabelTenantCSR marks the CertificateSigningRequests of tenants.
 	LabelTenantCSR = "liqo.io/remote-tenant-csr"
+	// LabelIssuedFor says for which object one is made, by a hash: Sluice's, Liqo knows no such label.
+	LabelIssuedFor = "authentication.liqo.io/issued-for"
 	// LabelPeeringUser marks what belongs to a user made for the operator of another cluster, and holds its name.
 	LabelPeeringUser = "liqo.io/peering-user-name"
 )

@@ -75,7 +75,7 @@ type Problem struct {
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch;create
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
-// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get;delete
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=create;get;list;delete
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
 
@@ -125,11 +125,37 @@ func judge(kept map[string][]byte, g Grant, now time.Time) (valid, fresh bool) {
 	return true, now.Before(c.RenewAt())
 }
 
-func (g Grant) secretName() string {
-	if g.Slice == "" {
+func (g Grant) secretName() string { return secretName(g.Slice) }
+
+func secretName(slice string) string {
+	if slice == "" {
 		return secretPrefix
 	}
-	return secretPrefix + "-" + g.Slice
+	return secretPrefix + "-" + slice
+}
+
+// Forget deletes what is left of requests for an object that is gone: the Tenant of a namespace, or a ResourceSlice by
+// its name. A CertificateSigningRequest is in no namespace, so nothing can own it, and whoever decides from a cache may
+// have made one after the object went.
+func (i *Issuer) Forget(ctx context.Context, namespace, slice string) error {
+	var made certificatesv1.CertificateSigningRequestList
+	err := i.Reader.List(ctx, &made, client.MatchingLabels{
+		networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, authv1beta1.LabelIssuedFor: issuedFor(namespace, slice),
+	})
+	if err != nil {
+		return fmt.Errorf("list CertificateSigningRequests: %w", err)
+	}
+	for k := range made.Items {
+		if err := i.delete(ctx, &made.Items[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// issuedFor is a value of [authv1beta1.LabelIssuedFor]: a hash, since a label has less room than two names.
+func issuedFor(namespace, slice string) string {
+	return shortHash([]byte(namespace), []byte(secretName(slice)))
 }
 
 // kept returns what was signed before. A Secret of another owner holds nothing of ours, and nothing is signed while
@@ -186,7 +212,7 @@ func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Proble
 			Name: requestName(g, old),
 			Labels: map[string]string{
 				authv1beta1.LabelTenantCSR: networkingv1beta1.LabelTrue, networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue,
-				networkingv1beta1.LabelRemoteClusterID: g.Consumer,
+				networkingv1beta1.LabelRemoteClusterID: g.Consumer, authv1beta1.LabelIssuedFor: issuedFor(g.Owner.GetNamespace(), g.Slice),
 			},
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{Request: g.Request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: usages},
@@ -288,11 +314,15 @@ func (i *Issuer) delete(ctx context.Context, r *certificatesv1.CertificateSignin
 
 // requestName is the name of the CertificateSigningRequest of a grant.
 func requestName(g Grant, old []byte) string {
+	return "liqo-identity-" + shortHash([]byte(g.Owner.GetUID()), g.Request, old)
+}
+
+func shortHash(parts ...[]byte) string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(g.Owner.GetUID()), g.Request, old} {
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}
 	sum := h.Sum(nil)
-	return "liqo-identity-" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }

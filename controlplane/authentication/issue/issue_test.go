@@ -81,3 +81,40 @@ func TestNamespaceThatGoes(t *testing.T) {
 		t.Errorf("%d requests were made, %v", len(made.Items), err)
 	}
 }
+
+// TestForget has a request made for an object that is gone already, which a cache may not know yet.
+func TestForget(t *testing.T) {
+	key, err := credentials.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := credentials.SliceSubject("slice", "rome")
+	request, err := key.Request(subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
+	i := &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: time.Now}
+	made := func() int {
+		var list certificatesv1.CertificateSigningRequestList
+		if err := c.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	_, _, problem, err := i.Issue(t.Context(), issue.Grant{
+		Owner:    &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "slice", UID: "1"}},
+		Consumer: "rome", Slice: "slice", Request: request, Subject: subject,
+	})
+	if err != nil || problem == nil || made() != 1 {
+		t.Fatalf("%+v, %v; %d requests", problem, err, made())
+	}
+	for _, other := range [][2]string{{"liqo-tenant-rome", "other"}, {"liqo-tenant-rome", ""}, {"liqo-tenant-paris", "slice"}} {
+		if err := i.Forget(t.Context(), other[0], other[1]); err != nil || made() != 1 {
+			t.Errorf("that %v is gone: %v; %d requests", other, err, made())
+		}
+	}
+	if err := i.Forget(t.Context(), "liqo-tenant-rome", "slice"); err != nil || made() != 0 {
+		t.Errorf("it is gone: %v; %d requests", err, made())
+	}
+}

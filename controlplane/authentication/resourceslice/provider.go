@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -60,8 +61,11 @@ const fullRetry = time.Minute
 // Reconcile answers one copy.
 func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := new(authv1beta1.ResourceSlice)
-	if err := r.Get(ctx, req.NamespacedName, s); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	switch err := r.Get(ctx, req.NamespacedName, s); {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, r.Issuer.Forget(ctx, req.Namespace, req.Name)
+	case err != nil:
+		return ctrl.Result{}, err
 	}
 	if !s.DeletionTimestamp.IsZero() || !isCopy(s) {
 		return ctrl.Result{}, nil

@@ -65,8 +65,11 @@ type Reconciler struct {
 // Reconcile decides on one Tenant.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	t := new(authv1beta1.Tenant)
-	if err := r.Get(ctx, req.NamespacedName, t); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	switch err := r.Get(ctx, req.NamespacedName, t); {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, r.Issuer.Forget(ctx, req.Namespace, "")
+	case err != nil:
+		return ctrl.Result{}, err
 	}
 	if !t.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
