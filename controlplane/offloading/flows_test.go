@@ -271,6 +271,14 @@ func TestProvider(t *testing.T) {
 		rome.mapping(here, "milan", "bank", "bank", "Accepted")
 		milan.gone(&corev1.Namespace{ObjectMeta: object("", "shop-rome")})
 	})
+	t.Run("the last one", func(t *testing.T) {
+		rome.delete(offloadingOf("bank", nil))
+		rome.mapping(here, "milan")
+		rome.create(offloadingOf("bank", func(o *offloadingv1beta1.NamespaceOffloadingSpec) {
+			o.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy
+		}))
+		rome.mapping(here, "milan", "bank", "bank", "Accepted")
+	})
 	t.Run("an outage of the provider's controllers", func(t *testing.T) {
 		milan.stop()
 		// The map goes while nobody looks. What was made for it is found.

@@ -41,8 +41,9 @@ type NamespaceMapSpec struct {
 
 // NamespaceMapStatus is the provider's answer.
 type NamespaceMapStatus struct {
-	// CurrentMapping says what there is, by the name of a namespace of the consumer.
-	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
+	// CurrentMapping says what there is, by the name of a namespace of the consumer. An empty one says that nothing is left;
+	// without one nobody has answered yet.
+	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitzero"`
 }
 
 // RemoteNamespaceStatus is how one namespace is.

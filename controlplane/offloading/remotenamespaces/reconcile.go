@@ -67,8 +67,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	failed := r.ensure(ctx, f, &p)
 	before := f.Map.Status.DeepCopy().CurrentMapping
 	if _, err := apply.Status(ctx, r.Client, f.Map, func() {
-		if f.Map.Status.CurrentMapping = p.Mapping; len(p.Mapping) == 0 {
-			f.Map.Status.CurrentMapping = nil
+		if f.Map.Status.CurrentMapping = p.Mapping; p.Mapping == nil {
+			f.Map.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{} // nothing is left, which is an answer
 		}
 	}); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
