@@ -21,6 +21,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/source"
@@ -32,6 +33,8 @@ type world struct {
 	t *testing.T
 	// authenticates: the controllers of authentication run, too. Here only their Secrets are looked at.
 	authenticates bool
+	// offloads: those of offloading, too.
+	offloads bool
 }
 
 func (w *world) run() (stop func()) {
@@ -44,7 +47,7 @@ func (w *world) run() (stop func()) {
 				return err
 			}
 		}
-		return SetupWithManager(mgr, secrets)
+		return SetupWithManager(mgr, secrets, w.offloads)
 	})
 }
 
@@ -233,6 +236,42 @@ func TestAuthentication(t *testing.T) {
 	if err := w.Get(t.Context(), "default", "kubeconfig", new(corev1.Secret)); apierrors.IsNotFound(err) {
 		t.Error("the Secret is gone, too")
 	}
+}
+
+// TestOffloading follows a virtual node, which need not be labelled, and its Node.
+func TestOffloading(t *testing.T) {
+	w := &world{Cluster: controlplanetest.Start(t), t: t, offloads: true}
+	for _, file := range []string{"offloading.yaml", "virtual-kubelet.yaml"} {
+		roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Apply(string(roles))
+	}
+	stop := w.run()
+	v := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "north"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
+	w.create(v)
+	w.becomes("milan", "Provider    ", "offloading true", "- OffloadingVirtualNodeStatus NotReady VirtualNodesNotReady", "- OffloadingNodeStatus NotReady NodesNotReady")
+	controlplanetest.EditStatus(t, w.Cluster, v, func(v *offloadingv1beta1.VirtualNode) {
+		v.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: running, LastTransitionTime: metav1.Now()}}
+	})
+	w.becomes("milan", "Provider    ", "offloading true", "- OffloadingVirtualNodeStatus Ready VirtualNodesReady", "- OffloadingNodeStatus NotReady NodesNotReady")
+	n := &corev1.Node{ObjectMeta: of("milan", "north")}
+	n.Namespace = ""
+	w.create(n)
+	controlplanetest.EditStatus(t, w.Cluster, n, func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	})
+	ready := []string{"Provider    ", "offloading true", "- OffloadingVirtualNodeStatus Ready VirtualNodesReady", "- OffloadingNodeStatus Ready NodesReady"}
+	settled := w.becomes("milan", ready...)
+	stop()
+	controlplanetest.Settled(t, "foreigncluster", 1, func() { stop = w.run() })
+	if now := w.becomes("milan", ready...); now.ResourceVersion != settled.ResourceVersion {
+		t.Errorf("a start writes: version %s, before %s", now.ResourceVersion, settled.ResourceVersion)
+	}
+	w.delete(v)
+	w.goes("milan")
+	stop()
 }
 
 // kubeconfig is one for this cluster, at another address.

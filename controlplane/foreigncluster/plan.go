@@ -3,6 +3,7 @@ package foreigncluster
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -37,6 +39,10 @@ type Facts struct {
 	// Secrets are those of identities of type ControlPlane.
 	Secrets []corev1.Secret
 
+	// VirtualNodes stand for the cluster, Nodes are theirs. They are empty where the controllers of offloading do not run.
+	VirtualNodes []offloadingv1beta1.VirtualNode
+	Nodes        []corev1.Node
+
 	// APIServer is what the API server of a provider answered last; nil: it has not been asked yet.
 	APIServer *Answer
 	// Before is the status as it is.
@@ -54,7 +60,7 @@ type Answer struct {
 
 // Exists tells whether there is anything that a ForeignCluster could be about.
 func (f *Facts) Exists() bool {
-	return len(f.Configurations)+len(f.Servers)+len(f.Clients)+len(f.Connections)+len(f.Tenants)+len(f.Identities)+len(f.Secrets) > 0
+	return len(f.Configurations)+len(f.Servers)+len(f.Clients)+len(f.Connections)+len(f.Tenants)+len(f.Identities)+len(f.Secrets)+len(f.VirtualNodes) > 0
 }
 
 // kubeconfig is that of the identity that counts; empty: there is none.
@@ -68,11 +74,12 @@ func (f *Facts) kubeconfig() []byte {
 // Build returns the status that a ForeignCluster is to have. Of several objects of a kind the oldest counts, as it does
 // for the other controllers.
 //
-//	there is                    role         module networking    module authentication
-//	objects of the network      Unknown      enabled, conditions  disabled
-//	a Tenant                    Consumer     -                    enabled, AuthTenantStatus
-//	an Identity ControlPlane    Provider     -                    enabled, AuthIdentityControlPlaneStatus
-//	only its Secret             Provider     -                    enabled
+//	there is                    role         module networking    module authentication                      module offloading
+//	objects of the network      Unknown      enabled, conditions  disabled                                   disabled
+//	a Tenant                    Consumer     -                    enabled, AuthTenantStatus                  disabled
+//	an Identity ControlPlane    Provider     -                    enabled, AuthIdentityControlPlaneStatus    -
+//	only its Secret             Provider     -                    enabled                                    -
+//	a VirtualNode               Provider     -                    -                                          enabled, conditions
 //	a Tenant and one of these   ConsumerAndProvider
 func Build(f Facts) corev1beta1.ForeignClusterStatus {
 	s := corev1beta1.ForeignClusterStatus{Role: corev1beta1.UnknownRole, ObservedGeneration: f.Generation}
@@ -82,7 +89,8 @@ func Build(f Facts) corev1beta1.ForeignClusterStatus {
 	if tenant != nil {
 		s.TenantNamespace.Local = tenant.Status.TenantNamespace
 	}
-	provides := identity != nil || secret != nil
+	s.Modules.Offloading = f.offloading()
+	provides := identity != nil || secret != nil || s.Modules.Offloading.Enabled
 	switch {
 	case tenant != nil && provides:
 		s.Role = corev1beta1.ConsumerAndProviderRole
@@ -103,6 +111,7 @@ func Build(f Facts) corev1beta1.ForeignClusterStatus {
 	}
 	f.date(s.Modules.Networking.Conditions, f.Before.Modules.Networking.Conditions)
 	f.date(s.Modules.Authentication.Conditions, f.Before.Modules.Authentication.Conditions)
+	f.date(s.Modules.Offloading.Conditions, f.Before.Modules.Offloading.Conditions)
 	f.date(s.Conditions, f.Before.Conditions)
 	return s
 }
@@ -205,6 +214,83 @@ func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity, s
 		judge(corev1beta1.ConditionAuthIdentityControlPlane, "Identity "+client.ObjectKeyFromObject(i).String(), i.Status.Conditions, corev1beta1.ReasonIdentityReady, corev1beta1.ReasonIdentityNotReady)
 	}
 	return m
+}
+
+// offloading judges the virtual nodes. What keeps one from being ready its own conditions tell.
+func (f *Facts) offloading() (m corev1beta1.Module) {
+	m.Enabled = len(f.VirtualNodes) > 0
+	var processes, nodes tally
+	for i := range f.VirtualNodes {
+		v := &f.VirtualNodes[i]
+		name := "VirtualNode " + client.ObjectKeyFromObject(v).String()
+		process := conditionOf(v, offloadingv1beta1.VirtualNodeVirtualKubelet)
+		processes.count(process.Status == offloadingv1beta1.VirtualNodeRunning, name, process.Message)
+		if v.Spec.CreateNode == nil || *v.Spec.CreateNode {
+			nodes.count(f.nodeReady(v.Name), "Node "+v.Name, conditionOf(v, offloadingv1beta1.VirtualNodeNode).Message)
+		}
+	}
+	if processes.all > 0 {
+		m.Conditions = append(m.Conditions, processes.judge(corev1beta1.ConditionOffloadingVirtualNode, "VirtualNode",
+			corev1beta1.ReasonVirtualNodesReady, corev1beta1.ReasonVirtualNodesSomeNotReady, corev1beta1.ReasonVirtualNodesNotReady))
+	}
+	if nodes.all > 0 {
+		m.Conditions = append(m.Conditions, nodes.judge(corev1beta1.ConditionOffloadingNode, "Node",
+			corev1beta1.ReasonNodesReady, corev1beta1.ReasonNodesSomeNotReady, corev1beta1.ReasonNodesNotReady))
+	}
+	return m
+}
+
+// conditionOf is a condition of a VirtualNode, empty while there is none.
+func conditionOf(v *offloadingv1beta1.VirtualNode, of offloadingv1beta1.VirtualNodeConditionType) (found offloadingv1beta1.VirtualNodeCondition) {
+	for _, c := range v.Status.Conditions {
+		if c.Type == of {
+			return c
+		}
+	}
+	return found
+}
+
+// nodeReady tells whether a Node of the cluster is ready.
+func (f *Facts) nodeReady(name string) bool {
+	i := slices.IndexFunc(f.Nodes, func(n corev1.Node) bool { return n.Name == name })
+	return i >= 0 && isReady(&f.Nodes[i])
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// tally counts what is ready.
+type tally struct {
+	all, ready int
+	// why says what is not, by name: the order of objects must not matter.
+	why map[string]string
+}
+
+func (t *tally) count(ready bool, name, why string) {
+	if t.all++; ready {
+		t.ready++
+		return
+	}
+	if t.why == nil {
+		t.why = map[string]string{}
+	}
+	t.why[name] = cmp.Or(why, "no process has looked at it yet")
+}
+
+// judge names the first that is not ready.
+func (t *tally) judge(of corev1beta1.ConditionType, kind string, ready, some, none corev1beta1.ConditionReason) corev1beta1.Condition {
+	if t.ready == t.all {
+		return condition(of, corev1beta1.StatusReady, ready, "every %s is ready", kind)
+	}
+	first := slices.Min(slices.Collect(maps.Keys(t.why)))
+	text := first + " is not ready: " + t.why[first]
+	if t.ready == 0 {
+		return condition(of, corev1beta1.StatusNotReady, none, "%s", text)
+	}
+	return condition(of, corev1beta1.StatusSomeNotReady, some, "%s", text)
 }
 
 // apiServer judges the API server of a provider. Until it has been asked, what was said before stays: a restart is no

@@ -14,6 +14,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 var (
@@ -88,6 +89,42 @@ func told(s corev1beta1.ForeignClusterStatus) string {
 func networkOnly(f *Facts) { f.Tenants, f.Identities, f.APIServer = nil, nil, nil }
 func identityOnly(f *Facts) {
 	*f = Facts{ID: f.ID, Now: f.Now, Tenants: f.Tenants, Identities: f.Identities, APIServer: f.APIServer}
+}
+
+const running = offloadingv1beta1.VirtualNodeRunning
+
+// virtual adds a VirtualNode with the statuses of its conditions, and a Node.
+func virtual(f *Facts, name string, process, node offloadingv1beta1.VirtualNodeConditionStatus, ready bool) {
+	v := offloadingv1beta1.VirtualNode{ObjectMeta: named("tenant", name)}
+	for of, status := range map[offloadingv1beta1.VirtualNodeConditionType]offloadingv1beta1.VirtualNodeConditionStatus{
+		offloadingv1beta1.VirtualNodeVirtualKubelet: process, offloadingv1beta1.VirtualNodeNode: node,
+	} {
+		if status != "" {
+			v.Status.Conditions = append(v.Status.Conditions, offloadingv1beta1.VirtualNodeCondition{Type: of, Status: status, Message: "so it is"})
+		}
+	}
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	if ready {
+		n.Status.Conditions[0].Status = corev1.ConditionTrue
+	}
+	f.VirtualNodes, f.Nodes = append(f.VirtualNodes, v), append(f.Nodes, n)
+}
+
+// TestOffloadingSaysWhy: of what is not ready the first by name is told, in the order of the names, with the reason.
+func TestOffloadingSaysWhy(t *testing.T) {
+	f := Facts{ID: "milan", Now: now}
+	virtual(&f, "c", offloadingv1beta1.VirtualNodeCreating, "", false)
+	virtual(&f, "b", offloadingv1beta1.VirtualNodeCreating, "", false)
+	virtual(&f, "a", running, running, true)
+	var got []string
+	for _, c := range Build(f).Modules.Offloading.Conditions {
+		got = append(got, c.Message)
+	}
+	want := []string{"VirtualNode tenant/b is not ready: so it is", "Node b is not ready: no process has looked at it yet"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestBuild(t *testing.T) {
@@ -169,6 +206,29 @@ func TestBuild(t *testing.T) {
 			identityOnly(f)
 			f.Tenants, f.Identities, f.APIServer = nil, f.Identities[:1], nil
 		}, "Unknown    \n"},
+		{"a virtual node that is ready", func(f *Facts) {
+			identityOnly(f)
+			f.Tenants = nil
+			virtual(f, "a", running, running, true)
+		}, "Provider tenant theirs " + urls + "authentication true\n" + identityIsWell + "offloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n- OffloadingNodeStatus Ready NodesReady\n" + apiServer},
+		{"virtual nodes of which one is not ready", func(f *Facts) {
+			networkOnly(f)
+			virtual(f, "b", running, "", false)
+			virtual(f, "a", running, running, true)
+		}, "Provider    \n" + networkIsWell + "offloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n- OffloadingNodeStatus SomeNotReady NodesSomeNotReady\n"},
+		{"a virtual node that nobody has looked at", func(f *Facts) {
+			*f = Facts{ID: f.ID, Now: f.Now}
+			virtual(f, "a", "", "", false)
+		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus NotReady VirtualNodesNotReady\n- OffloadingNodeStatus NotReady NodesNotReady\n"},
+		{"a virtual node without a Node", func(f *Facts) {
+			*f = Facts{ID: f.ID, Now: f.Now}
+			virtual(f, "a", running, "", false)
+			f.VirtualNodes[0].Spec.CreateNode = new(false)
+		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n"},
+		{"a Node whose heartbeats have stopped", func(f *Facts) {
+			*f = Facts{ID: f.ID, Now: f.Now}
+			virtual(f, "a", running, running, false)
+		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n- OffloadingNodeStatus NotReady NodesNotReady\n"},
 		{"an older Configuration and an older Tenant", func(f *Facts) {
 			identityOnly(f)
 			f.Identities = nil

@@ -15,6 +15,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
@@ -23,8 +24,10 @@ type reconciler struct {
 	client.Client
 	// secrets sees the Secrets of peerings; nil: the controllers of authentication do not run.
 	secrets client.Reader
-	asker   *asker
-	now     func() metav1.Time
+	// offloads: the controllers of offloading run.
+	offloads bool
+	asker    *asker
+	now      func() metav1.Time
 }
 
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch;create;patch;delete
@@ -92,6 +95,8 @@ func (r *reconciler) gather(ctx context.Context, id string) (Facts, error) {
 		tenants        authv1beta1.TenantList
 		identities     authv1beta1.IdentityList
 		secrets        corev1.SecretList
+		virtual        offloadingv1beta1.VirtualNodeList
+		nodes          corev1.NodeList
 	)
 	lists := []client.ObjectList{&configurations, &servers, &clients, &connections, &deployments}
 	if r.secrets != nil {
@@ -102,6 +107,9 @@ func (r *reconciler) gather(ctx context.Context, id string) (Facts, error) {
 			return Facts{}, err
 		}
 	}
+	if r.offloads {
+		lists = append(lists, &virtual, &nodes)
+	}
 	for _, l := range lists {
 		if err := r.List(ctx, l, client.UnsafeDisableDeepCopy, client.MatchingFields{byCluster: id}); err != nil {
 			return Facts{}, err
@@ -110,5 +118,6 @@ func (r *reconciler) gather(ctx context.Context, id string) (Facts, error) {
 	return Facts{
 		ID: id, Configurations: configurations.Items, Servers: servers.Items, Clients: clients.Items, Connections: connections.Items,
 		Deployments: deployments.Items, Tenants: tenants.Items, Identities: identities.Items, Secrets: secrets.Items,
+		VirtualNodes: virtual.Items, Nodes: nodes.Items,
 	}, nil
 }

@@ -20,6 +20,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
@@ -27,14 +28,14 @@ import (
 const byCluster = "remote-cluster-id"
 
 // SetupWithManager adds the controller. secrets sees the Secrets of peerings; it is nil where the controllers of
-// authentication do not run.
-func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache) error {
-	r := &reconciler{Client: mgr.GetClient(), asker: newAsker(), now: metav1.Now}
+// authentication do not run. offloads tells whether those of offloading run.
+func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, offloads bool) error {
+	r := &reconciler{Client: mgr.GetClient(), offloads: offloads, asker: newAsker(), now: metav1.Now}
 	c := ctrl.NewControllerManagedBy(mgr).Named("foreigncluster").For(new(corev1beta1.ForeignCluster)).
 		WatchesRawSource(source.Channel(r.asker.changed, &handler.TypedEnqueueRequestForObject[*corev1beta1.ForeignCluster]{}))
 	watch := func(o client.Object, changes ...predicate.Predicate) error {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, byCluster, func(o client.Object) []string {
-			if id := o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]; id != "" {
+			if id := clusterOf(o); id != "" {
 				return []string{id}
 			}
 			return nil
@@ -63,6 +64,11 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache) error {
 			return err
 		}
 	}
+	if offloads {
+		kinds[new(offloadingv1beta1.VirtualNode)] = predicate.ResourceVersionChangedPredicate{}
+		// Not for each heartbeat.
+		kinds[new(corev1.Node)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesReady})
+	}
 	for o, changes := range kinds {
 		if err := watch(o, changes); err != nil {
 			return err
@@ -73,11 +79,20 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache) error {
 
 // cluster is the request for the remote cluster that an object is about.
 func cluster(_ context.Context, o client.Object) []ctrl.Request {
-	id := o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
+	id := clusterOf(o)
 	if id == "" {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: id}}}
+}
+
+// clusterOf is the ID of the remote cluster that an object is about. A VirtualNode that a user has made need not be
+// labelled.
+func clusterOf(o client.Object) string {
+	if v, ok := o.(*offloadingv1beta1.VirtualNode); ok {
+		return string(v.Spec.ClusterID)
+	}
+	return o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
 }
 
 // hasOtherValue tells whether a Connection has come up or gone down.
@@ -85,4 +100,11 @@ func hasOtherValue(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
 	now, also := e.ObjectNew.(*networkingv1beta1.Connection)
 	return !ok || !also || before.Status.Value != now.Status.Value
+}
+
+// becomesReady tells whether a Node has become ready, or is so no more.
+func becomesReady(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	now, also := e.ObjectNew.(*corev1.Node)
+	return !ok || !also || isReady(before) != isReady(now)
 }

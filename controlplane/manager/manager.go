@@ -152,7 +152,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("set up offloading: %w", err)
 		}
 	}
-	if err := foreigncluster.SetupWithManager(mgr, secrets); err != nil {
+	if err := foreigncluster.SetupWithManager(mgr, secrets, o.Offloading != nil); err != nil {
 		return fmt.Errorf("set up foreigncluster: %w", err)
 	}
 	return nil

@@ -23,7 +23,7 @@ type Condition struct {
 // +kubebuilder:validation:Enum=APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
 type ConditionType string
 
-// The types of conditions. Those of offloading are Liqo's; no controller of this project writes them.
+// The types of conditions.
 const (
 	// ConditionAPIServer: Established (APIServerReady), Error (APIServerNotReady).
 	ConditionAPIServer ConditionType = "APIServerStatus"
@@ -43,9 +43,11 @@ const (
 	ConditionAuthIdentityControlPlane ConditionType = "AuthIdentityControlPlaneStatus"
 	// ConditionAuthTenant, of a Tenant: Ready (TenantReady), NotReady (TenantNotReady).
 	ConditionAuthTenant ConditionType = "AuthTenantStatus"
-	// ConditionOffloadingVirtualNode is about virtual nodes.
+	// ConditionOffloadingVirtualNode, of VirtualNodes: Ready (VirtualNodesReady), SomeNotReady (VirtualNodesSomeNotReady),
+	// NotReady (VirtualNodesNotReady).
 	ConditionOffloadingVirtualNode ConditionType = "OffloadingVirtualNodeStatus"
-	// ConditionOffloadingNode is about the nodes of these.
+	// ConditionOffloadingNode, of their Nodes: Ready (NodesReady), SomeNotReady (NodesSomeNotReady), NotReady
+	// (NodesNotReady).
 	ConditionOffloadingNode ConditionType = "OffloadingNodeStatus"
 )
 
@@ -114,4 +116,16 @@ const (
 	ReasonIdentityReady ConditionReason = "IdentityReady"
 	// ReasonIdentityNotReady means that the Identity is refused, or not judged yet.
 	ReasonIdentityNotReady ConditionReason = "IdentityNotReady"
+	// ReasonVirtualNodesReady means that the process of every VirtualNode runs.
+	ReasonVirtualNodesReady ConditionReason = "VirtualNodesReady"
+	// ReasonVirtualNodesSomeNotReady means that those of some do not.
+	ReasonVirtualNodesSomeNotReady ConditionReason = "VirtualNodesSomeNotReady"
+	// ReasonVirtualNodesNotReady means that none runs.
+	ReasonVirtualNodesNotReady ConditionReason = "VirtualNodesNotReady"
+	// ReasonNodesReady means that the Node of every VirtualNode that is to have one is ready.
+	ReasonNodesReady ConditionReason = "NodesReady"
+	// ReasonNodesSomeNotReady means that some are not.
+	ReasonNodesSomeNotReady ConditionReason = "NodesSomeNotReady"
+	// ReasonNodesNotReady means that none is.
+	ReasonNodesNotReady ConditionReason = "NodesNotReady"
 )
