@@ -185,6 +185,10 @@ func (f *facts) peers() []Peer {
 			p.Slices = append(p.Slices, s)
 		}
 	}
+	for _, v := range f.virtual {
+		p := at(metav1.ObjectMeta{Namespace: v.Namespace, Labels: map[string]string{networkingv1beta1.LabelRemoteClusterID: string(v.Spec.ClusterID)}})
+		p.VirtualNodes = append(p.VirtualNodes, v)
+	}
 	out := make([]Peer, 0, len(byGroup))
 	for _, p := range byGroup {
 		f.complete(p)

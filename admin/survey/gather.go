@@ -17,6 +17,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // facts is what a cluster was asked for, as it answered.
@@ -48,6 +49,7 @@ type facts struct {
 
 	foreign []corev1beta1.ForeignCluster
 	slices  []authv1beta1.ResourceSlice
+	virtual []offloadingv1beta1.VirtualNode
 }
 
 // gather asks for everything at the same time.
@@ -96,6 +98,9 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 	// Not everybody may read them, and where nobody asks for resources there are none.
 	if o.Slices && slices.ContainsFunc(f.foreign, func(c corev1beta1.ForeignCluster) bool { return c.Status.Modules.Authentication.Enabled }) {
 		f.slices = list[authv1beta1.ResourceSlice](ctx, r, queryOf(authv1beta1.GroupVersion.WithKind("ResourceSlice"), o.Namespace))
+	}
+	if o.Slices && slices.ContainsFunc(f.foreign, func(c corev1beta1.ForeignCluster) bool { return c.Status.Modules.Offloading.Enabled }) {
+		f.virtual = list[offloadingv1beta1.VirtualNode](ctx, r, queryOf(offloadingv1beta1.GroupVersion.WithKind("VirtualNode"), o.Namespace))
 	}
 }
 

@@ -1,7 +1,11 @@
 package survey
 
 import (
+	"fmt"
+	"slices"
+
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // Role is what the peer is for this cluster; empty: the controller does not tell.
@@ -29,6 +33,24 @@ func (p *Peer) Offloading() (Health, []string) {
 		return Disabled, nil
 	}
 	return moduleHealth(p.Foreign.Status.Modules.Offloading)
+}
+
+// VirtualNode tells how one virtual node is, by its conditions.
+func VirtualNode(v *offloadingv1beta1.VirtualNode) (Health, []string) {
+	wanted := []offloadingv1beta1.VirtualNodeConditionType{offloadingv1beta1.VirtualNodeVirtualKubelet}
+	if v.Spec.CreateNode == nil || *v.Spec.CreateNode {
+		wanted = append(wanted, offloadingv1beta1.VirtualNodeNode)
+	}
+	for _, of := range wanted {
+		i := slices.IndexFunc(v.Status.Conditions, func(c offloadingv1beta1.VirtualNodeCondition) bool { return c.Type == of })
+		switch {
+		case i < 0:
+			return Unhealthy, []string{fmt.Sprintf("it has no condition %s yet", of)}
+		case v.Status.Conditions[i].Status != offloadingv1beta1.VirtualNodeRunning:
+			return Unhealthy, []string{v.Status.Conditions[i].Message}
+		}
+	}
+	return Healthy, nil
 }
 
 // moduleHealth judges a module by its conditions.

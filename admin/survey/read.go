@@ -24,7 +24,7 @@ type Options struct {
 	PeeringsOnly bool
 	// Modules reads, with PeeringsOnly too, what the controller tells of peerings beside their networks.
 	Modules bool
-	// Slices adds the ResourceSlices of peers.
+	// Slices adds the ResourceSlices and VirtualNodes of peers.
 	Slices bool
 	// Exposed adds the IPs.
 	Exposed bool

@@ -7,6 +7,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // Cluster is what one cluster says of itself.
@@ -145,6 +146,8 @@ type Peer struct {
 	Foreign *corev1beta1.ForeignCluster
 	// Slices are the ResourceSlices of the peer, asked for here or there, by name.
 	Slices []authv1beta1.ResourceSlice
+	// VirtualNodes stand for the peer, by name.
+	VirtualNodes []offloadingv1beta1.VirtualNode
 	// Surplus are objects that are of no effect, because another one counts:
 	// "GatewayClient default/milan".
 	Surplus []string

@@ -165,13 +165,29 @@ type peerInfo struct {
 	} `json:"info"`
 	Network        peerNetwork        `json:"network"`
 	Authentication peerAuthentication `json:"authentication"`
-	Offloading     moduleInfo         `json:"offloading"`
+	Offloading     peerOffloading     `json:"offloading"`
 }
 
 // moduleInfo is about a part of a peering.
 type moduleInfo struct {
 	Status survey.Health `json:"status"`
 	Alerts []string      `json:"alerts,omitempty"`
+}
+
+type peerOffloading struct {
+	moduleInfo
+	VirtualNodes []virtualNodeInfo `json:"virtualNodes"`
+}
+
+type virtualNodeInfo struct {
+	Name   string        `json:"name"`
+	Status survey.Health `json:"status"`
+	Alerts []string      `json:"alerts,omitempty"`
+	// Secret holds the kubeconfig for the provider.
+	Secret string `json:"secret"`
+	// ResourceSlice is the one that it was made of; empty: none.
+	ResourceSlice string              `json:"resourceSlice,omitempty"`
+	Resources     corev1.ResourceList `json:"resources"`
 }
 
 type peerAuthentication struct {
@@ -234,7 +250,7 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 	var i peerInfo
 	i.Info.ClusterID, i.Info.Role = p.ID, peerRole(p)
 	i.Authentication = authenticationOf(p)
-	i.Offloading.Status, i.Offloading.Alerts = p.Offloading()
+	i.Offloading = offloadingOf(p)
 	health, alerts := s.Health(p)
 	i.Network.Status = health
 	for _, a := range alerts {
@@ -287,6 +303,25 @@ func authenticationOf(p *survey.Peer) peerAuthentication {
 		a.ResourceSlices = append(a.ResourceSlices, i)
 	}
 	return a
+}
+
+// offloadingOf is what a reading says of the virtual nodes.
+func offloadingOf(p *survey.Peer) peerOffloading {
+	o := peerOffloading{VirtualNodes: []virtualNodeInfo{}}
+	o.Status, o.Alerts = p.Offloading()
+	for i := range p.VirtualNodes {
+		v := &p.VirtualNodes[i]
+		n := virtualNodeInfo{Name: v.Name, ResourceSlice: v.Labels[authv1beta1.LabelResourceSliceName], Resources: v.Spec.ResourceQuota.Hard}
+		n.Status, n.Alerts = survey.VirtualNode(v)
+		if v.Spec.KubeconfigSecretRef != nil {
+			n.Secret = v.Spec.KubeconfigSecretRef.Name
+		}
+		if n.Resources == nil {
+			n.Resources = corev1.ResourceList{}
+		}
+		o.VirtualNodes = append(o.VirtualNodes, n)
+	}
+	return o
 }
 
 // peerRole is what the peer is: where the controller does not tell, as one of an earlier version, what its gateway is.

@@ -15,6 +15,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
 
@@ -82,6 +83,26 @@ func authenticated() *survey.Cluster {
 		{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Status: authv1beta1.ResourceSliceStatus{
 			Conditions: []authv1beta1.ResourceSliceCondition{decided(authv1beta1.SliceResources, authv1beta1.SliceDenied, "the tenant is cordoned")},
 		}},
+	}
+	milan.Foreign.Status.Modules.Offloading = corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{
+		{Type: corev1beta1.ConditionOffloadingVirtualNode, Status: corev1beta1.StatusReady},
+		{Type: corev1beta1.ConditionOffloadingNode, Status: corev1beta1.StatusSomeNotReady, Message: "Node more is not ready: the API server of cluster milan does not answer"},
+	}}
+	virtual := func(name, slice string, node offloadingv1beta1.VirtualNodeConditionStatus, message string) offloadingv1beta1.VirtualNode {
+		v := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if slice != "" {
+			v.Labels = map[string]string{authv1beta1.LabelResourceSliceName: slice}
+		}
+		v.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig-resourceslice-" + name}
+		v.Spec.ResourceQuota.Hard = corev1.ResourceList{"memory": resource.MustParse("8Gi"), "cpu": resource.MustParse("4")}
+		v.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{
+			{Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: offloadingv1beta1.VirtualNodeRunning}, {Type: offloadingv1beta1.VirtualNodeNode, Status: node, Message: message},
+		}
+		return v
+	}
+	milan.VirtualNodes = []offloadingv1beta1.VirtualNode{
+		virtual("milan", "milan", offloadingv1beta1.VirtualNodeRunning, ""),
+		virtual("more", "", offloadingv1beta1.VirtualNodeCreating, "the API server of cluster milan does not answer"),
 	}
 	s.Peer("naples").Foreign = foreign(corev1beta1.UnknownRole)
 	s.Peers = append(s.Peers, survey.Peer{ID: "bari", Namespace: "liqo-tenant-bari", Foreign: foreign(corev1beta1.ConsumerRole, corev1beta1.Condition{Type: corev1beta1.ConditionAuthTenant, Status: corev1beta1.StatusReady})})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sluice-net/sluice/admin/survey"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -170,14 +172,37 @@ func (a peerAuthentication) section() *console.Section {
 		}
 		writeAlerts(one, r.Alerts)
 		one.Entry("Action", r.Action)
-		if len(r.Resources) == 0 {
-			continue
+		writeResources(one, r.Resources)
+	}
+	return s
+}
+
+func writeResources(s *console.Section, all corev1.ResourceList) {
+	if len(all) == 0 {
+		return
+	}
+	resources := s.Sub("Resources")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		q := all[name]
+		resources.Entry(string(name), q.String())
+	}
+}
+
+func (o peerOffloading) section() *console.Section {
+	s := o.moduleInfo.section()
+	if len(o.VirtualNodes) == 0 {
+		return s
+	}
+	all := s.Sub("Virtual nodes")
+	for _, v := range o.VirtualNodes {
+		one := all.Sub(v.Name)
+		one.Entry("Status", healthText(v.Status))
+		writeAlerts(one, v.Alerts)
+		one.Entry("Secret", orUnknown(v.Secret))
+		if v.ResourceSlice != "" {
+			one.Entry("Resource slice", v.ResourceSlice)
 		}
-		resources := one.Sub("Resources")
-		for _, name := range slices.Sorted(maps.Keys(r.Resources)) {
-			q := r.Resources[name]
-			resources.Entry(string(name), q.String())
-		}
+		writeResources(one, v.Resources)
 	}
 	return s
 }
