@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
 )
 
@@ -558,5 +559,28 @@ var cases = []testCase{
 		w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", authv1beta1.ReasonAPIServerUnreachable, "an hour ago"))
 	}, local, OK},
 	{"of identities that may not be read", "authentication", func(w *world) { w.server.tenants.err = errMayNot }, remote, Skipped},
+	{"that are ready", "virtual-nodes", func(w *world) { w.virtualNode("") }, local, OK},
+	{"whose process does not run", "virtual-nodes", func(w *world) {
+		v := w.virtualNode("")
+		v.Status.Conditions[0].Status, v.Status.Conditions[0].Message = offloadingv1beta1.VirtualNodeCreating, "no pod of Deployment virtual-kubelet is ready yet"
+	}, local, Failed},
+	{"whose provider is away", "virtual-nodes", func(w *world) { w.virtualNode("the API server of cluster milan does not answer") }, local, Failed},
+	{"that a slice waits for", "virtual-nodes", func(w *world) { w.slice() }, local, Failed},
+	{"that may not be read", "virtual-nodes", func(w *world) { w.rome.offloads.virtualNodes.err = errMayNot }, local, Skipped},
+	{"that run", "offloaded-pods", func(w *world) {
+		w.virtualNode("")
+		w.offload("shop")
+	}, local, OK},
+	{"over the quota", "offloaded-pods", func(w *world) {
+		w.virtualNode("")
+		w.offload("shop")
+		w.rome.offloads.events.items = append(w.rome.offloads.events.items, event("shop", "Pod", w.pending("b", "north").Name, "QuotaExceeded", "requests.cpu: 3 of 2"),
+			event("shop", "Pod", w.pending("a", "north").Name, "QuotaExceeded", "requests.cpu: 3 of 2"))
+	}, local, Failed},
+	{"without a virtual node", "offloaded-pods", func(w *world) {
+		w.offload("shop")
+		w.pending("a", "")
+	}, local, Failed},
+	{"of pods that may not be read", "offloaded-pods", func(w *world) { w.rome.offloads.pods.err = errMayNot }, local, Skipped},
 	{"cannot be asked", "drops", func(w *world) { w.server.before, w.server.after, w.server.reportErr = nil, nil, errMayNot }, remote, Skipped},
 }

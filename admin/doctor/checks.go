@@ -41,6 +41,8 @@ var checks = []check{
 	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: dropsRising},
 
 	{name: "authentication", title: "authentication", needs: []string{"tenant-namespace"}, ofEnd: authentication},
+	{name: "virtual-nodes", title: "virtual nodes", needs: []string{"tenant-namespace"}, ofEnd: virtualNodes},
+	{name: "offloaded-pods", title: "offloaded pods", needs: []string{"crds"}, ofCluster: offloadedPods},
 }
 
 // Checks are the names of all checks, in their order.

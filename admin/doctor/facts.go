@@ -55,8 +55,9 @@ type cluster struct {
 	events read[corev1.Event]
 	// pods are those of the namespace of the installation, agents those of the node
 	// agents.
-	pods   read[corev1.Pod]
-	agents read[corev1.Pod]
+	pods     read[corev1.Pod]
+	agents   read[corev1.Pod]
+	offloads offloads
 }
 
 // peering is a pair of ends.

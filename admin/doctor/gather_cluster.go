@@ -90,6 +90,7 @@ func (p *clusterReader) readMore(ctx context.Context) {
 	})
 	wg.Go(func() { p.readAgents(ctx) })
 	wg.Go(func() { p.readEvents(ctx) })
+	wg.Go(func() { p.readOffloading(ctx) })
 	wg.Wait()
 }
 
@@ -197,17 +198,23 @@ func (p *clusterReader) readEvents(ctx context.Context) {
 	for i := range p.Peers {
 		add(p.Peers[i].Namespace)
 	}
+	p.events = readEvents(ctx, p.access, namespaces)
+}
+
+// readEvents reads those of some namespaces, the last first.
+func readEvents(ctx context.Context, c *access.Cluster, namespaces []string, o ...client.ListOption) (all read[corev1.Event]) {
 	found := make([]read[corev1.Event], len(namespaces))
 	each(namespaces, atOnce, func(i int, ns string) {
-		found[i] = list[corev1.Event](ctx, p.access, "Events of namespace "+ns, &corev1.EventList{}, client.InNamespace(ns))
+		found[i] = list[corev1.Event](ctx, c, "Events of namespace "+ns, &corev1.EventList{}, append(slices.Clip(o), client.InNamespace(ns))...)
 	})
 	for _, r := range found {
-		p.events.items = append(p.events.items, r.items...)
+		all.items = append(all.items, r.items...)
 		if r.err != nil {
-			p.events.err = r.err
+			all.err = r.err
 		}
 	}
-	slices.SortFunc(p.events.items, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	slices.SortFunc(all.items, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	return all
 }
 
 // eventTime is when an event happened last.

@@ -32,7 +32,7 @@ var afterGateways = []string{
 }
 
 // afterIdentity are those of peerings.
-var afterIdentity = slices.Concat([]string{"tenant-namespace", "configuration", "cidrs", "gateways"}, afterGateways, []string{"authentication"})
+var afterIdentity = slices.Concat([]string{"tenant-namespace", "configuration", "cidrs", "gateways"}, afterGateways, []string{"authentication", "virtual-nodes"})
 
 // What could not be read is not judged: neither as if it were well, nor as if it
 // were not there.
@@ -48,7 +48,7 @@ var unreadCases = []struct {
 		w.milan.err = told(remote, "cannot be reached")
 		w.milan.Cluster = unasked(remote)
 		w.peerings = []*peering{{id: "milan", local: w.client}}
-	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity),
+	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods"}),
 		[]string{"api-access"}},
 	{"the other cluster is away, here", func(w *world) {
 		w.milan.err = told(remote, "cannot be reached")
@@ -58,7 +58,7 @@ var unreadCases = []struct {
 	{"both are away", func(w *world) {
 		w.milan.err, w.rome.err = told(remote, "cannot be reached"), told(local, "cannot be reached")
 		w.peerings = nil
-	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity),
+	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods"}),
 		[]string{"api-access"}},
 	{"no right to read the ID", func(w *world) {
 		w.milan.Installation.ClusterID, w.peerings = "", nil

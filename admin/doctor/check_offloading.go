@@ -1,0 +1,295 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+)
+
+// offloads is what a cluster has of offloading, as a consumer.
+type offloads struct {
+	// virtualNodes and namespaces are empty where offloading is not used.
+	virtualNodes read[offloadingv1beta1.VirtualNode]
+	namespaces   read[offloadingv1beta1.NamespaceOffloading]
+	slices       read[authv1beta1.ResourceSlice]
+	// pods are those that do not run yet, and events those of their namespaces, the last first.
+	pods   read[corev1.Pod]
+	events read[corev1.Event]
+}
+
+// virtualNodes judges the nodes that stand for the peer.
+func virtualNodes(e *end) (out []Finding) {
+	o := &e.cluster.offloads
+	for _, err := range []error{o.virtualNodes.err, o.slices.err} {
+		if err != nil {
+			return []Finding{skip("%s", plain(err))}
+		}
+	}
+	seen := 0
+	for i := range o.virtualNodes.items {
+		v := &o.virtualNodes.items[i]
+		if string(v.Spec.ClusterID) != e.id {
+			continue
+		}
+		seen++
+		if why := e.cluster.nodeProblem(v); why != "" {
+			out = append(out, fail("the virtual node is not ready").on("VirtualNode "+v.Namespace+"/"+v.Name).
+				because("%s", why).fix("mend what is named; 'kubectl -n %s describe virtualnode %s' and the logs of Deployment virtual-kubelet tell more", v.Namespace, v.Name))
+		}
+	}
+	for i := range o.slices.items {
+		s := &o.slices.items[i]
+		asks := s.Annotations[authv1beta1.AnnotationCreateVirtualNode]
+		if s.Labels[authv1beta1.LabelReplicationDestination] != e.id || s.Labels[authv1beta1.LabelReplication] != networkingv1beta1.LabelTrue || asks == "" || asks == "false" ||
+			slices.ContainsFunc(o.virtualNodes.items, func(v offloadingv1beta1.VirtualNode) bool { return v.Namespace == s.Namespace && v.Name == s.Name }) {
+			continue
+		}
+		why := "no controller has looked at it: offloading is not enabled, or the controller does not run"
+		if ev := newest(e.cluster.events.items, "ResourceSlice", s.Namespace, s.Name); ev != nil {
+			why = ev.Message
+		}
+		out = append(out, fail("there is no virtual node for it").on("ResourceSlice "+s.Namespace+"/"+s.Name).
+			because("%s", why).fix("mend what is named, or run 'liqoctl peer' again, which waits and tells"))
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case seen == 0:
+		return []Finding{pass("no virtual nodes")}
+	}
+	return []Finding{pass("virtual nodes are ready")}
+}
+
+// nodeProblem says why a virtual node is not ready; empty: it is.
+func (c *cluster) nodeProblem(v *offloadingv1beta1.VirtualNode) string {
+	for _, of := range []offloadingv1beta1.VirtualNodeConditionType{offloadingv1beta1.VirtualNodeVirtualKubelet, offloadingv1beta1.VirtualNodeNode} {
+		i := slices.IndexFunc(v.Status.Conditions, func(c offloadingv1beta1.VirtualNodeCondition) bool { return c.Type == of })
+		switch {
+		case of == offloadingv1beta1.VirtualNodeNode && v.Spec.CreateNode != nil && !*v.Spec.CreateNode:
+		case i < 0:
+			return fmt.Sprintf("nothing has looked at it: it has no condition %s", of)
+		case v.Status.Conditions[i].Status != offloadingv1beta1.VirtualNodeRunning:
+			return v.Status.Conditions[i].Message
+		}
+	}
+	i := slices.IndexFunc(c.nodes.items, func(n corev1.Node) bool { return n.Name == v.Name })
+	if i < 0 {
+		return "" // as its conditions say
+	}
+	for _, nc := range c.nodes.items[i].Status.Conditions {
+		if nc.Type == corev1.NodeReady && nc.Status != corev1.ConditionTrue {
+			return cmp.Or(nc.Message, "its Node is "+nc.Reason)
+		}
+	}
+	return ""
+}
+
+// newest is the last event about an object; nil: none.
+func newest(events []corev1.Event, kind, namespace, name string) *corev1.Event {
+	for i := range events { // the last first
+		if o := events[i].InvolvedObject; o.Kind == kind && o.Namespace == namespace && o.Name == name {
+			return &events[i]
+		}
+	}
+	return nil
+}
+
+// trouble is what keeps a pod from running.
+type trouble struct{ cause, fix string }
+
+// offloadedPods judges the pods that should run in another cluster and do not, one finding for each reason.
+func offloadedPods(c *cluster) (out []Finding) {
+	o := &c.offloads
+	for _, err := range []error{o.virtualNodes.err, o.namespaces.err, o.pods.err} {
+		if err != nil {
+			return []Finding{skip("%s", plain(err))}
+		}
+	}
+	kept := map[trouble][]string{}
+	for i := range o.pods.items {
+		p := &o.pods.items[i]
+		if t, ok := c.whyPending(p); ok {
+			kept[t] = append(kept[t], p.Namespace+"/"+p.Name)
+		}
+	}
+	for t, pods := range kept {
+		slices.Sort(pods)
+		f := fail("it is Pending").on("Pod "+pods[0]).because("%s", t.cause).fix("%s", t.fix)
+		if len(pods) > 1 {
+			f.Message = fmt.Sprintf("it is Pending, one of %d pods", len(pods))
+		}
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b Finding) int {
+		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Cause, b.Cause))
+	})
+	switch {
+	case len(out) > 0:
+		return out
+	case len(o.namespaces.items) == 0:
+		return []Finding{pass("no offloaded namespaces")}
+	}
+	return []Finding{pass("no offloaded pod is Pending")}
+}
+
+// whyPending says what keeps a pod from running in another cluster; ok is false if that is not where it should run.
+//
+//	the pod is              and                                      the cause
+//	on a virtual node       the node is not ready                    what it says
+//	                        its status or an event has a reason      that reason
+//	                        its namespace is not ready there         what the NamespaceOffloading says
+//	                        nothing of that                          the provider has not told
+//	without a node          its namespace is offloaded, and
+//	                        - there is no virtual node               that
+//	                        - none is selected                       that
+//	                        - those that are selected are not ready  what the first says
+//	                        - it does not tolerate virtual nodes     it was made before
+//	                        - none of that                           what the scheduler says
+//	                        its namespace is not offloaded, and it   that
+//	                        asks for a virtual node
+func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
+	o := &c.offloads
+	i := slices.IndexFunc(o.namespaces.items, func(n offloadingv1beta1.NamespaceOffloading) bool { return n.Namespace == p.Namespace })
+	var of *offloadingv1beta1.NamespaceOffloading
+	if i >= 0 && o.namespaces.items[i].DeletionTimestamp == nil && o.namespaces.items[i].Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy {
+		of = &o.namespaces.items[i]
+	}
+	if p.Spec.NodeName != "" {
+		i := slices.IndexFunc(o.virtualNodes.items, func(v offloadingv1beta1.VirtualNode) bool { return v.Name == p.Spec.NodeName })
+		if i < 0 {
+			return t, false
+		}
+		return c.whyNotThere(p, &o.virtualNodes.items[i], of), true
+	}
+	scheduled := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	})
+	if scheduled < 0 {
+		return t, false // nobody has tried
+	}
+	switch {
+	case of == nil && asksForVirtual(p):
+		return notOffloaded(p), true
+	case of == nil:
+		return t, false
+	}
+	return c.whyUnscheduled(p, of, p.Status.Conditions[scheduled].Message), true
+}
+
+// notOffloaded is about a pod for virtual nodes in a namespace that is not for them.
+func notOffloaded(p *corev1.Pod) trouble {
+	return trouble{"it asks for a virtual node, and its namespace is not offloaded", "liqoctl offload namespace " + p.Namespace}
+}
+
+// asksForVirtual tells whether a pod can run on virtual nodes alone.
+func asksForVirtual(p *corev1.Pod) bool {
+	if r := p.Spec.RuntimeClassName; r != nil && *r == offloadingv1beta1.RuntimeClassName {
+		return true
+	}
+	return p.Spec.NodeSelector[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual
+}
+
+// whyUnscheduled is about a pod of an offloaded namespace without a node.
+func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceOffloading, scheduler string) trouble {
+	o := &c.offloads
+	if len(o.virtualNodes.items) == 0 {
+		return trouble{"its namespace is offloaded, and there is no virtual node", "liqoctl peer, or liqoctl create virtualnode"}
+	}
+	var selected []string
+	for id, conditions := range of.Status.RemoteNamespacesConditions {
+		for _, c := range conditions {
+			if c.Type == offloadingv1beta1.NamespaceOffloadingRequired && c.Status == corev1.ConditionTrue {
+				selected = append(selected, id)
+			}
+		}
+	}
+	if len(selected) == 0 {
+		return trouble{"clusterSelector of its NamespaceOffloading selects no virtual node", fmt.Sprintf("kubectl -n %s edit namespaceoffloading %s", of.Namespace, of.Name)}
+	}
+	ready, first := false, ""
+	for i := range o.virtualNodes.items {
+		v := &o.virtualNodes.items[i]
+		if !slices.Contains(selected, string(v.Spec.ClusterID)) {
+			continue
+		}
+		why := c.nodeProblem(v)
+		ready = ready || why == ""
+		if first == "" && why != "" {
+			first = fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why)
+		}
+	}
+	if !ready && first != "" {
+		return trouble{first, "mend what is named; see the check of the virtual nodes"}
+	}
+	if !slices.ContainsFunc(p.Spec.Tolerations, toleratesVirtual) && !asksForVirtual(p) {
+		return trouble{"it does not tolerate virtual nodes: it was made before its namespace was offloaded, or this API server serves no MutatingAdmissionPolicy (Kubernetes 1.36)",
+			"make it anew: delete it if a controller has made it; before Kubernetes 1.36 give it the runtime class " + offloadingv1beta1.RuntimeClassName}
+	}
+	return trouble{"no node has room for it, here or at a provider: " + scheduler,
+		"end other pods, lower its requests, or ask a provider for more: kubectl edit resourceslice, liqoctl create resourceslice"}
+}
+
+// toleratesVirtual tells whether a pod with t may run on virtual nodes.
+func toleratesVirtual(t corev1.Toleration) bool {
+	if t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
+		return false
+	}
+	return t.Key == offloadingv1beta1.TaintNotAllowed || t.Key == "" && t.Operator == corev1.TolerationOpExists
+}
+
+// remedies are what to do about reasons that a virtual kubelet, or a provider, gives.
+var remedies = map[string]string{
+	"FailedReflection":  "change the field that is named, or keep the pod here",
+	"OffloadingBackOff": "liqoctl offload namespace NAMESPACE",
+	"PodRefused":        "change what is named; docs/offloading.md says what a provider lets through",
+	"QuotaExceeded":     "end other pods, lower its requests, or ask the provider for more: kubectl edit resourceslice",
+	"QuotaMissing":      "ask for resources: liqoctl create resourceslice",
+	"Cordoned":          "ask the administrators of the provider to uncordon: liqoctl uncordon",
+	"PodInTheWay":       "ask the administrators of the provider to remove the pod of its name",
+	"FailedScheduling":  "no node of the provider has room for it: ask its administrators, or let the pod run elsewhere",
+}
+
+// whyNotThere is about a pod on a virtual node.
+func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, of *offloadingv1beta1.NamespaceOffloading) trouble {
+	known := func(reason, message string) (trouble, bool) {
+		fix, ok := remedies[reason]
+		return trouble{fmt.Sprintf("%s: %s", reason, message), strings.ReplaceAll(fix, "NAMESPACE", p.Namespace)}, ok
+	}
+	if t, ok := known(p.Status.Reason, p.Status.Message); ok {
+		return t
+	}
+	if why := c.nodeProblem(v); why != "" {
+		return trouble{fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why), "mend what is named; see the check of the virtual nodes"}
+	}
+	if of == nil {
+		return notOffloaded(p)
+	}
+	for i := range c.offloads.events.items { // the last first
+		ev := &c.offloads.events.items[i]
+		if o := ev.InvolvedObject; o.Kind != "Pod" || o.Namespace != p.Namespace || o.Name != p.Name || o.UID != "" && o.UID != p.UID {
+			continue
+		}
+		if t, ok := known(ev.Reason, ev.Message); ok {
+			return t
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil && w.Reason != "" {
+			return trouble{fmt.Sprintf("container %s waits at the provider: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")), "mend what is named, as for a pod that runs here"}
+		}
+	}
+	for _, condition := range of.Status.RemoteNamespacesConditions[string(v.Spec.ClusterID)] {
+		if condition.Type == offloadingv1beta1.NamespaceReady && condition.Status != corev1.ConditionTrue && condition.Reason != offloadingv1beta1.ReasonPodAdmissionMissing {
+			return trouble{"its namespace is not ready in cluster " + string(v.Spec.ClusterID) + ": " + condition.Message, "mend what is named, or ask the administrators of the provider"}
+		}
+	}
+	return trouble{fmt.Sprintf("cluster %s has not told why", v.Spec.ClusterID),
+		fmt.Sprintf("have its administrators run: kubectl -n %s describe shadowpod %s", cmp.Or(of.Status.RemoteNamespaceName, "NAMESPACE"), p.Name)}
+}

@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+)
+
+// virtualNode gives rome the virtual node north, for milan. Where it is not ready, why says so.
+func (w *world) virtualNode(why string) *offloadingv1beta1.VirtualNode {
+	v := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "north"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
+	status := offloadingv1beta1.VirtualNodeRunning
+	if why != "" {
+		status = offloadingv1beta1.VirtualNodeCreating
+	}
+	v.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{
+		{Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: offloadingv1beta1.VirtualNodeRunning}, {Type: offloadingv1beta1.VirtualNodeNode, Status: status, Message: why},
+	}
+	w.rome.offloads.virtualNodes.items = append(w.rome.offloads.virtualNodes.items, v)
+	return &w.rome.offloads.virtualNodes.items[len(w.rome.offloads.virtualNodes.items)-1]
+}
+
+// slice has rome ask milan for resources and a virtual node.
+func (w *world) slice() {
+	w.rome.offloads.slices.items = []authv1beta1.ResourceSlice{{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-milan", Name: "north", Annotations: map[string]string{authv1beta1.AnnotationCreateVirtualNode: "true"},
+		Labels: map[string]string{authv1beta1.LabelReplicationDestination: "milan", authv1beta1.LabelReplication: networkingv1beta1.LabelTrue},
+	}}}
+	w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "ResourceSlice", "north", "VirtualNodeWaiting", "the provider denies Resources: cordoned"))
+}
+
+// offload offloads a namespace of rome to milan.
+func (w *world) offload(namespace string) *offloadingv1beta1.NamespaceOffloading {
+	o := offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "offloading"}}
+	o.Status.RemoteNamespaceName = namespace + "-rome"
+	o.Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{"milan": {
+		{Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionTrue}, {Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionTrue},
+	}}
+	w.rome.offloads.namespaces.items = append(w.rome.offloads.namespaces.items, o)
+	return &w.rome.offloads.namespaces.items[len(w.rome.offloads.namespaces.items)-1]
+}
+
+// pending gives rome a pod of the namespace shop that waits: on a node, or for one.
+func (w *world) pending(name, node string) *corev1.Pod {
+	p := pod("shop", name, node)
+	p.UID = "of this pod"
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	if node == "" {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+	}
+	p.Spec.Tolerations = []corev1.Toleration{{Key: offloadingv1beta1.TaintNotAllowed, Operator: corev1.TolerationOpExists}}
+	w.rome.offloads.pods.items = append(w.rome.offloads.pods.items, p)
+	return &w.rome.offloads.pods.items[len(w.rome.offloads.pods.items)-1]
+}
+
+func TestWhyPending(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		breaks     func(*world) *corev1.Pod
+		cause, fix string // "": it is none of ours
+	}{
+		{"on a node of this cluster", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "worker-1") }, "", ""},
+		{"in a namespace that is not offloaded", func(w *world) *corev1.Pod { w.virtualNode(""); return w.pending("a", "") }, "", ""},
+		{"in a namespace whose pods stay here", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop").Spec.PodOffloadingStrategy = offloadingv1beta1.LocalPodOffloadingStrategy
+			return w.pending("a", "")
+		}, "", ""},
+		{"that nobody has tried to schedule", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "")
+			p.Status.Conditions = nil
+			return p
+		}, "", ""},
+		{"no virtual node", func(w *world) *corev1.Pod { w.offload("shop"); return w.pending("a", "") }, "there is no virtual node", "liqoctl peer"},
+		{"none is selected", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop").Status.RemoteNamespacesConditions["milan"][0].Status = corev1.ConditionFalse
+			return w.pending("a", "")
+		}, "clusterSelector of its NamespaceOffloading selects no virtual node", "kubectl -n shop edit namespaceoffloading offloading"},
+		{"the selected one is not ready", func(w *world) *corev1.Pod {
+			w.virtualNode("the network is not connected")
+			w.offload("shop")
+			return w.pending("a", "")
+		}, "virtual node north is not ready: the network is not connected", "virtual nodes"},
+		{"made before", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "")
+			p.Spec.Tolerations = nil
+			return p
+		}, "it was made before its namespace was offloaded", "make it anew"},
+		{"too large", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "") }, "no node has room for it, here or at a provider: 0/3 nodes are available", "ask a provider for more"},
+		{"of runtime class liqo, and its namespace is not offloaded", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			p := w.pending("a", "")
+			p.Spec.RuntimeClassName = new("liqo")
+			return p
+		}, "its namespace is not offloaded", "liqoctl offload namespace shop"},
+		{"on a virtual node, and its namespace is not offloaded", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			p := w.pending("a", "north")
+			p.Status.Reason, p.Status.Message = "OffloadingBackOff", "its namespace is not offloaded"
+			return p
+		}, "OffloadingBackOff: its namespace is not offloaded", "liqoctl offload namespace shop"},
+		{"with a field that cannot work there", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			p.Status.Reason, p.Status.Message = "FailedReflection", "spec.hostNetwork: not there"
+			return p
+		}, "FailedReflection: spec.hostNetwork: not there", "change the field"},
+		{"on a virtual node that is not ready", func(w *world) *corev1.Pod {
+			w.virtualNode("the API server of cluster milan does not answer")
+			w.offload("shop")
+			return w.pending("a", "north")
+		}, "virtual node north is not ready: the API server", "virtual nodes"},
+		{"refused at the provider; an event of the pod before and a newer one that means nothing", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			before, refused, nothing := event("shop", "Pod", "a", "QuotaExceeded", "cpu"), event("shop", "Pod", "a", "PodRefused", "spec.pod.hostname"), event("shop", "Pod", "a", "Scheduled", "")
+			before.InvolvedObject.UID, refused.InvolvedObject.UID = "of another", p.UID
+			w.rome.offloads.events.items = []corev1.Event{before, nothing, refused}
+			return p
+		}, "PodRefused: spec.pod.hostname", "change what is named"},
+		{"an image that cannot be pulled", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+			return p
+		}, "container web waits at the provider: ImagePullBackOff", "mend what is named"},
+		{"its namespace cannot be made", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			c := &w.offload("shop").Status.RemoteNamespacesConditions["milan"][1]
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, offloadingv1beta1.ReasonCreationLoopBackOff, "it is in the way"
+			return w.pending("a", "north")
+		}, "its namespace is not ready in cluster milan: it is in the way", "ask the administrators"},
+		{"nobody knows", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "north") },
+			"cluster milan has not told why", "kubectl -n shop-rome describe shadowpod a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			p := tt.breaks(w)
+			got, ok := w.rome.whyPending(p)
+			if ok != (tt.cause != "") || !strings.Contains(got.cause, tt.cause) || !strings.Contains(got.fix, tt.fix) {
+				t.Errorf("%v %+v", ok, got)
+			}
+		})
+	}
+}
