@@ -121,14 +121,19 @@ func (e *end) enable() string { return e.Command("install", "--set", "authentica
 
 // authenticates tells whether authentication is enabled. To who may not look it seems so: the step that waits tells.
 func (e *end) authenticates(ctx context.Context) (bool, error) {
-	err := e.Client.Get(ctx, client.ObjectKey{Name: authv1beta1.RemoteControlPlaneRole}, new(rbacv1.ClusterRole))
+	return e.hasRole(ctx, authv1beta1.RemoteControlPlaneRole)
+}
+
+// hasRole tells whether there is a ClusterRole. To who may not look it seems so.
+func (e *end) hasRole(ctx context.Context, name string) (bool, error) {
+	err := e.Client.Get(ctx, client.ObjectKey{Name: name}, new(rbacv1.ClusterRole))
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case apierrors.IsForbidden(err):
 		return true, nil
 	}
-	return true, e.Explain("read ClusterRole "+authv1beta1.RemoteControlPlaneRole, err)
+	return true, e.Explain("read ClusterRole "+name, err)
 }
 
 // tenantNamespace makes the namespace of the peering.

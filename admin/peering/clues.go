@@ -21,7 +21,7 @@ type evidence struct {
 	Installation []appsv1.Deployment
 	// Objects say by their conditions how far they are.
 	Objects []judged
-	// Deployments and Pods are those of the gateway.
+	// Deployments and Pods are those of the gateway, or of the virtual nodes.
 	Deployments []appsv1.Deployment
 	Pods        []corev1.Pod
 	// Events are those of the namespace.
@@ -87,7 +87,11 @@ func (e *end) seeGateway(ctx context.Context, v *evidence) {
 		})
 		v.Objects = append(v.Objects, judged{g.String(), conditions})
 	}
-	of := client.MatchingLabels{networkingv1beta1.LabelGatewayName: e.gateway(), networkingv1beta1.LabelGatewayNamespace: e.namespace}
+	e.seePods(ctx, v, client.MatchingLabels{networkingv1beta1.LabelGatewayName: e.gateway(), networkingv1beta1.LabelGatewayNamespace: e.namespace})
+}
+
+// seePods reads the Deployments and pods of the tenant namespace that have some labels.
+func (e *end) seePods(ctx context.Context, v *evidence, of client.MatchingLabels) {
 	var deployments appsv1.DeploymentList
 	if e.Client.List(ctx, &deployments, client.InNamespace(e.namespace), of) == nil {
 		v.Deployments = deployments.Items

@@ -427,6 +427,7 @@ func testPeerWithout(t *testing.T, local, remote *side) {
 		t.Fatal(err)
 	}
 	s.want(t, `
+(local) No virtualnodes found
 (local) No resourceslices found
 (local) Identity control plane already deleted
 (remote) Tenant already deleted

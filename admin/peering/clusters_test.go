@@ -40,7 +40,9 @@ func TestMain(m *testing.M) {
 func startSide(t *testing.T, name, id string, changes ...func(*controlplanetest.Cluster, *manager.Options)) *side {
 	t.Helper()
 	c := controlplanetest.Start(t)
-	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{"sluice.local/gateway:unknown": {}}})
+	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
+		"sluice.local/gateway:unknown": {}, "sluice.local/virtualkubelet:unknown": {}, "app": {},
+	}})
 	o := manager.Options{
 		LiqoNamespace: controlplanetest.LiqoNamespace,
 		Bootstrap: bootstrap.Options{

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
-	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // PeerOptions say what a peering is made of.
@@ -25,10 +23,13 @@ type PeerOptions struct {
 	Enable func(context.Context, *access.Cluster) error
 	// Slice is what the consumer asks for; nil: nothing.
 	Slice *Slice
+	// NodeRequired has Peer fail, before anything is changed, where the virtual node that Slice asks for could not be. Else
+	// it asks for the resources alone and tells that that is all.
+	NodeRequired bool
 }
 
 // Peer connects the network of the consumer, the local cluster, with that of the provider, gives it an identity there,
-// and asks for resources.
+// asks for resources, and waits for the virtual node that has them.
 func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o.Options)
 	defer cancel()
@@ -51,6 +52,11 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 		}
 		without = nil
 	}
+	if o.NodeRequired {
+		if err := ends.both(func(e *end) error { return e.checkOffloading(ctx) }); err != nil {
+			return err
+		}
+	}
 	identities := len(without) == 0 || o.IdentityRequired || o.NetworkingDisabled
 	if identities { // what stands in its way is told before the network is changed
 		if err := ends.prepareIdentities(ctx, tell, ends.rightsToAuthenticate); err != nil {
@@ -63,10 +69,15 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 			return fmt.Errorf("Unable to ensure networking: %w", err)
 		}
 	}
+	node := o.Slice != nil && o.Slice.VirtualNode
 	if !identities {
-		tell.Warning("", fmt.Sprintf("The networks are connected, and that is all: %s has no identity in %s and cannot ask it for resources. That takes authentication in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id))
+		what, enable := "authentication", (*end).enable
+		if node {
+			what, enable = "authentication, and offloading for pods of one to run in the other,", (*end).enableOffloading
+		}
+		tell.Warning("", fmt.Sprintf("The networks are connected, and that is all: %s has no identity in %s and cannot ask it for resources. That takes %s in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id, what))
 		for _, e := range without {
-			tell.Warning(e.Name, e.enable())
+			tell.Warning(e.Name, enable(e))
 		}
 		return nil
 	}
@@ -77,8 +88,16 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	if o.Slice == nil {
 		return nil
 	}
+	var lacking []*end
+	if node {
+		if lacking, err = ends.without(ctx, (*end).offloads); err != nil {
+			return err
+		}
+	}
 	m := Metadata{Name: ends[1].id, RemoteClusterID: ends[1].id, Labels: o.Labels, Annotations: o.Annotations}
-	err = Request(ctx, consumer, m, *o.Slice, o.Options, tell)
+	slice := *o.Slice
+	slice.VirtualNode = node && len(lacking) == 0
+	err = request(ctx, consumer, m, slice, slice.VirtualNode, o.Options, tell)
 	if refused := new(denied); errors.As(err, &refused) && refused.about == authv1beta1.SliceResources {
 		tell.Warning(consumer.Name, "ResourceSlice resources: "+refused.Error())
 		return nil
@@ -86,6 +105,12 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	if err != nil {
 		//lint:ignore ST1005 as above
 		return fmt.Errorf("Unable to ask for resources: %w", err)
+	}
+	if len(lacking) > 0 {
+		tell.Warning("", fmt.Sprintf("The resources are granted, and that is all: there is no virtual node, and no pod of %s runs in %s. That takes offloading in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id))
+		for _, e := range lacking {
+			tell.Warning(e.Name, e.enableOffloading())
+		}
 	}
 	return nil
 }
@@ -95,21 +120,27 @@ func (p pair) withoutAuthentication(ctx context.Context, tell progress.Func) (en
 	if err := p.identify(ctx, tell); err != nil {
 		return nil, err
 	}
+	return p.without(ctx, (*end).authenticates)
+}
+
+// without returns the ends in which something is not enabled.
+func (p pair) without(ctx context.Context, enabled func(*end, context.Context) (bool, error)) (ends []*end, err error) {
 	for _, e := range p {
-		enabled, err := e.authenticates(ctx)
+		is, err := enabled(e, ctx)
 		if err != nil {
 			return nil, err
 		}
-		if !enabled {
+		if !is {
 			ends = append(ends, e)
 		}
 	}
 	return ends, nil
 }
 
-// Unpeer takes back what Peer has made, in the opposite order: ResourceSlices, identity, network. Where the provider has
-// an identity at the consumer, too, the network stays. Where the remote cluster is gone for good it is nil, and
-// o.RemoteClusterID tells what it was called: then everything for it is removed, in whichever role it was.
+// Unpeer takes back what Peer has made, in the opposite order: pods end at the provider, virtual nodes, ResourceSlices,
+// identity, network. Where the provider has an identity at the consumer, too, the network stays. Where the remote cluster
+// is gone for good it is nil, and o.RemoteClusterID tells what it was called: then everything for it is removed, in
+// whichever role it was.
 func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
@@ -129,11 +160,13 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	var p plan
 	e := ends[0]
 	h := &handshake{consumer: e, provider: e.peer}
-	asked := p.add(nil, e.slicesGone())
+	drained := p.add(nil, e.virtualNodesGone(provider != nil))
+	asked := p.add(after(drained), e.slicesGone())
 	identity := p.add(after(asked), h.removeIdentity())
 	h.provider = ends[len(ends)-1] // in a cluster that is alone, its Tenant for the other one
 	tenant := p.add(after(identity), h.removeTenant())
-	gone := p.add(after(tenant), h.provider.copiesGone())
+	copies := p.add(after(tenant), h.provider.copiesGone())
+	gone := p.add(after(copies), h.provider.namespacesGone())
 	opposite := false
 	if provider != nil {
 		var err error
@@ -162,13 +195,16 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
 	isConsumer, isProvider := e == p[0], e != p[0] || len(p) == 1
 	for _, n := range e.tenantNamespaces() {
-		may := func(in bool, kind string, verbs ...string) {
-			for _, v := range verbs {
-				if in {
-					all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: kind, Namespace: n})
+		in := func(group string) func(in bool, kind string, verbs ...string) {
+			return func(in bool, kind string, verbs ...string) {
+				for _, v := range verbs {
+					if in {
+						all = append(all, access.Permission{Verb: v, Group: group, Resource: kind, Namespace: n})
+					}
 				}
 			}
 		}
+		may, mayOffload := in(authv1beta1.GroupVersion.Group), in(offloadingv1beta1.GroupVersion.Group)
 		forget := func(in bool, secret string) {
 			for _, v := range []string{"get", "delete"} {
 				if in {
@@ -176,6 +212,9 @@ func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
 				}
 			}
 		}
+		mayOffload(isConsumer, "virtualnodes", "list", "delete")
+		mayOffload(isProvider, "namespacemaps", "list", "delete")
+		may(isConsumer, "resourceslices", "patch") // to ask for no virtual node
 		may(true, "resourceslices", "list", "delete")
 		may(true, "tenants", "list") // the peer may have an identity here, too
 		may(isConsumer, "identities", "list", "delete")
@@ -198,9 +237,7 @@ func (e *end) slicesGone() *step {
 	s := &step{in: e.Cluster, waiting: "Deleting resourceslices", done: "No resourceslices found", clues: e.controllerClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
 		var list authv1beta1.ResourceSliceList
-		err = e.list(ctx, "ResourceSlices", &list, client.InNamespace(e.namespace), client.MatchingLabels{
-			authv1beta1.LabelReplication: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationDestination: e.peer.id,
-		})
+		err = e.list(ctx, "ResourceSlices", &list, e.ownSlices()...)
 		if err != nil {
 			return "", err
 		}
@@ -217,15 +254,12 @@ func (e *end) slicesGone() *step {
 func (e *end) copiesGone() *step {
 	s := &step{in: e.Cluster, waiting: "Deleting copies of resourceslices", done: "Ensured resourceslices absence", clues: e.controllerClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
-		copies := []client.ListOption{client.InNamespace(e.namespace), client.MatchingLabels{
-			authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationOrigin: e.peer.id,
-		}}
 		var asked authv1beta1.ResourceSliceList
-		if err := e.list(ctx, "ResourceSlices", &asked, copies...); err != nil {
+		if err := e.list(ctx, "ResourceSlices", &asked, e.copies()...); err != nil {
 			return "", err
 		}
 		var renews authv1beta1.RenewList
-		if err := e.list(ctx, "Renews", &renews, copies...); err != nil {
+		if err := e.list(ctx, "Renews", &renews, e.copies()...); err != nil {
 			return "", err
 		}
 		return e.removeAll(ctx, append(objects(asked.Items), objects(renews.Items)...)...)

@@ -40,6 +40,9 @@ func (p *plan) run(ctx context.Context, tell progress.Func) error {
 	var wg sync.WaitGroup
 	for _, s := range p.steps {
 		s.over = make(chan struct{})
+		if s.detailed {
+			s.lacks = func(missing string) { changed <- func(t *teller) { t.lacks(s, missing) } }
+		}
 	}
 	for _, s := range p.steps {
 		wg.Go(func() {
@@ -62,7 +65,7 @@ func (p *plan) run(ctx context.Context, tell progress.Func) error {
 		wg.Wait()
 		close(changed)
 	}()
-	t := teller{tell: tell, steps: p.steps, state: make(map[*step]state), shown: make(map[string]*step)}
+	t := teller{tell: tell, steps: p.steps, state: make(map[*step]state), missing: make(map[*step]string), shown: make(map[string]string)}
 	for change := range changed {
 		change(&t)
 		if t.failed != nil {
@@ -86,11 +89,12 @@ const (
 
 // teller tells of steps in their order, whatever the order in which they end.
 type teller struct {
-	tell  progress.Func
-	steps []*step
-	state map[*step]state
-	shown map[string]*step // for each cluster what the user is told it waits for
-	told  int              // so many steps, from the first, have been told as done
+	tell    progress.Func
+	steps   []*step
+	state   map[*step]state
+	missing map[*step]string  // what detailed ones wait for
+	shown   map[string]string // for each cluster what the user is told it waits for
+	told    int               // so many steps, from the first, have been told as done
 
 	failed *step // the first one
 	err    error
@@ -98,6 +102,11 @@ type teller struct {
 
 func (t *teller) begin(s *step) {
 	t.state[s] = begun
+	t.waits()
+}
+
+func (t *teller) lacks(s *step, missing string) {
+	t.missing[s] = missing
 	t.waits()
 }
 
@@ -124,7 +133,7 @@ func (t *teller) done(s *step) {
 		notes = append(notes, progress.Event{Kind: progress.Done, Cluster: s.in.Name, Text: s.done})
 	}
 	for _, n := range notes {
-		t.shown[n.Cluster] = nil // this ends what is shown as waiting
+		t.shown[n.Cluster] = "" // this ends what is shown as waiting
 		if t.tell != nil {
 			t.tell(n)
 		}
@@ -141,9 +150,13 @@ func (t *teller) waits() {
 			continue
 		}
 		seen[name] = true
-		if t.shown[name] != s {
-			t.shown[name] = s
-			t.tell.Waiting(name, s.waiting)
+		text := s.waiting
+		if missing := t.missing[s]; missing != "" {
+			text += ": " + missing
+		}
+		if t.shown[name] != text {
+			t.shown[name] = text
+			t.tell.Waiting(name, text)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -21,6 +22,8 @@ type Slice struct {
 	Class string
 	// Resources are asked for. What is absent is up to the provider.
 	Resources corev1.ResourceList
+	// VirtualNode asks for a virtual node that has what is granted. The controller makes it.
+	VirtualNode bool
 }
 
 // NewResourceSlice returns a request for resources. m names it and the provider.
@@ -31,6 +34,9 @@ func NewResourceSlice(m Metadata, s Slice) *authv1beta1.ResourceSlice {
 		}),
 		Spec: authv1beta1.ResourceSliceSpec{Class: s.Class, Resources: s.Resources},
 	}
+	if s.VirtualNode {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, authv1beta1.AnnotationCreateVirtualNode, networkingv1beta1.LabelTrue)
+	}
 	o.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("ResourceSlice"))
 	return o
 }
@@ -38,6 +44,11 @@ func NewResourceSlice(m Metadata, s Slice) *authv1beta1.ResourceSlice {
 // Request asks a provider for resources, and waits for its answer. m names the slice and the provider; without a
 // namespace it is made in the tenant namespace of that.
 func Request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice, o Options, tell progress.Func) error {
+	return request(ctx, consumer, m, s, false, o, tell)
+}
+
+// request does what Request does and, if that is wanted, waits for the virtual node.
+func request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice, awaitNode bool, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	e, err := lookAlone(ctx, consumer, m.RemoteClusterID, &o, tell)
@@ -52,7 +63,10 @@ func Request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice,
 	var p plan
 	made := p.add(nil, e.sliceMade(slice))
 	authenticated := p.add(after(made), e.sliceDecided(slice, authv1beta1.SliceAuthentication))
-	p.add(after(authenticated), e.sliceDecided(slice, authv1beta1.SliceResources))
+	granted := p.add(after(authenticated), e.sliceDecided(slice, authv1beta1.SliceResources))
+	if awaitNode {
+		p.add(after(granted), e.nodeReady(slice.Name))
+	}
 	return p.run(ctx, tell)
 }
 
@@ -72,6 +86,11 @@ func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
 		}
 		if len(slice.Spec.Resources) > 0 && !equality.Semantic.DeepEqual(slice.Spec.Resources, live.Spec.Resources) {
 			s.note(progress.Warning, fmt.Sprintf("ResourceSlice %s exists already and asks for something else: it stays as it is; 'kubectl -n %s edit rslice %[1]s' changes it", live.Name, live.Namespace))
+		}
+		if wanted := slice.Annotations[authv1beta1.AnnotationCreateVirtualNode]; wanted != "" && live.Annotations[authv1beta1.AnnotationCreateVirtualNode] != wanted {
+			before := live.DeepCopy()
+			metav1.SetMetaDataAnnotation(&live.ObjectMeta, authv1beta1.AnnotationCreateVirtualNode, wanted)
+			return "", e.Explain("change ResourceSlice "+slice.Name, e.write.Patch(ctx, &live, client.MergeFrom(before)))
 		}
 		return "", nil // its answer is waited for
 	}

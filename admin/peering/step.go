@@ -31,6 +31,8 @@ type step struct {
 	// waiting is what the user reads while it lasts, done what he reads then; an
 	// empty text is not told.
 	waiting, done string
+	// detailed: the user reads what is missing, too, while it lasts.
+	detailed bool
 	// try looks and applies. It returns what is still to wait for; "": nothing.
 	try func(ctx context.Context) (missing string, err error)
 	// clues reads what may tell why it lasts so long, beyond what was told; nil:
@@ -39,6 +41,7 @@ type step struct {
 
 	after []*step
 	over  chan struct{} // closed after the last successful look
+	lacks func(string)  // told what is missing, when that changes; nil: nobody reads it
 
 	// Owned by run until it returns.
 	notes   []progress.Event // told before done
@@ -65,6 +68,9 @@ func (s *step) run(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
+			if s.lacks != nil && missing != s.missing {
+				s.lacks(missing)
+			}
 			s.missing, s.wrong, wrongSince = missing, nil, time.Time{}
 		} else if ctx.Err() == nil {
 			s.missing, s.wrong = err.Error(), err

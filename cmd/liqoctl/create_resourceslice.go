@@ -19,7 +19,8 @@ func createResourceSliceCommand(a *app) *cobra.Command {
 		Short: "Ask the other cluster for resources",
 		Long: `Ask the other cluster, the provider, for resources, and wait for its answer.
 
-This cluster needs an identity there: 'liqoctl authenticate' makes one. What is not asked for is up to the provider.`,
+This cluster needs an identity there: 'liqoctl authenticate' makes one. What is not asked for is up to the provider. What
+is granted becomes a virtual node of the same name, where offloading is enabled, unless --no-virtual-node.`,
 		Example: `  liqoctl create resourceslice milan --remote-cluster-id milan --cpu 8 --memory 32Gi
 
   # Other resources, by another class of the provider's.
@@ -29,12 +30,14 @@ This cluster needs an identity there: 'liqoctl authenticate' makes one. What is 
 	fs := cmd.Flags()
 	var f sliceFlags
 	f.add(fs, "class")
+	without := fs.Bool("no-virtual-node", false, "do not ask for a virtual node")
 	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting for the answer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := f.slice()
 		if err != nil {
 			return err
 		}
+		s.VirtualNode = !*without
 		if c.out.given() {
 			return c.out.objects(peering.NewResourceSlice(c.metadata(args[0], c.offline()), s))
 		}
@@ -49,7 +52,12 @@ This cluster needs an identity there: 'liqoctl authenticate' makes one. What is 
 
 // sliceFlags say what to ask a provider for.
 type sliceFlags struct {
-	class   string
+	class string
+	resourceFlags
+}
+
+// resourceFlags say how much of what.
+type resourceFlags struct {
 	amounts map[corev1.ResourceName]*string
 	others  map[string]string
 }
@@ -57,16 +65,27 @@ type sliceFlags struct {
 // add adds the flags; class is the name of that of the class.
 func (f *sliceFlags) add(fs *pflag.FlagSet, class string) {
 	fs.StringVar(&f.class, class, authv1beta1.SliceClassDefault, "`NAME` of the class: who at the provider decides")
+	f.resourceFlags.add(fs, nil)
+}
+
+// add adds the flags, with the defaults that are given.
+func (f *resourceFlags) add(fs *pflag.FlagSet, defaults map[corev1.ResourceName]string) {
 	f.amounts = map[corev1.ResourceName]*string{}
 	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
-		f.amounts[r] = fs.String(string(r), "", "`QUANTITY` of "+string(r))
+		f.amounts[r] = fs.String(string(r), defaults[r], "`QUANTITY` of "+string(r))
 	}
 	fs.StringToStringVar(&f.others, "resource", nil, "`NAME=QUANTITY` of another resource, or several")
 }
 
 // slice is what they say.
 func (f *sliceFlags) slice() (peering.Slice, error) {
-	s := peering.Slice{Class: f.class, Resources: corev1.ResourceList{}}
+	resources, err := f.resources()
+	return peering.Slice{Class: f.class, Resources: resources}, err
+}
+
+// resources are what they say.
+func (f *resourceFlags) resources() (corev1.ResourceList, error) {
+	all := corev1.ResourceList{}
 	wanted := maps.Clone(f.others)
 	for name, text := range f.amounts {
 		if *text != "" {
@@ -79,9 +98,9 @@ func (f *sliceFlags) slice() (peering.Slice, error) {
 	for name, text := range wanted {
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
-			return s, fmt.Errorf("%s %q: must be a quantity, such as 4, 500m or 8Gi", name, text)
+			return all, fmt.Errorf("%s %q: must be a quantity, such as 4, 500m or 8Gi", name, text)
 		}
-		s.Resources[corev1.ResourceName(name)] = q
+		all[corev1.ResourceName(name)] = q
 	}
-	return s, nil
+	return all, nil
 }

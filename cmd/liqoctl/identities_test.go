@@ -184,11 +184,16 @@ func TestPeer(t *testing.T) {
  INFO   (remote) Tenant status is filled
  INFO   (local) Identity status is filled
 `
-	const asked = ` INFO   (local) ResourceSlice created
+	asked := ` INFO   (local) ResourceSlice created
  INFO   (local) ResourceSlice authentication: Accepted
  INFO   (local) ResourceSlice resources: Accepted
+ WARN   The resources are granted, and that is all: there is no virtual node, and no pod of rome runs in milan. That takes offloading in both clusters; enable it with the following, and run the command again:
 `
-	const forgotten = ` INFO   (local) All resourceslices deleted
+	for _, end := range []struct{ name, kubeconfig string }{{"local", rome.Kubeconfig}, {"remote", milan.Kubeconfig}} {
+		asked += " WARN   (" + end.name + ") liqoctl install --set authentication.enabled=true --set offloading.enabled=true --kubeconfig=" + end.kubeconfig + "\n"
+	}
+	const forgotten = ` INFO   (local) No virtualnodes found
+ INFO   (local) All resourceslices deleted
  INFO   (local) Identity control plane correctly deleted
  INFO   (remote) Tenant correctly deleted
  INFO   (remote) Ensured resourceslices absence
@@ -237,7 +242,8 @@ func TestPeer(t *testing.T) {
 	milan.nothingLeft(t, "rome")
 
 	rome.must(t, peer...)
-	milan.liqoctl(t, "force", "unpeer", "rome", "--skip-confirm").want(t, "as provider", "", ` INFO   No resourceslices found
+	milan.liqoctl(t, "force", "unpeer", "rome", "--skip-confirm").want(t, "as provider", "", ` INFO   No virtualnodes found
+ INFO   No resourceslices found
  INFO   Identity control plane already deleted
  INFO   Tenant correctly deleted
  INFO   Ensured resourceslices absence

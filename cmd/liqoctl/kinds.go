@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // kind is a kind of objects of a peering, as the verbs name it.
@@ -44,6 +46,16 @@ var (
 		name: "resourceslice", plural: "resourceslices", aliases: []string{"rs", "rslice"}, title: "ResourceSlice",
 		object: func() client.Object { return &authv1beta1.ResourceSlice{} },
 		list:   func() client.ObjectList { return &authv1beta1.ResourceSliceList{} },
+	}
+	kindVirtualNode = &kind{
+		name: "virtualnode", plural: "virtualnodes", aliases: []string{"vn", "vnode"}, title: "VirtualNode",
+		object: func() client.Object { return &offloadingv1beta1.VirtualNode{} },
+		list:   func() client.ObjectList { return &offloadingv1beta1.VirtualNodeList{} },
+	}
+	kindNamespace = &kind{
+		name: "namespace", plural: "namespaces", aliases: []string{"ns"}, title: "Namespace",
+		object: func() client.Object { return &corev1.Namespace{} },
+		list:   func() client.ObjectList { return &corev1.NamespaceList{} },
 	}
 	kindTenant = &kind{
 		name: "tenant", plural: "tenants", aliases: []string{"tn"}, title: "Tenant",

@@ -7,23 +7,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// foreign is a command of Liqo that is not about the network. It exists, hidden,
+// foreign is a command of Liqo that Sluice does not have. It exists, hidden,
 // so that a script or a habit meets an answer and not a riddle.
 type foreign struct {
 	use     string // with its aliases after it: "authenticate auth"
 	because string // why there is none, and what to do
 }
 
-const (
-	offloading = "it belongs to Liqo's offloading, which Sluice does not have: run pods where you want them; 'liqoctl network connect' lets them reach each other"
-)
-
 // liqoCommands are those at the top.
 func liqoCommands(a *app) []*cobra.Command {
 	return refusals(a,
-		foreign{"offload", offloading},
-		foreign{"unoffload", offloading},
-		foreign{"move", offloading},
+		foreign{"move", "it moves volumes between clusters, which Sluice cannot: pods with PersistentVolumeClaims stay here; 'liqoctl offload namespace --help' tells which pods go"},
 	)
 }
 

@@ -91,7 +91,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"unpeer --kubeconfig nowhere", remoteMissing},
 		{"peer --in-band", "--in-band: Sluice brings no proxy for the API server"},
 		{"peer --cpu much", `cpu "much": must be a quantity`},
-		{"peer --create-virtual-node", "--create-virtual-node: it belongs to Liqo's offloading"},
+		{"peer --create-virtual-node --create-resource-slice=false", "--create-virtual-node: a virtual node has the resources of a ResourceSlice"},
 		{"peer --proxy-url 10.0.0.1:8118", `--proxy-url "10.0.0.1:8118": must be the URL of an HTTP proxy`},
 		{"force unpeer milan --kubeconfig nowhere", "kubeconfig nowhere cannot be read"},
 		{"peer --gw-server-gateway-location Elsewhere", `--gw-server-service-location "Elsewhere": must be Provider or Consumer`},

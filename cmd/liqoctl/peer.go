@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -32,14 +32,16 @@ func peerCommand(a *app) *cobra.Command {
   2. identity: as 'liqoctl authenticate' does
   3. resources: as 'liqoctl create resourceslice' does, with the provider's ID as name, unless
      --create-resource-slice=false; if the provider refuses, that is a warning
+  4. virtual node: a node of the consumer that stands for the provider and has what is granted,
+     unless --create-virtual-node=false; 'liqoctl offload namespace' lets pods run on it
 
-Where authentication is not enabled in both clusters, the command connects the network and says that this is all. If it
-was asked for more, by a flag, it fails before anything is changed. With --enable-authentication it enables it first, as
+Where authentication is not enabled in both clusters, the command connects the network and says that this is all. Where
+offloading is not, it ends with the resources and says so. If it was asked for more, by a flag, it fails before anything
+is changed. With --enable-authentication it enables authentication first, as
 'liqoctl install --set authentication.enabled=true' does: the controllers then may approve requests for client
 certificates, which they have no need to where clusters share a network alone.
 
-The command can be repeated, and continues where it was interrupted. What is granted does not run pods yet: Sluice has
-no virtual nodes.`,
+The command can be repeated, and continues where it was interrupted.`,
 		Example: `  liqoctl peer --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml --gw-server-service-type NodePort
 
   # Only the consumer can be reached from outside.
@@ -60,14 +62,20 @@ no virtual nodes.`,
 	var o peering.PeerOptions
 	fs.BoolVar(&o.NetworkingDisabled, "networking-disabled", false, "leave the network as it is")
 	ask := fs.Bool("create-resource-slice", true, "ask the provider for resources")
+	node := fs.Bool("create-virtual-node", true, "make a virtual node of the resources")
 	enable := fs.Bool("enable-authentication", false, "enable authentication in the clusters where it is not")
 	var slice sliceFlags
 	slice.add(fs, "resource-slice-class")
 	proxy := fs.String("proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
-	refused := addForeignFlags(fs)
+	inBand := fs.Bool("in-band", false, "")
+	hide(fs, "in-band")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := refused(); err != nil {
-			return err
+		if *inBand {
+			return errors.New("--in-band: Sluice brings no proxy for the API server: --proxy-url names one of yours")
+		}
+		o.NodeRequired = fs.Changed("create-virtual-node") && *node
+		if o.NodeRequired && !*ask {
+			return errors.New("--create-virtual-node: a virtual node has the resources of a ResourceSlice: leave out --create-resource-slice=false")
 		}
 		if o.Options, err = f.options(a); err != nil {
 			return err
@@ -78,8 +86,8 @@ no virtual nodes.`,
 		if o.ProxyURL, err = proxyURL(*proxy); err != nil {
 			return err
 		}
-		for _, flag := range []string{"create-resource-slice", "resource-slice-class", "cpu", "memory", "pods", "resource", "proxy-url"} {
-			o.IdentityRequired = o.IdentityRequired || fs.Changed(flag) && (flag != "create-resource-slice" || *ask)
+		for _, flag := range []string{"create-resource-slice", "create-virtual-node", "resource-slice-class", "cpu", "memory", "pods", "resource", "proxy-url"} {
+			o.IdentityRequired = o.IdentityRequired || fs.Changed(flag) && fs.Lookup(flag).Value.String() != "false"
 		}
 		if *enable {
 			o.IdentityRequired, o.Enable = true, a.enableAuthentication
@@ -89,6 +97,7 @@ no virtual nodes.`,
 			if err != nil {
 				return err
 			}
+			s.VirtualNode = *node
 			o.Slice = &s
 		}
 		local, remote, err := a.two(cmd.Context())
@@ -131,9 +140,11 @@ func unpeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpeer",
 		Short: "Take back what 'liqoctl peer' has made",
-		Long: `Take back what 'liqoctl peer' has made, in the opposite order and without a question: the consumer's ResourceSlices, its
-identity at the provider, and the network, as 'liqoctl network reset' does. If the provider has an identity at the
-consumer, too, the network stays.
+		Long: `Take back what 'liqoctl peer' has made, in the opposite order and without a question: the virtual nodes, once the pods on
+them have ended, the consumer's ResourceSlices, its identity at the provider, and the network, as
+'liqoctl network reset' does. If the provider has an identity at the consumer, too, the network stays.
+
+The pods are evicted. Those of a Deployment start elsewhere; where a PodDisruptionBudget forbids it, the command waits.
 
 The tenant namespaces stay, for a peering to come, unless --delete-namespaces: then they are deleted if nothing is left
 in them but what liqoctl and the controllers made. The command can be repeated, and continues where it was interrupted.`,
@@ -197,29 +208,4 @@ What this cluster has made in the other one stays there, should it come back. Wh
 	}
 	cmd.AddCommand(unpeer)
 	return cmd
-}
-
-// addForeignFlags adds the flags of Liqo that Sluice has no use for, hidden. What refuses returns an error for those
-// that ask for something.
-func addForeignFlags(fs *pflag.FlagSet) (refused func() error) {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.Bool("create-virtual-node", false, "")
-	f.Bool("in-band", false, "")
-	f.VisitAll(func(flag *pflag.Flag) {
-		flag.Hidden = true
-		fs.AddFlag(flag)
-	})
-	return func() (err error) {
-		f.VisitAll(func(flag *pflag.Flag) {
-			if asks := flag.Value.String() != flag.DefValue; !asks || err != nil {
-				return
-			}
-			because := offloading
-			if flag.Name == "in-band" {
-				because = "Sluice brings no proxy for the API server: --proxy-url names one of yours"
-			}
-			err = fmt.Errorf("--%s: %s", flag.Name, because)
-		})
-		return err
-	}
 }

@@ -19,6 +19,7 @@ const NamespaceOffloadingRequired RemoteNamespaceConditionType = "OffloadingRequ
 //   - CreationLoopBackOff
 //   - Terminating
 //   - Creating
+//   - PodAdmissionMissing
 const NamespaceReady RemoteNamespaceConditionType = "Ready"
 
 // Reasons of these conditions.
@@ -35,4 +36,7 @@ const (
 	ReasonTerminating = "Terminating"
 	// ReasonCreating means that the provider has not answered yet.
 	ReasonCreating = "Creating"
+	// ReasonPodAdmissionMissing means that the namespace is there, and new pods are not made fit for virtual nodes: the API
+	// server of this cluster does not serve what that takes. Other implementations do not have it.
+	ReasonPodAdmissionMissing = "PodAdmissionMissing"
 )

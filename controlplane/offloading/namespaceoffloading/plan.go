@@ -95,13 +95,8 @@ func count(is bool) int {
 	return 0
 }
 
-// Reasons of conditions that other implementations do not have.
-const (
-	// reasonSelectorInvalid means that the cluster selector means nothing.
-	reasonSelectorInvalid = "ClusterSelectorInvalid"
-	// reasonAdmissionMissing means that pods cannot be made fit for virtual nodes.
-	reasonAdmissionMissing = "PodAdmissionMissing"
-)
+// reasonSelectorInvalid means that the cluster selector means nothing. Other implementations do not have it.
+const reasonSelectorInvalid = "ClusterSelectorInvalid"
 
 func (f *Facts) required(p Provider) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse}
@@ -139,7 +134,7 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 	case state.Phase != offloadingv1beta1.MappingAccepted:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, there+" is being made"
 	case !f.Admits && f.Offloading.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy:
-		c.Reason = reasonAdmissionMissing
+		c.Reason = offloadingv1beta1.ReasonPodAdmissionMissing
 		c.Message = there + " is there, but new pods stay off virtual nodes: this API server serves no MutatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.36)." +
 			" Pods of runtime class " + offloadingv1beta1.RuntimeClassName + " run there all the same"
 	default:

@@ -1,0 +1,315 @@
+package peering_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/offloading"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
+	"github.com/sluice-net/sluice/virtualkubelet"
+)
+
+// offloads has a side make identities and virtual nodes.
+func offloads(t *testing.T) func(*controlplanetest.Cluster, *manager.Options) {
+	authenticates := authenticating(t)
+	return func(c *controlplanetest.Cluster, o *manager.Options) {
+		authenticates(c, o)
+		for _, file := range []string{"offloading.yaml", "scheduling.yaml", "virtual-kubelet.yaml"} {
+			text, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Apply(string(text))
+		}
+		o.Offloading = &offloading.Options{PodSecurity: "baseline", MaxNamespaces: 10, LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement}
+	}
+}
+
+// playVirtualKubelet runs what the pods of the Deployment virtual-kubelet would, whenever there is one, until the test ends.
+func (s *side) playVirtualKubelet(t *testing.T, peer string) {
+	t.Helper()
+	namespace := "liqo-tenant-" + peer
+	var mu sync.Mutex
+	var of string // the service account that it runs as
+	stop := func() {}
+	t.Cleanup(func() { mu.Lock(); defer mu.Unlock(); stop() })
+	controlplanetest.Repeat(t, func(ctx context.Context) {
+		account := new(corev1.ServiceAccount)
+		if s.Get(ctx, namespace, "virtual-kubelet", account) != nil || string(account.UID) == of {
+			return
+		}
+		config := rest.CopyConfig(s.Config)
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:" + namespace + ":virtual-kubelet",
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+		}
+		k, err := virtualkubelet.New(config, virtualkubelet.Options{
+			ClusterID: s.id, PeerID: peer, TenantNamespace: namespace, LiqoNamespace: controlplanetest.LiqoNamespace,
+			Address: netip.MustParseAddr("127.0.0.1"), Port: 10250, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Errorf("the virtual kubelet: %v", err)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		stop()
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		of, stop = string(account.UID), func() { cancel(); <-done }
+	})
+}
+
+// offloaded is a pod for the virtual node of milan.
+func offloaded(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{
+		NodeName: "milan", Containers: []corev1.Container{{Name: "app", Image: "app"}}, TerminationGracePeriodSeconds: new(int64(1)),
+		Tolerations: []corev1.Toleration{{Key: offloadingv1beta1.TaintNotAllowed, Operator: corev1.TolerationOpExists}},
+	}}
+}
+
+// runs waits until a pod of the namespace shop runs.
+func (s *side) runs(t *testing.T, namespace, name string) {
+	t.Helper()
+	controlplanetest.Eventually(t, fmt.Sprintf("pod %s runs in %s", name, s.id), func(ctx context.Context) error {
+		p := new(corev1.Pod)
+		if err := s.Get(ctx, namespace, name, p); err != nil {
+			return err
+		}
+		if p.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+}
+
+// absent fails if there is an object.
+func (s *side) absent(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+		t.Errorf("%T %s is in %s: %v", o, o.GetName(), s.id, err)
+	}
+}
+
+// TestOffload peers two clusters with all the defaults, lets pods of one run in the other, and takes it all back.
+func TestOffload(t *testing.T) {
+	rome, milan := startSide(t, access.Local, "rome", offloads(t)), startSide(t, access.Remote, "milan", offloads(t))
+	rome.play(t, networkingv1beta1.Connected)
+	milan.play(t, networkingv1beta1.Connected)
+	ctx := t.Context()
+	if err := rome.CreateNamespace("shop", nil); err != nil {
+		t.Fatal(err)
+	}
+	shop := func() *offloadingv1beta1.NamespaceOffloading {
+		return peering.NewNamespaceOffloading(peering.Metadata{Namespace: "shop"}, offloadingv1beta1.NamespaceOffloadingSpec{
+			NamespaceMappingStrategy: offloadingv1beta1.DefaultNameMappingStrategy, PodOffloadingStrategy: offloadingv1beta1.RemotePodOffloadingStrategy,
+			ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}},
+		})
+	}
+	t.Run("without a virtual node", func(t *testing.T) {
+		var s told
+		if err := peering.Offload(ctx, rome.access, shop(), options(), s.tell); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, `
+(local) Offloading of namespace "shop" correctly enabled
+WARN (local) Offloading completed, but no cluster was selected: there is no virtual node: 'liqoctl peer' makes one, or 'liqoctl create virtualnode'`)
+		s = told{}
+		if err := peering.Unoffload(ctx, rome.access, "shop", options(), s.tell); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, `
+(local) Offloading of namespace "shop" correctly disabled
+(local) Unoffloading completed successfully`)
+	})
+	before, err := objectsOf(rome, milan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rome.playVirtualKubelet(t, "milan")
+
+	o := peering.PeerOptions{Options: options(), Slice: &peering.Slice{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}
+	if err := peering.Peer(ctx, rome.access, milan.access, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	rome.absent(t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}})
+	o.Slice.VirtualNode = true
+	for range 2 { // it may be repeated
+		var s told
+		if err := peering.Peer(ctx, rome.access, milan.access, o, s.tell); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.lines[max(0, len(s.lines)-2):], []string{"(local) ResourceSlice resources: Accepted", "(local) Node milan is Ready"}; !slices.Equal(got, want) {
+			t.Errorf("the last lines are %q, want %q", got, want)
+		}
+	}
+	t.Run("another virtual node", func(t *testing.T) { testVirtualNode(t, rome) })
+
+	for range 2 {
+		var s told
+		if err := peering.Offload(ctx, rome.access, shop(), options(), s.tell); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, `
+(local) Offloading of namespace "shop" correctly enabled
+(local) Namespace "shop" is offloaded to cluster milan, as "shop-rome"
+(local) Offloading completed successfully`)
+	}
+	if err := rome.Client.Create(ctx, offloaded("first")); err != nil {
+		t.Fatal(err)
+	}
+	rome.runs(t, "shop", "first")
+	milan.runs(t, "shop-rome", "first")
+	t.Run("a name that cannot be changed", func(t *testing.T) {
+		other := shop()
+		other.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy
+		if err := peering.Offload(ctx, rome.access, other, options(), nil); err == nil || !strings.Contains(err.Error(), "cannot be changed") {
+			t.Error(err)
+		}
+	})
+	t.Run("unoffload", func(t *testing.T) {
+		if err := peering.Unoffload(ctx, rome.access, "shop", options(), nil); err != nil {
+			t.Fatal(err)
+		}
+		milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
+	})
+	t.Run("a name that is taken", func(t *testing.T) {
+		taken := shop()
+		taken.Spec.NamespaceMappingStrategy, taken.Spec.RemoteNamespaceName = offloadingv1beta1.SelectedNameMappingStrategy, "default"
+		if err := peering.Offload(ctx, rome.access, taken, options(), nil); err == nil || !strings.Contains(err.Error(), "AllFailed: cluster milan: namespace default of the cluster cannot be made") {
+			t.Error(err)
+		}
+		if err := peering.Unoffload(ctx, rome.access, "shop", options(), nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+
+	if err := peering.Offload(ctx, rome.access, shop(), options(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := rome.Client.Create(ctx, offloaded("second")); err != nil {
+		t.Fatal(err)
+	}
+	milan.runs(t, "shop-rome", "second")
+	end := o.Options
+	end.DeleteNamespaces = true
+	var s told
+	if err := peering.Unpeer(ctx, rome.access, milan.access, end, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, strings.Join(append([]string{"(local) All virtualnodes deleted", "(local) All resourceslices deleted"}, s.lines[min(2, len(s.lines)):]...), "\n"))
+	rome.absent(t, offloaded("second"))
+	rome.absent(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}})
+	milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
+	if err := rome.Client.Delete(ctx, shop()); err != nil {
+		t.Fatal(err)
+	}
+	before = append(before, "rome: Secret liqo/authentication-keys")
+	slices.Sort(before)
+	controlplanetest.Eventually(t, "both clusters are as before", func(context.Context) error {
+		now, err := objectsOf(rome, milan)
+		if diff := cmp.Diff(before, now); err == nil && diff != "" {
+			err = errors.New("(-before +after):\n" + diff)
+		}
+		return err
+	})
+}
+
+// testVirtualNode makes another virtual node of the same slice, and deletes both; then the slice asks for none.
+func testVirtualNode(t *testing.T, rome *side) {
+	ctx := t.Context()
+	m := peering.Metadata{Name: "more", RemoteClusterID: "milan"}
+	spec := offloadingv1beta1.VirtualNodeSpec{CreateNode: new(true), Labels: map[string]string{"tier": "second"}}
+	if err := peering.CreateVirtualNode(ctx, rome.access, m, spec, "nothing", options(), nil); err == nil || !strings.Contains(err.Error(), "there is no ResourceSlice liqo-tenant-milan/nothing") {
+		t.Error(err)
+	}
+	for range 2 {
+		var s told
+		if err := peering.CreateVirtualNode(ctx, rome.access, m, spec, "milan", options(), s.tell); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, "(local) Virtual node created\n(local) Node more is Ready")
+	}
+	n := new(corev1.Node)
+	if err := rome.Get(ctx, "", "more", n); err != nil || n.Labels["tier"] != "second" || n.Status.Capacity.Cpu().String() != "2" {
+		t.Errorf("%v: %v, %v", err, n.Labels, n.Status.Capacity)
+	}
+	if err := peering.DeleteVirtualNode(ctx, rome.access, "fewer", options(), nil); err == nil || !strings.Contains(err.Error(), `there is no VirtualNode "fewer"; there are milan, more`) {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{
+		"more":  "(local) Virtual node deleted",
+		"milan": "WARN (local) ResourceSlice milan asked for the virtual node, and does not any more: its annotation liqo.io/create-virtual-node is false\n(local) Virtual node deleted",
+	} {
+		var s told
+		if err := peering.DeleteVirtualNode(ctx, rome.access, name, options(), s.tell); err != nil {
+			t.Fatal(err)
+		}
+		s.want(t, want)
+		rome.absent(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	slice := peering.Slice{VirtualNode: true}
+	if err := peering.Request(ctx, rome.access, peering.Metadata{Name: "milan", RemoteClusterID: "milan"}, slice, options(), nil); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "the slice has its virtual node again", func(ctx context.Context) error { return rome.Get(ctx, "", "milan", n) })
+}
+
+// TestOffloadWithout: where offloading is off nothing is changed, and what enables it is said.
+func TestOffloadWithout(t *testing.T) {
+	rome, milan := startSide(t, access.Local, "rome", authenticating(t)), startSide(t, access.Remote, "milan", offloads(t))
+	rome.play(t, networkingv1beta1.Connected)
+	milan.play(t, networkingv1beta1.Connected)
+	ctx := t.Context()
+	const enable = "liqoctl install --set authentication.enabled=true --set offloading.enabled=true --kubeconfig=/of/rome"
+	if err := peering.Offload(ctx, rome.access, peering.NewNamespaceOffloading(peering.Metadata{Namespace: "default"}, offloadingv1beta1.NamespaceOffloadingSpec{}), options(), nil); err == nil || !strings.Contains(err.Error(), enable) {
+		t.Error(err)
+	}
+	o := peering.PeerOptions{Options: options(), Slice: &peering.Slice{VirtualNode: true}, NodeRequired: true}
+	if err := peering.Peer(ctx, rome.access, milan.access, o, nil); err == nil || !strings.Contains(err.Error(), enable) || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Error(err)
+	}
+	rome.nothing(t, "configurations,tenants,identities")
+	o.NodeRequired = false
+	var s told
+	if err := peering.Peer(ctx, rome.access, milan.access, o, s.tell); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"WARN () The resources are granted, and that is all: there is no virtual node, and no pod of rome runs in milan. That takes offloading in both clusters; enable it with the following, and run the command again:",
+		"WARN (local) " + enable,
+	}
+	if got := s.lines[max(0, len(s.lines)-2):]; !slices.Equal(got, want) {
+		t.Errorf("the last lines are %q, want %q", got, want)
+	}
+	s = told{}
+	if err := peering.Unpeer(ctx, rome.access, milan.access, options(), s.tell); err != nil {
+		t.Fatal(err)
+	}
+	if s.lines[0] != "(local) No virtualnodes found" {
+		t.Errorf("told %q", s.lines)
+	}
+}

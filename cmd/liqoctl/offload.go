@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/peering"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+)
+
+// offloadCommands are those by which pods of this cluster may run in others.
+func offloadCommands(a *app) []*cobra.Command {
+	offload := &cobra.Command{
+		Use: "offload", Short: "Let pods of a namespace run in other clusters",
+		Long: `Let pods of a namespace run in other clusters: on the virtual nodes that stand for them.`,
+	}
+	offload.AddCommand(offloadNamespaceCommand(a))
+	unoffload := &cobra.Command{
+		Use: "unoffload", Short: "Undo an offload",
+		Long: `Undo 'liqoctl offload': the pods run in this cluster alone again.`,
+	}
+	unoffload.AddCommand(unoffloadNamespaceCommand(a))
+	return []*cobra.Command{offload, unoffload}
+}
+
+func offloadNamespaceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "namespace NAME...", Aliases: kindNamespace.allAliases(),
+		Short: "Let pods of a namespace run in other clusters",
+		Long: `Let pods of a namespace run in other clusters, the providers, and wait until these have a namespace for them.
+
+Each provider that is selected gets a namespace, called as --namespace-mapping-strategy says:
+  DefaultName      NAME-CLUSTERID, with the ID of this cluster
+  EnforceSameName  NAME
+  SelectedName     what --remote-namespace-name says
+
+New pods run where --pod-offloading-strategy says:
+  LocalAndRemote   on any node, here or there
+  Remote           on virtual nodes: at a provider
+  Local            on nodes of this cluster. Services are reflected all the same
+
+A pod that waits for a node already may run on virtual nodes too, if every one of them is selected. Other pods stay
+where they are: make them anew to move them.
+
+The name at the providers cannot be changed later: 'liqoctl unoffload namespace' comes first. That no provider is
+selected is a warning, as one may come later; that one cannot make the namespace is an error.`,
+		Example: `  liqoctl offload namespace demo
+
+  # Only at providers in Europe that have GPUs, or in the region us-east; and there under the same name.
+  liqoctl offload namespace demo -l region=eu,gpu -l region=us-east --namespace-mapping-strategy EnforceSameName
+
+  # For GitOps.
+  liqoctl offload namespace demo --pod-offloading-strategy Remote -o yaml`,
+	}
+	cmd.ValidArgsFunction = completeNames(a, kindNamespace)
+	fs := cmd.Flags()
+	var spec offloadingv1beta1.NamespaceOffloadingSpec
+	mapping, pods := string(offloadingv1beta1.DefaultNameMappingStrategy), string(offloadingv1beta1.LocalAndRemotePodOffloadingStrategy)
+	var selectors []string
+	var chosen string
+	var timeout time.Duration
+	fs.StringVar(&pods, "pod-offloading-strategy", pods, "where pods run: LocalAndRemote, Local or Remote (`STRATEGY`)")
+	fs.StringVar(&mapping, "namespace-mapping-strategy", mapping, "`STRATEGY` of names at the providers: DefaultName, EnforceSameName or SelectedName")
+	fs.StringVar(&spec.RemoteNamespaceName, "remote-namespace-name", "", "`NAME` at the providers, with SelectedName")
+	fs.StringArrayVarP(&selectors, "selector", "l", nil, "`LABELS` of virtual nodes, as kubectl's -l; several: one of them is enough (default: every virtual node)")
+	fs.StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces to offload, instead of their names")
+	fs.DurationVar(&timeout, "timeout", 20*time.Second, "`DURATION` after which to give up waiting for the providers")
+	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, chosen) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec.NamespaceMappingStrategy, spec.PodOffloadingStrategy = offloadingv1beta1.NamespaceMappingStrategy(mapping), offloadingv1beta1.PodOffloadingStrategy(pods)
+		if err := checkOffloading(spec); err != nil {
+			return err
+		}
+		spec.ClusterSelector.NodeSelectorTerms = []corev1.NodeSelectorTerm{}
+		for _, text := range selectors {
+			term, err := peering.Selector(text)
+			if err != nil {
+				return fmt.Errorf("--selector %q: %w", text, err)
+			}
+			spec.ClusterSelector.NodeSelectorTerms = append(spec.ClusterSelector.NodeSelectorTerms, term)
+		}
+		object := func(namespace string) *offloadingv1beta1.NamespaceOffloading {
+			return peering.NewNamespaceOffloading(peering.Metadata{Namespace: namespace, Labels: a.labels, Annotations: a.annotations}, spec)
+		}
+		if out.given() && chosen == "" {
+			var objects []client.Object
+			for _, name := range args {
+				objects = append(objects, object(name))
+			}
+			return out.objects(objects...)
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
+			return err
+		}
+		var errs []error
+		for _, name := range args {
+			errs = append(errs, peering.Offload(cmd.Context(), in, object(name), peering.Options{Timeout: timeout}, a.console.Progress()))
+		}
+		return errors.Join(errs...)
+	}
+	return cmd
+}
+
+func unoffloadNamespaceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "namespace NAME...", Aliases: kindNamespace.allAliases(),
+		Short: "Have the pods of a namespace run in this cluster alone again",
+		Long: `Have the pods of a namespace run in this cluster alone again, and wait until the providers have removed their namespaces
+for it, with all that is in them. Pods that run there end.`,
+		Example: "  liqoctl unoffload namespace demo",
+	}
+	cmd.ValidArgsFunction = completeNames(a, kindNamespace)
+	var chosen string
+	var timeout time.Duration
+	cmd.Flags().StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces, instead of their names")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` after which to give up waiting for the providers")
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, chosen) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
+			return err
+		}
+		var what []string
+		for _, name := range args {
+			what = append(what, fmt.Sprintf("the namespaces for %s of cluster %s at its providers, with all that is in them", name, in.Where()))
+		}
+		if err := a.confirm(cmd.Context(), "remove", what); err != nil {
+			return err
+		}
+		var errs []error
+		for _, name := range args {
+			errs = append(errs, peering.Unoffload(cmd.Context(), in, name, peering.Options{Timeout: timeout}, a.console.Progress()))
+		}
+		return errors.Join(errs...)
+	}
+	return cmd
+}
+
+// namesOrSelector judges the arguments of commands about namespaces.
+func namesOrSelector(names []string, selector string) error {
+	switch {
+	case len(names) == 0 && selector == "":
+		return errors.New("want the NAME of a namespace, or several, or --ns-selector")
+	case len(names) > 0 && selector != "":
+		return errors.New("want either names of namespaces or --ns-selector")
+	}
+	return nil
+}
+
+// checkOffloading judges what the API server would refuse in other words.
+func checkOffloading(s offloadingv1beta1.NamespaceOffloadingSpec) error {
+	selected := s.NamespaceMappingStrategy == offloadingv1beta1.SelectedNameMappingStrategy
+	switch s.NamespaceMappingStrategy {
+	case offloadingv1beta1.DefaultNameMappingStrategy, offloadingv1beta1.EnforceSameNameMappingStrategy, offloadingv1beta1.SelectedNameMappingStrategy:
+	default:
+		return fmt.Errorf("--namespace-mapping-strategy %q: must be DefaultName, EnforceSameName or SelectedName", s.NamespaceMappingStrategy)
+	}
+	switch s.PodOffloadingStrategy {
+	case offloadingv1beta1.LocalAndRemotePodOffloadingStrategy, offloadingv1beta1.LocalPodOffloadingStrategy, offloadingv1beta1.RemotePodOffloadingStrategy:
+	default:
+		return fmt.Errorf("--pod-offloading-strategy %q: must be LocalAndRemote, Local or Remote", s.PodOffloadingStrategy)
+	}
+	if selected != (s.RemoteNamespaceName != "") {
+		return errors.New("--remote-namespace-name and --namespace-mapping-strategy SelectedName go together")
+	}
+	return nil
+}
+
+// namespaces are the ones that are named, which must be there, or selected.
+func namespaces(ctx context.Context, in *access.Cluster, names []string, selector string) ([]string, error) {
+	if selector == "" {
+		for _, name := range names {
+			if err := in.Client.Get(ctx, client.ObjectKey{Name: name}, new(corev1.Namespace)); err != nil {
+				return nil, in.Explain("read namespace "+name, err)
+			}
+		}
+		return names, nil
+	}
+	s, err := labels.Parse(selector)
+	if err != nil {
+		return nil, fmt.Errorf("--ns-selector %q: %w", selector, err)
+	}
+	var list corev1.NamespaceList
+	if err := in.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: s}); err != nil {
+		return nil, in.Explain("list namespaces", err)
+	}
+	for _, ns := range list.Items {
+		names = append(names, ns.Name)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("--ns-selector %q selects no namespace", selector)
+	}
+	return names, nil
+}
