@@ -1,15 +1,17 @@
 package reflection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// Addresses translates addresses of the provider to those by which the consumer reaches them. The zero value knows
-// none.
+// Addresses translates addresses of the other cluster of a peering to those by which this one reaches them. The zero value
+// knows none.
 type Addresses struct {
 	remaps []remap
 }
@@ -17,7 +19,7 @@ type Addresses struct {
 // remap pairs two prefixes of the same family and length.
 type remap struct{ there, here netip.Prefix }
 
-// NewAddresses takes the CIDRs of the provider, pod CIDRs first, from a Configuration. It fails while the status of the
+// NewAddresses takes the CIDRs of the other cluster, pod CIDRs first, from a Configuration. It fails while the status of the
 // Configuration does not answer its spec.
 func NewAddresses(c *networkingv1beta1.Configuration) (a Addresses, err error) {
 	defer func() {
@@ -56,8 +58,19 @@ func NewAddresses(c *networkingv1beta1.Configuration) (a Addresses, err error) {
 	return a, nil
 }
 
-// Here returns the address by which the consumer reaches an address of the provider. It is false for an address that
-// belongs to none of the provider's CIDRs: here it would be somebody else's.
+// OldestAddresses takes the CIDRs from the Configuration of a peering: of several the oldest counts, as for the network.
+func OldestAddresses(of []networkingv1beta1.Configuration) (Addresses, error) {
+	if len(of) == 0 {
+		return Addresses{}, errors.New("there is no Configuration")
+	}
+	oldest := slices.MinFunc(of, func(a, b networkingv1beta1.Configuration) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return NewAddresses(&oldest)
+}
+
+// Here returns the address by which this cluster reaches an address of the other one. It is false for an address that
+// belongs to none of the other cluster's CIDRs: here it would be somebody else's.
 func (a Addresses) Here(there netip.Addr) (netip.Addr, bool) {
 	there = there.Unmap()
 	for _, r := range a.remaps {

@@ -1,6 +1,7 @@
 // Package offloading runs the controllers by which pods of one cluster run in another.
 //
-//	provider: remotenamespaces, quota, shadowpod               what other clusters have here
+//	provider: remotenamespaces, quota, shadowpod,              what other clusters have here
+//	          shadowendpointslice
 //	consumer: namespacemap, namespaceoffloading, scheduling    which namespaces, and which of their pods
 //	          virtualnode                                      the nodes that stand for other clusters
 package offloading
@@ -24,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/offloading/quota"
 	"github.com/sluice-net/sluice/controlplane/offloading/remotenamespaces"
 	"github.com/sluice-net/sluice/controlplane/offloading/scheduling"
+	"github.com/sluice-net/sluice/controlplane/offloading/shadowendpointslice"
 	"github.com/sluice-net/sluice/controlplane/offloading/shadowpod"
 	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 )
@@ -55,6 +57,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 			LiqoNamespace: o.LiqoNamespace, PodSecurity: o.PodSecurity, MaxNamespaces: o.MaxNamespaces,
 		})},
 		{"shadowpod", shadowpod.SetupWithManager(mgr, made)},
+		{"shadowendpointslice", shadowendpointslice.SetupWithManager(mgr, made, o.LiqoNamespace)},
 		{"quota", quota.SetupWithManager(mgr, o.LimitsEnforcement)},
 		{"namespacemap", namespacemap.SetupWithManager(mgr, id)},
 		{"namespaceoffloading", namespaceoffloading.SetupWithManager(mgr, id)},

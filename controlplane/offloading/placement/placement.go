@@ -1,5 +1,5 @@
-// Package placement decides which clusters a namespace is offloaded to, and what it is called there. It is pure: the
-// reconcilers that ask for namespaces and those that report about them share it.
+// Package placement decides which clusters a namespace is offloaded to, and what it is called there; and reads in the other
+// direction for whom a namespace of this cluster was made. It is pure: the reconcilers of both sides share it.
 package placement
 
 import (
@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -36,6 +37,21 @@ func RemoteName(o *offloadingv1beta1.NamespaceOffloading, own string) string {
 // Offloads tells whether o asks for namespaces: it is the one of its namespace, and not being deleted.
 func Offloads(o *offloadingv1beta1.NamespaceOffloading) bool {
 	return o.Name == offloadingv1beta1.NamespaceOffloadingName && o.DeletionTimestamp.IsZero()
+}
+
+// Consumer is the cluster that a namespace here was made for.
+type Consumer struct {
+	// ID is the ID of the cluster.
+	ID string
+	// Tenant is its tenant namespace here.
+	Tenant string
+}
+
+// ConsumerOf reads whom a namespace was made for; ok is false if it was made for nobody.
+func ConsumerOf(n *corev1.Namespace) (c Consumer, ok bool) {
+	c.ID = n.Labels[networkingv1beta1.LabelRemoteClusterID]
+	c.Tenant, _, ok = strings.Cut(n.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
+	return c, ok && n.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && len(validation.IsDNS1123Label(c.ID)) == 0
 }
 
 // Node is what a selector sees of a virtual node.

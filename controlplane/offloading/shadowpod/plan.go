@@ -17,20 +17,8 @@ import (
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/allow"
 	"github.com/sluice-net/sluice/controlplane/objectname"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 )
-
-// place is where a ShadowPod is.
-type place struct {
-	// consumer is the ID of the cluster that the namespace was made for, tenant its tenant namespace.
-	consumer, tenant string
-}
-
-// placeOf reads whom a namespace was made for; ok is false if it was made for nobody.
-func placeOf(n *corev1.Namespace) (p place, ok bool) {
-	p.consumer = n.Labels[networkingv1beta1.LabelRemoteClusterID]
-	p.tenant, _, ok = strings.Cut(n.Annotations[offloadingv1beta1.AnnotationManagedByNamespaceMap], "/")
-	return p, ok && n.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && len(validation.IsDNS1123Label(p.consumer)) == 0
-}
 
 // strict reads a pod as an API server does, and refuses fields that it does not know.
 var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubernetes.Scheme, kubernetes.Scheme, json.SerializerOptions{Strict: true})
@@ -58,7 +46,7 @@ func read(spec []byte) (*corev1.PodSpec, error) {
 var keptTolerations = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
 // podOf is the Pod of a ShadowPod.
-func podOf(s *raw, spec *corev1.PodSpec, p place, q *offloadingv1beta1.Quota, selector map[string]string) *corev1.Pod {
+func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1beta1.Quota, selector map[string]string) *corev1.Pod {
 	spec = spec.DeepCopy()
 	// No identity of this cluster.
 	spec.AutomountServiceAccountToken = new(false)
@@ -71,8 +59,8 @@ func podOf(s *raw, spec *corev1.PodSpec, p place, q *offloadingv1beta1.Quota, se
 	}
 	maps.Copy(spec.NodeSelector, selector)
 	l := kept(s.Labels)
-	l[networkingv1beta1.LabelRemoteClusterID] = p.consumer
-	l[offloadingv1beta1.LabelOrigin] = p.consumer
+	l[networkingv1beta1.LabelRemoteClusterID] = p.ID
+	l[offloadingv1beta1.LabelOrigin] = p.ID
 	l[offloadingv1beta1.LabelManagedBy] = offloadingv1beta1.ManagedByShadowPod
 	l[offloadingv1beta1.LabelCreatorUser] = label(q.Spec.User)
 	return &corev1.Pod{

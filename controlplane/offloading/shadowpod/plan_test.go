@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 )
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -104,7 +105,7 @@ func TestPodOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := podOf(s, spec, place{"rome", "liqo-tenant-rome"}, &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "milan-1"}}, map[string]string{"pool": "tenants"})
+	got := podOf(s, spec, placement.Consumer{ID: "rome", Tenant: "liqo-tenant-rome"}, &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "milan-1"}}, map[string]string{"pool": "tenants"})
 	want := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop-rome", Name: "web",
@@ -137,7 +138,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		s := &raw{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}
-		p := podOf(s, spec, place{"rome", "t"}, &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "u"}}, nil)
+		p := podOf(s, spec, placement.Consumer{ID: "rome", Tenant: "t"}, &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "u"}}, nil)
 		if p.Namespace != "n" || p.Spec.NodeName != "" || p.Spec.ServiceAccountName != "" || p.Spec.Priority != nil || p.Spec.PriorityClassName != "" ||
 			*p.Spec.AutomountServiceAccountToken || p.Spec.RuntimeClassName != nil || len(p.Spec.EphemeralContainers) > 0 {
 			t.Errorf("%s: %+v", b, p)

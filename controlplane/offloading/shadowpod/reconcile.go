@@ -25,6 +25,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
@@ -91,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: s.Namespace}, namespace); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // a user's: what is in it is none of ours
 	}
-	p, ok := placeOf(namespace)
+	p, ok := placement.ConsumerOf(namespace)
 	if !ok || !namespace.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
@@ -119,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // make makes the Pod, or tells why not.
-func (r *Reconciler) make(ctx context.Context, s *raw, p place) (again time.Duration, err error) {
+func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, err error) {
 	name := client.ObjectKeyFromObject(s)
 	spec, err := read(s.Spec.Pod.Raw)
 	if err != nil {
@@ -133,7 +134,7 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p place) (again time.Dura
 	switch {
 	case q == nil:
 		r.wait(p, name)
-		r.tell(s, reasonNoQuota, reasonNoQuota, "cluster "+p.consumer+" has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node")
+		r.tell(s, reasonNoQuota, reasonNoQuota, "cluster "+p.ID+" has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node")
 		return 0, nil
 	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
 		r.wait(p, name)
@@ -163,7 +164,7 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p place) (again time.Dura
 	if err == nil {
 		r.ledger.observe(name, pod.UID, quotaOf(pod), requests.OfPod(pod))
 		r.forget(name)
-		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.consumer)
+		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
 		return 0, nil
 	}
 	r.ledger.forget(name, "")
@@ -196,9 +197,9 @@ func (r *Reconciler) check(ctx context.Context, name types.NamespacedName, uid t
 }
 
 // quota is what a ShadowPod takes from, and where its pods run as the ResourceSlice says.
-func (r *Reconciler) quota(ctx context.Context, s *raw, p place) (*offloadingv1beta1.Quota, map[string]string, error) {
+func (r *Reconciler) quota(ctx context.Context, s *raw, p placement.Consumer) (*offloadingv1beta1.Quota, map[string]string, error) {
 	var list offloadingv1beta1.QuotaList
-	if err := r.List(ctx, &list, client.InNamespace(p.tenant), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: p.consumer}); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(p.Tenant), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: p.ID}); err != nil {
 		return nil, nil, fmt.Errorf("list Quotas: %w", err)
 	}
 	q := choose(s, slices.DeleteFunc(list.Items, func(q offloadingv1beta1.Quota) bool { return !q.DeletionTimestamp.IsZero() }))
@@ -210,7 +211,7 @@ func (r *Reconciler) quota(ctx context.Context, s *raw, p place) (*offloadingv1b
 		return q, nil, nil
 	}
 	slice := new(authv1beta1.ResourceSlice)
-	if err := r.Get(ctx, client.ObjectKey{Namespace: p.tenant, Name: owner.Name}, slice); err != nil {
+	if err := r.Get(ctx, client.ObjectKey{Namespace: p.Tenant, Name: owner.Name}, slice); err != nil {
 		return nil, nil, client.IgnoreNotFound(err)
 	}
 	return q, maps.Clone(slice.Status.NodeSelector), nil
@@ -255,13 +256,13 @@ func (r *Reconciler) tell(s *raw, reason, what, message string) {
 	apply.Event(r.Recorder, about, corev1.EventTypeWarning, reason, "Create", strings.ToValidUTF8(message, ""))
 }
 
-func (r *Reconciler) wait(p place, name types.NamespacedName) {
+func (r *Reconciler) wait(p placement.Consumer, name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting[p.tenant] == nil {
-		r.waiting[p.tenant] = map[types.NamespacedName]bool{}
+	if r.waiting[p.Tenant] == nil {
+		r.waiting[p.Tenant] = map[types.NamespacedName]bool{}
 	}
-	r.waiting[p.tenant][name] = true
+	r.waiting[p.Tenant][name] = true
 }
 
 func (r *Reconciler) forget(name types.NamespacedName) {
