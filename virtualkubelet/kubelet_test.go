@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -24,6 +26,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/source"
 	"github.com/sluice-net/sluice/virtualkubelet"
@@ -93,7 +96,8 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// account makes the service account of the process, with the role that is shipped and no other.
+// account makes the service account of the process, with the roles that are shipped and those that the controller makes, and
+// no others.
 func (s *scene) account() {
 	s.t.Helper()
 	roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", "virtual-kubelet.yaml"))
@@ -101,12 +105,21 @@ func (s *scene) account() {
 		s.t.Fatal(err)
 	}
 	s.rome.Apply(string(roles))
-	s.create(s.rome, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "virtual-kubelet"}})
-	s.create(s.rome, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "virtual-kubelet"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-local"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: "virtual-kubelet"}},
-	})
+	objects, _, _ := virtualnode.Build(s.rights())
+	for _, o := range objects {
+		if _, is := o.(*appsv1.Deployment); !is {
+			s.create(s.rome, o)
+		}
+	}
+}
+
+// rights are what the controller makes the rights of the process of.
+func (s *scene) rights(offloaded ...string) virtualnode.Facts {
+	return virtualnode.Facts{
+		Own: "rome", Peer: "milan", Namespace: tenant, Tenant: true, LiqoNamespace: controlplanetest.LiqoNamespace,
+		Template:     &offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "virtualkubelet"},
+		VirtualNodes: 1, Kubeconfigs: []string{"slice"}, Offloaded: offloaded,
+	}
 }
 
 // start runs the process. The end of the test ends it.
@@ -217,6 +230,12 @@ func (s *scene) mapNamespaces(mapping map[string]string) {
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
 	if err := s.rome.Client.Create(s.t.Context(), m); err != nil && !apierrors.IsAlreadyExists(err) {
 		s.t.Fatal(err)
+	}
+	rights := s.rights(slices.Collect(maps.Keys(mapping))...)
+	for _, b := range rights.Bindings() {
+		if err := s.rome.Client.Create(s.t.Context(), b); err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+			s.t.Fatal(err)
+		}
 	}
 	controlplanetest.Edit(s.t, s.rome, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping = mapping })
 	controlplanetest.EditStatus(s.t, s.rome, m, func(m *offloadingv1beta1.NamespaceMap) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -56,6 +57,7 @@ func process(peer string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-" + peer, Name: "virtual-kubelet"}
 	return []client.Object{
 		&appsv1.Deployment{ObjectMeta: meta}, &corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-liqo-tenant-" + peer}},
 	}
 }
@@ -120,6 +122,48 @@ func TestVirtualNode(t *testing.T) {
 			}
 			return nil
 		})
+	})
+	t.Run("rights in offloaded namespaces", func(t *testing.T) {
+		may := func(namespace, resource, name string) func(want bool) {
+			return func(want bool) {
+				t.Helper()
+				controlplanetest.Eventually(t, fmt.Sprintf("it may read %s %s in %s: %v", resource, name, namespace, want), func(ctx context.Context) error {
+					review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+						User: "system:serviceaccount:" + ns.Name + ":virtual-kubelet", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + ns.Name, "system:authenticated"},
+						ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Namespace: namespace, Resource: resource, Name: name},
+					}}
+					if err := c.Client.Create(ctx, review); err != nil {
+						return err
+					}
+					if review.Status.Allowed != want {
+						return fmt.Errorf("allowed: %v, %s", review.Status.Allowed, review.Status.Reason)
+					}
+					return nil
+				})
+			}
+		}
+		may(ns.Name, "secrets", "any-name")(true)
+		may(ns.Name, "secrets", "kubeconfig-controlplane-milan")(false)
+		for _, namespace := range []string{"shop", "private"} {
+			create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+			may(namespace, "secrets", "")(false)
+		}
+		o := offloadingOf("shop", nil)
+		create(t, c, o)
+		may("shop", "secrets", "")(true)
+		// The provider has rights on the NamespaceMap.
+		m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "milan"}}
+		controlplanetest.Edit(t, c, m, func(m *offloadingv1beta1.NamespaceMap) { m.Spec.DesiredMapping["private"] = "stolen" })
+		controlplanetest.EditStatus(t, c, m, func(m *offloadingv1beta1.NamespaceMap) {
+			m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"private": {RemoteNamespace: "stolen", Phase: offloadingv1beta1.MappingAccepted}}
+		})
+		mapped(t, c, "milan", map[string]string{"shop": "shop-rome"})
+		may("private", "secrets", "")(false)
+		if err := c.Client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		may("shop", "secrets", "")(false)
+		mapped(t, c, "milan", map[string]string{})
 	})
 	t.Run("another namespace", func(t *testing.T) {
 		v := virtualNode("milan", "intruder", "eu")

@@ -151,6 +151,28 @@ func SelectsAny(o *offloadingv1beta1.NamespaceOffloading, nodes []Node) (bool, e
 	return false, nil
 }
 
+// Mapping is what a provider with these virtual nodes is asked for: names of namespaces here, and there; own is the ID of this
+// cluster. A NamespaceOffloading whose selector means nothing selects no cluster; its status says so.
+//
+//	a NamespaceOffloading                      entry
+//	selects one of the virtual nodes           its namespace -> the name there
+//	selects none of them                       -
+//	is being deleted, or has another name      -
+//	is gone                                    -
+func Mapping(own string, nodes []Node, offloadings []offloadingv1beta1.NamespaceOffloading) map[string]string {
+	mapping := map[string]string{}
+	for i := range offloadings {
+		o := &offloadings[i]
+		if !Offloads(o) {
+			continue
+		}
+		if selected, err := SelectsAny(o, nodes); err == nil && selected {
+			mapping[o.Namespace] = RemoteName(o, own)
+		}
+	}
+	return mapping
+}
+
 // IsRequest tells whether m is the NamespaceMap by which this cluster asks a provider for namespaces, and not the copy of
 // one by which another cluster asks this one.
 func IsRequest(m *offloadingv1beta1.NamespaceMap) bool {

@@ -1,12 +1,14 @@
 package virtualnode_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -99,10 +101,10 @@ func TestBuild(t *testing.T) {
 		says          string
 	}{
 		{"no VirtualNode", true, 0, 0, nil, 0, "", ""},
-		{"the first", true, 1, 0, nil, 3, offloadingv1beta1.VirtualNodeCreating, "no pod"},
-		{"its pod is ready", true, 1, 1, ready, 3, offloadingv1beta1.VirtualNodeRunning, "ready"},
-		{"its pod is refused", true, 1, 0, failing, 3, offloadingv1beta1.VirtualNodeCreating, "quota exceeded"},
-		{"a Node is left", true, 0, 1, ready, 3, offloadingv1beta1.VirtualNodeRunning, ""},
+		{"the first", true, 1, 0, nil, 5, offloadingv1beta1.VirtualNodeCreating, "no pod"},
+		{"its pod is ready", true, 1, 1, ready, 5, offloadingv1beta1.VirtualNodeRunning, "ready"},
+		{"its pod is refused", true, 1, 0, failing, 5, offloadingv1beta1.VirtualNodeCreating, "quota exceeded"},
+		{"a Node is left, and which Secrets there were is not known", true, 0, 1, ready, 4, offloadingv1beta1.VirtualNodeRunning, ""},
 		{"another namespace", false, 1, 0, nil, 0, offloadingv1beta1.VirtualNodeNone, "is not the tenant namespace of cluster milan"},
 		{"no namespace any more", false, 0, 1, ready, 0, offloadingv1beta1.VirtualNodeNone, ""},
 	} {
@@ -123,5 +125,42 @@ func TestBuildWithoutTemplate(t *testing.T) {
 	objects, remove, c := virtualnode.Build(virtualnode.Facts{Peer: "milan", Namespace: "tenant", Tenant: true, LiqoNamespace: "liqo", VirtualNodes: 1})
 	if len(objects) > 0 || remove || c.Status != offloadingv1beta1.VirtualNodeNone || c.Reason != virtualnode.ReasonTemplateMissing {
 		t.Errorf("%d objects, removed %v, %+v", len(objects), remove, c)
+	}
+}
+
+// TestRights guards what a process may read beside what the chart's role says.
+func TestRights(t *testing.T) {
+	f := virtualnode.Facts{
+		Own: "rome", Peer: "milan", Namespace: "tenant", Tenant: true, LiqoNamespace: "liqo", VirtualNodes: 1,
+		Template: &offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "image"}, Offloaded: []string{"shop"},
+	}
+	secrets := func() (names []string, ruled bool) {
+		objects, _, _ := virtualnode.Build(f)
+		for _, o := range objects {
+			role, ok := o.(*rbacv1.Role)
+			if !ok {
+				continue
+			}
+			if role.Namespace != "tenant" {
+				t.Errorf("a role in %s", role.Namespace)
+			}
+			for _, r := range role.Rules {
+				if slices.Contains(r.Resources, "secrets") || slices.Contains(r.Resources, "*") {
+					names, ruled = append(names, r.ResourceNames...), true
+				}
+			}
+		}
+		return names, ruled
+	}
+	if names, ruled := secrets(); ruled {
+		t.Errorf("without a kubeconfig it may read the Secrets %q", names)
+	}
+	f.Kubeconfigs = []string{"slice"}
+	if names, _ := secrets(); !slices.Equal(names, []string{"slice"}) {
+		t.Errorf("it may read the Secrets %q", names)
+	}
+	b := f.Bindings()
+	if len(b) != 1 || b[0].Namespace != "shop" || b[0].RoleRef.Name != "liqo-virtual-kubelet-offloaded" || b[0].Subjects[0].Namespace != "tenant" {
+		t.Errorf("%+v", b)
 	}
 }

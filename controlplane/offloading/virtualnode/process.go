@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -19,14 +21,16 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 )
 
 // Names of what is made for a provider.
 const (
 	// processName is that of the Deployment, and its service account, in the tenant namespace.
 	processName = "virtual-kubelet"
-	// role is the ClusterRole of the service account.
-	role = "liqo-virtual-kubelet-local"
+	// role is the ClusterRole of the service account for the whole cluster, namespaceRole the one for namespaces that are
+	// offloaded.
+	role, namespaceRole = "liqo-virtual-kubelet-local", "liqo-virtual-kubelet-offloaded"
 )
 
 // Reasons of the condition VirtualKubelet.
@@ -56,6 +60,10 @@ type Facts struct {
 	Template *offloadingv1beta1.VkOptionsTemplateSpec
 	// VirtualNodes are those of the provider there are in the namespace, Nodes the Nodes that stand for it.
 	VirtualNodes, Nodes int
+	// Kubeconfigs are the Secrets that the VirtualNodes name.
+	Kubeconfigs []string
+	// Offloaded are the namespaces of this cluster that are offloaded to the provider.
+	Offloaded []string
 	// Deployment is nil while there is none.
 	Deployment *appsv1.Deployment
 }
@@ -96,7 +104,12 @@ func Build(f Facts) (objects []client.Object, remove bool, c offloadingv1beta1.V
 			c.Status, c.Reason, c.Message = offloadingv1beta1.VirtualNodeRunning, ReasonReady, "Deployment "+processName+" has a ready pod"
 		}
 	}
-	return f.objects(), false, c
+	objects = f.objects()
+	if f.VirtualNodes == 0 {
+		// Which Secrets they named is not known any more, and the process is not through with them.
+		objects = slices.DeleteFunc(objects, func(o client.Object) bool { _, is := o.(*rbacv1.Role); return is })
+	}
+	return objects, false, c
 }
 
 func (f *Facts) meta(name string) metav1.ObjectMeta {
@@ -132,6 +145,8 @@ func (f *Facts) objects() []client.Object {
 	return []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: f.meta(processName)},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subject},
+		&rbacv1.Role{ObjectMeta: f.meta(processName), Rules: f.rules()},
+		&rbacv1.RoleBinding{ObjectMeta: f.meta(processName), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: processName}, Subjects: subject},
 		&appsv1.Deployment{
 			ObjectMeta: f.meta(processName),
 			Spec: appsv1.DeploymentSpec{
@@ -165,6 +180,34 @@ func (f *Facts) objects() []client.Object {
 	}
 }
 
+// rules are what the process may do in the tenant namespace. The Secrets there are keys of gateways and of the controllers
+// too.
+func (f *Facts) rules() []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{networkingv1beta1.GroupVersion.Group}, Resources: []string{"configurations", "connections"}, Verbs: read},
+		{APIGroups: []string{offloadingv1beta1.GroupVersion.Group}, Resources: []string{"namespacemaps", "virtualnodes"}, Verbs: read},
+		{APIGroups: []string{offloadingv1beta1.GroupVersion.Group}, Resources: []string{"virtualnodes/status"}, Verbs: []string{"patch"}},
+	}
+	if len(f.Kubeconfigs) > 0 { // without names it would be all of them
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: f.Kubeconfigs, Verbs: read})
+	}
+	return rules
+}
+
+// Bindings let the process read, in the namespaces that are offloaded, what their pods need.
+func (f *Facts) Bindings() (all []*rbacv1.RoleBinding) {
+	for _, namespace := range f.Offloaded {
+		m := f.meta("liqo-virtual-kubelet-" + f.Namespace)
+		m.Namespace = namespace
+		all = append(all, &rbacv1.RoleBinding{
+			ObjectMeta: m, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespaceRole},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.Namespace, Name: processName}},
+		})
+	}
+	return all
+}
+
 // merged are all labels. Of one that both have the second counts.
 func merged(a, b map[string]string) map[string]string {
 	all := maps.Clone(b)
@@ -191,7 +234,11 @@ type processes struct {
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local;liqo-virtual-kubelet-offloaded,verbs=bind
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps;namespaceoffloadings,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
 // Reconcile looks at one provider: the request is the tenant namespace and its ID.
@@ -206,7 +253,10 @@ func (r *processes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 			return ctrl.Result{}, err
 		}
 	}
-	again := ctrl.Result{}
+	again, err := r.bind(ctx, f, remove)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	for _, o := range objects {
 		_, err := apply.Object(ctx, r.Client, r.Reader, o)
 		theirs := new(apply.ForeignError)
@@ -222,6 +272,39 @@ func (r *processes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	for i := range virtual {
 		if err := r.tell(ctx, &virtual[i], c); err != nil {
 			return ctrl.Result{}, err
+		}
+	}
+	return again, nil
+}
+
+// bind gives the process its rights in namespaces that are offloaded, and takes them back in others.
+func (r *processes) bind(ctx context.Context, f Facts, remove bool) (again ctrl.Result, err error) {
+	if remove {
+		f.Offloaded = nil
+	}
+	for _, b := range f.Bindings() {
+		_, err := apply.Object(ctx, r.Client, r.Reader, b)
+		why, refused := apply.Refusal(err)
+		switch {
+		case refused: // as in kube-system: the other namespaces do not wait for it
+			log.FromContext(ctx).Info("a virtual kubelet gets no rights in a namespace", "namespace", b.Namespace, "clusterID", f.Peer, "why", why)
+			again.RequeueAfter = recheck
+		case err != nil && !apierrors.IsNotFound(err) && !apply.NamespaceEnds(err):
+			return again, err
+		}
+	}
+	var all rbacv1.RoleBindingList
+	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy, client.MatchingLabels(f.labels())); err != nil {
+		return again, err
+	}
+	for i := range all.Items {
+		b := &all.Items[i]
+		ours := len(b.Subjects) == 1 && b.Subjects[0].Namespace == f.Namespace && b.RoleRef.Name == namespaceRole
+		if !ours || slices.Contains(f.Offloaded, b.Namespace) || !b.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := apply.DeleteOurs(ctx, r.Client, b.DeepCopy(), nil); err != nil {
+			return again, err
 		}
 	}
 	return again, nil
@@ -285,6 +368,20 @@ func (r *processes) gather(ctx context.Context, req ctrl.Request) (Facts, []offl
 		return f, nil, err
 	}
 	f.VirtualNodes, f.Nodes = len(virtual), len(nodes.Items)
+	for _, v := range virtual {
+		if ref := v.Spec.KubeconfigSecretRef; ref != nil && ref.Name != "" && !slices.Contains(f.Kubeconfigs, ref.Name) {
+			f.Kubeconfigs = append(f.Kubeconfigs, ref.Name)
+		}
+	}
+	slices.Sort(f.Kubeconfigs)
+	var offloadings offloadingv1beta1.NamespaceOffloadingList
+	if err := r.List(ctx, &offloadings, client.UnsafeDisableDeepCopy); err != nil {
+		return f, nil, err
+	}
+	// As the NamespaceMap has them, but not by it: the provider may write there.
+	stand := placement.Nodes(all.Items, nodes.Items, req.Namespace, req.Name)
+	stand = append(stand, placement.LeftOver(stand, nodes.Items, req.Name)...)
+	f.Offloaded = slices.Sorted(maps.Keys(placement.Mapping(f.Own, stand, offloadings.Items)))
 	d := new(appsv1.Deployment)
 	switch err := r.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: processName}, d); {
 	case err == nil:

@@ -78,14 +78,12 @@ func (r *processes) setup(mgr ctrl.Manager) error {
 		Watches(new(corev1.ServiceAccount), labelled, made).
 		// It names the image.
 		Watches(new(offloadingv1beta1.VkOptionsTemplate), handler.EnqueueRequestsFromMapFunc(r.all)).
-		// What a tenant namespace leaves behind.
-		Watches(new(rbacv1.ClusterRoleBinding), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
-			b, ok := o.(*rbacv1.ClusterRoleBinding)
-			if !ok || len(b.Subjects) != 1 {
-				return nil
-			}
-			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: b.Subjects[0].Namespace, Name: b.Labels[networkingv1beta1.LabelRemoteClusterID]}}}
-		}), made).
+		Watches(new(rbacv1.Role), labelled, made).
+		// What a tenant namespace leaves behind, and rights in offloaded namespaces.
+		Watches(new(rbacv1.ClusterRoleBinding), handler.EnqueueRequestsFromMapFunc(ofBinding), made).
+		Watches(new(rbacv1.RoleBinding), handler.EnqueueRequestsFromMapFunc(ofBinding), made).
+		// It changes whenever other namespaces are offloaded.
+		Watches(new(offloadingv1beta1.NamespaceMap), &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			id := o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
 			if id == "" {
@@ -94,6 +92,21 @@ func (r *processes) setup(mgr ctrl.Manager) error {
 			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetName(), Name: id}}}
 		})).
 		Complete(apply.RequeueOnConflict(r))
+}
+
+// ofBinding are the requests for the process that a binding is for.
+func ofBinding(_ context.Context, o client.Object) []ctrl.Request {
+	var subjects []rbacv1.Subject
+	switch b := o.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		subjects = b.Subjects
+	case *rbacv1.RoleBinding:
+		subjects = b.Subjects
+	}
+	if len(subjects) != 1 {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: subjects[0].Namespace, Name: o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]}}}
 }
 
 // all are the requests for every provider.
