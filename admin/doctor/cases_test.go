@@ -234,6 +234,9 @@ var cases = []testCase{
 		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionDeployed, networkingv1beta1.ReasonDeploymentNotReady, "Deployment gw-rome has no ready pod")
 	}, remote, Failed},
 	{"two lead", "gateway-pods", func(w *world) { w.client.alsoLeads = []string{"gw-milan-cut-off"} }, local, Failed},
+	{"two of the peer lead", "gateway-pods", func(w *world) {
+		isFalse(&w.server.peer.Connection.Status.Conditions, networkingv1beta1.ConditionPeerUnique, networkingv1beta1.ReasonSeveralPeers, "several gateways with the peer's key take turns, from 192.0.2.1:51840 and 192.0.2.2:51840")
+	}, remote, Failed},
 	{"none", "gateway-pods", func(w *world) { w.server.pods.items = nil }, remote, Failed},
 	{"scaled to zero", "gateway-pods", func(w *world) { w.server.pods.items, w.server.replicas = nil, new(int32) }, remote, Failed},
 	{"no room", "gateway-pods", func(w *world) {

@@ -40,6 +40,7 @@ func TestInACluster(t *testing.T) {
 			"firewall":            testFirewall,
 			"restart of the peer": testRestart,
 			"takeover":            testTakeover,
+			"two leaders":         testTwoLeaders,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -50,6 +51,7 @@ func TestInACluster(t *testing.T) {
 	// What all gateways of the cluster see comes alone.
 	t.Run("an IP that cannot be", func(t *testing.T) { testRefusedIP(t, c) })
 	t.Run("API server away", func(t *testing.T) { testAPIServerAway(t, c) })
+	t.Run("restart while the API server is away", func(t *testing.T) { testRestartWhileAPIServerAway(t, c) })
 }
 
 // started makes a peering whose gateways are connected.

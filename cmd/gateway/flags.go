@@ -130,7 +130,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between pings through the tunnel (default 2s)")
 	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of unanswered intervals after which the Connection is in Error (default 5)")
-	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` between updates of the latency in the Connection (default 10s)")
+	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` between updates of the latency in the Connection; one that is about the same waits ten times as long, 100s at most (default 10s)")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'gateway status' (default "+program.AdminSocketText()+")")
 	daemon.LogVar(fs, &o.log)
 	fs.TextVar(&o.sources, "strict-source", dataplane.SourceRouted, "drop packets of a pod from another node than its route says: routed; strict: also of pods without a route, as new ones are for a moment; or off: any node can send as any pod")

@@ -114,6 +114,12 @@ var ownFamilies = []daemon.Metric[report]{
 				emit(daemon.Bool(r.Cluster.API.Connected))
 			}
 		}),
+	daemon.Gauge("sluice_config_kept", "1 while the objects in force are those kept over a restart, as the API server has not answered since then; absent outside of clusters.",
+		func(r report, emit daemon.Emit) {
+			if r.Cluster != nil {
+				emit(daemon.Bool(!r.Sync.Kept.IsZero()))
+			}
+		}),
 	daemon.Gauge("sluice_leader", "1 while this replica carries the traffic, 0 while it stands by; absent outside of clusters.",
 		func(r report, emit daemon.Emit) {
 			if r.Cluster != nil {

@@ -53,7 +53,11 @@ func (w statusWriter) summary(r report) {
 	}
 	w.Row("Connection", connection)
 	w.Row("MTU", mtuText(r))
-	w.Row("Configuration", fmt.Sprintf("generation %d, applied %s", s.Generation, w.Ago(s.AppliedAt)))
+	configuration := fmt.Sprintf("generation %d, applied %s", s.Generation, w.Ago(s.AppliedAt))
+	if !s.Kept.IsZero() {
+		configuration += fmt.Sprintf("; KEPT over a restart, as it was %s, until the API server answers", w.Ago(s.Kept))
+	}
+	w.Row("Configuration", configuration)
 	if n := r.DataPlane.Captures.Running; n > 0 {
 		w.Row("Captures", fmt.Sprintf("%d under way", n))
 	}
@@ -125,6 +129,9 @@ func (w statusWriter) peer(r report) {
 	w.Row("Last handshake", w.Ago(t.LastHandshake))
 	if why := r.Sync.Peer.Silence.Message; why != "" {
 		w.Row("No answer", why)
+	}
+	if several := r.Sync.Peer.Several; several != "" {
+		w.Row("SEVERAL PEERS", several)
 	}
 	w.Row("Received", fmt.Sprintf("%s, %d packets", daemon.Size(t.RxBytes), t.RxPackets))
 	w.Row("Sent", fmt.Sprintf("%s, %d packets", daemon.Size(t.TxBytes), t.TxPackets))

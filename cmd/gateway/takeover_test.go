@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -188,4 +189,27 @@ func standsBy(ctx context.Context, p *pod) error {
 		err = fmt.Errorf("role %s, generation %d", r.Sync.Role, r.Sync.Generation)
 	}
 	return err
+}
+
+// Two pods of a client that both believe to lead take the tunnel from each other. Their
+// peer says so, in its Connection and in its status.
+func testTwoLeaders(t *testing.T, c *controlplanetest.Cluster) {
+	server, client, a, _ := started(t, c)
+	elsewhere := *client
+	elsewhere.host = fmt.Sprintf("127.7.%d.9", client.number)
+	elsewhere.start(t, "other") // without an election
+	controlplanetest.Eventually(t, "the Connection of the peer says that there are two", func(ctx context.Context) error {
+		conn, err := server.connection(ctx)
+		if err != nil {
+			return err
+		}
+		unique := meta.FindStatusCondition(conn.Status.Conditions, string(networkingv1beta1.ConditionPeerUnique))
+		if unique == nil || unique.Reason != string(networkingv1beta1.ReasonSeveralPeers) || !strings.Contains(unique.Message, client.host+":") || !strings.Contains(unique.Message, elsewhere.host+":") {
+			return fmt.Errorf("conditions are %+v", conn.Status.Conditions)
+		}
+		return nil
+	})
+	if r, err := a.report(t.Context()); err != nil || r.Sync.Peer.Several == "" {
+		t.Errorf("the status does not say so: %+v (%v)", r.Sync.Peer, err)
+	}
 }

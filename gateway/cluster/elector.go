@@ -52,6 +52,7 @@ type Elector struct {
 	missing bool // there is no lease; said once
 
 	mu      sync.Mutex
+	kept    *coordinationv1.Lease // as it was known before a restart, or as look has read it; until the watch has listed it
 	leading bool
 	leaving bool
 	version string // of the lease that was seen last
@@ -68,7 +69,28 @@ func (l *Link) NewElector(o ElectionOptions) *Elector {
 	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1)}
 	e.leases = mirror.NewStore[coordinationv1.Lease]()
 	e.leases.Changed = e.wake
+	// What was kept is looked up before it is gone by.
+	e.kept = l.before.Lease
+	e.failing = e.kept != nil
 	return e
+}
+
+// lease is what is known of the lease; nil: it does not exist, or nothing is known.
+func (e *Elector) lease() *coordinationv1.Lease {
+	if _, synced := e.leases.Size(); synced {
+		return e.leases.Only()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.kept
+}
+
+// know takes the lease as the API server has answered.
+func (e *Elector) know(l *coordinationv1.Lease) {
+	e.mu.Lock()
+	e.kept = l
+	e.mu.Unlock()
+	e.leases.Wrote(l)
 }
 
 // wake makes Run look at the lease.
@@ -159,12 +181,13 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 			}
 		case acquire:
 			// What the watch knows is later than the answer to the write.
-			if known && e.write(ctx, f) && holderOf(e.leases.Only()) == e.options.Identity {
-				e.setRole(true, e.leases.Only(), tell)
+			if known && e.write(ctx, f) && holderOf(e.lease()) == e.options.Identity {
+				e.setRole(true, e.lease(), tell)
 			}
 		case release:
 			e.release()
 		}
+		e.link.kept.keepLease(e.lease())
 		wait := f.next()
 		if e.failing {
 			wait = min(wait, failingRetry)
@@ -196,12 +219,17 @@ func (e *Elector) look(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
+	if len(list.Items) == 0 {
+		e.mu.Lock()
+		e.kept = nil
+		e.mu.Unlock()
+	}
 	for i := range list.Items {
 		l := &list.Items[i]
 		if other := holderOf(l); other != "" && other != e.options.Identity && e.State().Leading {
 			e.log.Warn("another replica has taken over while this one was cut off from the API server", "lease", e.name, "leader", other)
 		}
-		e.leases.Wrote(l)
+		e.know(l)
 	}
 	return true
 }
@@ -219,7 +247,7 @@ func (e *Elector) noteMissing(l *coordinationv1.Lease) {
 // facts gathers what there is to decide by.
 func (e *Elector) facts(now time.Time) facts {
 	f := facts{
-		lease: e.leases.Only(), self: e.options.Identity, written: e.written, now: now, rival: e.link.rival(),
+		lease: e.lease(), self: e.options.Identity, written: e.written, now: now, rival: e.link.rival(),
 		duration: e.options.LeaseDuration, retry: e.options.RetryPeriod,
 	}
 	e.mu.Lock()
@@ -294,7 +322,7 @@ func withHolder(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coor
 
 // release gives the lease back.
 func (e *Elector) release() {
-	l := e.leases.Only()
+	l := e.lease()
 	if holderOf(l) != e.options.Identity {
 		return
 	}
@@ -326,7 +354,7 @@ func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
 	if err != nil {
 		return err
 	}
-	e.leases.Wrote(&after)
+	e.know(&after)
 	return nil
 }
 
@@ -341,7 +369,8 @@ type ElectionState struct {
 
 // State returns the state of the election.
 func (e *Elector) State() ElectionState {
+	holder := holderOf(e.lease())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return ElectionState{Lease: e.name, Identity: e.options.Identity, Holder: holderOf(e.leases.Only()), Leading: e.leading}
+	return ElectionState{Lease: e.name, Identity: e.options.Identity, Holder: holder, Leading: e.leading}
 }

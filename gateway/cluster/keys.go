@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +30,19 @@ const maxKeyFile = 4096
 type keyFolder struct {
 	dir string
 
-	mu     sync.Mutex
-	secret *corev1.Secret // nil: never read. Never changed, only replaced
-	err    error          // of the last reading
+	mu      sync.Mutex
+	secret  *corev1.Secret // nil: never read. Never changed, only replaced
+	err     error          // of the last reading
+	changes uint64
+}
+
+// digest is that of objects that do not change but for the keys. No Mirror has it.
+func (k *keyFolder) digest() (d manifests.Digest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d[0] = 2
+	binary.BigEndian.PutUint64(d[1:], k.changes)
+	return d
 }
 
 // load reads the files and reports whether anything is new.
@@ -39,13 +50,17 @@ func (k *keyFolder) load() bool {
 	secret, err := readKeys(k.dir)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	var changed bool
 	if err != nil {
-		changed := k.err == nil || k.err.Error() != err.Error()
+		changed = k.err == nil || k.err.Error() != err.Error()
 		k.err = err
-		return changed
+	} else {
+		changed = k.err != nil || k.secret == nil || !sameKeys(k.secret, secret)
+		k.secret, k.err = secret, nil
 	}
-	changed := k.err != nil || k.secret == nil || !sameKeys(k.secret, secret)
-	k.secret, k.err = secret, nil
+	if changed {
+		k.changes++
+	}
 	return changed
 }
 

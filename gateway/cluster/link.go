@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -37,6 +38,8 @@ type Options struct {
 	NodeName string
 	// KeysDir holds the gateway's keys, a file for each entry of their Secret.
 	KeysDir string
+	// CacheDir is where the objects are kept over a restart; empty: nowhere.
+	CacheDir string
 	// UpdateInterval is how long a Connection may show an old latency.
 	UpdateInterval time.Duration
 	// Logger gets changes of state. Nil: slog.Default().
@@ -51,6 +54,9 @@ type Link struct {
 	clients *mirror.Clients
 	mirror  *mirror.Mirror // of what Read returns
 	keys    keyFolder
+	kept    *keptFile
+	before  kept        // by the process before this one, until all objects are read; owned by the caller of Read
+	waited  atomic.Bool // keptAfter has passed
 
 	networking, ipam, coordination rest.Interface
 	// afresh is coordination on connections of its own, of which each ends with a
@@ -96,6 +102,7 @@ func New(c *rest.Config, o Options) (*Link, error) {
 		coordination: clients.For(coordinationv1.SchemeGroupVersion),
 		afresh:       fresh.For(coordinationv1.SchemeGroupVersion),
 	}
+	l.kept, l.before = newKeptFile(o)
 	l.selectObjects()
 	l.reporter = newReporter(l)
 	return l, nil
@@ -122,6 +129,11 @@ func (l *Link) Watch(ctx context.Context, changed func()) {
 	})
 	wg.Go(func() { l.reporter.follow(ctx) })
 	wg.Go(func() { l.reporter.writer.Run(ctx) })
+	wg.Go(func() { l.kept.run(ctx) })
+	defer time.AfterFunc(keptAfter, func() {
+		l.waited.Store(true)
+		l.mirror.Changed()
+	}).Stop()
 	l.mirror.Run(ctx, changed)
 	wg.Wait()
 }
@@ -130,8 +142,20 @@ func (l *Link) Watch(ctx context.Context, changed func()) {
 func (l *Link) Read(known manifests.Digest) (control.Reading, error) {
 	r, err := l.mirror.Read(known, l.objects)
 	out := control.Reading{Digest: r.Digest, Heavy: r.Heavy}
-	if err != nil || r.Digest == known {
+	switch {
+	case err != nil && !l.before.At.IsZero() && l.waited.Load():
+		out.Digest, r.Objects, out.Kept = l.keys.digest(), l.before.Objects, l.before.At
+	case err != nil:
 		return out, err
+	default:
+		l.before = kept{}
+	}
+	if out.Digest == known {
+		return out, nil
+	}
+	if out.Kept.IsZero() {
+		now := time.Now()
+		out.Accepted = func() { l.kept.keep(r.Objects, now) }
 	}
 	out.Objects = control.Objects{
 		Objects: r.Objects,

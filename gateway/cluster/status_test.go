@@ -99,7 +99,8 @@ func TestDue(t *testing.T) {
 		return statusOf(report, new(networkingv1beta1.Connection))
 	}
 	same := func(*control.Report) {}
-	slower := func(r *control.Report) { r.Peer.LatencyText, r.Peer.Timestamp = "13ms", noon }
+	similar := func(r *control.Report) { r.Peer.LatencyText, r.Peer.Timestamp = "13ms", noon }
+	slower := func(r *control.Report) { r.Peer.LatencyText, r.Peer.Timestamp = "19ms", noon }
 	tests := []struct {
 		name       string
 		live, want networkingv1beta1.ConnectionStatus
@@ -112,6 +113,8 @@ func TestDue(t *testing.T) {
 		{"the first latency", at(func(r *control.Report) { r.Peer.LatencyText = "N/A" }), at(same), 0, true},
 		{"another latency, not yet", at(same), at(slower), 9 * time.Second, false},
 		{"another latency, in time", at(same), at(slower), 10 * time.Second, true},
+		{"about the same latency, not yet", at(same), at(similar), 99 * time.Second, false},
+		{"about the same latency, in time", at(same), at(similar), 100 * time.Second, true},
 		{"another condition", at(same), at(func(r *control.Report) { r.Refused = manifests.Problems{{Reason: "x"}} }), 0, true},
 		{"somebody has edited it", networkingv1beta1.ConnectionStatus{Value: "Fine"}, at(same), 0, true},
 	}
@@ -176,5 +179,25 @@ func TestFieldManager(t *testing.T) {
 	other.Name += "x"
 	if a, b := fieldManager(long), fieldManager(other); len(a) > maxFieldManager || a == b {
 		t.Errorf("%s, %s", a, b)
+	}
+}
+
+func TestOtherLatency(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{"12ms", "12ms", false},
+		{"12ms", "18ms", false},
+		{"12ms", "18.1ms", true},
+		{"18.1ms", "12ms", true},
+		{"300µs", "2ms", false}, // nobody notices
+		{"300µs", "2.5ms", true},
+		{"N/A", "12ms", true},
+		{"N/A", "N/A", false},
+	} {
+		if got := otherLatency(tt.a, tt.b); got != tt.want {
+			t.Errorf("%s and %s: %v", tt.a, tt.b, got)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -51,6 +52,8 @@ type Desired struct {
 	Missing manifests.Problems
 	// Firewall says what became of each FirewallConfiguration for this gateway.
 	Firewall []FirewallReport
+	// Kept is that of the Reading.
+	Kept time.Time
 }
 
 // Build turns objects into the configuration of the data plane. It is pure: the

@@ -31,6 +31,11 @@ type Reading struct {
 	// Heavy says that reading left so much garbage behind that it is worth a
 	// collection: the next cycle of an idle gateway may be minutes away.
 	Heavy bool
+	// Kept is when the objects were the newest, where they were kept over a restart and
+	// the API server has not told yet how they are now; zero: they are as they are now.
+	Kept time.Time
+	// Accepted is called when the objects are in force. Nil: nobody asks.
+	Accepted func()
 }
 
 // Reporter is where the gateway says how it is: the Connection above all.
@@ -54,8 +59,9 @@ type Report struct {
 	Generation uint64
 	// Refused and Ignored are those of State.
 	Refused, Ignored manifests.Problems
-	// Missing is that of Desired.
+	// Missing and Kept are those of Desired.
 	Missing manifests.Problems
+	Kept    time.Time
 	// Firewall is that of what is in force.
 	Firewall []FirewallReport
 }

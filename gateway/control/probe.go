@@ -41,6 +41,7 @@ type probe struct {
 	lastAnswer    time.Time // when the peer last answered, or the ping started
 	lastHandshake time.Time // when a handshake was last requested
 	failed        string    // the last error that was logged; empty: all is well
+	turns         turns     // of the peer's handshakes
 }
 
 func (r *Runner) newProbe(ctx context.Context) *probe {
@@ -124,9 +125,11 @@ func (p *probe) report(d Desired, now time.Time) error {
 	if p.prober != nil {
 		s := p.prober.Status()
 		peer = peerOf(s, p.target.mtu)
+		tunnel := p.runner.forwarder.Tunnel()
 		if peer.Value == networkingv1beta1.ConnectionError {
-			peer.Silence = silenceOf(d, p.runner.forwarder.Tunnel(), now)
+			peer.Silence = silenceOf(d, tunnel, now)
 		}
+		peer.Several = severalText(p.turns.observe(tunnel, now))
 		p.renewSession(s, now)
 		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
 			p.observed = s.Timestamp
@@ -202,9 +205,12 @@ func (r *Runner) record(peer Peer) Report {
 	if peer.MTUMismatch != "" && peer.MTUMismatch != r.state.Peer.MTUMismatch {
 		r.log.Warn("MTU mismatch", "reason", peer.MTUMismatch)
 	}
+	if peer.Several != "" && r.state.Peer.Several == "" {
+		r.log.Warn("several peers", "reason", peer.Several)
+	}
 	r.state.Peer = peer
 	return Report{
 		Gateway: r.state.Gateway, Peer: peer, Generation: r.state.Generation,
-		Refused: r.state.Refused, Ignored: r.state.Ignored, Missing: r.desired.Missing, Firewall: r.desired.Firewall,
+		Refused: r.state.Refused, Ignored: r.state.Ignored, Missing: r.desired.Missing, Kept: r.desired.Kept, Firewall: r.desired.Firewall,
 	}
 }

@@ -45,6 +45,13 @@ func (r *Runner) acceptLocked(d Desired) {
 	s.Gateway, s.Warnings, s.Ignored, s.Endpoint = d.Gateway, d.Warnings, d.Ignored, d.DataPlane.Tunnel.Endpoint
 	s.Refused, s.RefusedWarnings, s.RefusedAt = nil, nil, time.Time{}
 	s.Waiting = nil
+	switch {
+	case !d.Kept.IsZero() && s.Kept.IsZero():
+		r.log.Warn("in force is what was kept over the restart, until the API server answers", "newest", d.Kept)
+	case d.Kept.IsZero() && !s.Kept.IsZero():
+		r.log.Info("the objects are read again", "kept", s.Kept)
+	}
+	s.Kept = d.Kept
 }
 
 // warn logs the warnings that are new. The caller holds the lock.

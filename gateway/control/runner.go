@@ -137,7 +137,7 @@ func (r *Runner) build(reading Reading) (Desired, error) {
 	}
 	d, err := Build(reading.Objects)
 	d.Warnings = append(reading.Warnings, d.Warnings...)
-	d.DataPlane.Sources = r.options.Sources
+	d.DataPlane.Sources, d.Kept = r.options.Sources, reading.Kept
 	if reading.Heavy {
 		reading.Objects = Objects{}
 		debug.FreeOSMemory()
@@ -282,6 +282,13 @@ func (r *Runner) reload() {
 	d := Desired{Warnings: reading.Warnings}
 	if err == nil {
 		d, err = r.build(reading)
+	}
+	if err == nil && reading.Accepted != nil {
+		defer func() {
+			if r.judged == reading.Digest {
+				reading.Accepted()
+			}
+		}()
 	}
 	if err == nil && reading.Objects.Cluster != nil && r.isInForce(d) {
 		r.desired = d

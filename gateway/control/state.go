@@ -14,9 +14,12 @@ type State struct {
 	// Role says what the gateway does among its replicas.
 	Role Role `json:"role"`
 	// Generation counts the states that were applied.
-	Generation uint64             `json:"generation"`
-	AppliedAt  time.Time          `json:"appliedAt"`
-	Warnings   manifests.Problems `json:"warnings,omitempty"`
+	Generation uint64    `json:"generation"`
+	AppliedAt  time.Time `json:"appliedAt"`
+	// Kept is when the objects in force were the newest, where they were kept over a
+	// restart because the API server has not answered since then.
+	Kept     time.Time          `json:"kept,omitzero"`
+	Warnings manifests.Problems `json:"warnings,omitempty"`
 	// Waiting says what there must be before anything can be applied.
 	Waiting manifests.Problems `json:"waiting,omitempty"`
 	// Ignored are objects of a cluster that cannot be used and were left out.
@@ -55,6 +58,8 @@ type Peer struct {
 	MTU int `json:"mtu,omitempty"`
 	// MTUMismatch says what to do when the peer's MTU is not ours.
 	MTUMismatch string `json:"mtuMismatch,omitempty"`
+	// Several says that several gateways speak with the peer's key, and what to do.
+	Several string `json:"several,omitempty"`
 }
 
 // State returns a copy.
@@ -77,6 +82,8 @@ func (r *Runner) Ready() (ready bool, why string) {
 	switch {
 	case s.Generation > 0 && s.Role == RoleStandBy:
 		return true, "standing by"
+	case s.Generation > 0 && !s.Kept.IsZero():
+		return true, "ok, by the objects that were kept over a restart"
 	case s.Generation > 0:
 		return true, "ok"
 	case len(s.Refused) > 0:

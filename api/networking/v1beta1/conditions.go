@@ -254,6 +254,16 @@ const (
 	ReasonMTUMatches ConditionReason = "MTUMatches"
 	// ReasonMTUMismatch means that large packets get lost in one direction.
 	ReasonMTUMismatch ConditionReason = "MTUMismatch"
+
+	// ConditionPeerUnique is there, and False, while several gateways speak with the peer's key, of which each believes
+	// to lead.
+	//
+	// Possible reasons for it to be False:
+	//   - SeveralPeers
+	ConditionPeerUnique ConditionType = "PeerUnique"
+
+	// ReasonSeveralPeers means that they take the tunnel from each other. The message has their addresses.
+	ReasonSeveralPeers ConditionReason = "SeveralPeers"
 )
 
 // Conditions of an [InternalNode]. The node's agent writes them.

@@ -82,6 +82,7 @@
                 - --pod-name=$(POD_NAME)
                 - --keys-dir=/etc/wireguard/keys
                 - --admin-socket=/run/sluice/gateway.sock
+                - --cache-dir=/run/sluice
                 - --metrics-address=:8082
                 - --health-probe-address=:8083
                 {{- if ne .root.Release.Namespace "liqo" }}
@@ -157,6 +158,7 @@
                 secret:
                   secretName: "gw-{{ $name }}"
                   defaultMode: 288 # 0440
+              # The socket, and the objects, no Secrets, for a container that starts while the API server is away.
               - name: run
                 emptyDir: {}
       metrics:
