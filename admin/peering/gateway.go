@@ -46,6 +46,14 @@ func (g *gateway) keys() *corev1.ObjectReference {
 	return g.client.Status.SecretRef
 }
 
+// publicKey is the one that the controllers tell; nil where they do not, as Liqo's.
+func (g *gateway) publicKey() []byte {
+	if g.server != nil {
+		return g.server.Status.PublicKey
+	}
+	return g.client.Status.PublicKey
+}
+
 // keysSecret is the name of the Secret with the keys of this end's gateway, which there is or will be.
 func (e *end) keysSecret() string {
 	for _, g := range e.gateways(e.role) {

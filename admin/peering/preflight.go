@@ -217,7 +217,9 @@ func (e *end) rights(withGateways bool) []access.Permission {
 	}
 	may(ours, resource, e.namespace, "get", "create", "patch")
 	if !e.options.DisableSharingKeys {
-		all = append(all, access.Permission{Verb: "get", Resource: "secrets", Namespace: e.namespace, Name: e.keysSecret()})
+		if e.noConditions.Load() { // nor does Liqo tell the public key
+			all = append(all, access.Permission{Verb: "get", Resource: "secrets", Namespace: e.namespace, Name: e.keysSecret()})
+		}
 		may(ours, "publickeies", e.namespace, "list", "create", "patch")
 	}
 	may(ours, "connections", e.namespace, "list")

@@ -81,6 +81,10 @@ func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.C
 	if ref == nil {
 		return nil, c.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", what, ErrNotReady)
 	}
+	if key := g.publicKey(); len(key) == keyLen {
+		return bytes.Clone(key), nil
+	}
+	// Controllers that do not tell it, as Liqo's.
 	var secret corev1.Secret
 	err = c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
 	if apierrors.IsNotFound(err) {

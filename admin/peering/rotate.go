@@ -167,7 +167,7 @@ func (e *end) rotationRights(own, peers bool) []access.Permission {
 	if own {
 		all = append(all,
 			access.Permission{Verb: "delete", Resource: "secrets", Namespace: at},
-			access.Permission{Verb: "create", Resource: "secrets", Namespace: at}, // to put back what was deleted
+			access.Permission{Verb: "create", Resource: "secrets", Namespace: at}, // to ask for another
 		)
 	}
 	if peers {

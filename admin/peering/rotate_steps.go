@@ -34,8 +34,8 @@ const (
 // looks after a pod that changes at once, and else once a minute.
 const annotationTouched = "networking.liqo.io/awaits-public-key"
 
-// secret reads the Secret with a gateway's keys.
-func (e *end) secret(ctx context.Context, g *gateway) (*corev1.Secret, error) {
+// secret reads the metadata of the Secret with a gateway's keys.
+func (e *end) secret(ctx context.Context, g *gateway) (*metav1.PartialObjectMetadata, error) {
 	if why := g.ambiguous(); why != "" {
 		return nil, e.Errorf("%s: %s; nothing was changed", g, why)
 	}
@@ -43,16 +43,21 @@ func (e *end) secret(ctx context.Context, g *gateway) (*corev1.Secret, error) {
 	if ref == nil {
 		return nil, e.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", g, ErrNotReady)
 	}
-	var s corev1.Secret
-	if err := e.Client.Get(ctx, e.named(ref.Name), &s); err != nil {
+	s := secretMetadata()
+	if err := e.Client.Get(ctx, e.named(ref.Name), s); err != nil {
 		return nil, e.Explain("read Secret "+e.named(ref.Name).String(), err)
 	}
-	return &s, nil
+	return s, nil
+}
+
+// secretMetadata is to hold what is known of a Secret without its keys.
+func secretMetadata() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 }
 
 // generated tells whether a controller made the Secret and would make another.
-func (e *end) generated(g *gateway, s *corev1.Secret) bool {
-	return s.Name == generatedSecret(g.GetName()) && s.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && metav1.GetControllerOf(s) != nil
+func (e *end) generated(g *gateway, s metav1.Object) bool {
+	return s.GetName() == generatedSecret(g.GetName()) && s.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue && metav1.GetControllerOf(s) != nil
 }
 
 // readOwnKey reads the public key of this end's gateway.
@@ -86,8 +91,9 @@ func (e *end) repairKey() *step {
 // rotation is the replacement of the keys of one end.
 type rotation struct {
 	*end
-	former    *corev1.Secret // as it was before; nil: not read yet
-	handshake time.Time      // the last one before
+	former    *metav1.PartialObjectMetadata // the Secret as it was before; nil: not read yet
+	formerKey []byte                        // the public one that was in it
+	handshake time.Time                     // the last one before
 	touched   bool
 }
 
@@ -125,7 +131,7 @@ func (r *rotation) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.former, r.handshake = secret, report.DataPlane.Tunnel.LastHandshake
+	r.former, r.formerKey, r.handshake = secret, r.key, report.DataPlane.Tunnel.LastHandshake
 	return nil
 }
 
@@ -140,24 +146,23 @@ func (r *rotation) replaceSecret(ctx context.Context) (public []byte, err error)
 	}
 	asked, err := r.askForKeys(ctx, r.former)
 	if err != nil {
-		return nil, errors.Join(err, r.putBack(ctx, nil))
+		return nil, err
 	}
 	deadline := time.Now().Add(makeKeysFor)
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		var s corev1.Secret
-		err := r.Client.Get(ctx, name, &s)
-		switch {
-		case err == nil && s.UID != uid && s.UID != asked.UID:
-			key, why := publicKey(s.Data)
-			if why != "" {
-				return nil, r.Errorf("Secret %s %s", name, why)
+		s := secretMetadata()
+		err := r.Client.Get(ctx, name, s)
+		if err == nil && s.UID != uid && s.UID != asked.UID {
+			public, err = PublicKeyOf(ctx, r.Cluster, r.role, r.namespace, r.gateway())
+			if err == nil && !bytes.Equal(public, r.formerKey) { // the status may be older than the Secret
+				return public, nil
 			}
-			return key, nil
-		case err != nil && !apierrors.IsNotFound(err) && patience(err) == 0:
-			return nil, r.Explain("read Secret "+name.String(), err)
+		}
+		if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, ErrNotReady) && patience(err) == 0 {
+			return nil, r.Explain("read the new keys in Secret "+name.String(), err)
 		}
 		if time.Now().After(deadline) {
-			return nil, r.putBack(ctx, asked)
+			return nil, r.giveUp(ctx, name, asked)
 		}
 		time.Sleep(pause)
 	}
@@ -165,9 +170,9 @@ func (r *rotation) replaceSecret(ctx context.Context) (public []byte, err error)
 
 // askForKeys makes an empty Secret, in whose place the controller puts one with new
 // keys. One that is there already is the answer.
-func (e *end) askForKeys(ctx context.Context, like *corev1.Secret) (*corev1.Secret, error) {
+func (e *end) askForKeys(ctx context.Context, like metav1.Object) (*corev1.Secret, error) {
 	s := &corev1.Secret{Type: corev1.SecretTypeOpaque, ObjectMeta: metav1.ObjectMeta{
-		Name: like.Name, Namespace: like.Namespace, Labels: maps.Clone(like.Labels), OwnerReferences: slices.Clone(like.OwnerReferences),
+		Name: like.GetName(), Namespace: like.GetNamespace(), Labels: maps.Clone(like.GetLabels()), OwnerReferences: slices.Clone(like.GetOwnerReferences()),
 	}}
 	err := e.write.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {
@@ -176,27 +181,19 @@ func (e *end) askForKeys(ctx context.Context, like *corev1.Secret) (*corev1.Secr
 	return s, e.Explain(fmt.Sprintf("ask for new keys by an empty Secret %s/%s", s.Namespace, s.Name), err)
 }
 
-// putBack makes the former Secret again when no controller made another: a pod
-// could not start without it. It always returns an error.
-func (r *rotation) putBack(ctx context.Context, asked *corev1.Secret) error {
-	s := r.former.DeepCopy()
-	s.ResourceVersion, s.UID, s.CreationTimestamp, s.ManagedFields = "", "", metav1.Time{}, nil
-	name := client.ObjectKeyFromObject(s)
-	if asked != nil && asked.UID != "" {
+// giveUp withdraws the request for new keys, which no controller has answered. Later
+// on nobody would tell the peer of them. The pods go on with the keys that they have.
+// It always returns an error.
+func (r *rotation) giveUp(ctx context.Context, name types.NamespacedName, asked *corev1.Secret) error {
+	if asked.UID != "" {
 		err := r.write.Delete(ctx, asked, client.Preconditions{UID: &asked.UID})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // these: it was answered by now
 			return r.Explain("delete Secret "+name.String(), err)
 		}
 	}
-	err := r.write.Create(ctx, s)
-	if apierrors.IsAlreadyExists(err) {
-		return r.Errorf("the controllers took long to make Secret %s: run the command again", name)
-	}
-	if err != nil {
-		return r.Explain(fmt.Sprintf("put Secret %s back, which no controller made within %v", name, makeKeysFor), err)
-	}
 	r.former = nil
-	return &complaint{fmt.Sprintf("no controller made new keys within %v, so Secret %s was put back as it was: see whether the controllers run", makeKeysFor, name)}
+	return &complaint{fmt.Sprintf("no controller made new keys within %v: pods that run go on with the former ones, and no other pod can start without Secret %s: "+
+		"see whether the controllers run, then run the command again", makeKeysFor, name)}
 }
 
 // tellPeer has the peer know the new public key, and tells of it.

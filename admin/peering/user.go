@@ -147,7 +147,7 @@ func (e *end) rightsToMakeUsers() (all []access.Permission) {
 	if e.namespaceFound() == nil {
 		all = append(all, access.Permission{Verb: "create", Resource: "namespaces"})
 	}
-	return append(all, access.Permission{Verb: "create", Group: rbacv1.GroupName, Resource: "roles", Namespace: e.namespace})
+	return all
 }
 
 func (e *end) newPeeringUser(rsa bool) (*peeringUser, error) {
@@ -226,33 +226,18 @@ func (u *peeringUser) forgetRequest(ctx context.Context) error {
 	return u.Explain("delete CertificateSigningRequest "+u.request.Name, client.IgnoreNotFound(u.write.Delete(ctx, u.request)))
 }
 
-// bound gives the user its rights. Of Secrets it gets those of a handshake, and the keys of the gateways for the other
-// cluster: the tenant namespace may hold the key of this cluster, too.
+// bound gives the user its rights. Of Secrets it gets those of a handshake: the public key of a gateway is in its status.
 func (u *peeringUser) bound() *step {
-	keys := []string{generatedSecret(GatewayName(u.peer.id))}
-	for _, g := range u.found.gateways() {
-		if ref := g.keys(); ref != nil && g.GetNamespace() == u.namespace && !slices.Contains(keys, ref.Name) {
-			keys = append(keys, ref.Name)
-		}
-	}
-	role := &rbacv1.Role{
-		ObjectMeta: u.metadata(u.namespace),
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: keys, Verbs: []string{"get"}}},
-	}
-	bind := func(namespace, name, kind, roleName string) client.Object {
-		b := &rbacv1.RoleBinding{
+	bind := func(namespace, kind, roleName string) client.Object {
+		return &rbacv1.RoleBinding{
 			ObjectMeta: u.metadata(namespace),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: roleName},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: u.subject.CommonName}},
 		}
-		b.Name += name
-		return b
 	}
 	wanted := []client.Object{
-		role,
-		bind(u.namespace, "", "ClusterRole", peeringUserTenantRole),
-		bind(u.namespace, "-keys", "Role", role.Name),
-		bind(u.LiqoNamespace, "", "Role", peeringUserLiqoRole),
+		bind(u.namespace, "ClusterRole", peeringUserTenantRole),
+		bind(u.LiqoNamespace, "Role", peeringUserLiqoRole),
 	}
 	s := &step{in: u.Cluster, waiting: "Granting the rights", done: "Peering user " + u.subject.CommonName + " created"}
 	s.try = func(ctx context.Context) (missing string, err error) {

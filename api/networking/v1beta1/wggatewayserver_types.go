@@ -41,6 +41,11 @@ type WgGatewayServerStatus struct {
 	InternalEndpoint *InternalEndpoint `json:"internalEndpoint,omitempty"`
 	// SecretRef names the Secret with the gateway's keys.
 	SecretRef *corev1.ObjectReference `json:"secretRef,omitempty"`
+	// PublicKey is the public one of these keys, for the peer's PublicKey: nobody has to read the Secret to know it.
+	// Absent before there are usable keys.
+	//
+	// +kubebuilder:validation:Format=""
+	PublicKey []byte `json:"publicKey,omitempty"`
 	// Conditions show how far the gateway is, and what to do if it cannot go on.
 	//
 	// +listType=map

@@ -607,6 +607,11 @@ func (in *GatewayClientStatus) DeepCopyInto(out *GatewayClientStatus) {
 		*out = new(corev1.ObjectReference)
 		**out = **in
 	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	if in.ClientRef != nil {
 		in, out := &in.ClientRef, &out.ClientRef
 		*out = new(corev1.ObjectReference)
@@ -739,6 +744,11 @@ func (in *GatewayServerStatus) DeepCopyInto(out *GatewayServerStatus) {
 		in, out := &in.SecretRef, &out.SecretRef
 		*out = new(corev1.ObjectReference)
 		**out = **in
+	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
 	}
 	if in.ServerRef != nil {
 		in, out := &in.ServerRef, &out.ServerRef
@@ -1735,6 +1745,11 @@ func (in *WgGatewayClientStatus) DeepCopyInto(out *WgGatewayClientStatus) {
 		*out = new(corev1.ObjectReference)
 		**out = **in
 	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))
@@ -1928,6 +1943,11 @@ func (in *WgGatewayServerStatus) DeepCopyInto(out *WgGatewayServerStatus) {
 		in, out := &in.SecretRef, &out.SecretRef
 		*out = new(corev1.ObjectReference)
 		**out = **in
+	}
+	if in.PublicKey != nil {
+		in, out := &in.PublicKey, &out.PublicKey
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
 	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions

@@ -50,10 +50,15 @@ func (w *world) testServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keys, err := read[corev1.Secret](ctx, s, "gw-server")
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := networkingv1beta1.WgGatewayServerStatus{
 		Endpoint:         &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}, Port: svc.Spec.Ports[0].NodePort, Protocol: "UDP"},
 		InternalEndpoint: &networkingv1beta1.InternalEndpoint{IP: networkingv1beta1.Address(fmt.Sprintf("10.200.%d.1", s.spaces)), Node: "node-1"},
 		SecretRef:        &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.ns, Name: "gw-server"},
+		PublicKey:        keys.Data["publicKey"],
 		Conditions:       g.Status.Conditions,
 	}
 	if diff := cmp.Diff(want, g.Status); diff != "" {

@@ -42,7 +42,7 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	const ready = networkingv1beta1.ConditionKeysReady
 	g, name := f.Gateway, f.Gateway.secretName()
 	if f.KeysIn != "" {
-		p.Keys = *g.keys // so that it is still known that there were keys
+		p.Keys, p.PublicKey = *g.keys, *g.publicKey // so that it is still known which keys there were
 		p.recheck(recheckSecret)
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretDeleted,
 			"Secret %s was deleted. Pod %s goes on with the keys that were in it, and packets pass; another pod could not start. "+
@@ -74,6 +74,7 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	}
 	// Not before: a name that was mistyped may be that of a Secret for something else.
 	p.LabelSecret = f.missingLabels()
+	p.PublicKey = public
 	p.Keys = &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: g.GetNamespace(), Name: name}
 	f.dropGenerated(p)
 	switch {

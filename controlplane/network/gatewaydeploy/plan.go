@@ -98,6 +98,7 @@ type Plan struct {
 	Endpoint         *networkingv1beta1.Endpoint
 	InternalEndpoint *networkingv1beta1.InternalEndpoint
 	Keys             *corev1.ObjectReference
+	PublicKey        []byte
 	Conditions       []metav1.Condition
 	// Notes say what else the user should know. They go into the condition Deployed.
 	Notes []string

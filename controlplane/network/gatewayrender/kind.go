@@ -40,6 +40,7 @@ type gateway struct {
 	endpoint         **networkingv1beta1.Endpoint // nil: a client has none
 	internalEndpoint **networkingv1beta1.InternalEndpoint
 	keys             **corev1.ObjectReference
+	publicKey        *[]byte
 	made             **corev1.ObjectReference
 	conditions       *[]metav1.Condition
 }
@@ -59,7 +60,7 @@ var serverKind = kind{
 			Object: s, ref: s.Spec.ServerTemplateRef, ports: ports, spec: spec, secretName: s.Spec.SecretRef.Name,
 			serviceLabels: s.Spec.ServiceLabels, serviceAnnotations: s.Spec.ServiceAnnotations,
 			endpoint: &s.Status.Endpoint, internalEndpoint: &s.Status.InternalEndpoint,
-			keys: &s.Status.SecretRef, made: &s.Status.ServerRef, conditions: &s.Status.Conditions,
+			keys: &s.Status.SecretRef, publicKey: &s.Status.PublicKey, made: &s.Status.ServerRef, conditions: &s.Status.Conditions,
 		}
 	},
 }
@@ -77,7 +78,7 @@ var clientKind = kind{
 		return &gateway{
 			Object: c, ref: c.Spec.ClientTemplateRef, ports: ports, spec: spec, secretName: c.Spec.SecretRef.Name,
 			internalEndpoint: &c.Status.InternalEndpoint,
-			keys:             &c.Status.SecretRef, made: &c.Status.ClientRef, conditions: &c.Status.Conditions,
+			keys:             &c.Status.SecretRef, publicKey: &c.Status.PublicKey, made: &c.Status.ClientRef, conditions: &c.Status.Conditions,
 		}
 	},
 }

@@ -37,6 +37,7 @@ type objectStatus struct {
 	Endpoint         *networkingv1beta1.Endpoint         `json:"endpoint,omitempty"`
 	InternalEndpoint *networkingv1beta1.InternalEndpoint `json:"internalEndpoint,omitempty"`
 	SecretRef        *corev1.ObjectReference             `json:"secretRef,omitempty"`
+	PublicKey        []byte                              `json:"publicKey,omitempty"`
 	Conditions       []metav1.Condition                  `json:"conditions,omitempty"`
 }
 
@@ -97,7 +98,7 @@ func (g *gateway) copy(o Outcome, status objectStatus) {
 	if g.endpoint != nil {
 		*g.endpoint = status.Endpoint
 	}
-	*g.internalEndpoint, *g.keys = status.InternalEndpoint, status.SecretRef
+	*g.internalEndpoint, *g.keys, *g.publicKey = status.InternalEndpoint, status.SecretRef, status.PublicKey
 	for _, t := range copied {
 		c := meta.FindStatusCondition(status.Conditions, string(t))
 		if c == nil {
