@@ -106,15 +106,8 @@ func (n *node) flags(more ...string) []string {
 // returns ends it.
 func (n *node) start(args ...string) (stop func()) {
 	n.t.Helper()
-	cmd, _, stderr := n.command(args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	n.t.Cleanup(func() { _ = cmd.Process.Kill() }) // or it has ended
+	stderr, stop := n.launch(args...)
 	for deadline := began.Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		body, err := program.FetchStatus(n.t.Context(), n.socket)
 		var r report
@@ -123,13 +116,26 @@ func (n *node) start(args ...string) (stop func()) {
 		}
 		if err == nil && r.Generation > 0 {
 			n.t.Logf("in force after %v, %s resident", time.Since(began).Round(time.Millisecond), daemon.Size(r.Memory.Resident))
-			break
+			return stop
 		}
 		if time.Now().After(deadline) {
 			n.t.Fatalf("nothing is in force: %v\n%s", err, stderr)
 		}
 	}
-	return func() {
+}
+
+// launch starts the agent and does not wait. What it returns ends it.
+func (n *node) launch(args ...string) (stderr *bytes.Buffer, stop func()) {
+	n.t.Helper()
+	cmd, _, stderr := n.command(args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	n.t.Cleanup(func() { _ = cmd.Process.Kill() }) // or it has ended
+	return stderr, func() {
 		n.t.Helper()
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			n.t.Fatal(err)

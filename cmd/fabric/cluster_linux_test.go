@@ -68,8 +68,9 @@ func TestAgentInACluster(t *testing.T) {
 
 	n := newNode(t)
 	n.forward(c.Config.Host)
-	stop := n.start("--nodename=edge", "--podname=liqo-fabric-x", "--enable-nft-monitor=false", "--kubeconfig", c.Kubeconfig, "--link=vxlan", "--admin-socket", n.socket,
-		"--metrics-address=0", "--health-probe-bind-address=127.0.0.1:0")
+	args := []string{"--nodename=edge", "--podname=liqo-fabric-x", "--enable-nft-monitor=false", "--kubeconfig", c.Kubeconfig, "--link=vxlan", "--admin-socket", n.socket,
+		"--metrics-address=0", "--health-probe-bind-address=127.0.0.1:0"}
+	stop := n.start(args...)
 	controlplanetest.Eventually(t, "the link", func(context.Context) error {
 		return exec.Command("ip", "link", "show", "liqo.abcdefghij").Run()
 	})
@@ -87,13 +88,32 @@ func TestAgentInACluster(t *testing.T) {
 	n.says("status", text, "in a cluster; in contact with the API server", "1 genevetunnels", "tenant/milan", "192.0.2.9:6091", "10.61.0.0/16")
 
 	// The node does its work while the API server is away.
+	statusSays := func(what, text string) {
+		t.Helper()
+		controlplanetest.Eventually(t, what, func(context.Context) error {
+			if _, got, errs := n.run("status", "--admin-socket", n.socket); !strings.Contains(got, text) {
+				return fmt.Errorf("%s%s", got, errs)
+			}
+			return nil
+		})
+	}
 	c.StopAPIServer()
-	controlplanetest.Eventually(t, "the agent notices", func(context.Context) error {
-		if _, text, _ := n.run("status", "--admin-socket", n.socket); !strings.Contains(text, "no contact with the API server") {
-			return fmt.Errorf("%s", text)
-		}
-		return nil
-	})
+	statusSays("the agent notices", "no contact with the API server")
+	n.ip("link show liqo.abcdefghij")
+	stop()
+
+	// One that starts meanwhile waits, and leaves everything as it is.
+	routes := n.ip("route show table all")
+	_, stop = n.launch(args...)
+	statusSays("an agent that starts waits for the API server", "no contact with the API server")
+	n.ip("link show liqo.abcdefghij")
+	if got := n.ip("route show table all"); got != routes {
+		t.Errorf("routes before\n%s\nand after the start without an API server\n%s", routes, got)
+	}
+	if err := c.StartAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	statusSays("the agent is in contact again", "in contact with the API server")
 	n.ip("link show liqo.abcdefghij")
 	stop()
 	if code, _, errs := n.run("cleanup"); code != 0 {
