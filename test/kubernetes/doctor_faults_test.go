@@ -122,7 +122,8 @@ func faultsOfObjects() []fault {
 				}
 				x.apply(t, x.a, fmt.Sprintf(`{"apiVersion":"ipam.liqo.io/v1alpha1","kind":"Network","metadata":{"namespace":"liqo","name":"office","labels":{"ipam.liqo.io/network-not-remapped":"true"}},"spec":{"cidr":%q}}`, peer))
 			},
-			want: symptom{"networks", "local", doctor.Failed, "overlaps", "have the same addresses", "delete it"},
+			want:   symptom{"networks", "local", doctor.Failed, "overlaps", "have the same addresses", "delete it"},
+			beside: true,
 			heal: func(t *testing.T, x *examined, _ string) {
 				x.kubectl(t, x.a, "-n", "liqo", "delete", "networks", "office")
 			},

@@ -22,6 +22,9 @@ type examined struct {
 	here, there string
 	// admin is an administrator of a, who has the kubeconfig of b, too.
 	admin *shell
+	// clients and servers are pods for traffic, one on each node of a and of b.
+	clients, servers []*kubelab.Pod
+	verdicts         verdicts
 }
 
 // symptom is what the doctor must say of a fault.
@@ -40,6 +43,9 @@ type fault struct {
 	long   bool
 	inject func(t *testing.T, x *examined)
 	want   symptom
+	// beside says that no peering is the worse for it: the status, which is about
+	// peerings, has nothing to say.
+	beside bool
 	// heal does what the fix says; advice is its text.
 	heal func(t *testing.T, x *examined, advice string)
 }
@@ -69,12 +75,13 @@ func testDoctor(t *testing.T, w *world) {
 		}
 	})
 	for _, f := range slices.Concat(faultsOfObjects(), faultsOfTheNetwork(), faultsOfClusters()) {
+		mended := len(x.verdicts.rows)
 		if !t.Run(f.name, func(t *testing.T) {
 			if f.long && !*long {
 				t.Skip("SKIPPED: this fault takes long to show or to heal: -kubernetes.long")
 			}
 			x.suffer(t, f)
-		}) {
+		}) && len(x.verdicts.rows) == mended {
 			return // it is broken, and the next fault would not be the only one
 		}
 	}
@@ -102,14 +109,20 @@ func newExamined(t *testing.T, w *world) *examined {
 	w.connect(t)
 	x := &examined{world: w, here: "liqo-tenant-" + w.b.Name, there: "liqo-tenant-" + w.a.Name, admin: w.newShell(w.a, t.TempDir())}
 	x.admin.set("REMOTE_KUBECONFIG", w.b.Kubeconfig)
+	x.clients, x.servers = w.clients(t, w.a, 2), w.servers(t, w.b, 2)
+	t.Cleanup(func() { x.verdicts.publish(t) })
 	return x
 }
 
 // suffer has a fault happen, be found and be mended.
 func (x *examined) suffer(t *testing.T, f fault) {
+	var traffic []*pings
+	for _, p := range x.pathsBetween(t, x.clients, x.servers) { // a repair may have changed the addresses
+		traffic = append(traffic, startPings(t, p))
+	}
+	start := time.Now()
 	f.inject(t, x)
 	var found doctor.Finding
-	start := time.Now()
 	lab.Eventually(t, patience, "the doctor names the cause", func() error {
 		r, code := x.examine(t, x.both()...)
 		at := slices.IndexFunc(r.Findings, f.want.is)
@@ -127,8 +140,18 @@ func (x *examined) suffer(t *testing.T, f fault) {
 	})
 	t.Logf("found after %v: %s %s (%s) %s\n\tfound: %s\n\tcause: %s\n\tfix:   %s", time.Since(start).Round(100*time.Millisecond),
 		found.Status, found.Check, found.Cluster, found.Object, found.Message, found.Cause, found.Fix)
+	row := verdict{fault: f.name, doctor: found}
+	row.status, row.wrong = x.status(t, f.want.status == doctor.Failed && !f.beside)
 	f.heal(t, x, found.Fix)
+	for _, m := range traffic {
+		row.silence = max(row.silence, m.longest(start))
+		m.end()
+	}
 	x.green(t)
+	x.verdicts.rows = append(x.verdicts.rows, row)
+	if row.wrong != "" {
+		t.Errorf("the status is wrong, %s: %s", row.wrong, row.status)
+	}
 }
 
 // is tells whether a finding is the one.

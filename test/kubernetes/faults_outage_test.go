@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,6 +133,29 @@ func testControllerDown(t *testing.T, f *faults) {
 		lasts(t.Context(), 10*time.Second)
 		f.kubectl(t, f.b, "delete", "deployment", "-n", appNamespace, churn)
 	})
+}
+
+// testGatewayKilledWithoutAPIServer kills the processes of both gateways while the API
+// servers of both clusters are away. The kubelets start them again, and what they have
+// kept has to do.
+func testGatewayKilledWithoutAPIServer(t *testing.T, f *faults) {
+	for _, c := range []*kubelab.Cluster{f.a, f.b} {
+		f.rolloutGateway(t, c) // a kubelet puts off what it has restarted before
+	}
+	a, b := leads(t, f.a), leads(t, f.b)
+	back := sync.OnceFunc(func() {
+		f.a.StartAPIServer()
+		f.b.StartAPIServer()
+	})
+	f.measure(t, "both gateways killed, API servers away", promise{within: oneReplica}, f.paths(t), func() {
+		f.a.StopAPIServer()
+		f.b.StopAPIServer()
+		t.Cleanup(back)
+		kill(t, a)
+		kill(t, b)
+	})
+	back()
+	f.connected(t)
 }
 
 // testAPIServerDown takes the API servers of both clusters away, at the same time.

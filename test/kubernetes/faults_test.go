@@ -48,6 +48,7 @@ func testFaults(t *testing.T, w *world) {
 		{"fabric killed", true, testFabricKilled},
 		{"rollout", false, testGatewayRollout},
 		{"gateway killed", false, testGatewayKilled},
+		{"gateway killed, no API server", false, testGatewayKilledWithoutAPIServer},
 		{"gateway deleted", true, testGatewayDeleted},
 		{"WAN", true, testWAN},
 		{"churn", true, testPodChurn},
@@ -136,13 +137,14 @@ func (f *faults) paths(t *testing.T) []path {
 	return f.pathsBetween(t, f.clients, f.servers)
 }
 
-func (f *faults) pathsBetween(t *testing.T, clients, servers []*kubelab.Pod) (paths []path) {
+// pathsBetween lead from every client, which is in a, to every server, in b.
+func (w *world) pathsBetween(t *testing.T, clients, servers []*kubelab.Pod) (paths []path) {
 	t.Helper()
 	for _, from := range clients {
 		for _, to := range servers {
 			paths = append(paths, path{
 				name: fmt.Sprintf("from %s to %s", from.Node.Name, to.Node.Name),
-				from: from, to: to, at: f.remote(t, f.a, to.Addr),
+				from: from, to: to, at: w.remote(t, w.a, to.Addr),
 			})
 		}
 	}

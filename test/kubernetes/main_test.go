@@ -54,6 +54,7 @@ func TestClusters(t *testing.T) {
 		{"firewall", false, testFirewall},
 		{"rotate-keys", false, testRotateKeys},
 		{"doctor", false, testDoctor},
+		{"expose", false, testExpose},
 		{"hands", false, testHands},
 		{"faults", false, testFaults},
 		{"namespaces", false, testNamespaces},

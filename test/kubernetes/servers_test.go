@@ -167,11 +167,16 @@ type answer struct {
 }
 
 // get asks the server at an address from a pod.
-func get(ctx context.Context, from *kubelab.Pod, to netip.Addr) (a answer, err error) {
+func get(ctx context.Context, from *kubelab.Pod, to netip.Addr) (answer, error) {
+	return getAt(ctx, from, netip.AddrPortFrom(to, webPort))
+}
+
+// getAt is get for another port than that of the pods.
+func getAt(ctx context.Context, from *kubelab.Pod, at netip.AddrPort) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	c := http.Client{Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/", netip.AddrPortFrom(to, webPort)), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/", at), nil)
 	if err != nil {
 		return a, err
 	}
