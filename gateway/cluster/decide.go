@@ -14,25 +14,43 @@ type facts struct {
 	leading bool
 	leaving bool      // this replica ends soon
 	rival   bool      // another pod forwards without taking part in the election
+	alone   bool      // no other replica has said lately that it stands by
 	written time.Time // when this replica wrote the lease last
+	asked   time.Time // when it had an answer to a question for the lease last
 	now     time.Time
+
+	// toldFirst and toldLast are when this replica has said, since it stands by, that it
+	// does; zero: not yet.
+	toldFirst, toldLast time.Time
 
 	duration time.Duration // how long a holder may be silent
 	retry    time.Duration // between two renewals
 }
 
+const (
+	// tellEvery is how often a replica says that it stands by, and forgetAfter how long a
+	// leader goes by that. A leader that is new counts on others as long: those of a
+	// version before do not say so.
+	tellEvery, forgetAfter = 2 * time.Minute, 5 * time.Minute
+	// seldom times the period for others is how long a leader that is alone waits until
+	// it renews.
+	seldom = 10
+)
+
 // action is what to do now.
 type action uint8
 
 const (
-	standBy action = iota // not leading
-	lead                  // leading, nothing to write
-	renew                 // leading, and the lease must say so again
-	acquire               // write the lease; leading only when that has worked, or if already
-	release               // leading until another one takes the lease, which must say that it may
+	standBy  action = iota // not leading
+	lead                   // leading, nothing to write
+	ask                    // leading, and it is time to see that the API server answers
+	renew                  // leading, and the lease must say so again
+	announce               // not leading, and the leader may not know of this replica
+	acquire                // write the lease; leading only when that has worked, or if already
+	release                // leading until another one takes the lease, which must say that it may
 )
 
-var actionNames = [...]string{"stand by", "lead", "renew", "acquire", "release"}
+var actionNames = [...]string{"stand by", "lead", "ask", "renew", "announce", "acquire", "release"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -41,12 +59,19 @@ func (a action) String() string { return actionNames[a] }
 //	holder                   leading            not leading
 //	---------------------------------------------------------------------
 //	lease not there          lead               stand by
-//	self                     lead; renew when   the same: the process was
-//	                         it is time         started again
+//	self                     lead; renew or ask the same: the process was
+//	                         when it is time    started again
 //	nobody                   acquire            acquire
 //	nobody ever; a rival     acquire            stand by; acquire after a silence
-//	other, renewed lately    stand by           stand by
+//	other, renewed lately    stand by           stand by; announce when it
+//	                                            is time
 //	other, silent too long   stand by           acquire
+//
+// Nobody waits for the renewals of a leader without other replicas, which are most of
+// what a thousand gateways write. So it renews ten times less often, and asks for the
+// lease in between, which the API server answers from memory: one that was cut off
+// notices it as soon as ever. A replica that stands by says so in a label of the lease,
+// and counts the silence of the leader only from then on.
 //
 // A rival is a pod of a template without election, which is being replaced by one
 // with it: it ends when its successor stands by, and until then the two would take
@@ -75,8 +100,10 @@ func decide(f facts) action {
 		return leadIf(f.leading)
 	}
 	switch holder := holderOf(f.lease); {
-	case holder == f.self && f.now.Sub(f.written) >= f.retry:
+	case holder == f.self && f.now.Sub(f.written) >= f.renewal():
 		return renew
+	case holder == f.self && f.now.Sub(later(f.written, f.asked)) >= f.retry:
+		return ask
 	case holder == f.self:
 		return lead
 	case f.waitsForRival():
@@ -85,10 +112,30 @@ func decide(f facts) action {
 		return acquire
 	case f.leading:
 		return standBy // first of all
-	case f.now.Sub(f.seen) >= f.leaseDuration():
+	case f.now.Sub(f.toldLast) >= tellEvery:
+		return announce
+	case f.silence() >= f.leaseDuration():
 		return acquire
 	}
 	return standBy
+}
+
+// renewal is the time between two renewals.
+func (f facts) renewal() time.Duration {
+	if f.alone {
+		return seldom * f.retry
+	}
+	return f.retry
+}
+
+// silence is how long the leader has not renewed although it should have.
+func (f facts) silence() time.Duration { return f.now.Sub(later(f.seen, f.toldFirst)) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // decideLeaving is decide for a replica that ends soon. It frees the lease first
@@ -141,7 +188,7 @@ func (f facts) next() time.Duration {
 		return rivalCheck
 	}
 	if f.lease != nil && !f.leading && holderOf(f.lease) != "" {
-		if wait := f.seen.Add(f.leaseDuration()).Sub(f.now); wait > 0 {
+		if wait := f.leaseDuration() - f.silence(); wait > 0 {
 			return min(wait, f.retry)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -47,12 +49,95 @@ func TestDecide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := decide(facts{
 				lease: tt.lease, self: "a", leading: tt.leading, now: noon, seen: noon.Add(-tt.seen), written: noon.Add(-tt.written),
+				toldFirst: noon.Add(-time.Hour), toldLast: noon.Add(-time.Second),
 				duration: 15 * time.Second, retry: 2 * time.Second,
 			})
 			if got != tt.want {
 				t.Errorf("decided to %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A leader without other replicas renews seldom, and asks in between.
+func TestDecideAlone(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		written, asked time.Duration // ago
+		want           action
+	}{
+		{"written just now", time.Second, time.Hour, lead},
+		{"asked just now", 10 * time.Second, time.Second, lead},
+		{"time to ask", 10 * time.Second, 2 * time.Second, ask},
+		{"time to renew", 20 * time.Second, time.Second, renew},
+	} {
+		got := decide(facts{lease: heldBy("a"), self: "a", leading: true, alone: true, now: noon, written: noon.Add(-tt.written), asked: noon.Add(-tt.asked),
+			duration: 15 * time.Second, retry: 2 * time.Second})
+		if got != tt.want {
+			t.Errorf("%s: decided to %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A replica that stands by counts the silence of a leader from when that can know of it.
+func TestDecideStandingBy(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		first, last time.Duration // ago; negative: never
+		seen        time.Duration
+		want        action
+	}{
+		{"it has just come", -1, -1, time.Hour, announce},
+		{"the leader has not had time", 14 * time.Second, 14 * time.Second, time.Hour, standBy},
+		{"the leader has had time", 15 * time.Second, 15 * time.Second, time.Hour, acquire},
+		{"the leader renews", time.Hour, time.Second, 14 * time.Second, standBy},
+		{"the leader is silent, and it was just announced again", time.Hour, time.Second, 15 * time.Second, acquire},
+		{"time to say so again", time.Hour, tellEvery, time.Second, announce},
+	} {
+		f := facts{lease: heldBy("b"), self: "a", now: noon, seen: noon.Add(-tt.seen), duration: 15 * time.Second, retry: 2 * time.Second}
+		if tt.first >= 0 {
+			f.toldFirst, f.toldLast = noon.Add(-tt.first), noon.Add(-tt.last)
+		}
+		if got := decide(f); got != tt.want {
+			t.Errorf("%s: decided to %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestWritesInAnHour counts what a gateway writes that is well: its Lease, and its
+// Connection for a latency that varies a little.
+func TestWritesInAnHour(t *testing.T) {
+	const retry, interval = 5 * time.Second, 10 * time.Second // the defaults
+	for _, tt := range []struct {
+		name  string
+		alone bool
+		most  int
+	}{
+		{"the only replica", true, 108}, // of 1080 with a renewal every 5 s and a latency every 10 s
+		{"with others", false, 720 + 36},
+	} {
+		leases, connections := 0, 0
+		live := statusOf(connected(), new(networkingv1beta1.Connection))
+		f := facts{lease: heldBy("a"), self: "a", leading: true, alone: tt.alone, duration: 15 * time.Second, retry: retry}
+		f.written, f.asked = noon, noon
+		wrote := noon
+		for f.now = noon; f.now.Before(noon.Add(time.Hour)); f.now = f.now.Add(time.Second) {
+			switch decide(f) {
+			case renew:
+				leases, f.written = leases+1, f.now
+			case ask:
+				f.asked = f.now
+			}
+			report := connected()
+			report.Time, report.Peer.Timestamp, report.Peer.LatencyText = f.now, f.now, []string{"12ms", "14ms", "11ms"}[f.now.Second()%3]
+			if want := statusOf(report, &networkingv1beta1.Connection{Status: live}); due(live, want, f.now.Sub(wrote), interval) {
+				connections, live, wrote = connections+1, want, f.now
+			}
+		}
+		t.Logf("%s: %d times the Lease, %d times the Connection", tt.name, leases, connections)
+		if got := leases + connections; got > tt.most || leases < 60 || connections < 30 {
+			t.Errorf("%s: %d writes in an hour, want %d at most", tt.name, got, tt.most)
+		}
 	}
 }
 
@@ -104,7 +189,7 @@ func TestDecideBesideARival(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := facts{
-				lease: tt.lease, self: "a", leading: tt.leading, rival: true, now: noon, seen: noon.Add(-tt.seen),
+				lease: tt.lease, self: "a", leading: tt.leading, rival: true, now: noon, seen: noon.Add(-tt.seen), toldLast: noon,
 				duration: 15 * time.Second, retry: 2 * time.Second,
 			}
 			if got := decide(f); got != tt.want {
@@ -116,7 +201,7 @@ func TestDecideBesideARival(t *testing.T) {
 
 // A replica that stands by looks again when the lease expires, not later.
 func TestNextLook(t *testing.T) {
-	f := facts{lease: heldBy("b"), self: "a", now: noon, duration: 15 * time.Second, retry: 2 * time.Second}
+	f := facts{lease: heldBy("b"), self: "a", now: noon, toldLast: noon, duration: 15 * time.Second, retry: 2 * time.Second}
 	for _, tt := range []struct {
 		seen, want time.Duration
 	}{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/mirror"
 )
 
@@ -46,16 +48,21 @@ type Elector struct {
 	leases  *mirror.Store[coordinationv1.Lease, *coordinationv1.Lease]
 	changed chan struct{} // one slot
 
+	forget time.Duration // forgetAfter
+
 	// Owned by Run.
-	written time.Time
-	failing bool // the last write failed; said once
-	missing bool // there is no lease; said once
+	written, asked      time.Time
+	toldFirst, toldLast time.Time
+	others              time.Time // when another replica has said that it stands by
+	othersSaid          string    // and what
+	failing             bool      // the last write failed; said once
+	missing             bool      // there is no lease; said once
 
 	mu      sync.Mutex
 	kept    *coordinationv1.Lease // as it was known before a restart, or as look has read it; until the watch has listed it
 	leading bool
 	leaving bool
-	version string // of the lease that was seen last
+	renewed string // how the holder has renewed the lease that was seen last
 	seen    time.Time
 }
 
@@ -66,7 +73,7 @@ func (o Options) LeaseName() string {
 
 // NewElector builds an Elector.
 func (l *Link) NewElector(o ElectionOptions) *Elector {
-	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1)}
+	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1), forget: forgetAfter}
 	e.leases = mirror.NewStore[coordinationv1.Lease]()
 	e.leases.Changed = e.wake
 	// What was kept is looked up before it is gone by.
@@ -174,10 +181,19 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 		case lead:
 			e.setRole(true, f.lease, tell)
 			e.failing = e.failing && !known
+		case ask:
+			e.setRole(true, f.lease, tell)
+			e.failing = e.failing && !known
+			e.ask(ctx)
 		case renew:
 			e.setRole(true, f.lease, tell)
 			if known {
 				e.write(ctx, f)
+			}
+		case announce:
+			e.setRole(false, f.lease, tell)
+			if known {
+				e.announce(ctx, f)
 			}
 		case acquire:
 			// What the watch knows is later than the answer to the write.
@@ -219,6 +235,7 @@ func (e *Elector) look(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
+	e.asked = time.Now()
 	if len(list.Items) == 0 {
 		e.mu.Lock()
 		e.kept = nil
@@ -234,6 +251,46 @@ func (e *Elector) look(ctx context.Context) bool {
 	return true
 }
 
+// ask asks for the lease, as a leader that has nothing to write. Any version will do:
+// what counts is the answer.
+func (e *Elector) ask(ctx context.Context) {
+	if e.failing {
+		return // look has just asked
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
+	defer cancel()
+	var l coordinationv1.Lease
+	err := e.link.coordination.Get().Namespace(e.link.options.Namespace).Resource("leases").Name(e.name).
+		VersionedParams(&metav1.GetOptions{ResourceVersion: "0"}, metav1.ParameterCodec).Do(ctx).Into(&l)
+	if err != nil && !apierrors.IsNotFound(err) {
+		e.fail("read", err)
+		return
+	}
+	e.asked = time.Now()
+	if err == nil {
+		e.leases.Wrote(&l)
+	}
+}
+
+// announce has the leader know that this replica stands by.
+func (e *Elector) announce(ctx context.Context, f facts) {
+	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
+	defer cancel()
+	err := e.patch(ctx, f.lease, map[string]any{"metadata": map[string]any{
+		"resourceVersion": f.lease.ResourceVersion,
+		"labels":          map[string]string{networkingv1beta1.LabelStandBy: strconv.FormatInt(f.now.UnixMilli(), 10)},
+	}})
+	switch {
+	case err == nil:
+		e.failing = false
+		if e.toldLast = f.now; e.toldFirst.IsZero() {
+			e.toldFirst = f.now
+		}
+	case !apierrors.IsConflict(err): // or the leader has just renewed
+		e.fail("write", err)
+	}
+}
+
 // noteMissing says why nobody is elected.
 func (e *Elector) noteMissing(l *coordinationv1.Lease) {
 	_, synced := e.leases.Size()
@@ -247,13 +304,22 @@ func (e *Elector) noteMissing(l *coordinationv1.Lease) {
 // facts gathers what there is to decide by.
 func (e *Elector) facts(now time.Time) facts {
 	f := facts{
-		lease: e.lease(), self: e.options.Identity, written: e.written, now: now, rival: e.link.rival(),
+		lease: e.lease(), self: e.options.Identity, written: e.written, asked: e.asked, now: now, rival: e.link.rival(),
 		duration: e.options.LeaseDuration, retry: e.options.RetryPeriod,
 	}
+	if f.lease != nil {
+		if said := f.lease.Labels[networkingv1beta1.LabelStandBy]; said != e.othersSaid {
+			e.others, e.othersSaid = now, said
+		}
+	}
+	f.alone = now.Sub(e.others) >= e.forget
+	f.toldFirst, f.toldLast = e.toldFirst, e.toldLast
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.lease != nil && f.lease.ResourceVersion != e.version {
-		e.version, e.seen = f.lease.ResourceVersion, now
+	if f.lease != nil {
+		if renewed := fmt.Sprint(holderOf(f.lease), " ", f.lease.Spec.RenewTime); renewed != e.renewed {
+			e.renewed, e.seen = renewed, now
+		}
 	}
 	f.leading, f.leaving, f.seen = e.leading, e.leaving, e.seen
 	return f
@@ -267,6 +333,7 @@ func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, tell func(bool)
 	if !changed {
 		return
 	}
+	e.others, e.toldFirst, e.toldLast = time.Now(), time.Time{}, time.Time{}
 	if leading {
 		e.log.Info("leading", "lease", e.name)
 	} else {
@@ -295,11 +362,17 @@ func (e *Elector) write(ctx context.Context, f facts) bool {
 	if apierrors.IsConflict(err) {
 		return false // somebody was faster: the watch will tell
 	}
+	e.fail("write", err)
+	return false
+}
+
+// fail records that the API server does not answer as it should, and logs the first
+// time.
+func (e *Elector) fail(to string, err error) {
 	if !e.failing {
-		e.log.Warn("cannot write the lease", "lease", e.name, "error", mirror.PlainError(err))
+		e.log.Warn("cannot reach the lease", "lease", e.name, "to", to, "error", mirror.PlainError(err))
 	}
 	e.failing = true
-	return false
 }
 
 // withHolder is the lease with this replica as its holder.
@@ -338,9 +411,13 @@ func (e *Elector) release() {
 // update writes the spec of the lease if the lease is as it was seen. Its
 // metadata is the controller's.
 func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
-	patch, err := json.Marshal(map[string]any{
+	return e.patch(ctx, l, map[string]any{
 		"metadata": map[string]any{"resourceVersion": l.ResourceVersion}, "spec": l.Spec,
 	})
+}
+
+func (e *Elector) patch(ctx context.Context, l *coordinationv1.Lease, change map[string]any) error {
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode Lease: %w", err)
 	}

@@ -80,6 +80,10 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.write(w, l)
 	case r.URL.Query().Get("watch") != "":
 		s.watch(w, r)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases/"+s.lease.Name):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.write(w, s.lease)
 	case r.Method == http.MethodGet:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -238,6 +242,12 @@ func (k *cutConn) Write(b []byte) (int, error) {
 // A leader that was cut off stands by as soon as it can know that another one leads:
 // it does not wait until its connections from before are found to be dead.
 func TestLeaderThatWasCutOff(t *testing.T) {
+	t.Run("with others", func(t *testing.T) { testLeaderThatWasCutOff(t, time.Hour) })
+	t.Run("the only replica", func(t *testing.T) { testLeaderThatWasCutOff(t, 0) })
+}
+
+// testLeaderThatWasCutOff has a leader that forgets others after a time.
+func testLeaderThatWasCutOff(t *testing.T, forget time.Duration) {
 	// So that it cannot be these that help.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "3600")
 	log := new(logged)
@@ -255,6 +265,7 @@ func TestLeaderThatWasCutOff(t *testing.T) {
 	}
 	defer l.Disconnect()
 	e := l.NewElector(ElectionOptions{Identity: "a", LeaseDuration: time.Hour, RenewDeadline: 100 * time.Millisecond, RetryPeriod: 50 * time.Millisecond})
+	e.forget = forget
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -273,7 +284,9 @@ func TestLeaderThatWasCutOff(t *testing.T) {
 			}
 		}
 	}
-	await("it notices the cut", func() bool { return strings.Contains(log.String(), "cannot write the lease") })
+	await("it notices the cut", func() bool {
+		return strings.Contains(log.String(), "the lease") && strings.Contains(log.String(), "cannot ")
+	})
 	api.change(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
 	if !e.State().Leading {
 		t.Error("while the API server is away, a leader goes on")

@@ -26,6 +26,9 @@ const (
 	ComponentGateway = "gateway"
 	// LabelActive marks the gateway pod that leads; the gateway's Service selects by it.
 	LabelActive = "networking.liqo.io/active"
+	// LabelStandBy is on the Lease of a gateway with several pods. Its value changes every two minutes while one of them
+	// stands by.
+	LabelStandBy = "networking.liqo.io/stands-by"
 	// LabelGatewayTemplate marks the CRDs of kinds that are gateway templates.
 	LabelGatewayTemplate = "networking.liqo.io/gatewaytemplate"
 
