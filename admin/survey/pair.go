@@ -19,7 +19,13 @@ func (s *Status) Compare(p, other *Peer) {
 		return
 	}
 	if g := other.Gateway; g != nil && p.Gateway != nil {
-		if fault, _ := p.KeyMismatch(g.PublicKey(g.Report), g.Keys); fault != nil {
+		fault, compared := p.KeyMismatch(g.PublicKey(g.Report), g.Keys)
+		if refused := p.HandshakeFault(p.Gateway.Report); compared && refused != nil {
+			// What one end alone makes of handshakes: here the keys are known.
+			a := refused.alert(p.Gateway)
+			s.Alerts = slices.DeleteFunc(s.Alerts, func(o StatusAlert) bool { return o.Object == a.Object && o.Message == a.Message })
+		}
+		if fault != nil {
 			a := fault.alert(p.Gateway)
 			s.Health = Unhealthy
 			s.Alerts = append(s.Alerts, StatusAlert{severityError, a.Object, a.Reason, a.Message})

@@ -1,8 +1,11 @@
 package survey
 
 import (
+	"bytes"
+	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -40,5 +43,34 @@ func TestCompareBothEnds(t *testing.T) {
 				t.Errorf("%s, %q, want %q", s.Health, got, tt.want)
 			}
 		})
+	}
+}
+
+// TestCompareKnownKeys: where the keys of both ends are known, nobody has to guess by
+// handshakes that were refused before they were corrected.
+func TestCompareKnownKeys(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	key := bytes.Repeat([]byte{1}, publicKeyLen)
+	report := &GatewayReport{Time: now}
+	report.Sync.Peer.Value = networkingv1beta1.Connected
+	report.DataPlane.Tunnel.LastInitiation = now.Add(-5 * time.Second)
+	p := &Peer{ID: "milan", Gateway: &Gateway{Report: report}, PublicKeys: make([]networkingv1beta1.PublicKey, 1)}
+	p.PublicKeys[0].Spec.PublicKey = key
+	refused := p.HandshakeFault(report).alert(p.Gateway)
+	for _, tt := range []struct {
+		name   string
+		theirs string // the key of the other gateway
+		want   int    // alerts
+	}{
+		{"the key is right", base64.StdEncoding.EncodeToString(key), 0},
+		{"the key is wrong", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, publicKeyLen)), 1},
+		{"the other gateway does not tell", "", 1},
+	} {
+		other := &Peer{ID: "rome", Gateway: &Gateway{Keys: &Keys{Public: tt.theirs}}}
+		s := Status{Health: Healthy, Alerts: []StatusAlert{{severityWarning, refused.Object, refused.Reason, refused.Message}}}
+		s.Compare(p, other)
+		if len(s.Alerts) != tt.want || (s.Health == Healthy) != (tt.name != "the key is wrong") {
+			t.Errorf("%s: %s, %+v", tt.name, s.Health, s.Alerts)
+		}
 	}
 }
