@@ -166,7 +166,7 @@ func tellsSecret(name string) bool {
 // ourFlags are the flags of our programs whose values are shown. None of them
 // takes a secret; those that are not here are not known to this version.
 var ourFlags = []string{
-	"admin-socket", "bind-address", "cluster-id", "concurrency", "external-cidr", "full-masquerade", "gateway-uid", "geneve-port",
+	"admin-socket", "bind-address", "cache-dir", "cluster-id", "concurrency", "external-cidr", "full-masquerade", "gateway-uid", "geneve-port",
 	"health-probe-address", "internal-cidr", "ipam-pools", "keys-dir", "kube-api-burst", "kube-api-qps", "kubeconfig", "leader-election",
 	"leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "link", "liqo-namespace", "log-format",
 	"log-level", "manifests", "metrics-address", "mode", "name", "namespace", "node-name", "ping-interval", "ping-loss-threshold",
