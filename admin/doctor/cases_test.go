@@ -342,6 +342,9 @@ var cases = []testCase{
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.71.0.12"}, Port: 51840}
 	}, local, Failed},
 
+	{"Secret deleted, in use", "keys", func(w *world) {
+		isFalse(&w.client.gateway().Conditions, networkingv1beta1.ConditionKeysReady, networkingv1beta1.ReasonSecretDeleted, "Secret gw-milan was deleted. Pod gw-milan-1 goes on with the keys that were in it")
+	}, local, Warning},
 	{"none", "keys", func(w *world) { w.client.peer.PublicKeys = nil }, local, Failed},
 	{"two", "keys", func(w *world) {
 		w.client.peer.PublicKeys = append(w.client.peer.PublicKeys, w.client.peer.PublicKeys[0])

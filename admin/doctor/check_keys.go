@@ -3,6 +3,8 @@ package doctor
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -35,6 +37,11 @@ func keys(p *peering) (out []Finding) {
 func (e *end) peerKey(other *end) (out []Finding, compared bool) {
 	g := e.gateway()
 	for _, f := range conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionKeysReady) {
+		c := meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionKeysReady))
+		if c.Reason == string(networkingv1beta1.ReasonSecretDeleted) { // packets pass
+			f.Status = Warning
+			f = f.fix("run 'liqoctl network connect' again: it has new keys made and tells the peer")
+		}
 		out = append(out, f.in(e.cluster))
 	}
 	if why := e.cluster.unread("PublicKey"); why != "" {
