@@ -22,6 +22,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 const (
@@ -74,7 +76,8 @@ func selfSigned(node string, address netip.Addr) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// request asks the cluster for a serving certificate of a node, and waits for it. Somebody has to approve it.
+// request asks the cluster for a serving certificate of a node, and waits for it. The controller approves it (package
+// servingcert).
 func (k *Kubelet) request(ctx context.Context, node string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -86,7 +89,7 @@ func (k *Kubelet) request(ctx context.Context, node string) (*tls.Certificate, e
 	}
 	sum := sha256.Sum256(csr)
 	o := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "virtual-kubelet-" + hex.EncodeToString(sum[:8])},
+		ObjectMeta: metav1.ObjectMeta{Name: offloadingv1beta1.VirtualKubeletName + "-" + hex.EncodeToString(sum[:8])},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), SignerName: certificatesv1.KubeletServingSignerName,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},

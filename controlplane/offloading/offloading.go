@@ -3,7 +3,7 @@
 //	provider: remotenamespaces, quota, shadowpod,              what other clusters have here
 //	          shadowendpointslice
 //	consumer: namespacemap, namespaceoffloading, scheduling    which namespaces, and which of their pods
-//	          virtualnode                                      the nodes that stand for other clusters
+//	          virtualnode, servingcert                         the nodes that stand for other clusters
 package offloading
 
 import (
@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/offloading/quota"
 	"github.com/sluice-net/sluice/controlplane/offloading/remotenamespaces"
 	"github.com/sluice-net/sluice/controlplane/offloading/scheduling"
+	"github.com/sluice-net/sluice/controlplane/offloading/servingcert"
 	"github.com/sluice-net/sluice/controlplane/offloading/shadowendpointslice"
 	"github.com/sluice-net/sluice/controlplane/offloading/shadowpod"
 	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
@@ -63,6 +64,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		{"namespaceoffloading", namespaceoffloading.SetupWithManager(mgr, id)},
 		{"virtualnode", virtualnode.SetupWithManager(mgr, peerings, virtualnode.Options{LiqoNamespace: o.LiqoNamespace, ID: id})},
 		{"scheduling", scheduling.SetupWithManager(mgr)},
+		{"servingcert", servingcert.SetupWithManager(mgr)},
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)

@@ -82,6 +82,8 @@ const (
 	NamespaceOffloadingName = "offloading"
 	// VkOptionsTemplateName is the VkOptionsTemplate of the installation, in the Liqo namespace.
 	VkOptionsTemplateName = "virtual-kubelet-default"
+	// VirtualKubeletName is the Deployment of the virtual kubelet in a tenant namespace, and its service account.
+	VirtualKubeletName = "virtual-kubelet"
 	// RuntimeClassName is the RuntimeClass of pods that run on virtual nodes without more ado.
 	RuntimeClassName = "liqo"
 	// VirtualKubeletRemoteRole is the ClusterRole of a consumer in the namespaces made for it.

@@ -80,19 +80,9 @@ func Reason(err error) string {
 // JudgeRequest accepts a certificate signing request of another cluster only if it is signed by its key and asks for
 // exactly that subject. If public is not nil, the key must be that one. [Reason] names what is refused.
 func JudgeRequest(request []byte, s Subject, public crypto.PublicKey) error {
-	block, rest := pem.Decode(request)
-	if block == nil || block.Type != pemRequest || len(rest) > 0 {
-		return fmt.Errorf("not one PEM block of type %q", pemRequest)
-	}
-	r, err := x509.ParseCertificateRequest(block.Bytes)
+	r, err := ParseRequest(request)
 	if err != nil {
-		return fmt.Errorf("no certificate signing request: %w", err)
-	}
-	if err := judgePublicKey(r.PublicKey); err != nil {
 		return err
-	}
-	if err := r.CheckSignature(); err != nil {
-		return fmt.Errorf("the request is not signed by its key: %w", err)
 	}
 	if public != nil && !equal(public, r.PublicKey) {
 		return &refusal{authv1beta1.ReasonKeyMismatch, "the key of the request is not the public key of the cluster"}
@@ -111,6 +101,26 @@ func JudgeRequest(request []byte, s Subject, public crypto.PublicKey) error {
 		return errors.New("the request asks for extensions or alternative names; none are granted")
 	}
 	return nil
+}
+
+// ParseRequest reads a certificate signing request that somebody else has made: one PEM block, with a key that is worth
+// something, and signed by it. What it asks for is not judged.
+func ParseRequest(request []byte) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode(request)
+	if block == nil || block.Type != pemRequest || len(rest) > 0 {
+		return nil, fmt.Errorf("not one PEM block of type %q", pemRequest)
+	}
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("no certificate signing request: %w", err)
+	}
+	if err := judgePublicKey(r.PublicKey); err != nil {
+		return nil, err
+	}
+	if err := r.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("the request is not signed by its key: %w", err)
+	}
+	return r, nil
 }
 
 func equal(a, b crypto.PublicKey) bool {

@@ -270,12 +270,8 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 	}
 	if approved.IsZero() {
 		approved = i.Now()
-		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "TenantAuthorized",
-			Message: "for the Tenant of cluster " + g.Consumer, LastUpdateTime: metav1.NewTime(approved),
-		})
-		if err := i.Client.SubResource("approval").Update(ctx, r); err != nil {
-			return nil, nil, fmt.Errorf("approve the CertificateSigningRequest: %w", err)
+		if err := Approve(ctx, i.Client, r, "TenantAuthorized", "for the Tenant of cluster "+g.Consumer, approved); err != nil {
+			return nil, nil, err
 		}
 	}
 	if len(r.Status.Certificate) == 0 {
@@ -298,6 +294,17 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 		return nil, &Problem{Reason: authv1beta1.ReasonCertificateRefused, Message: "the signer of this cluster has signed another certificate than was asked for: " + err.Error()}, nil
 	}
 	return r.Status.Certificate, nil, i.delete(ctx, r)
+}
+
+// Approve approves a request, which the caller has judged.
+func Approve(ctx context.Context, c client.Client, r *certificatesv1.CertificateSigningRequest, reason, message string, at time.Time) error {
+	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: reason, Message: message, LastUpdateTime: metav1.NewTime(at),
+	})
+	if err := c.SubResource("approval").Update(ctx, r); err != nil {
+		return fmt.Errorf("approve the CertificateSigningRequest: %w", err)
+	}
+	return nil
 }
 
 // deleteAfter deletes a request that was refused long ago, so that it is tried again.

@@ -27,7 +27,7 @@ import (
 // Names of what is made for a provider.
 const (
 	// processName is that of the Deployment, and its service account, in the tenant namespace.
-	processName = "virtual-kubelet"
+	processName = offloadingv1beta1.VirtualKubeletName
 	// role is the ClusterRole of the service account for the whole cluster, namespaceRole the one for namespaces that are
 	// offloaded.
 	role, namespaceRole = "liqo-virtual-kubelet-local", "liqo-virtual-kubelet-offloaded"
