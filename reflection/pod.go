@@ -134,16 +134,6 @@ func refuse(s *corev1.PodSpec) error {
 	return nil
 }
 
-func tolerations(of, more []corev1.Toleration) []corev1.Toleration {
-	of = slices.DeleteFunc(of, func(t corev1.Toleration) bool { return t.Key == offloadingv1beta1.TaintNotAllowed })
-	for _, t := range more {
-		if !slices.Contains(of, t) {
-			of = append(of, t)
-		}
-	}
-	return of
-}
-
 func runtimeClass(pod *corev1.Pod, p Patch) *string {
 	if name := pod.Annotations[offloadingv1beta1.AnnotationRemoteRuntimeClassName]; name != "" {
 		return &name

@@ -16,6 +16,9 @@ type StatusOptions struct {
 	Addresses Addresses
 	// HostIP is the address of the virtual node.
 	HostIP netip.Addr
+	// Away says why the provider is out of reach; empty: it is not. Pods are not ready then, as for any node: they may run,
+	// and nobody here reaches them or knows.
+	Away string
 	// Now is when conditions change that the provider says nothing of.
 	Now metav1.Time
 }
@@ -27,6 +30,8 @@ const maxText = 1024
 const (
 	// ReasonRecreating says that the pod at the provider has gone and another one takes its place.
 	ReasonRecreating = "OffloadedPodMissing"
+	// ReasonAway says that the provider is out of reach.
+	ReasonAway = "ProviderUnavailable"
 	// ReasonReadinessGates says that a readiness gate of the pod is not True. They are judged here.
 	ReasonReadinessGates = "ReadinessGatesNotReady"
 )
@@ -53,7 +58,7 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 		InitContainerStatuses: containers(here.Spec.InitContainers, was.InitContainerStatuses, now.InitContainerStatuses),
 		ContainerStatuses:     containers(here.Spec.Containers, was.ContainerStatuses, now.ContainerStatuses),
 	}
-	out.Conditions = conditions(here, was.Conditions, now.Conditions, o.Now)
+	out.Conditions = conditions(here, was.Conditions, now.Conditions, o)
 	if o.HostIP.IsValid() {
 		out.HostIP, out.HostIPs = o.HostIP.String(), []corev1.HostIP{{IP: o.HostIP.String()}}
 	}
@@ -111,7 +116,7 @@ func phase(p corev1.PodPhase) corev1.PodPhase {
 }
 
 // conditions are those that others keep here, and those that a kubelet keeps, as the provider's does.
-func conditions(here *corev1.Pod, was, now []corev1.PodCondition, at metav1.Time) (out []corev1.PodCondition) {
+func conditions(here *corev1.Pod, was, now []corev1.PodCondition, o StatusOptions) (out []corev1.PodCondition) {
 	for _, c := range was {
 		if !slices.Contains(kubeletConditions, c.Type) {
 			out = append(out, c)
@@ -126,16 +131,27 @@ func conditions(here *corev1.Pod, was, now []corev1.PodCondition, at metav1.Time
 			Type: t, Status: conditionStatus(now[i].Status), Reason: cut(now[i].Reason), Message: cut(now[i].Message),
 			LastTransitionTime: now[i].LastTransitionTime, ObservedGeneration: here.Generation,
 		}
-		if gate := unmet(here.Spec.ReadinessGates, was); t == corev1.PodReady && c.Status == corev1.ConditionTrue && gate != "" {
-			c.Status, c.Reason, c.Message = corev1.ConditionFalse, ReasonReadinessGates, "the readiness gate "+gate+" is not True"
-			c.LastTransitionTime = at
-			if j := slices.IndexFunc(was, func(o corev1.PodCondition) bool { return o.Type == t }); j >= 0 && was[j].Status == c.Status {
+		if reason, message := unready(here, was, o.Away); t == corev1.PodReady && c.Status == corev1.ConditionTrue && reason != "" {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, message
+			c.LastTransitionTime = o.Now
+			if j := slices.IndexFunc(was, func(had corev1.PodCondition) bool { return had.Type == t }); j >= 0 && was[j].Status == c.Status {
 				c.LastTransitionTime = was[j].LastTransitionTime
 			}
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// unready says why a pod is not ready here that is ready at the provider; empty: it is.
+func unready(here *corev1.Pod, conditions []corev1.PodCondition, away string) (reason, message string) {
+	if away != "" {
+		return ReasonAway, cut(away)
+	}
+	if gate := unmet(here.Spec.ReadinessGates, conditions); gate != "" {
+		return ReasonReadinessGates, "the readiness gate " + gate + " is not True"
+	}
+	return "", ""
 }
 
 // unmet is the first readiness gate whose condition is not True; empty: none. Gates are conditions that controllers of

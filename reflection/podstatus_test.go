@@ -171,6 +171,21 @@ func TestPodStatus(t *testing.T) {
 			}
 		}
 	})
+	t.Run("not ready while the provider is away", func(t *testing.T) {
+		p, there := local("example.org/lb"), &corev1.Pod{Status: running("a", 2)}
+		o := options(t)
+		p.Status = PodStatus(p, there, o)
+		o.Away = "it does not answer"
+		p.Status = PodStatus(p, there, o)
+		for _, c := range p.Status.Conditions {
+			if want := (corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: ReasonAway, Message: o.Away, LastTransitionTime: late, ObservedGeneration: 3}); c.Type == corev1.PodReady && c != want {
+				t.Errorf("%+v", c)
+			}
+		}
+		if p.Status.Phase != corev1.PodRunning || !p.Status.ContainerStatuses[0].Ready {
+			t.Errorf("%+v", p.Status)
+		}
+	})
 	t.Run("no address of nobody", func(t *testing.T) {
 		o := options(t)
 		o.Addresses = Addresses{}

@@ -41,6 +41,9 @@ const (
 	requestTimeout = 30 * time.Second
 )
 
+// DefaultLeaseDuration is that of a kubelet.
+const DefaultLeaseDuration = 40 * time.Second
+
 // Options say whose virtual nodes are kept.
 type Options struct {
 	// ClusterID is the ID of this cluster, PeerID that of the provider.
@@ -53,6 +56,9 @@ type Options struct {
 	Address netip.Addr
 	// Port is where the kubelet API is served.
 	Port int32
+	// LeaseDuration is how long a node counts as alive after it was heard of, at least a second. A quarter of it is how often
+	// that is. Zero: DefaultLeaseDuration.
+	LeaseDuration time.Duration
 	// Logger gets changes of state. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -93,6 +99,7 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, DefaultLeaseDuration)
 	c = rest.CopyConfig(c)
 	c.QPS, c.Burst = requests, burst
 	clients, err := mirror.NewClients(c, component, groups...)

@@ -344,6 +344,18 @@ func runs(p *corev1.Pod) error {
 	return nil
 }
 
+// podReady checks the condition Ready of a pod.
+func podReady(status corev1.ConditionStatus, reason string) func(*corev1.Pod) error {
+	return func(p *corev1.Pod) error {
+		if !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == status && c.Reason == reason
+		}) {
+			return fmt.Errorf("conditions %+v", p.Status.Conditions)
+		}
+		return nil
+	}
+}
+
 // warned waits for an Event of a pod.
 func (s *scene) warned(p client.Object, reason, part string) {
 	s.t.Helper()
@@ -476,6 +488,17 @@ func TestPod(t *testing.T) {
 		}
 		return runs(p)
 	})
+	s.pod(p, "stays while its node is not ready", func(p *corev1.Pod) error {
+		for _, key := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
+			if !slices.Contains(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}) {
+				return fmt.Errorf("it tolerates %v", p.Spec.Tolerations)
+			}
+		}
+		return nil
+	})
+	if tolerations := s.shadow(p).Spec.Pod.Tolerations; len(tolerations) > 0 {
+		t.Errorf("at the provider it tolerates %v", tolerations)
+	}
 	// A label that changes here changes there; the image as well.
 	controlplanetest.Edit(t, s.rome, p, func(p *corev1.Pod) { p.Labels["tier"], p.Spec.Containers[0].Image = "front", "web:2" })
 	controlplanetest.Eventually(t, "the ShadowPod follows", func(ctx context.Context) error {
@@ -635,6 +658,7 @@ func TestProviderAway(t *testing.T) {
 	s.pod(goes, "runs", runs)
 	s.milan.StopAPIServer()
 	s.node("is not ready", ready(corev1.ConditionFalse, "ProviderUnavailable"))
+	s.pod(stays, "is not ready either", podReady(corev1.ConditionFalse, "ProviderUnavailable"))
 	s.delete(s.rome, goes)
 	comes := s.bind("shop", "comes")
 	s.stop()
@@ -656,4 +680,5 @@ func TestProviderAway(t *testing.T) {
 	s.gone(s.rome, goes)
 	s.shadow(comes)
 	s.pod(stays, "runs", runs)
+	s.pod(stays, "is ready", podReady(corev1.ConditionTrue, ""))
 }

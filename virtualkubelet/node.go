@@ -2,6 +2,7 @@ package virtualkubelet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,9 +26,8 @@ import (
 )
 
 const (
-	// leaseDuration is how long a node counts as alive after a renewal, leaseEvery how often it is renewed: as those of a
-	// kubelet.
-	leaseDuration, leaseEvery = 40 * time.Second, 10 * time.Second
+	// renewals is how often a lease is renewed while it is valid, as by a kubelet.
+	renewals = 4
 	// heartbeat is how old the times of the conditions may become.
 	heartbeat = 5 * time.Minute
 	// retryEvery is how soon what failed is tried again.
@@ -55,6 +55,7 @@ type node struct {
 	virtual *offloadingv1beta1.VirtualNode // as it was when there was one last
 	pods    *follower[corev1.Pod, *corev1.Pod]
 	session *session // nil: no credentials
+	away    string   // why the provider is out of reach; empty: it is not
 }
 
 func (k *Kubelet) newNode(name string) *node {
@@ -100,7 +101,7 @@ func (n *node) run(ctx context.Context) {
 			n.k.forget(n.name)
 			return
 		}
-		next := leaseEvery
+		next := n.k.options.LeaseDuration / renewals
 		if n.failed {
 			next = retryEvery
 		}
@@ -285,10 +286,16 @@ func (n *node) register(ctx context.Context, v *offloadingv1beta1.VirtualNode, w
 	if err := n.renew(ctx, o); err != nil {
 		return fmt.Errorf("renew the lease: %w", err)
 	}
+	// At the start of the process, and with new credentials. The first answer wakes this. A node that is not ready for a
+	// moment has Kubernetes call all its pods not ready.
+	if n.secretName != "" && !n.secret.synced() || s != nil && !s.known() {
+		return nil
+	}
 	facts := nodeFacts{address: n.k.options.Address, port: n.k.options.Port, now: metav1.Now(), provider: s.problem()}
 	if v.Spec.DisableNetworkCheck == nil || !*v.Spec.DisableNetworkCheck {
 		facts.network = n.k.networkProblem()
 	}
+	n.setAway(cmp.Or(facts.provider, facts.network))
 	if facts.version, err = n.serverVersion(ctx); err != nil {
 		return fmt.Errorf("get the version of the API server: %w", err)
 	}
@@ -312,6 +319,27 @@ func (n *node) register(ctx context.Context, v *offloadingv1beta1.VirtualNode, w
 	}
 	n.tell(ctx, v, offloadingv1beta1.VirtualNodeRunning, "NodeReady", "the Node is ready")
 	return nil
+}
+
+// setAway says why the provider is out of reach; empty: it is not. When that changes all pods are looked at, whose
+// readiness depends on it.
+func (n *node) setAway(why string) {
+	n.mu.Lock()
+	changed := (n.away == "") != (why == "")
+	if changed {
+		n.away = why
+	}
+	n.mu.Unlock()
+	if changed {
+		n.enqueueAll("")
+	}
+}
+
+// unreachable says why the provider is out of reach; empty: it is not.
+func (n *node) unreachable() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.away
 }
 
 // stale tells whether the heartbeats of a status are too old.
@@ -405,7 +433,7 @@ func contains(have, want map[string]string) bool {
 
 // renew renews the lease, which keeps the node from counting as lost.
 func (n *node) renew(ctx context.Context, o *corev1.Node) error {
-	if time.Since(n.renewed) < leaseEvery-time.Second {
+	if time.Since(n.renewed) < n.k.options.LeaseDuration/renewals*9/10 {
 		return nil
 	}
 	leases := n.k.home.coordination
@@ -417,7 +445,7 @@ func (n *node) renew(ctx context.Context, o *corev1.Node) error {
 	}
 	l.Namespace, l.Name = corev1.NamespaceNodeLease, n.name
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: o.Name, UID: o.UID}}
-	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &n.name, new(int32(leaseDuration/time.Second))
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &n.name, new(int32(n.k.options.LeaseDuration/time.Second))
 	l.Spec.RenewTime = new(metav1.NowMicro())
 	if absent {
 		err = leases.Post().Namespace(l.Namespace).Resource("leases").Body(l).Do(ctx).Error()

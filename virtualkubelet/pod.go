@@ -2,6 +2,7 @@ package virtualkubelet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -64,7 +65,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		}
 		return shadows.delete(ctx, shadow, nil)
 	case here.DeletionTimestamp != nil:
-		return k.finish(ctx, here, shadow, copied, shadows, resource{s.core, "pods"}, there)
+		return k.finish(ctx, n, here, shadow, copied, shadows, resource{s.core, "pods"}, there)
 	case here.Status.Phase == corev1.PodSucceeded || here.Status.Phase == corev1.PodFailed:
 		return nil
 	}
@@ -90,7 +91,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	if copied != nil && reflection.IsOfAnother(here, copied) {
 		return nil // of the pod before, which ends
 	}
-	return k.takeOver(ctx, here, copied)
+	return k.takeOver(ctx, n, here, copied)
 }
 
 // nilled makes no object of a nil pointer.
@@ -125,23 +126,34 @@ func patchOf(v *offloadingv1beta1.VirtualNode) reflection.Patch {
 	return p
 }
 
-// mark gives the pod the label by which others know that it does not run here.
+// mark gives the pod the label by which others know that it does not run here, and the tolerations by which it stays on the
+// node while the provider is away. That is done here and not at admission, as a pod that runs on another node is to be
+// evicted from there.
 func (k *Kubelet) mark(ctx context.Context, here *corev1.Pod) error {
-	if here.Labels[networkingv1beta1.LabelShadowPod] == networkingv1beta1.LabelTrue {
+	tolerations, changed := reflection.Staying(here.Spec.Tolerations)
+	marked := here.Labels[networkingv1beta1.LabelShadowPod] == networkingv1beta1.LabelTrue
+	if marked && !changed {
 		return nil
 	}
-	text := fmt.Sprintf(`{"metadata":{"uid":%q,"labels":{%q:%q}}}`, here.UID, networkingv1beta1.LabelShadowPod, networkingv1beta1.LabelTrue)
-	err := k.home.core.Patch(types.MergePatchType).Namespace(here.Namespace).Resource("pods").Name(here.Name).Body([]byte(text)).Do(ctx).Error()
+	patch := map[string]any{"metadata": map[string]any{"uid": here.UID, "labels": map[string]string{networkingv1beta1.LabelShadowPod: networkingv1beta1.LabelTrue}}}
+	if changed {
+		patch["spec"] = map[string]any{"tolerations": tolerations}
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	err = k.home.core.Patch(types.MergePatchType).Namespace(here.Namespace).Resource("pods").Name(here.Name).Body(text).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("label pod %s/%s: %w", here.Namespace, here.Name, err)
+		return fmt.Errorf("mark pod %s/%s: %w", here.Namespace, here.Name, err)
 	}
 	return nil
 }
 
 // takeOver writes the status that the pod at the provider has.
-func (k *Kubelet) takeOver(ctx context.Context, here, copied *corev1.Pod) error {
+func (k *Kubelet) takeOver(ctx context.Context, n *node, here, copied *corev1.Pod) error {
 	return k.writeStatus(ctx, here, reflection.PodStatus(here, copied, reflection.StatusOptions{
-		Addresses: k.addresses(), HostIP: k.options.Address, Now: metav1.Now(),
+		Addresses: k.addresses(), HostIP: k.options.Address, Away: n.unreachable(), Now: metav1.Now(),
 	}))
 }
 
@@ -221,7 +233,7 @@ func (k *Kubelet) abandon(ctx context.Context, here *corev1.Pod) error {
 }
 
 // finish ends a pod that is being deleted: first at the provider, then here.
-func (k *Kubelet) finish(ctx context.Context, here *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, copied *corev1.Pod, shadows, pods resource, there string) error {
+func (k *Kubelet) finish(ctx context.Context, n *node, here *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, copied *corev1.Pod, shadows, pods resource, there string) error {
 	if shadow != nil {
 		if shadow.DeletionTimestamp == nil {
 			if err := shadows.delete(ctx, shadow, nil); err != nil {
@@ -229,12 +241,12 @@ func (k *Kubelet) finish(ctx context.Context, here *corev1.Pod, shadow *offloadi
 			}
 		}
 		if copied != nil {
-			return k.takeOver(ctx, here, copied)
+			return k.takeOver(ctx, n, here, copied)
 		}
 		return nil // its end wakes us
 	}
 	if copied != nil && !reflection.IsOfAnother(here, copied) {
-		return k.takeOver(ctx, here, copied)
+		return k.takeOver(ctx, n, here, copied)
 	}
 	// The caches are late perhaps. A pod that goes here while it runs there would run twice.
 	for _, r := range []resource{shadows, pods} {

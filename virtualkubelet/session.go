@@ -40,6 +40,7 @@ type session struct {
 	// objects are what pods need, in the same namespaces, if this session reflects them.
 	objects map[string]*objects
 	why     string // the API server does not answer; empty: it does
+	asked   bool   // it was asked at least once
 	// upgrades is the way for requests that are upgraded; nil: there was none yet.
 	upgrades http.RoundTripper
 }
@@ -107,6 +108,13 @@ func (s *session) problem() string {
 	return s.why
 }
 
+// known tells whether the API server was asked yet.
+func (s *session) known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 // probe asks the API server again and again whether it lives.
 func (s *session) probe(n *node) {
 	tick := time.NewTicker(probeEvery)
@@ -124,7 +132,7 @@ func (s *session) probe(n *node) {
 		}
 		s.mu.Lock()
 		changed := s.why != why
-		s.why = why
+		s.why, s.asked = why, true
 		s.mu.Unlock()
 		if changed {
 			n.wake()

@@ -5,11 +5,16 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/virtualkubelet"
 )
+
+// minLease is the shortest lease: one sign of life each second.
+const minLease = 4 * time.Second
 
 // options are the flags of the virtual kubelet, checked.
 type options struct {
@@ -18,6 +23,7 @@ type options struct {
 	kubeconfig                 string // empty: as a pod
 	address                    netip.Addr
 	port                       uint16
+	lease                      time.Duration
 	listen                     daemon.Addresses
 	log                        daemon.Log
 	version                    bool
@@ -98,6 +104,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 		return nil
 	})
 	fs.Uint16Var(&o.port, "listen-port", 10250, "TCP `port` of the kubelet API")
+	fs.DurationVar(&o.lease, "node-lease-duration", virtualkubelet.DefaultLeaseDuration, "`time` for which a node counts as alive after a sign of life, of which it gives four in that time")
 	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", ":8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'virtualkubelet status' (default "+program.AdminSocketText()+")")
@@ -133,6 +140,9 @@ func (o *options) check() error {
 	}
 	if o.port == 0 {
 		return daemon.Usagef("--listen-port: 0 is not a TCP port")
+	}
+	if o.lease < minLease {
+		return daemon.Usagef("--node-lease-duration: %v is less than %v", o.lease, minLease)
 	}
 	if !o.address.IsValid() {
 		text := os.Getenv("POD_IP")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -25,15 +26,16 @@ func TestParseFlags(t *testing.T) {
 		change func(*options)
 	}{
 		"in a pod": {required, func(*options) {}},
-		"everything": {required + " --namespace sluice --kubeconfig k --node-ip fd00::7 --listen-port 10251 --metrics-address=0 --health-probe-address=:9", func(o *options) {
+		"everything": {required + " --namespace sluice --kubeconfig k --node-ip fd00::7 --listen-port 10251 --node-lease-duration=8s --metrics-address=0 --health-probe-address=:9", func(o *options) {
 			o.namespace, o.kubeconfig, o.address, o.port = "sluice", "k", netip.MustParseAddr("fd00::7"), 10251
+			o.lease = 8 * time.Second
 			o.listen.Metrics, o.listen.Health = netip.AddrPort{}, netip.MustParseAddrPort("[::]:9")
 		}},
 		"by Liqo's names": {"--home-cluster-id=rome --foreign-cluster-id=milan --tenant-namespace=liqo-tenant-milan --liqo-namespace=liqo", func(*options) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := options{
-				clusterID: "rome", peerID: "milan", tenantNamespace: "liqo-tenant-milan", namespace: "liqo", address: netip.MustParseAddr("10.0.0.7"), port: 10250,
+				clusterID: "rome", peerID: "milan", tenantNamespace: "liqo-tenant-milan", namespace: "liqo", address: netip.MustParseAddr("10.0.0.7"), port: 10250, lease: 40 * time.Second,
 				listen: daemon.Addresses{Metrics: netip.MustParseAddrPort("[::]:8082"), Health: netip.MustParseAddrPort("[::]:8081")},
 			}
 			c.change(&want)
@@ -54,11 +56,12 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"":                  "--cluster-id is required: the ID of this cluster",
 		"--cluster-id=Rome": `--cluster-id: "Rome" is not the ID of this cluster: lower-case letters, digits, dashes`,
 		"--cluster-id=rome --peer-id=rome --tenant-namespace=x": `--peer-id: "rome" is the ID of this cluster`,
-		required:                          "--node-ip or POD_IP is required: where the API server reaches this process",
-		required + " --node-ip=0.0.0.0":   `--node-ip: "0.0.0.0" is not an address of one host`,
-		required + " --listen-port=0":     "--listen-port: 0 is not a TCP port",
-		required + " --kubelet-port=1":    "unknown flag: --kubelet-port",
-		required + " --node-ip=::1 extra": `unexpected argument "extra"`,
+		required:                               "--node-ip or POD_IP is required: where the API server reaches this process",
+		required + " --node-ip=0.0.0.0":        `--node-ip: "0.0.0.0" is not an address of one host`,
+		required + " --listen-port=0":          "--listen-port: 0 is not a TCP port",
+		required + " --node-lease-duration=3s": "--node-lease-duration: 3s is less than 4s",
+		required + " --kubelet-port=1":         "unknown flag: --kubelet-port",
+		required + " --node-ip=::1 extra":      `unexpected argument "extra"`,
 	} {
 		_, err := parseFlags(strings.Fields(args), nil)
 		if !errors.As(err, new(daemon.UsageError)) || err.Error() != want {

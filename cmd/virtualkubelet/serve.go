@@ -24,7 +24,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	k, err := virtualkubelet.New(config, virtualkubelet.Options{
 		ClusterID: o.clusterID, PeerID: o.peerID, TenantNamespace: o.tenantNamespace, LiqoNamespace: o.namespace,
-		Address: o.address, Port: int32(o.port), Logger: log,
+		Address: o.address, Port: int32(o.port), LeaseDuration: o.lease, Logger: log,
 	})
 	if err != nil {
 		return err
