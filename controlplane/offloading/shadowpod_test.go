@@ -127,6 +127,35 @@ func TestShadowPods(t *testing.T) {
 			t.Errorf("a pod that has ended is there again: %v", err)
 		}
 	})
+	t.Run("a change reaches the living pod", func(t *testing.T) {
+		before := milan.podIs("second", nil)
+		change := func(text string) {
+			t.Helper()
+			if err := patch(t, rome, shadow("second", nil), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		is := func(image string, deadline int64) {
+			t.Helper()
+			controlplanetest.Eventually(t, "the pod has changed", func(ctx context.Context) error {
+				p := new(corev1.Pod)
+				if err := milan.Get(ctx, "shop-rome", "second", p); err != nil {
+					return err
+				}
+				if p.UID != before.UID || p.Spec.Containers[0].Image != image || p.Spec.ActiveDeadlineSeconds == nil || *p.Spec.ActiveDeadlineSeconds != deadline {
+					return fmt.Errorf("%s %+v", p.UID, p.Spec)
+				}
+				return nil
+			})
+		}
+		change(`{"spec":{"pod":{"activeDeadlineSeconds":1000,"containers":[{"name":"a","image":"c","resources":{"requests":{"cpu":"600m"}}}]}}}`)
+		is("c", 1000)
+		// One that Kubernetes refuses leaves the pod as it is, and the next one goes on from there.
+		change(`{"spec":{"pod":{"activeDeadlineSeconds":2000}}}`)
+		milan.event("shop-rome", "second", "PodRefused", "goes on as it is")
+		change(`{"spec":{"pod":{"activeDeadlineSeconds":500,"containers":[{"name":"a","image":"d"}]}}}`)
+		is("d", 500)
+	})
 	t.Run("the end", func(t *testing.T) {
 		if err := rome.Delete(t.Context(), shadow("second", nil)); err != nil {
 			t.Fatal(err)

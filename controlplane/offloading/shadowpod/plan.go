@@ -51,9 +51,7 @@ func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1be
 	// No identity of this cluster.
 	spec.AutomountServiceAccountToken = new(false)
 	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
-	spec.Tolerations = slices.DeleteFunc(spec.Tolerations, func(t corev1.Toleration) bool {
-		return !slices.Contains(keptTolerations, t.Key) || t.Effect != corev1.TaintEffectNoExecute
-	})
+	spec.Tolerations = tolerations(spec.Tolerations)
 	if len(selector) > 0 && spec.NodeSelector == nil {
 		spec.NodeSelector = map[string]string{}
 	}
@@ -63,13 +61,15 @@ func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1be
 	l[offloadingv1beta1.LabelOrigin] = p.ID
 	l[offloadingv1beta1.LabelManagedBy] = offloadingv1beta1.ManagedByShadowPod
 	l[offloadingv1beta1.LabelCreatorUser] = label(q.Spec.User)
-	return &corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name, Labels: l, Annotations: kept(s.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))},
 		},
 		Spec: *spec,
 	}
+	mark(pod, digest(s))
+	return pod
 }
 
 // kept leaves out the labels and annotations by which controllers of this project know things, but those that say where

@@ -113,7 +113,7 @@ func TestPodOf(t *testing.T) {
 				"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "shadowpod", "liqo.io/remote-cluster-id": "rome",
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
 			},
-			Annotations:     map[string]string{"note": "x"},
+			Annotations:     map[string]string{"note": "x", annotationSpec: digest(s)},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: corev1.PodSpec{
@@ -124,6 +124,35 @@ func TestPodOf(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFollow changes what may change of a living pod, and some of what may not.
+func TestFollow(t *testing.T) {
+	within := func(key string, seconds *int64) corev1.Toleration {
+		return corev1.Toleration{Key: key, Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds}
+	}
+	pod := corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i", Image: "i:1"}}, Containers: []corev1.Container{{Name: "a", Image: "a:1", Command: []string{"run"}}, {Name: "sidecar", Image: "s"}},
+		ActiveDeadlineSeconds: new(int64(50)), NodeName: "n",
+		Tolerations: []corev1.Toleration{within("node.kubernetes.io/not-ready", new(int64(300))), within("node.kubernetes.io/unreachable", new(int64(300)))},
+	}
+	follow(&pod, &corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i", Image: "i:2"}}, Containers: []corev1.Container{{Name: "new", Image: "n"}, {Name: "a", Image: "a:2", Command: []string{"other"}}},
+		ActiveDeadlineSeconds: new(int64(20)), Hostname: "h",
+		Tolerations: []corev1.Toleration{within("node.kubernetes.io/not-ready", new(int64(30))), within("node-role.kubernetes.io/control-plane", nil)},
+	})
+	want := corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "i", Image: "i:2"}}, Containers: []corev1.Container{{Name: "a", Image: "a:2", Command: []string{"run"}}, {Name: "sidecar", Image: "s"}},
+		ActiveDeadlineSeconds: new(int64(20)), NodeName: "n",
+		Tolerations: []corev1.Toleration{within("node.kubernetes.io/not-ready", new(int64(30))), within("node.kubernetes.io/unreachable", new(int64(300)))},
+	}
+	if diff := cmp.Diff(want, pod); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	follow(&pod, &corev1.PodSpec{})
+	if diff := cmp.Diff(want, pod); diff != "" {
+		t.Errorf("nothing is taken back (-want +got):\n%s", diff)
 	}
 }
 

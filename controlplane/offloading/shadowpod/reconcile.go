@@ -2,6 +2,7 @@ package shadowpod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,7 +74,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile looks at one ShadowPod and its Pod.
@@ -106,9 +107,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	case err == nil && !s.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, apply.Delete(ctx, r.Client, pod)
-	case err == nil:
+	case err == nil && pod.Annotations[annotationSpec] == digest(s):
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, r.phase(ctx, s, pod.Status.Phase)
+	case err == nil:
+		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, pod.Status.Phase))
 	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
 		return ctrl.Result{}, nil
 	}

@@ -73,7 +73,7 @@ func podCache(mgr ctrl.Manager) (cache.Cache, error) {
 	return c, mgr.Add(c)
 }
 
-// trimPod keeps of a Pod whose it is, how it is and what it takes.
+// trimPod keeps of a Pod whose it is, which spec it follows, how it is and what it takes.
 func trimPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -86,6 +86,9 @@ func trimPod(o any) (any, error) {
 		},
 		Spec:   corev1.PodSpec{Overhead: p.Spec.Overhead, Resources: p.Spec.Resources},
 		Status: corev1.PodStatus{Phase: p.Status.Phase},
+	}
+	if spec, ok := p.Annotations[annotationSpec]; ok {
+		kept.Annotations = map[string]string{annotationSpec: spec}
 	}
 	for _, c := range p.Spec.Containers {
 		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Resources: c.Resources})
