@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
@@ -106,6 +107,20 @@ func (s *side) runs(t *testing.T, namespace, name string) {
 	})
 }
 
+// runsWhere compares the only pod that runs elsewhere, or is from elsewhere.
+func (s *side) runsWhere(t *testing.T, want string) {
+	t.Helper()
+	pods, err := survey.OffloadedPods(t.Context(), s.access, "")
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("%v, %+v", err, pods)
+	}
+	p := pods[0]
+	got := fmt.Sprintf("%s/%s from %s in %s, node %s, there %s", p.Namespace, p.Name, p.From, p.In, strings.TrimRight(p.Node, "12"), p.OtherNamespace)
+	if got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
+
 // absent fails if there is an object.
 func (s *side) absent(t *testing.T, o client.Object) {
 	t.Helper()
@@ -183,6 +198,8 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	}
 	rome.runs(t, "shop", "first")
 	milan.runs(t, "shop-rome", "first")
+	rome.runsWhere(t, "shop/first from rome in milan, node milan, there shop-rome")
+	milan.runsWhere(t, "shop-rome/first from rome in milan, node node-, there shop")
 	t.Run("a name that cannot be changed", func(t *testing.T) {
 		other := shop()
 		other.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy

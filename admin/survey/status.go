@@ -29,6 +29,8 @@ type Status struct {
 	Alerts  []StatusAlert `json:"alerts,omitempty"`
 	// Authentication is how the identities between the clusters are; nil: there are none, or nobody tells.
 	Authentication *ModuleState `json:"authentication,omitempty"`
+	// Offloading is how the virtual nodes of the peer are; nil: there are none, or nobody tells.
+	Offloading *ModuleState `json:"offloading,omitempty"`
 }
 
 // ModuleState is how a part of a peering is beside the network.
@@ -123,6 +125,9 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 	}
 	if h, alerts := p.Authentication(); h != Disabled {
 		s.Authentication = &ModuleState{h, alerts}
+	}
+	if h, alerts := p.Offloading(); h != Disabled {
+		s.Offloading = &ModuleState{h, alerts}
 	}
 	g := p.Gateway
 	if g == nil {

@@ -21,11 +21,12 @@ func getCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "List the objects of peerings",
-		Long: `List the objects of peerings in one cluster, as kubectl does; 'liqoctl get peerings' has one line for each peering.
+		Long: `List the objects of peerings in one cluster, as kubectl does; 'liqoctl get peerings' has one line for each peering,
+and 'liqoctl get pods' one for each pod that may run in another cluster.
 
 'liqoctl network status' adds what the gateways themselves tell.`,
 	}
-	cmd.AddCommand(getPeeringsCommand(a))
+	cmd.AddCommand(getPeeringsCommand(a), getPodsCommand(a))
 	for _, k := range append(userKinds, kindConnection) {
 		cmd.AddCommand(getKindCommand(a, k))
 	}

@@ -29,7 +29,7 @@ wrong, which is said below the table. Of two ends it is also said where they con
 the gateway carried to the peer and from it between two readings of its counters, DROPS all packets that it dropped
 since it started (-o wide names the reasons). KEY is the age of this end's key, HANDSHAKE of the last one. PODS are the
 gateway's that are ready, NODES those of this cluster that are joined to it. AUTHENTICATION, where clusters have
-identities in each other, is how these are, as 'liqoctl info' shows it.
+identities in each other, is how these are, OFFLOADING how the virtual nodes are, as 'liqoctl info' shows it.
 
 The counters come from the gateways by the same way as 'kubectl exec'. Who may not use it sees the rest of the table.
 The exit code is 1 where there may be peerings that could not be read. In a narrow window the last columns make room for the first.`,

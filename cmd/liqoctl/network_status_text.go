@@ -67,8 +67,10 @@ func (t statusTable) columns(l statusLook) []statusColumn {
 		statusColumn{header: "PODS", cost: 5, cell: gatewayCell(func(g *survey.GatewayState) string { return fmt.Sprintf("%d/%d", g.Ready, g.Replicas) })},
 		statusColumn{header: "NODES", cost: 4, cell: nodesCell},
 	)
-	if slices.ContainsFunc(t.Peerings, func(s survey.Status) bool { return s.Authentication != nil }) {
-		all = append(all, statusColumn{header: "AUTHENTICATION", cost: 4, cell: authenticationCell, tone: authenticationTone})
+	for _, m := range modules {
+		if slices.ContainsFunc(t.Peerings, func(s survey.Status) bool { return m.of(&s) != nil }) {
+			all = append(all, statusColumn{header: strings.ToUpper(m.name), cost: 4, cell: m.cell, tone: m.tone})
+		}
 	}
 	if l.wide {
 		all = append(all, t.wideColumns()...)
@@ -193,11 +195,12 @@ func (t statusTable) drawAlerts(p *console.Page, l statusLook) {
 				line(s, a.Object, a.Message, console.Caution)
 			}
 		}
-		if s.Authentication == nil {
-			continue
-		}
-		for _, message := range s.Authentication.Alerts {
-			line(s, "authentication", message, console.Bad)
+		for _, m := range modules {
+			if state := m.of(s); state != nil {
+				for _, message := range state.Alerts {
+					line(s, m.name, message, console.Bad)
+				}
+			}
 		}
 	}
 }
@@ -210,12 +213,13 @@ func (t statusTable) name(s *survey.Status) string {
 	return orUnknown(s.Peer)
 }
 
-// unwell are the peers whose network or authentication is not healthy, or whose health cannot be
-// told. Where nobody asked for a network, none is missed.
+// unwell are the peers whose network, authentication or offloading is not healthy, or whose health
+// cannot be told. Where nobody asked for a network, none is missed.
 func (t statusTable) unwell() (ids []string) {
 	for i := range t.Peerings {
 		s := &t.Peerings[i]
-		if s.Health != survey.Healthy && s.Health != survey.Disabled || s.Authentication != nil && s.Authentication.Health != survey.Healthy {
+		bad := func(m module) bool { return m.of(s) != nil && m.of(s).Health != survey.Healthy }
+		if s.Health != survey.Healthy && s.Health != survey.Disabled || slices.ContainsFunc(modules, bad) {
 			ids = append(ids, t.name(s))
 		}
 	}
@@ -248,18 +252,29 @@ func stateTone(s *survey.Status, text string) string {
 	return console.Caution(text)
 }
 
-func authenticationCell(s *survey.Status) string {
-	if s.Authentication == nil {
-		return "-"
-	}
-	return string(s.Authentication.Health)
+// module is a part of peerings beside the network.
+type module struct {
+	name string
+	of   func(*survey.Status) *survey.ModuleState
 }
 
-func authenticationTone(s *survey.Status, text string) string {
+var modules = []module{
+	{"authentication", func(s *survey.Status) *survey.ModuleState { return s.Authentication }},
+	{"offloading", func(s *survey.Status) *survey.ModuleState { return s.Offloading }},
+}
+
+func (m module) cell(s *survey.Status) string {
+	if m.of(s) == nil {
+		return "-"
+	}
+	return string(m.of(s).Health)
+}
+
+func (m module) tone(s *survey.Status, text string) string {
 	switch {
-	case s.Authentication == nil:
+	case m.of(s) == nil:
 		return console.Faint(text)
-	case s.Authentication.Health == survey.Healthy:
+	case m.of(s).Health == survey.Healthy:
 		return console.Good(text)
 	}
 	return console.Bad(text)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+)
+
+func getPodsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "pods",
+		Aliases: []string{"pod", "po"},
+		Short:   "List what runs where: the pods of offloaded namespaces, and those of other clusters",
+		Long: `List what runs where: the pods of offloaded namespaces, and those of other clusters that run in this one. FROM is the
+cluster whose pod it is, IN the one in which it runs.
+
+With -o wide also its address, its namespace in the other one of the two clusters, and why it is not ready. What keeps a
+pod from running in the other cluster 'liqoctl network doctor' tells.`,
+		Args:    cobra.NoArgs,
+		Example: "  liqoctl get pods\n  liqoctl get pods -n shop -o wide\n  liqoctl get pods --remote-cluster-id milan -o json",
+	}
+	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
+	with := cmd.Flags().String("remote-cluster-id", "", "only pods from or in the cluster with this `ID`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		namespace := ""
+		if in.NamespaceGiven {
+			namespace = in.Namespace
+		}
+		pods, err := survey.OffloadedPods(cmd.Context(), in, namespace)
+		if err != nil {
+			return err
+		}
+		if *with != "" {
+			pods = slices.DeleteFunc(pods, func(p survey.OffloadedPod) bool { return p.From != *with && p.In != *with })
+		}
+		switch {
+		case out.given() && out.format != formatWide:
+			return out.data(pods)
+		case len(pods) == 0:
+			a.console.Info("There are no pods of offloaded namespaces, and none of other clusters")
+		default:
+			a.console.Show(func(p *console.Page) { p.Table(podTable(pods, out.format == formatWide, time.Now())) })
+		}
+		return nil
+	}
+	return cmd
+}
+
+// podTable is the table of pods: dashes stand for what is not there.
+func podTable(pods []survey.OffloadedPod, wide bool, now time.Time) (header []string, cells [][]string) {
+	header = []string{"NAMESPACE", "NAME", "FROM", "IN", "NODE", "STATUS", "AGE"}
+	if wide {
+		header = append(header, "IP", "OTHER NAMESPACE", "REASON")
+	}
+	for _, p := range pods {
+		status := string(p.Phase)
+		switch {
+		case p.Ready || p.Phase == corev1.PodSucceeded:
+			status = console.Good(status)
+		case p.Phase == corev1.PodFailed:
+			status = console.Bad(status)
+		default:
+			status = console.Caution(status)
+		}
+		age := "-"
+		if !p.Created.IsZero() {
+			age = duration.HumanDuration(now.Sub(p.Created))
+		}
+		row := []string{p.Namespace, p.Name, p.From, p.In, p.Node, status, age}
+		if wide {
+			row = append(row, p.IP, p.OtherNamespace, p.Reason)
+		}
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+		cells = append(cells, row)
+	}
+	return header, cells
+}
