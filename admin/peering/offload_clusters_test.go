@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -200,6 +201,7 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	milan.runs(t, "shop-rome", "first")
 	rome.runsWhere(t, "shop/first from rome in milan, node milan, there shop-rome")
 	milan.runsWhere(t, "shop-rome/first from rome in milan, node node-, there shop")
+	t.Run("a pod that cannot run there", func(t *testing.T) { testDoctor(t, rome) })
 	t.Run("a name that cannot be changed", func(t *testing.T) {
 		other := shop()
 		other.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy
@@ -253,6 +255,42 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 		}
 		return err
 	})
+}
+
+// testDoctor has the doctor tell why a pod stays Pending.
+func testDoctor(t *testing.T, rome *side) {
+	ctx := t.Context()
+	p := offloaded("refused")
+	p.Spec.HostNetwork = true
+	if err := rome.Client.Create(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "the pod is refused", func(ctx context.Context) error {
+		if err := rome.Get(ctx, "shop", "refused", p); err != nil {
+			return err
+		}
+		if p.Status.Reason != virtualkubelet.ReasonFailedReflection {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
+	report, err := doctor.Examine(ctx, doctor.Options{Clusters: []doctor.Target{{Cluster: rome.access}}, Peer: "milan"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]doctor.Finding{}
+	for _, f := range report.Findings {
+		told[f.Check] = f
+	}
+	if f := told["virtual-nodes"]; f.Status != doctor.OK {
+		t.Errorf("%+v", f)
+	}
+	if f := told["offloaded-pods"]; f.Status != doctor.Failed || f.Object != "Pod shop/refused" || !strings.Contains(f.Cause, "hostNetwork") || f.Fix == "" {
+		t.Errorf("%+v", f)
+	}
+	if err := rome.Client.Delete(ctx, p); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testVirtualNode makes another virtual node of the same slice, and deletes both; then the slice asks for none.

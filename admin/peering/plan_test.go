@@ -54,6 +54,33 @@ func (s *script) only() (lines []string) {
 	return lines
 }
 
+// TestPlanTellsWhatIsMissing: of a step that says so the user reads what it waits for, whenever that changes.
+func TestPlanTellsWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		try := func(context.Context) (string, error) {
+			for i, missing := range []string{"a node", "a pod"} {
+				if time.Since(began) < time.Duration(1+i)*time.Second {
+					return missing, nil
+				}
+			}
+			return "", nil
+		}
+		var p plan
+		p.add(after(p.add(nil, &step{in: here, waiting: "Waiting", done: "A done", detailed: true, try: try})), takes(here, "B", time.Second))
+		var s script
+		if err := p.run(t.Context(), s.tell(began)); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"0s local ... Waiting", "0s local ... Waiting: a node", "1s local ... Waiting: a pod", "2s local ok A done", "2s local ... Waiting for B", "3s local ok B done",
+		}
+		if diff := cmp.Diff(want, s.lines); diff != "" {
+			t.Errorf("what was told (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestPlanTellsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p plan

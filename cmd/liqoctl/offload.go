@@ -70,6 +70,8 @@ selected is a warning, as one may come later; that one cannot make the namespace
 	fs.StringVar(&pods, "pod-offloading-strategy", pods, "where pods run: LocalAndRemote, Local or Remote (`STRATEGY`)")
 	fs.StringVar(&mapping, "namespace-mapping-strategy", mapping, "`STRATEGY` of names at the providers: DefaultName, EnforceSameName or SelectedName")
 	fs.StringVar(&spec.RemoteNamespaceName, "remote-namespace-name", "", "`NAME` at the providers, with SelectedName")
+	complete(cmd, "pod-offloading-strategy", string(offloadingv1beta1.LocalAndRemotePodOffloadingStrategy), string(offloadingv1beta1.LocalPodOffloadingStrategy), string(offloadingv1beta1.RemotePodOffloadingStrategy))
+	complete(cmd, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultNameMappingStrategy), string(offloadingv1beta1.EnforceSameNameMappingStrategy), string(offloadingv1beta1.SelectedNameMappingStrategy))
 	fs.StringArrayVarP(&selectors, "selector", "l", nil, "`LABELS` of virtual nodes, as kubectl's -l; several: one of them is enough (default: every virtual node)")
 	fs.StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces to offload, instead of their names")
 	fs.DurationVar(&timeout, "timeout", 20*time.Second, "`DURATION` after which to give up waiting for the providers")
@@ -91,19 +93,22 @@ selected is a warning, as one may come later; that one cannot make the namespace
 		object := func(namespace string) *offloadingv1beta1.NamespaceOffloading {
 			return peering.NewNamespaceOffloading(peering.Metadata{Namespace: namespace, Labels: a.labels, Annotations: a.annotations}, spec)
 		}
-		if out.given() && chosen == "" {
+		var in *access.Cluster
+		if chosen != "" || !out.given() { // what is printed of names needs no cluster
+			var err error
+			if in, err = a.one(cmd.Context()); err != nil {
+				return err
+			}
+			if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
+				return err
+			}
+		}
+		if out.given() {
 			var objects []client.Object
 			for _, name := range args {
 				objects = append(objects, object(name))
 			}
 			return out.objects(objects...)
-		}
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
-			return err
 		}
 		var errs []error
 		for _, name := range args {

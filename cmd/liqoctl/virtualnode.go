@@ -58,7 +58,11 @@ flags say.`,
 			if f.slice != "" {
 				return errors.New("-o: what a ResourceSlice was granted is known in the cluster alone: name a Secret with --kubeconfig-secret-name")
 			}
-			return c.out.objects(peering.NewVirtualNode(c.metadata(args[0], c.offline()), spec))
+			namespace := peering.TenantNamespaceName(c.remoteClusterID) // where it counts
+			if cmd.Flags().Changed("namespace") {
+				namespace = c.offline()
+			}
+			return c.out.objects(peering.NewVirtualNode(c.metadata(args[0], namespace), spec))
 		}
 		in, err := a.one(cmd.Context())
 		if err != nil {
