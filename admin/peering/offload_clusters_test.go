@@ -243,6 +243,7 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	rome.absent(t, offloaded("second"))
 	rome.absent(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}})
 	milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
+	t.Run("a provider that is gone for good", func(t *testing.T) { testForceOffloaded(t, rome, milan, o) })
 	if err := rome.Client.Delete(ctx, shop()); err != nil {
 		t.Fatal(err)
 	}
@@ -255,6 +256,43 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 		}
 		return err
 	})
+}
+
+// testForceOffloaded peers again; then each of the clusters forgets the other one, which it does not reach. Nobody can end
+// the pods there.
+func testForceOffloaded(t *testing.T, rome, milan *side, o peering.PeerOptions) {
+	ctx := t.Context()
+	if err := peering.Peer(ctx, rome.access, milan.access, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "the namespace is offloaded again", func(ctx context.Context) error {
+		return milan.Get(ctx, "", "shop-rome", new(corev1.Namespace))
+	})
+	p := offloaded("third")
+	if err := rome.Client.Create(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	milan.runs(t, "shop-rome", "third")
+	for s, peer := range map[*side]string{rome: "milan", milan: "rome"} {
+		end := o.Options
+		end.RemoteClusterID, end.DeleteNamespaces = peer, true
+		if err := peering.Unpeer(ctx, s.access, nil, end, nil); err != nil {
+			t.Fatalf("%s: %v", s.id, err)
+		}
+		s.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + peer}})
+	}
+	milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
+	controlplanetest.Eventually(t, "the Node is gone", func(ctx context.Context) error {
+		err := rome.Get(ctx, "", "milan", new(corev1.Node))
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	// Kubernetes removes the pods of a Node that is gone after a minute or so.
+	if err := rome.Client.Delete(ctx, p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
 }
 
 // testDoctor has the doctor tell why a pod stays Pending.

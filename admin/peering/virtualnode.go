@@ -191,17 +191,25 @@ func nodeMissing(v *offloadingv1beta1.VirtualNode, node *corev1.Node) (missing s
 	return "", nil
 }
 
-// virtualNodeClues tells of the process of the virtual nodes, and what its events and those of the ResourceSlice say.
+// virtualNodeClues tells of the process of the virtual nodes and, of one that is named, what its events and those of the
+// ResourceSlice say.
 func (e *end) virtualNodeClues(ctx context.Context, told, name string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
 	e.seePods(ctx, &v, client.MatchingLabels{offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet})
-	e.seeEvents(ctx, &v, name)
+	if name != "" {
+		e.seeEvents(ctx, &v, name)
+	}
 	// That a slice waits is told by an event that is no warning.
 	for i := range v.Events {
 		v.Events[i].Type = corev1.EventTypeWarning
 	}
 	return v.explain(told)
+}
+
+// drainClues tells of the process that ends the pods.
+func (e *end) drainClues(ctx context.Context, told string) []string {
+	return e.virtualNodeClues(ctx, told, "")
 }
 
 // DeleteVirtualNode removes a virtual node, and waits until its pods have ended and its Node is gone. A ResourceSlice that
@@ -219,7 +227,7 @@ func DeleteVirtualNode(ctx context.Context, in *access.Cluster, name string, o O
 	}
 	e := alone(in, string(found.Spec.ClusterID), &o)[0]
 	e.namespace = found.Namespace
-	s := &step{in: in, waiting: "Deleting the virtual node", detailed: true, done: "Virtual node deleted", clues: e.controllerClues}
+	s := &step{in: in, waiting: "Deleting the virtual node", detailed: true, done: "Virtual node deleted", clues: e.drainClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
 		if asked, err := e.unask(ctx, name); err != nil {
 			return "", err
@@ -274,7 +282,7 @@ func (e *end) ownSlices() []client.ListOption {
 // virtualNodesGone deletes the virtual nodes of the peer. While that can be reached their pods end first: without
 // credentials for it nobody could end them there.
 func (e *end) virtualNodesGone(reachable bool) *step {
-	s := &step{in: e.Cluster, waiting: "Deleting virtual nodes", detailed: true, done: "No virtualnodes found", clues: e.controllerClues}
+	s := &step{in: e.Cluster, waiting: "Deleting virtual nodes", detailed: true, done: "No virtualnodes found", clues: e.drainClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
 		if _, err := e.unask(ctx, ""); err != nil {
 			return "", err
