@@ -29,7 +29,7 @@ var podFields = map[string]fate{
 	"ImagePullSecrets": kept, "Hostname": kept, "Subdomain": kept, "Affinity": changed, "SchedulerName": dropped, "Tolerations": changed,
 	"HostAliases": kept, "PriorityClassName": dropped, "Priority": dropped, "DNSConfig": kept, "ReadinessGates": dropped,
 	"RuntimeClassName": kept, "EnableServiceLinks": kept, "PreemptionPolicy": dropped, "Overhead": dropped,
-	"TopologySpreadConstraints": kept, "SetHostnameAsFQDN": kept, "OS": kept, "HostUsers": kept, "SchedulingGates": dropped,
+	"TopologySpreadConstraints": changed, "SetHostnameAsFQDN": kept, "OS": kept, "HostUsers": kept, "SchedulingGates": dropped,
 	"ResourceClaims": refused, "Resources": kept, "HostnameOverride": kept, "SchedulingGroup": dropped, "EvictionResponders": dropped,
 }
 

@@ -82,7 +82,7 @@ func podSpec(pod *corev1.Pod, o PodOptions) (corev1.PodSpec, error) {
 		SetHostnameAsFQDN:             s.SetHostnameAsFQDN,
 		HostAliases:                   s.HostAliases,
 		EnableServiceLinks:            s.EnableServiceLinks,
-		TopologySpreadConstraints:     s.TopologySpreadConstraints,
+		TopologySpreadConstraints:     spread(s.TopologySpreadConstraints),
 		OS:                            s.OS,
 		HostUsers:                     s.HostUsers,
 		Resources:                     s.Resources,
@@ -156,7 +156,7 @@ func affinity(pod *corev1.Pod, node *corev1.NodeAffinity) *corev1.Affinity {
 	switch preset := pod.Annotations[offloadingv1beta1.AnnotationAntiAffinityPreset]; preset {
 	case "propagate":
 		if pod.Spec.Affinity != nil {
-			a.PodAntiAffinity = pod.Spec.Affinity.PodAntiAffinity.DeepCopy()
+			a.PodAntiAffinity = unmerged(pod.Spec.Affinity.PodAntiAffinity.DeepCopy())
 		}
 	case "soft", "hard":
 		if selector := antiAffinityLabels(pod); len(selector) > 0 {
@@ -172,6 +172,44 @@ func affinity(pod *corev1.Pod, node *corev1.NodeAffinity) *corev1.Affinity {
 		return nil
 	}
 	return &a
+}
+
+// spread returns the constraints as somebody wrote them. The API server here has added to each selector what the keys of
+// labels stand for, and that of the provider would refuse to do it again.
+func spread(constraints []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
+	for i := range constraints {
+		c := &constraints[i]
+		c.MatchLabelKeys = unselected(c.MatchLabelKeys, c.LabelSelector)
+	}
+	return constraints
+}
+
+// unmerged does the same for anti-affinity; nil stays nil.
+func unmerged(a *corev1.PodAntiAffinity) *corev1.PodAntiAffinity {
+	if a == nil {
+		return nil
+	}
+	term := func(t *corev1.PodAffinityTerm) {
+		t.MatchLabelKeys = unselected(t.MatchLabelKeys, t.LabelSelector)
+		t.MismatchLabelKeys = unselected(t.MismatchLabelKeys, t.LabelSelector)
+	}
+	for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+		term(&a.RequiredDuringSchedulingIgnoredDuringExecution[i])
+	}
+	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		term(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+	}
+	return a
+}
+
+// unselected are the keys that a selector says nothing of.
+func unselected(keys []string, selector *metav1.LabelSelector) (left []string) {
+	for _, key := range keys {
+		if selector == nil || !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
+			left = append(left, key)
+		}
+	}
+	return left
 }
 
 // antiAffinityLabels are the labels by which pods are spread: those that an annotation lists, or all.

@@ -177,3 +177,42 @@ func FuzzPodSpec(f *testing.F) {
 		}
 	})
 }
+
+// TestMergedKeys has constraints as an API server keeps them: it has merged into the selector what the keys stand for, and
+// refuses a pod in which that was done already.
+func TestMergedKeys(t *testing.T) {
+	in := func(key, value string) metav1.LabelSelectorRequirement {
+		return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}
+	}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{in("pod-template-hash", "1"), in("tenant", "a")}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web"}},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
+			{TopologyKey: "zone", LabelSelector: selector, MatchLabelKeys: []string{"pod-template-hash", "color"}}, {TopologyKey: "host", MatchLabelKeys: []string{"color"}},
+		},
+		Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution:  []corev1.PodAffinityTerm{{TopologyKey: "zone", LabelSelector: selector, MatchLabelKeys: []string{"pod-template-hash"}, MismatchLabelKeys: []string{"tenant"}}},
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: corev1.PodAffinityTerm{LabelSelector: selector, MatchLabelKeys: []string{"tenant"}}}},
+		}},
+	}}
+	pod.Annotations = map[string]string{"liqo.io/anti-affinity-preset": "propagate"}
+	before := pod.DeepCopy()
+	got, err := ShadowPod(pod, PodOptions{Namespace: "shop-rome"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pod.DeepCopy().Spec
+	want.TopologySpreadConstraints[0].MatchLabelKeys = []string{"color"}
+	want.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].MatchLabelKeys = nil
+	want.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].MismatchLabelKeys = nil
+	want.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.MatchLabelKeys = nil
+	if diff := cmp.Diff(want.TopologySpreadConstraints, got.Spec.Pod.TopologySpreadConstraints); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Affinity, got.Spec.Pod.Affinity); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(before, pod); diff != "" {
+		t.Errorf("the pod itself has changed\n%s", diff)
+	}
+}
