@@ -163,7 +163,7 @@ func faultsOfTheNetwork() []fault {
 		{
 			name: "UDP lost on the way back", long: true,
 			inject: func(_ *testing.T, x *examined) {
-				x.a.Router.Nft("table ip deaf { chain in { type filter hook prerouting priority raw; iifname wan0 meta l4proto udp drop; } }")
+				x.a.Router.Nft("table ip deaf { chain in { type filter hook prerouting priority raw; iifname wan0 meta l4proto udp drop; }; }")
 			},
 			want: symptom{"reachability", "local", doctor.Failed, "nothing comes back to the client", "UDP is blocked on the way back", "must let answers out"},
 			heal: func(_ *testing.T, x *examined, _ string) { x.a.Router.Nft("delete table ip deaf") },
