@@ -3,11 +3,17 @@ package reflection
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"hash/fnv"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
@@ -29,6 +35,15 @@ type APIAccess struct {
 	Address netip.Addr
 	Port    string
 }
+
+const (
+	// minTokenLife is the shortest life that an API server gives a token, in seconds. maxTokenLife bounds what a pod may ask
+	// for: a token in another cluster is renewed at least once a day.
+	minTokenLife, maxTokenLife = 600, 24 * 3600
+	// refreshAfter is the part of a token's life after which there is another one, and jitter what it varies by among pods,
+	// so that not all that were made together ask together.
+	refreshAfter, jitter = 0.8, 0.1
+)
 
 // Token is a service account token that a pod asks for in one of its volumes.
 type Token struct {
@@ -69,7 +84,7 @@ func (a APIAccess) Tokens(pod *corev1.Pod) (out []Token) {
 			if t := source.ServiceAccountToken; t != nil {
 				token := Token{Key: tokenKey(v.Name, t.Path), Audience: t.Audience, ExpirationSeconds: 3600}
 				if t.ExpirationSeconds != nil {
-					token.ExpirationSeconds = *t.ExpirationSeconds
+					token.ExpirationSeconds = min(max(*t.ExpirationSeconds, minTokenLife), maxTokenLife)
 				}
 				out = append(out, token)
 			}
@@ -78,13 +93,49 @@ func (a APIAccess) Tokens(pod *corev1.Pod) (out []Token) {
 	return out
 }
 
-// TokenData is the data of the Secret with the tokens of a pod, given the tokens by key.
-func TokenData(pod *corev1.Pod, tokens map[string]string) map[string][]byte {
+// TokenSecret holds the tokens of a pod at the provider, by key. The first of them expires at expires.
+func TokenSecret(pod *corev1.Pod, tokens map[string]string, expires time.Time, namespace string, p Peering) *corev1.Secret {
+	labels := p.Marks()
+	labels[offloadingv1beta1.LabelServiceAccountName] = labelValue(ServiceAccountName(pod))
+	labels[offloadingv1beta1.LabelNodeName] = pod.Spec.NodeName
 	data := map[string][]byte{namespaceKey: []byte(pod.Namespace)}
 	for key, token := range tokens {
 		data[key] = []byte(token)
 	}
-	return data
+	return &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: TokenSecretName(pod.Name), Labels: labels, Annotations: map[string]string{
+			offloadingv1beta1.AnnotationServiceAccountPodName:    pod.Name,
+			offloadingv1beta1.AnnotationServiceAccountPodUID:     string(pod.UID),
+			offloadingv1beta1.AnnotationServiceAccountExpiration: expires.UTC().Format(time.RFC3339),
+		}},
+		Type: corev1.SecretTypeOpaque, Data: data,
+	}
+}
+
+// labelValue is a name as a label has it: that of a service account may be longer, and is in the tokens anyway.
+func labelValue(name string) string {
+	return strings.TrimRight(name[:min(len(name), validation.LabelValueMaxLength)], "-.")
+}
+
+// RefreshAt says when the tokens of a pod are to be asked for again, given the Secret at the provider, of which the metadata
+// is read; nil: there is none. A zero time means at once.
+func RefreshAt(pod, secret metav1.Object, tokens []Token) time.Time {
+	if secret == nil || secret.GetAnnotations()[offloadingv1beta1.AnnotationServiceAccountPodUID] != string(pod.GetUID()) {
+		return time.Time{}
+	}
+	expires, err := time.Parse(time.RFC3339, secret.GetAnnotations()[offloadingv1beta1.AnnotationServiceAccountExpiration])
+	if err != nil {
+		return time.Time{}
+	}
+	life := int64(maxTokenLife)
+	for _, t := range tokens {
+		life = min(life, t.ExpirationSeconds)
+	}
+	h := fnv.New32a()
+	h.Write([]byte(pod.GetUID()))
+	early := 1 - refreshAfter + jitter*float64(h.Sum32())/math.MaxUint32
+	return expires.Add(-time.Duration(early * float64(life) * float64(time.Second)))
 }
 
 func tokenKey(volume, path string) string {
@@ -147,6 +198,27 @@ func (a APIAccess) apply(pod *corev1.Pod, s *corev1.PodSpec, p Peering) {
 	if mode == accessHome {
 		s.HostAliases = append(s.HostAliases, corev1.HostAlias{IP: a.Address.String(), Hostnames: []string{apiHost, apiHost + ".svc"}})
 	}
+}
+
+// TranslateAPIServer has the addresses by which a pod at a provider knows the consumer's API server be those by which it is
+// reached there; a translates those of the consumer. The error is about one that it does not know.
+func TranslateAPIServer(s *corev1.PodSpec, a Addresses) error {
+	for i := range s.HostAliases {
+		h := &s.HostAliases[i]
+		if !slices.Contains(h.Hostnames, apiHost) && !slices.Contains(h.Hostnames, apiHost+".svc") {
+			continue
+		}
+		there, err := netip.ParseAddr(h.IP)
+		if err != nil {
+			return fmt.Errorf("spec.pod.hostAliases[%d].ip is not an address", i)
+		}
+		here, ok := a.Here(there)
+		if !ok {
+			return fmt.Errorf("spec.pod.hostAliases[%d].ip: %s is in no CIDR of the consumer that this cluster knows", i, there)
+		}
+		h.IP = here.String()
+	}
+	return nil
 }
 
 // isAccountVolume tells whether a volume is of the kind that every pod gets: a token, the certificate authority, the

@@ -4,12 +4,14 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
@@ -111,10 +113,64 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-func TestTokenData(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
-	want := map[string][]byte{"namespace": []byte("shop"), "k": []byte("v")}
-	if diff := cmp.Diff(want, TokenData(pod, map[string]string{"k": "v"})); diff != "" {
-		t.Error(diff)
+func TestTokenSecret(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}, Spec: corev1.PodSpec{NodeName: "milan", ServiceAccountName: "web"}}
+	expires := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	secret := TokenSecret(pod, map[string]string{"k": "v"}, expires, "shop-rome", romeMilan)
+	golden(t, "testdata/tokens.yaml", secret)
+	hour := []Token{{ExpirationSeconds: 7200}, {ExpirationSeconds: 3600}}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod, *corev1.Secret) *corev1.Secret
+		now    bool
+	}{
+		"as it was made":  {func(_ *corev1.Pod, s *corev1.Secret) *corev1.Secret { return s }, false},
+		"none":            {func(*corev1.Pod, *corev1.Secret) *corev1.Secret { return nil }, true},
+		"of a former pod": {func(p *corev1.Pod, s *corev1.Secret) *corev1.Secret { p.UID = "v"; return s }, true},
+		"without expiration": {func(_ *corev1.Pod, s *corev1.Secret) *corev1.Secret {
+			delete(s.Annotations, "offloading.liqo.io/service-account-expiration")
+			return s
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod.DeepCopy()
+			var have metav1.Object
+			if s := c.change(p, secret.DeepCopy()); s != nil {
+				have = s
+			}
+			at := RefreshAt(p, have, hour)
+			if at.IsZero() != c.now {
+				t.Fatalf("refreshed at %s", at)
+			}
+			if left := expires.Sub(at); !c.now && (left < 12*time.Minute || left > 18*time.Minute) {
+				t.Errorf("%s before the end", left)
+			}
+		})
+	}
+	pod.Spec.ServiceAccountName = strings.Repeat("x", 62) + "." + "long"
+	if l := TokenSecret(pod, nil, expires, "shop-rome", romeMilan).Labels["offloading.liqo.io/service-account-name"]; l != strings.Repeat("x", 62) {
+		t.Errorf("label %q", l)
+	}
+}
+
+func TestTranslateAPIServer(t *testing.T) {
+	var c networkingv1beta1.Configuration
+	list := func(p networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
+		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{p}}
+	}
+	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: list("10.243.0.0/16"), External: list("10.70.0.0/16")}
+	c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: list("10.71.0.0/16"), External: list("10.72.0.0/16")}}
+	a, err := NewAddresses(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &corev1.PodSpec{HostAliases: []corev1.HostAlias{{IP: "10.70.0.9", Hostnames: []string{"db"}}, {IP: "10.70.0.9", Hostnames: []string{"kubernetes.default", "kubernetes.default.svc"}}}}
+	if err := TranslateAPIServer(spec, a); err != nil || spec.HostAliases[0].IP != "10.70.0.9" || spec.HostAliases[1].IP != "10.72.0.9" {
+		t.Errorf("%+v, %v", spec.HostAliases, err)
+	}
+	for _, ip := range []string{"192.0.2.1", "x"} {
+		spec.HostAliases[1].IP = ip
+		if err := TranslateAPIServer(spec, a); err == nil {
+			t.Errorf("%s is translated", ip)
+		}
 	}
 }

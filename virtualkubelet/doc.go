@@ -5,6 +5,7 @@
 //	VirtualNode --> Node, Lease, status                 /livez of the API server
 //	Pod on the Node       --reflection.ShadowPod-->     ShadowPod
 //	status of the Pod     <--reflection.PodStatus--     Pod
+//	tokens of the Pod     ---------------------->       Secret
 //	ConfigMap, Secret, Service, EndpointSlice  ---->    the same, in the namespaces of the NamespaceMap
 //
 // All decisions about objects are those of package reflection; this package reads and writes. It is level-based: a

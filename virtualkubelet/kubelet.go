@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -56,6 +58,8 @@ type Options struct {
 	Address netip.Addr
 	// Port is where the kubelet API is served.
 	Port int32
+	// APIServerPort is that of the Service of the API server of this cluster.
+	APIServerPort string
 	// LeaseDuration is how long a node counts as alive after it was heard of, at least a second. A quarter of it is how often
 	// that is. Zero: DefaultLeaseDuration.
 	LeaseDuration time.Duration
@@ -92,6 +96,7 @@ type home struct {
 	maps           *mirror.Store[offloadingv1beta1.NamespaceMap, *offloadingv1beta1.NamespaceMap]
 	configurations *mirror.Store[networkingv1beta1.Configuration, *networkingv1beta1.Configuration]
 	connections    *mirror.Store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
+	ips            *mirror.Store[ipamv1alpha1.IP, *ipamv1alpha1.IP] // the one of the API server
 }
 
 // New builds a Kubelet. Nothing is asked of an API server until Run.
@@ -115,6 +120,7 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 		maps:           mirror.NewStore[offloadingv1beta1.NamespaceMap](),
 		configurations: mirror.NewStore[networkingv1beta1.Configuration](),
 		connections:    mirror.NewStore[networkingv1beta1.Connection](),
+		ips:            mirror.NewStore[ipamv1alpha1.IP](),
 	}
 	h.virtualNodes.Keep = func(n *offloadingv1beta1.VirtualNode) bool { return string(n.Spec.ClusterID) == o.PeerID }
 	networking := clients.For(networkingv1beta1.GroupVersion)
@@ -123,6 +129,7 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 	mirror.Add(h.mirror, mirror.Watched{Client: h.offloading, Resource: "namespacemaps", Namespace: o.TenantNamespace, Fields: "metadata.name=" + o.PeerID}, h.maps)
 	mirror.Add(h.mirror, mirror.Watched{Client: networking, Resource: "configurations", Namespace: o.TenantNamespace, Labels: ofPeer}, h.configurations)
 	mirror.Add(h.mirror, mirror.Watched{Client: networking, Resource: "connections", Namespace: o.TenantNamespace, Labels: ofPeer}, h.connections)
+	mirror.Add(h.mirror, mirror.Watched{Client: clients.For(ipamv1alpha1.GroupVersion), Resource: "ips", Namespace: o.LiqoNamespace, Fields: "metadata.name=" + ipamv1alpha1.IPTypeAPIServer}, h.ips)
 	return &Kubelet{
 		options: o, log: o.Logger, home: h, nodes: map[string]*node{},
 		peering: reflection.Peering{Consumer: o.ClusterID, Provider: o.PeerID},
@@ -133,10 +140,12 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 // groups are what is read and written on both sides.
 var groups = []mirror.Group{
 	{Version: corev1.SchemeGroupVersion, AddToScheme: corev1.AddToScheme},
+	{Version: authenticationv1.SchemeGroupVersion, AddToScheme: authenticationv1.AddToScheme},
 	{Version: authorizationv1.SchemeGroupVersion, AddToScheme: authorizationv1.AddToScheme},
 	{Version: certificatesv1.SchemeGroupVersion, AddToScheme: certificatesv1.AddToScheme},
 	{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme},
 	{Version: discoveryv1.SchemeGroupVersion, AddToScheme: discoveryv1.AddToScheme},
+	{Version: ipamv1alpha1.GroupVersion, AddToScheme: ipamv1alpha1.AddToScheme},
 	{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme},
 	{Version: offloadingv1beta1.GroupVersion, AddToScheme: offloadingv1beta1.AddToScheme},
 }

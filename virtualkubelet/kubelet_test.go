@@ -132,7 +132,7 @@ func (s *scene) start() {
 	s.listener = l
 	k, err := virtualkubelet.New(s.rome.ServiceAccount(tenant, "virtual-kubelet"), virtualkubelet.Options{
 		ClusterID: "rome", PeerID: "milan", TenantNamespace: tenant, LiqoNamespace: controlplanetest.LiqoNamespace,
-		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
+		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), APIServerPort: "443", Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -58,7 +58,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	shadows := resource{s.offloading, "shadowpods"}
 	switch {
 	case here == nil && shadow == nil:
-		return nil
+		return k.dropTokens(ctx, at, s, sp)
 	case here == nil, shadow != nil && reflection.IsOfAnother(here, shadow):
 		if shadow.DeletionTimestamp != nil {
 			return nil
@@ -75,11 +75,18 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	if shadow != nil && shadow.DeletionTimestamp != nil {
 		return nil // it is made again when it is gone
 	}
-	desired, err := reflection.ShadowPod(here, reflection.PodOptions{Peering: k.peering, Namespace: there, Patch: patchOf(v)})
+	api := k.apiAccess()
+	desired, err := reflection.ShadowPod(here, reflection.PodOptions{Peering: k.peering, Namespace: there, Patch: patchOf(v), API: api})
 	if refused := new(reflection.RefusedError); errors.As(err, &refused) {
 		return k.refuse(ctx, here, refused.Error())
 	}
 	if err != nil {
+		return err
+	}
+	if err := k.tokens(ctx, at, here, s, sp, api.Tokens(here)); err != nil {
+		if refused(err) || apierrors.IsNotFound(err) {
+			return errors.Join(k.refuse(ctx, here, err.Error()), err)
+		}
 		return err
 	}
 	if _, err := shadows.apply(ctx, k.peering, desired, nilled(shadow)); err != nil {

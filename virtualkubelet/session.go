@@ -51,6 +51,8 @@ type space struct {
 	stop        context.CancelFunc
 	shadows     *follower[offloadingv1beta1.ShadowPod, *offloadingv1beta1.ShadowPod]
 	pods        *follower[corev1.Pod, *corev1.Pod]
+	// tokens are the Secrets with tokens of pods here.
+	tokens *follower[corev1.Secret, *corev1.Secret]
 }
 
 // synced tells whether what the space lacks is not at the provider.
@@ -241,6 +243,13 @@ func (s *session) open(n *node, here, there string) (*space, error) {
 	sp.shadows, err = follow(ctx, &s.wg, of(s.offloading, "shadowpods"), n.k.log, onlyMetadata, func(p *offloadingv1beta1.ShadowPod) { n.enqueue(here, p.Name) })
 	if err == nil {
 		sp.pods, err = follow(ctx, &s.wg, of(s.core, "pods"), n.k.log, func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} }, func(p *corev1.Pod) { n.enqueue(here, p.Name) })
+	}
+	if err == nil {
+		tokens := of(s.core, secrets)
+		tokens.Labels += "," + offloadingv1beta1.LabelServiceAccountName
+		sp.tokens, err = follow(ctx, &s.wg, tokens, n.k.log, onlyMetadata, func(o *corev1.Secret) {
+			n.enqueue(here, o.Annotations[offloadingv1beta1.AnnotationServiceAccountPodName])
+		})
 	}
 	if err != nil {
 		stop()

@@ -106,6 +106,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	var enforcement string
 	fs.StringVar(&off.PodSecurity, "pod-security-level", "baseline", "PodSecurity `level` of the namespaces of other clusters: restricted, baseline or privileged")
 	fs.IntVar(&off.MaxNamespaces, "max-namespaces", 100, "`number` of namespaces that another cluster may have here")
+	fs.BoolVar(&off.NoAPIServerAccess, "no-api-server-access", false, "keep pods that run in other clusters from the API server of this one")
 	fs.StringVar(&enforcement, "limits-enforcement", "None", "what containers of other clusters must state: None, Soft (requests of CPU and memory) or Hard (limits, equal to the requests)")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")

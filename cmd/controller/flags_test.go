@@ -77,9 +77,9 @@ func TestParseFlags(t *testing.T) {
 			}
 		}},
 		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Bootstrap.ExternalCIDR.Fixed = true }},
-		{"offloading", []string{"--authentication", "--offloading", "--pod-security-level=restricted", "--max-namespaces=3", "--limits-enforcement=Hard"}, "", func(o *options) {
+		{"offloading", []string{"--authentication", "--offloading", "--pod-security-level=restricted", "--max-namespaces=3", "--limits-enforcement=Hard", "--no-api-server-access"}, "", func(o *options) {
 			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true}}
-			o.Offloading = &offloading.Options{PodSecurity: "restricted", MaxNamespaces: 3, LimitsEnforcement: "Hard"}
+			o.Offloading = &offloading.Options{PodSecurity: "restricted", MaxNamespaces: 3, LimitsEnforcement: "Hard", NoAPIServerAccess: true}
 		}},
 		{"off", []string{"--metrics-address=0", "--health-probe-address=off", "--leader-election=false", "--kube-api-qps=-1"}, "", func(o *options) {
 			o.MetricsAddress, o.HealthProbeAddress, o.LeaderElection, o.qps = "", "", nil, -1

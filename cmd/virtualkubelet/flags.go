@@ -56,7 +56,8 @@ Examples:
   virtualkubelet --cluster-id rome --peer-id milan --tenant-namespace liqo-tenant-milan \
       --kubeconfig rome.yaml --node-ip 192.0.2.10
 
-Environment: POD_IP is the default of --node-ip.
+Environment: POD_IP is the default of --node-ip. KUBERNETES_SERVICE_PORT is the
+port by which offloaded pods reach the API server of this cluster (default 443).
 
 Signals: SIGTERM and SIGINT stop virtualkubelet within two seconds.
 Exit status: 0 after a signal, 1 after an error, which is printed.

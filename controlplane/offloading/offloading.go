@@ -4,6 +4,7 @@
 //	          shadowendpointslice
 //	consumer: namespacemap, namespaceoffloading, scheduling    which namespaces, and which of their pods
 //	          virtualnode, servingcert                         the nodes that stand for other clusters
+//	          apiserver                                        how their pods reach their API server
 package offloading
 
 import (
@@ -20,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/offloading/apiserver"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespacemap"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespaceoffloading"
 	"github.com/sluice-net/sluice/controlplane/offloading/quota"
@@ -39,6 +41,8 @@ type Options struct {
 	PodSecurity string
 	// MaxNamespaces is how many namespaces another cluster may have here.
 	MaxNamespaces int
+	// NoAPIServerAccess keeps pods that run in other clusters from the API server of this one.
+	NoAPIServerAccess bool
 	// LimitsEnforcement is that of the Quotas of other clusters.
 	LimitsEnforcement offloadingv1beta1.LimitsEnforcement
 }
@@ -63,6 +67,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		{"namespacemap", namespacemap.SetupWithManager(mgr, id)},
 		{"namespaceoffloading", namespaceoffloading.SetupWithManager(mgr, id)},
 		{"virtualnode", virtualnode.SetupWithManager(mgr, peerings, virtualnode.Options{LiqoNamespace: o.LiqoNamespace, ID: id})},
+		{"apiserver", apiserver.SetupWithManager(mgr, o.LiqoNamespace, !o.NoAPIServerAccess)},
 		{"scheduling", scheduling.SetupWithManager(mgr)},
 		{"servingcert", servingcert.SetupWithManager(mgr)},
 	} {

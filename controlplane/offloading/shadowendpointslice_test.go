@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -169,6 +170,20 @@ func TestShadowEndpointSlices(t *testing.T) {
 		var list discoveryv1.EndpointSliceList
 		if err := milan.Client.List(t.Context(), &list, client.InNamespace("own")); err != nil || len(list.Items) > 0 {
 			t.Errorf("%d slices, %v", len(list.Items), err)
+		}
+	})
+	t.Run("a pod that reaches its API server", func(t *testing.T) {
+		milan.create(sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
+		spec := func(ip string) map[string]any {
+			s := withCPU("10m")
+			s["hostAliases"] = []any{map[string]any{"ip": ip, "hostnames": []any{"kubernetes.default", "kubernetes.default.svc"}}}
+			return s
+		}
+		create(shadow("elsewhere", spec("192.0.2.1")))
+		milan.event("shop-rome", "elsewhere", "NetworkMissing", "192.0.2.1 is in no CIDR")
+		create(shadow("home", spec("10.70.0.9")))
+		if p := milan.podIs("home", nil); p.Spec.HostAliases[0].IP != "10.72.0.9" {
+			t.Errorf("%+v", p.Spec.HostAliases)
 		}
 	})
 	t.Run("the end", func(t *testing.T) {

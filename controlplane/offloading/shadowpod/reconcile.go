@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/requests"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 const (
@@ -44,6 +45,8 @@ const (
 	reasonNoQuota  = "QuotaMissing"
 	reasonCordoned = "Cordoned"
 	reasonFull     = "QuotaExceeded"
+	// reasonNoNetwork means that the pod is to reach its API server, and it is not known here how.
+	reasonNoNetwork = "NetworkMissing"
 )
 
 // Reconciler makes the Pod of one ShadowPod.
@@ -74,6 +77,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -129,6 +133,15 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 	if err != nil {
 		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
 		return 0, nil // until it changes
+	}
+	addresses, err := r.addresses(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	if err := reflection.TranslateAPIServer(spec, addresses); err != nil {
+		r.wait(p, name)
+		r.tell(s, reasonNoNetwork, reasonNoNetwork+err.Error(), err.Error())
+		return retry, nil
 	}
 	q, selector, err := r.quota(ctx, s, p)
 	if err != nil {
@@ -197,6 +210,19 @@ func (r *Reconciler) check(ctx context.Context, name types.NamespacedName, uid t
 		return nil
 	}
 	return err
+}
+
+// addresses translates those of the consumer; without a network of the peering none.
+func (r *Reconciler) addresses(ctx context.Context, p placement.Consumer) (reflection.Addresses, error) {
+	var list networkingv1beta1.ConfigurationList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy, client.InNamespace(p.Tenant), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: p.ID}); err != nil {
+		return reflection.Addresses{}, fmt.Errorf("list Configurations: %w", err)
+	}
+	a, err := reflection.OldestAddresses(list.Items)
+	if err != nil {
+		return reflection.Addresses{}, nil // nothing is translated: a pod that needs it waits
+	}
+	return a, nil
 }
 
 // quota is what a ShadowPod takes from, and where its pods run as the ResourceSlice says.

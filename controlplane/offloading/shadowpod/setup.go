@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/requests"
@@ -49,6 +50,10 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache) error {
 		// Whether it is cordoned, and how much it is.
 		Watches(&offloadingv1beta1.Quota{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, q client.Object) []ctrl.Request {
 			return r.waitingIn(q.GetNamespace())
+		})).
+		// How the API servers of consumers are reached.
+		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, c client.Object) []ctrl.Request {
+			return r.waitingIn(c.GetNamespace())
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(apply.RequeueOnConflict(r))
