@@ -48,7 +48,8 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 	if was.Phase == corev1.PodSucceeded || was.Phase == corev1.PodFailed {
 		return *was
 	}
-	if there == nil {
+	// A kubelet ends a pod that is deleted. If it was deleted there alone, the provider makes another one.
+	if there == nil || here.DeletionTimestamp == nil && there.DeletionTimestamp != nil && (there.Status.Phase == corev1.PodSucceeded || there.Status.Phase == corev1.PodFailed) {
 		return missing(was, o)
 	}
 	now := there.Status.DeepCopy()

@@ -171,6 +171,18 @@ func TestPodStatus(t *testing.T) {
 			}
 		}
 	})
+	t.Run("deleted at the provider alone it has not ended", func(t *testing.T) {
+		p, there := local(), &corev1.Pod{Status: running("a", 2)}
+		p.Status = PodStatus(p, there, options(t))
+		there.DeletionTimestamp, there.Status.Phase = &late, corev1.PodFailed
+		if got := PodStatus(p, there, options(t)); got.Phase != corev1.PodPending || got.PodIP != "" {
+			t.Errorf("%+v", got)
+		}
+		p.DeletionTimestamp = &late
+		if got := PodStatus(p, there, options(t)); got.Phase != corev1.PodFailed {
+			t.Errorf("deleted here as well it is %s", got.Phase)
+		}
+	})
 	t.Run("not ready while the provider is away", func(t *testing.T) {
 		p, there := local("example.org/lb"), &corev1.Pod{Status: running("a", 2)}
 		o := options(t)

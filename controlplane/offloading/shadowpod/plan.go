@@ -133,5 +133,17 @@ func stated(spec *corev1.PodSpec, e offloadingv1beta1.LimitsEnforcement) string 
 	return ""
 }
 
+// phaseOf is the phase of a ShadowPod that has a Pod. A kubelet ends a Pod that is deleted, as a drain does: that is no end
+// of the ShadowPod, which gets another one. What has ended stays so.
+func phaseOf(s *raw, p *corev1.Pod) corev1.PodPhase {
+	switch {
+	case ended(s.Status.Phase):
+		return s.Status.Phase
+	case !p.DeletionTimestamp.IsZero() && ended(p.Status.Phase):
+		return corev1.PodPending
+	}
+	return p.Status.Phase
+}
+
 // ended tells whether a phase is the last one.
 func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }

@@ -127,6 +127,31 @@ func TestPodOf(t *testing.T) {
 	}
 }
 
+func TestPhaseOf(t *testing.T) {
+	now := metav1.Now()
+	for _, tt := range []struct {
+		name      string
+		had, now  corev1.PodPhase
+		deletion  *metav1.Time
+		wantPhase corev1.PodPhase
+	}{
+		{"it runs", "Pending", "Running", nil, "Running"},
+		{"it has ended", "Running", "Succeeded", nil, "Succeeded"},
+		{"it is deleted, and still runs", "Running", "Running", &now, "Running"},
+		{"its deletion has ended it", "Running", "Failed", &now, "Pending"},
+		{"the same, without an error", "Running", "Succeeded", &now, "Pending"},
+		{"it is deleted after its end", "Succeeded", "Succeeded", &now, "Succeeded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, p := new(raw), new(corev1.Pod)
+			s.Status.Phase, p.Status.Phase, p.DeletionTimestamp = tt.had, tt.now, tt.deletion
+			if got := phaseOf(s, p); got != tt.wantPhase {
+				t.Errorf("%s, want %s", got, tt.wantPhase)
+			}
+		})
+	}
+}
+
 // TestFollow changes what may change of a living pod, and some of what may not.
 func TestFollow(t *testing.T) {
 	within := func(key string, seconds *int64) corev1.Toleration {

@@ -113,9 +113,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, apply.Delete(ctx, r.Client, pod)
 	case err == nil && pod.Annotations[annotationSpec] == digest(s):
 		r.forget(req.NamespacedName)
-		return ctrl.Result{}, r.phase(ctx, s, pod.Status.Phase)
+		return ctrl.Result{}, r.phase(ctx, s, phaseOf(s, pod))
 	case err == nil:
-		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, pod.Status.Phase))
+		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, phaseOf(s, pod)))
 	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
 		return ctrl.Result{}, nil
 	}
