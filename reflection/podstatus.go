@@ -188,6 +188,11 @@ func containers(spec []corev1.Container, was, now []corev1.ContainerStatus) (out
 	for i := range spec {
 		s := of(now, spec[i].Name)
 		if s == nil {
+			// That of a pod that another one takes the place of, which has no containers yet. Its count goes on.
+			if w := of(was, spec[i].Name); w != nil {
+				w.Ready, w.Started, w.State = false, new(false), corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: ReasonRecreating}}
+				out = append(out, *w)
+			}
 			continue
 		}
 		c := corev1.ContainerStatus{

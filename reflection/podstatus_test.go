@@ -220,6 +220,15 @@ func TestRestarts(t *testing.T) {
 			t.Fatalf("step %d: %d restarts, want %d", i, got, step.want)
 		}
 	}
+	// A pod that has just been made has no containers.
+	p.Status = PodStatus(p, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}, options(t))
+	if c := p.Status.ContainerStatuses; len(c) != 1 || c[0].Ready || c[0].State.Waiting == nil {
+		t.Errorf("before it has containers: %+v", c)
+	}
+	p.Status = PodStatus(p, &corev1.Pod{Status: running("g", 0)}, options(t))
+	if got := p.Status.ContainerStatuses[0].RestartCount; got != 6 {
+		t.Errorf("%d restarts, want 6", got)
+	}
 }
 
 // FuzzPodStatus: whatever the provider says, the status here has only known conditions, containers of the pod, bounded
