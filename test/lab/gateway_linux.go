@@ -222,8 +222,9 @@ func (g *Gateway) Metrics() string {
 type Status struct {
 	DataPlane DataPlaneStatus `json:"dataPlane"`
 	Memory    struct {
-		Heap     uint64 `json:"heapBytes"`
-		Resident uint64 `json:"residentBytes"`
+		Heap       uint64 `json:"heapBytes"`
+		Resident   uint64 `json:"residentBytes"`
+		Goroutines int    `json:"goroutines"`
 	} `json:"memory"`
 }
 

@@ -27,8 +27,11 @@ func (k KeyPair) Private() string { return base64.StdEncoding.EncodeToString(k.p
 
 // Public returns the public key as manifests and wg(8) write it.
 func (k KeyPair) Public() string {
-	return base64.StdEncoding.EncodeToString(k.private.PublicKey().Bytes())
+	return base64.StdEncoding.EncodeToString(k.PublicBytes())
 }
+
+// PublicBytes returns the public key as WireGuard's messages hold it.
+func (k KeyPair) PublicBytes() []byte { return k.private.PublicKey().Bytes() }
 
 // privateHex returns the private key as the UAPI protocol writes it.
 func (k KeyPair) privateHex() string { return hex.EncodeToString(k.private.Bytes()) }

@@ -69,6 +69,23 @@ func (c *Cluster) route(next string) (undo func()) {
 	}
 }
 
+// Cut drops all packets between the gateways, each way, until the returned function is
+// called.
+func (t *Topology) Cut() (join func()) {
+	t.Lab.t.Helper()
+	for _, c := range []*Cluster{t.A, t.B} {
+		c.Gateway.Nft(`
+table netdev cut {
+	chain in { type filter hook ingress device wan0 priority 0; policy drop; }
+}`)
+	}
+	return func() {
+		for _, c := range []*Cluster{t.A, t.B} {
+			c.Gateway.Nft("delete table netdev cut\n")
+		}
+	}
+}
+
 // Lose drops a share of the packets between the gateways, each way, until the
 // returned function is called. It needs no netem, which many kernels lack. What is
 // lost is single packets: the link does not carry super-packets meanwhile, which
