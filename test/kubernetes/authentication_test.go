@@ -26,16 +26,7 @@ import (
 func testAuthentication(t *testing.T, w *world) {
 	w.apart(t)
 	sides := w.pairOfServers(t, 2)
-	t.Cleanup(func() {
-		if err := onBoth(w, w.reinstall); err != nil {
-			t.Error(err)
-		}
-		for _, c := range w.Clusters { // a cluster keeps its key for when authentication is enabled again
-			w.kubectl(t, c, "delete", "secret", "authentication-keys", "-n", "liqo", "--ignore-not-found")
-		}
-	})
-	// The address of the API server that is known inside a cluster leads nowhere from outside.
-	w.reachable(t)
+	w.askable(t)
 	t.Run("enabled by peer", func(t *testing.T) {
 		w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--enable-authentication")...)
 		w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
@@ -62,6 +53,21 @@ func testAuthentication(t *testing.T, w *world) {
 		t.Run("renewal", func(t *testing.T) { testRenewal(t, w) })
 		t.Run("a provider that is away", func(t *testing.T) { testProviderAway(t, w) })
 	}
+}
+
+// askable installs so that clusters can ask each other for resources, until the test ends. The address of the API server
+// that is known inside a cluster leads nowhere from outside.
+func (w *world) askable(t *testing.T, more ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := onBoth(w, w.reinstall); err != nil {
+			t.Error(err)
+		}
+		for _, c := range w.Clusters { // a cluster keeps its key for when authentication is enabled again
+			w.kubectl(t, c, "delete", "secret", "authentication-keys", "-n", "liqo", "--ignore-not-found")
+		}
+	})
+	w.reachable(t, more...)
 }
 
 // reachable tells both clusters where their API servers are for others, and what else is said.
@@ -131,6 +137,7 @@ func (w *world) tryObjects() (names []string, err error) {
 			switch {
 			case line == "Secret liqo/authentication-keys": // by which a cluster proves who it is, to whichever provider
 			case strings.HasPrefix(line, "Secret liqo/sh.helm.release"): // each installation adds one
+			case strings.HasPrefix(line, "CertificateSigningRequest /virtual-kubelet-"): // which Kubernetes removes after an hour
 			default:
 				names = append(names, c.Name+": "+line)
 			}

@@ -68,6 +68,7 @@ func TestClusters(t *testing.T) {
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
 		{"authentication", false, testAuthentication},
+		{"offloading", true, testOffloading},
 		{"nothing grows", false, testNothingGrows},
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},

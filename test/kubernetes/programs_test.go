@@ -14,6 +14,9 @@ import (
 // webProgram is the server that runs in pods.
 var webProgram = images.Program{Name: "web", Package: "./test/kubelab/web", User: images.Nobody, Description: "The pods of tests"}
 
+// tarProgram is what kubectl cp needs in a container.
+var tarProgram = images.Program{Name: "tar", Package: "./test/kubelab/tar", User: images.Nobody, Description: "Files in the pods of tests"}
+
 // built is the images of this test run, which TestMain removes.
 var built struct {
 	once     sync.Once
@@ -47,7 +50,7 @@ func buildImages() (err error) {
 		return err
 	}
 	made, err := images.Build(context.Background(), images.Options{
-		Out: built.dir, Version: tag, Platforms: images.Host(), Programs: append(images.Programs(), webProgram),
+		Out: built.dir, Version: tag, Platforms: images.Host(), Programs: append(images.Programs(), webProgram, tarProgram),
 	})
 	for _, i := range made {
 		built.archives = append(built.archives, i.Archive)

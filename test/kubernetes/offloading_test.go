@@ -1,0 +1,438 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/deploy/images"
+	"github.com/sluice-net/sluice/test/document"
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+const (
+	// virtualNode is the node of a that stands for b.
+	virtualNode = "milan-node"
+	tarImage    = images.DefaultRegistry + "/tar:" + tag
+	// offloadedHere and offloadedThere are what the offloaded namespace is called in a and in b.
+	offloadedHere, offloadedThere = "shop", "shop-rome"
+)
+
+// offloadedText is a Deployment of web servers, one on each node of a, the virtual one included.
+var offloadedText = template.Must(template.New("offloaded").Parse(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, matchLabelKeys: [pod-template-hash], labelSelector: {matchLabels: {app: web}}}
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: web
+        image: {{.Image}}
+        imagePullPolicy: Never
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+        env:
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        ports: [{containerPort: {{.Port}}}]
+        resources: {requests: {cpu: 10m, memory: 16Mi}}
+        readinessProbe: {httpGet: {path: /, port: {{.Port}}}, periodSeconds: 1}
+      - name: files
+        image: {{.Tar}}
+        imagePullPolicy: Never
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+        volumeMounts: [{name: files, mountPath: /files}]
+      volumes: [{name: files, emptyDir: {}}]
+`))
+
+// testOffloading has pods of a run in b, by the manifests of the document.
+func testOffloading(t *testing.T, w *world) {
+	w.apart(t)
+	w.askable(t, "--set", "authentication.enabled=true", "--set", "offloading.enabled=true")
+	// These clusters take a node for lost sooner than others do.
+	w.kubectl(t, w.a, "patch", "vkoptionstemplates.offloading.liqo.io", "virtual-kubelet-default", "-n", "liqo", "--type=merge", "-p", `{"spec":{"extraArgs":["--node-lease-duration=8s"]}}`)
+	before := w.objects(t)
+	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--create-resource-slice=false")...)
+	d := document.Read(t, document.Declarative)
+	tenant := "liqo-tenant-" + w.b.Name
+	manifest{w.a, "", d.Block(t, []string{"kind: ResourceSlice", "VIRTUAL_NODE_NAME"},
+		"PROVIDER_CLUSTER_ID", w.b.Name, "CONSUMER_TENANT_NAMESPACE", tenant, "VIRTUAL_NODE_NAME", virtualNode)}.apply(t)
+	w.asked(t, tenant, virtualNode)
+	o := &offloaded{world: w, tenant: tenant}
+	defer o.explain(t)
+	start := time.Now()
+	lab.Eventually(t, patience, "the virtual node is ready", func() error { return o.nodeIs(corev1.ConditionTrue) })
+	t.Logf("the virtual node is ready after %v", time.Since(start).Round(10*time.Millisecond))
+	w.kubectl(t, w.a, "create", "namespace", offloadedHere)
+	w.kubectl(t, w.a, "label", "namespace", offloadedHere, "pod-security.kubernetes.io/enforce=restricted")
+	manifest{w.a, "", d.Block(t, []string{"kind: NamespaceOffloading", "NAMESPACE_NAME_TO_OFFLOAD"}, "NAMESPACE_NAME_TO_OFFLOAD", offloadedHere)}.apply(t)
+	lab.Eventually(t, patience, "the namespace is offloaded", func() error {
+		got, err := w.a.Kubectl("get", "namespaceoffloadings.offloading.liqo.io", "offloading", "-n", offloadedHere, "-o", "jsonpath={.status.offloadingPhase}")
+		if err == nil && got != "Ready" {
+			err = fmt.Errorf("its phase is %q", got)
+		}
+		return err
+	})
+	var text strings.Builder
+	if err := offloadedText.Execute(&text, map[string]any{"Image": webImage, "Tar": tarImage, "Port": webPort}); err != nil {
+		t.Fatal(err)
+	}
+	start = time.Now()
+	manifest{w.a, offloadedHere, text.String()}.apply(t)
+	o.wait(t)
+	t.Logf("the Deployment is split after %v", time.Since(start).Round(10*time.Millisecond))
+
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T, *offloaded)
+	}{
+		{"pods reach each other", testOffloadedTraffic},
+		{"kubectl", testOffloadedKubectl},
+		{"changes", testOffloadedChanges},
+		{"deleted", testOffloadedDeleted},
+		{"over quota", testOffloadedQuota},
+		{"drained", testOffloadedDrained},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.run(t, o) })
+	}
+	t.Run("nothing is left", func(t *testing.T) {
+		w.kubectl(t, w.a, "delete", "namespace", offloadedHere, "--wait=true", "--timeout="+patience.String())
+		w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig)
+		w.asBefore(t, before)
+	})
+}
+
+// offloaded is the Deployment of which one pod runs in b.
+type offloaded struct {
+	*world
+	tenant string
+	// here are its pods in a, of which the last is that on the virtual node, and there is the one in b.
+	here  []corev1.Pod
+	there *kubelab.Pod
+}
+
+// nodeIs tells whether the virtual node has a condition Ready of this status.
+func (o *offloaded) nodeIs(want corev1.ConditionStatus) error {
+	var n corev1.Node
+	if err := o.a.Client().Get(context.Background(), client.ObjectKey{Name: virtualNode}, &n); err != nil {
+		return err
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("its conditions are %+v", n.Status.Conditions)
+}
+
+// wait waits until three pods are ready, of which one runs in b.
+func (o *offloaded) wait(t *testing.T) {
+	t.Helper()
+	lab.Eventually(t, patience, "three pods are ready, one of them in "+o.b.Name, func() error { return o.look(t.Context()) })
+}
+
+func (o *offloaded) look(ctx context.Context) error {
+	var list corev1.PodList
+	if err := o.a.Client().List(ctx, &list, client.InNamespace(offloadedHere), client.MatchingLabels{"app": "web"}); err != nil {
+		return err
+	}
+	var said []string
+	remote := 0
+	for i := range list.Items {
+		p := &list.Items[i]
+		if !ready(p) {
+			said = append(said, fmt.Sprintf("pod %s on %q is %s: %s %s", p.Name, p.Spec.NodeName, p.Status.Phase, p.Status.Reason, p.Status.Message))
+		}
+		if p.Spec.NodeName == virtualNode {
+			remote++
+		}
+	}
+	if len(list.Items) != 3 || remote != 1 || len(said) > 0 {
+		return fmt.Errorf("there are %d pods, %d of them on the virtual node: %q", len(list.Items), remote, said)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
+		return strings.Compare(fmt.Sprint(a.Spec.NodeName == virtualNode, a.Name), fmt.Sprint(b.Spec.NodeName == virtualNode, b.Name))
+	})
+	there, err := o.b.Pod(ctx, offloadedThere, list.Items[2].Name)
+	if err != nil {
+		return err
+	}
+	o.here, o.there = list.Items, there
+	return nil
+}
+
+// onVirtual is the pod of a that runs in b.
+func (o *offloaded) onVirtual() *corev1.Pod { return &o.here[2] }
+
+// explain logs what is there of offloading when the test has failed.
+func (o *offloaded) explain(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	for _, c := range []*kubelab.Cluster{o.a, o.b} {
+		out, err := c.Kubectl("get", "resourceslices,virtualnodes,namespaceoffloadings,namespacemaps,quotas,shadowpods,nodes,certificatesigningrequests", "-A", "-o", "wide")
+		t.Logf("--- %s (%v)\n%s", c.Name, err, out)
+		events, _ := c.Kubectl("get", "events", "-A", "--sort-by=.lastTimestamp")
+		t.Logf("--- events of %s\n%s", c.Name, events)
+	}
+	logs, err := o.a.Kubectl("logs", "-n", o.tenant, "deployment/virtual-kubelet", "--tail=60")
+	t.Logf("--- the virtual kubelet (%v)\n%s", err, logs)
+	for _, c := range []*kubelab.Cluster{o.a, o.b} {
+		logs, err := c.Kubectl("logs", "-n", "liqo", "deployment/liqo-controller", "--all-pods", "--tail=60")
+		t.Logf("--- the controller of %s (%v)\n%s", c.Name, err, logs)
+	}
+}
+
+// testOffloadedTraffic has pods of both clusters reach each other by the addresses that a tells, and knows them by these.
+func testOffloadedTraffic(t *testing.T, o *offloaded) {
+	want := o.remote(t, o.a, o.there.Addr).String()
+	p := o.onVirtual()
+	if p.Status.PodIP != want || len(p.Status.PodIPs) != 1 || p.Status.PodIPs[0].IP != want {
+		t.Errorf("the pod has the address %s, %v; it must be %s, which %s is called here", p.Status.PodIP, p.Status.PodIPs, want, o.there.Addr)
+	}
+	local := &side{Cluster: o.a}
+	for i := range o.here[:2] {
+		pod, err := o.a.Pod(t.Context(), offloadedHere, o.here[i].Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local.pods = append(local.pods, pod)
+	}
+	o.talk(t, [2]*side{local, {Cluster: o.b, pods: []*kubelab.Pod{o.there}}})
+}
+
+// testOffloadedKubectl uses an offloaded pod as any other.
+func testOffloadedKubectl(t *testing.T, o *offloaded) {
+	pod := o.onVirtual().Name
+	lab.Eventually(t, patience, "logs, as the serving certificate is there", func() error {
+		out, err := o.a.Kubectl("logs", "-n", offloadedHere, pod, "-c", "web")
+		if err == nil && !strings.Contains(out, "listens at") {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
+	t.Run("logs -f", func(t *testing.T) {
+		o.follow(t, "listens at", "logs", "-f", "-n", offloadedHere, pod, "-c", "web")
+	})
+	t.Run("exec", func(t *testing.T) {
+		out := o.kubectl(t, o.a, "exec", "-n", offloadedHere, pod, "-c", "web", "--", "web", "-get", fmt.Sprintf("http://127.0.0.1:%d/", webPort))
+		var got answer
+		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Pod != pod || got.Node != o.there.Node.Name {
+			t.Errorf("%s, %v", out, err)
+		}
+		if out, err := o.a.Kubectl("exec", "-n", offloadedHere, pod, "-c", "web", "--", "web", "-none"); err == nil || !strings.Contains(err.Error(), "exit code 2") {
+			t.Errorf("a command that fails: %v\n%s", err, out)
+		}
+	})
+	t.Run("cp", func(t *testing.T) {
+		dir := t.TempDir()
+		in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+		want := bytes.Repeat([]byte("through two API servers\n"), 100_000)
+		if err := os.WriteFile(in, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.kubectl(t, o.a, "cp", "-c", "files", in, offloadedHere+"/"+pod+":/files/kept")
+		o.kubectl(t, o.a, "cp", "-c", "files", offloadedHere+"/"+pod+":/files/kept", out)
+		if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes of %d come back, %v", len(got), len(want), err)
+		}
+	})
+	t.Run("port-forward", func(t *testing.T) {
+		const port = 18080
+		ctx, cancel := context.WithCancel(t.Context())
+		forwards := o.follows(ctx, "Forwarding from", "port-forward", "-n", offloadedHere, "pod/"+pod, fmt.Sprintf("%d:%d", port, webPort))
+		defer func() {
+			cancel()
+			<-forwards.done
+		}()
+		forwards.wait(t)
+		h := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = o.WAN.Do(func() error {
+				conn, err = new(net.Dialer).DialContext(ctx, network, address)
+				return err
+			})
+			return conn, err
+		}}}
+		r, err := h.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		var got answer
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || got.Pod != pod {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// following is a kubectl that goes on until its context ends.
+type following struct {
+	seen chan struct{} // closed when it has said what was waited for
+	done chan struct{} // closed when it has ended
+
+	mu   sync.Mutex
+	text strings.Builder
+	want string
+	err  error
+}
+
+// Write implements io.Writer.
+func (f *following) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	had := strings.Contains(f.text.String(), f.want)
+	f.text.Write(b)
+	if !had && strings.Contains(f.text.String(), f.want) {
+		close(f.seen)
+	}
+	return len(b), nil
+}
+
+// follows starts a kubectl for a.
+func (o *offloaded) follows(ctx context.Context, want string, args ...string) *following {
+	f := &following{seen: make(chan struct{}), done: make(chan struct{}), want: want}
+	cmd := exec.Command(o.Tool("kubectl"), append([]string{"--kubeconfig", o.a.Kubeconfig}, args...)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = o.environment(), f, f
+	go func() {
+		defer close(f.done)
+		_, _, f.err = o.run(ctx, cmd)
+	}()
+	return f
+}
+
+// wait waits until it has said it.
+func (f *following) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.seen:
+	case <-f.done:
+		t.Fatalf("kubectl has ended: %v\n%s", f.err, f.text.String())
+	case <-time.After(patience):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		t.Fatalf("kubectl says %q, and not %q", f.text.String(), f.want)
+	}
+}
+
+// follow runs a kubectl until it says something.
+func (o *offloaded) follow(t *testing.T, want string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := o.follows(ctx, want, args...)
+	defer func() {
+		cancel()
+		<-f.done
+	}()
+	f.wait(t)
+}
+
+// testOffloadedChanges changes what Kubernetes lets one change of a pod.
+func testOffloadedChanges(t *testing.T, o *offloaded) {
+	pod := o.onVirtual().Name
+	o.kubectl(t, o.a, "patch", "pod", "-n", offloadedHere, pod, "-p", `{"spec":{"activeDeadlineSeconds":100000}}`)
+	lab.Eventually(t, patience, "the deadline is that of the pod in "+o.b.Name, func() error {
+		got, err := o.b.Kubectl("get", "pod", "-n", offloadedThere, pod, "-o", "jsonpath={.spec.activeDeadlineSeconds}")
+		if err == nil && got != "100000" {
+			err = fmt.Errorf("it is %q", got)
+		}
+		return err
+	})
+	if err := o.look(t.Context()); err != nil {
+		t.Errorf("a change ends pods: %v", err)
+	}
+}
+
+// testOffloadedDeleted deletes the pod in one cluster and in the other.
+func testOffloadedDeleted(t *testing.T, o *offloaded) {
+	t.Run("in the consumer", func(t *testing.T) {
+		before := o.onVirtual().Name
+		o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, before, "--wait=true", "--timeout="+patience.String())
+		if got := o.kubectl(t, o.b, "get", "pods,shadowpods.offloading.liqo.io", "-n", offloadedThere, "--field-selector=metadata.name="+before, "-o", "name"); got != "" {
+			t.Errorf("the provider still has %s", got)
+		}
+		o.wait(t) // the Deployment makes another one
+	})
+	t.Run("in the provider", func(t *testing.T) {
+		here, there := o.onVirtual().UID, o.there.Addr
+		o.kubectl(t, o.b, "delete", "pod", "-n", offloadedThere, o.there.Name, "--wait=true", "--timeout="+patience.String())
+		lab.Eventually(t, patience, "the pod runs again", func() error {
+			if err := o.look(t.Context()); err != nil {
+				return err
+			}
+			p := o.onVirtual()
+			if want := o.remote(t, o.a, o.there.Addr).String(); p.UID != here || o.there.Addr == there || p.Status.PodIP != want || p.Status.ContainerStatuses[0].RestartCount == 0 {
+				return fmt.Errorf("pod %s, which was %s, has the address %s; %s is to be %s", p.UID, here, p.Status.PodIP, o.there.Addr, want)
+			}
+			return nil
+		})
+	})
+}
+
+// testOffloadedQuota asks for more than was granted, past the scheduler, which would not let it.
+func testOffloadedQuota(t *testing.T, o *offloaded) {
+	manifest{o.a, offloadedHere, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: large}, spec: {nodeName: %s, terminationGracePeriodSeconds: 1,
+tolerations: [{operator: Exists}], securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}},
+containers: [{name: web, image: %q, imagePullPolicy: Never, resources: {requests: {cpu: 21}}, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`, virtualNode, webImage)}.apply(t)
+	lab.Eventually(t, patience, "the provider says why the pod is pending", func() error {
+		var list eventsv1.EventList
+		if err := o.b.Client().List(t.Context(), &list, client.InNamespace(offloadedThere)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.Name == "large" && e.Reason == "QuotaExceeded" && strings.Contains(e.Note, "cpu") {
+				return nil
+			}
+		}
+		return errors.New("there is no such event")
+	})
+	if got := o.kubectl(t, o.a, "get", "pod", "-n", offloadedHere, "large", "-o", "jsonpath={.status.phase}"); got != "Pending" {
+		t.Errorf("the pod is %s", got)
+	}
+	o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, "large", "--wait=true", "--timeout="+patience.String())
+}
+
+// testOffloadedDrained drains the virtual node, as any node.
+func testOffloadedDrained(t *testing.T, o *offloaded) {
+	o.kubectl(t, o.a, "drain", virtualNode, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout="+patience.String())
+	lab.Eventually(t, patience, "all pods run in "+o.a.Name, func() error {
+		pods, err := runningPods(t.Context(), o.a, offloadedHere, map[string]string{"app": "web"}, 3)
+		if err == nil && len(pods) != 3 {
+			err = fmt.Errorf("%d pods", len(pods))
+		}
+		return err
+	})
+	left := o.kubectl(t, o.b, "get", "pods,shadowpods.offloading.liqo.io", "-n", offloadedThere, "-o", "name")
+	if diff := cmp.Diff("", left); diff != "" {
+		t.Errorf("the provider has (-want +got)\n%s", diff)
+	}
+	o.kubectl(t, o.a, "uncordon", virtualNode)
+	o.kubectl(t, o.a, "rollout", "restart", "-n", offloadedHere, "deployment/web")
+	o.kubectl(t, o.a, "rollout", "status", "-n", offloadedHere, "deployment/web", "--timeout="+patience.String())
+	o.wait(t)
+}
