@@ -121,19 +121,20 @@ func (e *end) enable() string { return e.Command("install", "--set", "authentica
 
 // authenticates tells whether authentication is enabled. To who may not look it seems so: the step that waits tells.
 func (e *end) authenticates(ctx context.Context) (bool, error) {
-	return e.hasRole(ctx, authv1beta1.RemoteControlPlaneRole)
+	is, _, err := e.hasRole(ctx, authv1beta1.RemoteControlPlaneRole)
+	return is, err
 }
 
-// hasRole tells whether there is a ClusterRole. To who may not look it seems so.
-func (e *end) hasRole(ctx context.Context, name string) (bool, error) {
-	err := e.Client.Get(ctx, client.ObjectKey{Name: name}, new(rbacv1.ClusterRole))
+// hasRole tells whether there is a ClusterRole. To who may not look it seems so, and seen is false.
+func (e *end) hasRole(ctx context.Context, name string) (is, seen bool, err error) {
+	err = e.Client.Get(ctx, client.ObjectKey{Name: name}, new(rbacv1.ClusterRole))
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return false, true, nil
 	case apierrors.IsForbidden(err):
-		return true, nil
+		return true, false, nil
 	}
-	return true, e.Explain("read ClusterRole "+name, err)
+	return true, true, e.Explain("read ClusterRole "+name, err)
 }
 
 // tenantNamespace makes the namespace of the peering.

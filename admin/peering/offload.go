@@ -113,7 +113,15 @@ func (e *end) enableOffloading() string {
 
 // offloads tells whether offloading is enabled. To who may not look it seems so: the step that waits tells.
 func (e *end) offloads(ctx context.Context) (bool, error) {
-	return e.hasRole(ctx, offloadingv1beta1.VirtualKubeletRemoteRole)
+	is, _, err := e.hasRole(ctx, offloadingv1beta1.VirtualKubeletRemoteRole)
+	return is, err
+}
+
+// seesOffloading tells whether this kubeconfig shows if offloading is enabled: that of a peering user does not, nor does
+// it show Nodes.
+func (e *end) seesOffloading(ctx context.Context) (bool, error) {
+	_, seen, err := e.hasRole(ctx, offloadingv1beta1.VirtualKubeletRemoteRole)
+	return seen, err
 }
 
 // offloaded tells how far the offloading of a namespace is: what is missing, or what it has come to, or why it failed.

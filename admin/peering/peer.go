@@ -88,16 +88,19 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	if o.Slice == nil {
 		return nil
 	}
-	var lacking []*end
+	var lacking, unseen []*end
 	if node {
 		if lacking, err = ends.without(ctx, (*end).offloads); err != nil {
+			return err
+		}
+		if unseen, err = ends.without(ctx, (*end).seesOffloading); err != nil {
 			return err
 		}
 	}
 	m := Metadata{Name: ends[1].id, RemoteClusterID: ends[1].id, Labels: o.Labels, Annotations: o.Annotations}
 	slice := *o.Slice
 	slice.VirtualNode = node && len(lacking) == 0
-	err = request(ctx, consumer, m, slice, slice.VirtualNode, o.Options, tell)
+	err = request(ctx, consumer, m, slice, slice.VirtualNode && len(unseen) == 0, o.Options, tell)
 	if refused := new(denied); errors.As(err, &refused) && refused.about == authv1beta1.SliceResources {
 		tell.Warning(consumer.Name, "ResourceSlice resources: "+refused.Error())
 		return nil
@@ -105,6 +108,9 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	if err != nil {
 		//lint:ignore ST1005 as above
 		return fmt.Errorf("Unable to ask for resources: %w", err)
+	}
+	if len(lacking) == 0 && len(unseen) > 0 {
+		tell.Warning(unseen[0].Name, fmt.Sprintf("The resources are granted. Whether offloading is enabled in %s cannot be seen with this kubeconfig, so the virtual node is not waited for: its administrator sees it with 'liqoctl info peer'", unseen[0].id))
 	}
 	if len(lacking) > 0 {
 		tell.Warning("", fmt.Sprintf("The resources are granted, and that is all: there is no virtual node, and no pod of %s runs in %s. That takes offloading in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id))

@@ -92,7 +92,7 @@ func TestPeeringUser(t *testing.T) {
 	if err != nil || csrs != "" {
 		t.Errorf("requests are left: %s, %v", csrs, err)
 	}
-	o := peering.PeerOptions{Options: options(), Slice: &peering.Slice{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}
+	o := peering.PeerOptions{Options: options(), Slice: &peering.Slice{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}, VirtualNode: true}}
 
 	for range 2 {
 		if err := peering.Peer(ctx, rome.access, inMilan, o, nil); err != nil {

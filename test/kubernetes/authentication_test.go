@@ -63,9 +63,6 @@ func (w *world) askable(t *testing.T, more ...string) {
 		if err := onBoth(w, w.reinstall); err != nil {
 			t.Error(err)
 		}
-		for _, c := range w.Clusters { // a cluster keeps its key for when authentication is enabled again
-			w.kubectl(t, c, "delete", "secret", "authentication-keys", "-n", "liqo", "--ignore-not-found")
-		}
 	})
 	w.reachable(t, more...)
 }

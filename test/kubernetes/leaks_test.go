@@ -101,10 +101,6 @@ func (w *world) inventory(ctx context.Context) (inventory, error) {
 // fleeting are kinds of which objects come and go by themselves.
 var fleeting = []string{"events", "leases", "endpointslices", "endpoints", "replicasets", "pods", "controllerrevisions", "componentstatuses"}
 
-// helmRevision begins the names of Secrets in which Helm keeps revisions of an
-// installation: no more than keptRevisions in admin/release.
-const helmRevision = "sh.helm.release.v1."
-
 // objectsOf names all objects of a cluster, of whatever kind.
 func objectsOf(ctx context.Context, c *kubelab.Cluster) (names []string, err error) {
 	d, err := discovery.NewDiscoveryClientForConfig(c.Config())
@@ -133,9 +129,6 @@ func objectsOf(ctx context.Context, c *kubelab.Cluster) (names []string, err err
 				return nil, fmt.Errorf("list %s of %s: %w", r.Name, c.Name, err)
 			}
 			for _, o := range objects.Items {
-				if strings.HasPrefix(o.Name, helmRevision) {
-					continue
-				}
 				names = append(names, fmt.Sprintf("%s: %s %s/%s", c.Name, r.Name, o.Namespace, o.Name))
 			}
 		}
@@ -175,16 +168,12 @@ func thingsOn(n *kubelab.Node) (names []string, err error) {
 	return names, nil
 }
 
-// stable is a route without what differs with each pod: the end of its link's name, and
-// the link-local address that is made of the link's.
+// stable is a route without what differs each time: the end of names of links.
 func stable(route string) string {
 	words := strings.Fields(route)
 	for i, word := range words {
 		if strings.HasPrefix(word, "veth") {
 			words[i] = "veth"
-		}
-		if strings.HasPrefix(word, "fe80::") {
-			words[i] = "fe80::"
 		}
 	}
 	return strings.Join(words, " ")
