@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -629,6 +630,7 @@ func TestChangesWhileAway(t *testing.T) {
 	s.play(after, "10.243.3.9")
 	s.pod(again, "runs", runs)
 	// A start with everything in its place writes nothing.
+	s.settled("before")
 	now := new(corev1.Pod)
 	if err := s.rome.Get(t.Context(), "shop", "web-0", now); err != nil {
 		t.Fatal(err)
@@ -641,8 +643,9 @@ func TestChangesWhileAway(t *testing.T) {
 		if o == client.Object(after) {
 			c = s.milan
 		}
+		was := o.DeepCopyObject()
 		if err := c.Get(t.Context(), o.GetNamespace(), o.GetName(), o); err != nil || o.GetResourceVersion() != version {
-			t.Errorf("%T was written: %v", o, err)
+			t.Errorf("%T was written (%v): (-before +after)\n%s", o, err, cmp.Diff(was, o))
 		}
 	}
 }

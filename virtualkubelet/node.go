@@ -44,6 +44,7 @@ type node struct {
 	secret     *follower[corev1.Secret, *corev1.Secret]
 	secretName string
 	stopSecret context.CancelFunc
+	looked     bool      // at the kubeconfig, in this round: that there is no session says something
 	version    string    // of the API server here
 	told       string    // the condition that was written last
 	renewed    time.Time // the lease
@@ -241,7 +242,8 @@ func (n *node) credentials(ctx context.Context, v *offloadingv1beta1.VirtualNode
 			n.secret, n.stopSecret = f, stop
 		}
 	}
-	if !n.secret.synced() {
+	n.looked = name == "" || n.secret.synced() // once: it may be read in the middle of a round
+	if name == "" || !n.looked {
 		return // what there is goes on
 	}
 	secret := n.secret.get(v.Namespace, name)
@@ -288,7 +290,7 @@ func (n *node) register(ctx context.Context, v *offloadingv1beta1.VirtualNode, w
 	}
 	// At the start of the process, and with new credentials. The first answer wakes this. A node that is not ready for a
 	// moment has Kubernetes call all its pods not ready.
-	if n.secretName != "" && !n.secret.synced() || s != nil && !s.known() {
+	if !n.looked || s != nil && !s.known() {
 		return nil
 	}
 	facts := nodeFacts{address: n.k.options.Address, port: n.k.options.Port, now: metav1.Now(), provider: s.problem()}
