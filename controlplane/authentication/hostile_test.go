@@ -126,8 +126,9 @@ func TestHostileConsumer(t *testing.T) {
 		if err := rome.Create(ctx, o); err != nil {
 			t.Fatal(err)
 		}
+		before := o.DeepCopy()
 		o.SetFinalizers([]string{"example.org/never"})
-		if err := rome.Update(ctx, o); !apierrors.IsForbidden(err) {
+		if err := rome.Patch(ctx, o, client.MergeFrom(before)); !apierrors.IsForbidden(err) {
 			t.Errorf("%v", err)
 		}
 	})
