@@ -12,6 +12,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 const (
@@ -103,7 +104,7 @@ func nodeStatus(v *offloadingv1beta1.VirtualNode, had corev1.NodeStatus, f nodeF
 		ready, reason, message = corev1.ConditionFalse, "NoResources", "spec.resourceQuota.hard of the VirtualNode has no cpu or no memory"
 	}
 	set := func(t corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {
-		c := corev1.NodeCondition{Type: t, Status: status, Reason: reason, Message: message[:min(len(message), maxNote)], LastHeartbeatTime: f.now, LastTransitionTime: f.now}
+		c := corev1.NodeCondition{Type: t, Status: status, Reason: reason, Message: text.Cut(message, text.MaxEvent), LastHeartbeatTime: f.now, LastTransitionTime: f.now}
 		i := slices.IndexFunc(out.Conditions, func(o corev1.NodeCondition) bool { return o.Type == t })
 		if i < 0 {
 			out.Conditions = append(out.Conditions, c)

@@ -14,6 +14,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -183,7 +184,7 @@ func (k *Kubelet) writeStatus(ctx context.Context, here *corev1.Pod, status core
 func (k *Kubelet) refuse(ctx context.Context, here *corev1.Pod, why string) error {
 	k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, ReasonFailedReflection, why)
 	status := *here.Status.DeepCopy()
-	status.Reason, status.Message = ReasonFailedReflection, why[:min(len(why), maxNote)]
+	status.Reason, status.Message = ReasonFailedReflection, text.Cut(why, text.MaxEvent)
 	return k.writeStatus(ctx, here, status)
 }
 

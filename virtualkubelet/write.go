@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -138,12 +139,9 @@ const (
 	ReasonKubeconfig = "KubeconfigInvalid"
 )
 
-// maxNote bounds the text of an Event, in bytes, as the API server does.
-const maxNote = 1000
-
 // event makes an Event about an object here, once for each text within the life of an Event.
 func (k *Kubelet) event(ctx context.Context, about corev1.ObjectReference, kind, reason, note string) {
-	note = note[:min(len(note), maxNote)]
+	note = text.Cut(note, text.MaxEvent)
 	sum := sha256.Sum256([]byte(string(about.UID) + reason + note))
 	namespace := about.Namespace
 	if namespace == "" {

@@ -1,4 +1,4 @@
-// Vet is the linter of this repository, called by `go vet -vettool`: what go vet finds, and a few analyzers more.
+// Command vet is the linter of this repository, called by `go vet -vettool`: what go vet finds, and a few analyzers more.
 // Go vet runs it once for each package and keeps the result in the build cache, so that only what has changed is
 // looked at again.
 package main
