@@ -179,7 +179,7 @@ func (w *world) declareKeys(t *testing.T, d *document.Document) {
 		})
 	}
 	x.back(t, patience)
-	if o := x.since(start); len(o.lost) > 0 || o.udp.worst() > loadedMachine*oneReplica {
+	if o := x.since(start); len(o.lost) > 0 || o.outage > loadedMachine*oneReplica {
 		t.Errorf("keys that are none: %v", o)
 	}
 	if diff := cmp.Diff(pods, gatewayPods(t, w)); diff != "" {

@@ -19,7 +19,7 @@ const (
 	// gateway.
 	oneReplica  = 10 * time.Second
 	twoReplicas = 3 * time.Second
-	// blink is the silence that a change may cost of which the network should not
+	// blink is the outage that a change may cost of which the network should not
 	// take notice.
 	blink = time.Second
 )
@@ -78,7 +78,7 @@ func newFaults(t *testing.T, w *world) *faults {
 
 // promise is what a user may expect of a fault.
 type promise struct {
-	// within is the longest silence of the network; zero: nothing is promised.
+	// within is the longest outage of the network; zero: nothing is promised.
 	within time.Duration
 	// lossy: connections may be lost, as their pods are.
 	lossy bool
@@ -112,8 +112,8 @@ func (f *faults) watch(t *testing.T, fault string, p promise, paths []path, happ
 	if len(o.lost) > 0 && !p.lossy {
 		t.Errorf("%s: TCP connections are lost: %v", fault, errors.Join(o.lost...))
 	}
-	if got := o.udp.worst(); p.within > 0 && got > loadedMachine*p.within {
-		t.Errorf("%s: the network was silent for %v, promised are %v (and allowed %d times that)", fault, round(got), p.within, loadedMachine)
+	if p.within > 0 && o.outage > loadedMachine*p.within {
+		t.Errorf("%s: the network lost what was sent in %v, promised are %v (and allowed %d times that)", fault, o.outage, p.within, loadedMachine)
 	}
 	return o
 }

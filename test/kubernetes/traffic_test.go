@@ -269,11 +269,11 @@ func (m *pings) echo() {
 // longest is the longest time without an answer since a moment.
 func (m *pings) longest(since time.Time) time.Duration { return m.heard.longest(since) }
 
-// missing counts the pings that were sent from a moment on, and those of them
-// that had the time to be answered and were not.
-func (m *pings) missing(since time.Time) (sent, missing int) {
+// missing counts the pings that were sent from a moment on, those of them that had
+// the time to be answered and were not, and the most of these one after the other.
+func (m *pings) missing(since time.Time) (sent, missing, run int) {
 	const grace = 500 * time.Millisecond
-	now := time.Now()
+	now, lost := time.Now(), 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, at := range m.sent {
@@ -281,11 +281,15 @@ func (m *pings) missing(since time.Time) (sent, missing int) {
 			continue
 		}
 		sent++
-		if !m.back[i] {
-			missing++
+		if m.back[i] {
+			lost = 0
+			continue
 		}
+		missing++
+		lost++
+		run = max(run, lost)
 	}
-	return sent, missing
+	return sent, missing, run
 }
 
 // end closes the sockets and waits for everything that belongs to them.
@@ -357,8 +361,9 @@ func (x *traffic) since(start time.Time) (o outcome) {
 	}
 	for _, m := range x.pings {
 		o.udp = append(o.udp, m.longest(start))
-		sent, missing := m.missing(start)
+		sent, missing, run := m.missing(start)
 		o.sent, o.missing = o.sent+sent, o.missing+missing
+		o.outage = max(o.outage, time.Duration(run)*pingPause)
 	}
 	return o
 }
@@ -383,11 +388,15 @@ type outcome struct {
 	tcp, udp series
 	// sent and missing count pings.
 	sent, missing int
+	// outage is the time in which pings that were sent one after the other were lost,
+	// by their number. Unlike a silence it does not grow when the machine is too busy
+	// to send, to forward and to receive: what is late is not lost.
+	outage time.Duration
 }
 
 func (o outcome) String() string {
-	text := fmt.Sprintf("silence of pings %v (%d of %d lost), of TCP %v, %d of %d connections lost",
-		round(o.udp.worst()), o.missing, o.sent, round(o.tcp.worst()), len(o.lost), o.streams)
+	text := fmt.Sprintf("silence of pings %v (%d of %d lost, of these %v one after the other), of TCP %v, %d of %d connections lost",
+		round(o.udp.worst()), o.missing, o.sent, o.outage, round(o.tcp.worst()), len(o.lost), o.streams)
 	var reasons []string
 	for _, err := range o.lost {
 		reasons = append(reasons, err.Error())

@@ -45,15 +45,16 @@ func TestTraffic(t *testing.T) {
 	if len(o.lost) != 1 || len(o.tcp) != 1 || o.streams != 2 || !strings.Contains(o.String(), "two: ") {
 		t.Errorf("one of two connections is broken, and what is seen is: %v", o)
 	}
-	if o := x.since(time.Now()); len(o.lost) != 0 {
+	if o := x.since(time.Now()); len(o.lost) != 0 || o.outage != 0 {
 		t.Errorf("what broke before is seen again: %v", o)
 	}
 
 	x.pings[0].ends[1].Close() // the server; the others do not mind
 	silent := time.Now()
 	lab.Eventually(t, setUp, "silence of the pings", func() error {
-		if _, missing := x.pings[0].missing(silent); missing == 0 || x.pings[0].longest(silent) < 4*pingPause {
-			return fmt.Errorf("%d missing", missing)
+		o := x.since(silent)
+		if o.outage < 4*pingPause || o.outage != time.Duration(o.missing)*pingPause || x.pings[0].longest(silent) < o.outage {
+			return fmt.Errorf("what is seen is: %v", o)
 		}
 		return nil
 	})
