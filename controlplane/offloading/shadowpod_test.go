@@ -97,7 +97,8 @@ func TestShadowPods(t *testing.T) {
 	})
 	t.Run("over quota", func(t *testing.T) {
 		create(shadow("second", withCPU("600m")))
-		milan.event("shop-rome", "second", "QuotaExceeded", "other pods have 1500m")
+		// 1500m, or a little more while the API server judges a pod that it will refuse.
+		milan.event("shop-rome", "second", "QuotaExceeded", "600m of cpu are asked for; of 2, which are granted, other pods have 150")
 		milan.phaseIs("second", corev1.PodPending)
 		// One that has ended gives back what it took, and is not made again.
 		first.Status.Phase = corev1.PodSucceeded
