@@ -1,6 +1,7 @@
 package kubelab
 
 import (
+	"context"
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -269,12 +271,34 @@ func testWAN(t *testing.T, l *Lab) {
 	defer conn.Close()
 	lab.Eventually(t, patience, "the node port behind the router answers", func() error { return ping(conn, soon) })
 
+	toAPIServer := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		conn, err := client.DialContext(ctx, "tcp4", netip.AddrPortFrom(b.Public, apiPort).String())
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+
 	l.Cut()
 	if err := ping(conn, soon); err == nil {
 		t.Error("an answer over the cut WAN")
 	}
-	if _, err := b.Kubectl("get", "nodes"); err != nil {
-		t.Errorf("the administrator's way: %v", err)
+	if err := toAPIServer(patience); err != nil {
+		t.Errorf("the other cluster's API server, over the cut WAN: %v", err)
+	}
+	l.Isolate()
+	if err := ping(conn, soon); err == nil {
+		t.Error("an answer from an isolated cluster")
+	}
+	if err := toAPIServer(soon); err == nil {
+		t.Error("an isolated cluster reaches the other one's API server")
+	}
+	for _, c := range []*Cluster{a, b} {
+		if _, err := c.Kubectl("get", "nodes"); err != nil {
+			t.Errorf("the administrator's way: %v", err)
+		}
 	}
 	l.Lose(50)
 	answers := 0

@@ -175,19 +175,25 @@ func ip(h *lab.Host, command string) error {
 
 // Lose lets the WAN drop this share of the packets between the clusters, of each
 // direction on its own. Only UDP is meant, which is what peerings are made of:
-// the administrator still reaches the API servers.
+// the administrator still reaches the API servers, and so do the clusters.
 func (l *Lab) Lose(percent int) {
-	l.impair(fmt.Sprintf("numgen random mod 100 < %d drop", percent))
+	l.impair(fmt.Sprintf("meta l4proto udp numgen random mod 100 < %d drop", percent))
 }
 
 // Cut takes the WAN between the clusters away, as Lose does with every packet.
-func (l *Lab) Cut() { l.impair("drop") }
+func (l *Lab) Cut() { l.impair("meta l4proto udp drop") }
 
-// Mend undoes Lose and Cut.
+// Isolate takes it away for everything, so that no cluster reaches the API server
+// of another one, either. The administrator still reaches all of them.
+func (l *Lab) Isolate() {
+	l.impair(fmt.Sprintf("ip saddr %s-%s drop", publicAddr(0), publicAddr(len(l.Clusters)-1)))
+}
+
+// Mend undoes Lose, Cut and Isolate.
 func (l *Lab) Mend() { l.impair("accept") }
 
-// impair puts the verdict on what comes to the routers from the WAN.
-func (l *Lab) impair(verdict string) {
+// impair adds a rule for what comes to the routers from the WAN.
+func (l *Lab) impair(rule string) {
 	l.t.Helper()
 	for _, c := range l.Clusters {
 		c.Router.Nft(fmt.Sprintf(`
@@ -196,8 +202,8 @@ delete table ip wan
 table ip wan {
 	chain in {
 		type filter hook prerouting priority raw;
-		iifname wan0 meta l4proto udp %s
+		iifname wan0 %s
 	}
-}`, verdict))
+}`, rule))
 	}
 }

@@ -115,8 +115,10 @@ func testOffloading(t *testing.T, w *world) {
 		{"pods reach each other", testOffloadedTraffic},
 		{"kubectl", testOffloadedKubectl},
 		{"changes", testOffloadedChanges},
+		{"the API server of its cluster", testOffloadedAPIClient},
 		{"deleted", testOffloadedDeleted},
 		{"over quota", testOffloadedQuota},
+		{"clusters apart", testOffloadedApart},
 		{"drained", testOffloadedDrained},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, o) })
@@ -415,6 +417,94 @@ containers: [{name: web, image: %q, imagePullPolicy: Never, resources: {requests
 		t.Errorf("the pod is %s", got)
 	}
 	o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, "large", "--wait=true", "--timeout="+patience.String())
+}
+
+// testOffloadedAPIClient has a client in a pod that runs in b ask the API server of a, with the service account that it
+// has there, for pods that only a knows.
+func testOffloadedAPIClient(t *testing.T, o *offloaded) {
+	ask := func(namespace string) (string, error) {
+		return o.a.Kubectl("exec", "-n", offloadedHere, o.onVirtual().Name, "-c", "web", "--", "web", "-api", "/api/v1/namespaces/"+namespace+"/pods")
+	}
+	if out, err := ask(offloadedHere); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+		t.Errorf("a service account without rights: %v\n%s", err, out)
+	}
+	o.kubectl(t, o.a, "create", "rolebinding", "looks", "-n", offloadedHere, "--clusterrole=view", "--serviceaccount="+offloadedHere+":default")
+	lab.Eventually(t, patience, "the client is told all pods of its namespace", func() error {
+		out, err := ask(offloadedHere)
+		if err != nil {
+			return err
+		}
+		var list corev1.PodList
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		var want, got []string
+		for i := range o.here {
+			want = append(want, string(o.here[i].UID))
+		}
+		for i := range list.Items {
+			got = append(got, string(list.Items[i].UID))
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("(-want +got)\n%s", diff)
+		}
+		return nil
+	})
+	if out, err := ask("kube-system"); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+		t.Errorf("another namespace: %v\n%s", err, out)
+	}
+}
+
+// testOffloadedApart takes the clusters apart for ten minutes, twice as long as Kubernetes leaves pods on a node that is
+// lost: nothing is deleted and nothing is started twice.
+func testOffloadedApart(t *testing.T, o *offloaded) {
+	pods := func() []string {
+		t.Helper()
+		var all []string
+		for c, namespace := range map[*kubelab.Cluster]string{o.a: offloadedHere, o.b: offloadedThere} {
+			all = append(all, linesOf(o.kubectl(t, c, "get", "pods", "-n", namespace,
+				"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.metadata.deletionTimestamp} {.status.containerStatuses[*].restartCount}{"\n"}{end}`))...)
+		}
+		slices.Sort(all)
+		return all
+	}
+	before := pods()
+	if len(before) != 4 {
+		t.Fatalf("the pods are %q, want three of %s and one of %s", before, o.a.Name, o.b.Name)
+	}
+	t.Cleanup(o.Mend)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	start := time.Now()
+	o.Isolate()
+	lab.Eventually(t, patience, "the virtual node is not ready", func() error { return o.nodeIs(corev1.ConditionFalse) })
+	t.Logf("the virtual node is not ready after %v", time.Since(start).Round(10*time.Millisecond))
+	lab.Eventually(t, patience, "its pod is not ready", func() error {
+		p := new(corev1.Pod)
+		if err := o.a.Client().Get(t.Context(), client.ObjectKeyFromObject(o.onVirtual()), p); err != nil {
+			return err
+		}
+		if ready(p) || p.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s, %+v", p.Status.Phase, p.Status.Conditions)
+		}
+		return nil
+	})
+	<-ctx.Done()
+	if diff := cmp.Diff(before, pods()); diff != "" {
+		t.Errorf("pods of both clusters after ten minutes (-want +got)\n%s", diff)
+	}
+	start = time.Now()
+	o.Mend()
+	lab.Eventually(t, patience, "the virtual node is ready", func() error { return o.nodeIs(corev1.ConditionTrue) })
+	t.Logf("the virtual node is ready again after %v", time.Since(start).Round(10*time.Millisecond))
+	o.wait(t)
+	t.Logf("all pods are ready again after %v", time.Since(start).Round(10*time.Millisecond))
+	if diff := cmp.Diff(before, pods()); diff != "" {
+		t.Errorf("pods of both clusters afterwards (-want +got)\n%s", diff)
+	}
+	testOffloadedTraffic(t, o)
 }
 
 // testOffloadedDrained drains the virtual node, as any node.

@@ -4,11 +4,14 @@
 //	GET /        {"pod": ..., "node": ..., "client": ...}
 //	GET /bytes?n=N   N bytes
 //
-// With -get URL it asks instead, for kubectl exec in an image without a shell.
+// With -get URL it asks instead, for kubectl exec in an image without a shell. With
+// -api PATH it asks the API server as clients in pods do.
 package main
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -35,29 +38,64 @@ type Answer struct {
 func main() {
 	addresses := flag.String("listen", ":8080", "addresses to serve at, with commas between them")
 	url := flag.String("get", "", "ask this URL and end, instead of serving")
+	path := flag.String("api", "", "ask the API server for this path and end, instead of serving")
 	flag.Parse()
-	if *url != "" {
-		if err := get(*url); err != nil {
-			log.Fatal(err)
-		}
-		return
+	var err error
+	switch {
+	case *url != "":
+		err = get(http.DefaultTransport, "", *url)
+	case *path != "":
+		err = askAPI(*path)
+	default:
+		err = serve(*addresses)
 	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// serve does not return without an error.
+func serve(addresses string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", whoAmI)
 	mux.HandleFunc("GET /bytes", bytes)
 	failed := make(chan error)
-	for _, address := range strings.Split(*addresses, ",") {
+	for _, address := range strings.Split(addresses, ",") {
 		server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 		go func() { failed <- server.ListenAndServe() }()
 		log.Printf("listens at %s", address)
 	}
-	log.Fatal(<-failed)
+	return <-failed
+}
+
+// askAPI asks the API server that the environment names, with the service account of the pod.
+func askAPI(path string) error {
+	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	token, err := os.ReadFile(account + "token")
+	if err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(account + "ca.crt")
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	server := net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
+	return get(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}, string(token), "https://"+server+path)
 }
 
 // get prints what a server answers.
-func get(url string) error {
-	h := http.Client{Timeout: 10 * time.Second}
-	r, err := h.Get(url)
+func get(transport http.RoundTripper, token, url string) error {
+	q, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	h := http.Client{Timeout: 10 * time.Second, Transport: transport}
+	r, err := h.Do(q)
 	if err != nil {
 		return err
 	}
