@@ -61,6 +61,7 @@ var madeKinds = []schema.GroupVersionKind{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
 	{Version: "v1", Kind: "ServiceAccount"},
+	{Version: "v1", Kind: "ResourceQuota"},
 }
 
 // removeManaged removes what the controllers have made: objects of our kinds and

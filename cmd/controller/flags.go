@@ -104,8 +104,11 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	offload := fs.Bool("offloading", false, "let pods of this cluster run in others, and theirs here; needs --authentication")
 	var off offloading.Options
 	var enforcement string
+	off.NamespaceQuota = defaultQuota()
 	fs.StringVar(&off.PodSecurity, "pod-security-level", "baseline", "PodSecurity `level` of the namespaces of other clusters: restricted, baseline or privileged")
 	fs.IntVar(&off.MaxNamespaces, "max-namespaces", 100, "`number` of namespaces that another cluster may have here")
+	fs.Var(&quotaFlag{to: &off.NamespaceQuota}, "namespace-quota", "`resource=number` of objects in each of these namespaces, or several, by the names of ResourceQuotas; empty: any number (default: those of the chart's value offloading.namespaceQuota)")
+	fs.Lookup("namespace-quota").DefValue = "" // long
 	fs.BoolVar(&off.NoAPIServerAccess, "no-api-server-access", false, "keep pods that run in other clusters from the API server of this one")
 	fs.StringVar(&enforcement, "limits-enforcement", "None", "what containers of other clusters must state: None, Soft (requests of CPU and memory) or Hard (limits, equal to the requests)")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)

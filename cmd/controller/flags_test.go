@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
@@ -23,6 +27,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 	"github.com/sluice-net/sluice/controlplane/offloading"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 func prefixes(text ...string) []netip.Prefix {
@@ -77,9 +82,11 @@ func TestParseFlags(t *testing.T) {
 			}
 		}},
 		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Bootstrap.ExternalCIDR.Fixed = true }},
-		{"offloading", []string{"--authentication", "--offloading", "--pod-security-level=restricted", "--max-namespaces=3", "--limits-enforcement=Hard", "--no-api-server-access"}, "", func(o *options) {
+		{"offloading", []string{"--authentication", "--offloading", "--pod-security-level=restricted", "--max-namespaces=3", "--namespace-quota=configmaps=10,services.nodeports=0", "--namespace-quota=count/ingresses.networking.k8s.io=7", "--limits-enforcement=Hard", "--no-api-server-access"}, "", func(o *options) {
 			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true}}
-			o.Offloading = &offloading.Options{PodSecurity: "restricted", MaxNamespaces: 3, LimitsEnforcement: "Hard", NoAPIServerAccess: true}
+			o.Offloading = &offloading.Options{PodSecurity: "restricted", MaxNamespaces: 3, NamespaceQuota: corev1.ResourceList{
+				"configmaps": resource.MustParse("10"), "services.nodeports": resource.MustParse("0"), "count/ingresses.networking.k8s.io": resource.MustParse("7"),
+			}, LimitsEnforcement: "Hard", NoAPIServerAccess: true}
 		}},
 		{"off", []string{"--metrics-address=0", "--health-probe-address=off", "--leader-election=false", "--kube-api-qps=-1"}, "", func(o *options) {
 			o.MetricsAddress, o.HealthProbeAddress, o.LeaderElection, o.qps = "", "", nil, -1
@@ -98,6 +105,25 @@ func TestParseFlags(t *testing.T) {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestDefaultQuota guards that the chart has the same.
+func TestDefaultQuota(t *testing.T) {
+	text, err := os.ReadFile(source.Path("deploy", "chart", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Offloading struct {
+			NamespaceQuota corev1.ResourceList `json:"namespaceQuota"`
+		} `json:"offloading"`
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(values.Offloading.NamespaceQuota, defaultQuota()); diff != "" {
+		t.Errorf("(-chart +flag)\n%s", diff)
 	}
 }
 
@@ -131,6 +157,8 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--offloading", "--offloading needs --authentication: clusters ask each other for resources first"},
 		{"--authentication --offloading --pod-security-level=safe", `--pod-security-level: "safe" is not restricted, baseline or privileged`},
 		{"--authentication --offloading --max-namespaces=0", "--max-namespaces: 0 is no namespace at all"},
+		{"--namespace-quota=configmaps", `--namespace-quota: "configmaps" is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10`},
+		{"--namespace-quota=configmaps=1,secrets=-1", `--namespace-quota: "secrets=-1" is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10`},
 		{"--authentication --offloading --limits-enforcement=Firm", `--limits-enforcement: "Firm" is not None, Soft or Hard`},
 		{"--log-level=loud", `--log-level: "loud" is not debug, info, warn or error`},
 		{"--log-format=xml", `--log-format: "xml" is neither text nor json`},

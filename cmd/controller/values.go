@@ -2,8 +2,15 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/controlplane/cidr"
 )
@@ -56,6 +63,57 @@ func (f *prefixesFlag) String() string {
 
 // Type implements pflag.Value.
 func (f *prefixesFlag) Type() string { return "CIDRs" }
+
+// quotaFlag takes numbers of objects by resource, with commas or by repetition. They replace the default.
+type quotaFlag struct {
+	to  *corev1.ResourceList
+	set bool
+}
+
+// defaultQuota is more than any namespace of another cluster needs. Node ports and load balancers are few, or cost money;
+// a volume is of no use to its pods.
+func defaultQuota() corev1.ResourceList {
+	q := corev1.ResourceList{}
+	for name, number := range map[corev1.ResourceName]int64{
+		"configmaps": 1000, "secrets": 5000, "services": 1000, "services.loadbalancers": 20, "services.nodeports": 100, "persistentvolumeclaims": 0,
+		"count/ingresses.networking.k8s.io": 1000, "count/shadowpods.offloading.liqo.io": 5000, "count/shadowendpointslices.offloading.liqo.io": 5000,
+	} {
+		q[name] = *resource.NewQuantity(number, resource.DecimalSI)
+	}
+	return q
+}
+
+// Set implements pflag.Value.
+func (f *quotaFlag) Set(s string) error {
+	if !f.set {
+		*f.to, f.set = corev1.ResourceList{}, true
+	}
+	if s == "" {
+		return nil
+	}
+	for text := range strings.SplitSeq(s, ",") {
+		name, number, _ := strings.Cut(strings.TrimSpace(text), "=")
+		n, err := strconv.ParseUint(number, 10, 31)
+		if err != nil || len(validation.IsQualifiedName(name)) > 0 {
+			return fmt.Errorf("%q is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10", text)
+		}
+		(*f.to)[corev1.ResourceName(name)] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *quotaFlag) String() string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(*f.to)) {
+		q := (*f.to)[name]
+		texts = append(texts, fmt.Sprintf("%s=%d", name, q.Value()))
+	}
+	return strings.Join(texts, ",")
+}
+
+// Type implements pflag.Value.
+func (f *quotaFlag) Type() string { return "quota" }
 
 // parsePrefix reads a prefix that a cluster can use.
 func parsePrefix(s string) (netip.Prefix, error) {

@@ -56,6 +56,7 @@ func Cache() cache.Options {
 			&corev1.Secret{}: {Label: selector(networkingv1beta1.LabelGatewayResource)},
 			&apiextensionsv1.CustomResourceDefinition{}: {Label: selector(networkingv1beta1.LabelGatewayTemplate)},
 			&corev1.Service{}:               managed,
+			&corev1.ResourceQuota{}:         managed,
 			&corev1.ServiceAccount{}:        managed,
 			&appsv1.Deployment{}:            managed,
 			&rbacv1.Role{}:                  managed,

@@ -150,8 +150,11 @@ func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 			}
 		}
 	}
-	for o := range kinds.Cache().ByObject {
-		if k, err := apiutil.GVKForObject(o, scheme); err == nil {
+	for kind := range kinds.Cache().ByObject {
+		if _, quota := kind.(*corev1.ResourceQuota); quota && o.Offloading == nil {
+			continue // only namespaces of other clusters have them
+		}
+		if k, err := apiutil.GVKForObject(kind, scheme); err == nil {
 			ks = append(ks, k)
 		}
 	}

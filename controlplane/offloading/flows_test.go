@@ -71,7 +71,7 @@ func (s *site) run() {
 				APIServer: issue.APIServer{URL: s.Config.Host, CA: s.Config.CAData}, Slices: resourceslice.Options{DefaultClass: true},
 			}),
 			offloading.SetupWithManager(mgr, peerings, offloading.Options{
-				LiqoNamespace: controlplanetest.LiqoNamespace, PodSecurity: "baseline", MaxNamespaces: 4, LimitsEnforcement: "None",
+				LiqoNamespace: controlplanetest.LiqoNamespace, PodSecurity: "baseline", MaxNamespaces: 4, NamespaceQuota: bounds, LimitsEnforcement: "None",
 			}))
 	})
 }

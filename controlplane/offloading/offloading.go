@@ -41,6 +41,8 @@ type Options struct {
 	PodSecurity string
 	// MaxNamespaces is how many namespaces another cluster may have here.
 	MaxNamespaces int
+	// NamespaceQuota says how many objects of a kind may be in each of them, as spec.hard of a ResourceQuota does.
+	NamespaceQuota corev1.ResourceList
 	// NoAPIServerAccess keeps pods that run in other clusters from the API server of this one.
 	NoAPIServerAccess bool
 	// LimitsEnforcement is that of the Quotas of other clusters.
@@ -59,7 +61,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		err  error
 	}{
 		{"remotenamespaces", remotenamespaces.SetupWithManager(mgr, made, remotenamespaces.Options{
-			LiqoNamespace: o.LiqoNamespace, PodSecurity: o.PodSecurity, MaxNamespaces: o.MaxNamespaces,
+			LiqoNamespace: o.LiqoNamespace, PodSecurity: o.PodSecurity, MaxNamespaces: o.MaxNamespaces, Quota: o.NamespaceQuota,
 		})},
 		{"shadowpod", shadowpod.SetupWithManager(mgr, made)},
 		{"shadowendpointslice", shadowendpointslice.SetupWithManager(mgr, made, o.LiqoNamespace)},

@@ -1,6 +1,7 @@
 // Package remotenamespaces makes the namespaces that consumers ask for.
 //
-//	NamespaceMap, a copy in a tenant namespace -> Namespace, and in it a RoleBinding for the group of the consumer
+//	NamespaceMap, a copy in a tenant namespace -> Namespace, and in it a RoleBinding for the group of the consumer,
+//	                                              and a ResourceQuota
 //	                                           <- status: what there is
 //
 // A namespace is made for one NamespaceMap and one namespace of the consumer, which its annotations name. What exists

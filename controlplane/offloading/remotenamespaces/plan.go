@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,6 +30,8 @@ type Options struct {
 	PodSecurity string
 	// MaxNamespaces is how many namespaces one consumer may have.
 	MaxNamespaces int
+	// Quota says how many objects of a kind may be in each, as spec.hard of a ResourceQuota does.
+	Quota corev1.ResourceList
 }
 
 // Facts are what a plan is made of.
@@ -42,6 +45,8 @@ type Facts struct {
 	Tenant *authv1beta1.Tenant
 	// Namespaces are all that were made for any NamespaceMap, and those whose names are asked for.
 	Namespaces []corev1.Namespace
+	// Uncounted are those of Quota that the cluster does not count yet.
+	Uncounted []corev1.ResourceName
 }
 
 // Plan says what is to be.
@@ -198,15 +203,53 @@ func (f Facts) namespace(local, remote string) *corev1.Namespace {
 	}}
 }
 
+// quota bounds how many objects there are in a namespace.
+func (f Facts) quota(namespace string) *corev1.ResourceQuota {
+	hard := maps.Clone(f.Quota)
+	for _, r := range f.Uncounted {
+		delete(hard, r)
+	}
+	return &corev1.ResourceQuota{ObjectMeta: f.meta(namespace), Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+}
+
+// uncounted knows of resources that the cluster does not count yet when that was last seen. The
+// kube-controller-manager learns of custom kinds half a minute after their CRDs, counts what a ResourceQuota bounds when
+// its spec changes, and otherwise every five minutes. Until then the API server refuses every object of the kind, as it
+// does not know how many there are.
+type uncounted map[corev1.ResourceName]time.Time
+
+// recount is how long a resource is left out that is not counted. Its return has the ResourceQuota counted again.
+const recount = time.Minute
+
+// see looks for such resources of a list in ResourceQuotas, and returns those to be left out now.
+func (u uncounted) see(list corev1.ResourceList, quotas []corev1.ResourceQuota, now time.Time) (out []corev1.ResourceName) {
+	for i := range quotas {
+		s := &quotas[i].Status
+		for r := range list {
+			_, bounded := s.Hard[r]
+			if _, counted := s.Used[r]; bounded && !counted {
+				u[r] = now
+			}
+		}
+	}
+	maps.DeleteFunc(u, func(_ corev1.ResourceName, seen time.Time) bool { return now.Sub(seen) >= recount })
+	return slices.Sorted(maps.Keys(u))
+}
+
+// meta is that of what there is in a namespace for the consumer.
+func (f Facts) meta(namespace string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: f.Name.Namespace,
+		Labels: map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: f.origin()},
+	}
+}
+
 // binding lets the consumer work in a namespace.
 func (f Facts) binding(namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: f.Name.Namespace,
-			Labels: map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: f.origin()},
-		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: offloadingv1beta1.VirtualKubeletRemoteRole},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: f.origin()}},
+		ObjectMeta: f.meta(namespace),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: offloadingv1beta1.VirtualKubeletRemoteRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: f.origin()}},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -176,6 +177,44 @@ func TestBuild(t *testing.T) {
 				t.Errorf("drop %v", p.Drop)
 			}
 		})
+	}
+}
+
+// TestQuota leaves out what the cluster does not count, for a while.
+func TestQuota(t *testing.T) {
+	amount := func(names ...corev1.ResourceName) corev1.ResourceList {
+		list := corev1.ResourceList{}
+		for _, n := range names {
+			list[n] = resource.MustParse("7")
+		}
+		return list
+	}
+	quota := func(hard, used corev1.ResourceList) corev1.ResourceQuota {
+		return corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Hard: hard, Used: used}}
+	}
+	f := good("shop", "shop-rome")
+	f.Quota = amount("configmaps", "count/shadowpods.offloading.liqo.io")
+	all := slices.Sorted(maps.Keys(f.Quota))
+	u, start := uncounted{}, time.Unix(1000, 0)
+	for _, tt := range []struct {
+		name   string
+		quotas []corev1.ResourceQuota
+		after  time.Duration
+		want   []corev1.ResourceName
+	}{
+		{"before there is one", nil, 0, all},
+		{"nobody has counted anything", []corev1.ResourceQuota{quota(nil, nil)}, 0, all},
+		{"all are counted", []corev1.ResourceQuota{quota(f.Quota, f.Quota)}, 0, all},
+		{"one is not, in one of them", []corev1.ResourceQuota{quota(f.Quota, amount("configmaps")), quota(f.Quota, f.Quota)}, 0, []corev1.ResourceName{"configmaps"}},
+		{"it is left out", []corev1.ResourceQuota{quota(amount("configmaps"), amount("configmaps"))}, recount - 1, []corev1.ResourceName{"configmaps"}},
+		{"it is back", []corev1.ResourceQuota{quota(amount("configmaps"), amount("configmaps"))}, recount, all},
+		{"another's is not counted", []corev1.ResourceQuota{quota(amount("configmaps", "pods"), amount("configmaps"))}, recount, all},
+	} {
+		f.Uncounted = u.see(f.Quota, tt.quotas, start.Add(tt.after))
+		q := f.quota("shop-rome")
+		if got := slices.Sorted(maps.Keys(q.Spec.Hard)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 

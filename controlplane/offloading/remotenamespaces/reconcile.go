@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,8 @@ type Reconciler struct {
 	Reader   client.Reader
 	Recorder events.EventRecorder
 	Options  Options
+
+	uncounted uncounted
 }
 
 // The consumer's role is bound by us, so we must hold what it grants, or be allowed to bind it. A
@@ -41,6 +44,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-remote,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -74,6 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.tell(ctx, f.Map, p, before)
+	if len(f.Uncounted) > 0 {
+		return ctrl.Result{RequeueAfter: recount}, failed
+	}
 	return ctrl.Result{}, failed
 }
 
@@ -105,6 +112,11 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (Facts, error
 			f.Tenant = t
 		}
 	}
+	var quotas corev1.ResourceQuotaList
+	if err := r.List(ctx, &quotas, client.UnsafeDisableDeepCopy, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}); err != nil {
+		return f, fmt.Errorf("list ResourceQuotas: %w", err)
+	}
+	f.Uncounted = r.uncounted.see(r.Options.Quota, quotas.Items, time.Now())
 	return f, r.lookUp(ctx, &f)
 }
 
@@ -171,6 +183,9 @@ func (r *Reconciler) ensure(ctx context.Context, f Facts, p *Plan) error {
 	for _, local := range slices.Sorted(maps.Keys(p.Ensure)) {
 		n := p.Ensure[local]
 		err := r.namespace(ctx, f, n)
+		if err == nil { // before the consumer may make anything there
+			_, err = apply.Object(ctx, r.Client, r.Reader, f.quota(n.Name))
+		}
 		if err == nil {
 			_, err = apply.Object(ctx, r.Client, r.Reader, f.binding(n.Name))
 		}

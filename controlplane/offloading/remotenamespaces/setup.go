@@ -2,17 +2,22 @@ package remotenamespaces
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -23,20 +28,27 @@ import (
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces with the label of what controllers make.
 func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error {
-	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Options: o}
+	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Options: o, uncounted: uncounted{}}
+	ofTenant := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+		if o.GetLabels()[networkingv1beta1.LabelRemoteClusterID] == "" {
+			return nil
+		}
+		return r.mapsOf(ctx, o.GetName()) // it has the name of the tenant namespace
+	})
 	return ctrl.NewControllerManagedBy(mgr).Named("remotenamespaces").
 		For(&offloadingv1beta1.NamespaceMap{}).
 		// Whether it is ready or drained.
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, t client.Object) []ctrl.Request {
 			return r.mapsOf(ctx, t.GetNamespace())
 		})).
-		// It has the name of the tenant namespace.
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, b client.Object) []ctrl.Request {
-			if b.GetLabels()[networkingv1beta1.LabelRemoteClusterID] == "" {
-				return nil
-			}
-			return r.mapsOf(ctx, b.GetName())
-		})).
+		Watches(&rbacv1.RoleBinding{}, ofTenant).
+		// Whether it is as it is to be, and whether the cluster counts what it bounds; not every object that is counted.
+		Watches(&corev1.ResourceQuota{}, ofTenant, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+			before, is := e.ObjectOld.(*corev1.ResourceQuota)
+			now, also := e.ObjectNew.(*corev1.ResourceQuota)
+			return is && also && (!equality.Semantic.DeepEqual(before.Spec, now.Spec) || !maps.Equal(before.Labels, now.Labels) ||
+				!equality.Semantic.DeepEqual(before.Status.Hard, now.Status.Hard) || len(before.Status.Used) != len(now.Status.Used))
+		}})).
 		// At a start this finds what was made for maps that are gone.
 		WatchesRawSource(source.Kind(namespaces, &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, n *corev1.Namespace) []ctrl.Request {
