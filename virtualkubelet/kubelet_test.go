@@ -500,13 +500,17 @@ func TestPod(t *testing.T) {
 	if tolerations := s.shadow(p).Spec.Pod.Tolerations; len(tolerations) > 0 {
 		t.Errorf("at the provider it tolerates %v", tolerations)
 	}
-	// A label that changes here changes there; the image as well.
-	controlplanetest.Edit(t, s.rome, p, func(p *corev1.Pod) { p.Labels["tier"], p.Spec.Containers[0].Image = "front", "web:2" })
+	// A label that changes here changes there; annotations and the image as well.
+	controlplanetest.Edit(t, s.rome, p, func(p *corev1.Pod) {
+		delete(p.Labels, "app")
+		p.Labels["tier"], p.Spec.Containers[0].Image = "front", "web:2"
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "note", "x")
+	})
 	controlplanetest.Eventually(t, "the ShadowPod follows", func(ctx context.Context) error {
 		if err := s.milan.Get(ctx, o.Namespace, o.Name, o); err != nil {
 			return err
 		}
-		if o.Labels["tier"] != "front" || o.Spec.Pod.Containers[0].Image != "web:2" {
+		if o.Labels["tier"] != "front" || o.Labels["app"] != "" || o.Annotations["note"] != "x" || o.Spec.Pod.Containers[0].Image != "web:2" {
 			return errors.New("as before")
 		}
 		return nil

@@ -157,6 +157,35 @@ func TestShadowPods(t *testing.T) {
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":500,"containers":[{"name":"a","image":"d"}]}}}`)
 		is("d", 500)
 	})
+	t.Run("labels and annotations reach the living pod", func(t *testing.T) {
+		before := milan.podIs("second", nil)
+		is := func(what, label, note string) {
+			t.Helper()
+			controlplanetest.Eventually(t, what, func(ctx context.Context) error {
+				p := new(corev1.Pod)
+				if err := milan.Get(ctx, "shop-rome", "second", p); err != nil {
+					return err
+				}
+				if p.UID != before.UID || p.Labels["tier"] != label || p.Annotations["note"] != note || p.Labels["liqo.io/managed-by"] != "shadowpod" || p.Annotations["plugin"] != "own" {
+					return fmt.Errorf("%s %v %v", p.UID, p.Labels, p.Annotations)
+				}
+				return nil
+			})
+		}
+		if err := patch(t, milan.Client, before, `{"metadata":{"annotations":{"plugin":"own"}}}`); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct{ name, text, label, note string }{
+			{"they come", `{"metadata":{"labels":{"tier":"front","liqo.io/managed-by":"nobody"},"annotations":{"note":"a","plugin":"theirs"}}}`, "front", "a"},
+			{"they change", `{"metadata":{"labels":{"tier":"back"},"annotations":{"note":"b"}}}`, "back", "b"},
+			{"they go", `{"metadata":{"labels":{"tier":null},"annotations":{"note":null}}}`, "", ""},
+		} {
+			if err := patch(t, rome, shadow("second", nil), step.text); err != nil {
+				t.Fatal(err)
+			}
+			is(step.name, step.label, step.note)
+		}
+	})
 	t.Run("the end", func(t *testing.T) {
 		if err := rome.Delete(t.Context(), shadow("second", nil)); err != nil {
 			t.Fatal(err)

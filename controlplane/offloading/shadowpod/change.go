@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,17 +17,86 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
-// annotationSpec is on each Pod: a digest of the spec of the ShadowPod that it follows. The cache keeps no specs of Pods.
-const annotationSpec = "liqo.io/shadowpod-spec"
+const (
+	// annotationSpec is on each Pod: a digest of what it follows of the ShadowPod. The cache keeps no specs of Pods.
+	annotationSpec = "liqo.io/shadowpod-spec"
+	// annotationMetadata is on each Pod: which labels and annotations it has of the ShadowPod, see [metadata].
+	annotationMetadata = "liqo.io/shadowpod-metadata"
+)
 
-// digest identifies the spec of a ShadowPod.
+// digest identifies what a Pod follows of a ShadowPod.
 func digest(s *raw) string {
-	sum := sha256.Sum256(s.Spec.Pod.Raw)
-	return hex.EncodeToString(sum[:12])
+	of := sha256.New()
+	of.Write(s.Spec.Pod.Raw)
+	of.Write([]byte(metadataOf(s).String()))
+	return hex.EncodeToString(of.Sum(nil)[:12])
 }
 
-// change makes the Pod of a ShadowPod follow a spec that it does not have, as far as Kubernetes lets one change a pod: images, the deadline,
-// tolerations. What else has changed stays as it was when the Pod was made.
+// metadata are the labels and annotations that a Pod has of its ShadowPod: of each key a hash of the value. What differs
+// from it on the Pod somebody of this cluster has written since.
+type metadata struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+func metadataOf(s *raw) metadata {
+	return metadata{hashes(kept(s.Labels)), hashes(annotations(s))}
+}
+
+func hashes(m map[string]string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		sum := sha256.Sum256([]byte(v))
+		out[k] = hex.EncodeToString(sum[:8])
+	}
+	return out
+}
+
+// String is the value of the annotation.
+func (m metadata) String() string {
+	text, err := json.Marshal(m) // sorts keys
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// relabel has a Pod follow the labels and annotations of its ShadowPod. A key that somebody of this cluster has written
+// stays: a network plugin, for one, keeps the address of a pod in an annotation.
+func relabel(p *corev1.Pod, s *raw) {
+	var had metadata
+	if json.Unmarshal([]byte(p.Annotations[annotationMetadata]), &had) != nil {
+		had = metadata{} // that of an earlier version keeps what it has
+	}
+	var has metadata
+	p.Labels, has.Labels = merge(p.Labels, had.Labels, kept(s.Labels))
+	p.Annotations, has.Annotations = merge(p.Annotations, had.Annotations, annotations(s))
+	p.Annotations[annotationMetadata] = has.String()
+}
+
+// merge returns what a Pod has to have, and the hashes of what is the ShadowPod's of it.
+func merge(live, had, want map[string]string) (out, ours map[string]string) {
+	if out = maps.Clone(live); out == nil {
+		out = map[string]string{}
+	}
+	now, ours := hashes(live), hashes(want)
+	for key := range had {
+		if _, still := want[key]; !still && now[key] == had[key] {
+			delete(out, key)
+		}
+	}
+	for key, value := range want {
+		if now[key] == had[key] { // or neither has it
+			out[key] = value
+		} else {
+			delete(ours, key)
+		}
+	}
+	return out, ours
+}
+
+// change makes the Pod of a ShadowPod follow what it does not have of it, as far as Kubernetes lets one change a pod: labels, annotations,
+// images, the deadline, tolerations. What else has changed stays as it was when the Pod was made.
 func (r *Reconciler) change(ctx context.Context, s *raw, cached *corev1.Pod) error {
 	want := digest(s)
 	if !cached.DeletionTimestamp.IsZero() || ended(cached.Status.Phase) {
@@ -40,18 +111,23 @@ func (r *Reconciler) change(ctx context.Context, s *raw, cached *corev1.Pod) err
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil || live.UID != cached.UID {
 		return client.IgnoreNotFound(err) // the cache is about to tell
 	}
-	changed := live.DeepCopy()
-	follow(&changed.Spec, spec)
-	mark(changed, want)
-	err = r.patch(ctx, live, changed)
-	if why, refused := apply.Refusal(err); refused {
-		r.tell(s, reasonRefused, reasonRefused+want, "the pod goes on as it is: "+why)
-		as := live.DeepCopy()
-		mark(as, want) // not to be tried again until it changes
-		return r.patch(ctx, live, as)
-	}
-	if err == nil && !equality.Semantic.DeepEqual(live.Spec, changed.Spec) {
-		log.FromContext(ctx).V(1).Info("changed a pod")
+	for _, do := range []func(*corev1.Pod){
+		func(p *corev1.Pod) { follow(&p.Spec, spec); relabel(p, s) },
+		func(p *corev1.Pod) { relabel(p, s) },
+		func(*corev1.Pod) {}, // not to be tried again until it changes
+	} {
+		changed := live.DeepCopy()
+		do(changed)
+		mark(changed, want)
+		err = r.patch(ctx, live, changed)
+		if why, refused := apply.Refusal(err); refused {
+			r.tell(s, reasonRefused, reasonRefused+want, "the pod goes on as it is: "+why)
+			continue
+		}
+		if err == nil && !equality.Semantic.DeepEqual(live.Spec, changed.Spec) {
+			log.FromContext(ctx).V(1).Info("changed a pod")
+		}
+		return err
 	}
 	return err
 }

@@ -63,12 +63,13 @@ func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1be
 	l[offloadingv1beta1.LabelCreatorUser] = label(q.Spec.User)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: s.Name, Labels: l, Annotations: kept(s.Annotations),
+			Namespace: s.Namespace, Name: s.Name, Labels: l, Annotations: annotations(s),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))},
 		},
 		Spec: *spec,
 	}
 	mark(pod, digest(s))
+	pod.Annotations[annotationMetadata] = metadataOf(s).String()
 	return pod
 }
 
@@ -84,6 +85,23 @@ func kept(m map[string]string) map[string]string {
 		}
 	}
 	delete(k, corev1.LastAppliedConfigAnnotation)
+	return k
+}
+
+// networks are the domains of annotations by which network plugins give a pod addresses and networks. What a pod has of
+// these is for this cluster to say.
+var networks = []string{
+	"antrea.io", "cilium.io", "cni.cncf.io", "kube-router.io", "multus-cni.io", "networking.gke.io", "ovn.kubernetes.io", "ovn.org",
+	"projectcalico.org", "vpc.amazonaws.com",
+}
+
+// annotations are those that a Pod has of its ShadowPod.
+func annotations(s *raw) map[string]string {
+	k := kept(s.Annotations)
+	maps.DeleteFunc(k, func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return slices.ContainsFunc(networks, func(n string) bool { return domain == n || strings.HasSuffix(domain, "."+n) })
+	})
 	return k
 }
 

@@ -98,7 +98,7 @@ func TestPodOf(t *testing.T) {
 			"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "nobody", "liqo.io/managed": "true",
 			"networking.liqo.io/component": "gateway", "liqo.io/remote-cluster-id": "naples", "liqo.io/creator-user": "admin", "offloading.liqo.io/origin": "naples",
 		},
-		Annotations: map[string]string{"note": "x", "liqo.io/managed-by-namespace-map": "a/b", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+		Annotations: map[string]string{"note": "x", "liqo.io/managed-by-namespace-map": "a/b", "k8s.v1.cni.cncf.io/networks": "host", "cni.projectcalico.org/podIP": "10.0.0.1", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
 	}}
 	spec, err := read([]byte(`{"containers":[{"name":"a","image":"b"}],"nodeSelector":{"zone":"a","pool":"mine"},"automountServiceAccountToken":true,"serviceAccountName":"default",
 "tolerations":[{"operator":"Exists"},{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":30}]}`))
@@ -113,7 +113,7 @@ func TestPodOf(t *testing.T) {
 				"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "shadowpod", "liqo.io/remote-cluster-id": "rome",
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
 			},
-			Annotations:     map[string]string{"note": "x", annotationSpec: digest(s)},
+			Annotations:     map[string]string{"note": "x", annotationSpec: digest(s), annotationMetadata: metadataOf(s).String()},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: corev1.PodSpec{
@@ -178,6 +178,46 @@ func TestFollow(t *testing.T) {
 	follow(&pod, &corev1.PodSpec{})
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("nothing is taken back (-want +got):\n%s", diff)
+	}
+}
+
+// TestRelabel changes labels and annotations of a ShadowPod step by step, and those of the Pod beside them.
+func TestRelabel(t *testing.T) {
+	type m = map[string]string
+	s := &raw{ObjectMeta: metav1.ObjectMeta{Labels: m{"app": "web", "tier": "1"}, Annotations: m{"note": "x"}}}
+	p := podOf(s, &corev1.PodSpec{}, placement.Consumer{ID: "rome"}, &offloadingv1beta1.Quota{}, nil)
+	for _, tt := range []struct {
+		name                string
+		here                func() // what somebody of this cluster writes
+		labels, annotations m      // of the ShadowPod
+		want, wantNotes     m
+	}{
+		{"nothing", nil, m{"app": "web", "tier": "1"}, m{"note": "x"}, m{"app": "web", "tier": "1"}, m{"note": "x"}},
+		{"one changes, one goes, one comes", nil, m{"app": "shop", "new": "n"}, m{"other": "y"}, m{"app": "shop", "new": "n"}, m{"other": "y"}},
+		{"what this cluster adds stays", func() { p.Labels["own"], p.Annotations["plugin"] = "1", "10.0.0.1" },
+			m{"app": "shop"}, m{"other": "y"}, m{"app": "shop", "own": "1"}, m{"other": "y", "plugin": "10.0.0.1"}},
+		{"it is not taken over", nil, m{"app": "shop", "own": "2"}, m{"other": "y", "plugin": "10.0.0.2"}, m{"app": "shop", "own": "1"}, m{"other": "y", "plugin": "10.0.0.1"}},
+		{"nor by the same value", nil, m{"app": "shop", "own": "1"}, m{"other": "y", "plugin": "10.0.0.1"}, m{"app": "shop", "own": "1"}, m{"other": "y", "plugin": "10.0.0.1"}},
+		{"and another one then", nil, m{"app": "shop", "own": "2"}, m{"other": "y", "plugin": "10.0.0.2"}, m{"app": "shop", "own": "1"}, m{"other": "y", "plugin": "10.0.0.1"}},
+		{"nor taken away", nil, m{"app": "shop"}, nil, m{"app": "shop", "own": "1"}, m{"plugin": "10.0.0.1"}},
+		{"what this cluster changes stays", func() { p.Labels["app"] = "mine" }, m{"app": "bank"}, nil, m{"app": "mine", "own": "1"}, m{"plugin": "10.0.0.1"}},
+		{"what is for this cluster to say", nil, m{"app": "bank", "liqo.io/managed-by": "nobody", "liqo.io/remote-cluster-id": "naples"},
+			m{"liqo.io/shadowpod-spec": "1", "k8s.v1.cni.cncf.io/networks": "host"}, m{"app": "mine", "own": "1"}, m{"plugin": "10.0.0.1"}},
+	} {
+		if tt.here != nil {
+			tt.here()
+		}
+		s.Labels, s.Annotations = tt.labels, tt.annotations
+		relabel(p, s)
+		if diff := cmp.Diff(tt.want, kept(p.Labels)); diff != "" {
+			t.Errorf("%s: labels (-want +got)\n%s", tt.name, diff)
+		}
+		if diff := cmp.Diff(tt.wantNotes, kept(p.Annotations)); diff != "" {
+			t.Errorf("%s: annotations (-want +got)\n%s", tt.name, diff)
+		}
+		if p.Labels["liqo.io/managed-by"] != "shadowpod" || p.Labels["liqo.io/remote-cluster-id"] != "rome" || p.Annotations[annotationSpec] == "1" {
+			t.Errorf("%s: %+v", tt.name, p.ObjectMeta)
+		}
 	}
 }
 
