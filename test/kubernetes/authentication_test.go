@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -15,6 +16,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/test/document"
 	"github.com/sluice-net/sluice/test/kubelab"
@@ -83,10 +88,20 @@ func (w *world) peerArgs(consumer, provider string) []string {
 
 func (w *world) unpeer(t *testing.T, consumer, provider string) {
 	t.Helper()
-	w.liqoctl(t, "unpeer", "--kubeconfig", consumer, "--remote-kubeconfig", provider)
+	// It may be a clean-up, in which the context of the test is over.
+	if _, _, err := w.tryLiqoctl(context.Background(), "unpeer", "--kubeconfig", consumer, "--remote-kubeconfig", provider); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.deleteTenants(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// createSlice has a ask b for a CPU more.
+func (w *world) createSlice(t *testing.T, name string) {
+	t.Helper()
+	manifest{w.a, "liqo-tenant-" + w.b.Name, fmt.Sprintf(`{apiVersion: authentication.liqo.io/v1beta1, kind: ResourceSlice, spec: {class: default, resources: {cpu: 1}},
+metadata: {name: %s, labels: {liqo.io/remote-cluster-id: %[2]s, liqo.io/remoteID: %[2]s, liqo.io/replication: "true"}}}`, name, w.b.Name)}.apply(t)
 }
 
 // asked waits until b has granted what a asks for by a slice.
@@ -248,43 +263,82 @@ func testOperators(t *testing.T, w *world, sides [2]*side) {
 	}
 }
 
-// testRenewal uses an identity all the time while its certificate, of ten minutes, is replaced twice: no request fails.
+// testRenewal uses the identities of a, that of its controllers and that of a ResourceSlice, all the time while their
+// certificates, of ten minutes, are replaced twice, until those of the beginning have expired: no request fails.
 func testRenewal(t *testing.T, w *world) {
-	const life = 10 * time.Minute
+	const life, pause = 10 * time.Minute, 200 * time.Millisecond
 	w.reachable(t, "--set", "authentication.certificateLifetime="+life.String())
 	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--networking-disabled")...)
 	t.Cleanup(func() { w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig) })
 	namespace := "liqo-tenant-" + w.b.Name
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	var last string
-	asked, renewed := 0, 0
-	for end := time.Now().Add(2 * life); renewed < 2; asked++ {
-		if time.Now().After(end) {
-			t.Fatalf("%d renewals after %d requests", renewed, asked)
+	users := []*identityUser{
+		{key: client.ObjectKey{Namespace: namespace, Name: "kubeconfig-controlplane-" + w.b.Name}},
+		{key: client.ObjectKey{Namespace: namespace, Name: "kubeconfig-resourceslice-" + w.b.Name}},
+	}
+	for _, u := range users {
+		lab.Eventually(t, patience, "identity "+u.key.Name+" is there", func() error { return w.a.Client().Get(t.Context(), u.key, new(corev1.Secret)) })
+	}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	asked, start := 0, time.Now()
+	for over := false; !over; <-tick.C {
+		over = time.Since(start) > life
+		for _, u := range users {
+			if err := u.ask(t.Context(), w, start); err != nil {
+				t.Fatalf("request %d by the identity of %s, after %v, renewed after %v: %v", asked, u.key.Name, time.Since(start), u.renewed, err)
+			}
+			over = over && len(u.renewed) >= 2
+			asked++
 		}
-		text := w.kubectl(t, w.a, "get", "secret", "kubeconfig-controlplane-"+w.b.Name, "-n", namespace, "-o", "jsonpath={.data.kubeconfig}")
-		if text != last && last != "" {
-			renewed++
+		if time.Since(start) > 2*life {
+			t.Fatalf("renewed after %v and %v, %d requests", users[0].renewed, users[1].renewed, asked)
 		}
-		last = text
-		decoded, err := base64.StdEncoding.DecodeString(text)
+	}
+	addFigures(t, "Identities with certificates of ten minutes, in permanent use", fmt.Sprintf(`By a program that reads the Secret each time: %d requests in %v, of which none failed.
+
+| identity | certificates replaced, after the first request |
+|---|---|
+| %s | %v |
+| %s | %v |`, asked, time.Since(start).Round(time.Second), users[0].key.Name, users[0].renewed, users[1].key.Name, users[1].renewed))
+	// The controllers, too, have the certificates of now: what they had at first has expired.
+	w.createSlice(t, "later")
+	w.asked(t, namespace, "later")
+	for _, u := range users {
+		if events := w.kubectl(t, w.a, "get", "events.events.k8s.io", "-n", namespace, "--field-selector=type=Warning,regarding.name="+u.key.Name, "-o", "name"); events != "" {
+			t.Errorf("warnings about the identity: %s", events)
+		}
+	}
+}
+
+// identityUser is a program in a that uses an identity at b, and reads its Secret each time.
+type identityUser struct {
+	key        client.ObjectKey
+	kubeconfig []byte
+	client     client.Client
+	renewed    []time.Duration // how long after the start
+}
+
+// ask asks who it is.
+func (u *identityUser) ask(ctx context.Context, w *world, start time.Time) error {
+	var s corev1.Secret
+	if err := w.a.Client().Get(ctx, u.key, &s); err != nil {
+		return err
+	}
+	if now := s.Data["kubeconfig"]; !bytes.Equal(now, u.kubeconfig) {
+		if u.kubeconfig != nil {
+			u.renewed = append(u.renewed, time.Since(start).Round(time.Second))
+		}
+		u.kubeconfig = now
+		c, err := clientcmd.RESTConfigFromKubeConfig(now)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if err := os.WriteFile(path, decoded, 0o600); err != nil {
-			t.Fatal(err)
+		c.Dial = w.b.Config().Dial
+		if u.client, err = client.New(c, client.Options{Scheme: w.b.Client().Scheme()}); err != nil {
+			return err
 		}
-		s := w.newShell(w.b, t.TempDir())
-		s.kubeconfig = path
-		s.ok(t, "kubectl get resourceslices.authentication.liqo.io -n liqo-tenant-"+w.a.Name+" -o name")
 	}
-	t.Logf("%d requests, %d renewals", asked, renewed)
-	if err := w.accepted(namespace, w.b.Name); err != nil {
-		t.Error(err)
-	}
-	if events := w.kubectl(t, w.a, "get", "events.events.k8s.io", "-n", namespace, "--field-selector=type=Warning,regarding.name=kubeconfig-controlplane-"+w.b.Name, "-o", "name"); events != "" {
-		t.Errorf("warnings about the identity: %s", events)
-	}
+	return u.client.Create(ctx, &authenticationv1.SelfSubjectReview{})
 }
 
 // testProviderAway has the provider's API server away for five minutes, in which the consumer asks for more, and for
@@ -293,16 +347,12 @@ func testProviderAway(t *testing.T, w *world) {
 	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--networking-disabled")...)
 	t.Cleanup(func() { w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig) })
 	namespace := "liqo-tenant-" + w.b.Name
-	create := func(name string) {
-		manifest{w.a, namespace, fmt.Sprintf(`{apiVersion: authentication.liqo.io/v1beta1, kind: ResourceSlice, spec: {class: default, resources: {cpu: 1}},
-metadata: {name: %s, labels: {liqo.io/remote-cluster-id: %[2]s, liqo.io/remoteID: %[2]s, liqo.io/replication: "true"}}}`, name, w.b.Name)}.apply(t)
-	}
-	create("goes")
+	w.createSlice(t, "goes")
 	w.asked(t, namespace, "goes")
 	w.b.StopAPIServer()
 	start := sync.OnceFunc(w.b.StartAPIServer)
 	t.Cleanup(start)
-	create("comes")
+	w.createSlice(t, "comes")
 	w.kubectl(t, w.a, "delete", "resourceslices.authentication.liqo.io", "goes", "-n", namespace)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
