@@ -19,6 +19,8 @@ type StatusOptions struct {
 	// Away says why the provider is out of reach; empty: it is not. Pods are not ready then, as for any node: they may run,
 	// and nobody here reaches them or knows.
 	Away string
+	// Ended is the last phase of the pod at the provider, of which nothing is left there; empty: it may come back.
+	Ended corev1.PodPhase
 	// Now is when conditions change that the provider says nothing of.
 	Now metav1.Time
 }
@@ -32,6 +34,8 @@ const (
 	ReasonRecreating = "OffloadedPodMissing"
 	// ReasonAway says that the provider is out of reach.
 	ReasonAway = "ProviderUnavailable"
+	// ReasonUnknown is what kubelets say of a container whose end nobody has seen.
+	ReasonUnknown = "ContainerStatusUnknown"
 	// ReasonReadinessGates says that a readiness gate of the pod is not True. They are judged here.
 	ReasonReadinessGates = "ReadinessGatesNotReady"
 )
@@ -47,6 +51,9 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 	was := here.Status.DeepCopy()
 	if was.Phase == corev1.PodSucceeded || was.Phase == corev1.PodFailed {
 		return *was
+	}
+	if there == nil && (o.Ended == corev1.PodSucceeded || o.Ended == corev1.PodFailed) {
+		return over(here, was, o)
 	}
 	// A kubelet ends a pod that is deleted. If it was deleted there alone, the provider makes another one.
 	if there == nil || here.DeletionTimestamp == nil && there.DeletionTimestamp != nil && (there.Status.Phase == corev1.PodSucceeded || there.Status.Phase == corev1.PodFailed) {
@@ -72,6 +79,42 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 		out.PodIP = out.PodIPs[0].IP
 	}
 	return out
+}
+
+// over is the status of a pod that has ended while nobody looked, and of which the provider has kept nothing but the phase.
+// How its containers ended is known where it was told before.
+func over(here *corev1.Pod, was *corev1.PodStatus, o StatusOptions) corev1.PodStatus {
+	was.Phase, was.ObservedGeneration = o.Ended, here.Generation
+	reason, code := "PodFailed", int32(137) // as a kubelet has it
+	if o.Ended == corev1.PodSucceeded {
+		reason, code = "PodCompleted", 0
+	}
+	terminated := func(spec []corev1.Container, list []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
+		for i := range spec {
+			c := corev1.ContainerStatus{Name: spec[i].Name, Image: spec[i].Image}
+			if j := slices.IndexFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name }); j >= 0 {
+				c = list[j]
+			}
+			if c.State.Terminated == nil {
+				end := &corev1.ContainerStateTerminated{
+					ExitCode: code, Reason: ReasonUnknown, Message: "the pod ended at the provider, which has not kept how", FinishedAt: o.Now, ContainerID: c.ContainerID,
+				}
+				if r := c.State.Running; r != nil {
+					end.StartedAt = r.StartedAt
+				}
+				c.State = corev1.ContainerState{Terminated: end}
+			}
+			c.Ready, c.Started = false, new(false)
+			out = append(out, c)
+		}
+		return out
+	}
+	was.InitContainerStatuses = terminated(here.Spec.InitContainers, was.InitContainerStatuses)
+	was.ContainerStatuses = terminated(here.Spec.Containers, was.ContainerStatuses)
+	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		was.Conditions = set(was.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: reason, ObservedGeneration: here.Generation}, o.Now)
+	}
+	return *was
 }
 
 // missing is the status of a pod that has none at the provider. It has run perhaps, and runs no more.

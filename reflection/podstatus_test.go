@@ -2,6 +2,7 @@ package reflection
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,36 @@ func TestPodStatus(t *testing.T) {
 			if got := PodStatus(p, &corev1.Pod{Status: running("a", 0)}, options(t)); got.Phase != end {
 				t.Errorf("%s becomes %s", end, got.Phase)
 			}
+		}
+	})
+	t.Run("ended and removed", func(t *testing.T) {
+		for end, want := range map[corev1.PodPhase]struct {
+			code   int32
+			reason string
+		}{corev1.PodSucceeded: {0, "PodCompleted"}, corev1.PodFailed: {137, "PodFailed"}} {
+			o := options(t)
+			p := local()
+			p.Status = PodStatus(p, &corev1.Pod{Status: running("a", 2)}, o)
+			o.Ended = end
+			p.Status = PodStatus(p, nil, o)
+			if p.Status.Phase != end || len(p.Status.ContainerStatuses) != len(p.Spec.Containers) || p.Status.ContainerStatuses[0].RestartCount != 2 {
+				t.Fatalf("%s: %+v", end, p.Status)
+			}
+			for _, c := range p.Status.ContainerStatuses {
+				if e := c.State.Terminated; c.Ready || e == nil || e.ExitCode != want.code || e.Reason != ReasonUnknown || c.State.Running != nil {
+					t.Errorf("%s: %+v", end, c)
+				}
+			}
+			if !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == want.reason
+			}) {
+				t.Errorf("%s: %+v", end, p.Status.Conditions)
+			}
+		}
+		o := options(t)
+		o.Ended = "Hostile"
+		if got := PodStatus(local(), nil, o); got.Phase == o.Ended {
+			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("deleted at the provider alone it has not ended", func(t *testing.T) {

@@ -654,6 +654,51 @@ func TestChangesWhileAway(t *testing.T) {
 	}
 }
 
+// Pods that ended at the provider, or were to end, while the process was away.
+func TestEndsWhileAway(t *testing.T) {
+	s := newScene(t)
+	pods, copies, shadows := map[string]*corev1.Pod{}, map[string]*corev1.Pod{}, map[string]*offloadingv1beta1.ShadowPod{}
+	for _, name := range []string{"done", "failed", "removed", "deleted"} {
+		pods[name] = s.bind("shop", name, func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+		shadows[name] = s.shadow(pods[name])
+		copies[name] = s.play(shadows[name], "10.243.3.7")
+	}
+	for _, p := range pods {
+		s.pod(p, "runs", runs)
+	}
+	s.stop()
+	ends := func(name string, phase corev1.PodPhase, code int32) {
+		t.Helper()
+		controlplanetest.EditStatus(t, s.milan, copies[name], func(p *corev1.Pod) {
+			p.Status.Phase = phase
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Ended"}}
+		})
+		controlplanetest.EditStatus(t, s.milan, shadows[name], func(o *offloadingv1beta1.ShadowPod) { o.Status.Phase = phase })
+	}
+	ends("done", corev1.PodSucceeded, 0)
+	ends("failed", corev1.PodFailed, 3)
+	ends("removed", corev1.PodFailed, 4)
+	s.delete(s.milan, copies["removed"], client.GracePeriodSeconds(0))
+	s.delete(s.rome, pods["deleted"])
+	s.start()
+	ended := func(name string, phase corev1.PodPhase, code int32, reason string) {
+		t.Helper()
+		s.pod(pods[name], "has ended", func(p *corev1.Pod) error {
+			c := p.Status.ContainerStatuses
+			if p.Status.Phase != phase || len(c) != 1 || c[0].State.Terminated == nil || c[0].State.Terminated.ExitCode != code || c[0].State.Terminated.Reason != reason {
+				return fmt.Errorf("%+v", p.Status)
+			}
+			return nil
+		})
+	}
+	ended("done", corev1.PodSucceeded, 0, "Ended")
+	ended("failed", corev1.PodFailed, 3, "Ended")
+	ended("removed", corev1.PodFailed, 137, "ContainerStatusUnknown")
+	s.gone(s.milan, shadows["deleted"])
+	s.delete(s.milan, copies["deleted"], client.GracePeriodSeconds(0))
+	s.gone(s.rome, pods["deleted"])
+}
+
 // While the provider is away nothing is deleted and nothing is made up; afterwards everything is settled.
 func TestProviderAway(t *testing.T) {
 	s := newScene(t)

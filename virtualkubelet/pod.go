@@ -23,6 +23,7 @@ import (
 //	here            at the provider          what is done
 //	there           nothing                  the ShadowPod is made
 //	there           as it is to be           the status is taken over
+//	there           the phase of its end     the pod here has ended
 //	there           of a former pod          the ShadowPod is deleted, and made anew when it is gone
 //	there           not ours                 an Event, nothing else
 //	being deleted   there                    the ShadowPod is deleted
@@ -67,7 +68,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		return shadows.delete(ctx, shadow, nil)
 	case here.DeletionTimestamp != nil:
 		return k.finish(ctx, n, here, shadow, copied, shadows, resource{s.core, "pods"}, there)
-	case here.Status.Phase == corev1.PodSucceeded || here.Status.Phase == corev1.PodFailed:
+	case ended(here.Status.Phase):
 		return nil
 	}
 	if err := k.mark(ctx, here); err != nil {
@@ -99,8 +100,19 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	if copied != nil && reflection.IsOfAnother(here, copied) {
 		return nil // of the pod before, which ends
 	}
-	return k.takeOver(ctx, n, here, copied)
+	if copied != nil || shadow == nil || !ended(shadow.Status.Phase) {
+		return k.takeOver(ctx, n, here, copied, "")
+	}
+	// It has ended, and the provider has removed it. Unless the cache is late, which then tells.
+	live, err := resource{s.core, "pods"}.metadata(ctx, there, here.Name)
+	if err != nil || live != nil {
+		return err
+	}
+	return k.takeOver(ctx, n, here, nil, shadow.Status.Phase)
 }
+
+// ended tells whether a phase is the last one.
+func ended(p corev1.PodPhase) bool { return p == corev1.PodSucceeded || p == corev1.PodFailed }
 
 // nilled makes no object of a nil pointer.
 func nilled(o *offloadingv1beta1.ShadowPod) metav1.Object {
@@ -158,10 +170,10 @@ func (k *Kubelet) mark(ctx context.Context, here *corev1.Pod) error {
 	return nil
 }
 
-// takeOver writes the status that the pod at the provider has.
-func (k *Kubelet) takeOver(ctx context.Context, n *node, here, copied *corev1.Pod) error {
+// takeOver writes the status that the pod at the provider has, or its last phase if nothing else is left of it.
+func (k *Kubelet) takeOver(ctx context.Context, n *node, here, copied *corev1.Pod, last corev1.PodPhase) error {
 	return k.writeStatus(ctx, here, reflection.PodStatus(here, copied, reflection.StatusOptions{
-		Addresses: k.addresses(), HostIP: k.options.Address, Away: n.unreachable(), Now: metav1.Now(),
+		Addresses: k.addresses(), HostIP: k.options.Address, Away: n.unreachable(), Ended: last, Now: metav1.Now(),
 	}))
 }
 
@@ -225,7 +237,7 @@ func (k *Kubelet) abandon(ctx context.Context, here *corev1.Pod) error {
 	switch {
 	case here.DeletionTimestamp != nil:
 		return resource{k.home.core, "pods"}.delete(ctx, here, new(int64(0)))
-	case status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed:
+	case ended(status.Phase):
 		return nil
 	case len(status.ContainerStatuses) > 0:
 		status.Phase, status.Reason = corev1.PodFailed, ReasonAborted
@@ -249,12 +261,12 @@ func (k *Kubelet) finish(ctx context.Context, n *node, here *corev1.Pod, shadow 
 			}
 		}
 		if copied != nil {
-			return k.takeOver(ctx, n, here, copied)
+			return k.takeOver(ctx, n, here, copied, "")
 		}
 		return nil // its end wakes us
 	}
 	if copied != nil && !reflection.IsOfAnother(here, copied) {
-		return k.takeOver(ctx, n, here, copied)
+		return k.takeOver(ctx, n, here, copied, "")
 	}
 	// The caches are late perhaps. A pod that goes here while it runs there would run twice.
 	for _, r := range []resource{shadows, pods} {

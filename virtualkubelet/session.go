@@ -230,6 +230,13 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads 
 	}
 }
 
+// metadataAndStatus trims a ShadowPod.
+func metadataAndStatus(p *offloadingv1beta1.ShadowPod) {
+	status := p.Status
+	onlyMetadata(p)
+	p.Status = status
+}
+
 // open begins to follow a namespace.
 func (s *session) open(n *node, here, there string) (*space, error) {
 	ctx, stop := context.WithCancel(s.ctx)
@@ -240,7 +247,7 @@ func (s *session) open(n *node, here, there string) (*space, error) {
 		return mirror.Watched{Client: c, Resource: resource, Namespace: there, Labels: labels.Set(marks).String()}
 	}
 	var err error
-	sp.shadows, err = follow(ctx, &s.wg, of(s.offloading, "shadowpods"), n.k.log, onlyMetadata, func(p *offloadingv1beta1.ShadowPod) { n.enqueue(here, p.Name) })
+	sp.shadows, err = follow(ctx, &s.wg, of(s.offloading, "shadowpods"), n.k.log, metadataAndStatus, func(p *offloadingv1beta1.ShadowPod) { n.enqueue(here, p.Name) })
 	if err == nil {
 		sp.pods, err = follow(ctx, &s.wg, of(s.core, "pods"), n.k.log, func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} }, func(p *corev1.Pod) { n.enqueue(here, p.Name) })
 	}
