@@ -97,16 +97,24 @@ func TestEndpoints(t *testing.T) {
 
 func TestEvent(t *testing.T) {
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web.1"}, Reason: strings.Repeat("R", 300), Message: strings.Repeat("m", 5000), Type: "Evil",
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web.1"}, Reason: strings.Repeat("R", 300), Message: "\x1b[2Jm\n" + strings.Repeat("m", 5000), Type: "Evil",
 		Source: corev1.EventSource{Component: "kubelet", Host: "node-of-milan"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Count: -1,
 	}
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1"}
 	got := Event(e, about)
-	if len(got.Reason) > 128 || len(got.Message) > 1024 || got.Type != corev1.EventTypeNormal || got.Count != 0 || got.Namespace != "shop" {
+	if len(got.Reason) > 128 || len(got.Message) > 1024 || got.Type != corev1.EventTypeNormal || got.Count != 1 || got.Namespace != "shop" {
 		t.Errorf("%+v", got)
 	}
 	if diff := cmp.Diff(about, got.InvolvedObject); diff != "" {
 		t.Error(diff)
+	}
+	if strings.ContainsAny(got.Message, "\x1b\n") {
+		t.Errorf("control characters: %q", got.Message)
+	}
+	began, last := time.Unix(1000, 0), time.Unix(2000, 0)
+	e.EventTime, e.Series = metav1.NewMicroTime(began), &corev1.EventSeries{Count: 7, LastObservedTime: metav1.NewMicroTime(last)}
+	if s := Event(e, about); s.Count != 7 || !s.FirstTimestamp.Time.Equal(began) || !s.LastTimestamp.Time.Equal(last) {
+		t.Errorf("a series: %+v", s)
 	}
 	if got.Source.Component != "kubelet (remote)" || got.Source.Host != "" {
 		t.Errorf("source %+v", got.Source)

@@ -5,6 +5,7 @@
 //	VirtualNode --> Node, Lease, status                 /livez of the API server
 //	Pod on the Node       --reflection.ShadowPod-->     ShadowPod
 //	status of the Pod     <--reflection.PodStatus--     Pod
+//	Events of the Pod     <--reflection.Event------     Events of the Pod and the ShadowPod
 //	tokens of the Pod     ---------------------->       Secret
 //	ConfigMap, Secret, Service, EndpointSlice  ---->    the same, in the namespaces of the NamespaceMap
 //

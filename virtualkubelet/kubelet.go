@@ -74,6 +74,8 @@ type Kubelet struct {
 	peering reflection.Peering
 	home    *home
 	queue   workqueue.TypedRateLimitingInterface[key]
+	events  budget
+	started time.Time
 
 	mu    sync.Mutex
 	nodes map[string]*node // by name
@@ -131,6 +133,7 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 	mirror.Add(h.mirror, mirror.Watched{Client: networking, Resource: "connections", Namespace: o.TenantNamespace, Labels: ofPeer}, h.connections)
 	mirror.Add(h.mirror, mirror.Watched{Client: clients.For(ipamv1alpha1.GroupVersion), Resource: "ips", Namespace: o.LiqoNamespace, Fields: "metadata.name=" + ipamv1alpha1.IPTypeAPIServer}, h.ips)
 	return &Kubelet{
+		started: time.Now().Truncate(time.Second), // as Events have it
 		options: o, log: o.Logger, home: h, nodes: map[string]*node{},
 		peering: reflection.Peering{Consumer: o.ClusterID, Provider: o.PeerID},
 		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](250*time.Millisecond, 30*time.Second)),

@@ -734,3 +734,50 @@ func TestProviderAway(t *testing.T) {
 	s.pod(stays, "runs", runs)
 	s.pod(stays, "is ready", podReady(corev1.ConditionTrue, ""))
 }
+
+// What the provider tells of a pod there, and of its ShadowPod, is told of the pod here.
+func TestEvents(t *testing.T) {
+	s := newScene(t)
+	waits, works := s.bind("shop", "waits"), s.bind("shop", "works")
+	shadow := s.shadow(waits)
+	tell := func(name, kind string, about client.Object, warning, reason, message string) {
+		t.Helper()
+		s.create(s.milan, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}, Type: warning, Reason: reason, Message: message,
+			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "shop-rome", Name: about.GetName(), UID: about.GetUID()},
+			Source:         corev1.EventSource{Component: "kubelet"}, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
+		})
+	}
+	tell("quota", "ShadowPod", shadow, corev1.EventTypeWarning, "QuotaExceeded", "of 2, which are granted, other pods have 2")
+	s.warned(waits, "QuotaExceeded", "which are granted")
+	copied := s.play(s.shadow(works), "10.243.3.7")
+	s.pod(works, "runs", runs)
+	other := copied.DeepCopy()
+	other.UID = "of-another"
+	tell("other", "Pod", other, corev1.EventTypeWarning, "Failed", "of an earlier pod")
+	tell("unhealthy", "Pod", copied, corev1.EventTypeWarning, "Unhealthy", "\x1b[2Jit does not answer")
+	s.warned(works, "Unhealthy", " [2Jit does not answer")
+	s.stop()
+	tell("later", "Pod", copied, corev1.EventTypeWarning, "BackOff", "while the process was away")
+	s.start()
+	tell("sentinel", "Pod", copied, corev1.EventTypeWarning, "Sentinel", "the last one")
+	s.warned(works, "Sentinel", "the last one")
+	s.warned(waits, "QuotaExceeded", "which are granted")
+	var list corev1.EventList
+	if err := s.rome.Client.List(t.Context(), &list, client.InNamespace("shop")); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]int{}
+	for _, e := range list.Items {
+		if strings.HasSuffix(e.Source.Component, " (remote)") {
+			told[e.Reason]++
+			if e.InvolvedObject.UID != works.UID && e.InvolvedObject.UID != waits.UID || e.InvolvedObject.Kind != "Pod" {
+				t.Errorf("about %+v", e.InvolvedObject)
+			}
+		}
+	}
+	delete(told, "BackOff") // of before the start, by clocks that may differ
+	if diff := cmp.Diff(map[string]int{"QuotaExceeded": 1, "Unhealthy": 1, "Sentinel": 1}, told); diff != "" {
+		t.Errorf("Events (-want +got)\n%s", diff)
+	}
+}

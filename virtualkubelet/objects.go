@@ -240,6 +240,10 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 		return fail(err)
 	}
 	o.kinds[endpointSlices] = p
+
+	if o.kinds[events], err = s.openEvents(ctx, n, here, there); err != nil {
+		return fail(err)
+	}
 	return o, nil
 }
 
