@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"encoding/base64"
 	"maps"
 	"regexp"
 	"slices"
@@ -21,32 +20,10 @@ type cleaner struct {
 
 // object changes an object.
 func (c *cleaner) object(o *unstructured.Unstructured) {
-	switch o.GetKind() {
-	case "Secret":
-		c.learn(o.Object)
-		cleanData(o.Object, nil)
-	case "ConfigMap":
+	if o.GetKind() == "ConfigMap" {
 		cleanData(o.Object, ourConfigMaps[o.GetName()])
 	}
 	c.value(o.Object)
-}
-
-// harmlessEntries are entries of Secrets that are no secrets, and may be words
-// that stand everywhere.
-var harmlessEntries = []string{"namespace", "ca.crt", "tls.crt", "service-ca.crt", "publicKey", "username"}
-
-// learn remembers what a Secret holds.
-func (c *cleaner) learn(secret map[string]any) {
-	entries, _ := secret["data"].(map[string]any)
-	for name, v := range entries {
-		text, ok := v.(string)
-		if !ok || slices.Contains(harmlessEntries, name) {
-			continue
-		}
-		if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
-			c.secrets = append(c.secrets, raw)
-		}
-	}
 }
 
 // ourConfigMaps are those of an installation, and the entries of them that are

@@ -90,14 +90,14 @@ func (g *gatherer) known(namespace string) bool {
 }
 
 // inNamespace is what is read in one namespace: all of an installation's, and in
-// others, where workloads of others may be, what belongs to gateways.
+// others, where workloads of others may be, what belongs to gateways. Secrets are not
+// read: what is wrong with one, conditions tell.
 func (g *gatherer) inNamespace(ns string) []query {
 	managed := client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}
 	gateways := client.MatchingLabels{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway}
-	keys := client.MatchingLabels{networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue}
 	keepEvent := func(o *unstructured.Unstructured) bool { return aboutGateway(o) }
 	if g.installed(ns) {
-		managed, gateways, keys, keepEvent = nil, nil, nil, nil
+		managed, gateways, keepEvent = nil, nil, nil
 	}
 	q := func(kind schema.GroupVersionKind, selector client.MatchingLabels) query {
 		return query{kind: kind, namespace: ns, selector: selector}
@@ -105,7 +105,7 @@ func (g *gatherer) inNamespace(ns string) []query {
 	const apps, rbac = "apps", "rbac.authorization.k8s.io"
 	queries := []query{
 		q(group(apps, "v1", "Deployment"), managed), q(group(apps, "v1", "DaemonSet"), managed),
-		q(core("Pod"), gateways), q(core("Service"), managed), q(core("ServiceAccount"), managed), q(core("Secret"), keys),
+		q(core("Pod"), gateways), q(core("Service"), managed), q(core("ServiceAccount"), managed),
 		q(group("discovery.k8s.io", "v1", "EndpointSlice"), managed), q(group("coordination.k8s.io", "v1", "Lease"), managed),
 		q(group(rbac, "v1", "Role"), managed), q(group(rbac, "v1", "RoleBinding"), managed),
 		q(group("networking.k8s.io", "v1", "NetworkPolicy"), nil), q(core("ResourceQuota"), nil), q(core("LimitRange"), nil),
@@ -241,9 +241,11 @@ func (os *objects) add(o *unstructured.Unstructured, q query) {
 	o.SetGroupVersionKind(q.kind)
 	var c cleaner
 	var public []string
-	if q.kind.Kind == "PublicKey" {
-		if key, ok, _ := unstructured.NestedString(o.Object, "spec", "publicKey"); ok {
-			public = append(public, key)
+	if q.kind.Group == networkingv1beta1.GroupVersion.Group {
+		for _, of := range []string{"spec", "status"} { // of PublicKeys, of gateways
+			if key, ok, _ := unstructured.NestedString(o.Object, of, "publicKey"); ok {
+				public = append(public, key)
+			}
 		}
 	}
 	if q.kind == core("Pod") {

@@ -27,10 +27,10 @@ Made by %s on %s for a problem report. It is a folder of text files:
 
 const readmeSecrets = `## What is left out
 
-- Of Secrets only the names of their entries are here, of other people's ConfigMaps too.
+- Secrets, which are not read at all. Of other people's ConfigMaps only the names of their entries are here.
 - Values of environment variables, of unknown annotations and of unknown arguments of programs.
-- In all texts: whatever looks like a private key, a token or a password, and every value that stands in a Secret of
-  these namespaces or in an environment variable with a telling name.
+- In all texts: whatever looks like a private key, a token or a password, and every value of an environment variable
+  with a telling name. What looks like nothing of this stays.
 
 It says "` + left + `" there. IP addresses, names of clusters, nodes and objects, and public keys are NOT left out: a
 network problem cannot be understood without them. Look through the files before you give them to anybody who must

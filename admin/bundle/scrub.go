@@ -27,7 +27,7 @@ type scrubber struct {
 // ones are words.
 const minSecret = 8
 
-// newScrubber takes public keys in base64, and values of Secrets.
+// newScrubber takes public keys in base64, and values that are secret.
 func newScrubber(public []string, secrets [][]byte) *scrubber {
 	s := &scrubber{public: make(map[string]bool)}
 	for _, k := range public {

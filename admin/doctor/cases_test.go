@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -549,19 +550,21 @@ var cases = []testCase{
 	}, remote, Failed},
 	{"that is ready", "authentication", func(w *world) { w.tenant("True", authv1beta1.ReasonTenantReady, "") }, remote, OK},
 	{"of another user", "authentication", func(w *world) {
-		w.identity(now.Add(time.Hour), authv1beta1.ReasonRoleBindingMissing, "denied")
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonRoleBindingMissing, "denied")
 	}, local, Failed},
-	{"without annotation", "authentication", func(w *world) { w.identity(now.Add(time.Hour), "", "").Annotations = nil }, local, Failed},
-	{"with a kubeconfig that does not parse", "authentication", func(w *world) {
-		w.identity(now.Add(time.Hour), "", "").Data["kubeconfig"] = []byte("{")
+	{"that the controller refuses", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusNotReady, "Secret liqo-tenant-milan/identity: the client certificate of its kubeconfig was valid until 2026-11-21T11:00:00Z", authv1beta1.ReasonReplicating, "")
 	}, local, Failed},
-	{"with a certificate that has expired", "authentication", func(w *world) { w.identity(now.Add(-time.Hour), "", "") }, local, Failed},
+	{"of which there are two", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusSomeNotReady, "Secret liqo-tenant-milan/identity: it counts, and Secret liqo-tenant-milan/other, which is newer, is for cluster milan too: delete one of them", "", "")
+	}, local, Failed},
+	{"that the controller does not tell of", "authentication", func(w *world) { w.rome.Gaps = []survey.Gap{gap("ForeignCluster")} }, local, Skipped},
 	{"whose API server is away", "authentication", func(w *world) {
-		w.identity(now.Add(time.Hour), authv1beta1.ReasonAPIServerUnreachable, "cluster milan: connection refused")
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonAPIServerUnreachable, "cluster milan: connection refused")
 	}, local, Failed},
-	{"that was revoked", "authentication", func(w *world) { w.identity(now.Add(time.Hour), authv1beta1.ReasonCredentialsRefused, "no") }, local, Failed},
+	{"that was revoked", "authentication", func(w *world) { w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonCredentialsRefused, "no") }, local, Failed},
 	{"that works again", "authentication", func(w *world) {
-		w.identity(now.Add(time.Hour), authv1beta1.ReasonReplicating, "")
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
 		w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", authv1beta1.ReasonAPIServerUnreachable, "an hour ago"))
 	}, local, OK},
 	{"of identities that may not be read", "authentication", func(w *world) { w.server.tenants.err = errMayNot }, remote, Skipped},

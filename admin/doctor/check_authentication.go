@@ -2,22 +2,24 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 )
 
-// authentication judges the identities of one end: the Tenant of the other cluster here, and the Secret by which this
-// one asks there. What only the other API server knows, its events tell.
+// authentication judges the identities of one end: the Tenant of the other cluster here, and that of this cluster there. Its
+// Secret is read by the controller, which tells what it thinks of it by the ForeignCluster. What only the other API server
+// knows, events tell.
 func authentication(e *end) (out []Finding) {
-	for _, err := range []error{e.tenants.err, e.secrets.err} {
-		if err != nil {
-			return []Finding{skip("%s", plain(err))}
-		}
+	if e.tenants.err != nil {
+		return []Finding{skip("%s", plain(e.tenants.err))}
+	}
+	if why := e.cluster.unread("ForeignCluster"); why != "" {
+		return []Finding{skip("%s", why)}
 	}
 	seen := 0
 	for i := range e.tenants.items {
@@ -26,9 +28,9 @@ func authentication(e *end) (out []Finding) {
 			out = append(out, tenantFindings(t)...)
 		}
 	}
-	for i := range e.secrets.items {
+	if c := e.identity(); c != nil {
 		seen++
-		out = append(out, e.identityFindings(&e.secrets.items[i])...)
+		out = append(out, e.identityFindings(c)...)
 	}
 	switch {
 	case len(out) > 0:
@@ -69,50 +71,50 @@ func bind(namespace, user string) string {
 	return fmt.Sprintf("kubectl -n %s create rolebinding %s --clusterrole=%[2]s --user=%s", namespace, authv1beta1.RemoteControlPlaneRole, user)
 }
 
-func (e *end) identityFindings(s *corev1.Secret) []Finding {
-	on := func(f Finding) []Finding { return []Finding{f.on("Secret " + s.Namespace + "/" + s.Name)} }
-	there := s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace]
-	if there == "" {
-		return on(fail("it lacks the annotation %s", authv1beta1.AnnotationRemoteTenantNamespace).
-			because("the controller does not know in which namespace of cluster %s it may ask", e.id).
-			fix("kubectl -n %s annotate secret %s %s=NAMESPACE", s.Namespace, s.Name, authv1beta1.AnnotationRemoteTenantNamespace))
+// identity is what the controller says of the identity of this cluster in the other one; nil: there is none.
+func (e *end) identity() *corev1beta1.Condition {
+	if e.peer == nil || e.peer.Foreign == nil {
+		return nil
 	}
+	all := e.peer.Foreign.Status.Modules.Authentication.Conditions
+	i := slices.IndexFunc(all, func(c corev1beta1.Condition) bool { return c.Type == corev1beta1.ConditionAuthIdentityControlPlane })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
+	status := &e.peer.Foreign.Status
+	user := or(e.cluster.Installation.ClusterID, "USER")
 	const anew = "put another kubeconfig into it, with its credentials inside; 'liqoctl authenticate' makes one"
-	config, err := credentials.ReadKubeconfig(s.Data[authv1beta1.KubeconfigKey])
-	if err != nil {
-		return on(fail("its kubeconfig cannot be used: %v", err).because("the controller runs no program and reads no file of a kubeconfig").fix(anew))
-	}
-	user := "USER"
-	if len(config.CertData) > 0 {
-		c, err := credentials.ParseCertificate(config.CertData)
-		if err != nil {
-			return on(fail("the client certificate of its kubeconfig cannot be used: %v", err).because("something was cut, or encoded twice").fix(anew))
-		}
-		if user = c.Subject.CommonName; !e.now.Before(c.NotAfter) {
-			return on(fail("its client certificate was valid until %s", c.NotAfter.UTC().Format("2006-01-02 15:04 MST")).
-				because("one that a handshake made is renewed in good time while both controllers reach the API server of %s; one made by hand is not", e.id).fix(anew))
-		}
+	if !c.Status.Well() {
+		return []Finding{fail("%s", c.Message).because("the controller says %s", c.Reason).
+			fix("mend what it names; 'liqoctl authenticate' makes the identity anew").on("ForeignCluster " + e.peer.Foreign.Name)}
 	}
 	for i := range e.cluster.events.items { // the newest first
 		ev := &e.cluster.events.items[i]
-		if o := ev.InvolvedObject; o.Kind != "Secret" || o.Namespace != s.Namespace || o.Name != s.Name {
+		if o := ev.InvolvedObject; o.Kind != "Secret" || o.Namespace != status.TenantNamespace.Local {
 			continue
 		}
-		switch ev.Reason {
+		on := func(f Finding) []Finding {
+			return []Finding{f.on("Secret " + ev.InvolvedObject.Namespace + "/" + ev.InvolvedObject.Name)}
+		}
+		switch there := status.TenantNamespace.Remote; ev.Reason {
 		case authv1beta1.ReasonReplicating:
 			return nil
 		case authv1beta1.ReasonRoleBindingMissing:
 			return on(fail("cluster %s denies access to its namespace %s", e.id, there).
-				because("no RoleBinding there, or one for another user, binds the user of the kubeconfig to ClusterRole %s; or the namespace is another one", authv1beta1.RemoteControlPlaneRole).
-				fix("in cluster %s: %s", e.id, bind(there, user)))
+				because("no RoleBinding there, or one for another user, binds the user of the kubeconfig, %s if a handshake made it, to ClusterRole %s; or the namespace is another one",
+					user, authv1beta1.RemoteControlPlaneRole).fix("in cluster %s: %s", e.id, bind(there, user)))
 		case authv1beta1.ReasonCredentialsRefused:
 			return on(fail("cluster %s does not accept the credentials of its kubeconfig", e.id).
 				because("they were revoked, or are those of another cluster").fix(anew))
 		case authv1beta1.ReasonAPIServerUnreachable:
-			return on(fail("the controller does not reach the API server of cluster %s, %s: %s", e.id, config.Host, ev.Message).
+			return on(fail("the controller does not reach the API server of cluster %s, %s: %s", e.id, status.APIServerURL, ev.Message).
 				because("it is down, or its address is not reachable from the pods of this cluster").
 				fix("in cluster %s, set apiServer.address to one that is, and run 'liqoctl authenticate' again; or name a proxy with --proxy-url", e.id))
-		case authv1beta1.ReasonNameTaken, authv1beta1.ReasonDuplicateIdentity:
+		case authv1beta1.ReasonNameTaken:
 			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("rename or delete one of them"))
 		}
 	}

@@ -20,7 +20,7 @@ func keys(p *peering) (out []Finding) {
 		}
 		judged = judged || compared
 		if other := p.opposite(e); other != nil && !compared && len(found) == 0 {
-			found = append(found, skip("whether the key is that of the gateway of %s is not known: %s", e.id, or(other.cluster.unread("Secret"), other.silent())).in(e.cluster))
+			found = append(found, skip("whether the key is that of the gateway of %s is not known: %s", e.id, other.keyUnknown()).in(e.cluster))
 		}
 		out = append(out, found...)
 	}
@@ -62,6 +62,17 @@ func (e *end) peerKey(other *end) (out []Finding, compared bool) {
 		out = append(out, finding(f).in(e.cluster))
 	}
 	return out, compared
+}
+
+// keyUnknown says why the public key of an end's gateway is not known.
+func (e *end) keyUnknown() string {
+	switch g := e.gateway(); {
+	case g == nil:
+		return or(e.cluster.unread("GatewayServer", "GatewayClient"), "there is no gateway")
+	case g.Keys == nil:
+		return g.String() + " has no keys yet"
+	}
+	return "its controller does not tell it, and the gateway does not: " + e.silent()
 }
 
 // finding is a fault of keys.

@@ -108,11 +108,7 @@ type end struct {
 	// peer is everything in this cluster about the other; nil: nothing.
 	peer *survey.Peer
 
-	// tenants are those of the namespace, secrets those of the identity of this cluster in the other one.
-	tenants read[authv1beta1.Tenant]
-	secrets read[corev1.Secret]
-	// now is when they were read.
-	now time.Time
+	tenants read[authv1beta1.Tenant] // of the namespace
 
 	pods     read[corev1.Pod] // of the gateway
 	policies read[networkingv1.NetworkPolicy]

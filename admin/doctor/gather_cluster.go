@@ -109,7 +109,7 @@ func useful() []access.Permission {
 	return []access.Permission{
 		{Verb: "create", Resource: "pods", Subresource: "exec"},
 		{Verb: "get", Resource: "pods", Subresource: "log"},
-		{Verb: "list", Resource: "pods"}, {Verb: "list", Resource: "secrets"}, {Verb: "list", Resource: "events"},
+		{Verb: "list", Resource: "pods"}, {Verb: "list", Resource: "events"},
 		{Verb: "list", Resource: "nodes"}, {Verb: "list", Resource: "namespaces"}, {Verb: "list", Resource: "services"},
 		{Verb: "list", Group: "networking.k8s.io", Resource: "networkpolicies"},
 		{Verb: "list", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},

@@ -61,14 +61,8 @@ func (e *endCase) readObjects(ctx context.Context) {
 	wg.Go(func() {
 		e.policies = list[networkingv1.NetworkPolicy](ctx, c, "NetworkPolicies of namespace "+e.peer.Namespace, &networkingv1.NetworkPolicyList{}, ns)
 	})
-	e.now = time.Now()
 	wg.Go(func() {
 		e.tenants = list[authv1beta1.Tenant](ctx, c, "Tenants of namespace "+e.peer.Namespace, &authv1beta1.TenantList{}, ns)
-	})
-	wg.Go(func() {
-		e.secrets = list[corev1.Secret](ctx, c, "Secrets of namespace "+e.peer.Namespace, &corev1.SecretList{}, ns, client.MatchingLabels{
-			authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: e.id,
-		})
 	})
 	g := e.gateway()
 	if g == nil {

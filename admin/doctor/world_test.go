@@ -171,7 +171,7 @@ func newTestEnd(c *cluster, id string, role networkingv1beta1.ConnectionType) *e
 			isTrue(networkingv1beta1.ConditionEndpointReady), isTrue(networkingv1beta1.ConditionInternalNetworkReady),
 		},
 	}
-	e := &end{cluster: c, id: id, now: now}
+	e := &end{cluster: c, id: id}
 	g.Keys = &survey.Keys{Secret: "gw-" + id, Public: base64.StdEncoding.EncodeToString(key(e))}
 	c.Peers = append(c.Peers, survey.Peer{
 		ID: id, Namespace: ns, Gateway: g,

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -87,9 +86,7 @@ func TestHealth(t *testing.T) {
 			f.publicKeys = append(f.publicKeys, second)
 		}, nil, Unhealthy, []string{"KeysWrong"}},
 		{"its own key", func(f *facts) {
-			k := f.keys[types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "gw-milan"}]
-			k.Public = base64.StdEncoding.EncodeToString(f.publicKeys[0].Spec.PublicKey)
-			f.keys[types.NamespacedName{Namespace: "liqo-tenant-milan", Name: "gw-milan"}] = k
+			server(f).Status.PublicKey = f.publicKeys[0].Spec.PublicKey
 		}, nil, Unhealthy, []string{"KeysWrong"}},
 		{"a filter that is refused", func(f *facts) {
 			f.firewalls = []networkingv1beta1.FirewallConfiguration{{

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/access"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -263,9 +262,6 @@ func (f *facts) complete(p *Peer) {
 		if o := &f.connections[i]; o.Namespace == g.Namespace && o.Spec.Type == g.Role && o.Spec.GatewayRef.Name == g.Name {
 			p.Connection = o
 		}
-	}
-	if k, ok := f.keys[types.NamespacedName{Namespace: g.Namespace, Name: g.SecretName}]; ok {
-		g.Keys = &k
 	}
 	for i := range f.pods {
 		l := f.pods[i].Labels

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/access"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -77,12 +76,12 @@ func peering() *facts {
 		Spec: networkingv1beta1.GatewayServerSpec{MTU: 1340, ServerTemplateRef: corev1.ObjectReference{Name: "wireguard-server"},
 			Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: corev1.ServiceTypeNodePort}},
 		Status: networkingv1beta1.GatewayServerStatus{
-			Endpoint:   &networkingv1beta1.Endpoint{Addresses: []string{"172.19.0.8"}, Port: 32009, Protocol: "UDP"},
-			SecretRef:  &corev1.ObjectReference{Name: "gw-milan"},
+			Endpoint:  &networkingv1beta1.Endpoint{Addresses: []string{"172.19.0.8"}, Port: 32009, Protocol: "UDP"},
+			SecretRef: &corev1.ObjectReference{Name: "gw-milan"},
+			PublicKey: []byte("rome"), PublicKeyTime: metav1.NewTime(now.Add(-72 * time.Hour)),
 			Conditions: []metav1.Condition{condition(networkingv1beta1.ConditionDeployed, true, "DeploymentReady", "")},
 		},
 	}}
-	f.keys = map[types.NamespacedName]Keys{{Namespace: ns, Name: "gw-milan"}: {Secret: "gw-milan", Public: "cm9tZQ==", Since: now.Add(-72 * time.Hour), Generated: true}}
 	f.publicKeys = []networkingv1beta1.PublicKey{{ObjectMeta: object(ns, "milan", "milan", 27), Spec: networkingv1beta1.PublicKeySpec{PublicKey: bytes.Repeat([]byte("m"), publicKeyLen)}}}
 	f.connections = []networkingv1beta1.Connection{{ObjectMeta: object(ns, "gw-milan", "milan", 26),
 		Spec: networkingv1beta1.ConnectionSpec{Type: "Server", GatewayRef: corev1.ObjectReference{Kind: "WgGatewayServer", Name: "milan", Namespace: ns}},

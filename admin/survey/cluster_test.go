@@ -2,6 +2,7 @@ package survey_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -48,12 +49,7 @@ spec: {remote: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}}
 apiVersion: networking.liqo.io/v1beta1
 kind: GatewayClient
 metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
-spec: {endpoint: {addresses: [203.0.113.7], port: 51840}, secretRef: {name: keys}}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: keys, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan, networking.liqo.io/gateway-resource: "true"}}
-data: {privateKey: fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0=, publicKey: n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=}
+spec: {endpoint: {addresses: [203.0.113.7], port: 51840}}
 ---
 apiVersion: networking.liqo.io/v1beta1
 kind: Connection
@@ -231,6 +227,14 @@ func connected(t *testing.T, c *controlplanetest.Cluster) {
 	controlplanetest.EditStatus(t, c, o, func(o *networkingv1beta1.Connection) {
 		o.Status = networkingv1beta1.ConnectionStatus{Value: networkingv1beta1.Connected, Latency: networkingv1beta1.ConnectionLatency{Value: "12ms", Timestamp: metav1.Now()}}
 	})
+	g := &networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	controlplanetest.EditStatus(t, c, g, func(g *networkingv1beta1.GatewayClient) {
+		key, err := base64.StdEncoding.DecodeString("n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Status.SecretRef, g.Status.PublicKey, g.Status.PublicKeyTime = &corev1.ObjectReference{Name: "keys"}, key, metav1.Now()
+	})
 }
 
 func testAsk(t *testing.T, c *controlplanetest.Cluster, admin *access.Cluster) {
@@ -271,7 +275,7 @@ func testRestricted(t *testing.T, c *controlplanetest.Cluster) {
 		t.Error("it is not known that the user may not ask gateways")
 	}
 	want := []string{"left out, as the user of kubeconfig test may not read it: DaemonSets, Deployments, ForeignClusters, InternalNodes, " +
-		"Namespaces, Networks, Nodes, Secrets, the cluster ID, the reports of gateways (pods/exec), what was said at install time"}
+		"Namespaces, Networks, Nodes, the cluster ID, the reports of gateways (pods/exec), what was said at install time"}
 	if diff := cmp.Diff(want, survey.GapLines(s.Gaps, reader.Origin)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

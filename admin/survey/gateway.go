@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -26,12 +25,10 @@ type Gateway struct {
 	// Endpoint is where the server of the two is found: of a server that of its
 	// status, of a client that of its spec. Nil: a server has none yet.
 	Endpoint *networkingv1beta1.Endpoint
-	// SecretName is that of the Secret with the keys, empty until there is one.
-	SecretName string
 	// Generation is that of the spec, to compare with observedGeneration.
 	Generation int64
 	Conditions []metav1.Condition
-	// Keys is nil where there is no Secret or it could not be read.
+	// Keys is nil while there are none.
 	Keys *Keys
 	// Pods are sorted: the active one first.
 	Pods []Pod
@@ -85,7 +82,7 @@ func serverOf(o *networkingv1beta1.GatewayServer) *Gateway {
 		Kind: "GatewayServer", Namespace: o.Namespace, Name: o.Name, Role: networkingv1beta1.ConnectionServer,
 		Created: o.CreationTimestamp.Time, Deleting: !o.DeletionTimestamp.IsZero(), Generation: o.Generation,
 		MTU: o.Spec.MTU, Template: o.Spec.ServerTemplateRef, ServiceType: o.Spec.Endpoint.ServiceType, Endpoint: o.Status.Endpoint,
-		SecretName: secretName(o.Status.SecretRef, o.Spec.SecretRef), Conditions: o.Status.Conditions,
+		Keys: keysOf(o.Status.SecretRef, o.Status.PublicKey, o.Status.PublicKeyTime), Conditions: o.Status.Conditions,
 	}
 }
 
@@ -94,13 +91,6 @@ func clientOf(o *networkingv1beta1.GatewayClient) *Gateway {
 		Kind: "GatewayClient", Namespace: o.Namespace, Name: o.Name, Role: networkingv1beta1.ConnectionClient,
 		Created: o.CreationTimestamp.Time, Deleting: !o.DeletionTimestamp.IsZero(), Generation: o.Generation,
 		MTU: o.Spec.MTU, Template: o.Spec.ClientTemplateRef, Endpoint: &o.Spec.Endpoint,
-		SecretName: secretName(o.Status.SecretRef, o.Spec.SecretRef), Conditions: o.Status.Conditions,
+		Keys: keysOf(o.Status.SecretRef, o.Status.PublicKey, o.Status.PublicKeyTime), Conditions: o.Status.Conditions,
 	}
-}
-
-func secretName(used *corev1.ObjectReference, wanted corev1.LocalObjectReference) string {
-	if used != nil {
-		return cmp.Or(used.Name, wanted.Name)
-	}
-	return wanted.Name
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -44,8 +43,7 @@ type facts struct {
 	fabrics        []networkingv1beta1.InternalFabric
 	tunnels        []metav1.PartialObjectMetadata
 	firewalls      []networkingv1beta1.FirewallConfiguration
-	keys           map[types.NamespacedName]Keys // by Secret
-	pods           []corev1.Pod                  // of gateways
+	pods           []corev1.Pod // of gateways
 
 	foreign []corev1beta1.ForeignCluster
 	slices  []authv1beta1.ResourceSlice
@@ -69,9 +67,6 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 	collect(g, &f.firewalls, networking("FirewallConfiguration", o.Namespace).
 		labelled(networkingv1beta1.LabelFirewallCategory, networkingv1beta1.CategoryGateway))
 	collect(g, &f.pods, core("Pod", o.Namespace).labelled(networkingv1beta1.LabelComponent, networkingv1beta1.ComponentGateway))
-	g.Go(func() {
-		f.keys = keysOf(list[corev1.Secret](ctx, r, core("Secret", o.Namespace).labelled(networkingv1beta1.LabelGatewayResource, networkingv1beta1.LabelTrue)))
-	})
 	if !o.PeeringsOnly {
 		g.Go(func() {
 			var err error

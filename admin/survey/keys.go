@@ -8,26 +8,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// Entries of the Secret of a gateway.
-const (
-	privateKeyEntry = "privateKey"
-	publicKeyEntry  = "publicKey"
-)
-
-// Keys is the key pair of a gateway without its private half.
+// Keys is the key pair of a gateway without its private half, as the controller tells it: nobody has to read the Secret.
 type Keys struct {
 	Secret string // its name
-	// Public is the public key in base64; empty: the Secret does not hold it.
+	// Public is the public key in base64; empty: the controller does not tell, as Liqo's.
 	Public string
-	// Since is when the private key was last changed.
+	// Since is since when these keys are the gateway's; zero: not known.
 	Since time.Time
-	// Generated says that the controller made it.
-	Generated bool
+}
+
+// keysOf is what the status of a gateway tells of its keys; nil: there are none yet.
+func keysOf(secret *corev1.ObjectReference, public []byte, since metav1.Time) *Keys {
+	if secret == nil {
+		return nil
+	}
+	return &Keys{Secret: secret.Name, Public: base64.StdEncoding.EncodeToString(public), Since: since.Time}
 }
 
 // publicKeyLen is that of Curve25519, in bytes.
@@ -43,7 +42,7 @@ type KeyFault struct {
 	Warning bool
 }
 
-// PublicKey is the public key of a gateway in base64, by its Secret or by what it
+// PublicKey is the public key of a gateway in base64, by its status or by what it
 // reports; empty: not known.
 func (g *Gateway) PublicKey(r *GatewayReport) string {
 	switch {
@@ -140,30 +139,6 @@ func keyText(key string) string {
 	}
 	return key
 }
-
-// keysOf takes from Secrets what may be known of them, and overwrites the rest.
-func keysOf(secrets []corev1.Secret) map[types.NamespacedName]Keys {
-	out := make(map[types.NamespacedName]Keys, len(secrets))
-	for i := range secrets {
-		s := &secrets[i]
-		k := Keys{
-			Secret: s.Name, Since: keySince(&s.ObjectMeta),
-			Generated: s.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue,
-		}
-		if public := s.Data[publicKeyEntry]; len(public) > 0 {
-			k.Public = base64.StdEncoding.EncodeToString(public)
-		}
-		for _, v := range s.Data {
-			clear(v)
-		}
-		out[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = k
-	}
-	return out
-}
-
-// keySince is when the private key of a Secret was last written: a Secret may be
-// older than what is in it.
-func keySince(m *metav1.ObjectMeta) time.Time { return writtenAt(m, "f:data", "f:"+privateKeyEntry) }
 
 // PublicKeySince is when a cluster was told this key.
 func PublicKeySince(o *networkingv1beta1.PublicKey) time.Time {

@@ -27,10 +27,9 @@ Deployments, pods, Services, events and network policies of the installation and
 the containers before their last restart), what gateways and node agents say of themselves, and what 'liqoctl network
 doctor' finds. With --remote-kubeconfig of both clusters. A README.md in the archive tells what is what.
 
-Secrets are left out: of a Secret only the names of its entries are packed, no values of environment variables, no
-unknown annotations, and texts are searched for whatever looks like a private key, a token or a password. IP addresses,
-names and public keys are NOT left out, as a network problem cannot be understood without them: look through the archive
-before you publish it.
+Secrets are not read, values of environment variables and unknown annotations left out, and texts are searched for
+whatever looks like a private key, a token or a password. IP addresses, names and public keys are NOT left out, as a
+network problem cannot be understood without them: look through the archive before you publish it.
 
 What you may not read, and a cluster that does not answer, is listed in manifest.json; the rest is packed. No file is
 overwritten, and only you can read the new one.`,

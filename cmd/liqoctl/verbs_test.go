@@ -2,9 +2,15 @@ package main
 
 import (
 	"context"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/netip"
+	"net/url"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,7 +88,7 @@ func TestVerbs(t *testing.T) {
 		run  func(*testing.T, *rome)
 	}{
 		{"version", testVersion}, {"generate configuration", testGenerateConfiguration}, {"create", testCreate}, {"print", testPrint},
-		{"generate publickey", testGeneratePublicKey}, {"get", testGet}, {"waiting", testWaiting}, {"mistakes", testMistakes}, {"delete", testDelete}, {"without rights", testWithoutRights},
+		{"generate publickey", testGeneratePublicKey}, {"get", testGet}, {"waiting", testWaiting}, {"mistakes", testMistakes}, {"requests", testRequests}, {"delete", testDelete}, {"without rights", testWithoutRights},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, r) })
 	}
@@ -350,6 +357,52 @@ func testDelete(t *testing.T, r *rome) {
 		t.Errorf("what the controllers made of it is still there: %v, %d objects", err, len(left.Items))
 	}
 	r.liqoctl(t, "get", "peerings").want(t, "no peerings", "", " INFO   "+noPeers+"\n")
+}
+
+// testRequests: no command that only looks asks for Secrets, of which some hold private keys.
+func testRequests(t *testing.T, r *rome) {
+	config := rest.CopyConfig(r.Config)
+	config.NextProtos = []string{"http/1.1"} // of which `exec` makes a stream
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var paths []string
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(api)
+		mu.Lock()
+		defer mu.Unlock()
+		paths = append(paths, p.In.URL.Path)
+	}}
+	server := httptest.NewServer(proxy)
+	defer server.Close()
+	kubeconfig := kubeconfigFor(t, server.URL)
+	seen := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		all := paths
+		paths = nil
+		return all
+	}
+	for _, args := range []string{
+		"network status --interval 0", "network doctor", "info", "info peer", "get peerings", "support bundle --output-file " + filepath.Join(t.TempDir(), "bundle.tar.gz"),
+	} {
+		got := liqoctl(t.Context(), append([]string{"--kubeconfig", kubeconfig}, strings.Fields(args)...)...)
+		all := seen()
+		if !slices.ContainsFunc(all, func(p string) bool { return strings.HasSuffix(p, "/gatewayservers") }) {
+			t.Errorf("%s: of its requests only %q are seen: %+v", args, all, got)
+		}
+		for _, p := range all {
+			if slices.Contains(strings.Split(p, "/"), "secrets") {
+				t.Errorf("%s asks for %s", args, p)
+			}
+		}
+	}
 }
 
 // testWithoutRights has somebody ask for peerings who may read their cluster's ID only.

@@ -210,7 +210,8 @@ func TestAuthentication(t *testing.T) {
 	identity := &corev1.Secret{ObjectMeta: of("milan", "kubeconfig", authv1beta1.LabelIdentityType, string(authv1beta1.ControlPlaneIdentity)), Data: map[string][]byte{"kubeconfig": w.kubeconfig(w.Config.Host)}}
 	identity.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "theirs"}
 	w.create(identity)
-	both := []string{"ConsumerAndProvider default theirs " + w.Config.Host + " ", "authentication true", "- AuthTenantStatus Ready TenantReady", "APIServerStatus Established APIServerReady"}
+	const identityIsReady = "- AuthIdentityControlPlaneStatus Ready IdentityReady"
+	both := []string{"ConsumerAndProvider default theirs " + w.Config.Host + " ", "authentication true", "- AuthTenantStatus Ready TenantReady", identityIsReady, "APIServerStatus Established APIServerReady"}
 	settled := w.becomes("milan", both...)
 
 	stop()
@@ -221,12 +222,12 @@ func TestAuthentication(t *testing.T) {
 
 	const nobody = "https://127.0.0.1:1"
 	controlplanetest.Edit(t, w.Cluster, identity, func(s *corev1.Secret) { s.Data["kubeconfig"] = w.kubeconfig(nobody) })
-	away := w.becomes("milan", "ConsumerAndProvider default theirs "+nobody+" ", both[1], both[2], "APIServerStatus Error APIServerNotReady")
+	away := w.becomes("milan", "ConsumerAndProvider default theirs "+nobody+" ", both[1], both[2], both[3], "APIServerStatus Error APIServerNotReady")
 	if says := away.Status.Conditions[0].Message; !strings.Contains(says, "connection refused") {
 		t.Error(says)
 	}
 	w.delete(tenant)
-	w.becomes("milan", "Provider default theirs "+nobody+" ", "authentication true", "APIServerStatus Error APIServerNotReady")
+	w.becomes("milan", "Provider default theirs "+nobody+" ", "authentication true", identityIsReady, "APIServerStatus Error APIServerNotReady")
 
 	// Without the controllers of authentication nothing is left to show.
 	stop()

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -78,14 +80,14 @@ func (f *Facts) kubeconfig() []byte {
 //	objects of the network      Unknown      enabled, conditions  disabled                                   disabled
 //	a Tenant                    Consumer     -                    enabled, AuthTenantStatus                  disabled
 //	an Identity ControlPlane    Provider     -                    enabled, AuthIdentityControlPlaneStatus    -
-//	only its Secret             Provider     -                    enabled                                    -
+//	only its Secret             Provider     -                    enabled, AuthIdentityControlPlaneStatus    -
 //	a VirtualNode               Provider     -                    -                                          enabled, conditions
 //	a Tenant and one of these   ConsumerAndProvider
 func Build(f Facts) corev1beta1.ForeignClusterStatus {
 	s := corev1beta1.ForeignClusterStatus{Role: corev1beta1.UnknownRole, ObservedGeneration: f.Generation}
 	s.Modules.Networking = f.networking()
 	tenant, identity, secret := oldest(f.Tenants), f.identity(), oldest(f.Secrets)
-	s.Modules.Authentication = f.authentication(tenant, identity, secret)
+	s.Modules.Authentication = f.authentication(tenant, identity)
 	if tenant != nil {
 		s.TenantNamespace.Local = tenant.Status.TenantNamespace
 	}
@@ -194,26 +196,87 @@ func (f *Facts) connection(c *networkingv1beta1.Connection) corev1beta1.Conditio
 }
 
 // authentication judges who may ask whom.
-func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity, s *corev1.Secret) (m corev1beta1.Module) {
-	m.Enabled = t != nil || i != nil || s != nil
-	judge := func(of corev1beta1.ConditionType, object string, conditions []metav1.Condition, ready, notReady corev1beta1.ConditionReason) {
+func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity) (m corev1beta1.Module) {
+	m.Enabled = t != nil || i != nil || len(f.Secrets) > 0
+	judge := func(of corev1beta1.ConditionType, object string, conditions []metav1.Condition, ready, notReady corev1beta1.ConditionReason) corev1beta1.Condition {
 		c := meta.FindStatusCondition(conditions, authv1beta1.ConditionReady)
 		switch {
 		case c == nil:
-			m.Conditions = append(m.Conditions, condition(of, corev1beta1.StatusNotReady, notReady, "%s has not been judged yet", object))
+			return condition(of, corev1beta1.StatusNotReady, notReady, "%s has not been judged yet", object)
 		case c.Status == metav1.ConditionTrue:
-			m.Conditions = append(m.Conditions, condition(of, corev1beta1.StatusReady, ready, "%s: %s", object, c.Message))
-		default:
-			m.Conditions = append(m.Conditions, condition(of, corev1beta1.StatusNotReady, notReady, "%s: %s", object, c.Message))
+			return condition(of, corev1beta1.StatusReady, ready, "%s: %s", object, c.Message)
 		}
+		return condition(of, corev1beta1.StatusNotReady, notReady, "%s: %s", object, c.Message)
 	}
 	if t != nil {
-		judge(corev1beta1.ConditionAuthTenant, "Tenant "+client.ObjectKeyFromObject(t).String(), t.Status.Conditions, corev1beta1.ReasonTenantReady, corev1beta1.ReasonTenantNotReady)
+		m.Conditions = append(m.Conditions, judge(corev1beta1.ConditionAuthTenant, "Tenant "+client.ObjectKeyFromObject(t).String(), t.Status.Conditions, corev1beta1.ReasonTenantReady, corev1beta1.ReasonTenantNotReady))
 	}
+	identity := f.secret()
 	if i != nil {
-		judge(corev1beta1.ConditionAuthIdentityControlPlane, "Identity "+client.ObjectKeyFromObject(i).String(), i.Status.Conditions, corev1beta1.ReasonIdentityReady, corev1beta1.ReasonIdentityNotReady)
+		c := judge(corev1beta1.ConditionAuthIdentityControlPlane, "Identity "+client.ObjectKeyFromObject(i).String(), i.Status.Conditions, corev1beta1.ReasonIdentityReady, corev1beta1.ReasonIdentityNotReady)
+		if identity == nil || identity.Status == corev1beta1.StatusReady || c.Status != corev1beta1.StatusReady {
+			identity = &c
+		}
+	}
+	if identity != nil {
+		m.Conditions = append(m.Conditions, *identity)
 	}
 	return m
+}
+
+// secret judges the Secret of the identity, so that nobody else has to read it; nil: there is none.
+func (f *Facts) secret() *corev1beta1.Condition {
+	s := oldest(f.Secrets)
+	if s == nil {
+		return nil
+	}
+	say := func(status corev1beta1.ConditionStatus, reason corev1beta1.ConditionReason, format string, args ...any) *corev1beta1.Condition {
+		c := condition(corev1beta1.ConditionAuthIdentityControlPlane, status, reason, "Secret %s: %s", client.ObjectKeyFromObject(s), fmt.Sprintf(format, args...))
+		return &c
+	}
+	const bad = corev1beta1.StatusNotReady
+	const why = corev1beta1.ReasonIdentityNotReady
+	cfg, err := credentials.ReadKubeconfig(s.Data[authv1beta1.KubeconfigKey])
+	expires, certificateErr := expiry(cfg)
+	switch {
+	case s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace] == "":
+		return say(bad, why, "the annotation %s is missing: set it to the name of the tenant namespace at cluster %s", authv1beta1.AnnotationRemoteTenantNamespace, f.ID)
+	case err != nil:
+		return say(bad, why, "its kubeconfig cannot be used: %v", err)
+	case certificateErr != nil:
+		return say(bad, why, "the client certificate of its kubeconfig cannot be used: %v", certificateErr)
+	case !expires.IsZero() && !f.Now.Time.Before(expires):
+		return say(bad, why, "the client certificate of its kubeconfig was valid until %s", expires.UTC().Format(time.RFC3339))
+	case len(f.Secrets) > 1:
+		others := slices.DeleteFunc(slices.Clone(f.Secrets), func(o corev1.Secret) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
+		return say(corev1beta1.StatusSomeNotReady, why, "it counts, and Secret %s, which is newer, is for cluster %s too: delete one of them", client.ObjectKeyFromObject(oldest(others)), f.ID)
+	}
+	return say(corev1beta1.StatusReady, corev1beta1.ReasonIdentityReady, "it holds the kubeconfig")
+}
+
+// expiry is when the client certificate of a kubeconfig expires; zero: it has none.
+func expiry(cfg *rest.Config) (time.Time, error) {
+	if cfg == nil || len(cfg.CertData) == 0 {
+		return time.Time{}, nil
+	}
+	c, err := credentials.ParseCertificate(cfg.CertData)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return c.NotAfter, nil
+}
+
+// untilExpiry is when the client certificate that counts expires, from now; zero: it does not, or has.
+func (f *Facts) untilExpiry() time.Duration {
+	cfg, err := credentials.ReadKubeconfig(f.kubeconfig())
+	if err != nil {
+		return 0
+	}
+	expires, err := expiry(cfg)
+	if err != nil || expires.IsZero() {
+		return 0
+	}
+	return max(0, expires.Sub(f.Now.Time))
 }
 
 // offloading judges the virtual nodes. What keeps one from being ready its own conditions tell.

@@ -1,7 +1,13 @@
 package foreigncluster
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -196,12 +202,12 @@ func TestBuild(t *testing.T) {
 			s := corev1.Secret{ObjectMeta: named("mine", "any"), Data: map[string][]byte{"kubeconfig": []byte(kubeconfig("https://milan.example:6443"))}}
 			s.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "yours"}
 			f.Tenants, f.Identities, f.Secrets = nil, nil, []corev1.Secret{s}
-		}, "Provider mine yours https://milan.example:6443 \nauthentication true\n" + apiServer},
+		}, "Provider mine yours https://milan.example:6443 \nauthentication true\n" + identityIsWell + apiServer},
 		{"one whose kubeconfig runs a program", func(f *Facts) {
 			identityOnly(f)
 			f.Tenants, f.Identities, f.APIServer = nil, nil, nil
 			f.Secrets = []corev1.Secret{{ObjectMeta: named("mine", "any"), Data: map[string][]byte{"kubeconfig": []byte("users: [{user: {exec: {command: sh}}}]")}}}
-		}, "Provider mine   \nauthentication true\n"},
+		}, "Provider mine   \nauthentication true\n- AuthIdentityControlPlaneStatus NotReady IdentityNotReady\n"},
 		{"an identity of a slice alone", func(f *Facts) {
 			identityOnly(f)
 			f.Tenants, f.Identities, f.APIServer = nil, f.Identities[:1], nil
@@ -275,6 +281,73 @@ func TestBuildKeepsTimes(t *testing.T) {
 			t.Errorf("%s: since %v", c.Type, c.LastTransitionTime)
 		}
 	}
+}
+
+// TestSecret: what is wrong with the Secret of an identity is told, since nobody else reads it.
+func TestSecret(t *testing.T) {
+	expires := earlier.Add(30 * time.Minute)
+	good := func() corev1.Secret {
+		s := corev1.Secret{ObjectMeta: named("tenant", "any"), Data: map[string][]byte{"kubeconfig": certified(t, expires)}}
+		s.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "theirs"}
+		return s
+	}
+	for _, c := range []struct {
+		name, want string
+		now        metav1.Time
+		change     func(*Facts)
+		until      time.Duration
+	}{
+		{"good", "Ready: Secret tenant/any: it holds the kubeconfig", earlier, func(*Facts) {}, 30 * time.Minute},
+		{"expired", "NotReady: Secret tenant/any: the client certificate of its kubeconfig was valid until 2030-01-01T00:30:00Z", now, func(*Facts) {}, 0},
+		{"without annotation", "NotReady: Secret tenant/any: the annotation liqo.io/remote-tenant-namespace is missing: set it to the name of the tenant namespace at cluster milan", earlier,
+			func(f *Facts) { f.Secrets[0].Annotations = nil }, 30 * time.Minute},
+		{"empty", "NotReady: Secret tenant/any: its kubeconfig cannot be used: it is empty", earlier, func(f *Facts) { f.Secrets[0].Data = nil }, 0},
+		{"two of them", "SomeNotReady: Secret tenant/any: it counts, and Secret tenant/zzz, which is newer, is for cluster milan too: delete one of them", earlier,
+			func(f *Facts) { f.Secrets = append(f.Secrets, corev1.Secret{ObjectMeta: named("tenant", "zzz")}) }, 30 * time.Minute},
+		{"of an Identity", "Ready: Identity tenant/controlplane-milan: Secret a", earlier, func(f *Facts) { f.Identities = peered().Identities }, 30 * time.Minute},
+		{"expired, of an Identity", "NotReady: Secret tenant/any: the client certificate of its kubeconfig was valid until 2030-01-01T00:30:00Z", now,
+			func(f *Facts) { f.Identities = peered().Identities }, 0},
+		{"good, of an Identity that is not", "NotReady: Identity tenant/controlplane-milan has not been judged yet", earlier, func(f *Facts) {
+			f.Identities = peered().Identities
+			f.Identities[1].Status.Conditions = nil
+		}, 30 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := Facts{ID: "milan", Now: c.now, Secrets: []corev1.Secret{good()}}
+			c.change(&f)
+			all := Build(f).Modules.Authentication.Conditions
+			if len(all) != 1 {
+				t.Fatalf("conditions %+v", all)
+			}
+			if got := fmt.Sprintf("%s: %s", all[0].Status, all[0].Message); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if got := f.untilExpiry(); got != c.until {
+				t.Errorf("to be judged again after %v, want %v", got, c.until)
+			}
+		})
+	}
+}
+
+// certified is a kubeconfig with a client certificate.
+func certified(t *testing.T, until time.Time) []byte {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rome"}, NotBefore: until.Add(-time.Hour), NotAfter: until}
+	certificate, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, der []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+clusters: [{name: k, cluster: {server: "https://milan.example.org:6443"}}],
+users: [{name: u, user: {client-certificate-data: %s, client-key-data: %s}}]}`, text("CERTIFICATE", certificate), text("PRIVATE KEY", private))
 }
 
 func kubeconfig(server string) string {

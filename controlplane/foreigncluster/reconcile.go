@@ -71,7 +71,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wrote {
 		log.FromContext(ctx).V(1).Info("status", "clusterID", req.Name, "role", live.Status.Role)
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: f.untilExpiry()}, client.IgnoreNotFound(err)
 }
 
 // wanted is a ForeignCluster without its status.

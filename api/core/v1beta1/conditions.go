@@ -39,7 +39,8 @@ const (
 	ConditionNetworkGatewayPresence ConditionType = "NetworkGatewayPresence"
 	// ConditionNetworkConfiguration: Ready (NetworkConfigurationPresence), NotReady (NetworkConfigurationMissing).
 	ConditionNetworkConfiguration ConditionType = "NetworkConfigurationStatus"
-	// ConditionAuthIdentityControlPlane, of an Identity: Ready (IdentityReady), NotReady (IdentityNotReady).
+	// ConditionAuthIdentityControlPlane, of an Identity and of the Secret with its kubeconfig: Ready (IdentityReady),
+	// NotReady (IdentityNotReady), SomeNotReady (IdentityNotReady).
 	ConditionAuthIdentityControlPlane ConditionType = "AuthIdentityControlPlaneStatus"
 	// ConditionAuthTenant, of a Tenant: Ready (TenantReady), NotReady (TenantNotReady).
 	ConditionAuthTenant ConditionType = "AuthTenantStatus"
@@ -114,7 +115,8 @@ const (
 	ReasonTenantNotReady ConditionReason = "TenantNotReady"
 	// ReasonIdentityReady means that there are credentials for the other cluster.
 	ReasonIdentityReady ConditionReason = "IdentityReady"
-	// ReasonIdentityNotReady means that the Identity is refused, or not judged yet.
+	// ReasonIdentityNotReady means that the Identity is refused, or not judged yet, or that the kubeconfig in its Secret
+	// cannot be used.
 	ReasonIdentityNotReady ConditionReason = "IdentityNotReady"
 	// ReasonVirtualNodesReady means that the process of every VirtualNode runs.
 	ReasonVirtualNodesReady ConditionReason = "VirtualNodesReady"

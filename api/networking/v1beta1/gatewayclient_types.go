@@ -67,6 +67,8 @@ type GatewayClientStatus struct {
 	//
 	// +kubebuilder:validation:Format=""
 	PublicKey []byte `json:"publicKey,omitempty"`
+	// PublicKeyTime is since when these keys are the gateway's: when the Secret was made, or when others were found in it.
+	PublicKeyTime metav1.Time `json:"publicKeyTime,omitzero"`
 	// ClientRef names the object rendered from the template.
 	ClientRef *corev1.ObjectReference `json:"clientRef,omitempty"`
 	// Conditions show how far the gateway is, and what to do if it cannot go on.

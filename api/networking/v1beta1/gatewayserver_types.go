@@ -116,6 +116,8 @@ type GatewayServerStatus struct {
 	//
 	// +kubebuilder:validation:Format=""
 	PublicKey []byte `json:"publicKey,omitempty"`
+	// PublicKeyTime is since when these keys are the gateway's: when the Secret was made, or when others were found in it.
+	PublicKeyTime metav1.Time `json:"publicKeyTime,omitzero"`
 	// ServerRef names the object rendered from the template.
 	ServerRef *corev1.ObjectReference `json:"serverRef,omitempty"`
 	// Conditions show how far the gateway is, and what to do if it cannot go on.

@@ -46,6 +46,8 @@ type WgGatewayServerStatus struct {
 	//
 	// +kubebuilder:validation:Format=""
 	PublicKey []byte `json:"publicKey,omitempty"`
+	// PublicKeyTime is since when these keys are the gateway's: when the Secret was made, or when others were found in it.
+	PublicKeyTime metav1.Time `json:"publicKeyTime,omitzero"`
 	// Conditions show how far the gateway is, and what to do if it cannot go on.
 	//
 	// +listType=map

@@ -612,6 +612,7 @@ func (in *GatewayClientStatus) DeepCopyInto(out *GatewayClientStatus) {
 		*out = make([]byte, len(*in))
 		copy(*out, *in)
 	}
+	in.PublicKeyTime.DeepCopyInto(&out.PublicKeyTime)
 	if in.ClientRef != nil {
 		in, out := &in.ClientRef, &out.ClientRef
 		*out = new(corev1.ObjectReference)
@@ -750,6 +751,7 @@ func (in *GatewayServerStatus) DeepCopyInto(out *GatewayServerStatus) {
 		*out = make([]byte, len(*in))
 		copy(*out, *in)
 	}
+	in.PublicKeyTime.DeepCopyInto(&out.PublicKeyTime)
 	if in.ServerRef != nil {
 		in, out := &in.ServerRef, &out.ServerRef
 		*out = new(corev1.ObjectReference)
@@ -1750,6 +1752,7 @@ func (in *WgGatewayClientStatus) DeepCopyInto(out *WgGatewayClientStatus) {
 		*out = make([]byte, len(*in))
 		copy(*out, *in)
 	}
+	in.PublicKeyTime.DeepCopyInto(&out.PublicKeyTime)
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))
@@ -1949,6 +1952,7 @@ func (in *WgGatewayServerStatus) DeepCopyInto(out *WgGatewayServerStatus) {
 		*out = make([]byte, len(*in))
 		copy(*out, *in)
 	}
+	in.PublicKeyTime.DeepCopyInto(&out.PublicKeyTime)
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -59,6 +59,7 @@ func (w *world) testServer(t *testing.T) {
 		InternalEndpoint: &networkingv1beta1.InternalEndpoint{IP: networkingv1beta1.Address(fmt.Sprintf("10.200.%d.1", s.spaces)), Node: "node-1"},
 		SecretRef:        &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.ns, Name: "gw-server"},
 		PublicKey:        keys.Data["publicKey"],
+		PublicKeyTime:    keys.CreationTimestamp,
 		Conditions:       g.Status.Conditions,
 	}
 	if diff := cmp.Diff(want, g.Status); diff != "" {

@@ -30,7 +30,7 @@ import (
 // gather reads what Build needs to know. It writes one thing, new keys, because
 // whether they could be made is a fact.
 func (r *reconciler) gather(ctx context.Context, g *gateway) (Facts, []refusal, error) {
-	f := Facts{Gateway: g, Options: r.options}
+	f := Facts{Gateway: g, Options: r.options, Now: metav1.Now()}
 	if err := r.gatherRival(ctx, &f); err != nil || f.Rival != "" {
 		return f, nil, err
 	}
@@ -84,7 +84,7 @@ func (r *reconciler) gatherKeys(ctx context.Context, f *Facts) ([]refusal, error
 		return nil, err
 	}
 	if was := *g.keys; f.Secret == nil && was != nil && was.Name == key.Name {
-		if f.KeysIn = keysIn(f.Pods, time.Now()); f.KeysIn != "" {
+		if f.KeysIn = keysIn(f.Pods, f.Now.Time); f.KeysIn != "" {
 			return nil, r.gatherOtherSecrets(ctx, f)
 		}
 	}

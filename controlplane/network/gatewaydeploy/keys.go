@@ -42,7 +42,8 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	const ready = networkingv1beta1.ConditionKeysReady
 	g, name := f.Gateway, f.Gateway.secretName()
 	if f.KeysIn != "" {
-		p.Keys, p.PublicKey = *g.keys, *g.publicKey // so that it is still known which keys there were
+		// So that it is still known which keys there were.
+		p.Keys, p.PublicKey, p.PublicKeyTime = *g.keys, *g.publicKey, *g.publicKeyTime
 		p.recheck(recheckSecret)
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretDeleted,
 			"Secret %s was deleted. Pod %s goes on with the keys that were in it, and packets pass; another pod could not start. "+
@@ -74,7 +75,7 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	}
 	// Not before: a name that was mistyped may be that of a Secret for something else.
 	p.LabelSecret = f.missingLabels()
-	p.PublicKey = public
+	p.PublicKey, p.PublicKeyTime = public, f.keysSince(public)
 	p.Keys = &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: g.GetNamespace(), Name: name}
 	f.dropGenerated(p)
 	switch {
@@ -89,6 +90,18 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 		f.say(p, ready, true, networkingv1beta1.ReasonKeysGenerated, "Secret %s holds the generated keys", name)
 	}
 	return public
+}
+
+// keysSince is since when a public key is the gateway's.
+func (f *Facts) keysSince(public []byte) metav1.Time {
+	before, since := *f.Gateway.publicKey, *f.Gateway.publicKeyTime
+	switch {
+	case len(before) > 0 && !bytes.Equal(before, public):
+		return metav1.NewTime(f.Now.Truncate(time.Second)) // as the API server keeps it
+	case len(before) > 0 && !since.IsZero():
+		return since
+	}
+	return f.Secret.CreationTimestamp
 }
 
 // asksForKeys tells whether a Secret is the request for new keys: it is marked as ours,

@@ -316,3 +316,30 @@ func TestPeerKeyReady(t *testing.T) {
 		t.Errorf("without the label: %q", got)
 	}
 }
+
+// TestKeysSince: the age of keys that were replaced in their Secret is not that of the Secret.
+func TestKeysSince(t *testing.T) {
+	made := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	later, now := metav1.NewTime(made.Add(time.Hour)), metav1.NewTime(made.Add(2*time.Hour))
+	alice, bob := key(t, alicePublic), key(t, bobPublic)
+	for _, c := range []struct {
+		name   string
+		before []byte
+		since  metav1.Time
+		want   metav1.Time
+	}{
+		{"the first", nil, metav1.Time{}, made},
+		{"the same", alice, later, later},
+		{"the same, of an earlier version", alice, metav1.Time{}, made},
+		{"others", bob, later, now},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := secret("mine", nil)
+			s.CreationTimestamp = made
+			f := Facts{Gateway: &gateway{publicKey: &c.before, publicKeyTime: &c.since}, Secret: s, Now: metav1.NewTime(now.Add(3 * time.Millisecond))}
+			if got := f.keysSince(alice); !got.Equal(&c.want) {
+				t.Errorf("since %v, want %v", got, c.want)
+			}
+		})
+	}
+}

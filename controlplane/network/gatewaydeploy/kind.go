@@ -45,6 +45,7 @@ type gateway struct {
 	internalEndpoint **networkingv1beta1.InternalEndpoint
 	keys             **corev1.ObjectReference
 	publicKey        *[]byte
+	publicKeyTime    *metav1.Time
 	conditions       *[]metav1.Condition
 }
 
@@ -56,7 +57,8 @@ var serverKind = kind{
 		s := o.(*networkingv1beta1.WgGatewayServer)
 		return &gateway{
 			Object: s, deployment: &s.Spec.Deployment, service: &s.Spec.Service, metrics: s.Spec.Metrics, secretRef: s.Spec.SecretRef.Name,
-			endpoint: &s.Status.Endpoint, internalEndpoint: &s.Status.InternalEndpoint, keys: &s.Status.SecretRef, publicKey: &s.Status.PublicKey, conditions: &s.Status.Conditions,
+			endpoint: &s.Status.Endpoint, internalEndpoint: &s.Status.InternalEndpoint, keys: &s.Status.SecretRef, publicKey: &s.Status.PublicKey,
+			publicKeyTime: &s.Status.PublicKeyTime, conditions: &s.Status.Conditions,
 		}
 	},
 }
@@ -69,7 +71,8 @@ var clientKind = kind{
 		c := o.(*networkingv1beta1.WgGatewayClient)
 		return &gateway{
 			Object: c, deployment: &c.Spec.Deployment, metrics: c.Spec.Metrics, secretRef: c.Spec.SecretRef.Name,
-			internalEndpoint: &c.Status.InternalEndpoint, keys: &c.Status.SecretRef, publicKey: &c.Status.PublicKey, conditions: &c.Status.Conditions,
+			internalEndpoint: &c.Status.InternalEndpoint, keys: &c.Status.SecretRef, publicKey: &c.Status.PublicKey,
+			publicKeyTime: &c.Status.PublicKeyTime, conditions: &c.Status.Conditions,
 		}
 	},
 }

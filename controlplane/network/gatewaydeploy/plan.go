@@ -64,6 +64,8 @@ type Facts struct {
 	Pods           []corev1.Pod
 	// Nodes are those on which the pods are.
 	Nodes []corev1.Node
+	// Now is when all this was read.
+	Now metav1.Time
 
 	// NetworkPolicy and DisruptionBudget are those of the gateway's name.
 	NetworkPolicy    *networkingv1.NetworkPolicy
@@ -99,6 +101,7 @@ type Plan struct {
 	InternalEndpoint *networkingv1beta1.InternalEndpoint
 	Keys             *corev1.ObjectReference
 	PublicKey        []byte
+	PublicKeyTime    metav1.Time
 	Conditions       []metav1.Condition
 	// Notes say what else the user should know. They go into the condition Deployed.
 	Notes []string

@@ -49,7 +49,8 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 		if g.endpoint != nil {
 			*g.endpoint = p.Endpoint
 		}
-		*g.internalEndpoint, *g.keys, *g.publicKey = p.InternalEndpoint, p.Keys, p.PublicKey
+		*g.internalEndpoint, *g.keys = p.InternalEndpoint, p.Keys
+		*g.publicKey, *g.publicKeyTime = p.PublicKey, p.PublicKeyTime
 		for _, t := range conditionTypes {
 			if c := meta.FindStatusCondition(p.Conditions, string(t)); c != nil {
 				meta.SetStatusCondition(g.conditions, *c)

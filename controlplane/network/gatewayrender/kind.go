@@ -41,6 +41,7 @@ type gateway struct {
 	internalEndpoint **networkingv1beta1.InternalEndpoint
 	keys             **corev1.ObjectReference
 	publicKey        *[]byte
+	publicKeyTime    *metav1.Time
 	made             **corev1.ObjectReference
 	conditions       *[]metav1.Condition
 }
@@ -60,7 +61,8 @@ var serverKind = kind{
 			Object: s, ref: s.Spec.ServerTemplateRef, ports: ports, spec: spec, secretName: s.Spec.SecretRef.Name,
 			serviceLabels: s.Spec.ServiceLabels, serviceAnnotations: s.Spec.ServiceAnnotations,
 			endpoint: &s.Status.Endpoint, internalEndpoint: &s.Status.InternalEndpoint,
-			keys: &s.Status.SecretRef, publicKey: &s.Status.PublicKey, made: &s.Status.ServerRef, conditions: &s.Status.Conditions,
+			keys: &s.Status.SecretRef, publicKey: &s.Status.PublicKey, publicKeyTime: &s.Status.PublicKeyTime,
+			made: &s.Status.ServerRef, conditions: &s.Status.Conditions,
 		}
 	},
 }
@@ -78,7 +80,8 @@ var clientKind = kind{
 		return &gateway{
 			Object: c, ref: c.Spec.ClientTemplateRef, ports: ports, spec: spec, secretName: c.Spec.SecretRef.Name,
 			internalEndpoint: &c.Status.InternalEndpoint,
-			keys:             &c.Status.SecretRef, publicKey: &c.Status.PublicKey, made: &c.Status.ClientRef, conditions: &c.Status.Conditions,
+			keys:             &c.Status.SecretRef, publicKey: &c.Status.PublicKey, publicKeyTime: &c.Status.PublicKeyTime,
+			made: &c.Status.ClientRef, conditions: &c.Status.Conditions,
 		}
 	},
 }

@@ -38,6 +38,7 @@ type objectStatus struct {
 	InternalEndpoint *networkingv1beta1.InternalEndpoint `json:"internalEndpoint,omitempty"`
 	SecretRef        *corev1.ObjectReference             `json:"secretRef,omitempty"`
 	PublicKey        []byte                              `json:"publicKey,omitempty"`
+	PublicKeyTime    metav1.Time                         `json:"publicKeyTime,omitzero"`
 	Conditions       []metav1.Condition                  `json:"conditions,omitempty"`
 }
 
@@ -98,7 +99,8 @@ func (g *gateway) copy(o Outcome, status objectStatus) {
 	if g.endpoint != nil {
 		*g.endpoint = status.Endpoint
 	}
-	*g.internalEndpoint, *g.keys, *g.publicKey = status.InternalEndpoint, status.SecretRef, status.PublicKey
+	*g.internalEndpoint, *g.keys = status.InternalEndpoint, status.SecretRef
+	*g.publicKey, *g.publicKeyTime = status.PublicKey, status.PublicKeyTime
 	for _, t := range copied {
 		c := meta.FindStatusCondition(status.Conditions, string(t))
 		if c == nil {
