@@ -100,7 +100,24 @@ func readPeerStats(dev *device.Device, peer PublicKey) (peerStats, error) {
 		return peerStats{}, fmt.Errorf("read the device's state: %w", err)
 	}
 	defer clear(text.Bytes()) // it holds the private key
-	return parsePeerStats(text.Bytes(), peer)
+	s, err := parsePeerStats(text.Bytes(), peer)
+	if p := dev.LookupPeer(device.NoisePublicKey(peer)); p != nil && err == nil {
+		s.LastHandshake = handshakeTime(s.LastHandshake, p.Established(), time.Now())
+	}
+	return s, err
+}
+
+// handshakeTime is when the last handshake was, given the time of the clock then, as the device tells it, and when the
+// session in use was made. The clock may have been set since: a session must not count as dead for that, nor one that is
+// dead as alive until the clock has caught up.
+func handshakeTime(told, established, now time.Time) time.Time {
+	switch {
+	case told.IsZero() || established.IsZero() && now.Sub(told) >= sessionLife:
+		return told
+	case established.IsZero():
+		return now.Add(-sessionLife) // at least: the keys are gone
+	}
+	return established
 }
 
 // parsePeerStats takes one peer out of the text of the configuration protocol's

@@ -51,6 +51,45 @@ func TestParsePeerStats(t *testing.T) {
 	}
 }
 
+// TestHandshakeTime: what the device tells is the time of a clock that may have been set by an hour since, either way.
+func TestHandshakeTime(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for _, tt := range []struct {
+		name              string
+		told, established time.Time
+		want              time.Duration // ago
+	}{
+		{"a session", ago(time.Minute).Round(0), ago(time.Minute), time.Minute},
+		{"a session, and the clock was set ahead", ago(61 * time.Minute).Round(0), ago(time.Minute), time.Minute},
+		{"a session, and the clock was set back", ago(-59 * time.Minute).Round(0), ago(time.Minute), time.Minute},
+		{"none", ago(10 * time.Minute).Round(0), time.Time{}, 10 * time.Minute},
+		{"none, and the clock was set ahead", ago(70 * time.Minute).Round(0), time.Time{}, 70 * time.Minute},
+		{"none, and the clock was set back", ago(-50 * time.Minute).Round(0), time.Time{}, sessionLife},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := now.Sub(handshakeTime(tt.told, tt.established, now)); got.Round(time.Millisecond) != tt.want {
+				t.Errorf("%v ago, want %v", got, tt.want)
+			}
+		})
+	}
+	if got := handshakeTime(time.Time{}, time.Time{}, now); !got.IsZero() {
+		t.Errorf("never: %v", got)
+	}
+}
+
+// TestHandshakeTimeIsMonotonic: of a session that lives, the time has a monotonic reading, so that no step of the clock
+// makes it another.
+func TestHandshakeTimeIsMonotonic(t *testing.T) {
+	a, b := newPair(t, newMemNet())
+	cross(t, a, b, 0)
+	for _, g := range []*gateway{a, b} {
+		if at := g.Stats().LastHandshake; at.IsZero() || at == at.Round(0) { // which strips it
+			t.Errorf("%s: last handshake %v", g.inner, at)
+		}
+	}
+}
+
 func FuzzParsePeerStats(f *testing.F) {
 	f.Add([]byte(getText))
 	f.Add([]byte("public_key=" + hexKey(2) + "\nendpoint=[fe80::1%eth0]:1\nlast_handshake_time_sec=-1"))

@@ -330,6 +330,15 @@ func (d *Direct) elsewhere(send func()) {
 	}()
 }
 
+// Established returns when the session in use was made, zero if there is none. Unlike the time that the configuration
+// protocol tells it does not change its distance to now when the clock is set.
+func (peer *Peer) Established() time.Time {
+	if k := peer.keypairs.Current(); k != nil {
+		return k.created
+	}
+	return time.Time{}
+}
+
 // Initiation returns a message that begins a handshake with the peer, for whoever sends it
 // to where the peer may be. Unlike SendHandshakeInitiation it starts no timer, so that
 // nothing repeats the message, and the peer's endpoint stays what it is until a response
