@@ -26,11 +26,7 @@ func createCommand(a *app) *cobra.Command {
 With -o the object is printed and not created. An object that exists already is not changed, so a command can be
 repeated.`,
 	}
-	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a), createNonceCommand(a), createResourceSliceCommand(a), createVirtualNodeCommand(a))
-	cmd.AddCommand(refusals(a,
-		foreign{"tenant", "a Tenant is made by the other cluster, the consumer: 'liqoctl generate tenant' prints it there, for kubectl to apply here"},
-		foreign{"identity", "an Identity is made by the other cluster, the provider: 'liqoctl generate identity' prints it there, for kubectl to apply here"},
-	)...)
+	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a), createNonceCommand(a), createTenantCommand(a), createIdentityCommand(a), createResourceSliceCommand(a), createVirtualNodeCommand(a))
 	return cmd
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -119,6 +121,60 @@ func TestIdentitiesByHand(t *testing.T) {
 
 	t.Run("peering user", func(t *testing.T) { testPeeringUser(t, milan) })
 	t.Run("cordon", func(t *testing.T) { testCordon(t, rome, milan) })
+	t.Run("given credentials", func(t *testing.T) { testGivenCredentials(t, rome, milan) })
+}
+
+// testGivenCredentials is the other way round: the operator of rome makes credentials for milan, without a handshake.
+func testGivenCredentials(t *testing.T, rome, milan *rome) {
+	rome.Apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: of-milan, namespace: " + controlplanetest.LiqoNamespace + "}}")
+	cfg := rome.ServiceAccount(controlplanetest.LiqoNamespace, "of-milan")
+	kubeconfig := func(name, user string) string {
+		path := filepath.Join(t.TempDir(), name)
+		text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: %s}]}`,
+			cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), user)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good, stale := kubeconfig("good", fmt.Sprintf("{token: %q}", cfg.BearerToken)), kubeconfig("stale", `{token: "of yesterday"}`)
+	take := func(path string, more ...string) result {
+		return milan.liqoctl(t, append([]string{"create", "identity", "--remote-cluster-id", "rome", "--identity-kubeconfig", path}, more...)...)
+	}
+	let := []string{"create", "tenant", "--remote-cluster-id", "milan", "--user", "system:serviceaccount:" + controlplanetest.LiqoNamespace + ":of-milan"}
+
+	if got := take(kubeconfig("program", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, interactiveMode: Never}}")); got.code != 1 ||
+		!strings.Contains(got.stderr, "--identity-kubeconfig: ") || !strings.Contains(got.stderr, "--minify --flatten") {
+		t.Errorf("a kubeconfig that runs a program: %+v", got)
+	}
+	controlplanetest.Eventually(t, "credentials that are worth nothing are refused", func(context.Context) error {
+		if got := take(stale, "--timeout", "1s"); got.code != 1 || !strings.Contains(got.stderr, "does not accept the credentials") {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	for range 2 { // it may be repeated
+		take(good).want(t, "an identity", "",
+			" INFO   Tenant namespace correctly ensured\n INFO   Secret of the identity correctly ensured\n INFO   API server of cluster rome accepts the credentials\n")
+	}
+	for range 2 {
+		rome.liqoctl(t, let...).want(t, "a Tenant", "",
+			" INFO   Tenant namespace correctly ensured\n INFO   RoleBinding correctly ensured\n INFO   Tenant status is filled\n")
+	}
+	if got := rome.liqoctl(t, "create", "tenant", "--remote-cluster-id", "milan", "--user", "somebody"); got.code != 1 || !strings.Contains(got.stderr, `binds others than user "somebody"`) {
+		t.Errorf("another user: %+v", got)
+	}
+	milan.must(t, "create", "resourceslice", "rome", "--remote-cluster-id", "rome", "--cpu", "2")
+
+	const names = "namespace/liqo-tenant-milan\nrolebinding.rbac.authorization.k8s.io/liqo-binding-liqo-remote-controlplane\ntenant.authentication.liqo.io/milan\n"
+	if diff := cmp.Diff(names, rome.must(t, append(let, "-o", "name")...)); diff != "" {
+		t.Errorf("what is printed for the provider (-want +got):\n%s", diff)
+	}
+	milan.Apply(take(good, "-o", "yaml", "--remote-tenant-namespace", "liqo-tenant-milan").stdout)
+	if got := take(good, "-o", "yaml"); got.code != 1 || !strings.Contains(got.stderr, "--remote-tenant-namespace is needed") {
+		t.Errorf("printed without the namespace at the provider: %+v", got)
+	}
 }
 
 // testPeeringUser has the operator of rome get a kubeconfig for milan, and lose it. What it is good for is tested in

@@ -41,7 +41,7 @@ func TestUsageMistakes(t *testing.T) {
 // gets.
 func TestRefusals(t *testing.T) {
 	for _, args := range []string{
-		"move volume", "create tenant x", "create identity x", "generate nonce", "delete tenant x", "delete resourceslice x",
+		"move volume", "generate nonce", "delete tenant x", "delete resourceslice x",
 	} {
 		got := liqoctl(t.Context(), strings.Fields(args)...)
 		if got.code != 1 || !strings.Contains(got.stderr, " ERRO   liqoctl ") || !strings.Contains(got.stderr, "'liqoctl ") || strings.Count(got.stderr, "\n") != 1 {

@@ -1,0 +1,212 @@
+package peering
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Credentials that users make take the place of a handshake where the provider signs no certificates, or has users of
+// its own. The steps are in any order:
+//
+//	provider: CreateTenant    consumer: CreateIdentity
+
+// NewTenantObjects returns what a provider has of a consumer that got its credentials by other means than a handshake:
+// the tenant namespace, the binding of the user in these credentials, and the Tenant. m names the consumer.
+func NewTenantObjects(m Metadata, user string) (*corev1.Namespace, *rbacv1.RoleBinding, *authv1beta1.Tenant) {
+	space := NewTenantNamespace(Metadata{Name: m.Namespace, RemoteClusterID: m.RemoteClusterID, Labels: m.Labels, Annotations: m.Annotations})
+	binding := &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: m.of("", nil),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authv1beta1.RemoteControlPlaneRole},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	binding.Name = "liqo-binding-" + authv1beta1.RemoteControlPlaneRole
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: m.of(m.RemoteClusterID, nil),
+		Spec: authv1beta1.TenantSpec{
+			ClusterID: authv1beta1.ClusterID(m.RemoteClusterID), AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive,
+		},
+	}
+	tenant.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind("Tenant"))
+	return space, binding, tenant
+}
+
+// CreateTenant lets a consumer ask for resources as a user of the provider, whose credentials it gets by other means than
+// a handshake.
+func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, user string, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	e, err := prepareAlone(ctx, provider, consumerID, &o, tell, (*end).rightsToCreateTenant)
+	if err != nil {
+		return err
+	}
+	_, binding, tenant := NewTenantObjects(e.metadata(""), user)
+	switch t, err := e.tenantOf(ctx); {
+	case err != nil:
+		return err
+	case t != nil && t.Spec.AuthzPolicy != authv1beta1.TolerateNoHandshake:
+		return e.Errorf("cluster %s has an identity by a handshake, Tenant %s/%s; nothing was changed: end that first, by 'liqoctl unauthenticate'", consumerID, t.Namespace, t.Name)
+	case t != nil:
+		tenant.Name = t.Name
+	}
+	var p plan
+	space := p.add(nil, e.tenantNamespace())
+	bound := p.add(after(space), &step{
+		in: e.Cluster, waiting: "Ensuring the RoleBinding of user " + user, done: "RoleBinding correctly ensured",
+		try: func(ctx context.Context) (string, error) { return "", e.ensureBinding(ctx, binding) },
+	})
+	p.add(after(bound), &step{
+		in: e.Cluster, waiting: "Waiting for the Tenant to be ready", done: "Tenant status is filled", clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			t := new(authv1beta1.Tenant)
+			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(tenant), t); {
+			case apierrors.IsNotFound(err):
+				return "the controller has not looked at the Tenant yet", e.Explain("create the Tenant", e.write.Create(ctx, tenant.DeepCopy()))
+			case err != nil:
+				return "", e.Explain("read the Tenant", err)
+			case t.DeletionTimestamp != nil:
+				return "an earlier Tenant is being deleted", nil
+			}
+			return notReady("Tenant "+t.Name, t.Generation, t.Status.Conditions)
+		},
+	})
+	return p.run(ctx, tell)
+}
+
+func (e *end) rightsToCreateTenant() (all []access.Permission) {
+	if e.namespaceFound() == nil {
+		all = append(all, access.Permission{Verb: "create", Resource: "namespaces"})
+	}
+	for _, v := range []string{"list", "get", "create"} {
+		all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: "tenants", Namespace: e.namespace})
+	}
+	for _, v := range []string{"get", "create"} {
+		all = append(all, access.Permission{Verb: v, Group: rbacv1.GroupName, Resource: "rolebindings", Namespace: e.namespace})
+	}
+	return all
+}
+
+// ensureBinding makes a RoleBinding. One that is there is left alone.
+func (e *end) ensureBinding(ctx context.Context, wanted *rbacv1.RoleBinding) error {
+	live := new(rbacv1.RoleBinding)
+	err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
+	if apierrors.IsNotFound(err) {
+		return e.Explain("create RoleBinding "+wanted.Name, e.write.Create(ctx, wanted.DeepCopy()))
+	}
+	if err == nil && (live.RoleRef != wanted.RoleRef || !equality.Semantic.DeepEqual(live.Subjects, wanted.Subjects)) {
+		return &complaint{fmt.Sprintf("RoleBinding %s/%s is there, and binds others than user %q: delete it, or name the user that it binds with --user", live.Namespace, live.Name, wanted.Subjects[0].Name)}
+	}
+	return e.Explain("read RoleBinding "+wanted.Name, err)
+}
+
+// Given are credentials for a provider that users have made.
+type Given struct {
+	// ProviderID is the ID of the provider, Namespace the tenant namespace there; empty: the default one.
+	ProviderID, Namespace string
+	// Kubeconfig is what credentials.ReadKubeconfig accepts: without programs and without files.
+	Kubeconfig []byte
+}
+
+// NewIdentitySecret returns the Secret by which a consumer has the credentials. m names the provider.
+func NewIdentitySecret(m Metadata, g Given) *corev1.Secret {
+	s := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: m.of(identityName(m.RemoteClusterID), map[string]string{authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity)}),
+		Data:       map[string][]byte{authv1beta1.KubeconfigKey: g.Kubeconfig},
+	}
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, authv1beta1.AnnotationRemoteTenantNamespace, g.Namespace)
+	return s
+}
+
+// CreateIdentity gives a consumer credentials for a provider, or newer ones, and waits until the provider's API server
+// has accepted them.
+func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	e, err := prepareAlone(ctx, consumer, g.ProviderID, &o, tell, (*end).rightsToCreateIdentity)
+	if err != nil {
+		return err
+	}
+	var identities authv1beta1.IdentityList
+	if err := e.list(ctx, "Identities", &identities, client.InNamespace(e.namespace)); err != nil {
+		return err
+	}
+	for _, i := range identities.Items {
+		if string(i.Spec.ClusterID) == g.ProviderID && i.Spec.Type == authv1beta1.ControlPlaneIdentity {
+			return e.Errorf("there is an identity by a handshake, Identity %s/%s; nothing was changed: end that first, by 'liqoctl unauthenticate'", i.Namespace, i.Name)
+		}
+	}
+	if g.Namespace == "" {
+		g.Namespace = TenantNamespaceName(e.id)
+	}
+	var p plan
+	space := p.add(nil, e.tenantNamespace())
+	given := p.add(after(space), &step{
+		in: e.Cluster, waiting: "Ensuring the Secret of the identity", done: "Secret of the identity correctly ensured",
+		try: func(ctx context.Context) (string, error) {
+			return "", e.ensureIdentitySecret(ctx, NewIdentitySecret(e.metadata(""), g))
+		},
+	})
+	p.add(after(given), &step{
+		in: e.Cluster, waiting: "Waiting for the API server of cluster " + g.ProviderID, done: "API server of cluster " + g.ProviderID + " accepts the credentials",
+		detailed: true, clues: e.controllerClues,
+		try: func(ctx context.Context) (missing string, err error) {
+			fc := new(corev1beta1.ForeignCluster)
+			if err := e.Client.Get(ctx, client.ObjectKey{Name: g.ProviderID}, fc); client.IgnoreNotFound(err) != nil {
+				return "", e.Explain("read ForeignCluster "+g.ProviderID, err)
+			}
+			for _, c := range fc.Status.Conditions {
+				switch {
+				case c.Type != corev1beta1.ConditionAPIServer:
+				case c.Status == corev1beta1.StatusEstablished:
+					return "", nil
+				default:
+					return c.Message, nil
+				}
+			}
+			return "the controller has not asked the API server of cluster " + g.ProviderID + " yet", nil
+		},
+	})
+	return p.run(ctx, tell)
+}
+
+func (e *end) rightsToCreateIdentity() (all []access.Permission) {
+	all = append(e.rightsToSign(identityName(e.peer.id)), access.Permission{Verb: "get", Group: corev1beta1.GroupVersion.Group, Resource: "foreignclusters"})
+	return append(all, access.Permission{Verb: "list", Group: authv1beta1.GroupVersion.Group, Resource: "identities", Namespace: e.namespace})
+}
+
+// ensureIdentitySecret makes the Secret, or gives the one that is there other credentials.
+func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) error {
+	live := wanted.DeepCopy()
+	if err := e.readOrCreate(ctx, live); err != nil {
+		return err
+	}
+	for _, l := range []string{authv1beta1.LabelIdentityType, networkingv1beta1.LabelRemoteClusterID} {
+		if live.Labels[l] == wanted.Labels[l] {
+			continue
+		}
+		return &complaint{fmt.Sprintf("Secret %s/%s is there, and is no identity for cluster %s: delete it, or rename it", live.Namespace, live.Name, e.peer.id)}
+	}
+	const remote = authv1beta1.AnnotationRemoteTenantNamespace
+	if bytes.Equal(live.Data[authv1beta1.KubeconfigKey], wanted.Data[authv1beta1.KubeconfigKey]) && live.Annotations[remote] == wanted.Annotations[remote] {
+		return nil
+	}
+	before := live.DeepCopy()
+	live.Data = wanted.Data
+	metav1.SetMetaDataAnnotation(&live.ObjectMeta, remote, wanted.Annotations[remote])
+	return e.Explain("change Secret "+live.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
+}
