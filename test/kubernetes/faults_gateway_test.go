@@ -34,11 +34,11 @@ func testTwoReplicas(t *testing.T, f *faults) {
 	loseGatewayNodes(t, f, ", 2 replicas")
 }
 
-// replicas sets the number of pods of gateways and of controllers in both clusters,
-// as an administrator does.
+// replicas sets the number of pods of gateways in both clusters, as an administrator
+// does.
 func (f *faults) replicas(t *testing.T, n int) {
 	t.Helper()
-	f.install(t, "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d,controllerManager.replicas=%d", n, n))
+	f.install(t, "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d", n))
 	for _, c := range []*kubelab.Cluster{f.a, f.b} {
 		lab.Eventually(t, patience, fmt.Sprintf("%d gateway pods in %s", n, c.Name), func() error {
 			if pods, err := gateways(t.Context(), c); err != nil || len(pods) != n {

@@ -115,6 +115,7 @@ func (f *faults) reached(t *testing.T, p *kubelab.Pod) {
 // testControllerDown takes the controllers away. Pods come meanwhile, and are
 // reached.
 func testControllerDown(t *testing.T, f *faults) {
+	const controllers = 2 // the default
 	scale := func(replicas int) {
 		f.each(t, func(c *kubelab.Cluster) error {
 			if _, err := c.Kubectl("scale", "-n", liqoNamespace, controller, fmt.Sprintf("--replicas=%d", replicas)); err != nil {
@@ -126,7 +127,7 @@ func testControllerDown(t *testing.T, f *faults) {
 	}
 	f.measure(t, "controllers away", promise{within: blink}, f.paths(t), func() {
 		scale(0)
-		defer scale(1)
+		defer scale(controllers)
 		for _, p := range f.deployment(t, f.b, churn, 2) {
 			f.reached(t, p) // although no controller has ever seen it
 		}

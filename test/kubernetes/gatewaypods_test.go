@@ -2,16 +2,19 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -129,15 +132,24 @@ func (f *faults) onlyOn(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, do
 	do()
 }
 
-// placeController lets the only controller of a cluster run on a node. Of several
-// there is one on each.
+// placeController lets the controller that leads in a cluster run on a node. There is
+// one on each; who ends hands over to another one.
 func (f *faults) placeController(t *testing.T, c *kubelab.Cluster, node *kubelab.Node) {
 	t.Helper()
-	pods, err := c.Pods(t.Context(), liqoNamespace, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(pods) == 1 && pods[0].Node != node {
-		f.onlyOn(t, c, node, func() { f.rollout(t, c, liqoNamespace, controller) })
-	}
+	lab.Eventually(t, patience, "the controller of "+c.Name+" leads on "+node.Name, func() error {
+		var lease coordinationv1.Lease
+		if err := c.Client().Get(t.Context(), client.ObjectKey{Namespace: liqoNamespace, Name: manager.Lease}, &lease); err != nil {
+			return err
+		}
+		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+			return errors.New("none leads")
+		}
+		pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // what follows differs with each process
+		p, err := c.Pod(t.Context(), liqoNamespace, pod)
+		if err != nil || p.Node == node {
+			return err
+		}
+		out, err := c.Kubectl("delete", "pod", "-n", liqoNamespace, pod, "--wait=true", "--timeout="+patience.String())
+		return errors.Join(fmt.Errorf("it led on %s: %s", p.Node.Name, out), err)
+	})
 }
