@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"regexp"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +38,29 @@ func TestMetricsOfAnIdleGateway(t *testing.T) {
 	// Every drop is there from the start.
 	if want := 2*len(dataplane.Drops()) + len(tunnelDrops(idleReport().DataPlane.Tunnel)); n["sluice_drops_total"] != want {
 		t.Errorf("%d drop counters, want %d", n["sluice_drops_total"], want)
+	}
+}
+
+// TestMetricsHoldNoKeys: who may scrape learns neither keys nor addresses, of which the report is full.
+func TestMetricsHoldNoKeys(t *testing.T) {
+	secret := regexp.MustCompile(`[A-Za-z0-9+/]{43}=|\b\d{1,3}(\.\d{1,3}){3}\b|[0-9a-f]{1,4}::[0-9a-f]`)
+	report, err := json.Marshal(busyReport())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(secret.FindAll(report, -1)); n < 10 {
+		t.Fatalf("the report holds %d of them", n)
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(metricsOf(busyReport))
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if found := secret.FindString(f.String()); found != "" {
+			t.Errorf("%s tells %s", f.GetName(), found)
+		}
 	}
 }
 
