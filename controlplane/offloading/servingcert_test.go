@@ -13,6 +13,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -114,6 +115,25 @@ func TestServingCertificate(t *testing.T) {
 		t.Errorf("issued for %s: %v", issued.Subject, err)
 	}
 
+	t.Run("a request goes when it was used", func(t *testing.T) {
+		approve := func(name, reason string) *certificatesv1.CertificateSigningRequest {
+			t.Helper()
+			r := servingRequest(t, name, "milan", "10.243.0.99") // which the controller does not approve
+			ask(kubelet, r)
+			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+				Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: reason, LastUpdateTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+			}}
+			if err := c.Client.SubResource("approval").Update(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		theirs := approve("virtual-kubelet-approved-by-another", "Somebody")
+		s.gone(approve("virtual-kubelet-used", "VirtualKubelet"))
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
+			t.Errorf("one that another has approved: %v", err)
+		}
+	})
 	for _, tt := range []struct {
 		name, reason string
 		by           client.Client
@@ -143,6 +163,9 @@ func TestServingCertificate(t *testing.T) {
 		controlplanetest.Eventually(t, "it is forbidden", func(ctx context.Context) error {
 			approved := r.DeepCopy()
 			approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Stolen"}}
+			if err := controller.Delete(ctx, r, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "and no others") {
+				return fmt.Errorf("to delete it: %v", err)
+			}
 			switch err := controller.SubResource("approval").Update(ctx, approved, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}}); {
 			case err == nil:
 				return errors.New("it is approved")

@@ -6,7 +6,8 @@
 //
 // A request is approved only if all of it is as the virtual kubelet of that namespace would ask: anybody may make one of
 // the name. None is denied, as somebody else may have a reason to approve it. Requests of other names and for other
-// signers are not looked at: they are those of kubelets.
+// signers are not looked at: they are those of kubelets. One that was approved here is deleted when its certificate has
+// been there for a while.
 package servingcert
 
 import (
@@ -41,6 +42,11 @@ const (
 	recheck = time.Second
 	// expiry is how long that goes on: virtual kubelets wait as long for a certificate.
 	expiry = 10 * time.Minute
+	// used is how long after its approval a request is of no use any more: a virtual kubelet reads the certificate within
+	// seconds, and asks for another one if it has not.
+	used = time.Minute
+	// reasonApproved is that of the condition of the requests that are approved here.
+	reasonApproved = "VirtualKubelet"
 )
 
 // reconciler judges one request.
@@ -56,7 +62,7 @@ type reconciler struct {
 
 // A ValidatingAdmissionPolicy of the chart holds the controller to requests of virtual kubelets.
 //
-// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kubelet-serving,verbs=approve
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
@@ -73,7 +79,10 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	r := &reconciler{Client: mgr.GetClient(), Requests: requests, Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), now: time.Now}
 	return ctrl.NewControllerManagedBy(mgr).Named("servingcert").
 		WatchesRawSource(source.Kind(requests, new(certificatesv1.CertificateSigningRequest), &handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{},
-			predicate.NewTypedPredicateFuncs(undecided))).
+			predicate.NewTypedPredicateFuncs(func(c *certificatesv1.CertificateSigningRequest) bool {
+				_, answered := issued(c)
+				return answered || undecided(c)
+			}))).
 		Complete(apply.RequeueOnConflict(r))
 }
 
@@ -98,11 +107,33 @@ func undecided(c *certificatesv1.CertificateSigningRequest) bool {
 		len(c.Status.Conditions) == 0 && len(c.Status.Certificate) == 0
 }
 
+// issued tells when c was approved here, if its certificate is there.
+func issued(c *certificatesv1.CertificateSigningRequest) (approved time.Time, ok bool) {
+	if !strings.HasPrefix(c.Name, offloadingv1beta1.VirtualKubeletName+"-") || c.Spec.SignerName != certificatesv1.KubeletServingSignerName || len(c.Status.Certificate) == 0 {
+		return approved, false
+	}
+	for _, s := range c.Status.Conditions {
+		if s.Type == certificatesv1.CertificateApproved && s.Reason == reasonApproved {
+			return s.LastUpdateTime.Time, true
+		}
+	}
+	return approved, false
+}
+
 // Reconcile looks at one request.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := new(certificatesv1.CertificateSigningRequest)
-	if err := r.Requests.Get(ctx, req.NamespacedName, c); err != nil || !undecided(c) {
+	if err := r.Requests.Get(ctx, req.NamespacedName, c); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if approved, ok := issued(c); ok {
+		if left := approved.Add(used).Sub(r.now()); left > 0 {
+			return ctrl.Result{RequeueAfter: left}, nil
+		}
+		return ctrl.Result{}, apply.Delete(ctx, r.Client, c)
+	}
+	if !undecided(c) {
+		return ctrl.Result{}, nil
 	}
 	asked, refused := Read(&c.Spec)
 	if refused == nil {
@@ -114,7 +145,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if refused == nil {
 		log.FromContext(ctx).Info("approve the serving certificate of a virtual kubelet", "namespace", asked.Namespace, "address", asked.Address)
-		return ctrl.Result{}, client.IgnoreNotFound(issue.Approve(ctx, r.Client, c, "VirtualKubelet", fmt.Sprintf("for virtual node %s, by pod %s/%s", asked.Node, asked.Namespace, asked.Pod), r.now()))
+		return ctrl.Result{}, client.IgnoreNotFound(issue.Approve(ctx, r.Client, c, reasonApproved, fmt.Sprintf("for virtual node %s, by pod %s/%s", asked.Node, asked.Namespace, asked.Pod), r.now()))
 	}
 	age := r.now().Sub(c.CreationTimestamp.Time)
 	again := ctrl.Result{}
