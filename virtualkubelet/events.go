@@ -63,7 +63,7 @@ func (b *budget) giveBack(of types.UID, name string) {
 // openEvents begins to follow the Events of a namespace at the provider.
 func (s *session) openEvents(ctx context.Context, n *node, here, there string) (pair, error) {
 	k := n.k
-	f, err := follow(ctx, &s.wg, mirror.Watched{Client: s.core, Resource: events, Namespace: there}, k.log, trimEvent, func(e *corev1.Event) {
+	f, err := follow(ctx, &s.wg, mirror.Watched{Client: s.core, Resource: events, Namespace: there}, k.log, nil, func(e *corev1.Event) {
 		if kind := e.InvolvedObject.Kind; kind == "Pod" || kind == "ShadowPod" {
 			k.queue.Add(key{node: n.name, kind: events, namespace: here, name: e.Name})
 		}
@@ -82,13 +82,6 @@ func (s *session) openEvents(ctx context.Context, n *node, here, there string) (
 	return pair{step, func() []string { return nil }}, nil
 }
 
-// trimEvent keeps what is passed on.
-func trimEvent(e *corev1.Event) {
-	identity := metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion}
-	*e = *reflection.Event(e, e.InvolvedObject)
-	e.ObjectMeta = identity
-}
-
 // passOn makes an Event of a pod here of one of the provider. early tells that what it is about may not be known yet.
 func (k *Kubelet) passOn(ctx context.Context, namespace string, e *corev1.Event, early bool) error {
 	about := e.InvolvedObject
@@ -102,14 +95,10 @@ func (k *Kubelet) passOn(ctx context.Context, namespace string, e *corev1.Event,
 	if there == nil || there.GetUID() != about.UID || reflection.IsOfAnother(here, there) {
 		return nil // of an earlier one of the name
 	}
-	if !matters(here, e, k.started) {
-		return nil
-	}
-	sum := sha256.Sum256([]byte(string(here.UID) + e.Type + e.Reason + e.Message))
-	out := e.DeepCopy()
-	out.InvolvedObject = reference("v1", "Pod", here)
-	out.ObjectMeta = metav1.ObjectMeta{Namespace: here.Namespace, Name: here.Name[:min(len(here.Name), 230)] + "." + hex.EncodeToString(sum[:8])}
-	if !k.events.take(here.UID, out.Name, time.Now()) {
+	out := reflection.Event(e, reference("v1", "Pod", here))
+	sum := sha256.Sum256([]byte(string(here.UID) + out.Type + out.Reason + out.Message))
+	out.Name = here.Name[:min(len(here.Name), 230)] + "." + hex.EncodeToString(sum[:8])
+	if !matters(here, out, k.started) || !k.events.take(here.UID, out.Name, time.Now()) {
 		return nil
 	}
 	err := k.home.core.Post().Namespace(namespace).Resource(events).Body(out).Do(ctx).Error()
@@ -117,7 +106,7 @@ func (k *Kubelet) passOn(ctx context.Context, namespace string, e *corev1.Event,
 	case err == nil || apierrors.IsAlreadyExists(err): // made before a restart
 		return nil
 	case refused(err) || apierrors.IsNotFound(err):
-		k.log.Debug("cannot write an event of the provider", "reason", e.Reason, "error", mirror.PlainError(err))
+		k.log.Debug("cannot write an event of the provider", "reason", out.Reason, "error", mirror.PlainError(err))
 		return nil
 	}
 	k.events.giveBack(here.UID, out.Name)
