@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -202,8 +203,9 @@ func faultsOfTheNetwork() []fault {
 				}
 				x.a.Nodes[0].Host.Run("ip", "link", "delete", links[0].Name)
 			},
-			want: symptom{"nodes", "local", doctor.Failed, "has not been heard for", "the agent of the node is away", "no agent's pod is on the node"},
-			heal: withAgent,
+			want:  symptom{"nodes", "local", doctor.Failed, "has not been heard for", "the agent of the node is away", "no agent's pod is on the node"},
+			warns: survey.ReasonNotHeard,
+			heal:  withAgent,
 		},
 		{
 			name: "node whose agent is gone", long: true,
