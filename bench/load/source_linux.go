@@ -83,6 +83,9 @@ type Flow struct {
 	// CPU is what the sending thread took, with what the kernel did in its system
 	// calls: that is the way to the first queue.
 	CPU time.Duration
+	// Stalls is how often nothing arrived for so long that all that was under way
+	// was given up, and as much was sent once more.
+	Stalls int
 }
 
 // Run sends for a while, as much as arrives at the sink. It is not for two
@@ -109,7 +112,7 @@ func (s *Source) Run(sink *Sink, duration time.Duration) (f Flow, err error) {
 		}
 		turn = (turn + 1) % len(s.sockets)
 	}
-	return Flow{Sent: s.next - first, Arrived: sink.Packets() - arrived, Elapsed: time.Since(start), CPU: threadCPU() - used}, nil
+	return Flow{Sent: s.next - first, Arrived: sink.Packets() - arrived, Elapsed: time.Since(start), CPU: threadCPU() - used, Stalls: w.stalls}, nil
 }
 
 // send sends one super-packet.

@@ -13,6 +13,7 @@ type window struct {
 	mark             uint64    // at which the size is judged next
 	lost             uint64    // before the last judgement
 	first, arrived   uint64    // numbers and the sink's count at the beginning
+	stalls           int
 }
 
 func newWindow(most, step int, first, arrived uint64) *window {
@@ -39,6 +40,7 @@ func (w *window) open(next uint64, sink *Sink, now time.Time) bool {
 	}
 	// The end of what is under way was lost, so nobody says what else was.
 	w.acknowledged, w.since = next, now
+	w.stalls++
 	w.shrink()
 	return true
 }
