@@ -567,6 +567,12 @@ var cases = []testCase{
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
 		w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", authv1beta1.ReasonAPIServerUnreachable, "an hour ago"))
 	}, local, OK},
+	{"whose API server is away for longer than events are kept", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", "", "")
+		w.client.peer.Foreign.Status.Conditions = []corev1beta1.Condition{{
+			Type: corev1beta1.ConditionAPIServer, Status: corev1beta1.StatusError, Message: "the API server of cluster milan: it does not answer in time",
+		}}
+	}, local, Failed},
 	{"of identities that may not be read", "authentication", func(w *world) { w.server.tenants.err = errMayNot }, remote, Skipped},
 	{"that are ready", "virtual-nodes", func(w *world) { w.virtualNode("") }, local, OK},
 	{"whose process does not run", "virtual-nodes", func(w *world) {

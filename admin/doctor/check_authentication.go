@@ -102,7 +102,7 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 		}
 		switch there := status.TenantNamespace.Remote; ev.Reason {
 		case authv1beta1.ReasonReplicating:
-			return nil
+			return e.apiServerFindings()
 		case authv1beta1.ReasonRoleBindingMissing:
 			return on(fail("cluster %s denies access to its namespace %s", e.id, there).
 				because("no RoleBinding there, or one for another user, binds the user of the kubeconfig, %s if a handshake made it, to ClusterRole %s; or the namespace is another one",
@@ -116,6 +116,19 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 				fix("in cluster %s, set apiServer.address to one that is, and run 'liqoctl authenticate' again; or name a proxy with --proxy-url", e.id))
 		case authv1beta1.ReasonNameTaken:
 			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("rename or delete one of them"))
+		}
+	}
+	return e.apiServerFindings()
+}
+
+// apiServerFindings are what is wrong with the API server of the peer as long as it lasts. An event is kept for an hour.
+func (e *end) apiServerFindings() []Finding {
+	f := e.peer.Foreign
+	for _, c := range f.Status.Conditions {
+		if c.Type == corev1beta1.ConditionAPIServer && !c.Status.Well() {
+			return []Finding{fail("%s", c.Message).because("it is down, or not reachable from the pods of this cluster, or the credentials were revoked").
+				fix("see that cluster %s answers at %s; 'liqoctl authenticate' makes the identity anew", e.id, f.Status.APIServerURL).
+				on("ForeignCluster " + f.Name)}
 		}
 	}
 	return nil
