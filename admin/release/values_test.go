@@ -2,14 +2,18 @@ package release
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 func TestRefusedValues(t *testing.T) {
@@ -135,6 +139,49 @@ func TestValuesAreDocumented(t *testing.T) {
 		if err := c.Check(all); err != nil {
 			t.Errorf("an example: %v", err)
 		}
+	}
+}
+
+// namedValue finds the names of values in messages and documents: "(chart: a.b)", "--set a.b=".
+var namedValue = regexp.MustCompile(`\(chart: ([A-Za-z.]+)\)|--set(?:-string)? '?([A-Za-z.]+)`)
+
+// TestNamedValues guards that the chart has the values that programs and documents tell users to set.
+func TestNamedValues(t *testing.T) {
+	s, err := embedded(t).schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := leavesOf(s, "")
+	known := func(path string) bool {
+		for ; path != ""; path = path[:max(0, strings.LastIndex(path, "."))] { // what is below a leaf is the user's
+			if _, ok := leaf[path]; ok {
+				return true
+			}
+		}
+		return false
+	}
+	found := 0
+	err = filepath.WalkDir(source.Path(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		if ext := filepath.Ext(path); d.IsDir() || ext != ".go" && ext != ".md" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range namedValue.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if name := strings.Trim(m[1]+m[2], "."); !known(name) {
+				t.Errorf("%s: the chart has no value %s", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d values are named, %v", found, err)
 	}
 }
 

@@ -40,7 +40,7 @@ func (a APIServer) lookup(ctx context.Context, reader client.Reader) (APIServer,
 	if a.URL = endpoint(list.Items); a.URL == "" {
 		return a, &Problem{
 			Reason:  authv1beta1.ReasonAPIServerUnknown,
-			Message: "the address of this cluster's API server is not known: set --api-server-url of the controller (chart: controller.apiServer.url) to the one by which consumers reach it",
+			Message: "the address of this cluster's API server is not known: set --api-server-url of the controller (chart: apiServer.address) to the one by which consumers reach it",
 			Retry:   apiServerRecheck,
 		}, nil
 	}
