@@ -437,7 +437,7 @@ func testAvailable(t *testing.T, rome, milan *site) {
 	big.Spec.Class = authv1beta1.SliceClassAvailable
 	rome.create(big)
 	got := rome.sliceBecomes("big", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonResourcesUnavailable)
-	says(t, got, "3 of cpu are asked for; the provider has 2500m left: its nodes have 12, of which pods request 1500m and slices have 8")
+	says(t, got, "3 of cpu are asked for; the provider has 2500m left: its nodes have 12, of which slices have 8 and other pods request 1500m")
 	rome.changeCPU("big", "2500m")
 	rome.sliceBecomes("big", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	for _, name := range []string{"big", "third"} {

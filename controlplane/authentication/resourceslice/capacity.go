@@ -7,10 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
@@ -27,8 +31,8 @@ type ledger struct {
 
 // capacity is what a cluster has left.
 type capacity struct {
-	// allocatable is what nodes have that take pods, requested what pods have of it, granted what slices of all
-	// consumers have.
+	// allocatable is what nodes have that take pods, granted what slices of all consumers have of it, requested what
+	// pods have that no slice covers.
 	allocatable, requested, granted corev1.ResourceList
 }
 
@@ -65,32 +69,33 @@ func (r *provider) ledger(ctx context.Context, s *authv1beta1.ResourceSlice) (l 
 		if l.quota, err = parseQuota(text); err != nil {
 			l.wrong = fmt.Sprintf("the annotation %s of namespace %s: %v", authv1beta1.AnnotationQuota, s.Namespace, err)
 		}
-		if l.taken, err = r.granted(ctx, s.UID, client.InNamespace(s.Namespace)); err != nil {
+		l.taken = corev1.ResourceList{}
+		err = r.grants(ctx, s.UID, func(other *authv1beta1.ResourceSlice) { requests.Add(l.taken, other.Status.Resources) }, client.InNamespace(s.Namespace))
+		if err != nil {
 			return l, unlock, err
 		}
 	}
 	if available {
-		l.free, err = r.capacity(ctx, s.UID)
+		l.free, err = r.capacity(ctx, s)
 	}
 	return l, unlock, err
 }
 
-// granted adds up what slices have, without one of them.
-func (r *provider) granted(ctx context.Context, without types.UID, where ...client.ListOption) (corev1.ResourceList, error) {
-	sum := corev1.ResourceList{}
-	err := each(ctx, r.Reader, func(list *authv1beta1.ResourceSliceList) {
+// grants reads the slices that have something, without one of them.
+func (r *provider) grants(ctx context.Context, without types.UID, do func(*authv1beta1.ResourceSlice), where ...client.ListOption) error {
+	return each(ctx, r.Reader, func(list *authv1beta1.ResourceSliceList) {
 		for i := range list.Items {
 			if s := &list.Items[i]; s.UID != without && isCopy(s) && accepted(s) {
-				requests.Add(sum, s.Status.Resources)
+				do(s)
 			}
 		}
 	}, append(where, client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})...)
-	return sum, err
 }
 
-// capacity adds up what the nodes have and what is taken of it.
-func (r *provider) capacity(ctx context.Context, without types.UID) (*capacity, error) {
-	c := &capacity{allocatable: corev1.ResourceList{}, requested: corev1.ResourceList{}}
+// capacity adds up what the nodes have, and what is taken of it by all but s. Pods that run under a slice are part of what
+// it was granted. They count beyond that only: a grant that is lowered or taken back ends no pod.
+func (r *provider) capacity(ctx context.Context, s *authv1beta1.ResourceSlice) (*capacity, error) {
+	c := &capacity{allocatable: corev1.ResourceList{}, requested: corev1.ResourceList{}, granted: corev1.ResourceList{}}
 	takes := map[string]bool{}
 	err := each(ctx, r.Reader, func(list *corev1.NodeList) {
 		for i := range list.Items {
@@ -103,19 +108,56 @@ func (r *provider) capacity(ctx context.Context, without types.UID) (*capacity, 
 	if err != nil {
 		return nil, err
 	}
+	offloaded := map[string]corev1.ResourceList{} // by the user that their labels name, which only the controller writes
 	err = each(ctx, r.Reader, func(list *corev1.PodList) {
 		for i := range list.Items {
-			// One that waits for a node will have one.
-			if p := &list.Items[i]; takes[p.Spec.NodeName] || p.Spec.NodeName == "" {
-				requests.Add(c.requested, requests.OfPod(p))
+			p := &list.Items[i]
+			if p.Spec.NodeName != "" && !takes[p.Spec.NodeName] { // one that waits for a node will have one
+				continue
 			}
+			to := c.requested
+			if p.Labels[offloadingv1beta1.LabelManagedBy] == offloadingv1beta1.ManagedByShadowPod {
+				user := p.Labels[offloadingv1beta1.LabelCreatorUser]
+				if offloaded[user] == nil {
+					offloaded[user] = corev1.ResourceList{}
+				}
+				to = offloaded[user]
+			}
+			requests.Add(to, requests.OfPod(p))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.granted, err = r.granted(ctx, without)
+	err = r.grants(ctx, s.UID, func(other *authv1beta1.ResourceSlice) {
+		requests.Add(c.granted, other.Status.Resources)
+		cover(offloaded[userLabel(other)], other.Status.Resources)
+	})
+	delete(offloaded, userLabel(s)) // part of what it asks for
+	for _, beyond := range offloaded {
+		requests.Add(c.requested, beyond)
+	}
 	return c, err
+}
+
+// userLabel is what the label [offloadingv1beta1.LabelCreatorUser] says on the pods that run under a slice; empty: there are
+// none.
+func userLabel(s *authv1beta1.ResourceSlice) string {
+	if s.Spec.ConsumerClusterID == nil {
+		return ""
+	}
+	user := credentials.SliceSubject(s.Name, string(*s.Spec.ConsumerClusterID)).CommonName
+	return objectname.Shorten(user, validation.LabelValueMaxLength)
+}
+
+// cover takes from requested what was granted, until nothing is left of it.
+func cover(requested, granted corev1.ResourceList) {
+	for name, q := range requested {
+		if q.Sub(granted[name]); q.Sign() < 0 {
+			q = resource.Quantity{}
+		}
+		requested[name] = q
+	}
 }
 
 // each reads all objects of a kind in pages.

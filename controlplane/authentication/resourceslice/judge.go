@@ -192,8 +192,8 @@ func (l ledger) left(name corev1.ResourceName, consumer string) (*resource.Quant
 	}
 	if c := l.free; c != nil {
 		left, all, requested, granted := c.left(name), c.allocatable[name], c.requested[name], c.granted[name]
-		bound(left, denied(authv1beta1.ReasonResourcesUnavailable, "the provider has %s left: its nodes have %s, of which pods request %s and slices have %s",
-			left.String(), all.String(), requested.String(), granted.String()))
+		bound(left, denied(authv1beta1.ReasonResourcesUnavailable, "the provider has %s left: its nodes have %s, of which slices have %s and other pods request %s",
+			left.String(), all.String(), granted.String(), requested.String()))
 	}
 	return least, why
 }

@@ -185,7 +185,7 @@ func TestJudgeResources(t *testing.T) {
 		{
 			name: "more than the nodes have left", asked: list("cpu", "2001m"), class: "available",
 			ledger: ledger{free: &capacity{allocatable: list("cpu", "8"), requested: list("cpu", "5"), granted: list("cpu", "1")}},
-			reason: "ResourcesUnavailable", says: "2001m of cpu are asked for; the provider has 2 left: its nodes have 8, of which pods request 5 and slices have 1",
+			reason: "ResourcesUnavailable", says: "2001m of cpu are asked for; the provider has 2 left: its nodes have 8, of which slices have 1 and other pods request 5",
 		},
 		{
 			name: "what no node has", asked: list("example.org/gpu", "1"), class: "available", ledger: ledger{free: &capacity{}},
