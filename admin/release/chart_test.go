@@ -38,7 +38,7 @@ func TestChart(t *testing.T) {
 		{"metrics", "liqo", "metrics: {enabled: true, prometheusOperator: {enabled: true}}", []string{"controller.yaml", "fabric.yaml", "podmonitors.yaml"}},
 		{"open", "liqo", "{networkPolicies: {enabled: false}, podDisruptionBudgets: {enabled: false}}", []string{"controller.yaml"}},
 		{"offloading", "liqo", `{authentication: {enabled: true}, offloading: {enabled: true, podSecurity: restricted, maxNamespaces: 3, limitsEnforcement: Hard, apiServerAccess: false,
-			namespaceQuota: {secrets: null, services.nodeports: 0}}}`, []string{"controller.yaml"}},
+			namespaceQuota: {secrets: null, services.nodeports: 0}}, discovery: {config: {clusterLabels: {topology.kubernetes.io/zone: a, rank: 1000000}}}}`, []string{"controller.yaml", "installation.yaml"}},
 		{"openshift", "liqo", "openshiftConfig: {enabled: true}", []string{"controller.yaml", "fabric-rbac.yaml", "gateway-templates.yaml"}},
 		{"namespace", "network", "", []string{"controller-rbac.yaml", "fabric-rbac.yaml", "role.yaml", "gateway-templates.yaml", "namespace.yaml"}},
 	} {

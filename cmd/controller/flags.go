@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/offloading"
+	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 )
 
 // options are the flags of the controller, checked.
@@ -101,6 +103,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&apiServerCA, "api-server-ca", "", "`FILE` with the certificate authority of that, PEM; system: the ones of the consumer's system (default: that of the service account)")
 	fs.DurationVar(&auth.CertificateLifetime, "client-certificate-lifetime", 0, "`time` for which certificates of consumers are valid, at least 10m; 0: as long as the signer likes")
 	fs.BoolVar(&auth.Slices.DefaultClass, "default-resource-slices", true, "grant what ResourceSlices of class default ask for; =false denies them")
+	fs.StringToStringVar(&auth.Slices.NodeLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that virtual nodes of this cluster have in the clusters of its consumers")
+	fs.Lookup("cluster-labels").DefValue = "" // not []
 	offload := fs.Bool("offloading", false, "let pods of this cluster run in others, and theirs here; needs --authentication")
 	var off offloading.Options
 	var enforcement string
@@ -169,6 +173,9 @@ func (o *options) check() error {
 			return daemon.Usagef("--api-server-url: %q is not an https URL, such as https://203.0.113.7:6443", a.APIServer.URL)
 		case a.CertificateLifetime != 0 && a.CertificateLifetime < 10*time.Minute:
 			return daemon.Usagef("--client-certificate-lifetime: API servers sign nothing for less than 10m")
+		}
+		if _, leftOut := virtualnode.NodeLabels(a.Slices.NodeLabels); len(leftOut) > 0 {
+			return daemon.Usagef("--cluster-labels: consumers refuse %s: the key or value is invalid, the key is one by which Kubernetes or the controllers tell what a node is, or there are too many labels", strings.Join(leftOut, ", "))
 		}
 	}
 	if off := o.Offloading; off != nil {

@@ -88,6 +88,11 @@ func TestParseFlags(t *testing.T) {
 				"configmaps": resource.MustParse("10"), "services.nodeports": resource.MustParse("0"), "count/ingresses.networking.k8s.io": resource.MustParse("7"),
 			}, LimitsEnforcement: "Hard", NoAPIServerAccess: true}
 		}},
+		{"labels of the cluster", []string{"--authentication", "--cluster-labels=region=eu,topology.kubernetes.io/zone=a", "--cluster-labels=tier="}, "", func(o *options) {
+			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true, NodeLabels: map[string]string{
+				"region": "eu", "topology.kubernetes.io/zone": "a", "tier": "",
+			}}}
+		}},
 		{"off", []string{"--metrics-address=0", "--health-probe-address=off", "--leader-election=false", "--kube-api-qps=-1"}, "", func(o *options) {
 			o.MetricsAddress, o.HealthProbeAddress, o.LeaderElection, o.qps = "", "", nil, -1
 		}},
@@ -160,6 +165,11 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--namespace-quota=configmaps", `--namespace-quota: "configmaps" is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10`},
 		{"--namespace-quota=configmaps=1,secrets=-1", `--namespace-quota: "secrets=-1" is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10`},
 		{"--authentication --offloading --limits-enforcement=Firm", `--limits-enforcement: "Firm" is not None, Soft or Hard`},
+		{"--authentication --cluster-labels=region", "--cluster-labels: region must be formatted as key=value"},
+		{
+			"--authentication --cluster-labels=region=eu,tier=a/b,node-role.kubernetes.io/control-plane=,liqo.io/type=virtual-node",
+			"--cluster-labels: consumers refuse liqo.io/type, node-role.kubernetes.io/control-plane, tier: the key or value is invalid, the key is one by which Kubernetes or the controllers tell what a node is, or there are too many labels",
+		},
 		{"--log-level=loud", `--log-level: "loud" is not debug, info, warn or error`},
 		{"--log-format=xml", `--log-format: "xml" is neither text nor json`},
 	}

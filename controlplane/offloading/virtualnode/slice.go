@@ -73,7 +73,7 @@ func FromSlice(s *authv1beta1.ResourceSlice, secrets []corev1.Secret) (v *offloa
 			authv1beta1.LabelIdentityType, authv1beta1.ResourceSliceIdentity, authv1beta1.LabelResourceSliceName, s.Name)
 	}
 	peer := s.Labels[authv1beta1.LabelReplicationDestination]
-	granted, _ := nodeLabels(s.Status.NodeLabels)
+	granted, _ := NodeLabels(s.Status.NodeLabels)
 	v = &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name,
@@ -119,9 +119,9 @@ func capacity(granted corev1.ResourceList) corev1.ResourceList {
 // mayChoose are the labels of Kubernetes that say where a cluster is.
 var mayChoose = []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone}
 
-// nodeLabels leaves out the labels that a provider may not choose: those by which Kubernetes and the controllers tell what
-// a node is, and what is no label.
-func nodeLabels(wanted map[string]string) (kept map[string]string, leftOut []string) {
+// NodeLabels leaves out the labels that a provider may not choose: those by which Kubernetes and the controllers tell what
+// a node is, and what is no label. leftOut are their keys, fit for a message.
+func NodeLabels(wanted map[string]string) (kept map[string]string, leftOut []string) {
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		domain, _, _ := strings.Cut(key, "/")
 		if !strings.Contains(key, "/") {
@@ -179,7 +179,7 @@ func (r *slicer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		apply.Event(r.Recorder, s, corev1.EventTypeWarning, ReasonNameTaken, "CreateVirtualNode", taken)
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
-	if _, leftOut := nodeLabels(s.Status.NodeLabels); len(leftOut) > 0 {
+	if _, leftOut := NodeLabels(s.Status.NodeLabels); len(leftOut) > 0 {
 		apply.Event(r.Recorder, s, corev1.EventTypeWarning, ReasonLabelsLeftOut, "CreateVirtualNode",
 			"the node does not get these labels of the provider, which it may not choose: "+strings.Join(leftOut, ", "))
 	}

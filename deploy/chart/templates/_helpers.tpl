@@ -138,3 +138,12 @@ runAsGroup: 65532
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The labels of the cluster, separated by commas. toJson writes a number as the user does: 1000000, not 1e+06. */}}
+{{- define "sluice.clusterLabels" -}}
+{{- $labels := list }}
+{{- range $key, $value := .Values.discovery.config.clusterLabels }}
+{{- $labels = append $labels (printf "%s=%s" $key ($value | toJson | trimAll "\"")) }}
+{{- end }}
+{{- join "," $labels }}
+{{- end }}
