@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -19,7 +18,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/offloading"
-	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 )
 
 // options are the flags of the controller, checked.
@@ -173,9 +171,6 @@ func (o *options) check() error {
 			return daemon.Usagef("--api-server-url: %q is not an https URL, such as https://203.0.113.7:6443", a.APIServer.URL)
 		case a.CertificateLifetime != 0 && a.CertificateLifetime < 10*time.Minute:
 			return daemon.Usagef("--client-certificate-lifetime: API servers sign nothing for less than 10m")
-		}
-		if _, leftOut := virtualnode.NodeLabels(a.Slices.NodeLabels); len(leftOut) > 0 {
-			return daemon.Usagef("--cluster-labels: consumers refuse %s: the key or value is invalid, the key is one by which Kubernetes or the controllers tell what a node is, or there are too many labels", strings.Join(leftOut, ", "))
 		}
 	}
 	if off := o.Offloading; off != nil {

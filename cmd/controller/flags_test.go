@@ -166,10 +166,6 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--namespace-quota=configmaps=1,secrets=-1", `--namespace-quota: "secrets=-1" is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10`},
 		{"--authentication --offloading --limits-enforcement=Firm", `--limits-enforcement: "Firm" is not None, Soft or Hard`},
 		{"--authentication --cluster-labels=region", "--cluster-labels: region must be formatted as key=value"},
-		{
-			"--authentication --cluster-labels=region=eu,tier=a/b,node-role.kubernetes.io/control-plane=,liqo.io/type=virtual-node",
-			"--cluster-labels: consumers refuse liqo.io/type, node-role.kubernetes.io/control-plane, tier: the key or value is invalid, the key is one by which Kubernetes or the controllers tell what a node is, or there are too many labels",
-		},
 		{"--log-level=loud", `--log-level: "loud" is not debug, info, warn or error`},
 		{"--log-format=xml", `--log-format: "xml" is neither text nor json`},
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 )
 
 // preflightTimeout is how long the API server may take to answer some dozens of
@@ -48,9 +49,13 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		}
 		return err
 	}
-	if o.Authentication != nil {
-		if o.Authentication.APIServer.CA, err = certificateAuthority(o.apiServerCA, cfg); err != nil {
+	if a := o.Authentication; a != nil {
+		if a.APIServer.CA, err = certificateAuthority(o.apiServerCA, cfg); err != nil {
 			return err
+		}
+		var refused []string
+		if a.Slices.NodeLabels, refused = virtualnode.NodeLabels(a.Slices.NodeLabels); len(refused) > 0 {
+			log.Warn("--cluster-labels: left out what consumers refuse: what is no label, and what tells what a node is", "labels", refused)
 		}
 	}
 	mgr, err := manager.New(cfg, o.Options)
