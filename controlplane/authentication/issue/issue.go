@@ -12,6 +12,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -205,11 +206,12 @@ func (i *Issuer) keep(ctx context.Context, g Grant, data map[string][]byte) erro
 var usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
 
 // sign has the cluster sign the request of a grant. The certificate that it is to replace makes the name of the
-// CertificateSigningRequest another one, so that an old answer is not taken for the new one.
+// CertificateSigningRequest another one, so that an old answer is not taken for the new one. So does the lifetime: what was
+// asked for with another one is not in the way after a restart.
 func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Problem, error) {
 	want := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: requestName(g, old),
+			Name: requestName(g, old, i.Lifetime),
 			Labels: map[string]string{
 				authv1beta1.LabelTenantCSR: networkingv1beta1.LabelTrue, networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue,
 				networkingv1beta1.LabelRemoteClusterID: g.Consumer, authv1beta1.LabelIssuedFor: issuedFor(g.Owner.GetNamespace(), g.Slice),
@@ -234,13 +236,30 @@ func (i *Issuer) sign(ctx context.Context, g Grant, old []byte) ([]byte, *Proble
 		return nil, nil, fmt.Errorf("get the CertificateSigningRequest: %w", err)
 	}
 	// Its name can be guessed. Only what we would have made is approved.
-	if !bytes.Equal(r.Spec.Request, want.Spec.Request) || r.Spec.SignerName != want.Spec.SignerName || !slices.Equal(r.Spec.Usages, want.Spec.Usages) {
+	if field := differs(r.Spec, want.Spec); field != "" {
 		return nil, &Problem{
 			Reason:  authv1beta1.ReasonCertificateRefused,
-			Message: fmt.Sprintf("CertificateSigningRequest %s is not the controller's: delete it", r.Name), Retry: unsignedAfter,
+			Message: fmt.Sprintf("CertificateSigningRequest %s is not the controller's: its spec.%s is not what the controller asks for. Delete it", r.Name, field), Retry: unsignedAfter,
 		}, nil
 	}
 	return i.answer(ctx, g, r)
+}
+
+// differs names a field by which a request asks for another certificate than the wanted one; empty: there is none. Who
+// made the request is not compared: a signer puts nothing of that into the certificate, and the controller may have had
+// another user when it made it.
+func differs(r, want certificatesv1.CertificateSigningRequestSpec) string {
+	switch {
+	case !bytes.Equal(r.Request, want.Request):
+		return "request"
+	case r.SignerName != want.SignerName:
+		return "signerName"
+	case !slices.Equal(r.Usages, want.Usages):
+		return "usages"
+	case !equality.Semantic.DeepEqual(r.ExpirationSeconds, want.ExpirationSeconds):
+		return "expirationSeconds"
+	}
+	return ""
 }
 
 // goes tells whether the namespace of an object is being deleted. A request that was made
@@ -320,8 +339,8 @@ func (i *Issuer) delete(ctx context.Context, r *certificatesv1.CertificateSignin
 }
 
 // requestName is the name of the CertificateSigningRequest of a grant.
-func requestName(g Grant, old []byte) string {
-	return "liqo-identity-" + shortHash([]byte(g.Owner.GetUID()), g.Request, old)
+func requestName(g Grant, old []byte, lifetime time.Duration) string {
+	return "liqo-identity-" + shortHash([]byte(g.Owner.GetUID()), g.Request, old, []byte(lifetime.String()))
 }
 
 func shortHash(parts ...[]byte) string {

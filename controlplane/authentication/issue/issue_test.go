@@ -8,6 +8,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -16,20 +17,74 @@ import (
 	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
-// TestUnsigned has nobody sign, by a clock that is far ahead of that of the API server.
-func TestUnsigned(t *testing.T) {
+// desk issues a certificate for cluster rome.
+type desk struct {
+	*issue.Issuer
+	t     *testing.T
+	grant issue.Grant
+	now   time.Time
+}
+
+func newDesk(t *testing.T, objects ...client.Object) *desk {
+	t.Helper()
+	subject := credentials.ControlPlaneSubject("rome")
+	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(objects...).Build()
+	d := &desk{t: t, now: time.Now().Truncate(time.Second), grant: issue.Grant{
+		Owner:    &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}},
+		Consumer: "rome", Request: request(t, subject), Subject: subject,
+	}}
+	d.Issuer = &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: func() time.Time { return d.now }}
+	return d
+}
+
+// request is one of a new key.
+func request(t *testing.T, s credentials.Subject) []byte {
+	t.Helper()
 	key, err := credentials.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject := credentials.ControlPlaneSubject("rome")
-	request, err := key.Request(subject)
+	r, err := key.Request(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
-	now := time.Now().Add(time.Hour).Truncate(time.Second)
-	i := &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: func() time.Time { return now }}
+	return r
+}
+
+// ask asks for the certificate, and returns the problem if there is one.
+func (d *desk) ask() (*authv1beta1.AuthParams, *issue.Problem) {
+	d.t.Helper()
+	params, _, problem, err := d.Issue(d.t.Context(), d.grant)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return params, problem
+}
+
+// requests are those that are there.
+func (d *desk) requests() []certificatesv1.CertificateSigningRequest {
+	d.t.Helper()
+	var list certificatesv1.CertificateSigningRequestList
+	if err := d.Reader.List(d.t.Context(), &list); err != nil {
+		d.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// request is the only one that is there.
+func (d *desk) request() *certificatesv1.CertificateSigningRequest {
+	d.t.Helper()
+	all := d.requests()
+	if len(all) != 1 {
+		d.t.Fatalf("there are %d requests", len(all))
+	}
+	return &all[0]
+}
+
+// TestUnsigned has nobody sign, by a clock that is far ahead of that of the API server.
+func TestUnsigned(t *testing.T) {
+	d := newDesk(t)
+	d.now = d.now.Add(time.Hour)
 	for _, step := range []struct {
 		after, retry time.Duration
 		says         string
@@ -38,14 +93,8 @@ func TestUnsigned(t *testing.T) {
 		{time.Second, time.Second, "is being signed"},
 		{30 * time.Second, 30 * time.Second, "for 31s: this cluster may have no signer"},
 	} {
-		now = now.Add(step.after)
-		_, _, problem, err := i.Issue(t.Context(), issue.Grant{
-			Owner:    &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}},
-			Consumer: "rome", Request: request, Subject: subject,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d.now = d.now.Add(step.after)
+		_, problem := d.ask()
 		if problem == nil || problem.Reason != authv1beta1.ReasonCertificatePending || problem.Retry != step.retry || !strings.Contains(problem.Message, step.says) {
 			t.Errorf("%v later the problem is %+v; want a retry after %v, and %q", step.after, problem, step.retry, step.says)
 		}
@@ -55,66 +104,106 @@ func TestUnsigned(t *testing.T) {
 // TestNamespaceThatGoes: in a namespace that is being deleted what was signed is gone before its owner. Nothing is signed
 // again for that one, or the request would be left behind.
 func TestNamespaceThatGoes(t *testing.T) {
-	key, err := credentials.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
+	d := newDesk(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "liqo-tenant-rome", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"example.org/wait"},
+	}})
+	if _, problem := d.ask(); problem == nil || !strings.Contains(problem.Message, "being deleted") {
+		t.Errorf("%+v", problem)
 	}
-	subject := credentials.ControlPlaneSubject("rome")
-	request, err := key.Request(subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "liqo-tenant-rome", DeletionTimestamp: new(metav1.NewTime(now)), Finalizers: []string{"example.org/wait"},
-	}}).Build()
-	i := &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: func() time.Time { return now }}
-	_, _, problem, err := i.Issue(t.Context(), issue.Grant{
-		Owner:    &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "1"}},
-		Consumer: "rome", Request: request, Subject: subject,
-	})
-	if err != nil || problem == nil || !strings.Contains(problem.Message, "being deleted") {
-		t.Errorf("%+v, %v", problem, err)
-	}
-	var made certificatesv1.CertificateSigningRequestList
-	if err := c.List(t.Context(), &made); err != nil || len(made.Items) > 0 {
-		t.Errorf("%d requests were made, %v", len(made.Items), err)
+	if made := d.requests(); len(made) > 0 {
+		t.Errorf("%d requests were made", len(made))
 	}
 }
 
 // TestForget has a request made for an object that is gone already, which a cache may not know yet.
 func TestForget(t *testing.T) {
-	key, err := credentials.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	subject := credentials.SliceSubject("slice", "rome")
-	request, err := key.Request(subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
-	i := &issue.Issuer{Client: c, Reader: c, APIServer: issue.APIServer{URL: "https://milan.example"}, Now: time.Now}
-	made := func() int {
-		var list certificatesv1.CertificateSigningRequestList
-		if err := c.List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
-		return len(list.Items)
-	}
-	_, _, problem, err := i.Issue(t.Context(), issue.Grant{
-		Owner:    &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "slice", UID: "1"}},
-		Consumer: "rome", Slice: "slice", Request: request, Subject: subject,
-	})
-	if err != nil || problem == nil || made() != 1 {
-		t.Fatalf("%+v, %v; %d requests", problem, err, made())
+	d := newDesk(t)
+	d.grant.Owner = &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "slice", UID: "1"}}
+	d.grant.Slice, d.grant.Subject = "slice", credentials.SliceSubject("slice", "rome")
+	d.grant.Request = request(t, d.grant.Subject)
+	_, problem := d.ask()
+	if problem == nil || len(d.requests()) != 1 {
+		t.Fatalf("%+v; %d requests", problem, len(d.requests()))
 	}
 	for _, other := range [][2]string{{"liqo-tenant-rome", "other"}, {"liqo-tenant-rome", ""}, {"liqo-tenant-paris", "slice"}} {
-		if err := i.Forget(t.Context(), other[0], other[1]); err != nil || made() != 1 {
-			t.Errorf("that %v is gone: %v; %d requests", other, err, made())
+		if err := d.Forget(t.Context(), other[0], other[1]); err != nil || len(d.requests()) != 1 {
+			t.Errorf("that %v is gone: %v; %d requests", other, err, len(d.requests()))
 		}
 	}
-	if err := i.Forget(t.Context(), "liqo-tenant-rome", "slice"); err != nil || made() != 0 {
-		t.Errorf("it is gone: %v; %d requests", err, made())
+	if err := d.Forget(t.Context(), "liqo-tenant-rome", "slice"); err != nil || len(d.requests()) != 0 {
+		t.Errorf("it is gone: %v; %d requests", err, len(d.requests()))
+	}
+}
+
+// TestRequestOfAnother has somebody take the name of the controller's request: he asks for another certificate, or for
+// the same one.
+func TestRequestOfAnother(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		lifetime time.Duration
+		change   func(*certificatesv1.CertificateSigningRequestSpec)
+		field    string // empty: it is approved
+	}{
+		{"another key", 0, func(s *certificatesv1.CertificateSigningRequestSpec) {
+			s.Request = request(t, credentials.ControlPlaneSubject("rome"))
+		}, "request"},
+		{"another signer", 0, func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "example.org/signer" }, "signerName"},
+		{"another usage", 0, func(s *certificatesv1.CertificateSigningRequestSpec) {
+			s.Usages = append(s.Usages, certificatesv1.UsageServerAuth)
+		}, "usages"},
+		{"valid for ten minutes", 0, func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = new(int32(600)) }, "expirationSeconds"},
+		{"valid for years", time.Hour, func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = new(int32(1e8)) }, "expirationSeconds"},
+		{"valid for as long as the signer likes", time.Hour, func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = nil }, "expirationSeconds"},
+		{"the same, of an earlier user of the controller", time.Hour, func(s *certificatesv1.CertificateSigningRequestSpec) {
+			s.Username = "system:serviceaccount:liqo:earlier"
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.Lifetime = c.lifetime
+			d.ask()
+			made := d.request()
+			if err := d.Client.Delete(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+			theirs := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: made.Name}, Spec: made.Spec}
+			c.change(&theirs.Spec)
+			if err := d.Client.Create(t.Context(), theirs); err != nil {
+				t.Fatal(err)
+			}
+			_, problem := d.ask()
+			switch approved := len(d.request().Status.Conditions) > 0; {
+			case approved != (c.field == ""):
+				t.Errorf("it is approved: %v", approved)
+			case problem == nil:
+				t.Error("there is no problem")
+			case approved && problem.Reason != authv1beta1.ReasonCertificatePending,
+				!approved && (problem.Reason != authv1beta1.ReasonCertificateRefused || problem.Retry == 0 || !strings.Contains(problem.Message, made.Name) || !strings.Contains(problem.Message, "spec."+c.field+" ")):
+				t.Errorf("the problem is %+v", problem)
+			}
+		})
+	}
+}
+
+// TestLifetimeChanges restarts the controller with another lifetime while a request of its own waits: it is not taken for
+// somebody else's.
+func TestLifetimeChanges(t *testing.T) {
+	d := newDesk(t)
+	d.ask()
+	d.Lifetime = time.Hour
+	if _, problem := d.ask(); problem == nil || problem.Reason != authv1beta1.ReasonCertificatePending {
+		t.Fatalf("the problem is %+v", problem)
+	}
+	asked := 0
+	for _, r := range d.requests() {
+		if r.Spec.ExpirationSeconds != nil && *r.Spec.ExpirationSeconds == 3600 {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("%d requests are for an hour", asked)
+	}
+	if err := d.Forget(t.Context(), "liqo-tenant-rome", ""); err != nil || len(d.requests()) > 0 {
+		t.Errorf("%d requests are left when the Tenant is gone, %v", len(d.requests()), err)
 	}
 }
