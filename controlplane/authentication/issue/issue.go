@@ -310,7 +310,11 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 		err = fmt.Errorf("it is for %v", c.Subject)
 	}
 	if err != nil {
-		return nil, &Problem{Reason: authv1beta1.ReasonCertificateRefused, Message: "the signer of this cluster has signed another certificate than was asked for: " + err.Error()}, nil
+		return nil, &Problem{
+			Reason:  authv1beta1.ReasonCertificateRefused,
+			Message: fmt.Sprintf("the signer of this cluster has signed another certificate than was asked for: %v. Delete CertificateSigningRequest %s to try again", err, r.Name),
+			Retry:   unsignedAfter,
+		}, i.deleteAfter(ctx, r, time.Hour)
 	}
 	return r.Status.Certificate, nil, i.delete(ctx, r)
 }
@@ -326,7 +330,7 @@ func Approve(ctx context.Context, c client.Client, r *certificatesv1.Certificate
 	return nil
 }
 
-// deleteAfter deletes a request that was refused long ago, so that it is tried again.
+// deleteAfter deletes a request of long ago that was not answered as it should be, so that it is tried again.
 func (i *Issuer) deleteAfter(ctx context.Context, r *certificatesv1.CertificateSigningRequest, age time.Duration) error {
 	if i.Now().Sub(r.CreationTimestamp.Time) < age {
 		return nil

@@ -1,6 +1,13 @@
 package issue_test
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +86,38 @@ func (d *desk) request() *certificatesv1.CertificateSigningRequest {
 		d.t.Fatalf("there are %d requests", len(all))
 	}
 	return &all[0]
+}
+
+// answers writes the status of the only request, as a signer does.
+func (d *desk) answers(change func(*certificatesv1.CertificateSigningRequestStatus)) {
+	d.t.Helper()
+	r := d.request()
+	change(&r.Status)
+	if err := d.Client.Status().Update(d.t.Context(), r); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// certificate is one for the key of a request.
+func (d *desk) certificate(of []byte, s credentials.Subject) []byte {
+	d.t.Helper()
+	r, err := credentials.ParseRequest(of)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}},
+		NotBefore: d.now, NotAfter: d.now.Add(24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}}, r.PublicKey, key)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // TestUnsigned has nobody sign, by a clock that is far ahead of that of the API server.
@@ -205,5 +244,79 @@ func TestLifetimeChanges(t *testing.T) {
 	}
 	if err := d.Forget(t.Context(), "liqo-tenant-rome", ""); err != nil || len(d.requests()) > 0 {
 		t.Errorf("%d requests are left when the Tenant is gone, %v", len(d.requests()), err)
+	}
+}
+
+// TestRefused has the signer of the cluster refuse in every way. It is asked again by itself, and an hour after the
+// request was made by another one.
+func TestRefused(t *testing.T) {
+	condition := func(kind certificatesv1.RequestConditionType) func(*desk, *certificatesv1.CertificateSigningRequestStatus) {
+		return func(_ *desk, s *certificatesv1.CertificateSigningRequestStatus) {
+			s.Conditions = append(s.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "Because", Message: "of a policy"})
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		answer func(*desk, *certificatesv1.CertificateSigningRequestStatus)
+		says   string
+	}{
+		{"denied", condition(certificatesv1.CertificateDenied), "Because: of a policy. Delete it"},
+		{"failed", condition(certificatesv1.CertificateFailed), "Because: of a policy. Delete it"},
+		{"signed for another user", func(d *desk, s *certificatesv1.CertificateSigningRequestStatus) {
+			s.Certificate = d.certificate(d.grant.Request, credentials.ControlPlaneSubject("naples"))
+		}, "another certificate than was asked for: it is for {naples liqo.io}"},
+		{"signed for another key", func(d *desk, s *certificatesv1.CertificateSigningRequestStatus) {
+			s.Certificate = d.certificate(request(d.t, d.grant.Subject), d.grant.Subject)
+		}, "another certificate than was asked for"},
+		{"signed with garbage", func(_ *desk, s *certificatesv1.CertificateSigningRequestStatus) { s.Certificate = []byte("x") }, "another certificate than was asked for"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDesk(t)
+			d.ask()
+			made := d.request()
+			made.CreationTimestamp = metav1.NewTime(d.now) // the fake sets none
+			if err := d.Client.Update(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+			d.answers(func(s *certificatesv1.CertificateSigningRequestStatus) { c.answer(d, s) })
+			refused := func() {
+				t.Helper()
+				params, problem := d.ask()
+				if params != nil || problem == nil || problem.Reason != authv1beta1.ReasonCertificateRefused || problem.Retry != 30*time.Second || !strings.Contains(problem.Message, c.says) {
+					t.Errorf("%+v, %+v", params, problem)
+				}
+			}
+			refused()
+			d.request() // is still there, for who wants to look at it
+			d.now = d.now.Add(time.Hour)
+			refused()
+			if left := d.requests(); len(left) > 0 {
+				t.Fatalf("an hour later there are %d requests", len(left))
+			}
+			d.ask()
+			d.answers(func(s *certificatesv1.CertificateSigningRequestStatus) {
+				s.Certificate = d.certificate(d.grant.Request, d.grant.Subject)
+			})
+			if params, problem := d.ask(); params == nil || problem != nil {
+				t.Errorf("signed as it should be: %+v, %+v", params, problem)
+			}
+		})
+	}
+}
+
+// TestRefusedRenewal has the signer sign another certificate when the one that is there is to be replaced: that one goes
+// on to serve, and a new one is asked for again.
+func TestRefusedRenewal(t *testing.T) {
+	d := newDesk(t)
+	d.ask()
+	old := d.certificate(d.grant.Request, d.grant.Subject)
+	d.answers(func(s *certificatesv1.CertificateSigningRequestStatus) { s.Certificate = old })
+	d.ask()
+	d.now = d.now.Add(17 * time.Hour)
+	d.ask()
+	d.answers(func(s *certificatesv1.CertificateSigningRequestStatus) { s.Certificate = []byte("x") })
+	params, again, problem, err := d.Issue(t.Context(), d.grant)
+	if err != nil || problem != nil || params == nil || !bytes.Equal(params.SignedCRT, old) || again != 30*time.Second {
+		t.Errorf("%+v, again after %v, %+v, %v", params, again, problem, err)
 	}
 }
