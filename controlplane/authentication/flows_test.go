@@ -566,6 +566,11 @@ func TestDeclarative(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
 	// The consumer first: what it will be allowed to do is nowhere yet.
 	rome.create(slice(rome, "milan", "cpu", "1", "memory", "1Gi"))
+	rome.event("milan", authv1beta1.ReasonNotReplicated, "liqo.io/identity-type=ControlPlane")
+	unlabelled := slice(rome, "unlabelled")
+	delete(unlabelled.Labels, "liqo.io/replication")
+	rome.create(unlabelled)
+	rome.event("unlabelled", authv1beta1.ReasonNotReplicated, "liqo.io/replication to true")
 	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
 	credentials := kubeconfigOf(t, milan.ServiceAccount(milan.tenant, "of-rome"))
 	identity := &corev1.Secret{

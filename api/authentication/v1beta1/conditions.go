@@ -122,6 +122,9 @@ const (
 	// ReasonIdentityInTheWay means that there is an Identity of the name of the slice's that is somebody else's. It is
 	// the reason of an event.
 	ReasonIdentityInTheWay = "IdentityInTheWay"
+	// ReasonNotReplicated means that a slice is not copied to the provider: its label or the identity is missing. It is the
+	// reason of an event.
+	ReasonNotReplicated = "NotReplicated"
 	// ReasonSliceCordoned means that the provider has cordoned the slice.
 	ReasonSliceCordoned = "ResourceSliceCordoned"
 	// ReasonConsumerInvalid means that the slice names another consumer or provider.

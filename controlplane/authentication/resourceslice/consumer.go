@@ -26,23 +26,34 @@ const identityPrefix = "resourceslice-"
 // consumer completes the slices that are to be copied to a provider.
 type consumer struct {
 	client.Client
+	// Reader reads past the cache.
+	Reader   client.Reader
 	Recorder events.EventRecorder
 	Cluster  identify.Cluster
+
+	// told is what the author of a slice was told last. One slice is looked at at a time.
+	told map[client.ObjectKey]string
 }
+
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=list
 
 // Reconcile fills in what the user need not write: who asks whom, and the request for a certificate.
 func (r *consumer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := new(authv1beta1.ResourceSlice)
 	if err := r.Get(ctx, req.NamespacedName, s); err != nil {
+		delete(r.told, req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !s.DeletionTimestamp.IsZero() || !isSource(s) {
+	if !s.DeletionTimestamp.IsZero() || isCopy(s) {
+		return ctrl.Result{}, nil
+	}
+	if s.Labels[authv1beta1.LabelReplication] != networkingv1beta1.LabelTrue {
+		r.tell(s, authv1beta1.ReasonNotReplicated, fmt.Sprintf("the slice is not copied to the provider: set its label %s to %s", authv1beta1.LabelReplication, networkingv1beta1.LabelTrue))
 		return ctrl.Result{}, nil
 	}
 	provider := authv1beta1.ClusterID(s.Labels[authv1beta1.LabelReplicationDestination])
 	if provider == "" || s.Labels[networkingv1beta1.LabelRemoteClusterID] != string(provider) {
-		r.Recorder.Eventf(s, nil, corev1.EventTypeWarning, authv1beta1.ReasonConsumerInvalid, "Complete",
-			"the labels %s and %s must both be the ID of the provider", authv1beta1.LabelReplicationDestination, networkingv1beta1.LabelRemoteClusterID)
+		r.tell(s, authv1beta1.ReasonConsumerInvalid, fmt.Sprintf("the labels %s and %s must both be the ID of the provider", authv1beta1.LabelReplicationDestination, networkingv1beta1.LabelRemoteClusterID))
 		return ctrl.Result{}, nil
 	}
 	id, err := r.Cluster.ID(ctx)
@@ -107,7 +118,36 @@ func (r *consumer) identity(ctx context.Context, s *authv1beta1.ResourceSlice) e
 		}
 		return apply.Delete(ctx, r.Client, there)
 	}
-	return nil // no answer yet
+	return r.unanswered(ctx, s)
+}
+
+// unanswered tells the author of a slice that nobody copies it, if that is why there is no answer.
+func (r *consumer) unanswered(ctx context.Context, s *authv1beta1.ResourceSlice) error {
+	var identities corev1.SecretList
+	provider := s.Labels[authv1beta1.LabelReplicationDestination]
+	err := r.Reader.List(ctx, &identities, client.InNamespace(s.Namespace), client.Limit(1), client.MatchingLabels{
+		authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: provider,
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for the identity: %w", err)
+	case len(identities.Items) == 0:
+		r.tell(s, authv1beta1.ReasonNotReplicated, fmt.Sprintf("the slice is not copied to cluster %s: this namespace has no Secret with the labels %s=%s and %s=%[1]s, the identity that liqoctl authenticate makes",
+			provider, authv1beta1.LabelIdentityType, authv1beta1.ControlPlaneIdentity, networkingv1beta1.LabelRemoteClusterID))
+	default:
+		delete(r.told, client.ObjectKeyFromObject(s))
+	}
+	return nil
+}
+
+// tell records an event about a slice, unless it is what was told last.
+func (r *consumer) tell(s *authv1beta1.ResourceSlice, reason, text string) {
+	name := client.ObjectKeyFromObject(s)
+	if r.told[name] == text {
+		return
+	}
+	r.told[name] = text
+	apply.Event(r.Recorder, s, corev1.EventTypeWarning, reason, "Complete", text)
 }
 
 func authenticated(s *authv1beta1.ResourceSlice) authv1beta1.ResourceSliceConditionStatus {
@@ -117,9 +157,4 @@ func authenticated(s *authv1beta1.ResourceSlice) authv1beta1.ResourceSliceCondit
 		}
 	}
 	return ""
-}
-
-// isSource tells whether a slice is one that the user of this cluster wrote, to be copied.
-func isSource(s *authv1beta1.ResourceSlice) bool {
-	return s.Labels[authv1beta1.LabelReplication] == networkingv1beta1.LabelTrue && !isCopy(s)
 }

@@ -21,7 +21,7 @@ import (
 // SetupWithManager adds the reconcilers of both sides to mgr.
 func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.Issuer, o Options) error {
 	p := &provider{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer, Options: o}
-	c := &consumer{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster}
+	c := &consumer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, told: map[client.ObjectKey]string{}}
 	side := func(mine func(*authv1beta1.ResourceSlice) bool) builder.Predicates {
 		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			s, ok := o.(*authv1beta1.ResourceSlice)
@@ -37,7 +37,7 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 			WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
 			Complete(apply.RequeueOnConflict(p)),
 		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
-			For(&authv1beta1.ResourceSlice{}, side(isSource)).
+			For(&authv1beta1.ResourceSlice{}, side(func(s *authv1beta1.ResourceSlice) bool { return !isCopy(s) })).
 			Owns(&authv1beta1.Identity{}).
 			Complete(apply.RequeueOnConflict(c)),
 	)
