@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +32,8 @@ type consumer struct {
 	Recorder events.EventRecorder
 	Cluster  identify.Cluster
 
-	// told is what the author of a slice was told last. One slice is looked at at a time.
-	told map[client.ObjectKey]string
+	// told is what the author of a slice was told last, a string by client.ObjectKey. Several slices are reconciled at once.
+	told sync.Map
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list
@@ -41,7 +42,7 @@ type consumer struct {
 func (r *consumer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := new(authv1beta1.ResourceSlice)
 	if err := r.Get(ctx, req.NamespacedName, s); err != nil {
-		delete(r.told, req.NamespacedName)
+		r.told.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !s.DeletionTimestamp.IsZero() || isCopy(s) {
@@ -135,18 +136,16 @@ func (r *consumer) unanswered(ctx context.Context, s *authv1beta1.ResourceSlice)
 		r.tell(s, authv1beta1.ReasonNotReplicated, fmt.Sprintf("the slice is not copied to cluster %s: this namespace has no Secret with the labels %s=%s and %s=%[1]s, the identity that liqoctl authenticate makes",
 			provider, authv1beta1.LabelIdentityType, authv1beta1.ControlPlaneIdentity, networkingv1beta1.LabelRemoteClusterID))
 	default:
-		delete(r.told, client.ObjectKeyFromObject(s))
+		r.told.Delete(client.ObjectKeyFromObject(s))
 	}
 	return nil
 }
 
 // tell records an event about a slice, unless it is what was told last.
 func (r *consumer) tell(s *authv1beta1.ResourceSlice, reason, text string) {
-	name := client.ObjectKeyFromObject(s)
-	if r.told[name] == text {
+	if before, _ := r.told.Swap(client.ObjectKeyFromObject(s), text); before == text {
 		return
 	}
-	r.told[name] = text
 	apply.Event(r.Recorder, s, corev1.EventTypeWarning, reason, "Complete", text)
 }
 

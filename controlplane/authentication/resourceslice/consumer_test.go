@@ -1,7 +1,9 @@
 package resourceslice
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +51,7 @@ func TestNotReplicated(t *testing.T) {
 			).Build()
 			recorder := events.NewFakeRecorder(10)
 			r := &consumer{
-				Client: fakes, Reader: fakes, Recorder: recorder, told: map[client.ObjectKey]string{},
+				Client: fakes, Reader: fakes, Recorder: recorder,
 				Cluster: identify.Cluster{Client: fakes, Reader: fakes, LiqoNamespace: "liqo"},
 			}
 			for range 4 { // also after it was completed
@@ -71,5 +73,28 @@ func TestNotReplicated(t *testing.T) {
 				t.Errorf("the events are %q; want one of %s: %q", told, c.reason, c.says)
 			}
 		})
+	}
+}
+
+// TestNotReplicatedAtOnce is for the race detector.
+func TestNotReplicatedAtOnce(t *testing.T) {
+	const slices = 8
+	build := fake.NewClientBuilder().WithScheme(kinds.Scheme())
+	for i := range slices {
+		build.WithObjects(&authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: fmt.Sprint("slice-", i)}})
+	}
+	fakes, recorder := build.Build(), events.NewFakeRecorder(2*slices)
+	r := &consumer{Client: fakes, Reader: fakes, Recorder: recorder}
+	var wg sync.WaitGroup
+	for i := range 2 * slices {
+		wg.Go(func() {
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "tenant", Name: fmt.Sprint("slice-", i%slices)}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if told := len(recorder.Events); told != slices {
+		t.Errorf("%d events about %d slices", told, slices)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // SetupWithManager adds the reconcilers of both sides to mgr.
 func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.Issuer, o Options) error {
 	p := &provider{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer, Options: o}
-	c := &consumer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, told: map[client.ObjectKey]string{}}
+	c := &consumer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster}
 	side := func(mine func(*authv1beta1.ResourceSlice) bool) builder.Predicates {
 		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			s, ok := o.(*authv1beta1.ResourceSlice)
