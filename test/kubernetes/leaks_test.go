@@ -66,8 +66,16 @@ func (w *world) atRest(t *testing.T) {
 func takeInventory(t *testing.T, w *world) (i inventory) {
 	t.Helper()
 	lab.Eventually(t, patience, "an inventory", func() (err error) {
-		i, err = w.inventory(t.Context())
-		return err
+		if i, err = w.inventory(t.Context()); err != nil {
+			return err
+		}
+		// The chain of a Service is the last that kube-proxy takes away, some time after the Service.
+		if n := slices.IndexFunc(i.things, func(thing string) bool {
+			return strings.Contains(thing, ": nft chain service-") && strings.Contains(thing, "/gw-")
+		}); n >= 0 {
+			return errors.New("still there: " + i.things[n])
+		}
+		return nil
 	})
 	return i
 }
