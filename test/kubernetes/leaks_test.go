@@ -176,12 +176,15 @@ func thingsOn(n *kubelab.Node) (names []string, err error) {
 	return names, nil
 }
 
-// stable is a route without what differs each time: the end of names of links.
+// stable is a route without what differs each time: the end of names of links, and of the addresses that they give
+// themselves.
 func stable(route string) string {
 	words := strings.Fields(route)
 	for i, word := range words {
-		if strings.HasPrefix(word, "veth") {
-			words[i] = "veth"
+		for _, prefix := range []string{"veth", "fe80::"} {
+			if strings.HasPrefix(word, prefix) {
+				words[i] = prefix
+			}
 		}
 	}
 	return strings.Join(words, " ")
