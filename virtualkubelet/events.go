@@ -122,13 +122,7 @@ func matters(here *corev1.Pod, e *corev1.Event, started time.Time) bool {
 // sides returns a pod on a node of this process, and what stands for it at the provider: its pod, or its ShadowPod. Each
 // is nil if there is none.
 func (k *Kubelet) sides(namespace, kind, name string) (here *corev1.Pod, there metav1.Object) {
-	k.mu.Lock()
-	nodes := make([]*node, 0, len(k.nodes))
-	for _, n := range k.nodes {
-		nodes = append(nodes, n)
-	}
-	k.mu.Unlock()
-	for _, n := range nodes {
+	for _, n := range k.all() {
 		_, s, pods := n.parts()
 		if pods == nil {
 			continue

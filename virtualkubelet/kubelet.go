@@ -229,6 +229,13 @@ func (k *Kubelet) node(name string) *node {
 	return k.nodes[name]
 }
 
+// all are the keepers of nodes, by name.
+func (k *Kubelet) all() []*node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.SortedFunc(maps.Values(k.nodes), func(a, b *node) int { return strings.Compare(a.name, b.name) })
+}
+
 // forget ends the keeping of a node. One that comes back is begun anew.
 func (k *Kubelet) forget(name string) {
 	k.mu.Lock()
@@ -314,10 +321,7 @@ type NodeState struct {
 // State returns what the process does now.
 func (k *Kubelet) State() State {
 	out := State{State: k.home.mirror.State(), Network: k.networkProblem()}
-	k.mu.Lock()
-	nodes := slices.SortedFunc(maps.Values(k.nodes), func(a, b *node) int { return strings.Compare(a.name, b.name) })
-	k.mu.Unlock()
-	for _, n := range nodes {
+	for _, n := range k.all() {
 		_, s, pods := n.parts()
 		out.Nodes = append(out.Nodes, NodeState{Name: n.name, Provider: s.problem(), Pods: len(pods.list()), Namespaces: s.count()})
 	}

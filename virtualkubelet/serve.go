@@ -168,13 +168,7 @@ type target struct {
 
 // find returns where a pod runs.
 func (k *Kubelet) find(namespace, name string) (target, error) {
-	k.mu.Lock()
-	nodes := make([]*node, 0, len(k.nodes))
-	for _, n := range k.nodes {
-		nodes = append(nodes, n)
-	}
-	k.mu.Unlock()
-	for _, n := range nodes {
+	for _, n := range k.all() {
 		_, s, pods := n.parts()
 		if pods == nil || pods.get(namespace, name) == nil {
 			continue

@@ -108,10 +108,13 @@ func TestTokens(t *testing.T) {
 			"for longer":           {p, authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(86401)), BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "web", UID: p.UID}}},
 		} {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: x.of.GetNamespace(), Name: "robot"}}
-			err := c.SubResource("token").Create(t.Context(), account, &authenticationv1.TokenRequest{Spec: x.request})
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s: %v", name, err)
-			}
+			// An API server that has just got a policy judges by it a moment later.
+			controlplanetest.Eventually(t, "a token "+name+" is refused", func(ctx context.Context) error {
+				if err := c.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{Spec: x.request}); !apierrors.IsForbidden(err) {
+					return fmt.Errorf("got %w", err)
+				}
+				return nil
+			})
 		}
 	})
 	t.Run("the end", func(t *testing.T) {

@@ -1,13 +1,7 @@
 package foreigncluster
 
 import (
-	"crypto/ed25519"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +15,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/test/credentialtest"
 )
 
 var (
@@ -287,7 +282,7 @@ func TestBuildKeepsTimes(t *testing.T) {
 func TestSecret(t *testing.T) {
 	expires := earlier.Add(30 * time.Minute)
 	good := func() corev1.Secret {
-		s := corev1.Secret{ObjectMeta: named("tenant", "any"), Data: map[string][]byte{"kubeconfig": certified(t, expires)}}
+		s := corev1.Secret{ObjectMeta: named("tenant", "any"), Data: map[string][]byte{"kubeconfig": credentialtest.Kubeconfig(t, expires)}}
 		s.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "theirs"}
 		return s
 	}
@@ -327,27 +322,6 @@ func TestSecret(t *testing.T) {
 			}
 		})
 	}
-}
-
-// certified is a kubeconfig with a client certificate.
-func certified(t *testing.T, until time.Time) []byte {
-	t.Helper()
-	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rome"}, NotBefore: until.Add(-time.Hour), NotAfter: until}
-	certificate, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func(kind string, der []byte) string {
-		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
-clusters: [{name: k, cluster: {server: "https://milan.example.org:6443"}}],
-users: [{name: u, user: {client-certificate-data: %s, client-key-data: %s}}]}`, text("CERTIFICATE", certificate), text("PRIVATE KEY", private))
 }
 
 func kubeconfig(server string) string {

@@ -69,15 +69,18 @@ func takeInventory(t *testing.T, w *world) (i inventory) {
 		if i, err = w.inventory(t.Context()); err != nil {
 			return err
 		}
-		// The chain of a Service is the last that kube-proxy takes away, some time after the Service.
-		if n := slices.IndexFunc(i.things, func(thing string) bool {
-			return strings.Contains(thing, ": nft chain service-") && strings.Contains(thing, "/gw-")
-		}); n >= 0 {
+		if n := slices.IndexFunc(i.things, traceOfPeer); n >= 0 {
 			return errors.New("still there: " + i.things[n])
 		}
 		return nil
 	})
 	return i
+}
+
+// traceOfPeer tells whether a thing goes some time after a peer: its ForeignCluster, and the chain of its gateway's Service,
+// which kube-proxy takes away in its own time.
+func traceOfPeer(thing string) bool {
+	return strings.Contains(thing, ": foreignclusters /") || strings.Contains(thing, ": nft chain service-") && strings.Contains(thing, "/gw-")
 }
 
 func (w *world) inventory(ctx context.Context) (inventory, error) {

@@ -1,11 +1,6 @@
 package identity
 
 import (
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -15,47 +10,23 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/test/credentialtest"
 )
-
-func generate(t *testing.T) credentials.Key {
-	t.Helper()
-	key, err := credentials.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
 
 // certificate is one of a key, valid until a moment.
 func certificate(t *testing.T, key credentials.Key, until time.Time) []byte {
 	t.Helper()
-	private, err := key.MarshalPrivate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(private)
-	signer, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
 	public, err := key.Public()
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rome"}, NotBefore: until.Add(-time.Hour), NotAfter: until,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return credentialtest.Certificate(t, public, credentials.ControlPlaneSubject("rome"), until.Add(-time.Hour), until)
 }
 
 // TestPlan: what an Identity becomes, and what its condition says when it becomes nothing.
 func TestPlan(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	key := generate(t)
+	key := credentialtest.Key(t)
 	valid := certificate(t, key, now.Add(time.Hour))
 	for _, c := range []struct {
 		name         string
@@ -69,7 +40,7 @@ func TestPlan(t *testing.T) {
 		}, authv1beta1.ReasonCredentialsMissing, "EKS"},
 		{"garbage", func(s *authv1beta1.IdentitySpec) { s.AuthParams.SignedCRT = []byte("x") }, authv1beta1.ReasonCertificateInvalid, "authParams.signedCRT"},
 		{"of another key", func(s *authv1beta1.IdentitySpec) {
-			s.AuthParams.SignedCRT = certificate(t, generate(t), now.Add(time.Hour))
+			s.AuthParams.SignedCRT = certificate(t, credentialtest.Key(t), now.Add(time.Hour))
 		}, authv1beta1.ReasonCertificateInvalid, "not for the key of this cluster"},
 		{"expired", func(s *authv1beta1.IdentitySpec) { s.AuthParams.SignedCRT = certificate(t, key, now) }, authv1beta1.ReasonCertificateExpired, now.UTC().Format(time.RFC3339)},
 		{"no API server", func(s *authv1beta1.IdentitySpec) { s.AuthParams.APIServer = "ftp://x" }, authv1beta1.ReasonKubeconfigInvalid, "no kubeconfig can be made"},

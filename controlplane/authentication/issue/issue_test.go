@@ -2,12 +2,6 @@ package issue_test
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/credentialtest"
 )
 
 // desk issues a certificate for cluster rome.
@@ -47,11 +42,7 @@ func newDesk(t *testing.T, objects ...client.Object) *desk {
 // request is one of a new key.
 func request(t *testing.T, s credentials.Subject) []byte {
 	t.Helper()
-	key, err := credentials.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := key.Request(s)
+	r, err := credentialtest.Key(t).Request(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,19 +96,7 @@ func (d *desk) certificate(of []byte, s credentials.Subject) []byte {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: s.CommonName, Organization: []string{s.Organization}},
-		NotBefore: d.now, NotAfter: d.now.Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}}, r.PublicKey, key)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return credentialtest.Certificate(d.t, r.PublicKey, s, d.now, d.now.Add(24*time.Hour))
 }
 
 // TestUnsigned has nobody sign, by a clock that is far ahead of that of the API server.

@@ -2,11 +2,6 @@ package replication
 
 import (
 	"bytes"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -15,50 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/test/credentialtest"
 )
-
-// kubeconfig holds a client certificate that is valid until a moment.
-func kubeconfig(t *testing.T, until time.Time) []byte {
-	t.Helper()
-	key, err := credentials.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := key.MarshalPrivate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(private)
-	signer, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "rome"}, NotBefore: until.Add(-time.Hour), NotAfter: until,
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := credentials.WriteKubeconfig(credentials.Access{
-		Cluster: "milan", User: "rome", Server: "https://milan.example.org:6443", Key: key,
-		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
 
 // TestJudge: what each fault of an identity's Secret is called, and that its text names the piece.
 func TestJudge(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	valid := kubeconfig(t, now.Add(time.Hour))
+	valid := credentialtest.Kubeconfig(t, now.Add(time.Hour))
 	good := func() *corev1.Secret {
 		return &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -92,7 +50,7 @@ func TestJudge(t *testing.T) {
 		{"one that runs a program", func(s *corev1.Secret) {
 			s.Data["kubeconfig"] = bytes.Replace(valid, []byte("client-key-data"), []byte("exec: {command: sh}\n    client-key-data"), 1)
 		}, nil, authv1beta1.ReasonKubeconfigInvalid, "data.kubeconfig"},
-		{"an expired certificate", func(s *corev1.Secret) { s.Data["kubeconfig"] = kubeconfig(t, now) }, nil,
+		{"an expired certificate", func(s *corev1.Secret) { s.Data["kubeconfig"] = credentialtest.Kubeconfig(t, now) }, nil,
 			authv1beta1.ReasonCertificateExpired, now.UTC().Format(time.RFC3339)},
 		{"an older one", none, another(none), authv1beta1.ReasonDuplicateIdentity, "Secret milan-here/other, which is older"},
 		{"an older one that goes", none, another(func(s *corev1.Secret) { s.DeletionTimestamp = new(metav1.NewTime(now)) }), "", ""},
