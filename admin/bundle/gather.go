@@ -64,14 +64,19 @@ func (g *gatherer) gather(ctx context.Context) {
 		g.tell.Warning(g.Name, "The cluster cannot be read: "+err.Error())
 		return
 	}
+	var survey sync.WaitGroup
+	survey.Go(func() { g.readSurvey(ctx) })
 	g.readObjects(ctx)
+	survey.Wait()
 	g.tell.Done(g.Name, fmt.Sprintf("%d objects gathered", g.objects))
-	g.tell.Waiting(g.Name, "Asking gateways and agents")
-	g.readSurvey(ctx)
-	asked := g.readReports(ctx)
+	g.tell.Waiting(g.Name, "Asking gateways and agents, reading logs")
+	pods := g.choosePods()
+	var reports sync.WaitGroup
+	asked := 0
+	reports.Go(func() { asked = g.readReports(ctx, pods) })
+	logs := g.readLogs(ctx, pods)
+	reports.Wait()
 	g.tell.Done(g.Name, fmt.Sprintf("%d gateways and agents asked", asked))
-	g.tell.Waiting(g.Name, "Reading logs")
-	logs := g.readLogs(ctx)
 	g.tell.Done(g.Name, fmt.Sprintf("%d logs gathered", logs))
 }
 

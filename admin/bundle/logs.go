@@ -72,8 +72,8 @@ func (g *gatherer) notePod(o *unstructured.Unstructured) {
 	g.pods = append(g.pods, found)
 }
 
-// sortedPods are those of most interest, and how many there are.
-func (g *gatherer) sortedPods() (first []pod, all int) {
+// choosePods returns the pods of most interest, and notes that others are left out.
+func (g *gatherer) choosePods() []pod {
 	rank := func(p pod) int {
 		switch {
 		case p.unwell:
@@ -86,15 +86,15 @@ func (g *gatherer) sortedPods() (first []pod, all int) {
 	slices.SortFunc(g.pods, func(a, b pod) int {
 		return cmp.Or(rank(a)-rank(b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return g.pods[:min(len(g.pods), maxPods)], len(g.pods)
+	if len(g.pods) <= maxPods {
+		return g.pods
+	}
+	g.archive.miss(g.Name, "logs", fmt.Errorf("of %d pods only those of %d are packed, which are not well, gateways, or the first", len(g.pods), maxPods))
+	return g.pods[:maxPods]
 }
 
 // readLogs packs the logs of containers, also of those before the last restart.
-func (g *gatherer) readLogs(ctx context.Context) int {
-	pods, all := g.sortedPods()
-	if all > len(pods) {
-		g.archive.miss(g.Name, "logs", fmt.Errorf("of %d pods only those of %d are packed, which are not well, gateways, or the first", all, len(pods)))
-	}
+func (g *gatherer) readLogs(ctx context.Context, pods []pod) int {
 	type log struct {
 		pod       pod
 		container string

@@ -55,7 +55,8 @@ func (q query) what() string {
 
 // readObjects packs all kinds of objects, each in a file.
 func (g *gatherer) readObjects(ctx context.Context) {
-	kinds := g.ourKinds(ctx)
+	served := g.served()
+	kinds := g.ourKinds(ctx, served)
 	found := newObjects(g)
 	each(ctx, g, kinds, func(ctx context.Context, k schema.GroupVersionKind) { found.read(ctx, query{kind: k}) })
 	found.read(ctx, query{
@@ -68,7 +69,7 @@ func (g *gatherer) readObjects(ctx context.Context) {
 	queries = append(queries, query{kind: core("Node"), trim: trimNode, limit: maxNodes},
 		query{kind: group("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), keep: isOurs, trim: trimCRD},
 		query{kind: group("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"), selector: client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}})
-	for _, k := range g.policyKinds(ctx) {
+	for _, k := range policyKinds(served) {
 		queries = append(queries, query{kind: k, keep: func(o *unstructured.Unstructured) bool { return o.GetNamespace() == "" || g.known(o.GetNamespace()) }})
 	}
 	each(ctx, g, queries, found.read)
@@ -127,7 +128,7 @@ func aboutGateway(o *unstructured.Unstructured) bool {
 
 // ourKinds are the kinds of the API, in the versions that the cluster serves, and
 // those of templates that others made.
-func (g *gatherer) ourKinds(ctx context.Context) []schema.GroupVersionKind {
+func (g *gatherer) ourKinds(ctx context.Context, served []*metav1.APIResourceList) []schema.GroupVersionKind {
 	groups := []string{networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group, corev1beta1.GroupVersion.Group}
 	var crds apiextensionsv1.CustomResourceDefinitionList
 	if err := g.Client.List(ctx, &crds, client.HasLabels{networkingv1beta1.LabelGatewayTemplate}); err == nil { // else they are missed with all CRDs
@@ -135,7 +136,7 @@ func (g *gatherer) ourKinds(ctx context.Context) []schema.GroupVersionKind {
 			groups = append(groups, crds.Items[i].Spec.Group)
 		}
 	}
-	kinds := g.served(ctx, func(gv schema.GroupVersion, _ metav1.APIResource) bool { return slices.Contains(groups, gv.Group) })
+	kinds := listable(served, func(gv schema.GroupVersion, _ metav1.APIResource) bool { return slices.Contains(groups, gv.Group) })
 	if len(kinds) == 0 {
 		g.archive.miss(g.Name, "the objects of networking.liqo.io and ipam.liqo.io", errors.New("the cluster does not serve these kinds: the CRDs are not installed"))
 	}
@@ -143,21 +144,24 @@ func (g *gatherer) ourKinds(ctx context.Context) []schema.GroupVersionKind {
 }
 
 // policyKinds are those of network policies that CNIs bring.
-func (g *gatherer) policyKinds(ctx context.Context) []schema.GroupVersionKind {
-	return g.served(ctx, func(gv schema.GroupVersion, r metav1.APIResource) bool {
+func policyKinds(served []*metav1.APIResourceList) []schema.GroupVersionKind {
+	return listable(served, func(gv schema.GroupVersion, r metav1.APIResource) bool {
 		return (gv.Group == "cilium.io" || strings.HasSuffix(gv.Group, "projectcalico.org") || gv.Group == "policy.networking.k8s.io") && strings.HasSuffix(r.Kind, "NetworkPolicy")
 	})
 }
 
-// served are kinds that can be listed, each in the version that the cluster
-// prefers.
-func (g *gatherer) served(_ context.Context, want func(schema.GroupVersion, metav1.APIResource) bool) (kinds []schema.GroupVersionKind) {
+// served are the kinds that there are, each in the version that the cluster prefers.
+func (g *gatherer) served() []*metav1.APIResourceList {
 	lists, err := g.Clientset.Discovery().ServerPreferredResources()
-	if err != nil && len(lists) == 0 {
+	if len(lists) == 0 { // an error otherwise is about a group that somebody else serves
 		g.archive.miss(g.Name, "the kinds that the cluster serves", err)
-		return nil
 	}
-	for _, l := range lists { // an error then is about a group that somebody else serves
+	return lists
+}
+
+// listable are those that can be listed.
+func listable(served []*metav1.APIResourceList, want func(schema.GroupVersion, metav1.APIResource) bool) (kinds []schema.GroupVersionKind) {
+	for _, l := range served {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
 		if err != nil {
 			continue

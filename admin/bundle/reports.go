@@ -21,26 +21,38 @@ const metricsWithin = 5 * time.Second
 
 // readReports packs what gateways and node agents say of themselves, and their
 // metrics.
-func (g *gatherer) readReports(ctx context.Context) int {
-	pods, _ := g.sortedPods()
-	var asked atomic.Int32
-	each(ctx, g, pods, func(ctx context.Context, p pod) {
+func (g *gatherer) readReports(ctx context.Context, pods []pod) int {
+	type question struct {
+		pod     pod
+		program string // empty: for metrics
+	}
+	var reports, metrics []question
+	for _, p := range pods {
 		for _, program := range []string{"gateway", "fabric"} {
-			if !slices.ContainsFunc(p.containers, func(c container) bool { return c.name == program }) {
-				continue
+			if slices.ContainsFunc(p.containers, func(c container) bool { return c.name == program }) {
+				reports = append(reports, question{p, program})
 			}
-			text, err := g.report(ctx, p.NamespacedName, program)
-			if err == nil {
-				asked.Add(1)
-				g.archive.add(g.Name, fileName(g.folder, "reports", p.Namespace, p.Name+".json"), text)
+		}
+		if p.metrics != 0 {
+			metrics = append(metrics, question{pod: p})
+		}
+	}
+	var asked atomic.Int32
+	each(ctx, g, slices.Concat(reports, metrics), func(ctx context.Context, q question) {
+		if q.program == "" {
+			text, err := g.metrics(ctx, q.pod)
+			if len(text) > 0 {
+				g.archive.add(g.Name, fileName(g.folder, "metrics", q.pod.Namespace, q.pod.Name+".txt"), text)
 			}
-			g.miss("the report of pod "+p.String(), err)
+			g.miss("the metrics of pod "+q.pod.String(), err)
+			return
 		}
-		text, err := g.metrics(ctx, p)
-		if len(text) > 0 {
-			g.archive.add(g.Name, fileName(g.folder, "metrics", p.Namespace, p.Name+".txt"), text)
+		text, err := g.report(ctx, q.pod.NamespacedName, q.program)
+		if err == nil {
+			asked.Add(1)
+			g.archive.add(g.Name, fileName(g.folder, "reports", q.pod.Namespace, q.pod.Name+".json"), text)
 		}
-		g.miss("the metrics of pod "+p.String(), err)
+		g.miss("the report of pod "+q.pod.String(), err)
 	})
 	return int(asked.Load())
 }
@@ -82,12 +94,8 @@ func (l *limited) Write(b []byte) (int, error) {
 // pod says that it shows any. Most listen on their own host only: their reports
 // hold the same numbers.
 func (g *gatherer) metrics(ctx context.Context, p pod) ([]byte, error) {
-	if p.metrics == 0 {
-		return nil, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, metricsWithin)
 	defer cancel()
-	text, err := g.Clientset.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.Namespace).
+	return g.Clientset.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.Namespace).
 		Name(fmt.Sprintf("%s:%d", p.Name, p.metrics)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
-	return text, err
 }
