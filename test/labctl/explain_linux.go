@@ -28,6 +28,11 @@ func (h *holding) explain(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return h.instructions(pods.String(), url), nil
+}
+
+// instructions say how to look around, given the lines about pods and the URL of one.
+func (h *holding) instructions(pods, url string) string {
 	return fmt.Sprintf(`Two Kubernetes clusters, rome and milan, are connected by Sluice. Both have pods in %[1]s, Services in %[2]s
 and nodes in 192.168.50.0/24, each behind a router: %[3]s and %[4]s.
 
@@ -55,10 +60,10 @@ It was made by these commands, which can be repeated there:
 
 A node's network: ip netns exec %[11]s ip route. Logs: %[12]s.
 make lab-down removes everything.
-`, kubelab.PodCIDR, kubelab.ServiceCIDR, h.rome.Public, h.milan.Public, pods.String(),
+`, kubelab.PodCIDR, kubelab.ServiceCIDR, h.rome.Public, h.milan.Public, pods,
 		h.WAN.Namespace(), h.bin, h.rome.Kubeconfig, h.milan.Kubeconfig, url,
 		h.rome.Nodes[0].Host.Namespace(), filepath.Join(h.Dir, "rome"),
-		strings.Join(installArgs(h.rome), " "), strings.Join(installArgs(h.milan), " "), strings.Join(h.connectArgs(), " ")), nil
+		strings.Join(installArgs(h.rome), " "), strings.Join(installArgs(h.milan), " "), strings.Join(h.connectArgs(), " "))
 }
 
 // seen asks all web servers of a peer and lists them, with their addresses here.

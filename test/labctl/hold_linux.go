@@ -43,6 +43,8 @@ type holding struct {
 	rome, milan *kubelab.Cluster
 	bin         string // folder of the administrator's programs
 	say         func(string)
+	// run runs one of them. The error holds what it said.
+	run func(ctx context.Context, program string, args ...string) (string, error)
 }
 
 // hold builds the lab, says so, and keeps it until a signal comes.
@@ -116,6 +118,7 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 	}
 	l := kubelab.New(s, kubelab.Options{Clusters: []string{"rome", "milan"}, Images: archives, NetworkPolicies: true, Progress: say})
 	h := &holding{Lab: l, rome: l.Cluster("rome"), milan: l.Cluster("milan"), bin: filepath.Join(l.Dir, "bin"), say: say}
+	h.run = h.asAdministrator
 	if err := os.Mkdir(h.bin, 0o755); err != nil {
 		return nil, err
 	}
@@ -171,8 +174,8 @@ func (h *holding) connect(ctx context.Context) error {
 	return err
 }
 
-// run runs a program as the administrator does. The error holds what it said.
-func (h *holding) run(ctx context.Context, program string, args ...string) (string, error) {
+// asAdministrator runs a program where the administrator sits.
+func (h *holding) asAdministrator(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
 	var out strings.Builder
