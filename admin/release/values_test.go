@@ -38,6 +38,9 @@ func TestRefusedValues(t *testing.T) {
 		{"no network", "networking: {enabled: false}", "at '/networking/enabled': value must be true"},
 		{"no pod CIDR", "ipam: {podCIDR: ''}", "ipam.podCIDR: what the pods of this cluster have addresses of"},
 		{"no cluster ID", "discovery: {config: {clusterID: ''}}", "discovery.config.clusterID: the name of this cluster among its peers"},
+		{"an authority that is no base64", "{authentication: {enabled: true}, apiServer: {ca: '-----BEGIN CERTIFICATE-----'}}", "at '/apiServer/ca': '-----BEGIN CERTIFICATE-----' does not match pattern"},
+		{"an authority that is no PEM", "{authentication: {enabled: true}, apiServer: {ca: aGVsbG8=}}", "apiServer.ca: certificates in PEM, encoded in base64"},
+		{"two authorities", "{authentication: {enabled: true}, apiServer: {ca: aGVsbG8=, trustedCA: true}}", "apiServer.ca and apiServer.trustedCA contradict each other: drop one of them"},
 		{"PodMonitors without metrics", "metrics: {podMonitor: {enabled: true}}", "metrics.podMonitor.enabled needs metrics.enabled"},
 		{"alerts without metrics", "metrics: {prometheusRule: {enabled: true}}", "metrics.prometheusRule.enabled needs metrics.enabled"},
 	} {

@@ -5,9 +5,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -481,6 +486,85 @@ func rights(t *testing.T, asRome client.Client, milan *site) {
 			t.Errorf("%s %s/%s %s in %q: %v", c.a.Verb, c.a.Group, c.a.Resource, c.a.Subresource, c.a.Namespace, got)
 		}
 	}
+}
+
+// TestProxy: milan's API server is reached through a proxy, and not otherwise.
+func TestProxy(t *testing.T) {
+	const address = "127.0.0.1:1" // nobody listens there
+	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
+	milan := newSite(t, "milan", "rome", "liqo-tenant-rome", func(o *authentication.Options) { o.APIServer.URL = "https://" + address })
+	proxy, connections := connectProxy(t, address, strings.TrimPrefix(milan.Config.Host, "https://"))
+
+	tenant := prove(t, rome, milan)
+	tenant.Spec.ProxyURL = &proxy
+	milan.create(tenant)
+	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
+	rome.create(&authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
+		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
+	})
+	rome.create(slice(rome, "milan", "cpu", "2"))
+	rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	if n := connections.Load(); n == 0 {
+		t.Error("nobody asked the proxy")
+	}
+	// The kubeconfig of the slice names the proxy, too.
+	before := connections.Load()
+	_, user := who(t, rome.secret("kubeconfig-resourceslice-milan", "kubeconfig"))
+	if want := credentials.SliceSubject("milan", "rome"); user.Username != want.CommonName || connections.Load() == before {
+		t.Errorf("through the proxy milan knows the slice as %+v", user)
+	}
+	milan.StopAPIServer()
+	rome.changeCPU("milan", "3")
+	if err := milan.StartAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "the change is granted after an outage", func(ctx context.Context) error {
+		var s authv1beta1.ResourceSlice
+		if err := rome.Get(ctx, rome.tenant, "milan", &s); err != nil {
+			return err
+		}
+		if cpu := s.Status.Resources[corev1.ResourceCPU]; cpu.String() != "3" {
+			return fmt.Errorf("it has %s", cpu.String())
+		}
+		return nil
+	})
+}
+
+// connectProxy runs an HTTP proxy that connects to one address, and to another one in its place. It counts.
+func connectProxy(t *testing.T, address, instead string) (url string, connections *atomic.Int64) {
+	t.Helper()
+	connections = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || r.Host != address {
+			t.Errorf("the proxy is asked to %s %s", r.Method, r.Host)
+			http.Error(w, "not allowed", http.StatusForbidden)
+			return
+		}
+		there, err := new(net.Dialer).DialContext(r.Context(), "tcp", instead)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		here, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			there.Close()
+			return
+		}
+		connections.Add(1)
+		end := func() { here.Close(); there.Close() }
+		context.AfterFunc(t.Context(), end)
+		fmt.Fprint(here, "HTTP/1.1 200 Connection established\r\n\r\n")
+		for from, to := range map[net.Conn]net.Conn{here: there, there: here} {
+			go func() {
+				defer end()
+				_, _ = io.Copy(to, from)
+			}()
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, connections
 }
 
 // TestInTheWay has users take the names of what a handshake makes. It is left as it is, whoever wants the name is told,
