@@ -38,7 +38,8 @@ func TestChart(t *testing.T) {
 		{"metrics", "liqo", "metrics: {enabled: true, prometheusOperator: {enabled: true}}", []string{"controller.yaml", "fabric.yaml", "podmonitors.yaml"}},
 		{"open", "liqo", "{networkPolicies: {enabled: false}, podDisruptionBudgets: {enabled: false}}", []string{"controller.yaml"}},
 		{"offloading", "liqo", `{authentication: {enabled: true}, apiServer: {address: "https://203.0.113.7:6443", ca: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==}, offloading: {enabled: true, podSecurity: restricted, maxNamespaces: 3, limitsEnforcement: Hard, apiServerAccess: false,
-			namespaceQuota: {secrets: null, services.nodeports: 0}}, discovery: {config: {clusterLabels: {topology.kubernetes.io/zone: a, rank: 1000000}}}}`, []string{"controller.yaml", "installation.yaml"}},
+			namespaceQuota: {secrets: null, services.nodeports: 0}, reflection: {ingress: {ingressClasses: [{name: nginx}, {name: traefik, default: true}]},
+			service: {loadBalancerClasses: [{name: example.org/public, default: true}]}}}, discovery: {config: {clusterLabels: {topology.kubernetes.io/zone: a, rank: 1000000}}}}`, []string{"controller.yaml", "installation.yaml"}},
 		{"openshift", "liqo", "openshiftConfig: {enabled: true}", []string{"controller.yaml", "fabric-rbac.yaml", "gateway-templates.yaml"}},
 		{"namespace", "network", "", []string{"controller-rbac.yaml", "fabric-rbac.yaml", "role.yaml", "gateway-templates.yaml", "namespace.yaml"}},
 	} {

@@ -103,6 +103,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&auth.Slices.DefaultClass, "default-resource-slices", true, "grant what ResourceSlices of class default ask for; =false denies them")
 	fs.StringToStringVar(&auth.Slices.NodeLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that virtual nodes of this cluster have in the clusters of its consumers")
 	fs.Lookup("cluster-labels").DefValue = "" // not []
+	fs.Var(&classesFlag{to: &auth.Slices.IngressClasses}, "ingress-classes", "`NAMES` (name,name;default,...) of the ingress classes that consumers are told of (default: all of this cluster)")
+	fs.Var(&classesFlag{to: &auth.Slices.LoadBalancerClasses}, "load-balancer-classes", "`NAMES` (name,name;default,...) of the classes of load balancers that consumers are told of")
 	offload := fs.Bool("offloading", false, "let pods of this cluster run in others, and theirs here; needs --authentication")
 	var off offloading.Options
 	var enforcement string
@@ -136,6 +138,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	if *offload {
 		off.LimitsEnforcement = offloadingv1beta1.LimitsEnforcement(enforcement)
 		o.Offloading = &off
+		auth.Slices.Volumes = volumes(off.NamespaceQuota)
 	}
 	if *leaderElection {
 		o.LeaderElection = election

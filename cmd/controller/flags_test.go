@@ -83,10 +83,20 @@ func TestParseFlags(t *testing.T) {
 		}},
 		{"the default, insisted on", []string{"--external-cidr=10.70.0.0/16"}, "", func(o *options) { o.Bootstrap.ExternalCIDR.Fixed = true }},
 		{"offloading", []string{"--authentication", "--offloading", "--pod-security-level=restricted", "--max-namespaces=3", "--namespace-quota=configmaps=10,services.nodeports=0", "--namespace-quota=count/ingresses.networking.k8s.io=7", "--limits-enforcement=Hard", "--no-api-server-access"}, "", func(o *options) {
-			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true}}
+			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true, Volumes: true}}
 			o.Offloading = &offloading.Options{PodSecurity: "restricted", MaxNamespaces: 3, NamespaceQuota: corev1.ResourceList{
 				"configmaps": resource.MustParse("10"), "services.nodeports": resource.MustParse("0"), "count/ingresses.networking.k8s.io": resource.MustParse("7"),
 			}, LimitsEnforcement: "Hard", NoAPIServerAccess: true}
+		}},
+		{"no volumes", []string{"--authentication", "--offloading", "--namespace-quota=persistentvolumeclaims=0"}, "", func(o *options) {
+			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true}}
+			o.Offloading = &offloading.Options{PodSecurity: "baseline", MaxNamespaces: 100, NamespaceQuota: corev1.ResourceList{"persistentvolumeclaims": resource.MustParse("0")}, LimitsEnforcement: "None"}
+		}},
+		{"classes", []string{"--authentication", "--ingress-classes=nginx,traefik;default", "--load-balancer-classes=example.org/public", "--load-balancer-classes=internal"}, "", func(o *options) {
+			o.Authentication = &authentication.Options{Slices: resourceslice.Options{
+				DefaultClass: true, IngressClasses: []resourceslice.Class{{Name: "nginx"}, {Name: "traefik", Default: true}},
+				LoadBalancerClasses: []resourceslice.Class{{Name: "example.org/public"}, {Name: "internal"}},
+			}}
 		}},
 		{"labels of the cluster", []string{"--authentication", "--cluster-labels=region=eu,topology.kubernetes.io/zone=a", "--cluster-labels=tier="}, "", func(o *options) {
 			o.Authentication = &authentication.Options{Slices: resourceslice.Options{DefaultClass: true, NodeLabels: map[string]string{
@@ -166,6 +176,8 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{"--namespace-quota=configmaps=1,secrets=-1", `--namespace-quota: "secrets=-1" is not a resource and its number, such as configmaps=100 or count/ingresses.networking.k8s.io=10`},
 		{"--authentication --offloading --limits-enforcement=Firm", `--limits-enforcement: "Firm" is not None, Soft or Hard`},
 		{"--authentication --cluster-labels=region", "--cluster-labels: region must be formatted as key=value"},
+		{"--ingress-classes=a;b", `--ingress-classes: "a;b" is not the name of a class, such as public, or public;default for the default one`},
+		{"--load-balancer-classes=a;default,b;default", `--load-balancer-classes: "b;default" is a second default: there can be one`},
 		{"--log-level=loud", `--log-level: "loud" is not debug, info, warn or error`},
 		{"--log-format=xml", `--log-format: "xml" is neither text nor json`},
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
@@ -83,6 +84,16 @@ func defaultQuota() corev1.ResourceList {
 	return q
 }
 
+// volumes tells whether consumers may have PersistentVolumeClaims.
+func volumes(quota corev1.ResourceList) bool {
+	for _, name := range []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, "count/persistentvolumeclaims"} {
+		if q, limited := quota[name]; limited && q.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
 // Set implements pflag.Value.
 func (f *quotaFlag) Set(s string) error {
 	if !f.set {
@@ -123,3 +134,37 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	return p, cidr.Routable(p)
 }
+
+// classesFlag takes names of classes, with commas or by repetition. ;default behind one of them marks the default.
+type classesFlag struct{ to *[]resourceslice.Class }
+
+// Set implements pflag.Value.
+func (f *classesFlag) Set(s string) error {
+	for text := range strings.SplitSeq(s, ",") {
+		name, mark, marked := strings.Cut(strings.TrimSpace(text), ";")
+		if len(validation.IsQualifiedName(name)) > 0 || marked && mark != "default" {
+			return fmt.Errorf("%q is not the name of a class, such as public, or public;default for the default one", text)
+		}
+		if marked && slices.ContainsFunc(*f.to, func(c resourceslice.Class) bool { return c.Default }) {
+			return fmt.Errorf("%q is a second default: there can be one", text)
+		}
+		*f.to = append(*f.to, resourceslice.Class{Name: name, Default: marked})
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *classesFlag) String() string {
+	var texts []string
+	for _, c := range *f.to {
+		text := c.Name
+		if c.Default {
+			text += ";default"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ",")
+}
+
+// Type implements pflag.Value.
+func (f *classesFlag) Type() string { return "NAMES" }

@@ -19,7 +19,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -253,7 +255,9 @@ func may(t *testing.T, c client.Client, a authorizationv1.ResourceAttributes) bo
 
 // TestHandshake is a peering from the first nonce to the last copy, between two API servers with real signers.
 func TestHandshake(t *testing.T) {
-	rome, milan := newSite(t, "rome", "milan", "liqo-tenant-milan"), newSite(t, "milan", "rome", "any-name-for-rome")
+	rome, milan := newSite(t, "rome", "milan", "liqo-tenant-milan"), newSite(t, "milan", "rome", "any-name-for-rome", func(o *authentication.Options) {
+		o.Slices.Volumes, o.Slices.LoadBalancerClasses = true, []resourceslice.Class{{Name: "example.org/public", Default: true}, {Name: "internal"}}
+	})
 	tenant := prove(t, rome, milan)
 	replayed := tenant.DeepCopy()
 	milan.create(tenant)
@@ -340,6 +344,7 @@ func TestHandshake(t *testing.T) {
 		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	})
 
+	t.Run("classes", func(t *testing.T) { testClasses(t, rome, milan) })
 	t.Run("quota", func(t *testing.T) { testQuota(t, rome, milan) })
 	t.Run("what the nodes have left", func(t *testing.T) { testAvailable(t, rome, milan) })
 
@@ -395,6 +400,41 @@ func (s *site) changeCPU(name, cpu string) {
 	if err := s.Client.Patch(s.t.Context(), o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"resources":{"cpu":%q}}}`, cpu))); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// testClasses: rome's slices tell which classes milan has, also later.
+func testClasses(t *testing.T, rome, milan *site) {
+	has := func(what string, storage []authv1beta1.StorageClass, ingress []authv1beta1.IngressClass) {
+		t.Helper()
+		controlplanetest.Eventually(t, "rome's slice tells of "+what, func(ctx context.Context) error {
+			var s authv1beta1.ResourceSlice
+			if err := rome.Get(ctx, rome.tenant, "milan", &s); err != nil {
+				return err
+			}
+			balancers := []authv1beta1.LoadBalancerClass{{LoadBalancerClassName: "example.org/public", Default: true}, {LoadBalancerClassName: "internal"}}
+			if !slices.Equal(s.Status.StorageClasses, storage) || !slices.Equal(s.Status.IngressClasses, ingress) || !slices.Equal(s.Status.LoadBalancerClasses, balancers) {
+				return fmt.Errorf("it tells of %+v, %+v, %+v", s.Status.StorageClasses, s.Status.IngressClasses, s.Status.LoadBalancerClasses)
+			}
+			return nil
+		})
+	}
+	has("no class", nil, nil)
+	const isDefault = "storageclass.kubernetes.io/is-default-class"
+	fast := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{isDefault: "true"}}, Provisioner: "example.org/disk"}
+	milan.create(fast)
+	milan.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "example.org/disk"})
+	nginx := &networkingv1.IngressClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "nginx", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
+		Spec:       networkingv1.IngressClassSpec{Controller: "example.org/nginx"},
+	}
+	milan.create(nginx)
+	all := []authv1beta1.StorageClass{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow"}}
+	has("all classes", all, []authv1beta1.IngressClass{{IngressClassName: "nginx", Default: true}})
+	delete(fast.Annotations, isDefault)
+	milan.update(fast)
+	milan.delete(nginx)
+	all[0].Default = false
+	has("what changed", all, nil)
 }
 
 // testQuota: rome has 3 cpu by slice milan and 4 by slice more.

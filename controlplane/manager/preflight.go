@@ -13,6 +13,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,6 +140,12 @@ func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion, corev1beta1.GroupVersion}
 	if o.Authentication != nil {
 		groups = append(groups, authv1beta1.GroupVersion)
+		if o.Authentication.Slices.Volumes {
+			ks = append(ks, storagev1.SchemeGroupVersion.WithKind("StorageClass"))
+		}
+		if len(o.Authentication.Slices.IngressClasses) == 0 {
+			ks = append(ks, networkingv1.SchemeGroupVersion.WithKind("IngressClass"))
+		}
 	}
 	if o.Offloading != nil {
 		groups = append(groups, offloadingv1beta1.GroupVersion)

@@ -31,6 +31,12 @@ type Options struct {
 	DefaultClass bool
 	// NodeLabels are those of the virtual nodes of this cluster.
 	NodeLabels map[string]string
+	// Volumes offers the storage classes of this cluster: consumers may have PersistentVolumeClaims.
+	Volumes bool
+	// IngressClasses are offered; none: all of this cluster.
+	IngressClasses []Class
+	// LoadBalancerClasses are offered. Kubernetes has no list of them.
+	LoadBalancerClasses []Class
 }
 
 // provider answers copies.
@@ -127,9 +133,9 @@ func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, ten
 	set(status, authv1beta1.SliceAuthentication, v)
 	if v.status != authv1beta1.SliceAccepted {
 		// A consumer that is not known gets nothing. What it had is kept by nobody else.
-		status.AuthParams, status.Resources, status.NodeLabels = nil, nil, nil
+		status.AuthParams, status.Resources = nil, nil
 		set(status, authv1beta1.SliceResources, v)
-		return again, nil
+		return again, r.describe(ctx, status)
 	}
 	resources, granted, others := judgeResources(s, tenant, r.Options.DefaultClass, l)
 	if others {
@@ -139,11 +145,8 @@ func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, ten
 	if full := resources.reason; full == authv1beta1.ReasonQuotaExceeded || full == authv1beta1.ReasonQuotaInvalid || full == authv1beta1.ReasonResourcesUnavailable {
 		again = min(again, fullRetry)
 	}
-	status.Resources, status.NodeLabels = granted, nil
-	if granted != nil {
-		status.NodeLabels = maps.Clone(r.Options.NodeLabels)
-	}
-	return again, nil
+	status.Resources = granted
+	return again, r.describe(ctx, status)
 }
 
 // tenant returns the Tenant of a namespace that is ready to ask, or drained; nil if there is none.

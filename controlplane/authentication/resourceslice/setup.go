@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
@@ -28,14 +31,24 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 			return ok && mine(s)
 		}))
 	}
+	copies := ctrl.NewControllerManagedBy(mgr).Named("resourceslice-provider").
+		For(&authv1beta1.ResourceSlice{}, side(isCopy)).
+		// Whether its Tenant is ready, cordoned or drained.
+		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
+		// A certificate takes ten requests, one after the other.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8})
+	// What every slice tells of: names, and by annotations which is the default.
+	offered := func(o client.Object) {
+		copies.Watches(o, handler.EnqueueRequestsFromMapFunc(p.ofAll), builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
+	}
+	if o.Volumes {
+		offered(&storagev1.StorageClass{})
+	}
+	if len(o.IngressClasses) == 0 {
+		offered(&networkingv1.IngressClass{})
+	}
 	return errors.Join(
-		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-provider").
-			For(&authv1beta1.ResourceSlice{}, side(isCopy)).
-			// Whether its Tenant is ready, cordoned or drained.
-			Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
-			// A certificate takes ten requests, one after the other.
-			WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
-			Complete(apply.RequeueOnConflict(p)),
+		copies.Complete(apply.RequeueOnConflict(p)),
 		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
 			For(&authv1beta1.ResourceSlice{}, side(func(s *authv1beta1.ResourceSlice) bool { return !isCopy(s) })).
 			Owns(&authv1beta1.Identity{}).
@@ -44,10 +57,18 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 }
 
 // ofTenant returns the copies in the namespace of a Tenant.
-func (r *provider) ofTenant(ctx context.Context, t client.Object) (requests []ctrl.Request) {
+func (r *provider) ofTenant(ctx context.Context, t client.Object) []ctrl.Request {
+	return r.copies(ctx, client.InNamespace(t.GetNamespace()))
+}
+
+// ofAll returns the copies of all consumers.
+func (r *provider) ofAll(ctx context.Context, _ client.Object) []ctrl.Request { return r.copies(ctx) }
+
+func (r *provider) copies(ctx context.Context, where ...client.ListOption) (requests []ctrl.Request) {
 	var list authv1beta1.ResourceSliceList
-	if err := r.List(ctx, &list, client.InNamespace(t.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list the ResourceSlices of a Tenant")
+	where = append(where, client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue}, client.UnsafeDisableDeepCopy)
+	if err := r.List(ctx, &list, where...); err != nil {
+		log.FromContext(ctx).Error(err, "list the copies of ResourceSlices")
 	}
 	for i := range list.Items {
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})

@@ -27,7 +27,11 @@ func TestFromSlice(t *testing.T) {
 				},
 				Resources:      corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("-1Gi"), "no name": resource.MustParse("1")},
 				NodeSelector:   map[string]string{"pool": "rome"},
-				StorageClasses: []authv1beta1.StorageClass{{StorageClassName: "fast", Default: true}},
+				StorageClasses: []authv1beta1.StorageClass{{StorageClassName: "fast", Default: true}, {StorageClassName: "\x1b[31m"}},
+				IngressClasses: append(slices.Repeat([]authv1beta1.IngressClass{{IngressClassName: "nginx"}}, 64), authv1beta1.IngressClass{IngressClassName: "beyond", Default: true}),
+				LoadBalancerClasses: []authv1beta1.LoadBalancerClass{
+					{LoadBalancerClassName: "no name", Default: true}, {LoadBalancerClassName: "example.org/internal", Default: true},
+				},
 				NodeLabels: map[string]string{
 					"region": "eu", "topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/control-plane": "", "kubernetes.io/hostname": "cp-1", "liqo.io/type": "x",
 					"liqo.io/remote-cluster-id": "paris", "bad value": "x", "long": strings.Repeat("x", 64),
@@ -80,6 +84,9 @@ func TestFromSlice(t *testing.T) {
 				Labels:          map[string]string{"region": "eu", "topology.kubernetes.io/zone": "a"},
 				OffloadingPatch: &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"pool": "rome"}},
 				StorageClasses:  []offloadingv1beta1.StorageClass{{StorageClassName: "fast", Default: true}},
+				IngressClasses:  slices.Repeat([]offloadingv1beta1.IngressClass{{IngressClassName: "nginx"}}, 64),
+
+				LoadBalancerClasses: []offloadingv1beta1.LoadBalancerClass{{LoadBalancerClassName: "example.org/internal", Default: true}},
 			}
 			if diff := cmp.Diff(want, v.Spec); diff != "" || v.Name != "milan" || v.Namespace != "tenant" || !metav1.IsControlledBy(v, tt.slice) {
 				t.Errorf("%+v; spec (-want +got)\n%s", v.ObjectMeta, diff)

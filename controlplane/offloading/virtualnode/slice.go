@@ -32,8 +32,11 @@ const (
 	ReasonLabelsLeftOut = "NodeLabelsLeftOut"
 )
 
-// maxLabels is how many labels a provider may give to a node.
-const maxLabels = 64
+// maxLabels is how many labels a provider may give to a node, and maxClasses how many classes of a kind it may offer.
+const (
+	maxLabels  = 64
+	maxClasses = 64
+)
 
 // wantsNode tells whether a slice of this cluster asks for a virtual node.
 func wantsNode(s *authv1beta1.ResourceSlice) bool {
@@ -93,16 +96,27 @@ func FromSlice(s *authv1beta1.ResourceSlice, secrets []corev1.Secret) (v *offloa
 	if len(s.Status.NodeSelector) > 0 {
 		v.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{NodeSelector: s.Status.NodeSelector}
 	}
-	for _, c := range s.Status.StorageClasses {
-		v.Spec.StorageClasses = append(v.Spec.StorageClasses, offloadingv1beta1.StorageClass{StorageClassName: c.StorageClassName, Default: c.Default})
-	}
-	for _, c := range s.Status.IngressClasses {
-		v.Spec.IngressClasses = append(v.Spec.IngressClasses, offloadingv1beta1.IngressClass{IngressClassName: c.IngressClassName, Default: c.Default})
-	}
-	for _, c := range s.Status.LoadBalancerClasses {
-		v.Spec.LoadBalancerClasses = append(v.Spec.LoadBalancerClasses, offloadingv1beta1.LoadBalancerClass{LoadBalancerClassName: c.LoadBalancerClassName, Default: c.Default})
-	}
+	offer(&v.Spec, &s.Status)
 	return v, ""
+}
+
+// offer takes over the classes of a provider, but what is no name of one.
+func offer(to *offloadingv1beta1.VirtualNodeSpec, from *authv1beta1.ResourceSliceStatus) {
+	for _, c := range from.StorageClasses {
+		if len(to.StorageClasses) < maxClasses && len(validation.IsDNS1123Subdomain(c.StorageClassName)) == 0 {
+			to.StorageClasses = append(to.StorageClasses, offloadingv1beta1.StorageClass{StorageClassName: c.StorageClassName, Default: c.Default})
+		}
+	}
+	for _, c := range from.IngressClasses {
+		if len(to.IngressClasses) < maxClasses && len(validation.IsDNS1123Subdomain(c.IngressClassName)) == 0 {
+			to.IngressClasses = append(to.IngressClasses, offloadingv1beta1.IngressClass{IngressClassName: c.IngressClassName, Default: c.Default})
+		}
+	}
+	for _, c := range from.LoadBalancerClasses {
+		if len(to.LoadBalancerClasses) < maxClasses && len(validation.IsQualifiedName(c.LoadBalancerClassName)) == 0 {
+			to.LoadBalancerClasses = append(to.LoadBalancerClasses, offloadingv1beta1.LoadBalancerClass{LoadBalancerClassName: c.LoadBalancerClassName, Default: c.Default})
+		}
+	}
 }
 
 // capacity leaves out what no node has: a provider is not trusted with the status of a Node.

@@ -147,3 +147,12 @@ runAsGroup: 65532
 {{- end }}
 {{- join "," $labels }}
 {{- end }}
+
+{{- /* Names of classes, separated by commas, as the controller takes them: the default one has ;default behind it. */}}
+{{- define "sluice.classes" -}}
+{{- $names := list }}
+{{- range . }}
+{{- $names = append $names (printf "%s%s" .name (ternary ";default" "" (.default | default false))) }}
+{{- end }}
+{{- join "," $names }}
+{{- end }}
