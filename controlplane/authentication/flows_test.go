@@ -14,9 +14,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -746,6 +748,114 @@ func TestDeclarative(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestWithoutSigner: where the cluster signs nothing, a consumer with credentials of its own gets resources all the same.
+func TestWithoutSigner(t *testing.T) {
+	var later atomic.Int64
+	rome := newSite(t, "rome", "milan", "consumer-side")
+	milan := newSite(t, "milan", "rome", "provider-side", func(o *authentication.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	milan.Apply(noSigner)
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "test"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: newRequest(t), SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+		},
+	}
+	milan.create(csr)
+	controlplanetest.Eventually(t, "nothing is signed", func(ctx context.Context) error {
+		if err := milan.Client.Status().Update(ctx, csr, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "this cluster signs nothing") {
+			return fmt.Errorf("it gets %v", err)
+		}
+		return nil
+	})
+
+	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
+	milan.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome", Labels: peering("rome")},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
+	})
+	milan.create(&authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
+	})
+	milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady)
+	rome.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane"),
+			Annotations: map[string]string{"liqo.io/remote-tenant-namespace": milan.tenant},
+		},
+		Data: map[string][]byte{"kubeconfig": kubeconfigOf(t, milan.ServiceAccount(milan.tenant, "of-rome"))},
+	})
+	rome.create(slice(rome, "milan", "cpu", "2"))
+	controlplanetest.Eventually(t, "milan has approved what nobody signs", func(ctx context.Context) error {
+		var list certificatesv1.CertificateSigningRequestList
+		if err := milan.Client.List(ctx, &list, client.MatchingLabels(peering("rome"))); err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || len(list.Items[0].Status.Conditions) != 1 || len(list.Items[0].Status.Certificate) > 0 {
+			return fmt.Errorf("there are %+v", list.Items)
+		}
+		return nil
+	})
+	later.Store(int64(time.Minute))
+	got := rome.sliceBecomes("milan", authv1beta1.ReasonCredentialsByUser, authv1beta1.ReasonSliceResourcesAccepted)
+	subject := credentials.SliceSubject("milan", "rome")
+	for _, want := range []string{subject.CommonName, "group rome", "liqo.io/identity-type=ResourceSlice", "liqo.io/resourceslice-name=milan"} {
+		if says := got.Status.Conditions[0].Message; !strings.Contains(says, want) {
+			t.Errorf("the condition says %q, not %q", says, want)
+		}
+	}
+	if cpu := got.Status.Resources[corev1.ResourceCPU]; cpu.String() != "2" || got.Status.AuthParams != nil {
+		t.Errorf("granted: %+v", got.Status)
+	}
+	if err := rome.Get(t.Context(), rome.tenant, "resourceslice-milan", new(authv1beta1.Identity)); !apierrors.IsNotFound(err) {
+		t.Errorf("an Identity without credentials: %v", err)
+	}
+
+	t.Run("a copy without a request", func(t *testing.T) {
+		milan.create(&authv1beta1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "bare", Labels: peering("rome", "liqo.io/replicated", "true", "liqo.io/originID", "another-origin")},
+			Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: new(authv1beta1.ClusterID("rome")), ProviderClusterID: new(authv1beta1.ClusterID("milan"))},
+		})
+		milan.sliceBecomes("bare", authv1beta1.ReasonCredentialsByUser, authv1beta1.ReasonSliceResourcesAccepted)
+	})
+}
+
+// noSigner refuses every certificate.
+const noSigner = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-signer}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [certificates.k8s.io], apiVersions: [v1], operations: [UPDATE], resources: [certificatesigningrequests/status]}
+  validations:
+  - {expression: "false", message: this cluster signs nothing}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-signer}
+spec: {policyName: no-signer, validationActions: [Deny]}
+`
+
+// newRequest is a certificate signing request of nobody in particular.
+func newRequest(t *testing.T) []byte {
+	t.Helper()
+	k, err := credentials.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := k.Request(credentials.Subject{CommonName: "somebody", Organization: "nobodies"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func (s *site) update(o client.Object) {

@@ -115,6 +115,9 @@ const (
 const (
 	// ReasonSliceAuthenticationAccepted means that the credentials are in the status.
 	ReasonSliceAuthenticationAccepted = "ResourceSliceAuthenticationAccepted"
+	// ReasonCredentialsByUser means that the consumer made no handshake, and that the provider has no credentials for the
+	// slice: the consumer uses those that it is given by other means.
+	ReasonCredentialsByUser = "CredentialsByUser"
 	// ReasonSliceResourcesAccepted means that the resources are granted.
 	ReasonSliceResourcesAccepted = "ResourceSliceResourcesAccepted"
 	// ReasonTenantMissing means that the namespace has no Tenant for the consumer.

@@ -51,11 +51,14 @@ func judgeAuthentication(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenan
 		return denied(authv1beta1.ReasonConsumerInvalid, "providerClusterID is %s; this cluster is %s", quote(id), own)
 	}
 	var public crypto.PublicKey
-	if tenant.Spec.AuthzPolicy == authv1beta1.KeysExchange {
+	switch {
+	case tenant.Spec.AuthzPolicy == authv1beta1.KeysExchange:
 		var err error
 		if public, err = credentials.ParsePublicKey(tenant.Spec.PublicKey); err != nil {
 			return denied(authv1beta1.ReasonTenantMissing, "Tenant %s: publicKey: %v", tenant.Name, err)
 		}
+	case len(s.Spec.CSR) == 0: // it has credentials by other means
+		return verdict{status: authv1beta1.SliceAccepted}
 	}
 	if err := credentials.JudgeRequest(s.Spec.CSR, credentials.SliceSubject(s.Name, consumer), public); err != nil {
 		return denied(credentials.Reason(err), "csr: %v", err)

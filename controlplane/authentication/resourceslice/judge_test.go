@@ -85,6 +85,13 @@ func TestJudgeAuthentication(t *testing.T) {
 			tn.Spec.AuthzPolicy, tn.Spec.PublicKey = authv1beta1.TolerateNoHandshake, nil
 			s.Spec.CSR = request(stranger, credentials.SliceSubject("milan", "rome"))
 		}, ""},
+		{"no request, of a consumer that made no handshake", func(s *authv1beta1.ResourceSlice, tn *authv1beta1.Tenant, _ credentials.Key) {
+			tn.Spec.AuthzPolicy, tn.Spec.PublicKey, s.Spec.CSR = authv1beta1.TolerateNoHandshake, nil, nil
+		}, ""},
+		{"system:masters, of a consumer that made no handshake", func(s *authv1beta1.ResourceSlice, tn *authv1beta1.Tenant, k credentials.Key) {
+			tn.Spec.AuthzPolicy, tn.Spec.PublicKey = authv1beta1.TolerateNoHandshake, nil
+			s.Spec.CSR = request(k, credentials.Subject{CommonName: credentials.SliceSubject("milan", "rome").CommonName, Organization: "system:masters"})
+		}, authv1beta1.ReasonGroupForbidden},
 		{"no request", func(s *authv1beta1.ResourceSlice, _ *authv1beta1.Tenant, _ credentials.Key) { s.Spec.CSR = nil }, authv1beta1.ReasonRequestInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -114,20 +114,8 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, own string, l ledger, status *authv1beta1.ResourceSliceStatus) (again time.Duration, err error) {
 	v := judgeAuthentication(s, tenant, own)
 	if v.status == authv1beta1.SliceAccepted {
-		var problem *issue.Problem
-		status.AuthParams, again, problem, err = r.Issuer.Issue(ctx, issue.Grant{
-			Owner: s, Consumer: string(tenant.Spec.ClusterID), Slice: s.Name, Request: s.Spec.CSR,
-			Subject: credentials.SliceSubject(s.Name, string(tenant.Spec.ClusterID)), Proxy: tenant.Spec.ProxyURL,
-		})
-		switch {
-		case err != nil:
-			return 0, err
-		case problem != nil && problem.Reason == authv1beta1.ReasonCertificatePending && problem.Retry <= time.Second:
-			return problem.Retry, nil // soon
-		case problem != nil:
-			v, again = denied(problem.Reason, "%s", problem.Message), problem.Retry
-		default:
-			v = verdict{authv1beta1.SliceAccepted, authv1beta1.ReasonSliceAuthenticationAccepted, "the credentials are in status.authParams"}
+		if v, again, err = r.credentials(ctx, s, tenant, status); err != nil || v.status == "" {
+			return again, err // soon
 		}
 	}
 	set(status, authv1beta1.SliceAuthentication, v)
@@ -147,6 +135,48 @@ func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, ten
 	}
 	status.Resources = granted
 	return again, r.describe(ctx, status)
+}
+
+// credentials writes those for a slice that may have some into status. Without a verdict there is one soon. A consumer that
+// made no handshake may be given credentials by other means, where this cluster has none for it.
+//
+//	Tenant                request    certificate      Authentication
+//	any                   there      signed           Accepted, with credentials
+//	any                   there      may be, soon     none yet
+//	KeysExchange          there      not to be had    Denied
+//	TolerateNoHandshake   there      not to be had    Accepted, without
+//	TolerateNoHandshake   missing    -                Accepted, without
+func (r *provider) credentials(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, status *authv1beta1.ResourceSliceStatus) (v verdict, again time.Duration, err error) {
+	subject := credentials.SliceSubject(s.Name, string(tenant.Spec.ClusterID))
+	if len(s.Spec.CSR) == 0 {
+		status.AuthParams = nil
+		return byOtherMeans(s, subject, "the slice has no certificate signing request"), 0, nil
+	}
+	var problem *issue.Problem
+	status.AuthParams, again, problem, err = r.Issuer.Issue(ctx, issue.Grant{
+		Owner: s, Consumer: string(tenant.Spec.ClusterID), Slice: s.Name, Request: s.Spec.CSR, Subject: subject, Proxy: tenant.Spec.ProxyURL,
+	})
+	switch {
+	case err != nil:
+		return v, 0, err
+	case problem == nil:
+		return verdict{authv1beta1.SliceAccepted, authv1beta1.ReasonSliceAuthenticationAccepted, "the credentials are in status.authParams"}, again, nil
+	case problem.Reason == authv1beta1.ReasonCertificatePending && problem.Retry <= time.Second:
+		return v, problem.Retry, nil
+	case tenant.Spec.AuthzPolicy != authv1beta1.TolerateNoHandshake:
+		return denied(problem.Reason, "%s", problem.Message), problem.Retry, nil
+	case problem.Reason == authv1beta1.ReasonCertificatePending: // its message says for how long, and what has been done already
+		return byOtherMeans(s, subject, "nobody has signed its certificate"), problem.Retry, nil
+	}
+	return byOtherMeans(s, subject, problem.Message), problem.Retry, nil
+}
+
+// byOtherMeans accepts a slice that this cluster has no credentials for.
+func byOtherMeans(s *authv1beta1.ResourceSlice, subject credentials.Subject, why string) verdict {
+	return verdict{authv1beta1.SliceAccepted, authv1beta1.ReasonCredentialsByUser, fmt.Sprintf(
+		"the provider gives no credentials for the slice: %s. The consumer uses those that it is given by other means, of user %s in group %s: "+
+			"a kubeconfig in a Secret of its tenant namespace with the labels %s=%s and %s=%s",
+		why, subject.CommonName, subject.Organization, authv1beta1.LabelIdentityType, authv1beta1.ResourceSliceIdentity, authv1beta1.LabelResourceSliceName, s.Name)}
 }
 
 // tenant returns the Tenant of a namespace that is ready to ask, or drained; nil if there is none.
