@@ -38,6 +38,7 @@ const (
 // +kubebuilder:resource:categories=liqo,shortName=tn
 // +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.spec.tenantCondition`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.clusterID) || has(self.spec) && has(self.spec.clusterID)",message="clusterID cannot be changed: make another Tenant"
 type Tenant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

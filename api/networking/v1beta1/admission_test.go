@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ type admission struct {
 	// a value in JSON; null removes.
 	base string
 	set  map[string]string
-	// then is a second write, an update. What is judged is the last write.
+	// then is a second write, an update: of the status, if its paths are of that. What is judged is the last write.
 	then map[string]string
 	// refused is in the message of the refusal; empty: it is accepted.
 	refused string
@@ -45,7 +46,7 @@ func TestAdmission(t *testing.T) {
 	policiesInForce(t, c)
 	t.Run("manifests", func(t *testing.T) { acceptManifests(t, c) })
 	t.Run("edits", func(t *testing.T) {
-		for _, a := range slices.Concat(admissions, tableAdmissions, offloadingAdmissions) {
+		for _, a := range slices.Concat(admissions, tableAdmissions, offloadingAdmissions, peeringAdmissions) {
 			t.Run(a.base+" "+a.name, func(t *testing.T) { a.check(t, c.Client) })
 		}
 	})
@@ -88,7 +89,11 @@ func (a admission) check(t *testing.T, c client.Client) {
 		}()
 		u := o.DeepCopy()
 		edit(t, u.Object, a.then)
-		err = c.Update(ctx, u)
+		if slices.ContainsFunc(slices.Collect(maps.Keys(a.then)), func(path string) bool { return strings.HasPrefix(path, "status") }) {
+			err = c.Status().Update(ctx, u)
+		} else {
+			err = c.Update(ctx, u)
+		}
 	}
 	switch {
 	case a.refused == "" && err != nil:
@@ -126,7 +131,8 @@ func parse(t *testing.T, doc string) *unstructured.Unstructured {
 // the end of a list appends.
 func edit(t *testing.T, object map[string]any, set map[string]string) {
 	t.Helper()
-	for path, text := range set {
+	for _, path := range slices.Sorted(maps.Keys(set)) { // status before status.role
+		text := set[path]
 		var value any
 		d := json.NewDecoder(strings.NewReader(text))
 		d.UseNumber()

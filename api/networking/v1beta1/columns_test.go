@@ -163,6 +163,8 @@ func checkDefaults(t *testing.T, c client.Client) {
 			"spec", `{"endpoint":{"port":1,"serviceType":"ClusterIP"},"mtu":1340,"serverTemplateRef":{"apiVersion":"networking.liqo.io/v1beta1","kind":"WgGatewayServerTemplate","name":"wireguard-server"}}`},
 		{`{apiVersion: networking.liqo.io/v1beta1, kind: GatewayClient, metadata: {name: d, namespace: default}, spec: {endpoint: {port: 1, addresses: [a]}}}`,
 			"spec", `{"clientTemplateRef":{"apiVersion":"networking.liqo.io/v1beta1","kind":"WgGatewayClientTemplate","name":"wireguard-client"},"endpoint":{"addresses":["a"],"port":1,"protocol":"UDP"},"mtu":1340}`},
+		{`{apiVersion: authentication.liqo.io/v1beta1, kind: Tenant, metadata: {name: d, namespace: default}, spec: {clusterID: rome}}`,
+			"spec", `{"authzPolicy":"KeysExchange","clusterID":"rome","tenantCondition":"Active"}`},
 	} {
 		o := parse(t, tt.doc)
 		if err := c.Create(context.Background(), o, client.DryRunAll); err != nil {
