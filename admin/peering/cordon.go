@@ -106,7 +106,7 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 				return "no controller has looked at the newest version of Tenant " + name + " yet", nil
 			}
 			if c == Drain {
-				return e.copiesLeft(ctx)
+				return e.grantsLeft(ctx)
 			}
 			return "", nil
 		},
@@ -114,14 +114,18 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 	return p.run(ctx, tell)
 }
 
-// copiesLeft names what is there of the slices of a consumer that was drained.
-func (e *end) copiesLeft(ctx context.Context) (missing string, err error) {
+// grantsLeft names a slice of a drained consumer that still has something.
+func (e *end) grantsLeft(ctx context.Context) (missing string, err error) {
 	var list authv1beta1.ResourceSliceList
-	err = e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})
-	if err != nil || len(list.Items) == 0 {
+	if err := e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue}); err != nil {
 		return "", e.Explain("list ResourceSlices", err)
 	}
-	return fmt.Sprintf("ResourceSlice %s is still there, of %d", list.Items[0].Name, len(list.Items)), nil
+	for i := range list.Items {
+		if s := &list.Items[i]; len(s.Status.Resources) > 0 {
+			return fmt.Sprintf("ResourceSlice %s still has what it was granted", s.Name), nil
+		}
+	}
+	return "", nil
 }
 
 // ChangeSlice cordons or uncordons one ResourceSlice of a consumer.

@@ -42,10 +42,10 @@ now on, and one that was not is denied.`,
 				Long:  `Undo 'liqoctl cordon resourceslice': what it asks for is granted again.`,
 			})),
 		parent(peering.Drain, "Take back what a consumer has",
-			`Take back what a consumer has, and its right to ask for more.`,
+			`Take back what a consumer has, and refuse what it asks for.`,
 			changeTenantCommand(a, peering.Drain, true, &cobra.Command{
 				Short: "Take back what a consumer has",
-				Long: `Take back what a consumer has, and its right to ask for more. The command waits until nothing is left.
+				Long: `Take back what a consumer has, and refuse what it asks for. The command waits until nothing is left.
 
 'liqoctl activate tenant' lets it ask again. To end the relation, delete the Tenant.`,
 			})),

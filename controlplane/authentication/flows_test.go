@@ -337,16 +337,17 @@ func TestHandshake(t *testing.T) {
 	})
 
 	t.Run("cordon", func(t *testing.T) {
-		milan.condition(authv1beta1.TenantCordoned)
+		milan.condition("rome", authv1beta1.TenantCordoned)
 		milan.tenantBecomes("rome", authv1beta1.ReasonTenantCordoned)
 		rome.create(slice(rome, "more"))
 		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonTenantCordoned)
 		rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
-		milan.condition(authv1beta1.TenantActive)
+		milan.condition("rome", authv1beta1.TenantActive)
 		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	})
 
 	t.Run("classes", func(t *testing.T) { testClasses(t, rome, milan) })
+	t.Run("drain", func(t *testing.T) { testDrain(t, rome, milan, tenant.Name) })
 	t.Run("quota", func(t *testing.T) { testQuota(t, rome, milan) })
 	t.Run("what the nodes have left", func(t *testing.T) { testAvailable(t, rome, milan) })
 
@@ -493,15 +494,55 @@ func testAvailable(t *testing.T, rome, milan *site) {
 	milan.copies("milan", "more")
 }
 
-// condition sets what rome may do at milan.
-func (s *site) condition(c authv1beta1.TenantCondition) {
+// condition sets what the consumer of a Tenant may do.
+func (s *site) condition(tenant string, c authv1beta1.TenantCondition) {
 	s.t.Helper()
-	t := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant, Name: "rome"}}
+	t := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant, Name: tenant}}
 	before := t.DeepCopy()
 	t.Spec.TenantCondition = c
 	if err := s.Client.Patch(s.t.Context(), t, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// testDrain: a consumer that is drained loses what it has by slice milan and gets nothing by another one. Both say so, and
+// get it when the Tenant is active again. What it has copied stays as it is: nobody deletes and writes it again and again.
+func testDrain(t *testing.T, rome, milan *site, tenant string) {
+	var before, after authv1beta1.ResourceSlice
+	if err := milan.Get(t.Context(), milan.tenant, "milan", &before); err != nil {
+		t.Fatal(err)
+	}
+	milan.condition(tenant, authv1beta1.TenantDrained)
+	milan.tenantBecomes(tenant, authv1beta1.ReasonTenantDrained)
+	rome.create(slice(rome, "meanwhile"))
+	for _, name := range []string{"milan", "meanwhile"} {
+		got := rome.sliceBecomes(name, authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonTenantDrained)
+		says(t, got, "the provider has drained cluster rome")
+		if len(got.Status.Resources)+len(got.Status.NodeLabels) > 0 {
+			t.Errorf("slice %s of a drained consumer has %+v", name, got.Status)
+		}
+	}
+	milan.condition(tenant, authv1beta1.TenantActive)
+	for _, name := range []string{"milan", "meanwhile"} {
+		rome.sliceBecomes(name, authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+	}
+	if err := milan.Get(t.Context(), milan.tenant, "milan", &after); err != nil || after.UID != before.UID {
+		t.Errorf("the copy is %s, and was %s: %v", after.UID, before.UID, err)
+	}
+	rome.delete(slice(rome, "meanwhile"))
+	milan.gone("meanwhile")
+}
+
+// gone waits until a slice is gone.
+func (s *site) gone(name string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("slice %s of %s is gone", name, s.id), func(ctx context.Context) error {
+		err := s.Get(ctx, s.tenant, name, new(authv1beta1.ResourceSlice))
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
 }
 
 // rights is what a consumer may do at a provider: its tenant namespace, and there two kinds without their status.
@@ -732,6 +773,7 @@ func TestDeclarative(t *testing.T) {
 	}
 	rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 
+	t.Run("drain", func(t *testing.T) { testDrain(t, rome, milan, "my-tenant") })
 	t.Run("the provider takes it back", func(t *testing.T) {
 		milan.delete(&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "my-tenant"}})
 		rome.sliceBecomes("milan", authv1beta1.ReasonTenantMissing, authv1beta1.ReasonTenantMissing)

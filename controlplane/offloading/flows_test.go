@@ -404,9 +404,9 @@ func TestConsumer(t *testing.T) {
 		if err := patch(t, milan.Client, o, `{"spec":{"tenantCondition":"Drained"}}`); err != nil {
 			t.Fatal(err)
 		}
-		milan.gone(m)
 		milan.gone(&corev1.Namespace{ObjectMeta: object("", "shop-rome")})
 		milan.gone(&corev1.Namespace{ObjectMeta: object("", "m1")})
+		milan.event(tenant, m.Name, "NamespaceNotMade", "has drained cluster rome")
 		milan.mapping(other, "milan", "shop", "shop-naples", "Accepted")
 	})
 	t.Run("a Tenant that is deleted", func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -57,7 +56,7 @@ type provider struct {
 // fullRetry is when a slice for which there was not enough is looked at again.
 const fullRetry = time.Minute
 
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
@@ -83,9 +82,6 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	tenant, err := r.tenant(ctx, s.Namespace)
 	if err != nil {
 		return ctrl.Result{}, err
-	}
-	if tenant != nil && tenant.Spec.TenantCondition == authv1beta1.TenantDrained {
-		return ctrl.Result{}, apply.Delete(ctx, r.Client, s) // what the consumer had is taken back
 	}
 	l, unlock, err := r.ledger(ctx, s)
 	defer unlock()
@@ -179,16 +175,14 @@ func byOtherMeans(s *authv1beta1.ResourceSlice, subject credentials.Subject, why
 		why, subject.CommonName, subject.Organization, authv1beta1.LabelIdentityType, authv1beta1.ResourceSliceIdentity, authv1beta1.LabelResourceSliceName, s.Name)}
 }
 
-// tenant returns the Tenant of a namespace that is ready to ask, or drained; nil if there is none.
+// tenant returns the Tenant of a namespace that may ask, drained or not; nil if there is none.
 func (r *provider) tenant(ctx context.Context, namespace string) (*authv1beta1.Tenant, error) {
 	var list authv1beta1.TenantList
 	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list Tenants: %w", err)
 	}
 	for i := range list.Items {
-		t := &list.Items[i]
-		c := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
-		if t.Status.TenantNamespace == namespace || c != nil && c.Reason == authv1beta1.ReasonTenantDrained {
+		if t := &list.Items[i]; t.Status.TenantNamespace == namespace {
 			return t, nil
 		}
 	}

@@ -37,7 +37,7 @@ type facts struct {
 // decision says what a consumer gets.
 type decision struct {
 	reason, message string
-	// authorized: the consumer is who it says. Its namespace goes into the status.
+	// authorized: the consumer is who it says, drained or not. Its namespace goes into the status.
 	authorized bool
 	// issue: it gets a certificate and a RoleBinding.
 	issue bool
@@ -58,9 +58,6 @@ func judge(f facts) decision {
 	t := f.tenant
 	if d, ok := f.misplaced(); ok {
 		return d
-	}
-	if t.Spec.TenantCondition == authv1beta1.TenantDrained {
-		return refuse(authv1beta1.ReasonTenantDrained, "cluster %s has lost what it had here: set tenantCondition to %s to let it ask again", t.Spec.ClusterID, authv1beta1.TenantActive)
 	}
 	if t.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake {
 		return f.withoutHandshake()
@@ -172,11 +169,19 @@ func (f facts) withHandshake() decision {
 	return d
 }
 
+// ready is the decision on a consumer that is who it says. One that is drained keeps the right to ask: by the answer it
+// learns that it gets nothing.
 func (f facts) ready(format string, args ...any) decision {
+	t := f.tenant
 	d := decision{reason: authv1beta1.ReasonTenantReady, message: fmt.Sprintf(format, args...)}
-	if f.tenant.Spec.TenantCondition == authv1beta1.TenantCordoned {
+	switch t.Spec.TenantCondition {
+	case authv1beta1.TenantCordoned:
 		d.reason = authv1beta1.ReasonTenantCordoned
-		d.message += ", and gets no more than it has: tenantCondition is " + string(authv1beta1.TenantCordoned)
+		d.message += fmt.Sprintf(", and gets no more than it has: tenantCondition is %s (liqoctl uncordon tenant %s)", t.Spec.TenantCondition, t.Name)
+	case authv1beta1.TenantDrained:
+		d.reason = authv1beta1.ReasonTenantDrained
+		d.message = fmt.Sprintf("cluster %s has lost what it had here, and is refused what it asks for: set tenantCondition to %s to change that (liqoctl activate tenant %s)",
+			t.Spec.ClusterID, authv1beta1.TenantActive, t.Name)
 	}
 	return d
 }

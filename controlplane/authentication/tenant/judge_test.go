@@ -116,6 +116,9 @@ func TestJudge(t *testing.T) {
 		}, authv1beta1.ReasonNonceMissing, ""},
 		{"cordoned", func(f *facts, _ consumer) { f.tenant.Spec.TenantCondition = authv1beta1.TenantCordoned }, authv1beta1.ReasonTenantCordoned, "no more"},
 		{"drained", func(f *facts, _ consumer) { f.tenant.Spec.TenantCondition = authv1beta1.TenantDrained }, authv1beta1.ReasonTenantDrained, "Active"},
+		{"drained, with the signature of somebody else", func(f *facts, _ consumer) {
+			f.tenant.Spec.TenantCondition, f.tenant.Spec.Signature = authv1beta1.TenantDrained, newConsumer(t).sign(t, f.nonce)
+		}, authv1beta1.ReasonSignatureInvalid, ""},
 		{"no handshake, no user", func(f *facts, _ consumer) { f.tenant.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake }, authv1beta1.ReasonRoleBindingMissing, "kubectl create rolebinding"},
 		{"no handshake, but a user", func(f *facts, _ consumer) {
 			f.tenant.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake
@@ -152,10 +155,11 @@ func TestJudge(t *testing.T) {
 			if d.reason != c.reason || !strings.Contains(d.message, c.says) {
 				t.Errorf("%s: %s; want %s: %s", d.reason, d.message, c.reason, c.says)
 			}
-			if d.issue && (!d.ready() || !d.authorized || d.handshake != handshakeOf(f.tenant)) {
+			settled := d.ready() || d.reason == authv1beta1.ReasonTenantDrained
+			if d.issue && (!settled || !d.authorized || d.handshake != handshakeOf(f.tenant)) {
 				t.Errorf("a certificate is issued: %+v", d)
 			}
-			if !d.ready() && d.authorized && d.reason != authv1beta1.ReasonRoleBindingMissing {
+			if !settled && d.authorized && d.reason != authv1beta1.ReasonRoleBindingMissing {
 				t.Errorf("authorized: %+v", d)
 			}
 			if f.tenant.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake && d.issue {

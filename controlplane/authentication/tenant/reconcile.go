@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if again == 0 {
-		if again = d.again; !d.ready() {
+		if again = d.again; !d.ready() && d.reason != authv1beta1.ReasonTenantDrained {
 			again = recheck
 		}
 	}

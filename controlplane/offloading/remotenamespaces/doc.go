@@ -10,5 +10,5 @@
 //
 // There are no finalizers. A namespace whose NamespaceMap is gone, or does not ask for it any more, is found by its
 // annotation, after a restart as well, and deleted. A Tenant that is not ready stops what is new and nothing else; one
-// that is drained, or deleted, takes its NamespaceMaps along.
+// that is drained loses its namespaces, and one that is deleted takes its NamespaceMaps along.
 package remotenamespaces

@@ -41,7 +41,7 @@ type Facts struct {
 	Name types.NamespacedName
 	// Map is nil if there is none, or it is no copy.
 	Map *offloadingv1beta1.NamespaceMap
-	// Tenant is that of the namespace of the map, if it is ready or drained, else nil.
+	// Tenant is that of the namespace of the map, if it may ask, drained or not, else nil.
 	Tenant *authv1beta1.Tenant
 	// Namespaces are all that were made for any NamespaceMap, and those whose names are asked for.
 	Namespaces []corev1.Namespace
@@ -51,8 +51,6 @@ type Facts struct {
 
 // Plan says what is to be.
 type Plan struct {
-	// Drop has the NamespaceMap deleted.
-	Drop bool
 	// Ensure are the namespaces that are to be, by their names at the consumer.
 	Ensure map[string]*corev1.Namespace
 	// Remove are those to be deleted.
@@ -67,7 +65,7 @@ type Plan struct {
 //
 //	situation                                              namespace          phase
 //	the map is gone, or no copy                            deleted            (none)
-//	the Tenant is drained                                  deleted            (the map is deleted)
+//	the Tenant is drained                                  deleted            CreationLoopBackOff
 //	the map is labelled for another cluster                left as it is      CreationLoopBackOff
 //	the name is not for consumers                          not made           CreationLoopBackOff
 //	there is one that was not made for this                left as it is      CreationLoopBackOff
@@ -83,7 +81,6 @@ func Build(f Facts) Plan {
 		live[f.Namespaces[i].Name] = &f.Namespaces[i]
 	}
 	wanted := f.wanted()
-	p.Drop = f.Map != nil && drained(f.Tenant)
 	count := f.count()
 	taken := map[string]string{}
 	for _, local := range slices.Sorted(maps.Keys(wanted)) {
@@ -113,7 +110,7 @@ func Build(f Facts) Plan {
 	for i := range f.Namespaces {
 		n := &f.Namespaces[i]
 		local := n.Annotations[offloadingv1beta1.AnnotationOriginalName]
-		if !f.madeForThis(n) || wanted[local] == n.Name {
+		if !f.madeForThis(n) || wanted[local] == n.Name && !drained(f.Tenant) {
 			continue
 		}
 		if n.DeletionTimestamp.IsZero() {
@@ -128,7 +125,7 @@ func Build(f Facts) Plan {
 
 // wanted is what is asked for, and may be.
 func (f Facts) wanted() map[string]string {
-	if f.Map == nil || !f.Map.DeletionTimestamp.IsZero() || drained(f.Tenant) {
+	if f.Map == nil || !f.Map.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	return f.Map.Spec.DesiredMapping
@@ -141,6 +138,8 @@ func drained(t *authv1beta1.Tenant) bool {
 // refuse says why a namespace is not made or kept; empty: it is.
 func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) string {
 	switch {
+	case drained(f.Tenant):
+		return fmt.Sprintf("the provider has drained cluster %s", f.Tenant.Spec.ClusterID)
 	case f.Tenant != nil && f.origin() != string(f.Tenant.Spec.ClusterID):
 		return fmt.Sprintf("the label %s is %q; in this namespace it must be %s", authv1beta1.LabelReplicationOrigin, text.Quoted(f.origin()), f.Tenant.Spec.ClusterID)
 	case len(validation.IsDNS1123Label(local)) > 0:

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +39,7 @@ type Reconciler struct {
 // The consumer's role is bound by us, so we must hold what it grants, or be allowed to bind it. A
 // ValidatingAdmissionPolicy of the chart says which namespaces may be written.
 //
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;patch;delete
@@ -61,9 +60,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if f.Map == nil {
 		return ctrl.Result{}, nil
-	}
-	if p.Drop {
-		return ctrl.Result{}, apply.Delete(ctx, r.Client, f.Map)
 	}
 	if err := r.own(ctx, f); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -106,9 +102,7 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (Facts, error
 		return f, fmt.Errorf("list Tenants: %w", err)
 	}
 	for i := range tenants.Items {
-		t := &tenants.Items[i]
-		c := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
-		if t.Status.TenantNamespace == req.Namespace || c != nil && c.Reason == authv1beta1.ReasonTenantDrained {
+		if t := &tenants.Items[i]; t.Status.TenantNamespace == req.Namespace {
 			f.Tenant = t
 		}
 	}

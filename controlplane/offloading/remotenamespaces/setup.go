@@ -37,7 +37,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("remotenamespaces").
 		For(&offloadingv1beta1.NamespaceMap{}).
-		// Whether it is ready or drained.
+		// Whether it may ask, and whether it is drained.
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, t client.Object) []ctrl.Request {
 			return r.mapsOf(ctx, t.GetNamespace())
 		})).
