@@ -552,6 +552,24 @@ var cases = []testCase{
 	{"of another user", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonRoleBindingMissing, "denied")
 	}, local, Failed},
+	{"of another user, for longer than events are kept", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusNotReady, "the API server of cluster milan: it denies access to its namespace liqo-tenant-rome", "", "")
+		w.client.peer.Foreign.Status.Modules.Authentication.Conditions[0].Reason = corev1beta1.ReasonIdentityDenied
+	}, local, Failed},
+	{"of a consumer that the provider has drained", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
+		w.denied(authv1beta1.ReasonTenantDrained, "the provider has drained cluster rome")
+	}, local, Failed},
+	{"of a consumer that the provider has cordoned", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
+		w.denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster rome: it gets no more than it has")
+	}, local, Failed},
+	{"with a slice that the provider has cordoned", "authentication", func(w *world) {
+		w.denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: it gets no more than it has")
+	}, local, Failed},
+	{"with a slice over the quota", "authentication", func(w *world) {
+		w.denied(authv1beta1.ReasonQuotaExceeded, "8 of cpu are asked for; the quota of cluster rome is 4, of which its other slices have 0")
+	}, local, Failed},
 	{"that the controller refuses", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusNotReady, "Secret liqo-tenant-milan/identity: the client certificate of its kubeconfig was valid until 2026-11-21T11:00:00Z", authv1beta1.ReasonReplicating, "")
 	}, local, Failed},

@@ -9,6 +9,8 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // authentication judges the identities of one end: the Tenant of the other cluster here, and that of this cluster there. Its
@@ -32,6 +34,7 @@ func authentication(e *end) (out []Finding) {
 		seen++
 		out = append(out, e.identityFindings(c)...)
 	}
+	out = append(out, e.sliceFindings()...)
 	switch {
 	case len(out) > 0:
 		return out
@@ -86,8 +89,10 @@ func (e *end) identity() *corev1beta1.Condition {
 
 func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 	status := &e.peer.Foreign.Status
-	user := or(e.cluster.Installation.ClusterID, "USER")
 	const anew = "put another kubeconfig into it, with its credentials inside; 'liqoctl authenticate' makes one"
+	if c.Reason == corev1beta1.ReasonIdentityDenied {
+		return []Finding{e.denied("%s", c.Message).on("ForeignCluster " + e.peer.Foreign.Name)}
+	}
 	if !c.Status.Well() {
 		return []Finding{fail("%s", c.Message).because("the controller says %s", c.Reason).
 			fix("mend what it names; 'liqoctl authenticate' makes the identity anew").on("ForeignCluster " + e.peer.Foreign.Name)}
@@ -100,13 +105,11 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 		on := func(f Finding) []Finding {
 			return []Finding{f.on("Secret " + ev.InvolvedObject.Namespace + "/" + ev.InvolvedObject.Name)}
 		}
-		switch there := status.TenantNamespace.Remote; ev.Reason {
+		switch there := status.TenantNamespace.Remote; ev.Reason { // an event comes before the condition
 		case authv1beta1.ReasonReplicating:
 			return e.apiServerFindings()
 		case authv1beta1.ReasonRoleBindingMissing:
-			return on(fail("cluster %s denies access to its namespace %s", e.id, there).
-				because("no RoleBinding there, or one for another user, binds the user of the kubeconfig, %s if a handshake made it, to ClusterRole %s; or the namespace is another one",
-					user, authv1beta1.RemoteControlPlaneRole).fix("in cluster %s: %s", e.id, bind(there, user)))
+			return on(e.denied("cluster %s denies access to its namespace %s", e.id, there))
 		case authv1beta1.ReasonCredentialsRefused:
 			return on(fail("cluster %s does not accept the credentials of its kubeconfig", e.id).
 				because("they were revoked, or are those of another cluster").fix(anew))
@@ -119,6 +122,47 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 		}
 	}
 	return e.apiServerFindings()
+}
+
+// denied is that the other cluster lets the identity of this one do nothing.
+func (e *end) denied(format string, args ...any) Finding {
+	user := or(e.cluster.Installation.ClusterID, "USER")
+	return fail(format, args...).
+		because("no RoleBinding there, or one for another user, binds the user of the kubeconfig, %s if a handshake made it, to ClusterRole %s; or the namespace is another one",
+			user, authv1beta1.RemoteControlPlaneRole).
+		fix("in cluster %s: %s", e.id, bind(e.peer.Foreign.Status.TenantNamespace.Remote, user))
+}
+
+// maxSaid is how many bytes of what another cluster says are shown.
+const maxSaid = 300
+
+// sliceFindings are the ResourceSlices of this cluster that the other one denies something.
+func (e *end) sliceFindings() (out []Finding) {
+	for i := range e.cluster.offloads.slices.items {
+		s := &e.cluster.offloads.slices.items[i]
+		if s.Labels[authv1beta1.LabelReplicationDestination] != e.id || s.Labels[authv1beta1.LabelReplication] != networkingv1beta1.LabelTrue {
+			continue
+		}
+		for _, c := range s.Status.Conditions {
+			if c.Status != authv1beta1.SliceDenied {
+				continue
+			}
+			f := fail("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).on("ResourceSlice "+s.Namespace+"/"+s.Name).because("that cluster says %s", text.Cut(c.Reason, maxSaid))
+			switch c.Reason {
+			case authv1beta1.ReasonTenantDrained:
+				f = f.fix("if that is not wanted any more, in cluster %s: liqoctl activate tenant %s", e.id, or(e.cluster.Installation.ClusterID, "NAME"))
+			case authv1beta1.ReasonTenantCordoned:
+				f = f.fix("if that is not wanted any more, in cluster %s: liqoctl uncordon tenant %s", e.id, or(e.cluster.Installation.ClusterID, "NAME"))
+			case authv1beta1.ReasonSliceCordoned:
+				f = f.fix("if that is not wanted any more, in cluster %s: liqoctl uncordon resourceslice %s", e.id, s.Name)
+			default:
+				f = f.fix("ask for something else, or have the administrator of cluster %s mend what it names", e.id)
+			}
+			out = append(out, f)
+			break // of one that gets no credentials the other says the same
+		}
+	}
+	return out
 }
 
 // apiServerFindings are what is wrong with the API server of the peer as long as it lasts. An event is kept for an hour.

@@ -30,3 +30,14 @@ func (w *world) identity(status corev1beta1.ConditionStatus, says, reason, messa
 	w.client.peer.Foreign = f
 	w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", reason, message))
 }
+
+// denied gives rome a slice that milan denies its resources.
+func (w *world) denied(reason, message string) {
+	w.slice()
+	s := &w.rome.offloads.slices.items[0]
+	s.Annotations = nil
+	s.Status.Conditions = []authv1beta1.ResourceSliceCondition{
+		{Type: authv1beta1.SliceAuthentication, Status: authv1beta1.SliceAccepted, Reason: authv1beta1.ReasonSliceAuthenticationAccepted},
+		{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceDenied, Reason: reason, Message: message},
+	}
+}

@@ -44,7 +44,7 @@ func of(check string, all []Finding) (out []Finding) {
 	return out
 }
 
-func text(f Finding) string {
+func textOf(f Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", f.Status, f.Check)
 	if f.Cluster != "" {
@@ -69,7 +69,7 @@ func TestHealthyClusters(t *testing.T) {
 		if f.Status != OK {
 			t.Errorf("%+v", f)
 		}
-		b.WriteString(text(f))
+		b.WriteString(textOf(f))
 	}
 	golden(t, "healthy.txt", b.String())
 }
@@ -85,7 +85,7 @@ func TestOneSide(t *testing.T) {
 					t.Errorf("%+v", f)
 				}
 				if f.Status == Skipped || slices.Contains([]string{"configuration", "keys", "mtu"}, f.Check) {
-					b.WriteString(text(f))
+					b.WriteString(textOf(f))
 				}
 			}
 			golden(t, "one-side-"+name+".txt", b.String())
@@ -107,7 +107,7 @@ func TestFindings(t *testing.T) {
 			hit := false
 			for _, f := range findings {
 				if f.Status != OK {
-					b.WriteString(text(f))
+					b.WriteString(textOf(f))
 				}
 				hit = hit || f.Status == tt.want && f.Cluster == tt.cluster
 			}

@@ -155,7 +155,7 @@ func TestWhatIsNotSeenIsNotJudged(t *testing.T) {
 					worst[f.Check] = Worse(worst[f.Check], f.Status)
 				}
 				if f.Status != OK {
-					b.WriteString(text(f))
+					b.WriteString(textOf(f))
 				}
 			}
 			b.WriteString("\n")

@@ -53,18 +53,20 @@ func VirtualNode(v *offloadingv1beta1.VirtualNode) (Health, []string) {
 	return Healthy, nil
 }
 
-// moduleHealth judges a module by its conditions.
+// moduleHealth judges a module by its conditions. That a consumer is cordoned is as somebody wants it, and yet easily
+// forgotten.
 func moduleHealth(m corev1beta1.Module) (h Health, alerts []string) {
 	if !m.Enabled {
 		return Disabled, nil
 	}
+	h = Healthy
 	for _, c := range m.Conditions {
-		if !c.Status.Well() {
+		switch {
+		case !c.Status.Well():
+			h, alerts = Unhealthy, append(alerts, c.Message)
+		case c.Reason == corev1beta1.ReasonTenantCordoned:
 			alerts = append(alerts, c.Message)
 		}
 	}
-	if len(alerts) > 0 {
-		return Unhealthy, alerts
-	}
-	return Healthy, nil
+	return h, alerts
 }

@@ -24,6 +24,7 @@ func foreign(name, id string, role corev1beta1.Role, conditions ...corev1beta1.C
 func TestForeignClusters(t *testing.T) {
 	well := corev1beta1.Condition{Type: corev1beta1.ConditionAuthTenant, Status: corev1beta1.StatusReady}
 	unwell := corev1beta1.Condition{Type: corev1beta1.ConditionAuthTenant, Status: corev1beta1.StatusNotReady, Message: "Tenant a/b: no nonce"}
+	cordoned := corev1beta1.Condition{Type: corev1beta1.ConditionAuthTenant, Status: corev1beta1.StatusReady, Reason: corev1beta1.ReasonTenantCordoned, Message: "Tenant a/b: it gets no more"}
 	away := corev1beta1.Condition{Type: corev1beta1.ConditionAPIServer, Status: corev1beta1.StatusError, Message: "the API server: away"}
 	asking := func(f corev1beta1.ForeignCluster, namespace string, conditions ...corev1beta1.Condition) corev1beta1.ForeignCluster {
 		f.Status.TenantNamespace.Local, f.Status.Conditions = namespace, conditions
@@ -45,6 +46,8 @@ func TestForeignClusters(t *testing.T) {
 			[]authv1beta1.ResourceSlice{slice("a", "milan"), slice("b", "milan"), slice("lost", "")}, Options{}, []string{"milan liqo-tenant-milan Consumer Healthy [] 2"}},
 		{"a Tenant that is refused", []corev1beta1.ForeignCluster{foreign("milan", "milan", corev1beta1.ConsumerRole, unwell)}, nil, Options{},
 			[]string{"milan liqo-tenant-milan Consumer Unhealthy [Tenant a/b: no nonce] 0"}},
+		{"a Tenant that is cordoned", []corev1beta1.ForeignCluster{foreign("milan", "milan", corev1beta1.ConsumerRole, cordoned)}, nil, Options{},
+			[]string{"milan liqo-tenant-milan Consumer Healthy [Tenant a/b: it gets no more] 0"}},
 		{"a provider that is away, without a network", []corev1beta1.ForeignCluster{asking(foreign("naples", "naples", corev1beta1.ProviderRole, well), "liqo-tenant-naples", away)}, nil, Options{},
 			[]string{"milan liqo-tenant-milan  Disabled [] 0", "naples liqo-tenant-naples Provider Unhealthy [the API server: away] 0"}},
 		{"what is left of a peering", []corev1beta1.ForeignCluster{foreign("naples", "naples", corev1beta1.UnknownRole)}, nil, Options{}, []string{"milan liqo-tenant-milan  Disabled [] 0"}},

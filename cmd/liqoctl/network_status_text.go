@@ -196,10 +196,16 @@ func (t statusTable) drawAlerts(p *console.Page, l statusLook) {
 			}
 		}
 		for _, m := range modules {
-			if state := m.of(s); state != nil {
-				for _, message := range state.Alerts {
-					line(s, m.name, message, console.Bad)
-				}
+			state := m.of(s)
+			if state == nil {
+				continue
+			}
+			tone := console.Bad
+			if state.Health == survey.Healthy {
+				tone = console.Caution
+			}
+			for _, message := range state.Alerts {
+				line(s, m.name, message, tone)
 			}
 		}
 	}

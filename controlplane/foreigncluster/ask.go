@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
@@ -42,8 +43,10 @@ type asker struct {
 // provider is the API server of one cluster.
 type provider struct {
 	kubeconfig []byte
-	url        string
-	client     *http.Client
+	// namespace is the tenant namespace there; empty: it is not asked about.
+	namespace string
+	url       string
+	client    *http.Client
 	// answer is the last one; nil: none yet.
 	answer *Answer
 }
@@ -54,9 +57,9 @@ func newAsker() *asker {
 	}
 }
 
-// answerOf returns what the API server of a cluster answered last, and has it asked from now on by this kubeconfig. An
-// empty one ends that.
-func (a *asker) answerOf(id string, kubeconfig []byte) *Answer {
+// answerOf returns what the API server of a cluster answered last, and has it asked from now on by this kubeconfig, about
+// itself and about a namespace. An empty kubeconfig ends that.
+func (a *asker) answerOf(id string, kubeconfig []byte, namespace string) *Answer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.providers[id]
@@ -64,10 +67,10 @@ func (a *asker) answerOf(id string, kubeconfig []byte) *Answer {
 	case len(kubeconfig) == 0:
 		delete(a.providers, id)
 		return nil
-	case p != nil && bytes.Equal(p.kubeconfig, kubeconfig):
+	case p != nil && bytes.Equal(p.kubeconfig, kubeconfig) && p.namespace == namespace:
 		return p.answer
 	}
-	p = newProvider(kubeconfig)
+	p = newProvider(kubeconfig, namespace)
 	a.providers[id] = p
 	if p.client != nil {
 		select {
@@ -78,8 +81,8 @@ func (a *asker) answerOf(id string, kubeconfig []byte) *Answer {
 	return p.answer
 }
 
-func newProvider(kubeconfig []byte) *provider {
-	p := &provider{kubeconfig: bytes.Clone(kubeconfig)}
+func newProvider(kubeconfig []byte, namespace string) *provider {
+	p := &provider{kubeconfig: bytes.Clone(kubeconfig), namespace: namespace}
 	cfg, err := credentials.ReadKubeconfig(kubeconfig)
 	if err != nil {
 		p.answer = &Answer{Problem: fmt.Sprintf("the kubeconfig: %v", err)}
@@ -134,7 +137,7 @@ func (a *asker) askAll(ctx context.Context) (changed []string) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			answer := Answer{Problem: ask(ctx, p.client, p.url)}
+			answer := p.ask(ctx)
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if ctx.Err() != nil || p.answer != nil && *p.answer == answer {
@@ -148,34 +151,51 @@ func (a *asker) askAll(ctx context.Context) (changed []string) {
 	return changed
 }
 
-// ask asks one API server for /livez and says what is wrong with it; empty: nothing. One that answers, and does not let
-// us ask, serves. The text must be the same as long as the fault is.
-func ask(ctx context.Context, c *http.Client, server string) (problem string) {
+// ask asks one API server whether it lives, and then whether it lets us ask for resources. One that answers, and does not
+// let us ask whether it lives, does. The text must be the same as long as the fault is.
+func (p *provider) ask(ctx context.Context) Answer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	where, err := url.JoinPath(server, "livez")
-	if err != nil {
-		return err.Error()
+	status, err := p.get(ctx, "livez")
+	switch {
+	case err != nil:
+		return Answer{Problem: whyNot(ctx, err)}
+	case status == http.StatusUnauthorized:
+		return Answer{Problem: "it does not accept the credentials of this cluster's identity: make the identity anew (liqoctl authenticate), or put newer ones into its Secret"}
+	case status != http.StatusOK && status != http.StatusForbidden:
+		return Answer{Problem: fmt.Sprintf("it answers /livez with status %d", status)}
+	case p.namespace == "":
+		return Answer{}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, http.NoBody)
-	if err != nil {
-		return err.Error()
+	g := authv1beta1.GroupVersion
+	status, err = p.get(ctx, "apis/"+g.Group+"/"+g.Version+"/namespaces/"+p.namespace+"/resourceslices?limit=1")
+	switch {
+	case err != nil:
+		return Answer{Problem: whyNot(ctx, err)}
+	case status == http.StatusForbidden:
+		return Answer{Reason: corev1beta1.ReasonIdentityDenied, Denied: fmt.Sprintf(
+			"it denies access to its namespace %s: its administrator must bind the user of the kubeconfig to ClusterRole %s there, or the namespace is another one", p.namespace, authv1beta1.RemoteControlPlaneRole)}
+	case status == http.StatusNotFound:
+		return Answer{Reason: corev1beta1.ReasonIdentityNotReady, Denied: "it does not know ResourceSlices: its administrator must enable authentication there"}
 	}
-	response, err := c.Do(request)
+	return Answer{}
+}
+
+// get reads the status of an answer, and so much of the rest as bounds allow.
+func (p *provider) get(ctx context.Context, path string) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.url, "/")+"/"+path, http.NoBody)
 	if err != nil {
-		return whyNot(ctx, err)
+		return 0, err
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return 0, err
 	}
 	defer response.Body.Close()
 	if _, err := io.CopyN(io.Discard, response.Body, maxAnswer); err != nil && !errors.Is(err, io.EOF) {
-		return whyNot(ctx, err)
+		return 0, err
 	}
-	switch response.StatusCode {
-	case http.StatusOK, http.StatusForbidden:
-		return ""
-	case http.StatusUnauthorized:
-		return "it does not accept the credentials of this cluster's identity: make the identity anew (liqoctl authenticate), or put newer ones into its Secret"
-	}
-	return fmt.Sprintf("it answers /livez with status %d", response.StatusCode)
+	return response.StatusCode, nil
 }
 
 // whyNot says why there is no answer, in words that stay the same as long as the reason does: no ports, no times.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 )
 
 // served is a kubeconfig for a server.
@@ -49,17 +51,17 @@ func TestAsk(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := httptest.NewTLSServer(c.answer)
 			defer s.Close()
-			p := newProvider(served(s))
+			p := newProvider(served(s), "")
 			if p.client == nil {
 				t.Fatal(p.answer)
 			}
 			defer p.client.CloseIdleConnections()
-			got := ask(t.Context(), p.client, p.url)
-			if (c.says == "") != (got == "") || !strings.Contains(got, c.says) {
-				t.Errorf("%q, want %q", got, c.says)
+			got := p.ask(t.Context())
+			if (c.says == "") != (got.Problem == "") || !strings.Contains(got.Problem, c.says) || got.Denied != "" {
+				t.Errorf("%+v, want %q", got, c.says)
 			}
-			if again := ask(t.Context(), p.client, p.url); again != got {
-				t.Errorf("first %q, then %q", got, again)
+			if again := p.ask(t.Context()); again != got {
+				t.Errorf("first %+v, then %+v", got, again)
 			}
 			if elsewhere.Load() {
 				t.Error("it went there, with the credentials")
@@ -69,8 +71,8 @@ func TestAsk(t *testing.T) {
 	t.Run("another certificate authority", func(t *testing.T) {
 		s := httptest.NewTLSServer(http.NotFoundHandler())
 		defer s.Close()
-		p := newProvider([]byte(kubeconfig(s.URL)))
-		if got := ask(t.Context(), p.client, p.url); !strings.Contains(got, "certificate") {
+		p := newProvider([]byte(kubeconfig(s.URL)), "")
+		if got := p.ask(t.Context()).Problem; !strings.Contains(got, "certificate") {
 			t.Error(got)
 		}
 	})
@@ -78,14 +80,48 @@ func TestAsk(t *testing.T) {
 		s := httptest.NewTLSServer(http.NotFoundHandler())
 		kubeconfig := served(s)
 		s.Close()
-		p := newProvider(kubeconfig)
-		first, again := ask(t.Context(), p.client, p.url), ask(t.Context(), p.client, p.url)
+		p := newProvider(kubeconfig, "")
+		first, again := p.ask(t.Context()).Problem, p.ask(t.Context()).Problem
 		if first != "it cannot be reached: connection refused" || again != first {
 			t.Errorf("%q, %q", first, again)
 		}
 	})
-	if p := newProvider([]byte("users: [{user: {exec: {command: sh}}}]")); p.client != nil || p.answer == nil || !strings.Contains(p.answer.Problem, "kubeconfig") {
+	if p := newProvider([]byte("users: [{user: {exec: {command: sh}}}]"), ""); p.client != nil || p.answer == nil || !strings.Contains(p.answer.Problem, "kubeconfig") {
 		t.Errorf("a kubeconfig that cannot be used: %+v", p)
+	}
+}
+
+// TestAskNamespace: an API server that lives may yet not let this cluster ask for resources.
+func TestAskNamespace(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		lives, lists int
+		want         Answer
+	}{
+		{"it lets ask", 200, 200, Answer{}},
+		{"it lets ask, and does not tell whether it lives", 403, 200, Answer{}},
+		{"no RoleBinding", 200, 403, Answer{Reason: corev1beta1.ReasonIdentityDenied, Denied: "it denies access to its namespace theirs: its administrator must bind the user of the kubeconfig to ClusterRole liqo-remote-controlplane there, or the namespace is another one"}},
+		{"no such kind", 200, 404, Answer{Reason: corev1beta1.ReasonIdentityNotReady, Denied: "it does not know ResourceSlices: its administrator must enable authentication there"}},
+		{"it does not live", 500, 403, Answer{Problem: "it answers /livez with status 500"}},
+		{"it is overloaded", 200, 429, Answer{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &provider{namespace: "theirs", url: "https://milan/", client: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				status := http.StatusTeapot
+				switch r.URL.RequestURI() {
+				case "/livez":
+					status = c.lives
+				case "/apis/authentication.liqo.io/v1beta1/namespaces/theirs/resourceslices?limit=1":
+					status = c.lists
+				default:
+					t.Errorf("asked for %s", r.URL)
+				}
+				return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+			})}}
+			if got := p.ask(t.Context()); got != c.want {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
 	}
 }
 
@@ -124,20 +160,20 @@ func TestAsker(t *testing.T) {
 		if took := time.Since(begin); took != interval+askTimeout {
 			t.Errorf("it took %v", took)
 		}
-		if got := a.answerOf("milan", []byte("a")); got == nil || !strings.Contains(got.Problem, "503") {
+		if got := a.answerOf("milan", []byte("a"), ""); got == nil || !strings.Contains(got.Problem, "503") {
 			t.Errorf("%+v", got)
 		}
-		if got := a.answerOf("naples", []byte("b")); got == nil || got.Problem != "it does not answer in time" {
+		if got := a.answerOf("naples", []byte("b"), ""); got == nil || got.Problem != "it does not answer in time" {
 			t.Errorf("%+v", got)
 		}
 		well.Store(true)
 		if got := next(); got != "milan" {
 			t.Errorf("told of %s", got)
 		}
-		if got := a.answerOf("milan", []byte("a")); got == nil || got.Problem != "" {
+		if got := a.answerOf("milan", []byte("a"), ""); got == nil || got.Problem != "" {
 			t.Errorf("%+v", got)
 		}
-		if got := a.answerOf("naples", nil); got != nil || a.providers["naples"] != nil {
+		if got := a.answerOf("naples", nil, ""); got != nil || a.providers["naples"] != nil {
 			t.Errorf("asked without an identity: %+v", got)
 		}
 		cancel()

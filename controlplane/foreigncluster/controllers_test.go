@@ -211,6 +211,18 @@ func TestAuthentication(t *testing.T) {
 	identity.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "theirs"}
 	w.create(identity)
 	const identityIsReady = "- AuthIdentityControlPlaneStatus Ready IdentityReady"
+	// It is bound to nothing yet, and then has what a consumer has.
+	denied := w.becomes("milan", "ConsumerAndProvider default theirs "+w.Config.Host+" ", "authentication true", "- AuthTenantStatus Ready TenantReady",
+		"- AuthIdentityControlPlaneStatus NotReady IdentityDenied", "APIServerStatus Established APIServerReady")
+	if says := denied.Status.Modules.Authentication.Conditions[1].Message; !strings.Contains(says, "denies access to its namespace theirs") {
+		t.Error(says)
+	}
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	if out, err := w.Kubectl("create", "rolebinding", "of-rome", "-n", "theirs", "--clusterrole=liqo-remote-controlplane", "--serviceaccount=default:default"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	stop()
+	stop = w.run() // it asks at once
 	both := []string{"ConsumerAndProvider default theirs " + w.Config.Host + " ", "authentication true", "- AuthTenantStatus Ready TenantReady", identityIsReady, "APIServerStatus Established APIServerReady"}
 	settled := w.becomes("milan", both...)
 

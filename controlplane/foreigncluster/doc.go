@@ -5,6 +5,7 @@
 //	Identity of type ControlPlane, or its Secret                          -> module authentication; the peer is a provider
 //	VirtualNodes and their Nodes                                          -> module offloading; the peer is a provider
 //	/livez of the provider's API server, asked now and then               -> condition APIServerStatus
+//	the tenant namespace there, asked with it                             -> module authentication
 //
 // It is made when the first object with the label liqo.io/remote-cluster-id appears, and deleted with the last, if it is
 // ours. Where the controllers of authentication or offloading do not run, nothing of theirs is looked at.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +21,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -58,6 +60,10 @@ type Facts struct {
 type Answer struct {
 	// Problem is why it does not serve; empty: it does.
 	Problem string
+	// Denied is why this cluster cannot ask it for resources; empty: it can, or the API server was not asked that. Reason is
+	// the same in one word.
+	Denied string
+	Reason corev1beta1.ConditionReason
 }
 
 // Exists tells whether there is anything that a ForeignCluster could be about.
@@ -71,6 +77,15 @@ func (f *Facts) kubeconfig() []byte {
 		return s.Data[authv1beta1.KubeconfigKey]
 	}
 	return nil
+}
+
+// remoteNamespace is the tenant namespace at the provider that goes with kubeconfig; empty: it is not known.
+func (f *Facts) remoteNamespace() string {
+	s := oldest(f.Secrets)
+	if s == nil || len(validation.IsDNS1123Label(s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace])) > 0 {
+		return ""
+	}
+	return s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace]
 }
 
 // Build returns the status that a ForeignCluster is to have. Of several objects of a kind the oldest counts, as it does
@@ -203,6 +218,8 @@ func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity) (
 		switch {
 		case c == nil:
 			return condition(of, corev1beta1.StatusNotReady, notReady, "%s has not been judged yet", object)
+		case c.Reason == authv1beta1.ReasonTenantCordoned:
+			return condition(of, corev1beta1.StatusReady, corev1beta1.ReasonTenantCordoned, "%s: %s", object, c.Message)
 		case c.Status == metav1.ConditionTrue:
 			return condition(of, corev1beta1.StatusReady, ready, "%s: %s", object, c.Message)
 		}
@@ -219,9 +236,24 @@ func (f *Facts) authentication(t *authv1beta1.Tenant, i *authv1beta1.Identity) (
 		}
 	}
 	if identity != nil {
-		m.Conditions = append(m.Conditions, *identity)
+		m.Conditions = append(m.Conditions, f.admitted(*identity))
 	}
 	return m
+}
+
+// admitted is the condition of an identity that is ready, unless the provider does not let it ask. Until the provider has
+// been asked, what was said before stays.
+func (f *Facts) admitted(c corev1beta1.Condition) corev1beta1.Condition {
+	before := find(f.Before.Modules.Authentication.Conditions, c.Type)
+	switch {
+	case c.Status != corev1beta1.StatusReady:
+		return c
+	case f.APIServer == nil && before != nil && before.Reason == corev1beta1.ReasonIdentityDenied:
+		return *before
+	case f.APIServer == nil || f.APIServer.Denied == "":
+		return c
+	}
+	return condition(c.Type, corev1beta1.StatusNotReady, f.APIServer.Reason, "the API server of cluster %s: %s", f.ID, f.APIServer.Denied)
 }
 
 // secret judges the Secret of the identity, so that nobody else has to read it; nil: there is none.
@@ -241,6 +273,8 @@ func (f *Facts) secret() *corev1beta1.Condition {
 	switch {
 	case s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace] == "":
 		return say(bad, why, "the annotation %s is missing: set it to the name of the tenant namespace at cluster %s", authv1beta1.AnnotationRemoteTenantNamespace, f.ID)
+	case f.remoteNamespace() == "":
+		return say(bad, why, "the annotation %s is %q, which is not the name of a namespace", authv1beta1.AnnotationRemoteTenantNamespace, text.Quoted(s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace]))
 	case err != nil:
 		return say(bad, why, "its kubeconfig cannot be used: %v", err)
 	case certificateErr != nil:

@@ -198,6 +198,11 @@ func TestBuild(t *testing.T) {
 			s.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "yours"}
 			f.Tenants, f.Identities, f.Secrets = nil, nil, []corev1.Secret{s}
 		}, "Provider mine yours https://milan.example:6443 \nauthentication true\n" + identityIsWell + apiServer},
+		{"an identity that the provider denies access, and a Tenant that is cordoned", func(f *Facts) {
+			identityOnly(f)
+			f.APIServer = &Answer{Denied: "it denies access", Reason: corev1beta1.ReasonIdentityDenied}
+			f.Tenants[0].Status.Conditions[0].Reason = authv1beta1.ReasonTenantCordoned
+		}, "ConsumerAndProvider tenant theirs " + urls + "authentication true\n- AuthTenantStatus Ready TenantCordoned\n- AuthIdentityControlPlaneStatus NotReady IdentityDenied\n" + apiServer},
 		{"one whose kubeconfig runs a program", func(f *Facts) {
 			identityOnly(f)
 			f.Tenants, f.Identities, f.APIServer = nil, nil, nil
@@ -269,6 +274,12 @@ func TestBuildKeepsTimes(t *testing.T) {
 	if diff := cmp.Diff(first, Build(f)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	denied := f
+	denied.APIServer = &Answer{Denied: "it denies access", Reason: corev1beta1.ReasonIdentityDenied}
+	denied.Before, denied.APIServer = Build(denied), nil
+	if diff := cmp.Diff(denied.Before, Build(denied)); diff != "" {
+		t.Errorf("of a provider that denies access (-want +got):\n%s", diff)
+	}
 	f.Connections, f.APIServer = connection(networkingv1beta1.ConnectionError), &Answer{Problem: "it does not answer in time"}
 	for _, c := range append(Build(f).Modules.Networking.Conditions, Build(f).Conditions...) {
 		changed := c.Type == corev1beta1.ConditionNetworkConnection || c.Type == corev1beta1.ConditionAPIServer
@@ -296,6 +307,8 @@ func TestSecret(t *testing.T) {
 		{"expired", "NotReady: Secret tenant/any: the client certificate of its kubeconfig was valid until 2030-01-01T00:30:00Z", now, func(*Facts) {}, 0},
 		{"without annotation", "NotReady: Secret tenant/any: the annotation liqo.io/remote-tenant-namespace is missing: set it to the name of the tenant namespace at cluster milan", earlier,
 			func(f *Facts) { f.Secrets[0].Annotations = nil }, 30 * time.Minute},
+		{"of no namespace", "NotReady: Secret tenant/any: the annotation liqo.io/remote-tenant-namespace is \"../x\", which is not the name of a namespace", earlier,
+			func(f *Facts) { f.Secrets[0].Annotations[authv1beta1.AnnotationRemoteTenantNamespace] = "../x" }, 30 * time.Minute},
 		{"empty", "NotReady: Secret tenant/any: its kubeconfig cannot be used: it is empty", earlier, func(f *Facts) { f.Secrets[0].Data = nil }, 0},
 		{"two of them", "SomeNotReady: Secret tenant/any: it counts, and Secret tenant/zzz, which is newer, is for cluster milan too: delete one of them", earlier,
 			func(f *Facts) { f.Secrets = append(f.Secrets, corev1.Secret{ObjectMeta: named("tenant", "zzz")}) }, 30 * time.Minute},

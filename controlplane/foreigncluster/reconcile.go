@@ -48,7 +48,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
-	f.APIServer = r.asker.answerOf(req.Name, f.kubeconfig())
+	f.APIServer = r.asker.answerOf(req.Name, f.kubeconfig(), f.remoteNamespace())
 	ours := live.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue
 	switch {
 	case !live.DeletionTimestamp.IsZero():

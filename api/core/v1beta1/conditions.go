@@ -40,9 +40,9 @@ const (
 	// ConditionNetworkConfiguration: Ready (NetworkConfigurationPresence), NotReady (NetworkConfigurationMissing).
 	ConditionNetworkConfiguration ConditionType = "NetworkConfigurationStatus"
 	// ConditionAuthIdentityControlPlane, of an Identity and of the Secret with its kubeconfig: Ready (IdentityReady),
-	// NotReady (IdentityNotReady), SomeNotReady (IdentityNotReady).
+	// NotReady (IdentityNotReady, IdentityDenied), SomeNotReady (IdentityNotReady).
 	ConditionAuthIdentityControlPlane ConditionType = "AuthIdentityControlPlaneStatus"
-	// ConditionAuthTenant, of a Tenant: Ready (TenantReady), NotReady (TenantNotReady).
+	// ConditionAuthTenant, of a Tenant: Ready (TenantReady, TenantCordoned), NotReady (TenantNotReady).
 	ConditionAuthTenant ConditionType = "AuthTenantStatus"
 	// ConditionOffloadingVirtualNode, of VirtualNodes: Ready (VirtualNodesReady), SomeNotReady (VirtualNodesSomeNotReady),
 	// NotReady (VirtualNodesNotReady).
@@ -113,11 +113,16 @@ const (
 	ReasonTenantReady ConditionReason = "TenantReady"
 	// ReasonTenantNotReady means that its Tenant is refused, or not judged yet.
 	ReasonTenantNotReady ConditionReason = "TenantNotReady"
+	// ReasonTenantCordoned means that the other cluster keeps what it has and gets no more.
+	ReasonTenantCordoned ConditionReason = "TenantCordoned"
 	// ReasonIdentityReady means that there are credentials for the other cluster.
 	ReasonIdentityReady ConditionReason = "IdentityReady"
 	// ReasonIdentityNotReady means that the Identity is refused, or not judged yet, or that the kubeconfig in its Secret
 	// cannot be used.
 	ReasonIdentityNotReady ConditionReason = "IdentityNotReady"
+	// ReasonIdentityDenied means that the API server of the provider accepts the credentials, and denies their user access
+	// to the tenant namespace there.
+	ReasonIdentityDenied ConditionReason = "IdentityDenied"
 	// ReasonVirtualNodesReady means that the process of every VirtualNode runs.
 	ReasonVirtualNodesReady ConditionReason = "VirtualNodesReady"
 	// ReasonVirtualNodesSomeNotReady means that those of some do not.
