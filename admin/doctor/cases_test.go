@@ -570,6 +570,11 @@ var cases = []testCase{
 	{"with a slice over the quota", "authentication", func(w *world) {
 		w.denied(authv1beta1.ReasonQuotaExceeded, "8 of cpu are asked for; the quota of cluster rome is 4, of which its other slices have 0")
 	}, local, Failed},
+	{"with slices that may not be read", "authentication", func(w *world) { w.rome.offloads.slices.err = errMayNot }, local, Skipped},
+	{"with several slices over the quota", "authentication", func(w *world) {
+		w.denied(authv1beta1.ReasonQuotaExceeded, "8 of cpu are asked for; the quota of cluster rome is 4, of which its other slices have 0")
+		w.rome.offloads.slices.items = append(w.rome.offloads.slices.items, w.rome.offloads.slices.items[0], w.rome.offloads.slices.items[0])
+	}, local, Failed},
 	{"that the controller refuses", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusNotReady, "Secret liqo-tenant-milan/identity: the client certificate of its kubeconfig was valid until 2026-11-21T11:00:00Z", authv1beta1.ReasonReplicating, "")
 	}, local, Failed},

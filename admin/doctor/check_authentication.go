@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,7 +53,7 @@ func tenantFindings(t *authv1beta1.Tenant) []Finding {
 		return on(fail("cluster %s is cordoned: it keeps what it has, and gets no more", id).
 			because("spec.tenantCondition is %s", t.Spec.TenantCondition).fix("if that is not wanted any more: liqoctl uncordon tenant %s", t.Name))
 	case authv1beta1.TenantDrained:
-		return on(fail("cluster %s is drained: it has nothing, and may not ask", id).
+		return on(fail("cluster %s is drained: it has nothing, and is refused what it asks for", id).
 			because("spec.tenantCondition is %s", t.Spec.TenantCondition).fix("if that is not wanted any more: liqoctl activate tenant %s", t.Name))
 	}
 	c := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
@@ -136,33 +137,55 @@ func (e *end) denied(format string, args ...any) Finding {
 // maxSaid is how many bytes of what another cluster says are shown.
 const maxSaid = 300
 
-// sliceFindings are the ResourceSlices of this cluster that the other one denies something.
+// sliceFindings are the ResourceSlices of this cluster that the other one denies something, one finding for each reason.
 func (e *end) sliceFindings() (out []Finding) {
+	if err := e.cluster.offloads.slices.err; err != nil {
+		return []Finding{skip("%s", plain(err))}
+	}
+	denied := map[string][]*authv1beta1.ResourceSlice{}
 	for i := range e.cluster.offloads.slices.items {
 		s := &e.cluster.offloads.slices.items[i]
-		if s.Labels[authv1beta1.LabelReplicationDestination] != e.id || s.Labels[authv1beta1.LabelReplication] != networkingv1beta1.LabelTrue {
-			continue
-		}
-		for _, c := range s.Status.Conditions {
-			if c.Status != authv1beta1.SliceDenied {
-				continue
-			}
-			f := fail("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).on("ResourceSlice "+s.Namespace+"/"+s.Name).because("that cluster says %s", text.Cut(c.Reason, maxSaid))
-			switch c.Reason {
-			case authv1beta1.ReasonTenantDrained:
-				f = f.fix("if that is not wanted any more, in cluster %s: liqoctl activate tenant %s", e.id, or(e.cluster.Installation.ClusterID, "NAME"))
-			case authv1beta1.ReasonTenantCordoned:
-				f = f.fix("if that is not wanted any more, in cluster %s: liqoctl uncordon tenant %s", e.id, or(e.cluster.Installation.ClusterID, "NAME"))
-			case authv1beta1.ReasonSliceCordoned:
-				f = f.fix("if that is not wanted any more, in cluster %s: liqoctl uncordon resourceslice %s", e.id, s.Name)
-			default:
-				f = f.fix("ask for something else, or have the administrator of cluster %s mend what it names", e.id)
-			}
-			out = append(out, f)
-			break // of one that gets no credentials the other says the same
+		c := denial(s)
+		if c != nil && s.Labels[authv1beta1.LabelReplicationDestination] == e.id && s.Labels[authv1beta1.LabelReplication] == networkingv1beta1.LabelTrue {
+			denied[c.Reason] = append(denied[c.Reason], s)
 		}
 	}
+	for _, reason := range slices.Sorted(maps.Keys(denied)) {
+		s := denied[reason][0]
+		c := denial(s)
+		f := fail("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).on("ResourceSlice "+s.Namespace+"/"+s.Name).
+			because("that cluster says %s", text.Cut(reason, maxSaid)).fix("%s", e.fixDenial(s, reason))
+		if n := len(denied[reason]); n > 1 {
+			f.Message += fmt.Sprintf(" (one of %d slices)", n)
+		}
+		out = append(out, f)
+	}
 	return out
+}
+
+// denial is the first condition by which the provider denies a slice something; nil: none. Of one that gets no credentials
+// the second says the same.
+func denial(s *authv1beta1.ResourceSlice) *authv1beta1.ResourceSliceCondition {
+	i := slices.IndexFunc(s.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Status == authv1beta1.SliceDenied })
+	if i < 0 {
+		return nil
+	}
+	return &s.Status.Conditions[i]
+}
+
+func (e *end) fixDenial(s *authv1beta1.ResourceSlice, reason string) string {
+	var command string
+	switch tenant := or(e.cluster.Installation.ClusterID, "NAME"); reason {
+	case authv1beta1.ReasonTenantDrained:
+		command = "activate tenant " + tenant
+	case authv1beta1.ReasonTenantCordoned:
+		command = "uncordon tenant " + tenant
+	case authv1beta1.ReasonSliceCordoned:
+		command = "uncordon resourceslice " + s.Name
+	default:
+		return fmt.Sprintf("ask for something else, or have the administrator of cluster %s mend what it names", e.id)
+	}
+	return fmt.Sprintf("if that is not wanted any more, in cluster %s: liqoctl %s", e.id, command)
 }
 
 // apiServerFindings are what is wrong with the API server of the peer as long as it lasts. An event is kept for an hour.
