@@ -41,3 +41,20 @@ func (f *Forwarder) HurryClock() {
 	now.Store(f.clock())
 	f.clock = func() int64 { return now.Add(int64(time.Second)) }
 }
+
+// Counts are the sums of what Status tells of a direction, in far less time.
+type Counts struct{ Verdicts, Packets, Bytes uint64 }
+
+// EgressCounts are those of packets to the peer.
+func (f *Forwarder) EgressCounts() Counts { return f.egressCount.sums() }
+
+// IngressCounts are those of packets from the peer.
+func (f *Forwarder) IngressCounts() Counts { return f.ingressCount.sums() }
+
+func (c *counters) sums() Counts {
+	s := Counts{Packets: c.packets.Load(), Bytes: c.bytes.Load()}
+	for v := range c.verdicts {
+		s.Verdicts += c.verdicts[v].Load()
+	}
+	return s
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -192,7 +193,8 @@ func egressSeeds() (seeds [][]byte) {
 	)
 }
 
-func FuzzEgressDatagram(f *testing.F) {
+func FuzzEgressDatagram(t *testing.F) {
+	f := mutate.New(t)
 	for _, s := range egressSeeds() {
 		f.Add(s)
 	}
@@ -202,9 +204,9 @@ func FuzzEgressDatagram(f *testing.F) {
 		if len(datagram) > maxInner {
 			return
 		}
-		before := z.forwarder.Status()
+		before := z.forwarder.EgressCounts()
 		out := z.egress(datagram)
-		after := z.forwarder.Status()
+		after := z.forwarder.EgressCounts()
 
 		valid := false
 		if _, payload, err := geneve.Decode(datagram); err == nil {
@@ -214,13 +216,14 @@ func FuzzEgressDatagram(f *testing.F) {
 		}
 		z.checkToPeer(out, valid)
 		z.checkToNode(mayAnswerFrom, nil, true)
-		checkCounters(t, before.Egress, after.Egress, out, 2)
+		checkCounters(t, before, after, out, 2)
 	})
 }
 
 // FuzzEgressMessage feeds what the kernel delivers in one piece: runs, and UDP
 // super-segments, with a segment size of anybody's choice.
-func FuzzEgressMessage(f *testing.F) {
+func FuzzEgressMessage(t *testing.F) {
+	f := mutate.New(t)
 	r := newReplay(f, nil)
 	one := r.encapsulated(udpOf(localPod, remoteInside, 64))
 	f.Add(bytes.Repeat(one, 3), uint16(len(one)))
@@ -241,20 +244,20 @@ func FuzzEgressMessage(f *testing.F) {
 		if n, ok := geneve.DatagramLen(message); !ok || n <= z.segment {
 			datagrams = uint64((len(message) + z.segment - 1) / z.segment)
 		}
-		before := z.forwarder.Status()
+		before := z.forwarder.EgressCounts()
 		out := z.egress(message)
-		after := z.forwarder.Status()
+		after := z.forwarder.EgressCounts()
 		z.checkToPeer(out, false)
 		z.checkToNode(mayAnswerFrom, nil, true)
-		checkCounters(t, before.Egress, after.Egress, out, datagrams+1)
+		checkCounters(t, before, after, out, datagrams+1)
 	})
 }
 
 // checkCounters checks that every input has one verdict and every packet out is
 // counted with its bytes. One of the inputs is the marker.
-func checkCounters(t *testing.T, before, after dataplane.DirectionStatus, out [][]byte, inputs uint64) {
+func checkCounters(t *testing.T, before, after dataplane.Counts, out [][]byte, inputs uint64) {
 	t.Helper()
-	if got := sum(after.Verdicts) - sum(before.Verdicts); got != inputs {
+	if got := after.Verdicts - before.Verdicts; got != inputs {
 		t.Fatalf("%d verdicts on %d packets", got, inputs)
 	}
 	const markerLen = packet.IPv4HeaderLen + packet.UDPHeaderLen
@@ -286,7 +289,8 @@ func ingressSeeds() [][]byte {
 	}
 }
 
-func FuzzIngressPacket(f *testing.F) {
+func FuzzIngressPacket(t *testing.F) {
+	f := mutate.New(t)
 	for _, s := range ingressSeeds() {
 		f.Add(s)
 	}
@@ -295,11 +299,11 @@ func FuzzIngressPacket(f *testing.F) {
 		z.TB = t
 		valid := transportValid(ip)
 		z.answers = z.answers[:0]
-		before := z.forwarder.Status().Ingress
+		before := z.forwarder.IngressCounts()
 		z.forwarder.WritePackets([][]byte{append(make([]byte, offset), ip...)}, nil, offset)
-		after := z.forwarder.Status().Ingress
+		after := z.forwarder.IngressCounts()
 		z.checkToNode(mayEnterFrom, mayEnterTo, valid)
-		if got := sum(after.Verdicts) - sum(before.Verdicts); got != 1 {
+		if got := after.Verdicts - before.Verdicts; got != 1 {
 			t.Fatalf("%d verdicts on one packet", got)
 		}
 		if forwarded := after.Packets - before.Packets; (forwarded == 1) != (len(z.answers) > 0) {

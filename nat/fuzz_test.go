@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -61,7 +62,8 @@ func exchange(p *packet.Packet) {
 // FuzzTranslate translates any packet and its reply: what was valid stays valid,
 // what was wrong stays wrong, and the reply comes back as it would have been
 // without translation.
-func FuzzTranslate(f *testing.F) {
+func FuzzTranslate(t *testing.F) {
+	f := mutate.New(t)
 	w := world{config: fuzzConfig()}
 	table, err := nat.NewTable(w.config)
 	if err != nil {
@@ -125,7 +127,8 @@ func describeAddresses(p *packet.Packet) packettest.Spec {
 
 // FuzzClampMSS: only a SYN changes, no value is raised, a second time changes
 // nothing, and checksums stay as valid as they were.
-func FuzzClampMSS(f *testing.F) {
+func FuzzClampMSS(t *testing.F) {
+	f := mutate.New(t)
 	a, b6 := netip.MustParseAddr("10.71.0.1"), netip.MustParseAddr("fd00::1")
 	for _, options := range mssOptions {
 		for _, addr := range []netip.Addr{a, b6} {

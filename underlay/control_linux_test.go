@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-net/sluice/test/mutate"
 )
 
 // appendCmsg appends a control message as the kernel's put_cmsg writes it, padding included.
@@ -150,7 +152,8 @@ func slowReadControl(b []byte) (c control, ok bool) {
 	return c, true
 }
 
-func FuzzReadControl(f *testing.F) {
+func FuzzReadControl(t *testing.F) {
+	f := mutate.New(t)
 	for _, tt := range controlTests() {
 		f.Add(tt.data)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -198,7 +199,8 @@ func (e *expr) evaluate(s *subject) bool {
 
 // FuzzFilter: no text and no packet does harm, and what is compiled chooses what
 // the expression says.
-func FuzzFilter(f *testing.F) {
+func FuzzFilter(t *testing.F) {
+	f := mutate.New(t)
 	for _, text := range []string{
 		"tcp port 80", "not (host 10.0.0.1 or 10.0.0.2) and udp", "src net fd00::/8 || icmp6 && !arp", "portrange 1-2 or 3-4", "((((ip",
 		"src or dst port 53", "tcp src and dst port 1", "port 80 or 443 and host 10.1.0.1", "é", "not not not ip",

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/mutate"
 )
 
 var epoch = time.Date(2026, 1, 2, 15, 4, 5, 123456789, time.UTC)
@@ -100,7 +102,8 @@ func TestFormatLatency(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode(t *testing.F) {
+	f := mutate.New(t)
 	for _, seed := range []string{
 		`{"clusterID":"rome","msgType":"PING","timeStamp":"2026-01-02T15:04:05.123456789Z","mtu":1340}`,
 		`{"clusterID":"a<b&c","msgType":"PONG","timeStamp":"2026-01-02T15:04:05+23:59"}`,

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/mutate"
 )
 
 var (
@@ -368,7 +370,8 @@ func TestVerdictNames(t *testing.T) {
 // FuzzReceive: no bytes from anywhere may change the value, unless they are the
 // peer's PONG to a PING of ours; and no reply is longer than its question, the
 // peer's excepted.
-func FuzzReceive(f *testing.F) {
+func FuzzReceive(t *testing.F) {
+	f := mutate.New(t)
 	f.Add([]byte(`{"clusterID":"rome","msgType":"PING","timeStamp":"2026-01-02T15:04:05Z","mtu":1340}`), true)
 	f.Add([]byte(`{"clusterID":"rome","msgType":"PONG","timeStamp":"2026-01-02T15:04:05.123456789Z"}`), true)
 	f.Add([]byte(`{"clusterID":"rome","msgType":"PONG","timeStamp":"2026-01-02T15:04:05.123456789Z"}`), false)

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/hex"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/sluice-net/sluice/test/mutate"
 )
 
 // unhex reads hex with blanks; # starts a comment up to the end of the line.
@@ -130,15 +133,16 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-func FuzzDecodeFrame(f *testing.F) {
+func FuzzDecodeFrame(t *testing.F) {
+	f := mutate.New(t)
 	f.Add(unhex(f, `02 00 00 00 00 02  02 00 00 00 00 01  08 00  45`))
 	f.Add(unhex(f, `ff ff ff ff ff ff  02 00 00 00 00 01  08 06`))
 	f.Add(unhex(f, `02 00 00 00 00 02  02 00 00 00 00 01  81 00 00 01 08 00 45`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, ok := DecodeFrame(b)
 		if !ok {
-			if diff := cmp.Diff(Frame{}, frame); diff != "" {
-				t.Fatalf("result beside a failure: %s", diff)
+			if !reflect.DeepEqual(Frame{}, frame) {
+				t.Fatalf("result beside a failure: %+v", frame)
 			}
 			return
 		}
@@ -149,8 +153,8 @@ func FuzzDecodeFrame(f *testing.F) {
 			EtherType: uint16(g.Type()),
 			Payload:   b[header.EthernetMinimumSize:],
 		}
-		if diff := cmp.Diff(want, frame); diff != "" {
-			t.Fatalf("frame (-gvisor +got):\n%s", diff)
+		if !reflect.DeepEqual(want, frame) {
+			t.Fatalf("frame (-gvisor +got):\n%s", cmp.Diff(want, frame))
 		}
 		again := make([]byte, EthernetHeaderLen)
 		PutEthernet(again, frame.Dst, frame.Src, frame.EtherType)

@@ -9,11 +9,14 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/sluice-net/sluice/test/mutate"
 )
 
 // FuzzInject throws bytes at a stack that has something listening on
 // everything. The property is that it survives and still answers a ping.
-func FuzzInject(f *testing.F) {
+func FuzzInject(t *testing.F) {
+	f := mutate.New(t)
 	quoted := func(src, dst netip.Addr) []byte { return append(make([]byte, 4), udpPacket(dst, src, 20)...) }
 	for _, seed := range [][]byte{
 		nil, {0x45}, {0x60}, {0x40, 1, 2},

@@ -11,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -70,7 +71,8 @@ func TestSumEveryLength(t *testing.T) {
 	}
 }
 
-func FuzzChecksum(f *testing.F) {
+func FuzzChecksum(t *testing.F) {
+	f := mutate.New(t)
 	f.Add([]byte{}, uint16(0))
 	f.Add([]byte{0xff}, uint16(0xffff))
 	f.Add([]byte("forty-one bytes, so that there is a tail."), uint16(1))

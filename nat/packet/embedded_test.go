@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -211,7 +212,8 @@ func TestEmbeddedRandom(t *testing.T) {
 
 // FuzzEmbedded sets addresses in the quotation of any ICMP error: a valid
 // checksum of the error stays valid, and nothing outside the message changes.
-func FuzzEmbedded(f *testing.F) {
+func FuzzEmbedded(t *testing.F) {
+	f := mutate.New(t)
 	r := rand.New(rand.NewPCG(15, 16))
 	for range 20 {
 		f.Add(packettest.RandomError(r, a4, b4, packettest.Random(r, b4, a4)).Bytes())

@@ -13,6 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -233,7 +234,8 @@ func TestErrorArguments(t *testing.T) {
 	}
 }
 
-func FuzzError(f *testing.F) {
+func FuzzError(t *testing.F) {
+	f := mutate.New(t)
 	r := rand.New(rand.NewPCG(14, 15))
 	for range 8 {
 		f.Add(packettest.Random(r, pod4, service4).Bytes(), uint16(576))
@@ -248,8 +250,8 @@ func FuzzError(f *testing.F) {
 		if p.Version == 6 {
 			router = router6
 		}
+		buf, another := make([]byte, int(room)%1500), make([]byte, 1500)
 		for _, e := range errorTests {
-			buf := make([]byte, int(room)%1500)
 			n := e.build(buf, router, p)
 			if n == 0 {
 				continue
@@ -262,7 +264,7 @@ func FuzzError(f *testing.F) {
 			if !reply.HeaderChecksumValid() || !bytes.HasPrefix(before, reply.Transport()[8:]) {
 				t.Fatalf("%s: %x does not quote %x", e.name, buf[:n], p.Bytes)
 			}
-			if e.build(make([]byte, 1500), router, reply) != 0 {
+			if e.build(another, router, reply) != 0 {
 				t.Fatalf("%s: an error about an error", e.name)
 			}
 			if p.Version == 6 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -355,7 +356,8 @@ func exercise(b []byte) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(t *testing.F) {
+	f := mutate.New(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 40 {
 		f.Add(packettest.Random(r, a4, b4).Bytes())

@@ -14,6 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -334,7 +335,8 @@ func checkSegments(t *testing.T, whole packet.Packet, headers int, all [][]byte,
 	}
 }
 
-func FuzzSegment(f *testing.F) {
+func FuzzSegment(t *testing.F) {
+	f := mutate.New(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 8 {
 		spec := superSpec(r)

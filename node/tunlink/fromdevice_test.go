@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -222,7 +223,8 @@ func TestHeldPacketsExpire(t *testing.T) {
 
 // FuzzFromTUN gives the device any header and packet: nothing but datagrams to the
 // gateway with whole packets in them may come of it.
-func FuzzFromTUN(f *testing.F) {
+func FuzzFromTUN(t *testing.F) {
+	f := mutate.New(t)
 	fresh := newHarness(f, true, nil)
 	for _, v6 := range []bool{false, true} {
 		b := tcp(v6, func(_ *packettest.Spec, s *packettest.Segment) { s.Payload = make([]byte, 3000) })

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/mutate"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -340,7 +341,8 @@ func TestSameAgain(t *testing.T) {
 
 // FuzzFromWire: whatever the gateway sends, the kernel gets well-formed packets and headers that
 // fit them, and nothing is lost without a name.
-func FuzzFromWire(f *testing.F) {
+func FuzzFromWire(t *testing.F) {
+	f := mutate.New(t)
 	h := newHarness(f, true, nil)
 	for _, v6 := range []bool{false, true} {
 		for _, e := range []geneve.Encapsulation{geneve.Geneve, geneve.GeneveIP, geneve.VXLAN} {
