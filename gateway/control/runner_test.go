@@ -229,6 +229,38 @@ func TestRunnerAppliesChanges(t *testing.T) {
 	})
 }
 
+// Where any node can send as any pod, the log says so.
+func TestUncheckedSourcesAreLogged(t *testing.T) {
+	for _, tt := range []struct {
+		sources  dataplane.SourceCheck
+		noRoutes bool
+		want     bool
+	}{
+		{dataplane.SourceRouted, false, false}, {dataplane.SourceRouted, true, true},
+		{dataplane.SourceStrict, false, false}, {dataplane.SourceStrict, true, false},
+		{dataplane.SourceUnchecked, false, true},
+	} {
+		log := new(lockedBuffer)
+		r := New(Options{Dir: "testdata/server", Sources: tt.sources, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if _, err := r.Load(); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.desired.DataPlane.Routes) == 0 {
+			t.Fatal("the manifests have no routes")
+		}
+		if tt.noRoutes {
+			r.desired.DataPlane.Routes = nil
+		}
+		hub := &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}}
+		if err := r.Start(&fakeForwarder{hub: hub, applied: make(chan dataplane.Config, 1)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "any node can send as any pod"); got != tt.want {
+			t.Errorf("sources %v, without routes %v: said is %v\n%s", tt.sources, tt.noRoutes, got, log)
+		}
+	}
+}
+
 func TestRunnerRefusesBadFilesAsAWhole(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	t.Run("", func(t *testing.T) {
