@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -32,7 +33,11 @@ func Authenticate(ctx context.Context, consumer, provider *access.Cluster, o Opt
 	}
 	h := &handshake{consumer: ends[0], provider: ends[1], proxyURL: o.ProxyURL}
 	var p plan
-	spaces := p.add(nil, ends.steps((*end).tenantNamespace)...)
+	var first []stage
+	if o.InBand {
+		first = after(p.add(nil, h.inBand()))
+	}
+	spaces := p.add(first, ends.steps((*end).tenantNamespace)...)
 	nonce := p.add(after(spaces), h.nonce())
 	signature := p.add(after(nonce), h.signature())
 	tenant := p.add(after(signature), h.tenant())
@@ -90,6 +95,9 @@ func (p pair) rightsToAuthenticate(e *end) []access.Permission {
 	all := append(e.rightsToSign(secret), access.Permission{Verb: "delete", Resource: "secrets", Namespace: e.namespace, Name: secret})
 	for _, v := range []string{"get", "create", "patch", "delete"} {
 		all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: kind, Namespace: e.namespace})
+	}
+	if e.options.InBand && e != p[0] {
+		all = append(all, access.Permission{Verb: "get", Group: ipamv1alpha1.GroupVersion.Group, Resource: "ips", Namespace: e.LiqoNamespace, Name: apiServerProxy})
 	}
 	return all
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
-	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // ExposeOptions say which Service peers are to reach, and how.
@@ -120,23 +119,11 @@ func (x *exposing) prepare(ctx context.Context) error {
 }
 
 // remapsOfPeer asks the peer what stands there for the external CIDRs of home.
-func (x *exposing) remapsOfPeer(ctx context.Context) error {
-	var list networkingv1beta1.ConfigurationList
-	if err := x.peer.list(ctx, "Configurations", &list, client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: x.home.id}); err != nil {
-		return err
+func (x *exposing) remapsOfPeer(ctx context.Context) (err error) {
+	if x.remaps, err = x.peer.remaps(ctx); err == nil && x.remaps == nil {
+		err = x.peer.Errorf("it has no CIDRs for cluster %s yet, so it cannot reach it: nothing was changed; connect the clusters with 'liqoctl network connect' first", x.home.id)
 	}
-	for i := range list.Items {
-		c := &list.Items[i]
-		if c.Status.Remote == nil {
-			continue
-		}
-		var err error
-		if x.remaps, err = Remaps(c.Spec.Remote.CIDR.External, c.Status.Remote.CIDR.External); err != nil {
-			return x.peer.Errorf("Configuration %s/%s: %w", c.Namespace, c.Name, err)
-		}
-		return nil
-	}
-	return x.peer.Errorf("it has no CIDRs for cluster %s yet, so it cannot reach it: nothing was changed; connect the clusters with 'liqoctl network connect' first", x.home.id)
+	return err
 }
 
 // remapsByHand takes what the user says of the peer.

@@ -38,6 +38,8 @@ type Options struct {
 
 	// ProxyURL is the HTTP proxy by which a consumer reaches the provider's API server; nil: as it is.
 	ProxyURL *string
+	// InBand has the consumer reach it through the tunnel, by the provider's own proxy: in place of ProxyURL.
+	InBand bool
 
 	// RemoteClusterID is the ID of a remote cluster that is gone for good.
 	RemoteClusterID string

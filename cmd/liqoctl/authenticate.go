@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
@@ -12,9 +14,9 @@ import (
 )
 
 func authenticateCommand(a *app) *cobra.Command {
-	var proxy string
+	var proxy proxyFlags
 	authenticate := func(ctx context.Context, consumer, provider *access.Cluster, o peering.Options, tell progress.Func) (err error) {
-		if o.ProxyURL, err = proxyURL(proxy); err != nil {
+		if err = proxy.into(&o); err != nil {
 			return err
 		}
 		return peering.Authenticate(ctx, consumer, provider, o, tell)
@@ -33,8 +35,28 @@ Both clusters need authentication: 'liqoctl install --set authentication.enabled
 what is there already is left as it is.`,
 		Example: `  liqoctl authenticate --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml`,
 	}, "both clusters have what the identity takes")
-	cmd.Flags().StringVar(&proxy, "proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
+	proxy.add(cmd.Flags())
 	return cmd
+}
+
+// proxyFlags say how the consumer reaches the provider's API server.
+type proxyFlags struct {
+	url    string
+	inBand bool
+}
+
+func (p *proxyFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&p.url, "proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
+	fs.BoolVar(&p.inBand, "in-band", false, "the consumer is to reach it through the tunnel, by the proxy at the provider that the IP api-server-proxy stands for")
+}
+
+func (p *proxyFlags) into(o *peering.Options) (err error) {
+	if p.inBand && p.url != "" {
+		return errors.New("--in-band and --proxy-url name a proxy each: drop one of them")
+	}
+	o.InBand = p.inBand
+	o.ProxyURL, err = proxyURL(p.url)
+	return err
 }
 
 func unauthenticateCommand(a *app) *cobra.Command {

@@ -89,7 +89,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"expose service web --kubeconfig nowhere --remote-context milan --external-cidr 10.71.0.0/16", "--external-cidr: the remote cluster is asked for it"},
 		{"peer --kubeconfig nowhere", remoteMissing},
 		{"unpeer --kubeconfig nowhere", remoteMissing},
-		{"peer --in-band", "--in-band: Sluice brings no proxy for the API server"},
+		{"peer --in-band --proxy-url http://10.0.0.1:8118", "--in-band and --proxy-url name a proxy each: drop one of them"},
 		{"peer --cpu much", `cpu "much": must be a quantity`},
 		{"peer --create-virtual-node --create-resource-slice=false", "--create-virtual-node: a virtual node has the resources of a ResourceSlice"},
 		{"peer --proxy-url 10.0.0.1:8118", `--proxy-url "10.0.0.1:8118": must be the URL of an HTTP proxy`},

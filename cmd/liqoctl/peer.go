@@ -66,13 +66,9 @@ The command can be repeated, and continues where it was interrupted.`,
 	enable := fs.Bool("enable-authentication", false, "enable authentication in the clusters where it is not")
 	var slice sliceFlags
 	slice.add(fs, "resource-slice-class")
-	proxy := fs.String("proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
-	inBand := fs.Bool("in-band", false, "")
-	hide(fs, "in-band")
+	var proxy proxyFlags
+	proxy.add(fs)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if *inBand {
-			return errors.New("--in-band: Sluice brings no proxy for the API server: --proxy-url names one of yours")
-		}
 		o.NodeRequired = fs.Changed("create-virtual-node") && *node
 		if o.NodeRequired && !*ask {
 			return errors.New("--create-virtual-node: a virtual node has the resources of a ResourceSlice: leave out --create-resource-slice=false")
@@ -83,10 +79,10 @@ The command can be repeated, and continues where it was interrupted.`,
 		if o.ServerIsLocal, err = atConsumer(*location); err != nil {
 			return err
 		}
-		if o.ProxyURL, err = proxyURL(*proxy); err != nil {
+		if err = proxy.into(&o.Options); err != nil {
 			return err
 		}
-		for _, flag := range []string{"create-resource-slice", "create-virtual-node", "resource-slice-class", "cpu", "memory", "pods", "resource", "proxy-url"} {
+		for _, flag := range []string{"create-resource-slice", "create-virtual-node", "resource-slice-class", "cpu", "memory", "pods", "resource", "proxy-url", "in-band"} {
 			o.IdentityRequired = o.IdentityRequired || fs.Changed(flag) && fs.Lookup(flag).Value.String() != "false"
 		}
 		if *enable {
