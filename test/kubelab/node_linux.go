@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/process"
 )
 
 //go:embed node.tmpl
@@ -168,7 +169,7 @@ func (n *Node) startContainerd() error {
 
 // launch starts a program of the node with its output in a file of its name.
 func (n *Node) launch(name string, args ...string) error {
-	p, err := n.Host.Launch(lab.Program{Name: name, Args: args, Log: n.file(name + ".log"), Worthless: true})
+	p, err := n.Host.Launch(lab.Program{Name: name, Args: args, Env: process.RareCollection, Log: n.file(name + ".log"), Worthless: true})
 	n.agents[name] = p
 	return err
 }

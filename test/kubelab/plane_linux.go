@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/process"
 )
 
 // serviceAddr is what ServiceCIDR gives the API server.
@@ -140,7 +141,8 @@ func (c *Cluster) startPlane() error {
 // name.
 func (c *Cluster) launch(name string, args ...string) error {
 	p, err := c.plane.Launch(lab.Program{
-		Name: name, Args: append([]string{c.lab.Tool(name)}, args...), Log: c.file(name + ".log"), Worthless: true,
+		Name: name, Args: append([]string{c.lab.Tool(name)}, args...), Env: process.RareCollection,
+		Log: c.file(name + ".log"), Worthless: true,
 	})
 	c.programs[name] = p
 	return err

@@ -277,5 +277,8 @@ func (p *Plane) Stop() {
 
 // run starts a program of the control plane with its output in a file of its name.
 func (p *Plane) run(name string, args ...string) (*process.Process, error) {
-	return process.Command{Program: filepath.Join(p.Bin, name), Args: args, Env: os.Environ(), Dir: p.Dir, Log: p.path(name + ".log")}.Start()
+	return process.Command{
+		Program: filepath.Join(p.Bin, name), Args: args, Env: append(os.Environ(), process.RareCollection...),
+		Dir: p.Dir, Log: p.path(name + ".log"),
+	}.Start()
 }
