@@ -208,12 +208,33 @@ func faultsOfTheNetwork() []fault {
 			heal:  withAgent,
 		},
 		{
+			name: "policy rule of another program on one node", long: true,
+			inject: func(t *testing.T, x *examined) { x.divert(t, "500") },
+			want:   symptom{"nodes", "local", doctor.Failed, `the rule "500: from all to`, "", "fabric status"},
+			warns:  survey.ReasonNodes,
+			heal: func(t *testing.T, x *examined, _ string) { // as the finding says: a priority above ours
+				x.divert(t, "40000")
+				x.a.Nodes[0].Host.Run("ip", "rule", "del", "priority", "500")
+				t.Cleanup(func() { x.a.Nodes[0].Host.Run("ip", "rule", "del", "priority", "40000") })
+			},
+		},
+		{
 			name: "node whose agent is gone", long: true,
 			inject: func(t *testing.T, x *examined) { x.withoutAgent(t) },
 			want:   symptom{"nodes", "local", doctor.Warning, "no agent's pod is on it", "its tunnel stays as it is", "DaemonSet"},
 			heal:   withAgent,
 		},
 	}
+}
+
+// divert adds a rule on the first node of a that keeps packets from b.
+func (x *examined) divert(t *testing.T, priority string) {
+	t.Helper()
+	peer, err := remoteCIDR(t.Context(), x.a, x.b.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.a.Nodes[0].Host.Run("ip", "rule", "add", "priority", priority, "to", peer.String(), "unreachable")
 }
 
 func denyEgress(namespace string) string {
