@@ -337,6 +337,29 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
+// TestCRDsAreTakenOver: Helm, liqoctl or an older manifest may have applied CRDs before,
+// and kubectl refuses to change what another one wrote.
+func TestCRDsAreTakenOver(t *testing.T) {
+	command := regexp.MustCompile(`kubectl apply [^` + "`" + `\n]*crds`)
+	const want = "kubectl apply --server-side --force-conflicts -f "
+	found := 0
+	chart := []string{"../deploy/chart/README.md", "../deploy/chart/templates/NOTES.txt"}
+	all := documents(t)
+	for _, path := range chart {
+		all = append(all, document{path, read(t, path)})
+	}
+	for _, d := range all {
+		for _, c := range command.FindAllString(d.text, -1) {
+			if found++; !strings.HasPrefix(c, want) {
+				t.Errorf("%s: %s: want %s...", d.path, c, want)
+			}
+		}
+	}
+	if found <= len(chart) {
+		t.Errorf("only %d commands apply CRDs", found)
+	}
+}
+
 // TestRightsAreTested: each row of a table of rights names a test that there is.
 func TestRightsAreTested(t *testing.T) {
 	rows := 0

@@ -18,7 +18,7 @@ const readmeHead = `<!-- Generated from values.yaml and values.schema.json by ` 
 waits until everything works. Helm's own command does as well, and sees the release that liqoctl makes:
 
 ` + "```" + `
-kubectl apply --server-side -f crds
+kubectl apply --server-side --force-conflicts -f crds
 kubectl create namespace liqo
 kubectl label namespace liqo pod-security.kubernetes.io/enforce=restricted
 helm upgrade --install sluice . --namespace liqo --set discovery.config.clusterID=rome --set ipam.podCIDR=10.244.0.0/16
