@@ -91,7 +91,8 @@ type key struct{ node, kind, namespace, name string }
 type home struct {
 	clients                        *mirror.Clients
 	core, coordination, offloading rest.Interface
-	authorization, certificates    rest.Interface
+	authentication, authorization  rest.Interface
+	certificates                   rest.Interface
 
 	mirror         *mirror.Mirror
 	virtualNodes   *mirror.Store[offloadingv1beta1.VirtualNode, *offloadingv1beta1.VirtualNode]
@@ -116,8 +117,9 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 	h := &home{
 		clients: clients, mirror: mirror.New(o.Logger),
 		core: clients.For(corev1.SchemeGroupVersion), coordination: clients.For(coordinationv1.SchemeGroupVersion),
-		offloading:    clients.For(offloadingv1beta1.GroupVersion),
-		authorization: clients.For(authorizationv1.SchemeGroupVersion), certificates: clients.For(certificatesv1.SchemeGroupVersion),
+		offloading:     clients.For(offloadingv1beta1.GroupVersion),
+		authentication: clients.For(authenticationv1.SchemeGroupVersion),
+		authorization:  clients.For(authorizationv1.SchemeGroupVersion), certificates: clients.For(certificatesv1.SchemeGroupVersion),
 		virtualNodes:   mirror.NewStore[offloadingv1beta1.VirtualNode](),
 		maps:           mirror.NewStore[offloadingv1beta1.NamespaceMap](),
 		configurations: mirror.NewStore[networkingv1beta1.Configuration](),

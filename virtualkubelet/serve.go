@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -34,16 +33,20 @@ const (
 	endingStreams = 300 * time.Millisecond
 )
 
-// server is the kubelet API of all nodes of the process: what `kubectl logs`, `exec`, `attach` and `port-forward` need.
-// It carries requests about a pod to the provider's API server, with the identity of the node's slice.
+// server is the kubelet API of all nodes of the process: what `kubectl logs`, `exec`, `attach` and `port-forward` need,
+// and a metrics-server. It carries requests about a pod to the provider's API server, with the identity of the node's
+// slice.
 //
 // As a kubelet does, it takes a caller for who its client certificate says, by the authorities of the API server, and
-// asks the API server whether that user may: verb on nodes/proxy of the pod's node. Without authorities it answers
-// nobody.
+// asks the API server whether that user may: verb on nodes/proxy of the pod's node. What is about the use of resources
+// it tells those too whom the API server knows by a bearer token, if they may get nodes/metrics or nodes/stats. Without
+// authorities it answers nobody.
 type server struct {
 	k           *Kubelet
 	authorities *follower[corev1.ConfigMap, *corev1.ConfigMap]
 	certificate func() (*tls.Certificate, error)
+	tokens      reviews
+	counters    counters
 
 	mu   sync.Mutex
 	pem  string // what pool was made of
@@ -62,7 +65,7 @@ func (k *Kubelet) serve(ctx context.Context, l net.Listener, certificate func() 
 	if err != nil {
 		return err
 	}
-	s := &server{k: k, authorities: f, certificate: certificate}
+	s := &server{k: k, authorities: f, certificate: certificate, tokens: newReviews()}
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	h := &http.Server{
@@ -98,7 +101,7 @@ type discard struct{}
 // Write implements io.Writer.
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// tlsConfig demands a certificate of the authorities that the API server has now.
+// tlsConfig takes certificates of the authorities that the API server has now, and of no others.
 func (s *server) tlsConfig(*tls.ClientHelloInfo) (*tls.Config, error) {
 	c, err := s.certificate()
 	if err != nil {
@@ -110,7 +113,7 @@ func (s *server) tlsConfig(*tls.ClientHelloInfo) (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*c},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool,
 	}, nil
 }
 
@@ -157,6 +160,8 @@ func (s *server) handler() http.Handler {
 		mux.HandleFunc("/attach/{namespace}/{pod}"+uid+"/{container}", s.carry(attach))
 		mux.HandleFunc("/portForward/{namespace}/{pod}"+uid, s.carry(portForward))
 	}
+	mux.HandleFunc("GET /metrics/resource", s.resources)
+	mux.HandleFunc("GET /stats/summary", s.summary)
 	return mux
 }
 
@@ -185,13 +190,18 @@ func (k *Kubelet) find(namespace, name string) (target, error) {
 // carry answers requests of one kind.
 func (s *server) carry(kind stream) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		who, code, why := s.identify(r, false)
+		if code != 0 {
+			refuse(w, code, why)
+			return
+		}
 		to, err := s.k.find(r.PathValue("namespace"), r.PathValue("pod"))
 		if to.node == "" {
 			// Whether there is such a pod is only for those who may ask about some node.
 			to.node = "-"
 		}
-		if code, why := s.authorize(r, to.node); code != 0 {
-			http.Error(w, why, code)
+		if code, why := s.authorize(r.Context(), who, to.node, "proxy", r.Method); code != 0 {
+			refuse(w, code, why)
 			return
 		}
 		if err != nil {
@@ -252,43 +262,6 @@ func streamHeaders(in http.Header) http.Header {
 		}
 	}
 	return out
-}
-
-// authorize asks the API server whether the caller may. Zero: it may.
-func (s *server) authorize(r *http.Request, node string) (code int, why string) {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return http.StatusUnauthorized, "a client certificate is required"
-	}
-	subject := r.TLS.PeerCertificates[0].Subject
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: subject.CommonName, Groups: append(slices.Clone(subject.Organization), "system:authenticated"),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Version: "v1", Resource: "nodes", Subresource: "proxy", Name: node, Verb: verb(r.Method)},
-	}}
-	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
-	defer cancel()
-	answer := new(authorizationv1.SubjectAccessReview)
-	if err := s.k.home.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(answer); err != nil {
-		return http.StatusServiceUnavailable, "the API server does not say whether this is allowed: " + mirror.PlainError(err)
-	}
-	if !answer.Status.Allowed || answer.Status.Denied {
-		return http.StatusForbidden, fmt.Sprintf("user %q may not %s nodes/proxy of node %s", subject.CommonName, verb(r.Method), node)
-	}
-	return 0, ""
-}
-
-// verb is what a method asks for, as for a kubelet.
-func verb(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		return "delete"
-	}
-	return "get"
 }
 
 // streams is the way to the provider's API server for requests that are upgraded.

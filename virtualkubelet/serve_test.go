@@ -60,8 +60,28 @@ func (s *scene) allow() {
 
 // ask asks the kubelet API itself, with a certificate or none.
 func (s *scene) ask(path string, certificates ...tls.Certificate) (code int, body string, err error) {
-	h := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}}}
-	r, err := h.Get("https://" + s.listener.Addr().String() + path)
+	return s.send(path, "", certificates...)
+}
+
+// request asks the kubelet API itself, with a token or, if it is empty, without.
+func (s *scene) request(path, token string) (code int, body string, err error) {
+	return s.send(path, token)
+}
+
+func (s *scene) send(path, token string, certificates ...tls.Certificate) (code int, body string, err error) {
+	c := &tls.Config{InsecureSkipVerify: true}
+	if len(certificates) > 0 { // shown whether the server asks for one of its authority or not
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificates[0], nil }
+	}
+	h := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c}}
+	q, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://"+s.listener.Addr().String()+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	r, err := h.Do(q)
 	if err != nil {
 		return 0, "", err
 	}
@@ -84,8 +104,8 @@ func TestStreams(t *testing.T) {
 
 	// Nobody but the API server is answered.
 	const path = "/containerLogs/shop/web/web"
-	if code, body, err := s.ask(path); err == nil {
-		t.Errorf("without a certificate: %d %s", code, body)
+	if code, body, err := s.ask(path); err != nil || code != http.StatusUnauthorized {
+		t.Errorf("without a certificate: %d %s %v", code, body, err)
 	}
 	if code, body, err := s.ask(path, stranger(t)); err == nil {
 		t.Errorf("with a certificate of another authority: %d %s", code, body)
