@@ -45,6 +45,8 @@ const (
 	DenyList Policy = "DenyList"
 	// AllowList reflects only those with the annotation [offloadingv1beta1.AnnotationAllowReflection].
 	AllowList Policy = "AllowList"
+	// Nothing reflects none.
+	Nothing Policy = "None"
 )
 
 // Reflects tells whether an object with these annotations is reflected. An annotation counts unless its value is
@@ -54,7 +56,10 @@ func (p Policy) Reflects(annotations map[string]string) bool {
 		v, ok := annotations[key]
 		return ok && !strings.EqualFold(v, "false")
 	}
-	if p == AllowList {
+	switch p {
+	case Nothing:
+		return false
+	case AllowList:
 		return set(offloadingv1beta1.AnnotationAllowReflection)
 	}
 	return !set(offloadingv1beta1.AnnotationSkipReflection)

@@ -2,6 +2,7 @@ package reflection
 
 import (
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -28,6 +30,7 @@ func TestPolicy(t *testing.T) {
 		{DenyList, map[string]string{offloadingv1beta1.AnnotationSkipReflection: ""}, false},
 		{DenyList, map[string]string{offloadingv1beta1.AnnotationSkipReflection: "False"}, true},
 		{DenyList, map[string]string{offloadingv1beta1.AnnotationAllowReflection: "true"}, true},
+		{Nothing, map[string]string{offloadingv1beta1.AnnotationAllowReflection: "true"}, false},
 		{AllowList, nil, false},
 		{AllowList, map[string]string{offloadingv1beta1.AnnotationAllowReflection: "true"}, true},
 		{AllowList, map[string]string{offloadingv1beta1.AnnotationAllowReflection: "false"}, false},
@@ -71,6 +74,51 @@ func TestService(t *testing.T) {
 	}
 	if Service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"}}, "x", "", romeMilan, DefaultFilter) != nil {
 		t.Error("the Service of the API server is reflected")
+	}
+}
+
+func TestIngress(t *testing.T) {
+	i := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Annotations: map[string]string{"kubernetes.io/ingress.class": "old", "team": "shop"}},
+		Spec: networkingv1.IngressSpec{
+			IngressClassName: new("nginx"), TLS: []networkingv1.IngressTLS{{Hosts: []string{"shop.example"}, SecretName: "shop-tls"}},
+			Rules: []networkingv1.IngressRule{{Host: "shop.example", IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+				Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: new(networkingv1.PathTypePrefix), Backend: networkingv1.IngressBackend{
+					Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}},
+				}}},
+			}}}},
+		},
+		Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}}},
+	}
+	golden(t, "testdata/ingress.yaml", Ingress(i, "shop-rome", nil, romeMilan, DefaultFilter))
+	for _, c := range []struct {
+		offered []offloadingv1beta1.IngressClass
+		want    string
+	}{
+		{nil, ""},
+		{[]offloadingv1beta1.IngressClass{{IngressClassName: "other"}}, ""},
+		{[]offloadingv1beta1.IngressClass{{IngressClassName: "other", Default: true}}, "other"},
+		{[]offloadingv1beta1.IngressClass{{IngressClassName: "other", Default: true}, {IngressClassName: "nginx"}}, "nginx"},
+		{[]offloadingv1beta1.IngressClass{{IngressClassName: "nginx"}, {IngressClassName: "other", Default: true}}, "nginx"},
+	} {
+		got := ""
+		if name := Ingress(i, "shop-rome", c.offered, romeMilan, DefaultFilter).Spec.IngressClassName; name != nil {
+			got = *name
+		}
+		if got != c.want {
+			t.Errorf("of %v: %q, want %q", c.offered, got, c.want)
+		}
+	}
+}
+
+// A field of Kubernetes that is new is not forgotten in silence.
+func TestIngressFields(t *testing.T) {
+	var fields []string
+	for f := range reflect.TypeFor[networkingv1.IngressSpec]().Fields() {
+		fields = append(fields, f.Name)
+	}
+	if diff := cmp.Diff([]string{"IngressClassName", "DefaultBackend", "TLS", "Rules"}, fields); diff != "" {
+		t.Errorf("decide in Ingress what becomes of it:\n%s", diff)
 	}
 }
 

@@ -7,7 +7,7 @@
 //	status of the Pod     <--reflection.PodStatus--     Pod
 //	Events of the Pod     <--reflection.Event------     Events of the Pod and the ShadowPod
 //	tokens of the Pod     ---------------------->       Secret
-//	ConfigMap, Secret, Service, EndpointSlice  ---->    the same, in the namespaces of the NamespaceMap
+//	ConfigMap, Secret, Service, EndpointSlice, Ingress  -->    the same, in the namespaces of the NamespaceMap
 //
 // All decisions about objects are those of package reflection; this package reads and writes. It is level-based: a
 // worker looks at what there is on both sides, never at the event that woke it.

@@ -73,7 +73,7 @@ func (s *session) openEvents(ctx context.Context, n *node, here, there string) (
 	}
 	step := func(ctx context.Context, name string) error {
 		e := f.get(there, name)
-		if e == nil {
+		if e == nil || !k.policy(events).Reflects(e.Annotations) {
 			return nil
 		}
 		at := key{node: n.name, kind: events, namespace: here, name: name}

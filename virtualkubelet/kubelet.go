@@ -19,6 +19,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
@@ -63,6 +64,8 @@ type Options struct {
 	// LeaseDuration is how long a node counts as alive after it was heard of, at least a second. A quarter of it is how often
 	// that is. Zero: DefaultLeaseDuration.
 	LeaseDuration time.Duration
+	// Policies say, by resource, which objects are reflected: those of [Switchable]. Others are as [reflection.DenyList] has it.
+	Policies map[string]reflection.Policy
 	// Logger gets changes of state. Nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -150,6 +153,7 @@ var groups = []mirror.Group{
 	{Version: certificatesv1.SchemeGroupVersion, AddToScheme: certificatesv1.AddToScheme},
 	{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme},
 	{Version: discoveryv1.SchemeGroupVersion, AddToScheme: discoveryv1.AddToScheme},
+	{Version: networkingv1.SchemeGroupVersion, AddToScheme: networkingv1.AddToScheme},
 	{Version: ipamv1alpha1.GroupVersion, AddToScheme: ipamv1alpha1.AddToScheme},
 	{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme},
 	{Version: offloadingv1beta1.GroupVersion, AddToScheme: offloadingv1beta1.AddToScheme},

@@ -28,6 +28,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
+	"github.com/sluice-net/sluice/reflection"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/source"
 	"github.com/sluice-net/sluice/virtualkubelet"
@@ -43,6 +44,7 @@ type scene struct {
 	kubelet     *virtualkubelet.Kubelet
 	listener    net.Listener // of the kubelet API
 	sliceText   string
+	policies    map[string]reflection.Policy
 }
 
 // logged makes log lines lines of the test.
@@ -133,7 +135,7 @@ func (s *scene) start() {
 	s.listener = l
 	k, err := virtualkubelet.New(s.rome.ServiceAccount(tenant, "virtual-kubelet"), virtualkubelet.Options{
 		ClusterID: "rome", PeerID: "milan", TenantNamespace: tenant, LiqoNamespace: controlplanetest.LiqoNamespace,
-		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), APIServerPort: "443", Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
+		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), APIServerPort: "443", Policies: s.policies, Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
 	})
 	if err != nil {
 		s.t.Fatal(err)

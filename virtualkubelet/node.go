@@ -165,6 +165,11 @@ func (n *node) keep(ctx context.Context) (gone bool) {
 			n.localPods = text
 			s.enqueueObjects(n, endpointSlices)
 		}
+		if n.last != nil && !(slices.Equal(n.last.Spec.IngressClasses, known.Spec.IngressClasses) &&
+			slices.Equal(n.last.Spec.LoadBalancerClasses, known.Spec.LoadBalancerClasses)) {
+			s.enqueueObjects(n, ingresses)
+			s.enqueueObjects(n, services)
+		}
 	}
 	if patchChanged(n.last, known) || v == nil {
 		n.enqueueAll("")

@@ -1,6 +1,7 @@
 package virtualkubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,11 +24,13 @@ const (
 	configMaps     = "configmaps"
 	secrets        = "secrets"
 	services       = "services"
+	ingresses      = "ingresses"
 	endpointSlices = "endpointslices"
 )
 
-// objects are what the pods of one namespace need at the provider: ConfigMaps, Secrets, Services, EndpointSlices. They
-// belong to the namespace and not to a node, so that one session of the process reflects them.
+// objects are what the pods of one namespace need at the provider: ConfigMaps, Secrets, Services with their
+// EndpointSlices, Ingresses. They belong to the namespace and not to a node, so that one session of the process
+// reflects them.
 type objects struct {
 	stop  context.CancelFunc
 	kinds map[string]pair
@@ -140,7 +144,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 		}
 		return reflection.DefaultFilter
 	}
-	allowed := func(m metav1.Object) bool { return reflection.DenyList.Reflects(m.GetAnnotations()) }
+	allowed := func(kind string, m metav1.Object) bool { return k.policy(kind).Reflects(m.GetAnnotations()) }
 	marks := labels.Set(k.peering.Marks()).String()
 	coreHere := func(name string) mirror.Watched {
 		return mirror.Watched{Client: k.home.core, Resource: name, Namespace: here}
@@ -156,8 +160,8 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	p, _, err := openPair(ctx, s, n, sides[corev1.ConfigMap, *corev1.ConfigMap, corev1.ConfigMap, *corev1.ConfigMap]{
 		kind: configMaps, here: coreHere(configMaps), there: coreThere(configMaps), to: resource{s.core, configMaps}, version: "v1", object: "ConfigMap",
 		desired: func(m *corev1.ConfigMap) reflected {
-			if !allowed(m) {
-				return nil
+			if !allowed(configMaps, m) && (m.Name != reflection.RootCA || k.policy(configMaps) == reflection.DenyList) {
+				return nil // the authority of the API server goes with the tokens of pods, and nobody annotates it
 			}
 			return reflection.ConfigMap(m, there, k.peering, filter())
 		},
@@ -172,7 +176,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	p, _, err = openPair(ctx, s, n, sides[corev1.Secret, *corev1.Secret, corev1.Secret, *corev1.Secret]{
 		kind: secrets, here: coreHere(secrets), there: secretsThere, to: resource{s.core, secrets}, version: "v1", object: "Secret",
 		desired: func(m *corev1.Secret) reflected {
-			if !allowed(m) {
+			if !allowed(secrets, m) {
 				return nil
 			}
 			if r := reflection.Secret(m, there, k.peering, filter()); r != nil {
@@ -191,7 +195,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	p, ofServices, err := openPair(ctx, s, n, sides[corev1.Service, *corev1.Service, corev1.Service, *corev1.Service]{
 		kind: services, here: coreHere(services), there: coreThere(services), to: resource{s.core, services}, version: "v1", object: "Service",
 		desired: func(m *corev1.Service) reflected {
-			if !allowed(m) {
+			if !allowed(services, m) {
 				return nil
 			}
 			v, _, _ := n.parts()
@@ -225,7 +229,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 		to:    resource{s.offloading, "shadowendpointslices"},
 		desired: func(e *discoveryv1.EndpointSlice) reflected {
 			of := ofServices.get(here, e.Labels[discoveryv1.LabelServiceName])
-			if of == nil || !reflection.ReflectsSlice(e) || !allowed(of) || !allowed(e) {
+			if of == nil || !reflection.ReflectsSlice(e) || !allowed(services, of) || !reflection.DenyList.Reflects(e.Annotations) {
 				return nil
 			}
 			endpoints := reflection.Endpoints(e, k.peering, func(node string) bool { return k.node(node) != nil }, k.reachable())
@@ -241,10 +245,36 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	}
 	o.kinds[endpointSlices] = p
 
+	p, _, err = openPair(ctx, s, n, sides[networkingv1.Ingress, *networkingv1.Ingress, networkingv1.Ingress, *networkingv1.Ingress]{
+		kind: ingresses, version: networkingv1.SchemeGroupVersion.String(), object: "Ingress",
+		here:  mirror.Watched{Client: k.home.clients.For(networkingv1.SchemeGroupVersion), Resource: ingresses, Namespace: here},
+		there: mirror.Watched{Client: s.clients.For(networkingv1.SchemeGroupVersion), Resource: ingresses, Namespace: there, Labels: marks},
+		to:    resource{s.clients.For(networkingv1.SchemeGroupVersion), ingresses},
+		desired: func(m *networkingv1.Ingress) reflected {
+			v, _, _ := n.parts()
+			if v == nil || !allowed(ingresses, m) {
+				return nil
+			}
+			return reflection.Ingress(m, there, v.Spec.IngressClasses, k.peering, filter())
+		},
+	})
+	if err != nil {
+		return fail(err)
+	}
+	o.kinds[ingresses] = p
+
 	if o.kinds[events], err = s.openEvents(ctx, n, here, there); err != nil {
 		return fail(err)
 	}
 	return o, nil
+}
+
+// Switchable are the kinds whose [reflection.Policy] can be chosen, by the name that a VkOptionsTemplate has for them.
+var Switchable = map[string]string{"configmap": configMaps, "event": events, "ingress": ingresses, "secret": secrets, "service": services}
+
+// policy says which objects of a kind are reflected.
+func (k *Kubelet) policy(kind string) reflection.Policy {
+	return cmp.Or(k.options.Policies[kind], reflection.DenyList)
 }
 
 // defaultClass is the class of load balancers that a provider uses where none is named; empty: it says none.

@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/reflection"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -119,6 +121,45 @@ func TestObjects(t *testing.T) {
 	if err := s.milan.Get(t.Context(), "shop-rome", "own", new(corev1.Secret)); err == nil {
 		t.Error("a Secret that is to stay here is reflected")
 	}
+}
+
+// An Ingress follows the classes that the provider offers, and a kind of which only what is annotated is reflected.
+func TestIngress(t *testing.T) {
+	s := newScene(t)
+	web := &networkingv1.Ingress{ObjectMeta: named("web"), Spec: networkingv1.IngressSpec{
+		IngressClassName: new("nginx"), DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
+	}}
+	s.create(s.rome, web)
+	o := new(networkingv1.Ingress)
+	class := func(want string) func() error {
+		return func() error {
+			got := ""
+			if o.Spec.IngressClassName != nil {
+				got = *o.Spec.IngressClassName
+			}
+			if got != want || o.Spec.DefaultBackend == nil || o.Spec.DefaultBackend.Service.Name != "web" {
+				return fmt.Errorf("class %q, backend %+v", got, o.Spec.DefaultBackend)
+			}
+			return nil
+		}
+	}
+	s.there(o, "web", class(""))
+	controlplanetest.Edit(t, s.rome, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}, func(v *offloadingv1beta1.VirtualNode) {
+		v.Spec.IngressClasses = []offloadingv1beta1.IngressClass{{IngressClassName: "haproxy", Default: true}}
+	})
+	s.there(o, "web", class("haproxy"))
+
+	s.stop()
+	s.policies = map[string]reflection.Policy{"ingresses": reflection.AllowList, "configmaps": reflection.AllowList}
+	s.start()
+	s.gone(s.milan, o)
+	ca := &corev1.ConfigMap{ObjectMeta: named("kube-root-ca.crt"), Data: map[string]string{"ca.crt": "x"}}
+	s.create(s.rome, ca)
+	s.there(new(corev1.ConfigMap), "kube-root-ca.crt.rome", func() error { return nil }) // of which no user decides
+	controlplanetest.Edit(t, s.rome, web, func(i *networkingv1.Ingress) { i.Annotations = map[string]string{"liqo.io/allow-reflection": "true"} })
+	s.there(o, "web", class("haproxy"))
+	s.delete(s.rome, web)
+	s.gone(s.milan, o)
 }
 
 func TestEndpointSlices(t *testing.T) {

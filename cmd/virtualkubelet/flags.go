@@ -3,13 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/reflection"
 	"github.com/sluice-net/sluice/virtualkubelet"
 )
 
@@ -24,6 +27,7 @@ type options struct {
 	address                    netip.Addr
 	port                       uint16
 	lease                      time.Duration
+	policies                   map[string]reflection.Policy // by resource
 	listen                     daemon.Addresses
 	log                        daemon.Log
 	version                    bool
@@ -106,6 +110,21 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	})
 	fs.Uint16Var(&o.port, "listen-port", 10250, "TCP `port` of the kubelet API")
 	fs.DurationVar(&o.lease, "node-lease-duration", virtualkubelet.DefaultLeaseDuration, "`time` for which a node counts as alive after a sign of life, of which it gives four in that time")
+	o.policies = map[string]reflection.Policy{}
+	for _, kind := range slices.Sorted(maps.Keys(virtualkubelet.Switchable)) {
+		usage := "`TYPE` of what is reflected of this kind, as above"
+		if kind == "configmap" {
+			usage = "`TYPE` of what is reflected: DenyList (all but those with liqo.io/skip-reflection), AllowList (those with liqo.io/allow-reflection) or None"
+		}
+		daemon.Func(fs, kind+"-reflection-type", string(reflection.DenyList), usage, func(s string) error {
+			p := reflection.Policy(s)
+			if !slices.Contains([]reflection.Policy{reflection.DenyList, reflection.AllowList, reflection.Nothing}, p) {
+				return fmt.Errorf("%q is not DenyList, AllowList or None", s)
+			}
+			o.policies[virtualkubelet.Switchable[kind]] = p
+			return nil
+		})
+	}
 	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", ":8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'virtualkubelet status' (default "+program.AdminSocketText()+")")

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/objects/mirror"
+	"github.com/sluice-net/sluice/reflection"
 	"github.com/sluice-net/sluice/virtualkubelet"
 )
 
@@ -26,9 +27,9 @@ func TestParseFlags(t *testing.T) {
 		change func(*options)
 	}{
 		"in a pod": {required, func(*options) {}},
-		"everything": {required + " --namespace sluice --kubeconfig k --node-ip fd00::7 --listen-port 10251 --node-lease-duration=8s --metrics-address=0 --health-probe-address=:9", func(o *options) {
+		"everything": {required + " --namespace sluice --kubeconfig k --node-ip fd00::7 --listen-port 10251 --node-lease-duration=8s --secret-reflection-type AllowList --metrics-address=0 --health-probe-address=:9", func(o *options) {
 			o.namespace, o.kubeconfig, o.address, o.port = "sluice", "k", netip.MustParseAddr("fd00::7"), 10251
-			o.lease = 8 * time.Second
+			o.lease, o.policies["secrets"] = 8*time.Second, reflection.AllowList
 			o.listen.Metrics, o.listen.Health = netip.AddrPort{}, netip.MustParseAddrPort("[::]:9")
 		}},
 		"by Liqo's names": {"--home-cluster-id=rome --foreign-cluster-id=milan --tenant-namespace=liqo-tenant-milan --liqo-namespace=liqo", func(*options) {}},
@@ -36,6 +37,10 @@ func TestParseFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := options{
 				clusterID: "rome", peerID: "milan", tenantNamespace: "liqo-tenant-milan", namespace: "liqo", address: netip.MustParseAddr("10.0.0.7"), port: 10250, lease: 40 * time.Second,
+				policies: map[string]reflection.Policy{
+					"configmaps": reflection.DenyList, "events": reflection.DenyList, "ingresses": reflection.DenyList,
+					"secrets": reflection.DenyList, "services": reflection.DenyList,
+				},
 				listen: daemon.Addresses{Metrics: netip.MustParseAddrPort("[::]:8082"), Health: netip.MustParseAddrPort("[::]:8081")},
 			}
 			c.change(&want)
@@ -56,12 +61,13 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"":                  "--cluster-id is required: the ID of this cluster",
 		"--cluster-id=Rome": `--cluster-id: "Rome" is not the ID of this cluster: lower-case letters, digits, dashes`,
 		"--cluster-id=rome --peer-id=rome --tenant-namespace=x": `--peer-id: "rome" is the ID of this cluster`,
-		required:                               "--node-ip or POD_IP is required: where the API server reaches this process",
-		required + " --node-ip=0.0.0.0":        `--node-ip: "0.0.0.0" is not an address of one host`,
-		required + " --listen-port=0":          "--listen-port: 0 is not a TCP port",
-		required + " --node-lease-duration=3s": "--node-lease-duration: 3s is less than 4s",
-		required + " --kubelet-port=1":         "unknown flag: --kubelet-port",
-		required + " --node-ip=::1 extra":      `unexpected argument "extra"`,
+		required:                                   "--node-ip or POD_IP is required: where the API server reaches this process",
+		required + " --node-ip=0.0.0.0":            `--node-ip: "0.0.0.0" is not an address of one host`,
+		required + " --listen-port=0":              "--listen-port: 0 is not a TCP port",
+		required + " --node-lease-duration=3s":     "--node-lease-duration: 3s is less than 4s",
+		required + " --secret-reflection-type=all": `--secret-reflection-type: "all" is not DenyList, AllowList or None`,
+		required + " --kubelet-port=1":             "unknown flag: --kubelet-port",
+		required + " --node-ip=::1 extra":          `unexpected argument "extra"`,
 	} {
 		_, err := parseFlags(strings.Fields(args), nil)
 		if !errors.As(err, new(daemon.UsageError)) || err.Error() != want {

@@ -26,7 +26,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	k, err := virtualkubelet.New(config, virtualkubelet.Options{
 		ClusterID: o.clusterID, PeerID: o.peerID, TenantNamespace: o.tenantNamespace, LiqoNamespace: o.namespace,
-		Address: o.address, Port: int32(o.port), APIServerPort: cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443"), LeaseDuration: o.lease, Logger: log,
+		Address: o.address, Port: int32(o.port), APIServerPort: cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443"), LeaseDuration: o.lease, Policies: o.policies, Logger: log,
 	})
 	if err != nil {
 		return err

@@ -127,6 +127,30 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// TestReflectionTypes: what a template says of kinds becomes arguments.
+func TestReflectionTypes(t *testing.T) {
+	objects, _, _ := virtualnode.Build(virtualnode.Facts{
+		Own: "rome", Peer: "milan", Namespace: "tenant", Tenant: true, LiqoNamespace: "liqo", VirtualNodes: 1,
+		Template: &offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "image", ExtraArgs: []string{"--log-level=debug"}, ReflectorsConfig: map[string]offloadingv1beta1.ReflectorConfig{
+			"secret": {NumWorkers: 3, Type: offloadingv1beta1.AllowList}, "ingress": {Type: offloadingv1beta1.DenyList}, "configmap": {NumWorkers: 1},
+			"event": {NumWorkers: 1, Type: offloadingv1beta1.CustomLiqo}, "pod": {NumWorkers: 10, Type: offloadingv1beta1.CustomLiqo},
+		}},
+	})
+	for _, o := range objects {
+		if d, is := o.(*appsv1.Deployment); is {
+			want := []string{
+				"--cluster-id=rome", "--peer-id=milan", "--tenant-namespace=tenant", "--namespace=liqo",
+				"--ingress-reflection-type=None", "--secret-reflection-type=AllowList", "--log-level=debug",
+			}
+			if diff := cmp.Diff(want, d.Spec.Template.Spec.Containers[0].Args); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+			return
+		}
+	}
+	t.Error("no Deployment")
+}
+
 // TestBuildWithoutTemplate guards that a process goes on while the installation is being changed.
 func TestBuildWithoutTemplate(t *testing.T) {
 	objects, remove, c := virtualnode.Build(virtualnode.Facts{Peer: "milan", Namespace: "tenant", Tenant: true, LiqoNamespace: "liqo", VirtualNodes: 1})

@@ -159,8 +159,9 @@ func (f *Facts) objects() []client.Object {
 						SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 						Containers: []corev1.Container{{
 							Name: processName, Image: template.ContainerImage, ImagePullPolicy: template.PullPolicy,
-							Args: append([]string{"--cluster-id=" + f.Own, "--peer-id=" + f.Peer, "--tenant-namespace=" + f.Namespace, "--namespace=" + f.LiqoNamespace}, template.ExtraArgs...),
-							Env:  []corev1.EnvVar{env("POD_IP", "status.podIP"), env("POD_NAME", "metadata.name")},
+							Args: slices.Concat([]string{"--cluster-id=" + f.Own, "--peer-id=" + f.Peer, "--tenant-namespace=" + f.Namespace, "--namespace=" + f.LiqoNamespace},
+								reflectionTypes(template.ReflectorsConfig), template.ExtraArgs),
+							Env: []corev1.EnvVar{env("POD_IP", "status.podIP"), env("POD_NAME", "metadata.name")},
 							Ports: []corev1.ContainerPort{
 								{Name: "kubelet", ContainerPort: 10250, Protocol: corev1.ProtocolTCP}, {Name: "health", ContainerPort: 8081, Protocol: corev1.ProtocolTCP},
 								{Name: "metrics", ContainerPort: 8082, Protocol: corev1.ProtocolTCP},
@@ -178,6 +179,21 @@ func (f *Facts) objects() []client.Object {
 			},
 		},
 	}
+}
+
+// reflectionTypes are arguments for the kinds of which a template says which objects are reflected; without workers none are.
+// The other kinds that Liqo lists there follow rules of their own.
+func reflectionTypes(config map[string]offloadingv1beta1.ReflectorConfig) (args []string) {
+	for _, kind := range []string{"configmap", "event", "ingress", "secret", "service"} {
+		c, ok := config[kind]
+		if ok && c.NumWorkers == 0 {
+			c.Type = "None"
+		}
+		if ok && c.Type != "" && c.Type != offloadingv1beta1.CustomLiqo {
+			args = append(args, "--"+kind+"-reflection-type="+string(c.Type))
+		}
+	}
+	return args
 }
 
 // rules are what the process may do in the tenant namespace. The Secrets there are keys of gateways and of the controllers
