@@ -241,6 +241,12 @@ func (h *handshake) signature() *step {
 					return "", e.Explain("write the nonce", err)
 				}
 			}
+			if len(s.Data[authv1beta1.SignedNonceKey]) > 0 && len(s.Data[authv1beta1.PublicKey]) == 0 && len(s.Data[authv1beta1.RequestKey]) == 0 {
+				if h.proof, err = e.proofOfLiqo(ctx, s.Data); err == nil && h.proof == nil {
+					missing = "the signature in Secret " + s.Name + " is not that of its nonce yet: the controller writes it"
+				}
+				return missing, err
+			}
 			for _, key := range []string{authv1beta1.SignedNonceKey, authv1beta1.PublicKey, authv1beta1.RequestKey} {
 				if len(s.Data[key]) == 0 {
 					return fmt.Sprintf("Secret %s has no %s yet: the controller writes it", s.Name, key), nil
@@ -281,13 +287,13 @@ func (h *handshake) tenant() *step {
 				return "", e.Explain("read the Tenant", err)
 			case t.DeletionTimestamp != nil:
 				return "an earlier Tenant is being deleted", nil
-			case !bytes.Equal(t.Spec.Signature, wanted.Spec.Signature):
+			case asksOtherwise(&t, wanted):
 				before := t.DeepCopy()
 				wanted.Spec.TenantCondition = t.Spec.TenantCondition // the provider's word
 				t.Spec = wanted.Spec
 				return "the controller has not looked at the Tenant yet", e.Explain("change the Tenant", e.write.Patch(ctx, &t, client.MergeFrom(before)))
 			}
-			if missing, err = notReady("Tenant "+t.Name, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending); missing != "" || err != nil {
+			if missing, err = tenantNotReady(&t); missing != "" || err != nil {
 				return missing, err
 			}
 			if h.granted = t.Status.AuthParams; h.granted == nil {
@@ -362,7 +368,7 @@ func (h *handshake) identity() *step {
 				i.Spec = wanted.Spec
 				return "the controller has not looked at the Identity yet", e.Explain("change the Identity", e.write.Patch(ctx, &i, client.MergeFrom(before)))
 			}
-			return notReady("Identity "+i.Name, i.Generation, i.Status.Conditions)
+			return identityNotReady(&i)
 		},
 	}
 }

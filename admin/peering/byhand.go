@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -115,7 +116,7 @@ func GrantIdentity(ctx context.Context, provider *access.Cluster, consumerID, na
 			if t == nil {
 				return "", &complaint{"namespace " + e.namespace + " has no Tenant for cluster " + consumerID + ": apply the one that 'liqoctl generate tenant' prints there"}
 			}
-			if missing, err := notReady("Tenant "+t.Name, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending); missing != "" || err != nil {
+			if missing, err := tenantNotReady(t); missing != "" || err != nil {
 				return missing, err
 			}
 			if t.Status.AuthParams == nil {
@@ -177,12 +178,16 @@ func prepareAlone(ctx context.Context, c *access.Cluster, peerID string, o *Opti
 
 // secretNamed reads a Secret of the tenant namespace; nil: there is none.
 func (e *end) secretNamed(ctx context.Context, name string) (*corev1.Secret, error) {
+	return e.readSecret(ctx, e.named(name))
+}
+
+func (e *end) readSecret(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
 	s := new(corev1.Secret)
-	err := e.Client.Get(ctx, e.named(name), s)
+	err := e.Client.Get(ctx, name, s)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return s, e.Explain("read Secret "+name, err)
+	return s, e.Explain("read Secret "+name.Name, err)
 }
 
 // tenantOf is the Tenant of the peer, under any name; nil: there is none.

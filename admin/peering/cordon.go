@@ -102,7 +102,8 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 			if err := provider.Client.Get(ctx, client.ObjectKeyFromObject(before), t); err != nil {
 				return "", provider.Explain("read Tenant "+name, err)
 			}
-			if ready := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady); ready == nil || ready.ObservedGeneration < t.Generation {
+			ready := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
+			if !judgedByLiqo(t) && (ready == nil || ready.ObservedGeneration < t.Generation) {
 				return "no controller has looked at the newest version of Tenant " + name + " yet", nil
 			}
 			if c == Drain {

@@ -81,7 +81,7 @@ func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, use
 			case t.DeletionTimestamp != nil:
 				return "an earlier Tenant is being deleted", nil
 			}
-			return notReady("Tenant "+t.Name, t.Generation, t.Status.Conditions)
+			return tenantNotReady(t)
 		},
 	})
 	return p.run(ctx, tell)

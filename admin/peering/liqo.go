@@ -1,0 +1,88 @@
+package peering
+
+import (
+	"bytes"
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+)
+
+// Liqo's controllers differ from ours in a handshake:
+//
+//	consumer   they write the signature of the nonce, and neither the public key nor the request beside it
+//	provider   they write no condition into a Tenant: it is ready when it has what was asked for
+//	consumer   nor into an Identity: it is ready when it names the Secret
+
+// proofOfLiqo completes what Liqo's controller of the consumer has signed by what Liqo's own liqoctl reads the key of the
+// cluster for. It is nil while the signature is that of an earlier nonce.
+func (e *end) proofOfLiqo(ctx context.Context, signed map[string][]byte) (map[string][]byte, error) {
+	name := types.NamespacedName{Namespace: e.LiqoNamespace, Name: authv1beta1.KeysSecret}
+	s, err := e.readSecret(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return nil, e.Errorf("there is no Secret %s, whose key the controllers sign with", name)
+	}
+	key, err := credentials.ParseKey(s.Data[authv1beta1.PrivateKey])
+	if err != nil {
+		return nil, e.Errorf("%s of Secret %s: %w", authv1beta1.PrivateKey, name, err)
+	}
+	public, err := key.Public()
+	if err != nil {
+		return nil, e.Errorf("%s of Secret %s: %w", authv1beta1.PrivateKey, name, err)
+	}
+	proof := map[string][]byte{authv1beta1.NonceKey: signed[authv1beta1.NonceKey], authv1beta1.SignedNonceKey: signed[authv1beta1.SignedNonceKey]}
+	if !credentials.Verify(public, proof[authv1beta1.NonceKey], proof[authv1beta1.SignedNonceKey]) {
+		return nil, nil
+	}
+	if proof[authv1beta1.PublicKey], err = key.MarshalPublic(); err != nil {
+		return nil, err
+	}
+	proof[authv1beta1.RequestKey], err = key.Request(credentials.ControlPlaneSubject(e.id))
+	return proof, err
+}
+
+// judgedByLiqo tells whether Liqo's controllers have looked at a Tenant.
+func judgedByLiqo(t *authv1beta1.Tenant) bool {
+	return len(t.Status.Conditions) == 0 && t.Status.TenantNamespace != ""
+}
+
+// tenantNotReady is what a Tenant waits for. The credentials that Liqo grants say by themselves whether they are those that
+// were asked for.
+func tenantNotReady(t *authv1beta1.Tenant) (missing string, err error) {
+	what := "Tenant " + t.Name
+	if !judgedByLiqo(t) {
+		return notReady(what, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending)
+	}
+	a := t.Status.AuthParams
+	switch {
+	case t.Spec.AuthzPolicy == authv1beta1.TolerateNoHandshake:
+		return "", nil
+	case a != nil && a.AwsConfig != nil:
+		return "", nil
+	case a != nil && equality.Semantic.DeepEqual(a.ProxyURL, t.Spec.ProxyURL):
+		if c, err := credentials.ParseCertificate(a.SignedCRT); err == nil && c.For(t.Spec.CSR) {
+			return "", nil
+		}
+	}
+	return "no controller has granted the newest version of " + what + " its credentials yet", nil
+}
+
+// identityNotReady is what an Identity waits for.
+func identityNotReady(i *authv1beta1.Identity) (missing string, err error) {
+	if len(i.Status.Conditions) == 0 && i.Status.KubeconfigSecretRef != nil {
+		return "", nil
+	}
+	return notReady("Identity "+i.Name, i.Generation, i.Status.Conditions)
+}
+
+// asksOtherwise tells whether a Tenant is to be written again.
+func asksOtherwise(t, wanted *authv1beta1.Tenant) bool {
+	return !bytes.Equal(t.Spec.Signature, wanted.Spec.Signature) || // which Liqo makes anew of the same nonce, and alike
+		wanted.Spec.ProxyURL != nil && !equality.Semantic.DeepEqual(t.Spec.ProxyURL, wanted.Spec.ProxyURL)
+}

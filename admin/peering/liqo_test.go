@@ -1,0 +1,225 @@
+package peering
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sluice-net/sluice/admin/access"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/credentialtest"
+)
+
+// liqoSite is a cluster with Liqo's controllers, which the test plays.
+type liqoSite struct {
+	*end
+	t *testing.T
+}
+
+// change changes what Liqo's controllers write: the data of a Secret, the status of anything else.
+func (s liqoSite) change(o client.Object, change func()) {
+	s.t.Helper()
+	if err := s.Client.Get(s.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		s.t.Fatal(err)
+	}
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	write := s.Client.Patch
+	if _, secret := o.(*corev1.Secret); !secret {
+		write = func(ctx context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+			return s.Client.Status().Patch(ctx, o, p)
+		}
+	}
+	if err := write(s.t.Context(), o, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestHandshakeOfLiqo: both clusters have Liqo's controllers. Between the tries of each step they do what they do.
+func TestHandshakeOfLiqo(t *testing.T) {
+	key := credentialtest.Key(t)
+	private, err := key.MarshalPrivate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := func(of ...client.Object) *access.Cluster {
+		return &access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: fake.NewClientBuilder().WithScheme(kinds.Scheme()).
+			WithObjects(of...).WithStatusSubresource(&authv1beta1.Tenant{}, &authv1beta1.Identity{}).Build()}
+	}
+	p := newPair(cluster(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "authentication-keys"}, Data: map[string][]byte{"privateKey": private}}), cluster(), &Options{})
+	rome, milan := liqoSite{p[0], t}, liqoSite{p[1], t}
+	rome.id, milan.id, rome.namespace, milan.namespace = "rome", "milan", "liqo-tenant-milan", "liqo-tenant-rome"
+
+	for range 2 { // it may be repeated
+		h := &handshake{consumer: p[0], provider: p[1]}
+		peerOfLiqo(t, h, rome, milan, key)
+		if h.granted == nil || h.granted.APIServer != "https://milan.example.org:6443" {
+			t.Fatalf("rome is granted %+v", h.granted)
+		}
+	}
+	proxy := "http://10.71.0.1:8118"
+	h := &handshake{consumer: p[0], provider: p[1], proxyURL: &proxy}
+	peerOfLiqo(t, h, rome, milan, key)
+	if h.granted.ProxyURL == nil || *h.granted.ProxyURL != proxy {
+		t.Errorf("by another proxy rome is granted %+v", h.granted)
+	}
+}
+
+// peerOfLiqo tries each step until it is done.
+func peerOfLiqo(t *testing.T, h *handshake, rome, milan liqoSite, key credentials.Key) {
+	t.Helper()
+	public, err := key.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nonce := func() {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: milan.namespace, Name: "liqo-nonce"}}
+		milan.change(s, func() {
+			s.Data = map[string][]byte{"nonce": []byte(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("n", 64))))}
+		})
+	}
+	sign := func() {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "liqo-signed-nonce"}}
+		rome.change(s, func() {
+			if s.Data["signedNonce"], err = key.Sign(s.Data["nonce"]); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	grant := func() {
+		o := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.namespace, Name: "rome"}}
+		milan.change(o, func() {
+			if judged, err := credentials.ParsePublicKey(o.Spec.PublicKey); err != nil || !credentials.Verify(judged, h.nonceText, o.Spec.Signature) {
+				t.Fatalf("the Tenant does not prove who made it: %+v, %v", o.Spec, err)
+			}
+			if err := credentials.JudgeRequest(o.Spec.CSR, credentials.ControlPlaneSubject("rome"), public); err != nil {
+				t.Fatal(err)
+			}
+			o.Status.TenantNamespace = o.Namespace
+			o.Status.AuthParams = &authv1beta1.AuthParams{
+				APIServer: "https://milan.example.org:6443", ProxyURL: o.Spec.ProxyURL,
+				SignedCRT: credentialtest.Certificate(t, public, credentials.ControlPlaneSubject("rome"), time.Now(), time.Now().Add(time.Hour)),
+			}
+		})
+	}
+	use := func() {
+		o := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: rome.namespace, Name: "controlplane-milan"}}
+		rome.change(o, func() { o.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig"} })
+	}
+	for _, step := range []struct {
+		step *step
+		then func()
+	}{{h.nonce(), nonce}, {h.signature(), sign}, {h.tenant(), grant}, {h.identity(), use}} {
+		for tries := 0; ; tries++ {
+			missing, err := step.step.try(t.Context())
+			if err != nil {
+				t.Fatalf("%s: %v", step.step.waiting, err)
+			}
+			if missing == "" {
+				break
+			}
+			if tries == 3 {
+				t.Fatalf("%s: %s", step.step.waiting, missing)
+			}
+			step.then()
+		}
+	}
+}
+
+// TestTenantNotReady: what Liqo has granted is of use if it is what was asked for.
+func TestTenantNotReady(t *testing.T) {
+	request := func(k credentials.Key) []byte {
+		r, err := k.Request(credentials.ControlPlaneSubject("rome"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	key, other := credentialtest.Key(t), credentialtest.Key(t)
+	signed := func(k credentials.Key) []byte {
+		public, err := k.Public()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return credentialtest.Certificate(t, public, credentials.ControlPlaneSubject("rome"), time.Now(), time.Now().Add(time.Hour))
+	}
+	ready := []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "TenantReady"}}
+	for _, tt := range []struct {
+		name   string
+		spec   authv1beta1.TenantSpec
+		status authv1beta1.TenantStatus
+		ready  bool
+	}{
+		{"new", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{}, false},
+		{"of ours", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{Conditions: ready}, true},
+		{"of ours, not ready", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{
+			TenantNamespace: "tenant", AuthParams: &authv1beta1.AuthParams{SignedCRT: signed(key)}, Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "CertificatePending"}},
+		}, false},
+		{"of Liqo", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{TenantNamespace: "tenant", AuthParams: &authv1beta1.AuthParams{SignedCRT: signed(key)}}, true},
+		{"of Liqo, without credentials", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{TenantNamespace: "tenant"}, false},
+		{"of Liqo, for an earlier key", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{TenantNamespace: "tenant", AuthParams: &authv1beta1.AuthParams{SignedCRT: signed(other)}}, false},
+		{"of Liqo, by an earlier proxy", authv1beta1.TenantSpec{CSR: request(key), ProxyURL: new("http://10.0.0.1:8118")}, authv1beta1.TenantStatus{TenantNamespace: "tenant", AuthParams: &authv1beta1.AuthParams{SignedCRT: signed(key)}}, false},
+		{"of Liqo in EKS", authv1beta1.TenantSpec{CSR: request(key)}, authv1beta1.TenantStatus{TenantNamespace: "tenant", AuthParams: &authv1beta1.AuthParams{AwsConfig: &authv1beta1.AwsConfig{}}}, true},
+		{"of Liqo, without a handshake", authv1beta1.TenantSpec{AuthzPolicy: authv1beta1.TolerateNoHandshake}, authv1beta1.TenantStatus{TenantNamespace: "tenant"}, true},
+		{"of Liqo, without a handshake, new", authv1beta1.TenantSpec{AuthzPolicy: authv1beta1.TolerateNoHandshake}, authv1beta1.TenantStatus{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			missing, err := tenantNotReady(&authv1beta1.Tenant{Spec: tt.spec, Status: tt.status})
+			if (missing == "") != tt.ready || err != nil {
+				t.Errorf("it waits for %q, %v", missing, err)
+			}
+		})
+	}
+}
+
+// TestProofOfLiqo: what Liqo's controller has signed is of use with the key of its cluster alone.
+func TestProofOfLiqo(t *testing.T) {
+	key, other := credentialtest.Key(t), credentialtest.Key(t)
+	private, err := key.MarshalPrivate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nonce, earlier := credentials.NewNonce(), credentials.NewNonce()
+	sign := func(k credentials.Key, nonce []byte) []byte {
+		s, err := k.Sign(nonce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name      string
+		keys      map[string][]byte // nil: no Secret
+		signature []byte
+		complete  bool
+		wrong     string
+	}{
+		{"of this nonce", map[string][]byte{"privateKey": private}, sign(key, nonce), true, ""},
+		{"of an earlier nonce", map[string][]byte{"privateKey": private}, sign(key, earlier), false, ""},
+		{"by another key", map[string][]byte{"privateKey": private}, sign(other, nonce), false, ""},
+		{"no keys", nil, sign(key, nonce), false, "there is no Secret liqo/authentication-keys"},
+		{"no private key", map[string][]byte{"publicKey": []byte("?")}, sign(key, nonce), false, "privateKey of Secret liqo/authentication-keys"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := fake.NewClientBuilder().WithScheme(kinds.Scheme())
+			if tt.keys != nil {
+				b = b.WithObjects(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "authentication-keys"}, Data: tt.keys})
+			}
+			e := newEnd(&access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: b.Build()}, &Options{})
+			e.id = "rome"
+			proof, err := e.proofOfLiqo(t.Context(), map[string][]byte{"nonce": nonce, "signedNonce": tt.signature})
+			if (proof != nil) != tt.complete || !strings.Contains(text(err), tt.wrong) || (err == nil) != (tt.wrong == "") {
+				t.Errorf("%v, %v", proof, err)
+			}
+		})
+	}
+}
