@@ -140,7 +140,9 @@ func TestPeeringUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.ServerIsLocal = false
+	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, rome, milan, o, before) })
 	t.Run("ten times", func(t *testing.T) { testCycles(t, rome, milan, o, before) })
+	t.Run("one of them gone", func(t *testing.T) { testGone(t, rome, milan, o, before) })
 }
 
 // testPeeringUserDenied goes beyond what the roles say.

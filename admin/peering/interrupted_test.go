@@ -1,0 +1,131 @@
+package peering_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// interrupted runs a command again and again. The first time it is interrupted after one line that says what is done, the
+// second time after two, until it comes to its end.
+func interrupted(t *testing.T, command func(context.Context, progress.Func) error) (times int) {
+	t.Helper()
+	for ; ; times++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		var lines atomic.Int64
+		err := command(ctx, func(e progress.Event) {
+			if e.Kind == progress.Done && lines.Add(1) > int64(times) {
+				cancel()
+			}
+		})
+		over := ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			return times
+		case over:
+			t.Fatalf("interrupted %d times, it fails: %v", times, err)
+		}
+	}
+}
+
+// testInterrupted: a peering that was interrupted after every line is like one that was not, and its end leaves nothing.
+func testInterrupted(t *testing.T, rome, milan *side, o peering.PeerOptions, before []string) {
+	if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	before = afterwards(before)
+	var there []string
+	controlplanetest.Eventually(t, "the controllers have made what they make after the last line", func(context.Context) (err error) {
+		if there, err = objectsOf(rome, milan); err != nil {
+			return err
+		}
+		for _, last := range []string{
+			"rome: Secret liqo-tenant-milan/kubeconfig-resourceslice-milan",
+			"rome: Renew liqo-tenant-milan/controlplane-milan", "milan: Renew liqo-tenant-rome/controlplane-milan",
+		} {
+			if !slices.Contains(there, last) {
+				return errors.New("there is no " + last)
+			}
+		}
+		return nil
+	})
+	end := o.Options
+	end.DeleteNamespaces = true
+	unpeer := func(ctx context.Context, tell progress.Func) error {
+		return peering.Unpeer(ctx, rome.access, milan.access, end, tell)
+	}
+	if n := interrupted(t, unpeer); n < 10 {
+		t.Errorf("the end of a peering has %d lines only", n)
+	}
+	like(t, before, rome, milan)
+	n := interrupted(t, func(ctx context.Context, tell progress.Func) error {
+		return peering.Peer(ctx, rome.access, milan.access, o, tell)
+	})
+	if n < 20 {
+		t.Errorf("a peering has %d lines only", n)
+	}
+	like(t, there, rome, milan)
+	if err := unpeer(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	like(t, before, rome, milan)
+}
+
+// testGone: each cluster has an identity in the other one, and the API server of one is away for good. The other one
+// forgets it in both roles.
+func testGone(t *testing.T, rome, milan *side, o peering.PeerOptions, before []string) {
+	if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	back := o
+	back.NetworkingDisabled = true
+	if err := peering.Peer(t.Context(), milan.access, rome.access, back, nil); err != nil {
+		t.Fatal(err)
+	}
+	milan.StopAPIServer()
+	t.Cleanup(func() {
+		if err := milan.StartAPIServer(); err != nil {
+			t.Error(err)
+		}
+	})
+	end := o.Options
+	end.RemoteClusterID, end.DeleteNamespaces = milan.id, true
+	for range 2 { // it may be repeated
+		if err := peering.Unpeer(t.Context(), rome.access, nil, end, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	like(t, only(rome, afterwards(before)), rome)
+}
+
+// only are the objects of one side.
+func only(s *side, all []string) (own []string) {
+	for _, name := range all {
+		if strings.HasPrefix(name, s.id+": ") {
+			own = append(own, name)
+		}
+	}
+	return own
+}
+
+// like waits until there are exactly these objects in some clusters.
+func like(t *testing.T, want []string, sides ...*side) {
+	t.Helper()
+	controlplanetest.Eventually(t, "the objects are the same", func(context.Context) error {
+		now, err := objectsOf(sides...)
+		if diff := cmp.Diff(want, now); err == nil && diff != "" {
+			err = errors.New("(-want +got):\n" + diff)
+		}
+		return err
+	})
+}
