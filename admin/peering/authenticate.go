@@ -59,7 +59,7 @@ func Unauthenticate(ctx context.Context, consumer, provider *access.Cluster, o O
 		return err
 	}
 	var p plan
-	identity := p.add(nil, h.removeIdentity())
+	identity := p.add(nil, h.removeIdentity(false))
 	p.add(after(identity), h.removeTenant())
 	return p.run(ctx, tell)
 }
@@ -391,7 +391,9 @@ func (h *handshake) noSlices(ctx context.Context) error {
 	return nil
 }
 
-func (h *handshake) removeIdentity() *step {
+// removeIdentity deletes the identity of the consumer. If the provider is gone, the controller is told as well that there is
+// nothing to take back from it.
+func (h *handshake) removeIdentity(providerGone bool) *step {
 	e := h.consumer
 	return e.forgetIdentity("Identity control plane", authv1beta1.SignedNonceSecret, func(ctx context.Context) (found []client.Object, err error) {
 		var list authv1beta1.IdentityList
@@ -401,6 +403,13 @@ func (h *handshake) removeIdentity() *step {
 			if o := &list.Items[i]; string(o.Spec.ClusterID) == e.peer.id && o.Spec.Type == authv1beta1.ControlPlaneIdentity {
 				found = append(found, o)
 			}
+		}
+		if err != nil || !providerGone {
+			return found, err
+		}
+		record, err := e.secretNamed(ctx, authv1beta1.CopiesSecret)
+		if record != nil {
+			found = append(found, record)
 		}
 		return found, err
 	})

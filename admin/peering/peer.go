@@ -168,7 +168,7 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	h := &handshake{consumer: e, provider: e.peer}
 	drained := p.add(nil, e.virtualNodesGone(provider != nil))
 	asked := p.add(after(drained), e.slicesGone())
-	identity := p.add(after(asked), h.removeIdentity())
+	identity := p.add(after(asked), h.removeIdentity(provider == nil))
 	h.provider = ends[len(ends)-1] // in a cluster that is alone, its Tenant for the other one
 	tenant := p.add(after(identity), h.removeTenant())
 	copies := p.add(after(tenant), h.provider.copiesGone())
@@ -227,6 +227,7 @@ func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
 		may(isProvider, "tenants", "delete")
 		may(isProvider, "renews", "list", "delete")
 		forget(isConsumer, authv1beta1.SignedNonceSecret)
+		forget(len(p) == 1, authv1beta1.CopiesSecret)
 		forget(isProvider, authv1beta1.NonceSecret)
 	}
 	return all

@@ -51,6 +51,8 @@ type site struct {
 	id      string
 	tenant  string // the namespace of the peering
 	options authentication.Options
+	// stop ends the controllers.
+	stop func()
 }
 
 func newSite(t *testing.T, id, peer, tenant string, changes ...func(*authentication.Options)) *site {
@@ -77,7 +79,7 @@ func newSite(t *testing.T, id, peer, tenant string, changes ...func(*authenticat
 
 // run runs the controllers, under the roles that are shipped.
 func (s *site) run() {
-	s.RunManager(s.t, func(mgr ctrl.Manager) error {
+	s.stop = s.RunManager(s.t, func(mgr ctrl.Manager) error {
 		peerings, err := authentication.PeeringCache(mgr)
 		if err != nil {
 			return err
@@ -814,24 +816,7 @@ func TestWithoutSigner(t *testing.T) {
 		return nil
 	})
 
-	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
-	milan.create(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome", Labels: peering("rome")},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
-	})
-	milan.create(&authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
-		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
-	})
-	milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady)
-	rome.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane"),
-			Annotations: map[string]string{"liqo.io/remote-tenant-namespace": milan.tenant},
-		},
-		Data: map[string][]byte{"kubeconfig": kubeconfigOf(t, milan.ServiceAccount(milan.tenant, "of-rome"))},
-	})
+	rome.create(admit(rome, milan))
 	rome.create(slice(rome, "milan", "cpu", "2"))
 	controlplanetest.Eventually(t, "milan has approved what nobody signs", func(ctx context.Context) error {
 		var list certificatesv1.CertificateSigningRequestList
@@ -865,6 +850,29 @@ func TestWithoutSigner(t *testing.T) {
 		})
 		milan.sliceBecomes("bare", authv1beta1.ReasonCredentialsByUser, authv1beta1.ReasonSliceResourcesAccepted)
 	})
+}
+
+// admit lets rome ask milan, without a handshake, and returns the Secret that it needs for that.
+func admit(rome, milan *site) *corev1.Secret {
+	milan.t.Helper()
+	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
+	milan.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome", Labels: peering("rome")},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
+	})
+	milan.create(&authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
+	})
+	milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane"),
+			Annotations: map[string]string{"liqo.io/remote-tenant-namespace": milan.tenant},
+		},
+		Data: map[string][]byte{"kubeconfig": kubeconfigOf(milan.t, milan.ServiceAccount(milan.tenant, "of-rome"))},
+	}
 }
 
 // noSigner refuses every certificate.

@@ -59,6 +59,8 @@ const (
 	RequestKey = "csr"
 	// KeysSecret is the Secret of the key pair of a cluster, in the Liqo namespace.
 	KeysSecret = "authentication-keys"
+	// CopiesSecret is the Secret of a tenant namespace that says where copies are to be taken back.
+	CopiesSecret = "liqo-copies"
 	// PrivateKey and PublicKey are the keys of the two keys in KeysSecret.
 	PrivateKey, PublicKey = "privateKey", "publicKey"
 	// KubeconfigKey is the key of the kubeconfig in an identity's Secret.

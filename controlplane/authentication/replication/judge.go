@@ -19,15 +19,20 @@ func isIdentity(s *corev1.Secret) bool {
 	return s.Labels[authv1beta1.LabelIdentityType] == string(authv1beta1.ControlPlaneIdentity)
 }
 
+// peerOf is between whom a Secret lets copy, if it is right.
+func peerOf(s *corev1.Secret, own string) peer {
+	return peer{
+		consumer: own, provider: s.Labels[networkingv1beta1.LabelRemoteClusterID],
+		here: s.Namespace, there: s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace],
+	}
+}
+
 // judge returns between whom a Secret lets copy, and how to reach the provider; or why not.
 func judge(s *corev1.Secret, all []corev1.Secret, own string, now time.Time) (p peer, cfg *rest.Config, reason, why string) {
 	refuse := func(reason, format string, args ...any) (peer, *rest.Config, string, string) {
 		return peer{}, nil, reason, fmt.Sprintf(format, args...)
 	}
-	p = peer{
-		consumer: own, provider: s.Labels[networkingv1beta1.LabelRemoteClusterID],
-		here: s.Namespace, there: s.Annotations[authv1beta1.AnnotationRemoteTenantNamespace],
-	}
+	p = peerOf(s, own)
 	switch {
 	case len(validation.IsDNS1123Label(p.provider)) > 0 || p.provider == own:
 		return refuse(authv1beta1.ReasonClusterIDInvalid, "the label %s is %q; it must be the ID of the provider", networkingv1beta1.LabelRemoteClusterID, text.Quoted(p.provider))

@@ -47,11 +47,14 @@ type Reconciler struct {
 	// Kinds are those that are copied.
 	Kinds []schema.GroupVersionKind
 
+	// records say what is to be taken back after a restart.
+	records *records
+
+	mu sync.Mutex
 	// lifetime ends with the manager.
 	lifetime context.Context
-
-	mu       sync.Mutex
 	sessions map[types.NamespacedName]*running
+	sweeps   map[peer]*sweep
 }
 
 // running is a session with what it was made of.
@@ -67,7 +70,8 @@ type running struct {
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status;renews/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=liqo-copies,verbs=delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the reconciler to mgr. secrets sees the Secrets of peerings; namespaceMaps has NamespaceMaps copied
@@ -76,6 +80,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 	r := &Reconciler{
 		Client: mgr.GetClient(), Secrets: secrets, Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Now: time.Now,
 		Kinds: copied, sessions: map[types.NamespacedName]*running{},
+		records: &records{Client: mgr.GetClient(), live: mgr.GetAPIReader()}, sweeps: map[peer]*sweep{},
 	}
 	if err := mgr.Add(r); err != nil {
 		return err
@@ -118,12 +123,13 @@ func (r *Reconciler) identitiesFor(ctx context.Context, provider string) (reques
 	return requests
 }
 
-// Start holds the context of the sessions. The end of the manager ends them, and takes nothing back: the next leader
-// goes on.
+// Start holds the context of the sessions, and takes back what an earlier controller could not. The end of the manager
+// ends all of them, and takes nothing back: the next leader goes on.
 func (r *Reconciler) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.lifetime = ctx
 	r.mu.Unlock()
+	r.sweepOrphans(ctx)
 	<-ctx.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,6 +137,9 @@ func (r *Reconciler) Start(ctx context.Context) error {
 		if s.session != nil {
 			<-s.done
 		}
+	}
+	for _, s := range r.sweeps {
+		<-s.done
 	}
 	return nil
 }
@@ -165,9 +174,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
+	now := r.sessions[req.NamespacedName]
 	if apierrors.IsNotFound(err) || !s.DeletionTimestamp.IsZero() || !isIdentity(s) {
 		r.end(req.NamespacedName, true)
 		delete(r.sessions, req.NamespacedName)
+		r.forget(now)
 		return ctrl.Result{}, nil
 	}
 	own, err := r.Cluster.ID(ctx)
@@ -184,7 +195,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	kubeconfig := s.Data[authv1beta1.KubeconfigKey]
-	now := r.sessions[req.NamespacedName]
 	if now != nil && now.session != nil && now.peer == p && bytes.Equal(now.kubeconfig, kubeconfig) {
 		return r.untilExpiry(cfg), nil
 	}
@@ -194,6 +204,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.refuse(req.NamespacedName, s, authv1beta1.ReasonKubeconfigInvalid, err.Error())
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
+	r.forget(now)
 	return r.untilExpiry(cfg), nil
 }
 
@@ -222,14 +233,10 @@ func (r *Reconciler) end(name types.NamespacedName, sweep bool) {
 		return
 	}
 	s.stop()
-	lifetime := r.lifetime
-	go func() {
-		<-s.done
-		if sweep {
-			s.sweep(lifetime)
-		}
-	}()
 	delete(r.sessions, name)
+	if sweep {
+		r.sweep(s.session, s.done)
+	}
 }
 
 func (r *Reconciler) begin(name types.NamespacedName, secret *corev1.Secret, p peer, cfg *rest.Config) error {
@@ -240,9 +247,12 @@ func (r *Reconciler) begin(name types.NamespacedName, secret *corev1.Secret, p p
 	logger := log.FromContext(r.lifetime).WithName("replication").WithValues("clusterID", p.provider)
 	about := secret.DeepCopy()
 	about.Data = nil
+	kubeconfig := bytes.Clone(secret.Data[authv1beta1.KubeconfigKey])
 	s := newSession(p, r.Kinds, r.Client, remote, logger, func(err error) { r.report(about, p, logger, err) })
+	s.keep = func(ctx context.Context) error { return r.records.keep(ctx, p, kubeconfig) }
+	r.stopSweep(p) // what it would take back is wanted again
 	ctx, stop := context.WithCancel(r.lifetime)
-	n := &running{session: s, stop: stop, done: make(chan struct{}), kubeconfig: bytes.Clone(secret.Data[authv1beta1.KubeconfigKey])}
+	n := &running{session: s, stop: stop, done: make(chan struct{}), kubeconfig: kubeconfig}
 	r.sessions[name] = n
 	go func() {
 		defer close(n.done)

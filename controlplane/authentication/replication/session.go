@@ -49,8 +49,6 @@ const (
 	maxStatus = 256 << 10
 	// maxFailures is how many failures of one comparison are told. Their texts are the provider's.
 	maxFailures = 3
-	// sweepTries is how often a session tries to take back what it has copied.
-	sweepTries = 5
 )
 
 // session copies between one pair of namespaces until its context ends.
@@ -62,6 +60,8 @@ type session struct {
 	local  client.Client
 	remote client.WithWatch
 	log    logr.Logger
+	// keep has what it takes to take the copies back kept, and is called before anything is copied; nil: it is not kept.
+	keep func(context.Context) error
 	// tell is called when the session fails for another reason than before, and with nil when it works.
 	tell func(error)
 
@@ -97,9 +97,16 @@ func (s *session) run(ctx context.Context) {
 	var told string
 	pause := firstRetry
 	often := flowcontrol.NewTokenBucketRateLimiter(1, comparisons)
+	kept := s.keep == nil
 	for {
 		if often.Wait(ctx) != nil {
 			return
+		}
+		if !kept {
+			err := s.keep(ctx)
+			if kept = err == nil; !kept && ctx.Err() == nil {
+				s.log.Error(err, "keep what takes copies back")
+			}
 		}
 		err := s.synchronize(ctx)
 		if ctx.Err() != nil {
@@ -380,35 +387,4 @@ func (s *session) judgeStatus(o *unstructured.Unstructured, status any) error {
 		return err
 	}
 	return json.Unmarshal(text, typed)
-}
-
-// sweep takes back everything that was copied. It is tried a few times: a provider that is away, or has taken our
-// rights, must clean up itself, which deleting the Tenant does.
-func (s *session) sweep(ctx context.Context) {
-	pause := firstRetry
-	for try := range sweepTries {
-		var failed error
-		for _, kind := range s.kinds {
-			there, err := s.listThere(ctx, kind)
-			failed = errors.Join(failed, err)
-			for i := range there {
-				if s.ours(&there[i]) {
-					failed = errors.Join(failed, s.remove(ctx, &there[i]))
-				}
-			}
-		}
-		if failed == nil || ctx.Err() != nil {
-			return
-		}
-		if try == sweepTries-1 {
-			s.log.Error(failed, "what was copied to a provider is left there", "clusterID", s.provider)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		pause *= 2
-	}
 }
