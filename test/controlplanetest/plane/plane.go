@@ -195,6 +195,18 @@ func (p *Plane) StartAPIServer() (err error) {
 	return fmt.Errorf("kube-apiserver is not ready: %s", p.apiserver.Tail())
 }
 
+// RestartAPIServer starts the kube-apiserver again after StopAPIServer, and the
+// kube-controller-manager anew. One that elects a leader ends when it cannot renew
+// its lease; this one would have its collector of garbage wait for minutes.
+func (p *Plane) RestartAPIServer() error {
+	managed := p.manager != nil
+	p.stopManager()
+	if err := p.StartAPIServer(); err != nil || !managed {
+		return err
+	}
+	return p.startManager()
+}
+
 // StopAPIServer kills the kube-apiserver.
 func (p *Plane) StopAPIServer() { p.apiserver.Kill() }
 

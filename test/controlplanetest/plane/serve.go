@@ -88,7 +88,7 @@ func (s *session) StartAPIServer(struct{}, *struct{}) error {
 	if s.plane == nil {
 		return errNotLent
 	}
-	return s.plane.StartAPIServer()
+	return s.plane.RestartAPIServer()
 }
 
 // Lease is a control plane that was lent. Close gives it back.
