@@ -1,5 +1,6 @@
 // Package pcapng writes the blocks of a capture file as Wireshark reads it
-// (draft-ietf-opsawg-pcapng), and passes a stream of them on block by block.
+// (draft-ietf-opsawg-pcapng), passes a stream of them on block by block,
+// and reads them.
 //
 // It is what the gateway, which writes them, and its clients have in common. The
 // writer of gopacket's pcapgo, by which the tests read the result, is not used: its
