@@ -123,7 +123,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	if !ok {
 		return DropNoMapping
 	}
-	clamp := s.cfg.MTU
+	clamp := s.pathMTU
 	if s.filter != nil {
 		if clamp, v = f.filterEgress(s, t, &p, sender, remote, now); v != Forwarded {
 			return v
@@ -168,16 +168,16 @@ type shape struct {
 func (f *Forwarder) shapeOf(s *snapshot, p *packet.Packet, payloads int, now int64) shape {
 	switch p.Proto {
 	case packet.ProtoTCP:
-		if mtu := f.pathMTUs.limit(p.Src(), p.Dst(), s.cfg.MTU, now); isSuperSegment(p, mtu) {
+		if mtu := f.pathMTUs.limit(p.Src(), p.Dst(), s.pathMTU, now); isSuperSegment(p, mtu) {
 			f.pathMTUs.sent.note(p)
 			return shape{mtu: mtu, super: true}
 		}
 	case packet.ProtoUDP:
 		if payloads > 0 {
-			return shape{mtu: s.cfg.MTU, super: true, payloads: payloads}
+			return shape{mtu: s.pathMTU, super: true, payloads: payloads}
 		}
 	}
-	return shape{mtu: s.cfg.MTU}
+	return shape{mtu: s.pathMTU}
 }
 
 // fits tells whether p may leave in this shape. The packets of a UDP super-segment are

@@ -58,13 +58,13 @@ func filterVerdict(a filter.Action) Verdict {
 // tunnel's. Zero stands for that.
 func (s *snapshot) clamp(p *packet.Packet, mss int) int {
 	if mss == 0 {
-		return s.cfg.MTU
+		return s.pathMTU
 	}
 	header := packet.IPv4HeaderLen
 	if p.Version == 6 {
 		header = packet.IPv6HeaderLen
 	}
-	return min(s.cfg.MTU, mss+packet.TCPHeaderLen+header)
+	return min(s.pathMTU, mss+packet.TCPHeaderLen+header)
 }
 
 // outsideSource returns the source that p will leave with, without any of what

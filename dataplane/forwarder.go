@@ -92,6 +92,7 @@ type Forwarder struct {
 
 	mu     sync.Mutex
 	states map[string]*nodeState // by node and VNI; kept over changes
+	path   int                   // what SetPathMTU said; 0: nothing
 }
 
 // counters count one direction.
@@ -118,6 +119,10 @@ func (c *counters) forwarded(packets int, sizes []int) {
 // and diagnostics: a flood of them must not grow the process.
 const ownStackBytes = 256 << 10
 
+// ownTCPBuffer bounds what a TCP connection of the gateway itself has on its way: less than own has room for, so that a
+// connection at full speed loses none of its packets there, and no pings.
+const ownTCPBuffer = 48 << 10
+
 // New builds a Forwarder that drops everything until the first Apply.
 func New(o Options) (*Forwarder, error) {
 	if o.Logger == nil {
@@ -129,7 +134,7 @@ func New(o Options) (*Forwarder, error) {
 	if o.MaxFlows == 0 {
 		o.MaxFlows = DefaultMaxFlows
 	}
-	stack, err := netstack.New(netstack.Config{MTU: DefaultMTU, QueueBytes: ownStackBytes, Logger: o.Logger})
+	stack, err := netstack.New(netstack.Config{MTU: DefaultMTU, QueueBytes: ownStackBytes, TCPBuffer: ownTCPBuffer, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("build stack: %w", err)
 	}
@@ -182,7 +187,8 @@ func (f *Forwarder) Apply(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	stack, err := f.stack.Prepare(cfg.MTU, ownAddresses(cfg))
+	s.pathMTU = pathMTUOf(cfg, f.path)
+	stack, err := f.stack.Prepare(s.pathMTU, ownAddresses(cfg))
 	if err != nil {
 		return fmt.Errorf("own stack: %w", err)
 	}
@@ -198,6 +204,38 @@ func (f *Forwarder) Apply(cfg Config) error {
 	default: // it has not looked since the last time
 	}
 	return nil
+}
+
+// SetPathMTU says how large packets the path to the peer carries: none that leaves is
+// larger, whatever the Config's MTU, which remains what nodes send and take. Zero ends
+// that. Apply leaves it in force. No packet is lost over it: TCP segments that were made
+// for another size are cut.
+func (f *Forwarder) SetPathMTU(size int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.snap.Load()
+	s := *before
+	s.pathMTU = pathMTUOf(s.cfg, size)
+	if s.tunnels == nil || s.pathMTU == before.pathMTU {
+		f.path = size // for the next Apply
+		return nil
+	}
+	stack, err := f.stack.Prepare(s.pathMTU, ownAddresses(s.cfg))
+	if err != nil {
+		return fmt.Errorf("own stack: %w", err)
+	}
+	stack.Commit()
+	f.path = size
+	f.snap.Store(&s)
+	return nil
+}
+
+// pathMTUOf is the size of packets for the peer: at least what a Config may ask for.
+func pathMTUOf(cfg Config, path int) int {
+	if path == 0 {
+		return cfg.MTU
+	}
+	return min(cfg.MTU, max(path, MinMTUIPv6))
 }
 
 // forgetStates drops what is known about nodes that are not configured. The caller
@@ -294,6 +332,11 @@ func (f *Forwarder) ListenUDP(a netip.AddrPort) (net.PacketConn, error) { return
 // ListenTCP opens a TCP listener on one of the gateway's own addresses.
 func (f *Forwarder) ListenTCP(a netip.AddrPort) (net.Listener, error) { return f.stack.ListenTCP(a) }
 
+// DialTCP opens a TCP connection from one of the gateway's own addresses.
+func (f *Forwarder) DialTCP(ctx context.Context, laddr, raddr netip.AddrPort) (net.Conn, error) {
+	return f.stack.DialTCP(ctx, laddr, raddr)
+}
+
 // Ping sends one ICMP echo request from the gateway's own addresses and returns
 // the round-trip time.
 func (f *Forwarder) Ping(ctx context.Context, dst netip.Addr) (time.Duration, error) {
@@ -312,7 +355,7 @@ func (f *Forwarder) Tunnel() tunnel.Stats { return f.tunnel.Stats() }
 func (f *Forwarder) Status() Status {
 	s := f.snap.Load()
 	st := Status{
-		Configured: s.tunnels != nil, MTU: s.cfg.MTU,
+		Configured: s.tunnels != nil, MTU: s.cfg.MTU, PathMTU: s.pathMTU,
 		Tunnel:   f.tunnel.Stats(),
 		Internal: s.cfg.Internal, TunnelAddr: s.cfg.TunnelAddr,
 		Remote: s.cfg.Remote, LocalPods: s.cfg.LocalPods, External: s.cfg.LocalExternal,

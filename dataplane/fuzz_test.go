@@ -209,8 +209,10 @@ func FuzzEgressDatagram(t *testing.F) {
 		after := z.forwarder.EgressCounts()
 
 		valid := false
-		if _, payload, err := geneve.Decode(datagram); err == nil {
-			if fr, ok := neighbor.DecodeFrame(payload); ok {
+		if h, payload, err := geneve.Decode(datagram); err == nil {
+			if h.Encapsulation == geneve.GeneveIP {
+				valid = transportValid(payload)
+			} else if fr, ok := neighbor.DecodeFrame(payload); ok {
 				valid = transportValid(fr.Payload)
 			}
 		}

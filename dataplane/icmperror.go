@@ -28,7 +28,7 @@ func (f *Forwarder) refuse(s *snapshot, t *nodeTunnel, p *packet.Packet, why ref
 	}
 	p.CompleteChecksum() // the quotation should be what a wire would have carried
 	b := f.replies.space(maxErrorLen)
-	if n := appendError(b, src, p, why, s.cfg.MTU); n > 0 {
+	if n := appendError(b, src, p, why, s.pathMTU); n > 0 {
 		f.replies.send(t, b[:n], isIPv6(p))
 	}
 }

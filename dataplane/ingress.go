@@ -63,7 +63,7 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, n
 	if v != Forwarded {
 		return v
 	}
-	clamp := s.cfg.MTU
+	clamp := s.pathMTU
 	if s.filter != nil {
 		if clamp, v = f.filterIngress(s, &p, &d); v != Forwarded {
 			return v
@@ -88,7 +88,7 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, n
 	nat.ClampMSS(&p, clamp)
 	d.restore(&p)
 	s.table.Ingress(&p)
-	f.pathMTUs.learn(&p, s.cfg.MTU, now)
+	f.pathMTUs.learn(&p, s.pathMTU, now)
 	if d.fallback {
 		f.ingressCount.fallback.Add(1)
 	}

@@ -25,3 +25,9 @@ func (f *Forwarder) PingPeer(ctx context.Context, size int) (time.Duration, erro
 // PeerTunnelAddr is the peer's end inside the tunnel, not valid while no peering
 // is in force.
 func (f *Forwarder) PeerTunnelAddr() netip.Addr { return f.snap.Load().cfg.PeerTunnelAddr }
+
+// TunnelAddrs are both ends inside the tunnel, not valid while no peering is in force.
+func (f *Forwarder) TunnelAddrs() (own, peer netip.Addr) {
+	c := &f.snap.Load().cfg
+	return c.TunnelAddr, c.PeerTunnelAddr
+}

@@ -22,6 +22,9 @@ import (
 // and drops everything.
 type snapshot struct {
 	cfg Config
+	// pathMTU is the largest packet for the peer: cfg.MTU, or what SetPathMTU says if that
+	// is less.
+	pathMTU int
 
 	tunnels   map[tunnelKey]*nodeTunnel
 	nodes     []*nodeTunnel // sorted by name

@@ -14,8 +14,11 @@ import (
 
 // Status is what the data plane is doing now, as plain values for display.
 type Status struct {
-	Configured bool           `json:"configured"`
-	MTU        int            `json:"mtu"`
+	Configured bool `json:"configured"`
+	MTU        int  `json:"mtu"`
+	// PathMTU is the largest packet that leaves for the peer: the MTU unless the path
+	// carries less.
+	PathMTU    int            `json:"pathMTU"`
 	Tunnel     tunnel.Stats   `json:"tunnel"`
 	Internal   []netip.Addr   `json:"internal"`
 	TunnelAddr netip.Addr     `json:"tunnelAddress"`

@@ -232,6 +232,24 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 // kernel had refused them.
 func (c *Conn) SetGSO(on bool) { c.write.gso.set(on) }
 
+// SetDontFragment has datagrams leave in one piece or not at all, whatever routers have
+// told of the path: what one of them finds too large gets lost, and what the own link
+// does is an error of WriteBatch. Off is as in "Fragmentation" in doc.go.
+func (c *Conn) SetDontFragment(on bool) error {
+	v4, v6 := unix.IP_PMTUDISC_DONT, unix.IPV6_PMTUDISC_WANT
+	if on {
+		v4, v6 = unix.IP_PMTUDISC_PROBE, unix.IPV6_PMTUDISC_PROBE
+	}
+	var err error
+	controlErr := c.raw.Control(func(fd uintptr) {
+		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, v4))
+		if !c.write.ipv4Only {
+			err = errors.Join(err, os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, v6)))
+		}
+	})
+	return errors.Join(closedError(controlErr), err)
+}
+
 // SetGRO switches runs when receiving on or off. A run that the kernel has already
 // queued when it is switched off may arrive as one large datagram.
 func (c *Conn) SetGRO(on bool) {

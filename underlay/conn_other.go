@@ -112,6 +112,9 @@ func (c *Conn) Wake() { c.wake.raise() }
 // LocalAddr is the bound address.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
+// SetDontFragment is not possible on this system.
+func (c *Conn) SetDontFragment(bool) error { return errors.ErrUnsupported }
+
 // SetGSO has no effect on this system.
 func (c *Conn) SetGSO(bool) {}
 

@@ -101,6 +101,10 @@ func (s *Stack) bind(t tcpip.TransportProtocolNumber, addr netip.AddrPort, wq *w
 	if err != nil {
 		return nil, toError(err)
 	}
+	if t == tcp.ProtocolNumber {
+		// As the net package does: what is left of connections of a minute ago must not keep a listener from its port.
+		ep.SocketOptions().SetReuseAddress(true)
+	}
 	if err := ep.Bind(fullAddress(addr)); err != nil {
 		ep.Close()
 		return nil, toError(err)

@@ -370,3 +370,34 @@ func TestSuperSegments(t *testing.T) {
 		})
 	}
 }
+
+// TestListensAgain: connections that this side has closed do not keep their port, and a listener does.
+func TestListensAgain(t *testing.T) {
+	a, b := wire(t, Config{}, Config{})
+	for i := range 3 {
+		l, err := b.ListenTCP(netip.AddrPortFrom(addrB4, 80))
+		if err != nil {
+			t.Fatalf("listener %d: %v", i, err)
+		}
+		if second, err := b.ListenTCP(netip.AddrPortFrom(addrB4, 80)); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("a second listener: %v", err)
+			if err == nil {
+				second.Close()
+			}
+		}
+		c, err := a.DialContext(testContext(t), "tcp", addrB4.String()+":80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted.Close()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the end: %v", err)
+		}
+		c.Close()
+		l.Close()
+	}
+}
