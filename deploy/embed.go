@@ -13,11 +13,18 @@ var chart embed.FS
 //go:embed crds
 var crds embed.FS
 
+//go:embed mcs
+var mcs embed.FS
+
 // Chart is the Helm chart, without the CRDs: Helm never updates those.
 func Chart() fs.FS { return sub(chart, "chart") }
 
 // CRDs are the definitions of the project's kinds, one in each file.
 func CRDs() fs.FS { return sub(crds, "crds") }
+
+// MultiCluster are the definitions of the Multi-Cluster Services API, which are not this project's: as
+// sigs.k8s.io/mcs-api publishes them.
+func MultiCluster() fs.FS { return sub(mcs, "mcs") }
 
 func sub(f embed.FS, dir string) fs.FS {
 	s, err := fs.Sub(f, dir)

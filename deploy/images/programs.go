@@ -40,5 +40,6 @@ func Programs() []Program {
 		{"gateway", "./cmd/gateway", Nobody, "Sluice's gateway: pods of two clusters reach each other through it"},
 		{"virtualkubelet", "./cmd/virtualkubelet", Nobody, "Sluice's virtual kubelet: pods of one cluster run in another"},
 		{"prober", "./cmd/prober", Nobody, "The pods of liqoctl test network"},
+		{"clusterdns", "./cmd/clusterdns", Nobody, "Sluice's DNS server for the Services of other clusters"},
 	}
 }

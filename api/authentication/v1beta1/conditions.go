@@ -22,6 +22,7 @@ package v1beta1
 //   - GroupForbidden
 //   - CertificatePending
 //   - CertificateRefused
+//   - EarlierRemains
 //   - SecretInTheWay
 //   - APIServerUnknown
 //   - TenantDrained
@@ -76,6 +77,8 @@ const (
 	ReasonCertificatePending = "CertificatePending"
 	// ReasonCertificateRefused means that the signer of this cluster refuses to sign the certificate.
 	ReasonCertificateRefused = "CertificateRefused"
+	// ReasonEarlierRemains means that what was made for an earlier object of the name has not been deleted yet.
+	ReasonEarlierRemains = "EarlierRemains"
 	// ReasonAPIServerUnknown means that the address of the API server of this cluster is not known.
 	ReasonAPIServerUnknown = "APIServerUnknown"
 

@@ -74,6 +74,18 @@ kind: GeneveTunnel
 metadata: {name: x, namespace: default}
 spec: {id: 1, internalFabricRef: {name: milan}, internalNodeRef: {name: worker-1}}
 `,
+	"ExportedService": `
+apiVersion: networking.liqo.io/v1beta1
+kind: ExportedService
+metadata: {name: shop.web, namespace: default}
+spec: {namespace: shop, name: web, type: ClusterSetIP, ports: [{port: 80, protocol: TCP}], slices: [{addressType: IPv4, ports: [{port: 8080, protocol: TCP}], endpoints: [{addresses: [10.243.1.2], ready: true, serving: true}]}]}
+`,
+	"ImportedService": `
+apiVersion: networking.liqo.io/v1beta1
+kind: ImportedService
+metadata: {name: shop.web, namespace: default}
+spec: {namespace: shop, name: web, type: Headless, exportedAt: "2026-03-01T10:00:00Z"}
+`,
 	"RouteConfiguration": `
 apiVersion: networking.liqo.io/v1beta1
 kind: RouteConfiguration
@@ -250,6 +262,16 @@ var admissions = []admission{
 	{"with a negative VNI", "GeneveTunnel", values{"spec.id": "-1"}, nil, "spec.id in body should be greater than or equal to 0"},
 	{"without a name of the node", "GeneveTunnel", values{"spec.internalNodeRef": `{"kind": "InternalNode"}`}, nil, "internalNodeRef needs the name of the InternalNode"},
 	{"without a name of the fabric", "GeneveTunnel", values{"spec.internalFabricRef.name": `""`}, nil, "internalFabricRef needs the name of the InternalFabric"},
+
+	{"as it is", "ExportedService", nil, nil, ""},
+	{"of another name", "ExportedService", values{"spec.name": `"shop"`}, nil, "the name must be spec.namespace, a dot and spec.name"},
+	{"without a type", "ExportedService", values{"spec.type": "null"}, nil, "spec.type: Required value"},
+	{"with port 0", "ExportedService", values{"spec.ports[0].port": "0"}, nil, "spec.ports[0].port in body should be greater than or equal to 1"},
+	{"with an endpoint that has no address", "ExportedService", values{"spec.slices[0].endpoints[0].addresses": "[]"}, nil, "spec.slices[0].endpoints[0].addresses in body should have at least 1 items"},
+	{"with names for addresses", "ExportedService", values{"spec.slices[0].addressType": `"FQDN"`}, nil, `spec.slices[0].addressType: Unsupported value: "FQDN"`},
+	{"as it is", "ImportedService", nil, nil, ""},
+	{"of a namespace with a dot", "ImportedService", values{"metadata.name": `"a.b.web"`, "spec.namespace": `"a.b"`}, nil, "spec.namespace in body should match"},
+	{"of a protocol that is none", "ImportedService", values{"spec.ports": `[{"port": 80, "protocol": "ICMP"}]`}, nil, `spec.ports[0].protocol: Unsupported value: "ICMP"`},
 
 	{"as it is", "Network", nil, nil, ""},
 	{"of IPv6", "Network", values{"spec.cidr": `"fd00:70::/48"`}, nil, ""},

@@ -319,6 +319,38 @@ const (
 	ReasonTranslationRefused ConditionReason = "TranslationRefused"
 )
 
+// Conditions of an [ImportedService]. The controller writes them.
+const (
+	// ConditionAccepted says whether the Service is part of a ServiceImport of this cluster.
+	//
+	// Possible reasons for it to be True:
+	//   - Accepted
+	//
+	// Possible reasons for it to be False:
+	//   - InvalidService
+	//   - NoPeering
+	//   - NamespaceReserved
+	//   - NotWanted
+	//   - NamespaceNotFound
+	//   - NameTaken
+	ConditionAccepted ConditionType = "Accepted"
+
+	// ReasonAccepted means that it is.
+	ReasonAccepted ConditionReason = "Accepted"
+	// ReasonInvalidService means that what the peer says is not a Service, or none that the API server takes.
+	ReasonInvalidService ConditionReason = "InvalidService"
+	// ReasonNoPeering means that the object is of no peering of this cluster.
+	ReasonNoPeering ConditionReason = "NoPeering"
+	// ReasonNamespaceReserved means that the namespace is one of Kubernetes, or of the connections between clusters.
+	ReasonNamespaceReserved ConditionReason = "NamespaceReserved"
+	// ReasonNotWanted means that the annotation liqo.io/import-services of the Configuration of the peer does not name it.
+	ReasonNotWanted ConditionReason = "NotWanted"
+	// ReasonNamespaceNotFound means that this cluster has no namespace of that name. None is created.
+	ReasonNamespaceNotFound ConditionReason = "NamespaceNotFound"
+	// ReasonNameTaken means that an object of a user has the name of one that would be made.
+	ReasonNameTaken ConditionReason = "NameTaken"
+)
+
 // HostConditionType is the type of a condition that one host reports.
 type HostConditionType string
 

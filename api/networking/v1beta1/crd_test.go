@@ -54,29 +54,30 @@ type crd struct {
 
 // schema has every keyword that may occur in our schemas; the strict decoder finds any other.
 type schema struct {
-	Description string            `json:"description"`
-	Type        string            `json:"type"`
-	Format      string            `json:"format"`
-	Pattern     string            `json:"pattern"`
-	Default     any               `json:"default"`
-	Enum        []any             `json:"enum"`
-	Minimum     *float64          `json:"minimum"`
-	Maximum     *float64          `json:"maximum"`
-	MaxLength   *int64            `json:"maxLength"`
-	MinLength   *int64            `json:"minLength"`
-	MaxItems    *int64            `json:"maxItems"`
-	MinItems    *int64            `json:"minItems"`
-	Required    []string          `json:"required"`
-	Properties  map[string]schema `json:"properties"`
-	Items       *schema           `json:"items"`
-	Additional  *schema           `json:"additionalProperties"`
-	AnyOf       []schema          `json:"anyOf"`
-	Preserve    bool              `json:"x-kubernetes-preserve-unknown-fields"`
-	IntOrString bool              `json:"x-kubernetes-int-or-string"`
-	MapType     string            `json:"x-kubernetes-map-type"`
-	ListType    string            `json:"x-kubernetes-list-type"`
-	ListMapKeys []string          `json:"x-kubernetes-list-map-keys"`
-	Rules       []struct {
+	Description   string            `json:"description"`
+	Type          string            `json:"type"`
+	Format        string            `json:"format"`
+	Pattern       string            `json:"pattern"`
+	Default       any               `json:"default"`
+	Enum          []any             `json:"enum"`
+	Minimum       *float64          `json:"minimum"`
+	Maximum       *float64          `json:"maximum"`
+	MaxLength     *int64            `json:"maxLength"`
+	MinLength     *int64            `json:"minLength"`
+	MaxItems      *int64            `json:"maxItems"`
+	MaxProperties *int64            `json:"maxProperties"`
+	MinItems      *int64            `json:"minItems"`
+	Required      []string          `json:"required"`
+	Properties    map[string]schema `json:"properties"`
+	Items         *schema           `json:"items"`
+	Additional    *schema           `json:"additionalProperties"`
+	AnyOf         []schema          `json:"anyOf"`
+	Preserve      bool              `json:"x-kubernetes-preserve-unknown-fields"`
+	IntOrString   bool              `json:"x-kubernetes-int-or-string"`
+	MapType       string            `json:"x-kubernetes-map-type"`
+	ListType      string            `json:"x-kubernetes-list-type"`
+	ListMapKeys   []string          `json:"x-kubernetes-list-map-keys"`
+	Rules         []struct {
 		Rule    string `json:"rule"`
 		Message string `json:"message"`
 		// OptionalOldSelf lets a rule judge new objects only.
@@ -183,6 +184,13 @@ func TestCRDNames(t *testing.T) {
 		"GeneveTunnel":          {"Namespaced", "genevetunnels", []string{"gvtn"}, false, nil, nil},
 		"RouteConfiguration":    {"Namespaced", "routeconfigurations", []string{"rcnf", "rcnfg", "rcfg", "routecfg"}, true, []string{age}, nil},
 		"FirewallConfiguration": {"Namespaced", "firewallconfigurations", []string{"fw", "fwconfig", "fwcfg"}, true, []string{age}, nil},
+		"ExportedService": {"Namespaced", "exportedservices", []string{"exsvc"}, false, []string{
+			"Service Namespace string .spec.namespace", "Service string .spec.name", "Type string .spec.type", age,
+		}, nil},
+		"ImportedService": {"Namespaced", "importedservices", []string{"imsvc"}, true, []string{
+			"Service Namespace string .spec.namespace", "Service string .spec.name", "Type string .spec.type",
+			`Accepted string .status.conditions[?(@.type=="Accepted")].status`, age,
+		}, nil},
 		"Network": {"Namespaced", "networks", []string{"net"}, true, []string{
 			"Desired CIDR string .spec.cidr", "Remapped CIDR string .status.cidr", age,
 		}, nil},

@@ -3,7 +3,7 @@
 //
 // It is the contract and nothing more: fields, enumerations, defaults and validation rules, which controller-gen turns
 // into the CustomResourceDefinitions in deploy/crds. No controller's logic lives here, and the package imports only
-// apimachinery and the core types that two kinds embed (Service and Deployment specs), so that everything else may
+// apimachinery and core types (two kinds embed Service and Deployment specs), so that everything else may
 // import it.
 //
 // Who writes what:
@@ -19,6 +19,8 @@
 //	GeneveTunnel                           controller; the VNI between one InternalFabric and one InternalNode
 //	RouteConfiguration                     controller or user; one routing table of gateways or nodes
 //	FirewallConfiguration                  controller or user; one packet filter table of gateways or nodes
+//	ExportedService                        controller; a Service that the peer may use
+//	ImportedService                        gateway; status: controller. A Service of the peer, as its gateway tells it
 //
 // Invariants:
 //   - Wherever an address or a prefix stands, IPv4 and IPv6 are both valid (see [Address] and [CIDR]).

@@ -102,6 +102,9 @@ const (
 	LabelOffloadedPodName = "offloading.liqo.io/pod-name"
 	// LabelOffloadedPodNamespace holds the namespace of that pod.
 	LabelOffloadedPodNamespace = "offloading.liqo.io/pod-namespace"
+	// LabelServiceAlias, on a Namespace, says whether Services that other clusters export are there under their own name as
+	// well: "true" or "false". Without it the chart's value services.alias counts.
+	LabelServiceAlias = "liqo.io/service-alias"
 	// LabelWebhookSkip keeps admission webhooks from judging a RouteConfiguration or FirewallConfiguration.
 	LabelWebhookSkip = "liqo.io/webhook-skip"
 )
@@ -117,6 +120,14 @@ const (
 	// AnnotationTemplateLabels remembers the label keys that were last applied from a template, so that a key which
 	// the template lost can be told from one that somebody else set.
 	AnnotationTemplateLabels = "liqo.io/template-labels"
+	// AnnotationExportTo, on a ServiceExport, holds the IDs of the clusters that may see the Service, separated by commas.
+	// Without it all peers may.
+	AnnotationExportTo = "liqo.io/export-to"
+	// AnnotationExportServices and AnnotationImportServices, on a Configuration, say which Services its peer may be told of, and
+	// which ones of the peer are used here: NAMESPACE or NAMESPACE/NAME, separated by commas, in which * stands for any text.
+	// Without them all are.
+	AnnotationExportServices = "liqo.io/export-services"
+	AnnotationImportServices = "liqo.io/import-services"
 	// AnnotationTemplateAnnotations remembers the annotation keys that were last applied from a template.
 	AnnotationTemplateAnnotations = "liqo.io/template-annotations"
 )

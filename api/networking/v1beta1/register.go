@@ -27,6 +27,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&GeneveTunnel{}, &GeneveTunnelList{},
 		&RouteConfiguration{}, &RouteConfigurationList{},
 		&FirewallConfiguration{}, &FirewallConfigurationList{},
+		&ExportedService{}, &ExportedServiceList{},
+		&ImportedService{}, &ImportedServiceList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

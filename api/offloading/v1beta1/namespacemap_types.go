@@ -36,6 +36,8 @@ type NamespaceMap struct {
 // NamespaceMapSpec is what is asked for.
 type NamespaceMapSpec struct {
 	// DesiredMapping says, by the name of a namespace of the consumer, what it is to be called at the provider.
+	// +kubebuilder:validation:MaxProperties=1000
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(self[name]) <= 253)",message="a name of a namespace has at most 253 characters"
 	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
 }
 

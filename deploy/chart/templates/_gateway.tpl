@@ -89,6 +89,9 @@
                 - --liqo-namespace={{ .root.Release.Namespace }}
                 {{- end }}
                 - --leader-election
+                {{- if $values.services.enabled }}
+                - --services
+                {{- end }}
                 {{- if ne (int $values.networking.genevePort) 6091 }}
                 - --geneve-port={{ $values.networking.genevePort }}
                 {{- end }}

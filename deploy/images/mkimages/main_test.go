@@ -34,7 +34,7 @@ func TestFlagsRefused(t *testing.T) {
 	}{
 		{[]string{"gateway"}, "--help"},
 		{[]string{"--load=docker"}, `--load: nothing loads images into "docker": it must be containerd, k3s, kind or kind:CLUSTER`},
-		{[]string{"--program=liqoctl"}, "must be one of controller, fabric, gateway, virtualkubelet, prober"},
+		{[]string{"--program=liqoctl"}, "must be one of controller, fabric, gateway, virtualkubelet, prober, clusterdns"},
 	} {
 		if _, _, err := parseFlags(c.args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want one with %q", c.args, err, c.want)
