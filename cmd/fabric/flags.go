@@ -130,11 +130,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
 	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: depends on the processors)")
-	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8092", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
-	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8091", "`IP:port` of /healthz and /readyz; off if 0 or empty")
-	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'fabric status' (default "+program.AdminSocketText()+")")
-	daemon.LogVar(fs, &o.log)
-	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
+	program.Vars(fs, &o.listen, &o.log, "127.0.0.1:8092", "127.0.0.1:8091")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	addIdleFlags(fs)
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
-	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 	"github.com/sluice-net/sluice/dataplane/capture"
+	"github.com/sluice-net/sluice/pcapng"
 )
 
 // capturePoints is the picture of the points, for help texts.

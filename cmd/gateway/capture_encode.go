@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
-	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 	"github.com/sluice-net/sluice/dataplane/capture"
+	"github.com/sluice-net/sluice/pcapng"
 )
 
 // captureFile makes blocks of a capture file. Each point is an interface; what comes

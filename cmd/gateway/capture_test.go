@@ -20,11 +20,11 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"go.uber.org/goleak"
 
-	"github.com/sluice-net/sluice/cmd/internal/pcapng"
 	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/pcapng"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/dataplanetest"
 )

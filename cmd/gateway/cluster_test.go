@@ -41,6 +41,8 @@ func TestInACluster(t *testing.T) {
 			"restart of the peer": testRestart,
 			"takeover":            testTakeover,
 			"two leaders":         testTwoLeaders,
+			"services":            testServices,
+			"services, no rights": testServicesWithoutRights,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

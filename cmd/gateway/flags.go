@@ -23,7 +23,9 @@ type options struct {
 	sources    dataplane.SourceCheck
 	udpGSO     bool
 	udpGRO     bool
+	services   bool
 	workers    bool
+	pathMTU    bool
 	version    bool
 }
 
@@ -61,6 +63,7 @@ objects:
   GeneveTunnel
   RouteConfiguration               which pods live on which node
   IP                               single hosts made reachable for the peer
+  ExportedService                  with --services: Services that the peer is told of
 Changes take effect within a second. If a file has a mistake, the gateway reports
 it and keeps the configuration in force. It writes the state of the tunnel to
 DIR/status/connection.yaml.
@@ -137,7 +140,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Lookup("strict-source").NoOptDefVal = dataplane.SourceStrict.String()
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
+	fs.BoolVar(&o.pathMTU, "path-mtu-discovery", false, "find out how large packets the path to the peer carries, and use that, up to spec.mtu, which is then only the size of the links of nodes")
 	fs.BoolVar(&o.workers, "wireguard-workers", false, "use several processors per direction instead of one, at up to twice the processor time")
+	fs.BoolVar(&o.services, "services", false, "exchange Services with the peer's gateway, on TCP port 6092 in the tunnel")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {

@@ -13,10 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/cluster"
 	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/gateway/services"
 	"github.com/sluice-net/sluice/objects/mirror"
 	"github.com/sluice-net/sluice/tunnel"
 	"github.com/sluice-net/sluice/underlay"
@@ -31,6 +33,8 @@ type gateway struct {
 	link      *cluster.Link    // nil: no cluster
 	elector   *cluster.Elector // nil: the only replica
 	forwarder *dataplane.Forwarder
+	exchange  *services.Exchange          // nil: without --services
+	exchanges func(context.Context) error // runs it
 	latency   *prometheus.HistogramVec
 	toPeer    atomic.Pointer[underlay.Conn] // the socket opened last
 	running   atomic.Bool
@@ -53,6 +57,9 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	// the other way round; but the data plane starts only if all is well.
 	err := errors.Join(g.openServers(), g.openDataPlane())
 	if err == nil {
+		err = g.openServices()
+	}
+	if err == nil {
 		err = start()
 	}
 	if err != nil {
@@ -64,18 +71,27 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 
 // runnerOptions are what both modes share.
 func (g *gateway) runnerOptions() control.Options {
-	return control.Options{
+	o := control.Options{
 		NodePort: g.options.genevePort, Sources: g.options.sources, Ping: g.options.ping, Logger: g.log,
 		OnLatency: func(clusterID string, d time.Duration) {
 			g.latency.WithLabelValues(driver, clusterID).Observe(float64(d.Microseconds()))
 		},
 	}
+	if g.options.pathMTU {
+		o.Path = path{g}
+	}
+	return o
 }
 
 // openManifests reads and judges the directory.
 func (g *gateway) openManifests() error {
 	o := g.runnerOptions()
 	o.Dir = g.options.manifests
+	o.OnExported = func(e []*networkingv1beta1.ExportedService) {
+		if g.exchange != nil {
+			g.exchange.Offer(e)
+		}
+	}
 	g.runner = control.New(o)
 	loaded, err := g.runner.Load()
 	if err == nil {
@@ -160,6 +176,23 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	return c, nil
 }
 
+// openServices prepares the exchange of Services. It opens nothing before it runs.
+func (g *gateway) openServices() error {
+	switch {
+	case !g.options.services:
+	case g.link != nil:
+		s, err := g.link.NewServices(g.forwarder)
+		if err != nil {
+			return err
+		}
+		g.exchange, g.exchanges = s.Exchange, s.Run
+	default:
+		g.exchange = services.New(services.Options{Network: g.forwarder, Logger: g.log})
+		g.exchanges = g.exchange.Run
+	}
+	return nil
+}
+
 // openServers opens the listeners for people and machines that look in.
 func (g *gateway) openServers() (err error) {
 	g.servers, err = program.Listen(&g.options.listen, daemon.Pages{
@@ -200,6 +233,9 @@ func (g *gateway) run(ctx context.Context) error {
 	parts, ctx := daemon.NewGroup(ctx)
 	parts.Go("data plane", g.forwarder.Run)
 	parts.Go("objects", g.runner.Run)
+	if g.exchanges != nil {
+		parts.Go("services", g.exchanges)
+	}
 	for _, s := range g.servers {
 		parts.Go(s.Name, s.Run)
 	}
@@ -278,6 +314,9 @@ func (g *gateway) report() report {
 	}
 	if g.link != nil {
 		r.Cluster = &clusterReport{API: g.link.State()}
+	}
+	if g.exchange != nil {
+		r.Services = new(g.exchange.Status())
 	}
 	if g.elector != nil {
 		r.Cluster.Election = new(g.elector.State())

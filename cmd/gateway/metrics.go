@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/gateway/services"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
@@ -70,6 +71,27 @@ var ownFamilies = []daemon.Metric[report]{
 		}, "direction"),
 	daemon.Gauge("sluice_in_flight_limit_packets", "Bound of sluice_in_flight_packets in each direction.",
 		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Tunnel.MaxInFlight)) }),
+	daemon.Gauge("sluice_services", "Services that the peer may use (exported) and has told (imported); absent without --services.",
+		eachWay(func(s *services.Status) (int, int) { return s.Exported, len(s.Imported) }), "direction"),
+	daemon.Gauge("sluice_service_endpoints", "Endpoints of these Services.",
+		eachWay(func(s *services.Status) (int, int) { return s.ExportedEndpoints, s.ImportedEndpoints }), "direction"),
+	daemon.Gauge("sluice_services_connected", "1 while the peer's gateway listens (exported), and while it has told all its Services (imported).",
+		eachWay(func(s *services.Status) (int, int) { return int(daemon.Bool(s.Told)), int(daemon.Bool(s.Heard)) }), "direction"),
+	daemon.Counter("sluice_services_refused_total", "What the peer told and must not have, by reason. Invalid is one Service, everything else ends a connection.",
+		func(r report, emit daemon.Emit) {
+			if r.Services == nil {
+				return
+			}
+			for _, reason := range services.Reasons {
+				emit(float64(r.Services.Refused[reason]), string(reason))
+			}
+		}, "reason"),
+	daemon.Gauge("sluice_services_left_out", "ExportedServices that the peer is not told of, as they are beyond a bound.",
+		func(r report, emit daemon.Emit) {
+			if r.Services != nil {
+				emit(float64(len(r.Services.LeftOut)))
+			}
+		}),
 	daemon.Counter("sluice_socket_overruns_total", "Datagrams that the kernel dropped because the socket's buffer was full.",
 		eachSocket(func(s dataplane.SocketStatus) uint64 { return s.Overruns }), "socket"),
 	daemon.Counter("sluice_socket_write_errors_total", "Datagrams that the kernel refused to send.",
@@ -98,6 +120,8 @@ var ownFamilies = []daemon.Metric[report]{
 		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Captures.Packets)) }),
 	daemon.Counter("sluice_capture_lost_packets_total", "Packets that were to be captured, and were not for want of room.",
 		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Captures.Lost)) }),
+	daemon.Gauge("sluice_path_mtu_bytes", "Largest inner packet that leaves for the peer.",
+		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.PathMTU)) }),
 	daemon.Gauge("sluice_mtu_mismatch", "1 while the peer tells another MTU than ours.",
 		func(r report, emit daemon.Emit) { emit(daemon.Bool(r.Sync.Peer.MTUMismatch != "")) }),
 	daemon.Gauge("sluice_config_generation", "Number of the state of the manifests that is in force.",
@@ -215,6 +239,18 @@ func tunnelDrops(t tunnel.Stats) []tunnelDrop {
 		{"ingress", "DropTunnelUnknownSession", t.DropUnknownSession},
 		{"ingress", "DropTunnelRejected", t.DropRejected},
 		{"ingress", "DropTunnelMalformed", t.DropMalformed},
+	}
+}
+
+// eachWay emits a value of the exchange of Services for each direction.
+func eachWay(of func(*services.Status) (exported, imported int)) func(report, daemon.Emit) {
+	return func(r report, emit daemon.Emit) {
+		if r.Services == nil {
+			return
+		}
+		exported, imported := of(r.Services)
+		emit(float64(exported), "exported")
+		emit(float64(imported), "imported")
 	}
 }
 

@@ -165,8 +165,11 @@ kind: Role
 metadata: {name: gw-gw, namespace: $NAMESPACE}
 rules:
 - apiGroups: [networking.liqo.io]
-  resources: [gatewayservers, gatewayclients, configurations, publickeies, internalfabrics, genevetunnels, firewallconfigurations, connections]
+  resources: [gatewayservers, gatewayclients, configurations, publickeies, internalfabrics, genevetunnels, firewallconfigurations, connections, exportedservices]
   verbs: [get, list, watch]
+- apiGroups: [networking.liqo.io]
+  resources: [importedservices]
+  verbs: [get, list, watch, create, patch, update, delete]
 - apiGroups: [networking.liqo.io]
   resources: [connections/status]
   resourceNames: [gw-gw]

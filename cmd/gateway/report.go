@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/cluster"
 	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/gateway/services"
 	"github.com/sluice-net/sluice/objects/mirror"
 )
 
@@ -20,6 +21,7 @@ type report struct {
 	Cluster   *clusterReport   `json:"cluster,omitempty"`   // nil: standalone
 	Sync      control.State    `json:"sync"`
 	DataPlane dataplane.Status `json:"dataPlane"`
+	Services  *services.Status `json:"services,omitempty"` // nil: without --services
 	Memory    daemon.Memory    `json:"memory"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/cluster"
 	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/gateway/services"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -68,6 +69,11 @@ func busyReport() report {
 			},
 		},
 		Memory: daemon.Memory{Heap: 20 << 20, Resident: 30 << 20, Limit: 100 << 20, Goroutines: 36},
+	}
+	r.Services = &services.Status{
+		Exported: 3, ExportedEndpoints: 7, LeftOut: []string{"ExportedService shop.old: slices: 1001 endpoints: 1000 are allowed"}, Told: true,
+		Imported: []services.Summary{{Name: "shop.web", Type: "ClusterSetIP", Endpoints: 4}, {Name: "shop.db", Type: "Headless", Endpoints: 1}}, ImportedEndpoints: 5,
+		Problem: "refused what the peer's gateway tells: TooManyServices: more than 2000", Refused: map[services.Reason]uint64{services.ReasonTooManyServices: 2}, Strangers: 1,
 	}
 	for i := range 12 {
 		pod := netip.AddrFrom4([4]byte{10, 243, 1, byte(i)})

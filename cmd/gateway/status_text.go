@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/gateway/services"
 )
 
 // shownRoutes is how many routes text output shows without -a.
@@ -25,6 +26,7 @@ func writeStatus(out io.Writer, r report, all bool) error {
 	w.nodes(r.DataPlane.Nodes)
 	w.translations(r.DataPlane)
 	w.routes(r.DataPlane.Routes, all)
+	w.services(r.Services, all)
 	w.traffic(r.DataPlane)
 	w.drops(r.DataPlane)
 	w.sockets(r.DataPlane.Sockets)
@@ -106,7 +108,43 @@ func (w statusWriter) mode(r report) {
 	w.Row("Objects", objects)
 }
 
+// shownServices is how many Services text output shows without -a.
+const shownServices = 10
+
+// services prints what is exchanged with the peer, if anything is.
+func (w statusWriter) services(s *services.Status, all bool) {
+	if s == nil {
+		return
+	}
+	w.Title("SERVICES", s.Text())
+	if s.Problem != "" {
+		w.Line("  not heard: %s", s.Problem)
+	}
+	for _, reason := range services.Reasons {
+		if n := s.Refused[reason]; n > 0 {
+			w.Line("  REFUSED: %s, times: %d", reason, n)
+		}
+	}
+	if n := s.Strangers; n > 0 {
+		w.Line("  connections that were not of the peer's gateway: %d", n)
+	}
+	left, hidden := daemon.Shown(s.LeftOut, shownServices, all)
+	for _, why := range left {
+		w.Line("  not told: %s", why)
+	}
+	imported, more := daemon.Shown(s.Imported, shownServices, all)
+	for _, of := range imported {
+		w.Row(of.Name, fmt.Sprintf("%s, endpoints: %d", of.Type, of.Endpoints))
+	}
+	if hidden+more > 0 {
+		w.Line("... %d more, shown by -a", hidden+more)
+	}
+}
+
 func mtuText(r report) string {
+	if p := r.Sync.Path; p.MTU != 0 {
+		return fmt.Sprintf("%d to the peer (search %s), %d to the nodes", r.DataPlane.PathMTU, p.Phase, r.DataPlane.MTU)
+	}
 	if m := r.Sync.Peer.MTUMismatch; m != "" {
 		return fmt.Sprintf("%d  WARNING: %s", r.DataPlane.MTU, m)
 	}

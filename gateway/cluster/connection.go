@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,7 +27,12 @@ type reporter struct {
 	link        *Link
 	connections *mirror.Store[networkingv1beta1.Connection, *networkingv1beta1.Connection]
 	writer      *mirror.Writer
-	written     time.Time // when the Connection was written last; the writer's
+
+	// The writer's:
+	written       time.Time // when the Connection was written last
+	mayNotCreate  bool      // this gateway may not make its Connection
+	noConditions  bool      // the cluster's schema of Connections has no conditions
+	fewConditions bool      // its schema of FirewallConfigurations has only those of Liqo
 
 	mu     sync.Mutex
 	newest *control.Report // nil: none yet
@@ -103,12 +109,16 @@ func (r *reporter) writeConnection(ctx context.Context, report control.Report, l
 	switch _, synced := r.connections.Size(); {
 	case live != nil:
 	case synced:
-		return false, errNoConnection
+		return r.createConnection(ctx)
 	default:
 		return false, nil // the first list will wake us
 	}
 	want := statusOf(report, live)
-	if !last && !due(live.Status, want, report.Time.Sub(r.written), r.link.options.UpdateInterval) {
+	have := live.Status
+	if r.noConditions {
+		have.Conditions = want.Conditions
+	}
+	if !last && !due(have, want, report.Time.Sub(r.written), r.link.options.UpdateInterval) {
 		return false, nil
 	}
 	patch, err := json.Marshal(map[string]any{"status": want})
@@ -122,6 +132,45 @@ func (r *reporter) writeConnection(ctx context.Context, report control.Report, l
 		return false, fmt.Errorf("write Connection: %s", mirror.PlainError(err))
 	}
 	r.written = time.Now()
+	r.noConditions = len(after.Status.Conditions) == 0 // which are always written, in case that the CRD is a newer one now
+	r.connections.Wrote(&after)
+	return true, nil
+}
+
+// createConnection makes the Connection where the cluster's controller does not: with
+// Liqo gateways do it, and its role for them allows it. It goes with the gateway's object.
+func (r *reporter) createConnection(ctx context.Context) (wrote bool, err error) {
+	o := r.link.options
+	g := control.Gateway{Type: o.Type, Namespace: o.Namespace, Name: o.Name, ClusterID: o.ClusterID}
+	var uid types.UID
+	if o.Type == networkingv1beta1.ConnectionServer {
+		g.Kind = "GatewayServer"
+		if server := r.link.servers.Only(); server != nil {
+			uid = server.UID
+		}
+	} else {
+		g.Kind = "GatewayClient"
+		if client := r.link.gwClients.Only(); client != nil {
+			uid = client.UID
+		}
+	}
+	if uid == "" || r.mayNotCreate {
+		return false, errNoConnection
+	}
+	c := control.ConnectionOf(g, networkingv1beta1.ConnectionStatus{})
+	c.Spec.GatewayRef.UID = uid
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.APIVersion, Kind: g.Kind, Name: g.Name, UID: uid}}
+	var after networkingv1beta1.Connection
+	err = r.link.networking.Post().Namespace(c.Namespace).Resource("connections").Body(&c).Do(ctx).Into(&after)
+	switch {
+	case apierrors.IsForbidden(err):
+		r.mayNotCreate = true
+		return false, errNoConnection
+	case apierrors.IsAlreadyExists(err): // the watch will show it
+		return false, errNoConnection
+	case err != nil:
+		return false, fmt.Errorf("create Connection: %s", mirror.PlainError(err))
+	}
 	r.connections.Wrote(&after)
 	return true, nil
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,11 +28,11 @@ func (r *reporter) writeFirewalls(ctx context.Context, report control.Report) (w
 	var errs []error
 	for _, s := range r.link.firewalls {
 		for _, live := range s.List() {
-			want, ok := hostCondition(report, r.link.options.Name, live)
+			want, ok := hostCondition(report, r.link.options.Name, live, r.fewConditions)
 			if !ok {
 				continue
 			}
-			after, err := r.applyFirewall(ctx, live, want)
+			after, err := r.writeFirewall(ctx, live, want)
 			switch {
 			case apierrors.IsNotFound(err): // deleted since
 			case err != nil:
@@ -45,8 +47,9 @@ func (r *reporter) writeFirewalls(ctx context.Context, report control.Report) (w
 }
 
 // hostCondition is what this gateway should say in the status of a table, none
-// where it has nothing to say. ok is false when that is what is there.
-func hostCondition(report control.Report, host string, live *networkingv1beta1.FirewallConfiguration) (want []networkingv1beta1.HostCondition, ok bool) {
+// where it has nothing to say. ok is false when that is what is there. few leaves out
+// what Liqo's schema has not.
+func hostCondition(report control.Report, host string, live *networkingv1beta1.FirewallConfiguration, few bool) (want []networkingv1beta1.HostCondition, ok bool) {
 	have := live.Status.Conditions // trimmed to our own
 	i := slices.IndexFunc(report.Firewall, func(f control.FirewallReport) bool {
 		return f.Namespace == live.Namespace && f.Name == live.Name
@@ -66,6 +69,9 @@ func hostCondition(report control.Report, host string, live *networkingv1beta1.F
 	if f.Applied {
 		c.Status = metav1.ConditionTrue
 	}
+	if few {
+		c.ObservedGeneration, c.Reason, c.Message = 0, "", ""
+	}
 	if len(have) == 1 {
 		if have[0].Status == c.Status {
 			c.LastTransitionTime = have[0].LastTransitionTime
@@ -80,6 +86,47 @@ func hostCondition(report control.Report, host string, live *networkingv1beta1.F
 func sameHostCondition(a, b networkingv1beta1.HostCondition) bool {
 	a.LastTransitionTime, b.LastTransitionTime = metav1.Time{}, metav1.Time{}
 	return a == b
+}
+
+// writeFirewall writes this gateway's part of a status, as far as the cluster's schema
+// has it.
+func (r *reporter) writeFirewall(ctx context.Context, live *networkingv1beta1.FirewallConfiguration, own []networkingv1beta1.HostCondition) (*networkingv1beta1.FirewallConfiguration, error) {
+	if !r.fewConditions {
+		after, err := r.applyFirewall(ctx, live, own)
+		if !undeclared(err) {
+			return after, err
+		}
+		r.fewConditions = true
+		r.link.log.Info("the cluster has the FirewallConfiguration of Liqo: statuses say only whether a table is applied")
+		for i := range own {
+			own[i].ObservedGeneration, own[i].Reason, own[i].Message = 0, "", ""
+		}
+	}
+	return r.replaceFirewall(ctx, live, own)
+}
+
+// undeclared tells of an apply with fields that the schema has not, for which API
+// servers have no reason but words.
+func undeclared(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError && strings.Contains(status.Status().Message, "field not declared in schema")
+}
+
+// replaceFirewall is applyFirewall where the conditions are no map: the list is read
+// and written as a whole. A conflict with another host's write is an error: the
+// Writer tries again.
+func (r *reporter) replaceFirewall(ctx context.Context, live *networkingv1beta1.FirewallConfiguration, own []networkingv1beta1.HostCondition) (*networkingv1beta1.FirewallConfiguration, error) {
+	now := new(networkingv1beta1.FirewallConfiguration)
+	if err := r.link.networking.Get().Namespace(live.Namespace).Resource("firewallconfigurations").Name(live.Name).Do(ctx).Into(now); err != nil {
+		return nil, err
+	}
+	now.Status.Conditions = append(slices.DeleteFunc(now.Status.Conditions, func(c networkingv1beta1.HostCondition) bool {
+		return c.Host == r.link.options.Name && c.Type == networkingv1beta1.HostConditionApplied
+	}), own...)
+	after := new(networkingv1beta1.FirewallConfiguration)
+	err := r.link.networking.Put().Namespace(live.Namespace).Resource("firewallconfigurations").Name(live.Name).
+		SubResource("status").Body(now).Do(ctx).Into(after)
+	return after, err
 }
 
 // applyFirewall writes this gateway's part of a status. Many gateways write into

@@ -51,6 +51,7 @@ type Options struct {
 type Link struct {
 	options Options
 	log     *slog.Logger
+	config  *rest.Config
 	clients *mirror.Clients
 	mirror  *mirror.Mirror // of what Read returns
 	keys    keyFolder
@@ -96,7 +97,7 @@ func New(c *rest.Config, o Options) (*Link, error) {
 		return nil, err
 	}
 	l := &Link{
-		options: o, log: o.Logger, clients: clients, mirror: mirror.New(o.Logger), keys: keyFolder{dir: o.KeysDir},
+		options: o, log: o.Logger, config: c, clients: clients, mirror: mirror.New(o.Logger), keys: keyFolder{dir: o.KeysDir},
 		networking:   clients.For(networkingv1beta1.GroupVersion),
 		ipam:         clients.For(ipamv1alpha1.GroupVersion),
 		coordination: clients.For(coordinationv1.SchemeGroupVersion),

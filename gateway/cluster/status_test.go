@@ -163,7 +163,7 @@ func TestHostCondition(t *testing.T) {
 		{"never ours", connected(), table(2), nil, false},
 	}
 	for _, tt := range tests {
-		got, write := hostCondition(tt.report, "gw", tt.live)
+		got, write := hostCondition(tt.report, "gw", tt.live, false)
 		if diff := cmp.Diff(tt.want, got); diff != "" || write != tt.write {
 			t.Errorf("%s: write is %v, conditions (-want +got):\n%s", tt.name, write, diff)
 		}

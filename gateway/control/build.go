@@ -52,6 +52,8 @@ type Desired struct {
 	Missing manifests.Problems
 	// Firewall says what became of each FirewallConfiguration for this gateway.
 	Firewall []FirewallReport
+	// Exported are the ExportedServices among the files; in a cluster they are no part of this.
+	Exported []*networkingv1beta1.ExportedService
 	// Kept is that of the Reading.
 	Kept time.Time
 }
@@ -95,6 +97,7 @@ func Build(objects Objects) (Desired, error) {
 		b.addresses()
 		b.routes()
 		b.firewall()
+		b.exported()
 		b.mtu()
 		b.reach()
 	}
@@ -302,6 +305,18 @@ func (b *builder) peerLabel(r manifests.Ref, required bool) {
 		b.fail(r, path, "is required: the peer's cluster ID")
 	case labelled && id != b.desired.Gateway.ClusterID && b.desired.Gateway.ClusterID != "":
 		b.fail(r, path, "is %q, but the peer of %s is %q", id, b.gatewayRef.Problem(nil, "").Object, b.desired.Gateway.ClusterID)
+	}
+}
+
+// exported takes the Services that the peer may use.
+func (b *builder) exported() {
+	for _, e := range b.objects.ExportedServices {
+		r := manifests.RefTo("ExportedService", e, &e.Object.ObjectMeta)
+		b.peerLabel(r, false)
+		if name := e.Object.Spec.ObjectName(); e.Object.Name != name {
+			b.fail(r, field.NewPath("metadata", "name"), "must be %q: spec.namespace, a dot and spec.name", name)
+		}
+		b.desired.Exported = append(b.desired.Exported, e.Object)
 	}
 }
 

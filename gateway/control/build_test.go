@@ -299,6 +299,8 @@ network.yaml:11: Configuration tenant/milan: spec.local.cidr.pod: is required ou
 			"other.yaml:1: IP b: spec.ip: 192.168.1.10 is mapped by IP printer already"},
 		{"IP of two families", []string{"network.yaml: ip: 192.168.1.10 => ip: fd00::1"},
 			"network.yaml:31: IP tenant/printer: status.ip: 10.70.0.5 cannot stand for fd00::1: the families differ"},
+		{"ExportedService of another name", []string{"other.yaml: => {apiVersion: networking.liqo.io/v1beta1, kind: ExportedService, metadata: {name: web}, spec: {namespace: shop, name: web, type: Headless}}"},
+			`other.yaml:1: ExportedService web: metadata.name: must be "shop.web": spec.namespace, a dot and spec.name`},
 		{"several mistakes at once", []string{"gateway.yaml: mtu: 1340 => mtu: 1", "nodes.yml: id: 7 => id: -1"},
 			`nodes.yml:53: GeneveTunnel tenant/milan-worker-1: spec.id: -1 is not a VNI: 0 to 16777215
 gateway.yaml:11: GatewayServer tenant/server: spec.mtu: 1 is out of range: 1280 to 65455 (IPv6 is in use: fd00:61::/64)`},

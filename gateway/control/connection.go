@@ -31,8 +31,8 @@ type connectionFile struct {
 	at       time.Time                    // of the last write
 }
 
-// connectionOf is the Connection of a gateway, without what only the file knows.
-func connectionOf(g Gateway, status networkingv1beta1.ConnectionStatus) networkingv1beta1.Connection {
+// ConnectionOf is the Connection of a gateway, without what only a file or a cluster knows.
+func ConnectionOf(g Gateway, status networkingv1beta1.ConnectionStatus) networkingv1beta1.Connection {
 	apiVersion := networkingv1beta1.GroupVersion.String()
 	return networkingv1beta1.Connection{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Connection"},
@@ -50,7 +50,7 @@ func connectionOf(g Gateway, status networkingv1beta1.ConnectionStatus) networki
 
 // Report implements Reporter.
 func (f *connectionFile) Report(r Report) error {
-	_, err := f.update(connectionOf(r.Gateway, r.ConnectionStatus()), r.Time)
+	_, err := f.update(ConnectionOf(r.Gateway, r.ConnectionStatus()), r.Time)
 	return err
 }
 

@@ -51,7 +51,7 @@ func TestConnectionFile(t *testing.T) {
 	}
 	for _, s := range steps {
 		now := start.Add(s.after)
-		wrote, err := f.update(connectionOf(s.gateway, statusOf(s.value, s.latency, now)), now)
+		wrote, err := f.update(ConnectionOf(s.gateway, statusOf(s.value, s.latency, now)), now)
 		if err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
@@ -72,7 +72,7 @@ func TestConnectionFileContent(t *testing.T) {
 	write := func(at time.Time) string {
 		t.Helper()
 		f := connectionFile{dir: dir}
-		if _, err := f.update(connectionOf(testGateway, statusOf(networkingv1beta1.Connected, "850μs", at)), at); err != nil {
+		if _, err := f.update(ConnectionOf(testGateway, statusOf(networkingv1beta1.Connected, "850μs", at)), at); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(path)
@@ -132,7 +132,7 @@ func TestConnectionFileTriesAgain(t *testing.T) {
 	}
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	f := connectionFile{dir: dir}
-	c := connectionOf(testGateway, statusOf(networkingv1beta1.Connecting, "N/A", now))
+	c := ConnectionOf(testGateway, statusOf(networkingv1beta1.Connecting, "N/A", now))
 	if wrote, err := f.update(c, now); wrote || err == nil {
 		t.Fatalf("got %v, %v, want an error", wrote, err)
 	}
@@ -148,7 +148,7 @@ func TestConnectionFileTriesAgain(t *testing.T) {
 func TestConnectionFileMakesNoManifestsDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	f := connectionFile{dir: dir}
-	_, err := f.update(connectionOf(Gateway{Name: "server"}, networkingv1beta1.ConnectionStatus{}), time.Now())
+	_, err := f.update(ConnectionOf(Gateway{Name: "server"}, networkingv1beta1.ConnectionStatus{}), time.Now())
 	if err == nil || !strings.Contains(err.Error(), "the manifests directory "+dir+" is gone") {
 		t.Errorf("error: %v", err)
 	}

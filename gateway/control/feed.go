@@ -78,7 +78,7 @@ func (r Report) ConnectionStatus() networkingv1beta1.ConnectionStatus {
 // reader says what of a manifests directory is for a gateway.
 var reader = manifests.Reader{Name: "the gateway", Kinds: []string{
 	"Secret", "GatewayServer", "GatewayClient", "PublicKey", "Configuration", "InternalFabric", "InternalNode", "GeneveTunnel",
-	"RouteConfiguration", "FirewallConfiguration", "IP", "Network",
+	"RouteConfiguration", "FirewallConfiguration", "IP", "Network", "ExportedService",
 }}
 
 // directory is the Feed outside of clusters.

@@ -11,6 +11,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/dataplane/health"
+	"github.com/sluice-net/sluice/dataplane/plpmtu"
 )
 
 // target is what the health ping depends on; another one needs another prober.
@@ -53,6 +54,7 @@ func (r *Runner) newProbe(ctx context.Context) *probe {
 func (p *probe) step(d Desired, now time.Time) {
 	if p.runner.standsBy() {
 		p.stop() // the peer is another's, and so is the Connection
+		p.runner.path.set(plpmtu.Facts{})
 		p.runner.reporter.Withdraw()
 		p.runner.record(Peer{LatencyText: health.FormatLatency(0)})
 		return
@@ -126,6 +128,14 @@ func (p *probe) report(d Desired, now time.Time) error {
 		s := p.prober.Status()
 		peer = peerOf(s, p.target.mtu)
 		tunnel := p.runner.forwarder.Tunnel()
+		if p.runner.options.Path != nil {
+			if peer.MTUMismatch != "" { // what the peer takes is kept to
+				peer.MTU, peer.MTUMismatch = 0, ""
+			}
+			p.runner.path.set(plpmtu.Facts{
+				Alive: s.Value == health.Connected, Endpoint: tunnel.Endpoint, Own: p.target.mtu, Peer: s.PeerMTU,
+			})
+		}
 		if peer.Value == networkingv1beta1.ConnectionError {
 			peer.Silence = silenceOf(d, tunnel, now)
 		}

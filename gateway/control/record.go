@@ -16,6 +16,9 @@ func (r *Runner) inForce(d Desired, loud bool) {
 	r.acceptLocked(d)
 	r.state.Generation++
 	r.state.AppliedAt = time.Now()
+	if f := r.options.OnExported; f != nil {
+		f(d.Exported)
+	}
 	if !loud {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/objects/manifests"
 	"github.com/sluice-net/sluice/tunnel"
@@ -47,9 +48,14 @@ type Options struct {
 	Sources dataplane.SourceCheck
 	// Ping is how the peer is watched.
 	Ping Ping
+	// Path has packets made as large as the path to the peer carries, up to the MTU of the
+	// objects. Nil: they are as large as that.
+	Path Path
 	// Logger gets changes of state and what is wrong with the objects. Nil:
 	// slog.Default().
 	Logger *slog.Logger
+	// OnExported gets the ExportedServices whenever files are put in force. Nil: nobody asks.
+	OnExported func([]*networkingv1beta1.ExportedService)
 	// OnLatency gets the measured round trips to the peer. Nil: nobody asks.
 	OnLatency func(clusterID string, roundTrip time.Duration)
 }
@@ -83,6 +89,7 @@ type Runner struct {
 	log      *slog.Logger
 	roles    chan struct{} // one slot: the role has changed
 	synced   chan struct{} // closed when Run has read all objects once
+	path     pathFacts
 
 	// Owned by the caller of Load and Start, then by Run.
 	forwarder Forwarder
@@ -103,6 +110,7 @@ func New(o Options) *Runner {
 		o.Logger = slog.Default()
 	}
 	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), synced: make(chan struct{}), standBy: o.StandBy}
+	r.path.changed = make(chan struct{}, 1)
 	r.state.Gateway = o.Gateway
 	if r.feed == nil {
 		r.feed = directory{manifests.Directory{Path: o.Dir, Reader: reader, Degraded: func(err error) {
@@ -230,6 +238,10 @@ func (r *Runner) Run(ctx context.Context) error {
 			}
 		})
 	})
+	if r.options.Path != nil {
+		f := follower{runner: r, path: r.options.Path}
+		wg.Go(func() { f.run(ctx) })
+	}
 	p := r.newProbe(ctx)
 	defer p.end()
 	tick := time.NewTicker(healthInterval)

@@ -34,6 +34,8 @@ type State struct {
 	// data plane knows the address that was found.
 	Endpoint string `json:"endpoint,omitempty"`
 	Peer     Peer   `json:"peer"`
+	// Path is what was found out about the path; zero without Options.Path.
+	Path PathState `json:"path,omitzero"`
 }
 
 // Role is what a gateway does among its replicas.

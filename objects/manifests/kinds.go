@@ -128,10 +128,12 @@ var kinds = map[kindKey]kind{
 	{networkingGroup, "FirewallConfiguration"}: keep(func(o *Objects) *[]Sourced[networkingv1beta1.FirewallConfiguration] {
 		return &o.FirewallConfigurations
 	}),
-	{ipamGroup, "IP"}:      keep(func(o *Objects) *[]Sourced[ipamv1alpha1.IP] { return &o.IPs }),
-	{ipamGroup, "Network"}: keep(func(o *Objects) *[]Sourced[ipamv1alpha1.Network] { return &o.Networks }),
+	{networkingGroup, "ExportedService"}: keep(func(o *Objects) *[]Sourced[networkingv1beta1.ExportedService] { return &o.ExportedServices }),
+	{ipamGroup, "IP"}:                    keep(func(o *Objects) *[]Sourced[ipamv1alpha1.IP] { return &o.IPs }),
+	{ipamGroup, "Network"}:               keep(func(o *Objects) *[]Sourced[ipamv1alpha1.Network] { return &o.Networks }),
 
 	{networkingGroup, "Connection"}:              {check: checkConnection},
+	{networkingGroup, "ImportedService"}:         drop[networkingv1beta1.ImportedService](),
 	{networkingGroup, "WgGatewayServer"}:         drop[networkingv1beta1.WgGatewayServer](),
 	{networkingGroup, "WgGatewayClient"}:         drop[networkingv1beta1.WgGatewayClient](),
 	{networkingGroup, "WgGatewayServerTemplate"}: drop[networkingv1beta1.WgGatewayServerTemplate](),

@@ -36,6 +36,7 @@ type Objects struct {
 	RouteConfigurations []Sourced[networkingv1beta1.RouteConfiguration]
 	IPs                 []Sourced[ipamv1alpha1.IP]
 	Networks            []Sourced[ipamv1alpha1.Network]
+	ExportedServices    []Sourced[networkingv1beta1.ExportedService]
 	// FirewallConfigurations are those that gateways apply.
 	FirewallConfigurations []Sourced[networkingv1beta1.FirewallConfiguration]
 }

@@ -38,7 +38,9 @@ var backoff = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 5
 func Follow[T any, P Object[T]](ctx context.Context, w Watched, s *Store[T, P], c *Contact) {
 	request := func(o metav1.ListOptions) *rest.Request {
 		o.LabelSelector, o.FieldSelector = w.Labels, w.Fields
-		return w.Client.Get().NamespaceIfScoped(w.Namespace, w.Namespace != "").Resource(w.Resource).VersionedParams(&o, metav1.ParameterCodec)
+		// The reflector tries again. What the request would try itself, ten times with a second between, Contact would
+		// learn of only at the end.
+		return w.Client.Get().MaxRetries(0).NamespaceIfScoped(w.Namespace, w.Namespace != "").Resource(w.Resource).VersionedParams(&o, metav1.ParameterCodec)
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

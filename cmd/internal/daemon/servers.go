@@ -11,12 +11,23 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // Addresses are where a program answers people and machines that look in.
 type Addresses struct {
 	AdminSocket            string         // empty: the first of Program.AdminSockets that can be had
 	Metrics, Health, Pprof netip.AddrPort // not valid: off
+}
+
+// Vars defines the flags of the addresses, with those defaults of the metrics and of the health, and of the log.
+func (p Program) Vars(fs *pflag.FlagSet, to *Addresses, log *Log, metrics, health string) {
+	AddrPortVar(fs, &to.Metrics, "metrics-address", metrics, "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
+	AddrPortVar(fs, &to.Health, "health-probe-address", health, "`IP:port` of /healthz and /readyz; off if 0 or empty")
+	fs.StringVar(&to.AdminSocket, "admin-socket", "", "`PATH` of the socket for '"+string(p)+" status' (default "+p.AdminSocketText()+")")
+	LogVar(fs, log)
+	AddrPortVar(fs, &to.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
 }
 
 // Pages are what it answers.

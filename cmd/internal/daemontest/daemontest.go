@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,13 +129,20 @@ func SocketDir(t *testing.T) string {
 	return dir
 }
 
-// FreeAddress is one on which nobody listens.
+// given are the addresses that FreeAddress has returned: the system can offer one twice.
+var given sync.Map
+
+// FreeAddress is one on which nobody listens, another each time.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if _, twice := given.LoadOrStore(l.Addr().String(), true); !twice {
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
