@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/offloading"
+	"github.com/sluice-net/sluice/controlplane/services"
 )
 
 // options are the flags of the controller, checked.
@@ -115,6 +116,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Lookup("namespace-quota").DefValue = "" // long
 	fs.BoolVar(&off.NoAPIServerAccess, "no-api-server-access", false, "keep pods that run in other clusters from the API server of this one")
 	fs.StringVar(&enforcement, "limits-enforcement", "None", "what containers of other clusters must state: None, Soft (requests of CPU and memory) or Hard (limits, equal to the requests)")
+	withServices := fs.Bool("services", false, "let clusters use each other's Services, by ServiceExports and ServiceImports")
+	var svc services.Options
+	fs.BoolVar(&svc.Alias, "service-alias", false, "give imported Services their own name as well, unless the label liqo.io/service-alias of a namespace says otherwise")
 	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 7*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
@@ -139,6 +143,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 		off.LimitsEnforcement = offloadingv1beta1.LimitsEnforcement(enforcement)
 		o.Offloading = &off
 		auth.Slices.Volumes = volumes(off.NamespaceQuota)
+	}
+	if *withServices {
+		o.Services = &svc
 	}
 	if *leaderElection {
 		o.LeaderElection = election

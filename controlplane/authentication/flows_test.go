@@ -2,7 +2,6 @@ package authentication_test
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +39,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/credentialtest"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -705,6 +704,67 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
+// TestEarlierRemains has the garbage collector not get rid of what an earlier Tenant and an earlier ResourceSlice had. Each
+// says what it waits for, and goes on when that is gone.
+func TestEarlierRemains(t *testing.T) {
+	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
+	milan := newSite(t, "milan", "rome", "liqo-tenant-rome", func(o *authentication.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Minute) } // has it wait for long
+	})
+	left := func(o client.Object, name, kind, owner string) client.Object {
+		o.SetNamespace(milan.tenant)
+		o.SetName(name)
+		o.SetLabels(map[string]string{"liqo.io/managed": "true"})
+		o.SetFinalizers([]string{"example.org/wait"})
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: authv1beta1.GroupVersion.String(), Kind: kind, Name: owner, UID: "0", Controller: new(true)}})
+		milan.create(o)
+		return o
+	}
+	release := func(o client.Object) {
+		t.Helper()
+		text := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := milan.Client.Patch(t.Context(), o, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.IgnoreNotFound(milan.Client.Delete(t.Context(), o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota := left(new(corev1.ResourceQuota), "liqo-consumer", "Tenant", "rome")
+	certificate := left(new(corev1.Secret), "liqo-remote-certificate", "Tenant", "rome")
+	ofSlice := left(new(corev1.Secret), "liqo-remote-certificate-first", "ResourceSlice", "first")
+
+	o := prove(t, rome, milan)
+	milan.create(o)
+	names := func(what string) {
+		t.Helper()
+		controlplanetest.Eventually(t, "the Tenant names "+what, func(ctx context.Context) error {
+			o := milan.tenantBecomes("rome", authv1beta1.ReasonEarlierRemains)
+			if c := meta.FindStatusCondition(o.Status.Conditions, authv1beta1.ConditionReady); !strings.Contains(c.Message, what) {
+				return fmt.Errorf("it says %s", c.Message)
+			}
+			return nil
+		})
+	}
+	names("ResourceQuota liqo-consumer")
+	release(quota)
+	names("Secret liqo-remote-certificate")
+	release(certificate)
+	milan.relabel(o) // sooner than by itself
+	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
+
+	rome.create(&authv1beta1.Identity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
+		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
+	})
+	rome.create(slice(rome, "first", "cpu", "1"))
+	says(t, rome.sliceBecomes("first", authv1beta1.ReasonEarlierRemains, authv1beta1.ReasonEarlierRemains), "Secret liqo-remote-certificate-first is that of an earlier ResourceSlice")
+	release(ofSlice)
+	copied := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "first"}}
+	milan.relabel(copied)
+	rome.sliceBecomes("first", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
+}
+
 // untouched checks that an object of a user has no fields of the controllers.
 func (s *site) untouched(o, before client.Object) {
 	s.t.Helper()
@@ -741,10 +801,10 @@ func TestDeclarative(t *testing.T) {
 	rome.create(unlabelled)
 	rome.event("unlabelled", authv1beta1.ReasonNotReplicated, "liqo.io/replication to true")
 	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
-	credentials := kubeconfigOf(t, milan.ServiceAccount(milan.tenant, "of-rome"))
+	credentials := credentialtest.TokenKubeconfig(milan.ServiceAccount(milan.tenant, "of-rome"))
 	identity := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane")},
-		Data:       map[string][]byte{"kubeconfig": []byte(strings.ReplaceAll(string(credentials), "token:", "tokenFile: /etc/passwd #"))},
+		Data:       map[string][]byte{"kubeconfig": []byte(strings.ReplaceAll(string(credentials), "token:", "tokenFile: /etc/passwd, token:"))},
 	}
 	rome.create(identity)
 	rome.event("cplane-secret", "AnnotationMissing", "liqo.io/remote-tenant-namespace")
@@ -871,7 +931,7 @@ func admit(rome, milan *site) *corev1.Secret {
 			Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane"),
 			Annotations: map[string]string{"liqo.io/remote-tenant-namespace": milan.tenant},
 		},
-		Data: map[string][]byte{"kubeconfig": kubeconfigOf(milan.t, milan.ServiceAccount(milan.tenant, "of-rome"))},
+		Data: map[string][]byte{"kubeconfig": credentialtest.TokenKubeconfig(milan.ServiceAccount(milan.tenant, "of-rome"))},
 	}
 }
 
@@ -913,13 +973,4 @@ func (s *site) update(o client.Object) {
 	if err := s.Client.Update(s.t.Context(), o); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// kubeconfigOf writes what a user is given.
-func kubeconfigOf(t *testing.T, cfg *rest.Config) []byte {
-	t.Helper()
-	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
-clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}],
-users: [{name: u, user: {token: %s
-}}]}`, cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), cfg.BearerToken)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,15 @@ func copied(milan *site, name string) *unstructured.Unstructured {
 	return o
 }
 
+// heap is how much memory this process holds, with its controllers.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what the first one found had finalizers
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // TestHostileConsumer: what a consumer can write costs the provider a bounded amount of memory, ends none of its
 // watches, and keeps no namespace from being deleted.
 func TestHostileConsumer(t *testing.T) {
@@ -93,6 +103,9 @@ func TestHostileConsumer(t *testing.T) {
 		"annotations of a megabyte": {func(o *unstructured.Unstructured) {
 			o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 1<<20)})
 		}, "annotations"},
+		"annotations that Kubernetes lets pass": {func(o *unstructured.Unstructured) {
+			o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16<<10)})
+		}, "16384 characters of annotations"},
 		"owners without end": {func(o *unstructured.Unstructured) {
 			var owners []metav1.OwnerReference
 			for i := range 1000 {
@@ -132,7 +145,7 @@ func TestHostileConsumer(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("slices without end", func(t *testing.T) {
+	t.Run("large slices without end", func(t *testing.T) {
 		// In place of the controller of quotas, which the test's control plane has not: none are used.
 		q := new(corev1.ResourceQuota)
 		if err := milan.Get(ctx, milan.tenant, "liqo-consumer", q); err != nil {
@@ -146,16 +159,43 @@ func TestHostileConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 		const most = 100
+		largest := func(name string) *unstructured.Unstructured {
+			o := copied(milan, name)
+			l := o.GetLabels()
+			l["large"] = "true"
+			for i := range 64 - len(l) {
+				l[fmt.Sprintf("%s/%d", strings.Repeat("a.", 100)+"b", i)] = strings.Repeat("x", 63)
+			}
+			o.SetLabels(l)
+			o.SetAnnotations(map[string]string{"a": strings.Repeat("x", 16<<10-1)})
+			all := map[string]any{}
+			for i := range 256 {
+				all[fmt.Sprintf("%s/r%d", strings.Repeat("a.", 100)+"b", i)] = strings.Repeat("9", 18)
+			}
+			o.Object["spec"] = map[string]any{"class": "default", "resources": all, "csr": base64.StdEncoding.EncodeToString(make([]byte, 12<<10))}
+			return o
+		}
+		before := heap()
 		var refused error
 		made := 0
 		for refused == nil && made <= most {
 			// The API server hears of the quota a moment later.
-			if refused = rome.Create(ctx, copied(milan, fmt.Sprintf("s-%d", made))); refused == nil {
+			if refused = rome.Create(ctx, largest(fmt.Sprintf("s-%d", made))); refused == nil {
 				made++
 			}
 		}
 		if made > most || !apierrors.IsForbidden(refused) || !strings.Contains(refused.Error(), "liqo-consumer") {
 			t.Errorf("%v after %d slices", refused, made)
+		}
+		// The last one was created before the others were refused, and the controllers have seen it: they hold all of them.
+		milan.sliceBecomes(fmt.Sprintf("s-%d", made-1), authv1beta1.ReasonConsumerInvalid, authv1beta1.ReasonConsumerInvalid)
+		if grown := heap() - before; grown > most*(256<<10) {
+			t.Errorf("%d slices, as large as they can be, take %d KiB of memory", made, grown>>10)
+		} else {
+			t.Logf("%d slices take %d KiB of memory", made, grown>>10)
+		}
+		if err := rome.DeleteAllOf(ctx, copied(milan, ""), client.InNamespace(milan.tenant), client.MatchingLabels{"large": "true"}); err != nil {
+			t.Error(err)
 		}
 	})
 	// All the time the controllers have been there for others.

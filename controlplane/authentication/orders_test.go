@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/test/credentialtest"
 )
 
 // TestOrders writes the objects of two users who make an identity by hand in every order that there is. One pair of
@@ -18,7 +19,7 @@ import (
 func TestOrders(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", "rome-0"), newSite(t, "milan", "rome", "milan-0")
 	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
-	kubeconfig := kubeconfigOf(t, milan.ServiceAccount("default", "of-rome"))
+	kubeconfig := credentialtest.TokenKubeconfig(milan.ServiceAccount("default", "of-rome"))
 	namespace := func(name, peer string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: peering(peer, "liqo.io/tenant-namespace", "true")}}
 	}

@@ -21,6 +21,8 @@ import (
 )
 
 const (
+	// inTime is the problem of an API server that is silent.
+	inTime = "it does not answer in time"
 	// interval is how often each API server is asked, askTimeout how long it may take to answer: Liqo's.
 	interval, askTimeout = 15 * time.Second, 5 * time.Second
 	// maxAsked bounds how many are asked at the same time.
@@ -202,7 +204,7 @@ func (p *provider) get(ctx context.Context, path string) (status int, err error)
 func whyNot(ctx context.Context, err error) string {
 	var late interface{ Timeout() bool }
 	if ctx.Err() != nil || errors.As(err, &late) && late.Timeout() {
-		return "it does not answer in time"
+		return inTime
 	}
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {

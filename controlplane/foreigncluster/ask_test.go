@@ -23,6 +23,17 @@ func served(s *httptest.Server) []byte {
 	return []byte(strings.Replace(kubeconfig(s.URL), "cluster: {", "cluster: {certificate-authority-data: "+base64.StdEncoding.EncodeToString(ca)+", ", 1))
 }
 
+// asked is the answer of a provider. A busy machine may take longer than one is waited for: then it is asked again.
+func asked(t *testing.T, p *provider) (a Answer) {
+	t.Helper()
+	for range 10 {
+		if a = p.ask(t.Context()); a.Problem != inTime {
+			break
+		}
+	}
+	return a
+}
+
 func TestAsk(t *testing.T) {
 	var elsewhere atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
@@ -56,11 +67,11 @@ func TestAsk(t *testing.T) {
 				t.Fatal(p.answer)
 			}
 			defer p.client.CloseIdleConnections()
-			got := p.ask(t.Context())
+			got := asked(t, p)
 			if (c.says == "") != (got.Problem == "") || !strings.Contains(got.Problem, c.says) || got.Denied != "" {
 				t.Errorf("%+v, want %q", got, c.says)
 			}
-			if again := p.ask(t.Context()); again != got {
+			if again := asked(t, p); again != got {
 				t.Errorf("first %+v, then %+v", got, again)
 			}
 			if elsewhere.Load() {
@@ -72,7 +83,7 @@ func TestAsk(t *testing.T) {
 		s := httptest.NewTLSServer(http.NotFoundHandler())
 		defer s.Close()
 		p := newProvider([]byte(kubeconfig(s.URL)), "")
-		if got := p.ask(t.Context()).Problem; !strings.Contains(got, "certificate") {
+		if got := asked(t, p).Problem; !strings.Contains(got, "certificate") {
 			t.Error(got)
 		}
 	})
@@ -81,7 +92,7 @@ func TestAsk(t *testing.T) {
 		kubeconfig := served(s)
 		s.Close()
 		p := newProvider(kubeconfig, "")
-		first, again := p.ask(t.Context()).Problem, p.ask(t.Context()).Problem
+		first, again := asked(t, p).Problem, asked(t, p).Problem
 		if first != "it cannot be reached: connection refused" || again != first {
 			t.Errorf("%q, %q", first, again)
 		}

@@ -20,6 +20,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
@@ -33,7 +34,7 @@ func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme,
-		authv1beta1.AddToScheme, corev1beta1.AddToScheme, offloadingv1beta1.AddToScheme,
+		authv1beta1.AddToScheme, corev1beta1.AddToScheme, offloadingv1beta1.AddToScheme, mcsv1beta1.Install,
 	} {
 		if err := add(s); err != nil {
 			panic(fmt.Sprintf("kinds registered twice: %v", err))
@@ -89,6 +90,12 @@ func Pod(o any) (any, error) {
 	}
 	if p.Spec.NodeName == "" {
 		kept.Spec.RuntimeClassName = p.Spec.RuntimeClassName
+		for _, v := range p.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil || v.Ephemeral != nil { // offloading has to know that there is one
+				kept.Spec.Volumes = []corev1.Volume{{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: new(corev1.PersistentVolumeClaimVolumeSource)}}}
+				break
+			}
+		}
 		for _, t := range p.Spec.Tolerations {
 			if t.Key == "" || t.Key == offloadingv1beta1.TaintNotAllowed {
 				kept.Spec.Tolerations = append(kept.Spec.Tolerations, t)

@@ -4,14 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	knetworkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,11 +89,12 @@ func TestLimits(t *testing.T) {
 	}
 	const label, image = `{"metadata":{"labels":{"liqo.io/managed":"true"}}}`, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"evil"}]}}}}`
 	adopted := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"authentication.liqo.io/v1beta1","kind":"Identity","name":"milan","uid":%q,"controller":true}]},"data":{"kubeconfig":"eA=="}}`, identity.UID)
-	for _, test := range []struct {
+	type row struct {
 		name   string
 		do     func(context.Context) error
 		denied string // "" if it is allowed
-	}{
+	}
+	rows := []row{
 		{"another image for a user's pods", patch(deployment(meta("default", "shop", nil)), image), "liqo.io/managed"},
 		{"a label on a user's Deployment", patch(deployment(meta("default", "shop", nil)), label), "liqo.io/managed"},
 		{"pods of the cluster", patch(deployment(meta("kube-system", "dns", nil)), image), "the cluster itself"},
@@ -122,7 +132,117 @@ func TestLimits(t *testing.T) {
 		}, ""},
 		{"a user's ForeignCluster", remove(&corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}), "liqo.io/managed"},
 		{"a Secret of ours", remove(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}), ""},
-	} {
+	}
+
+	// The same for each kind. ResourceQuotas are in the roles of what is off here.
+	more := &rbacv1.ClusterRole{ObjectMeta: meta("", "limits", nil), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"create", "patch"}}}}
+	bound := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta("", "limits", nil), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: more.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplanetest.LiqoNamespace, Name: controlplanetest.Controller}},
+	}
+	if err := errors.Join(c.Client.Create(ctx, more), c.Client.Create(ctx, bound)); err != nil {
+		t.Fatal(err)
+	}
+	controlplanetest.Eventually(t, "ServiceMonitors", func(ctx context.Context) error {
+		if err := c.Client.Create(ctx, monitorKind()); client.IgnoreAlreadyExists(err) != nil {
+			return err
+		}
+		return c.Client.List(ctx, &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "monitoring.coreos.com/v1", Kind: "ServiceMonitor"}})
+	})
+	const theirs, system, cluster = "liqo.io/managed", "the cluster itself", ""
+	all := map[string]struct {
+		make    func(metav1.ObjectMeta) client.Object
+		adopted string // why an object of somebody else gets no label
+		deletes bool   // the role lets the controller
+	}{
+		"deployments": {func(m metav1.ObjectMeta) client.Object { return deployment(m) }, theirs, false},
+		"endpointslices": {func(m metav1.ObjectMeta) client.Object {
+			return &discoveryv1.EndpointSlice{ObjectMeta: m, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
+		}, theirs, true},
+		"leases": {func(m metav1.ObjectMeta) client.Object { return &coordinationv1.Lease{ObjectMeta: m} }, theirs, false},
+		"networkpolicies": {func(m metav1.ObjectMeta) client.Object {
+			return &knetworkingv1.NetworkPolicy{ObjectMeta: m}
+		}, theirs, true},
+		"poddisruptionbudgets": {func(m metav1.ObjectMeta) client.Object { return &policyv1.PodDisruptionBudget{ObjectMeta: m} }, theirs, true},
+		"resourcequotas":       {func(m metav1.ObjectMeta) client.Object { return &corev1.ResourceQuota{ObjectMeta: m} }, theirs, false},
+		"rolebindings": {func(m metav1.ObjectMeta) client.Object {
+			return &rbacv1.RoleBinding{ObjectMeta: m, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-gateway"}}
+		}, theirs, true},
+		"clusterrolebindings": {func(m metav1.ObjectMeta) client.Object {
+			m.Namespace = cluster
+			return &rbacv1.ClusterRoleBinding{ObjectMeta: m, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-gateway"}}
+		}, theirs, true},
+		"roles":           {func(m metav1.ObjectMeta) client.Object { return &rbacv1.Role{ObjectMeta: m} }, theirs, false},
+		"secrets":         {func(m metav1.ObjectMeta) client.Object { return &corev1.Secret{ObjectMeta: m} }, "no Secret of somebody else", true},
+		"serviceaccounts": {func(m metav1.ObjectMeta) client.Object { return &corev1.ServiceAccount{ObjectMeta: m} }, theirs, false},
+		"servicemonitors": {func(m metav1.ObjectMeta) client.Object {
+			o := new(unstructured.Unstructured)
+			o.SetAPIVersion("monitoring.coreos.com/v1")
+			o.SetKind("ServiceMonitor")
+			o.SetNamespace(m.Namespace)
+			o.SetName(m.Name)
+			o.SetLabels(m.Labels)
+			return o
+		}, theirs, true},
+		"services": {func(m metav1.ObjectMeta) client.Object {
+			return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
+		}, theirs, true},
+	}
+	merge := func(o client.Object, text string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return thief.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(text)))
+		}
+	}
+	const note, unlabelled = `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"labels":{"liqo.io/managed":null}}}`
+	tested := []string{"foreignclusters", "pods"} // above
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		tested = append(tested, name)
+		kind := all[name]
+		at := func(namespace, name string) client.Object { return kind.make(meta(namespace, name, nil)) }
+		for _, o := range []client.Object{at("default", "limits-theirs"), kind.make(meta("kube-system", "limits-system", ours))} {
+			if err := c.Client.Create(ctx, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows = append(rows,
+			row{name + ": one of ours is made", create(kind.make(meta("default", "limits-ours", ours))), ""},
+			row{name + ": and changed", merge(at("default", "limits-ours"), note), ""},
+			row{name + ": and has no label", merge(at("default", "limits-ours"), unlabelled), theirs},
+			row{name + ": one without a label is made", create(at("default", "limits-evil")), theirs},
+			row{name + ": that of a user gets our label", merge(at("default", "limits-theirs"), label), kind.adopted},
+		)
+		if kind.deletes {
+			rows = append(rows,
+				row{name + ": one of ours is deleted", remove(at("default", "limits-ours")), ""},
+				row{name + ": that of a user is deleted", remove(at("default", "limits-theirs")), theirs},
+			)
+		}
+		if at("kube-system", "").GetNamespace() == cluster {
+			continue
+		}
+		rows = append(rows,
+			row{name + ": one is made in kube-system", create(kind.make(meta("kube-system", "limits-evil", ours))), system},
+			row{name + ": one in kube-system is changed", merge(at("kube-system", "limits-system"), note), system},
+		)
+		if kind.deletes {
+			rows = append(rows, row{name + ": one in kube-system is deleted", remove(at("kube-system", "limits-system")), system})
+		}
+	}
+	var policy admissionregistrationv1.ValidatingAdmissionPolicy
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: "controller.networking.liqo.io"}, &policy); err != nil {
+		t.Fatal(err)
+	}
+	var judged []string
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		judged = append(judged, rule.Resources...)
+	}
+	slices.Sort(judged)
+	slices.Sort(tested)
+	if diff := cmp.Diff(judged, tested); diff != "" {
+		t.Errorf("kinds of the policy, and of this test (-policy +test):\n%s", diff)
+	}
+
+	for _, test := range rows {
 		t.Run(test.name, func(t *testing.T) {
 			// API servers begin to apply a policy a moment after it was made.
 			controlplanetest.Eventually(t, "an answer of the policy", func(ctx context.Context) error {
@@ -142,4 +262,15 @@ func TestLimits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// monitorKind is as much of the CRD of ServiceMonitors as the policy looks at.
+func monitorKind() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "servicemonitors.monitoring.coreos.com"},
+		"spec": map[string]any{
+			"group": "monitoring.coreos.com", "scope": "Namespaced", "names": map[string]any{"kind": "ServiceMonitor", "plural": "servicemonitors"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
+		},
+	}}
 }

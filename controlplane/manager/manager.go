@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/network/internalnetwork"
 	"github.com/sluice-net/sluice/controlplane/network/prefixes"
 	"github.com/sluice-net/sluice/controlplane/offloading"
+	"github.com/sluice-net/sluice/controlplane/services"
 )
 
 // Lease is the name of the Lease that the leader holds.
@@ -55,6 +56,9 @@ type Options struct {
 	// Offloading lets pods of one cluster run in another; nil: they do not. It takes Authentication. Its namespace is that
 	// above.
 	Offloading *offloading.Options
+	// Services lets clusters use each other's Services, by ServiceExports and ServiceImports; nil: they do not. Its namespace
+	// is that above.
+	Services *services.Options
 	// LeaderElection is nil where nothing else runs these controllers.
 	LeaderElection *LeaderElection
 	// MetricsAddress is the address of the metrics; empty: none.
@@ -119,6 +123,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 // flows.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	o.Bootstrap.LiqoNamespace, o.Gateways.LiqoNamespace = o.LiqoNamespace, o.LiqoNamespace
+	o.Gateways.Services = o.Services != nil
 	for _, c := range []struct {
 		name string
 		err  error
@@ -150,6 +155,12 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		f.LiqoNamespace = o.LiqoNamespace
 		if err := offloading.SetupWithManager(mgr, secrets, *f); err != nil {
 			return fmt.Errorf("set up offloading: %w", err)
+		}
+	}
+	if s := o.Services; s != nil {
+		s.LiqoNamespace = o.LiqoNamespace
+		if err := services.SetupWithManager(mgr, *s); err != nil {
+			return fmt.Errorf("set up services: %w", err)
 		}
 	}
 	if err := foreigncluster.SetupWithManager(mgr, secrets, o.Offloading != nil); err != nil {

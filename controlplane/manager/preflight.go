@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
@@ -129,7 +130,11 @@ func served(scheme *runtime.Scheme, mapper meta.RESTMapper, o Options) ([]schema
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("the cluster does not know %s\nInstall the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds", strings.Join(missing, ", "))
+		more := ""
+		if strings.Contains(strings.Join(missing, ""), mcsv1beta1.GroupName) {
+			more = "; and for --services: kubectl create -f deploy/mcs"
+		}
+		return nil, fmt.Errorf("the cluster does not know %s\nInstall the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds%s", strings.Join(missing, ", "), more)
 	}
 	return resources, nil
 }
@@ -150,12 +155,17 @@ func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	if o.Offloading != nil {
 		groups = append(groups, offloadingv1beta1.GroupVersion)
 	}
+	if o.Services != nil {
+		groups = append(groups, mcsv1beta1.SchemeGroupVersion)
+		ks = append(ks, corev1.SchemeGroupVersion.WithKind("Namespace"))
+	}
 	for _, gv := range groups {
 		for name, t := range scheme.KnownTypes(gv) {
 			// The group holds lists, and options of requests, too.
-			if t.PkgPath() != metaPackage && !strings.HasSuffix(name, "List") {
-				ks = append(ks, gv.WithKind(name))
+			if t.PkgPath() == metaPackage || strings.HasSuffix(name, "List") || o.Services == nil && slices.Contains(kindsOfServices, name) {
+				continue
 			}
+			ks = append(ks, gv.WithKind(name))
 		}
 	}
 	for kind := range kinds.Cache().ByObject {
@@ -169,6 +179,9 @@ func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	slices.SortFunc(ks, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
 	return ks
 }
+
+// kindsOfServices are those of networking.liqo.io by which clusters tell each other of Services.
+var kindsOfServices = []string{"ExportedService", "ImportedService"}
 
 const metaPackage = "k8s.io/apimachinery/pkg/apis/meta/v1"
 

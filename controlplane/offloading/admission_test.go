@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -150,6 +151,65 @@ func TestAdmission(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestVolumes makes pods that need a PersistentVolume, in each way there is. Where they may run here they are left alone, and
+// where they may not an Event says why they run nowhere.
+func TestVolumes(t *testing.T) {
+	c := consumer(t)
+	admitting(t, c)
+	run(t, c)
+	create(t, c, tenant("milan"))
+	create(t, c, virtualNode("milan", "milan", "eu"))
+	claim := corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+	}
+	volume := func(source corev1.VolumeSource) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { s.Volumes = []corev1.Volume{{Name: "data", VolumeSource: source}} }
+	}
+	claimed := volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
+	brought := volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim}}})
+	// As the controller of a StatefulSet makes it of volumeClaimTemplates.
+	templated := volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db-0"}})
+	for ns, strategy := range map[string]offloadingv1beta1.PodOffloadingStrategy{
+		"there": offloadingv1beta1.RemotePodOffloadingStrategy, "anywhere": offloadingv1beta1.LocalAndRemotePodOffloadingStrategy,
+	} {
+		if err := c.CreateNamespace(ns, map[string]string{"liqo.io/scheduling-enabled": "true"}); err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, offloadingOf(ns, func(s *offloadingv1beta1.NamespaceOffloadingSpec) { s.PodOffloadingStrategy = strategy }))
+		// The scheduling policy of a namespace is known when a pod without volumes is changed.
+		controlplanetest.Eventually(t, "pods of "+ns+" are changed", func(ctx context.Context) error {
+			p := pod(ns, func(*corev1.PodSpec) {})
+			if err := c.Client.Create(ctx, p, client.DryRunAll); err != nil || len(withoutDefaults(p.Spec.Tolerations)) == 0 {
+				return fmt.Errorf("%v, %v", err, p.Spec.Tolerations)
+			}
+			return nil
+		})
+		for _, o := range []client.Object{pod(ns, claimed), pod(ns, brought), pod(ns, templated)} {
+			create(t, c, o)
+		}
+		s := &site{Cluster: c, t: t}
+		var pods corev1.PodList
+		controlplanetest.Eventually(t, "there are three pods", func(ctx context.Context) error {
+			if err := c.Client.List(ctx, &pods, client.InNamespace(ns)); err != nil || len(pods.Items) != 3 {
+				return fmt.Errorf("%d, %v", len(pods.Items), err)
+			}
+			return nil
+		})
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if remote := strategy == offloadingv1beta1.RemotePodOffloadingStrategy; remote {
+				s.event(ns, p.Name, "FailedReflection", "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded")
+			} else if got := withoutDefaults(p.Spec.Tolerations); len(got) > 0 || p.Spec.Affinity != nil {
+				t.Errorf("%s, which may run here, tolerates %v, affinity %v", p.Name, got, p.Spec.Affinity)
+			}
+			if p.Spec.NodeName != "" {
+				t.Errorf("%s is on %s", p.Name, p.Spec.NodeName)
+			}
+		}
 	}
 }
 

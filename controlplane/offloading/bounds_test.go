@@ -87,6 +87,20 @@ func TestBounds(t *testing.T) {
 			return nil
 		})
 	}
+	t.Run("what it asks for", func(t *testing.T) {
+		consumer := milan.as("rome")
+		many := map[string]string{}
+		for i := range 1001 {
+			many[fmt.Sprintf("n-%d", i)] = "x"
+		}
+		for what, mapping := range map[string]map[string]string{"too many namespaces": many, "a long name": {"a": strings.Repeat("x", 254)}, "a long name here": {strings.Repeat("x", 254): "a"}} {
+			m := namespaceMap(tenant, "hostile", "rome")
+			m.Spec.DesiredMapping = mapping
+			if err := consumer.Create(t.Context(), m, client.DryRunAll); !apierrors.IsInvalid(err) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 	t.Run("numbers", func(t *testing.T) {
 		for what, o := range map[string]client.Object{
 			"a load balancer": service("a", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer }),
@@ -115,6 +129,31 @@ func TestBounds(t *testing.T) {
 			t.Errorf("what is not bounded: %v", err)
 		}
 	})
+	t.Run("Events, which nothing counts", func(t *testing.T) {
+		e := &corev1.Event{ObjectMeta: object("shop-rome", "a"), InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"}}
+		if err := rome.Create(t.Context(), e); !apierrors.IsForbidden(err) {
+			t.Errorf("a consumer makes one: %v", err)
+		}
+	})
+	t.Run("size", func(t *testing.T) {
+		const most = 256 << 10
+		secret := func(n int) *corev1.Secret { // which is written as base64
+			return &corev1.Secret{ObjectMeta: object("shop-rome", "large"), Data: map[string][]byte{"key": make([]byte, n)}}
+		}
+		refused(t, "a Secret", "offloading.maxObjectSize", func(ctx context.Context) error { return rome.Create(ctx, secret(most*3/4+3), client.DryRunAll) })
+		fits := secret(most*3/4 - 6)
+		if err := rome.Create(t.Context(), fits); err != nil {
+			t.Errorf("one that fits: %v", err)
+		}
+		if err := rome.Update(t.Context(), secret(most)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "and this cluster takes 262144") {
+			t.Errorf("one that grows: %v", err)
+		}
+		m := &corev1.ConfigMap{ObjectMeta: object("shop-rome", "first"), Data: map[string]string{"a": strings.Repeat("x", most/2)}, BinaryData: map[string][]byte{"b": make([]byte, most/2)}}
+		if err := rome.Update(t.Context(), m); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "offloading.maxObjectSize") {
+			t.Errorf("a ConfigMap with both kinds of data: %v", err)
+		}
+		milan.create(&corev1.Secret{ObjectMeta: object("shop-rome", "own"), Data: map[string][]byte{"key": make([]byte, most)}}) // an administrator may
+	})
 	t.Run("externalIPs", func(t *testing.T) {
 		take := func(s *corev1.ServiceSpec) { s.ExternalIPs = []string{"192.0.2.1"} }
 		refused(t, "a Service", "externalIPs", func(ctx context.Context) error { return rome.Create(ctx, service("taker", take), client.DryRunAll) })
@@ -139,7 +178,6 @@ func TestBounds(t *testing.T) {
 			"Secret":                &corev1.Secret{ObjectMeta: object("shop-rome", "kept")},
 			"Service":               service("kept", nil),
 			"PersistentVolumeClaim": claim("kept"),
-			"Event":                 &corev1.Event{ObjectMeta: object("shop-rome", "kept"), InvolvedObject: corev1.ObjectReference{Namespace: "shop-rome"}},
 			"Ingress":               &networkingv1.Ingress{ObjectMeta: object("shop-rome", "kept"), Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "a", Port: networkingv1.ServiceBackendPort{Number: 80}}}}},
 			"ShadowEndpointSlice": &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: object("shop-rome", "kept"), Spec: offloadingv1beta1.ShadowEndpointSliceSpec{
 				Template: offloadingv1beta1.EndpointSliceTemplate{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}},

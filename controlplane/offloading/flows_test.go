@@ -2,7 +2,6 @@ package offloading_test
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,6 +30,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/offloading"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/credentialtest"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -225,7 +225,7 @@ func TestProvider(t *testing.T) {
 	rome.create(&corev1.Namespace{ObjectMeta: object("", here, "liqo.io/tenant-namespace", "true", remoteID, "milan")})
 	identity := &corev1.Secret{
 		ObjectMeta: object(here, "to-milan", remoteID, "milan", "liqo.io/identity-type", "ControlPlane"),
-		Data:       map[string][]byte{"kubeconfig": kubeconfigOf(milan.ServiceAccount(tenant, "rome"))},
+		Data:       map[string][]byte{"kubeconfig": credentialtest.TokenKubeconfig(milan.ServiceAccount(tenant, "rome"))},
 	}
 	identity.Annotations = map[string]string{"liqo.io/remote-tenant-namespace": tenant}
 	rome.create(identity)
@@ -468,11 +468,4 @@ func sliceOf(t *testing.T, namespace, consumer, provider string, resources corev
 			ConsumerClusterID: new(authv1beta1.ClusterID(consumer)), ProviderClusterID: new(authv1beta1.ClusterID(provider)), Resources: resources, CSR: csr,
 		},
 	}
-}
-
-// kubeconfigOf writes what a user is given.
-func kubeconfigOf(cfg *rest.Config) []byte {
-	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
-clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}`,
-		cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), cfg.BearerToken)
 }

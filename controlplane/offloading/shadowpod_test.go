@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -84,6 +88,16 @@ func TestShadowPods(t *testing.T) {
 		milan.event("shop-rome", "unknown", "PodRefused", "ofTheYear2030")
 		milan.phaseIs("hostile", corev1.PodPending)
 	})
+	t.Run("what is too large is not held", func(t *testing.T) {
+		large := shadow("large", withCPU("1m"))
+		large.SetAnnotations(map[string]string{"a": strings.Repeat("x", 100<<10)})
+		create(large)
+		milan.event("shop-rome", "large", "PodRefused", "labels and annotations are larger than 64 KiB")
+		spec := withCPU("1m")
+		spec["containers"].([]any)[0].(map[string]any)["args"] = []any{strings.Repeat("x", 130<<10)}
+		create(shadow("long", spec))
+		milan.event("shop-rome", "long", "PodRefused", "larger than 128 KiB")
+	})
 	t.Run("what the provider decides", func(t *testing.T) {
 		node := withCPU("1m")
 		node["nodeName"] = "master"
@@ -151,6 +165,9 @@ func TestShadowPods(t *testing.T) {
 		}
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":1000,"containers":[{"name":"a","image":"c","resources":{"requests":{"cpu":"600m"}}}]}}}`)
 		is("c", 1000)
+		change(`{"spec":{"pod":{"containers":[{"name":"a","image":"c","resources":{"requests":{"cpu":"700m"}}}]}}}`)
+		milan.event("shop-rome", "second", "PodNotResized", "container a requests 600m of cpu and is to have 700m")
+		is("c", 1000)
 		// One that Kubernetes refuses leaves the pod as it is, and the next one goes on from there.
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":2000}}}`)
 		milan.event("shop-rome", "second", "PodRefused", "goes on as it is")
@@ -185,6 +202,28 @@ func TestShadowPods(t *testing.T) {
 			}
 			is(step.name, step.label, step.note)
 		}
+	})
+	t.Run("a slice that is renamed grants nothing twice", func(t *testing.T) {
+		old := sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")})
+		milan.delete(old)
+		milan.gone(&authv1beta1.ResourceSlice{ObjectMeta: object(tenant, "milan")})
+		again := sliceOf(t, tenant, "rome", "milan-again", old.Spec.Resources)
+		again.Spec.ProviderClusterID = old.Spec.ProviderClusterID
+		milan.create(again)
+		controlplanetest.Eventually(t, "the new slice has its Quota", func(ctx context.Context) error {
+			var quotas offloadingv1beta1.QuotaList
+			if err := milan.Client.List(ctx, &quotas, client.InNamespace(tenant)); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(quotas.Items, func(q offloadingv1beta1.Quota) bool { return metav1.IsControlledBy(&q, again) }) {
+				return errors.New("it has none")
+			}
+			return nil
+		})
+		create(shadow("third", withCPU("1500m")))
+		milan.event("shop-rome", "third", "QuotaExceeded", "600m of it those of ResourceSlices that are gone or not granted any more")
+		create(shadow("fourth", withCPU("1400m")))
+		milan.podIs("fourth", nil)
 	})
 	t.Run("the end", func(t *testing.T) {
 		if err := rome.Delete(t.Context(), shadow("second", nil)); err != nil {

@@ -128,16 +128,6 @@ func equal(a, b crypto.PublicKey) bool {
 	return ok && k.Equal(b)
 }
 
-// SameKey tells whether two requests are of the same key.
-func SameKey(a, b []byte) bool {
-	x, err := requestKey(a)
-	if err != nil {
-		return false
-	}
-	y, err := requestKey(b)
-	return err == nil && equal(x, y)
-}
-
 func requestKey(text []byte) (crypto.PublicKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {

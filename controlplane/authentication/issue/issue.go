@@ -117,6 +117,15 @@ func (i *Issuer) Issue(ctx context.Context, g Grant) (*authv1beta1.AuthParams, t
 	return params, max(time.Second, c.RenewAt().Sub(i.Now())), nil, nil
 }
 
+// EarlierRemains is the problem that what, which was made for an earlier object of a kind and the same name, is still there.
+// It is not taken over: the garbage collector may be about to delete it.
+func EarlierRemains(what, kind string) *Problem {
+	return &Problem{
+		Reason: authv1beta1.ReasonEarlierRemains, Retry: time.Second,
+		Message: fmt.Sprintf("%s is that of an earlier %s of this name, and the garbage collector of the cluster is to delete it. If it stays, see whether kube-controller-manager works, or delete it", what, kind),
+	}
+}
+
 // judge tells whether the certificate that was kept is good for the grant, and whether it will be for long.
 func judge(kept map[string][]byte, g Grant, now time.Time) (valid, fresh bool) {
 	c, err := credentials.ParseCertificate(kept[certificateKey])
@@ -135,8 +144,8 @@ func secretName(slice string) string {
 	return secretPrefix + "-" + slice
 }
 
-// Forget deletes what is left of requests for an object that is gone: the Tenant of a namespace, or a ResourceSlice by
-// its name. A CertificateSigningRequest is in no namespace, so nothing can own it, and whoever decides from a cache may
+// Forget deletes what is left of requests for an object that has its certificate, or is gone: the Tenant of a namespace, or
+// a ResourceSlice by its name. A CertificateSigningRequest is in no namespace, so nothing can own it, and whoever decides from a cache may
 // have made one after the object went.
 func (i *Issuer) Forget(ctx context.Context, namespace, slice string) error {
 	var made certificatesv1.CertificateSigningRequestList
@@ -172,7 +181,12 @@ func (i *Issuer) kept(ctx context.Context, g Grant) (map[string][]byte, *Problem
 	}
 	owner := &metav1.OwnerReference{UID: g.Owner.GetUID()}
 	if c := metav1.GetControllerOf(&s); c != nil && c.Name == g.Owner.GetName() && c.UID != owner.UID {
-		return nil, &Problem{Reason: authv1beta1.ReasonCertificatePending, Message: "what an earlier " + c.Kind + " of this name had is being deleted", Retry: time.Second}, nil
+		p := EarlierRemains("Secret "+s.Name, c.Kind)
+		// The clock of the API server may be another: then this is told too early or too late, and is true.
+		if i.Now().Sub(g.Owner.GetCreationTimestamp().Time) > unsignedAfter {
+			p.Retry = unsignedAfter
+		}
+		return nil, p, nil
 	}
 	if !apply.Ours(i.Client.Scheme(), &s, owner) {
 		return nil, &Problem{
@@ -316,7 +330,8 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 			Retry:   unsignedAfter,
 		}, i.deleteAfter(ctx, r, time.Hour)
 	}
-	return r.Status.Certificate, nil, i.delete(ctx, r)
+	// With those that were made for requests that are not asked any more.
+	return r.Status.Certificate, nil, i.Forget(ctx, g.Owner.GetNamespace(), g.Slice)
 }
 
 // Approve approves a request, which the caller has judged.

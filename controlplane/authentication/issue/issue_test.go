@@ -133,6 +133,57 @@ func TestNamespaceThatGoes(t *testing.T) {
 	}
 }
 
+// TestEarlierRemains: what an earlier owner of the name had is not taken over, and who waits for long is to tell.
+func TestEarlierRemains(t *testing.T) {
+	earlier := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome", UID: "0"}}
+	left := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-rome", Name: "liqo-remote-certificate", Labels: map[string]string{"liqo.io/managed": "true"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(earlier, authv1beta1.GroupVersion.WithKind("Tenant"))},
+	}}
+	d := newDesk(t, left)
+	d.grant.Owner.SetCreationTimestamp(metav1.NewTime(d.now))
+	for _, step := range []struct{ after, retry time.Duration }{{0, time.Second}, {30 * time.Second, time.Second}, {time.Second, 30 * time.Second}} {
+		d.now = d.now.Add(step.after)
+		_, problem := d.ask()
+		if problem == nil || problem.Reason != authv1beta1.ReasonEarlierRemains || problem.Retry != step.retry || !strings.Contains(problem.Message, "Secret liqo-remote-certificate is that of an earlier Tenant") {
+			t.Errorf("%v later the problem is %+v; want a retry after %v", step.after, problem, step.retry)
+		}
+	}
+	if made := d.requests(); len(made) > 0 {
+		t.Errorf("%d requests were made", len(made))
+	}
+	if err := d.Client.Delete(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	if _, problem := d.ask(); problem == nil || problem.Reason != authv1beta1.ReasonCertificatePending {
+		t.Errorf("after it is gone: %+v", problem)
+	}
+}
+
+// TestAsksOtherwise: who asks with another key before the first request was signed leaves none behind.
+func TestAsksOtherwise(t *testing.T) {
+	d := newDesk(t)
+	d.ask()
+	first := d.request()
+	d.grant.Request = request(t, d.grant.Subject)
+	d.ask()
+	for _, r := range d.requests() {
+		if r.Name == first.Name {
+			continue
+		}
+		r.Status.Certificate = d.certificate(d.grant.Request, d.grant.Subject)
+		if err := d.Client.Status().Update(t.Context(), &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if params, problem := d.ask(); params == nil {
+		t.Fatalf("%+v", problem)
+	}
+	if left := d.requests(); len(left) > 0 {
+		t.Errorf("%d requests are left", len(left))
+	}
+}
+
 // TestForget has a request made for an object that is gone already, which a cache may not know yet.
 func TestForget(t *testing.T) {
 	d := newDesk(t)

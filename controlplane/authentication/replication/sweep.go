@@ -39,8 +39,7 @@ func (r *Reconciler) sweep(s *session, ended <-chan struct{}) {
 	n := &sweep{stop: stop, done: make(chan struct{})}
 	r.sweeps[s.peer] = n
 	go func() {
-		defer close(n.done)
-		defer stop()
+		defer r.swept(s.peer, n)
 		if ended != nil {
 			<-ended
 		}
@@ -57,7 +56,18 @@ func (r *Reconciler) sweep(s *session, ended <-chan struct{}) {
 	}()
 }
 
-// stopSweep ends the sweep of a place, if there is one. The caller holds mu, which a sweep never does.
+// swept ends a sweep. Only after that it needs mu, whose holder may wait for its end.
+func (r *Reconciler) swept(p peer, n *sweep) {
+	n.stop()
+	close(n.done)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sweeps[p] == n {
+		delete(r.sweeps, p)
+	}
+}
+
+// stopSweep ends the sweep of a place, if there is one. The caller holds mu, which a sweep does not until it has ended.
 func (r *Reconciler) stopSweep(p peer) {
 	if s := r.sweeps[p]; s != nil {
 		s.stop()

@@ -77,6 +77,23 @@ func TestTakeBack(t *testing.T) {
 	}
 }
 
+// TestSweepsEnd: of a sweep that has come to its end nothing is kept.
+func TestSweepsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
+		r := &Reconciler{lifetime: t.Context(), records: &records{Client: c, live: c}, sweeps: map[peer]*sweep{}}
+		for range 3 { // one that goes on is ended by the next one
+			r.mu.Lock()
+			r.sweep(newSession(between, copied, nil, c, logr.Discard(), nil), nil)
+			r.mu.Unlock()
+		}
+		synctest.Wait()
+		if len(r.sweeps) > 0 {
+			t.Errorf("there are %v", r.sweeps)
+		}
+	})
+}
+
 func secretOf(namespace, name string, labels map[string]string, keys ...string) corev1.Secret {
 	s := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Data: map[string][]byte{}}
 	for _, key := range keys {

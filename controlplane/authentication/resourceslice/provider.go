@@ -157,7 +157,7 @@ func (r *provider) credentials(ctx context.Context, s *authv1beta1.ResourceSlice
 		return v, 0, err
 	case problem == nil:
 		return verdict{authv1beta1.SliceAccepted, authv1beta1.ReasonSliceAuthenticationAccepted, "the credentials are in status.authParams"}, again, nil
-	case problem.Reason == authv1beta1.ReasonCertificatePending && problem.Retry <= time.Second:
+	case problem.Retry <= time.Second: // it is about to pass
 		return v, problem.Retry, nil
 	case tenant.Spec.AuthzPolicy != authv1beta1.TolerateNoHandshake:
 		return denied(problem.Reason, "%s", problem.Message), problem.Retry, nil

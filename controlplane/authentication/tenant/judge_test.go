@@ -119,7 +119,7 @@ func TestJudge(t *testing.T) {
 		{"drained, with the signature of somebody else", func(f *facts, _ consumer) {
 			f.tenant.Spec.TenantCondition, f.tenant.Spec.Signature = authv1beta1.TenantDrained, newConsumer(t).sign(t, f.nonce)
 		}, authv1beta1.ReasonSignatureInvalid, ""},
-		{"no handshake, no user", func(f *facts, _ consumer) { f.tenant.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake }, authv1beta1.ReasonRoleBindingMissing, "kubectl create rolebinding"},
+		{"no handshake, no user", func(f *facts, _ consumer) { f.tenant.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake }, authv1beta1.ReasonRoleBindingMissing, "-n tenant-of-rome "},
 		{"no handshake, but a user", func(f *facts, _ consumer) {
 			f.tenant.Spec.AuthzPolicy = authv1beta1.TolerateNoHandshake
 			f.bindings = []rbacv1.RoleBinding{{

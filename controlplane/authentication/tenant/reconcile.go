@@ -135,8 +135,8 @@ func (r *Reconciler) gather(ctx context.Context, t *authv1beta1.Tenant) (facts, 
 // grant does what was decided. Rights that the user has given stay. It changes the decision if something is in the way.
 func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, f facts, d *decision) (*authv1beta1.AuthParams, time.Duration, error) {
 	if d.authorized {
-		if err := r.bound(ctx, t); err != nil {
-			return nil, 0, err
+		if problem, err := r.bound(ctx, t); err != nil || problem != nil {
+			return nil, d.hold(problem), err
 		}
 	}
 	if !d.issue {
@@ -167,20 +167,29 @@ func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, f facts, 
 		Subject: credentials.ControlPlaneSubject(string(t.Spec.ClusterID)), Proxy: t.Spec.ProxyURL,
 	})
 	if problem != nil {
-		d.reason, d.message, again = problem.Reason, problem.Message, problem.Retry
+		again = d.hold(problem)
 	}
 	return params, again, err
 }
 
+// hold has a decision wait for a problem to pass, and returns when to look again.
+func (d *decision) hold(p *issue.Problem) (again time.Duration) {
+	if p == nil {
+		return 0
+	}
+	d.reason, d.message = p.Reason, p.Message
+	return p.Retry
+}
+
 // consumerQuota is the ResourceQuota of a tenant namespace, maxCopies how many objects of each kind it lets a consumer
-// have there: what it writes is held in memory here.
+// have there, and maxMaps how many NamespaceMaps, of which it needs one: what it writes is held in memory here.
 const (
-	consumerQuota = "liqo-consumer"
-	maxCopies     = "100"
+	consumerQuota      = "liqo-consumer"
+	maxCopies, maxMaps = "100", "10"
 )
 
 // bound bounds how much a consumer can write. It is made once: the user may change it to allow more.
-func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) error {
+func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) (*issue.Problem, error) {
 	q := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.Namespace, Name: consumerQuota,
@@ -191,22 +200,23 @@ func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) error {
 		},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}},
 	}
-	for _, kind := range []schema.GroupResource{
-		authv1beta1.Resource("resourceslices"), authv1beta1.Resource("renews"), {Group: offloadingv1beta1.GroupVersion.Group, Resource: "namespacemaps"},
+	for kind, most := range map[schema.GroupResource]string{
+		authv1beta1.Resource("resourceslices"): maxCopies, authv1beta1.Resource("renews"): maxCopies,
+		{Group: offloadingv1beta1.GroupVersion.Group, Resource: "namespacemaps"}: maxMaps,
 	} {
-		q.Spec.Hard[corev1.ResourceName("count/"+kind.String())] = resource.MustParse(maxCopies)
+		q.Spec.Hard[corev1.ResourceName("count/"+kind.String())] = resource.MustParse(most)
 	}
 	there := new(corev1.ResourceQuota)
 	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(q), there)
 	if apierrors.IsNotFound(err) {
 		err = client.IgnoreAlreadyExists(r.Create(ctx, q))
 	} else if c := metav1.GetControllerOf(there); err == nil && c != nil && c.Name == t.Name && c.UID != t.UID {
-		err = errors.New("that of an earlier Tenant is being deleted") // tried again
+		return issue.EarlierRemains("ResourceQuota "+consumerQuota, "Tenant"), nil
 	}
 	if err != nil {
-		return fmt.Errorf("bound what the consumer can write, by ResourceQuota %s: %w", consumerQuota, err)
+		return nil, fmt.Errorf("bound what the consumer can write, by ResourceQuota %s: %w", consumerQuota, err)
 	}
-	return nil
+	return nil, nil
 }
 
 // binding lets the consumer ask.
@@ -256,7 +266,7 @@ func (r *Reconciler) status(ctx context.Context, t *authv1beta1.Tenant, d decisi
 	}
 	if wrote {
 		log.FromContext(ctx).Info("decided", "reason", d.reason, "clusterID", t.Spec.ClusterID)
-		if !d.ready() && d.reason != authv1beta1.ReasonCertificatePending {
+		if passes := d.reason == authv1beta1.ReasonCertificatePending || d.reason == authv1beta1.ReasonEarlierRemains; !d.ready() && !passes {
 			r.Recorder.Eventf(t, nil, corev1.EventTypeWarning, d.reason, "Authorize", "%s", d.message[:min(len(d.message), 1000)])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,12 +19,18 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestControllers runs both controllers, under the roles they are shipped with,
 // against one control plane. Every subtest has a namespace of its own.
 func TestControllers(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t), t: t, options: everything}
+	services, err := os.ReadFile(source.Path("deploy", "manifests", "services", "services.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Apply(string(services))
 	w.createNode(t, "node-1", "192.0.2.1")
 	w.createNode(t, "node-2", "192.0.2.2")
 	w.start(t)
@@ -84,7 +91,7 @@ func (w *world) start(t *testing.T) {
 
 // everything is what can be switched on.
 var everything = Options{
-	LiqoNamespace: controlplanetest.LiqoNamespace, NetworkPolicies: true, MetricsNamespace: "monitoring", DisruptionBudgets: true,
+	LiqoNamespace: controlplanetest.LiqoNamespace, NetworkPolicies: true, MetricsNamespace: "monitoring", DisruptionBudgets: true, Services: true,
 }
 
 // counting counts the requests that could change something.

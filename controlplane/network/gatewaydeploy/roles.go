@@ -84,6 +84,11 @@ func (f *Facts) rules() []rbacv1.PolicyRule {
 		{APIGroups: group, Verbs: []string{"get", "patch"}, Resources: []string{"firewallconfigurations/status"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Verbs: []string{"create", "patch"}, Resources: []string{"events"}},
 	}
+	if f.Options.Services {
+		rules = append(rules,
+			rbacv1.PolicyRule{APIGroups: group, Verbs: read, Resources: []string{"exportedservices"}},
+			rbacv1.PolicyRule{APIGroups: group, Verbs: []string{"get", "list", "watch", "create", "patch", "update", "delete"}, Resources: []string{"importedservices"}})
+	}
 	if f.elects() {
 		// It need not create the Lease, so that it can be held to this one.
 		rules = append(rules, rbacv1.PolicyRule{

@@ -73,6 +73,18 @@ func TestRulesNameWhatTheyCan(t *testing.T) {
 	if r := rule("leases"); r == nil || !slices.Equal(r.ResourceNames, []string{"a.t.server.connections.liqo.io"}) || slices.Contains(r.Verbs, "create") {
 		t.Errorf("several replicas get %v", r)
 	}
+	for _, kind := range []string{"exportedservices", "importedservices"} {
+		if r := rule(kind); r != nil {
+			t.Errorf("without services: %v", r)
+		}
+	}
+	f.Options.Services = true
+	if r := rule("exportedservices"); r == nil || slices.Contains(r.Verbs, "create") {
+		t.Errorf("exportedservices: %v", r)
+	}
+	if r := rule("importedservices"); r == nil || !slices.Contains(r.Verbs, "create") {
+		t.Errorf("importedservices: %v", r)
+	}
 	for _, never := range []string{"secrets", "pods", "configmaps", "services", "nodes", "*"} {
 		if r := rule(never); r != nil {
 			t.Errorf("%s: %v", never, r)

@@ -41,6 +41,8 @@ type Options struct {
 	// DisruptionBudgets makes a PodDisruptionBudget for each gateway of several
 	// replicas; otherwise there is none.
 	DisruptionBudgets bool
+	// Services lets gateways exchange what clusters export; otherwise they may not read or write it.
+	Services bool
 }
 
 // workers is how many gateways of a kind are worked on at once. Most of the time is

@@ -1,10 +1,13 @@
 package scheduling
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // Added is the toleration of pods that may run on virtual nodes. The policy in the chart gives new pods the same.
@@ -29,18 +32,30 @@ func Tolerate(o *offloadingv1beta1.NamespaceOffloading, nodes []placement.Node) 
 	return true
 }
 
-// Waits tells whether p waits for a node and could not be scheduled onto a virtual one.
-func Waits(p *corev1.Pod) bool {
-	if p.Spec.NodeName != "" || p.Status.Phase != corev1.PodPending || !p.DeletionTimestamp.IsZero() ||
-		p.Spec.RuntimeClassName != nil && *p.Spec.RuntimeClassName == offloadingv1beta1.RuntimeClassName {
-		return false
-	}
-	for _, t := range p.Spec.Tolerations {
-		if tolerates(t) {
-			return false
-		}
-	}
-	return true
+// Waits tells whether p waits for a node, could not be scheduled onto a virtual one, and could run there.
+func Waits(p *corev1.Pod) bool { return waits(p) && !forVirtual(p) && !reflection.NeedsVolume(&p.Spec) }
+
+// Hopeless tells whether p waits for a virtual node alone, and could not run there: it needs a PersistentVolume. The
+// scheduler waits for that, so that no virtual kubelet ever says so.
+func Hopeless(p *corev1.Pod, o *offloadingv1beta1.NamespaceOffloading) bool {
+	class := p.Spec.RuntimeClassName
+	return waits(p) && forVirtual(p) && reflection.NeedsVolume(&p.Spec) && placement.Offloads(o) &&
+		(o.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || class != nil && *class == offloadingv1beta1.RuntimeClassName)
+}
+
+// concerns tells whether a pod is to be looked at when its namespace is offloaded.
+func concerns(p *corev1.Pod) bool {
+	return waits(p) && (!forVirtual(p) || reflection.NeedsVolume(&p.Spec))
+}
+
+func waits(p *corev1.Pod) bool {
+	return p.Spec.NodeName == "" && p.Status.Phase == corev1.PodPending && p.DeletionTimestamp.IsZero()
+}
+
+// forVirtual tells whether p could be scheduled onto a virtual node.
+func forVirtual(p *corev1.Pod) bool {
+	class := p.Spec.RuntimeClassName
+	return class != nil && *class == offloadingv1beta1.RuntimeClassName || slices.ContainsFunc(p.Spec.Tolerations, tolerates)
 }
 
 // tolerates tells whether a pod with t may be scheduled onto a virtual node.

@@ -47,6 +47,39 @@ func TestTolerate(t *testing.T) {
 	}
 }
 
+// claimed is a volume that needs a PersistentVolume, own one whose claim the pod brings.
+var (
+	claimed = corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}
+	own     = corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: new(corev1.EphemeralVolumeSource)}}
+)
+
+func TestHopeless(t *testing.T) {
+	const both, remote = offloadingv1beta1.LocalAndRemotePodOffloadingStrategy, offloadingv1beta1.RemotePodOffloadingStrategy
+	tolerates := []corev1.Toleration{scheduling.Added}
+	for _, tt := range []struct {
+		name     string
+		strategy offloadingv1beta1.PodOffloadingStrategy
+		spec     corev1.PodSpec
+		want     bool
+	}{
+		{"a claim", remote, corev1.PodSpec{Tolerations: tolerates, Volumes: []corev1.Volume{claimed}}, true},
+		{"a claim of its own", remote, corev1.PodSpec{Tolerations: tolerates, Volumes: []corev1.Volume{own}}, true},
+		{"no claim", remote, corev1.PodSpec{Tolerations: tolerates}, false},
+		{"a claim, and a node", remote, corev1.PodSpec{Tolerations: tolerates, Volumes: []corev1.Volume{claimed}, NodeName: "milan"}, false},
+		{"a claim; made before its namespace was offloaded", remote, corev1.PodSpec{Volumes: []corev1.Volume{claimed}}, false},
+		{"a claim; it may run here", both, corev1.PodSpec{Tolerations: tolerates, Volumes: []corev1.Volume{claimed}}, false},
+		{"a claim, by runtime class", both, corev1.PodSpec{RuntimeClassName: new("liqo"), Volumes: []corev1.Volume{claimed}}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading"}}
+			o.Spec.PodOffloadingStrategy = tt.strategy
+			if got := scheduling.Hopeless(&corev1.Pod{Spec: tt.spec, Status: corev1.PodStatus{Phase: corev1.PodPending}}, o); got != tt.want {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
 func TestWaits(t *testing.T) {
 	now := metav1.Now()
 	tolerating := func(t corev1.Toleration) func(*corev1.Pod) {
@@ -62,6 +95,7 @@ func TestWaits(t *testing.T) {
 		{"ended", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
 		{"going", func(p *corev1.Pod) { p.DeletionTimestamp = &now }, false},
 		{"of the runtime class", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("liqo") }, false},
+		{"needs a volume", func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{claimed} }, false},
 		{"of another runtime class", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("kata") }, true},
 		{"tolerates", tolerating(scheduling.Added), false},
 		{"tolerates the value", tolerating(corev1.Toleration{Key: "virtual-node.liqo.io/not-allowed", Value: "true"}), false},

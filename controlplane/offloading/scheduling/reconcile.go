@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,13 +24,22 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/reflection"
 )
+
+// reasonFailedReflection is that of Events by which virtual kubelets refuse a pod.
+const reasonFailedReflection = "FailedReflection"
 
 // Reconciler adds tolerations to the waiting pods of a namespace.
 type Reconciler struct {
 	client.Client
 	// Reader reads past the cache, which does not hold whole pods.
-	Reader client.Reader
+	Reader   client.Reader
+	Recorder events.EventRecorder
+
+	mu sync.Mutex
+	// told are the pods of each namespace that were told why they do not run.
+	told map[string]map[types.UID]bool
 }
 
 // A policy of the chart holds the controller to the tolerations of pods in offloaded namespaces.
@@ -35,6 +47,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile looks at one namespace.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -51,21 +64,56 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// Without the label new pods are not changed either, and the label wakes this.
-	if !labelled(ns) || !Tolerate(o, nodes) {
-		return ctrl.Result{}, nil
-	}
 	var pods corev1.PodList
 	if err := r.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)); err != nil {
 		return ctrl.Result{}, err
 	}
-	var errs []error
+	errs := []error{r.tell(ctx, o, pods.Items)}
+	// Without the label new pods are not changed either, and the label wakes this.
+	if !labelled(ns) || !Tolerate(o, nodes) {
+		return ctrl.Result{}, errors.Join(errs...)
+	}
 	for i := range pods.Items {
 		if Waits(&pods.Items[i]) {
 			errs = append(errs, r.tolerate(ctx, client.ObjectKeyFromObject(&pods.Items[i])))
 		}
 	}
 	return ctrl.Result{}, errors.Join(errs...)
+}
+
+// tell tells the pods that can run neither here nor there why, each once.
+func (r *Reconciler) tell(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, pods []corev1.Pod) error {
+	r.mu.Lock()
+	told := r.told[o.Namespace]
+	r.mu.Unlock()
+	now := map[types.UID]bool{}
+	var errs []error
+	for i := range pods {
+		p := &pods[i]
+		if !Hopeless(p, o) {
+			continue
+		}
+		if !told[p.UID] {
+			live := new(corev1.Pod)
+			if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(p), live); err != nil || live.UID != p.UID {
+				errs = append(errs, client.IgnoreNotFound(err))
+				continue
+			}
+			if why := reflection.Refused(&live.Spec); why != nil {
+				apply.Event(r.Recorder, live, corev1.EventTypeWarning, reasonFailedReflection, "Schedule", why.Error())
+			}
+		}
+		now[p.UID] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil {
+		r.told = map[string]map[types.UID]bool{}
+	}
+	if r.told[o.Namespace] = now; len(now) == 0 {
+		delete(r.told, o.Namespace)
+	}
+	return errors.Join(errs...)
 }
 
 // tolerate adds the toleration to a pod, if it still waits.
@@ -101,7 +149,7 @@ func (r *Reconciler) nodes(ctx context.Context) (all []placement.Node, err error
 
 // SetupWithManager adds the reconciler to mgr.
 func SetupWithManager(mgr ctrl.Manager) error {
-	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller")}
 	namespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace()}}}
 	})
@@ -114,7 +162,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		// One that was admitted while its namespace was being offloaded.
 		Watches(new(corev1.Pod), namespace, builder.WithPredicates(noUpdates, predicate.NewPredicateFuncs(func(o client.Object) bool {
 			p, ok := o.(*corev1.Pod)
-			return ok && Waits(p)
+			return ok && concerns(p)
 		}))).
 		// With the last virtual node that a selector leaves out its pods may run on all.
 		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

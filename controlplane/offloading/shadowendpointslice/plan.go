@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +15,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
-	"github.com/sluice-net/sluice/controlplane/cidr"
-	"github.com/sluice-net/sluice/reflection"
+	"github.com/sluice-net/sluice/controlplane/peeraddress"
 )
 
 const (
@@ -29,13 +27,8 @@ const (
 
 // Facts are what a slice depends on beside what the consumer asks for.
 type Facts struct {
-	// Consumer is the ID of the consumer.
-	Consumer string
-	// Addresses translates addresses of the consumer. The zero value, without a network, knows none.
-	Addresses reflection.Addresses
-	// Networks are the prefixes of this cluster, and Taken addresses that nothing may lead to; the values say whose they are.
-	Networks map[netip.Prefix]string
-	Taken    map[netip.Addr]string
+	// Judge judges the addresses of the consumer.
+	peeraddress.Judge
 	// Away is why no endpoint is ready; empty: each is as the consumer says.
 	Away string
 }
@@ -68,7 +61,7 @@ func Build(owner metav1.ObjectMeta, t *offloadingv1beta1.EndpointSliceTemplate, 
 			Labels: map[string]string{
 				networkingv1beta1.LabelManaged:   networkingv1beta1.LabelTrue,
 				offloadingv1beta1.LabelManagedBy: offloadingv1beta1.ManagedByShadowEndpointSlice,
-				offloadingv1beta1.LabelOrigin:    f.Consumer,
+				offloadingv1beta1.LabelOrigin:    f.Cluster,
 				discoveryv1.LabelServiceName:     service,
 				discoveryv1.LabelManagedBy:       offloadingv1beta1.EndpointSliceManager,
 			},
@@ -97,12 +90,12 @@ func Build(owner metav1.ObjectMeta, t *offloadingv1beta1.EndpointSliceTemplate, 
 }
 
 // endpoint judges one endpoint. The path in an error goes on from that of the endpoint.
-func (f Facts) endpoint(in *discoveryv1.Endpoint, family discoveryv1.AddressType) (out discoveryv1.Endpoint, err error) {
+func (f *Facts) endpoint(in *discoveryv1.Endpoint, family discoveryv1.AddressType) (out discoveryv1.Endpoint, err error) {
 	if n := len(in.Addresses); n == 0 || n > maxAddresses {
 		return out, fmt.Errorf(".addresses has %d entries: 1 to %d are allowed", n, maxAddresses)
 	}
 	for i, there := range in.Addresses {
-		a, err := f.address(there, family)
+		a, err := f.Here(there, family)
 		if err != nil {
 			return out, fmt.Errorf(".addresses[%d]: %w", i, err)
 		}
@@ -122,35 +115,8 @@ func (f Facts) endpoint(in *discoveryv1.Endpoint, family discoveryv1.AddressType
 		out.Conditions.Ready, out.Conditions.Serving = new(false), new(false)
 	}
 	// Not what the consumer says: the name of a node here would say that the endpoint is on it.
-	out.NodeName = new(f.Consumer)
+	out.NodeName = new(f.Cluster)
 	return out, nil
-}
-
-// address translates an address of the consumer.
-func (f Facts) address(asked string, family discoveryv1.AddressType) (netip.Addr, error) {
-	there, err := netip.ParseAddr(asked)
-	if err != nil || there.Zone() != "" {
-		return there, fmt.Errorf("%q is not an address", text.Quoted(asked))
-	}
-	if there.Is4() != (family == discoveryv1.AddressTypeIPv4) || there.Is4In6() {
-		return there, fmt.Errorf("%s is not of type %s", there, family)
-	}
-	here, ok := f.Addresses.Here(there)
-	if !ok {
-		return there, fmt.Errorf("%s is in no CIDR of cluster %s that this cluster knows", there, f.Consumer)
-	}
-	if err := cidr.Routable(netip.PrefixFrom(here, here.BitLen())); err != nil {
-		return there, fmt.Errorf("%s: %w", there, err)
-	}
-	if who, taken := f.Taken[here]; taken {
-		return there, fmt.Errorf("%s leads to %s here, an address of %s", there, here, who)
-	}
-	for p, who := range f.Networks {
-		if p.Contains(here) {
-			return there, fmt.Errorf("%s leads to %s here, which is in %s, %s", there, here, p, who)
-		}
-	}
-	return here, nil
 }
 
 // target judges what an endpoint stands for. It is nothing of this cluster, so its kind is none of this cluster either.

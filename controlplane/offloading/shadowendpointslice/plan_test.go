@@ -15,6 +15,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/peeraddress"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -31,11 +32,11 @@ func rome(t testing.TB) Facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Facts{
-		Consumer: "rome", Addresses: a,
+	return Facts{Judge: peeraddress.Judge{
+		Cluster: "rome", Addresses: a,
 		Networks: map[netip.Prefix]string{netip.MustParsePrefix("10.80.200.0/24"): "Network service-cidr of this cluster"},
 		Taken:    map[netip.Addr]string{netip.MustParseAddr("10.71.9.9"): "Node worker", netip.MustParseAddr("10.80.1.1"): "the API server"},
-	}
+	}}
 }
 
 func owner() metav1.ObjectMeta {

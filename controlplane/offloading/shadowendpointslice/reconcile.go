@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -20,14 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
-	"github.com/sluice-net/sluice/controlplane/reserved"
-	"github.com/sluice-net/sluice/reflection"
+	"github.com/sluice-net/sluice/controlplane/peeraddress"
 )
 
 // retry is when what was refused is tried again: what refused it may have changed.
@@ -121,25 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // gather reads what slices of a consumer depend on. Unknown says why none of its addresses is known; empty: they are.
 func (r *Reconciler) gather(ctx context.Context, c placement.Consumer) (f Facts, unknown string, err error) {
-	f = Facts{Consumer: c.ID, Networks: map[netip.Prefix]string{}}
-	var configurations networkingv1beta1.ConfigurationList
-	if err := r.List(ctx, &configurations, client.UnsafeDisableDeepCopy, client.InNamespace(c.Tenant), ofPeer(c.ID)); err != nil {
-		return f, "", fmt.Errorf("list Configurations: %w", err)
-	}
-	if f.Addresses, err = reflection.OldestAddresses(configurations.Items); err != nil {
-		unknown = fmt.Sprintf("the addresses of cluster %s are not known here: %v", c.ID, err)
-	}
-	var networks ipamv1alpha1.NetworkList
-	if err := r.List(ctx, &networks, client.UnsafeDisableDeepCopy, client.InNamespace(r.LiqoNamespace)); err != nil {
-		return f, "", fmt.Errorf("list Networks: %w", err)
-	}
-	for i := range networks.Items {
-		n := &networks.Items[i]
-		if p, err := n.Status.CIDR.Prefix(); err == nil {
-			f.Networks[p.Masked()] = "Network " + n.Name + " of this cluster"
-		}
-	}
-	if f.Taken, err = reserved.Addresses(ctx, r.Client, r.Reader); err != nil {
+	if f.Judge, unknown, err = peeraddress.Gather(ctx, r.Client, r.Reader, r.LiqoNamespace, c.Tenant, c.ID); err != nil {
 		return f, "", err
 	}
 	peer := new(corev1beta1.ForeignCluster)

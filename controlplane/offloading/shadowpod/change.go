@@ -1,6 +1,7 @@
 package shadowpod
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -96,13 +97,14 @@ func merge(live, had, want map[string]string) (out, ours map[string]string) {
 }
 
 // change makes the Pod of a ShadowPod follow what it does not have of it, as far as Kubernetes lets one change a pod: labels, annotations,
-// images, the deadline, tolerations. What else has changed stays as it was when the Pod was made.
+// images, the deadline, tolerations. What else has changed stays as it was when the Pod was made. Amounts may change, too; they
+// stay, as the Quota would have to be asked, and the consumer is told.
 func (r *Reconciler) change(ctx context.Context, s *raw, cached *corev1.Pod) error {
 	want := digest(s)
 	if !cached.DeletionTimestamp.IsZero() || ended(cached.Status.Phase) {
 		return nil
 	}
-	spec, err := read(s.Spec.Pod.Raw)
+	spec, err := specOf(s)
 	if err != nil {
 		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
 		return nil // until it changes
@@ -110,6 +112,9 @@ func (r *Reconciler) change(ctx context.Context, s *raw, cached *corev1.Pod) err
 	live := new(corev1.Pod)
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil || live.UID != cached.UID {
 		return client.IgnoreNotFound(err) // the cache is about to tell
+	}
+	if kept := unresized(&live.Spec, spec); kept != "" {
+		r.tell(s, reasonNotResized, reasonNotResized+want, kept)
 	}
 	for _, do := range []func(*corev1.Pod){
 		func(p *corev1.Pod) { follow(&p.Spec, spec); relabel(p, s) },
@@ -172,6 +177,37 @@ func follow(p, want *corev1.PodSpec) {
 			p.Tolerations = append(p.Tolerations, t)
 		}
 	}
+}
+
+// unresized says which amounts of a living pod are others than wanted; empty: none. Amounts that are not wanted any more, or
+// that this cluster has added, are none of them.
+func unresized(p, want *corev1.PodSpec) string {
+	differs := func(where string, has, want *corev1.ResourceRequirements) string {
+		if want == nil {
+			return ""
+		}
+		for _, kind := range []struct {
+			name      string
+			has, want corev1.ResourceList
+		}{{"requests", has.Requests, want.Requests}, {"limits", has.Limits, want.Limits}} {
+			for _, name := range slices.Sorted(maps.Keys(kind.want)) {
+				has, want := kind.has[name], kind.want[name]
+				if has.Cmp(want) != 0 {
+					return fmt.Sprintf("%s %s %s of %s and is to have %s: a pod of another cluster is not resized in place; make it anew", where, kind.name, has.String(), name, want.String())
+				}
+			}
+		}
+		return ""
+	}
+	all := []string{differs("the pod", cmp.Or(p.Resources, new(corev1.ResourceRequirements)), want.Resources)}
+	for _, c := range slices.Concat(p.Containers, p.InitContainers) {
+		for _, w := range slices.Concat(want.Containers, want.InitContainers) {
+			if w.Name == c.Name {
+				all = append(all, differs("container "+c.Name, &c.Resources, &w.Resources))
+			}
+		}
+	}
+	return cmp.Or(all...)
 }
 
 // tolerations are those that a pod of a consumer keeps.

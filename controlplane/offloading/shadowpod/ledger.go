@@ -19,29 +19,45 @@ type ledger struct {
 	mu sync.Mutex
 	// pods are those that count.
 	pods map[types.NamespacedName]entry
-	// used is their sum, by quota.
-	used map[string]corev1.ResourceList
+	// used is their sum, by account.
+	used map[account]corev1.ResourceList
 }
+
+// account is what a pod counts against: the Quota of a user of a consumer. user is in the form of [label].
+type account struct{ consumer, user string }
 
 // entry is one pod. Until it is made it has no UID.
 type entry struct {
 	uid    types.UID
-	quota  string
+	of     account
 	amount corev1.ResourceList
 }
 
 func newLedger() *ledger {
-	return &ledger{pods: map[types.NamespacedName]entry{}, used: map[string]corev1.ResourceList{}}
+	return &ledger{pods: map[types.NamespacedName]entry{}, used: map[account]corev1.ResourceList{}}
 }
 
 // take counts a pod that is to be made, if hard has room for it. Else it says what is short of. A pod of the name that
 // still counts is in the way: known is true, and its UID, if it was made.
-func (l *ledger) take(name types.NamespacedName, quota string, amount, hard corev1.ResourceList) (short string, old types.UID, known bool) {
+//
+// live are the users of the consumer that have a Quota. Pods of its other users count against each of these: pods outlive
+// their ResourceSlice, and a consumer that renames it would have the sum twice.
+func (l *ledger) take(name types.NamespacedName, of account, live map[string]bool, amount, hard corev1.ResourceList) (short string, old types.UID, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.pods[name]; ok {
 		return "", e.uid, true
 	}
+	used, orphaned := maps.Clone(l.used[of]), corev1.ResourceList{}
+	for other, amount := range l.used {
+		if other.consumer == of.consumer && other != of && !live[other.user] {
+			requests.Add(orphaned, amount)
+		}
+	}
+	if used == nil {
+		used = corev1.ResourceList{}
+	}
+	requests.Add(used, orphaned)
 	var lacks []string
 	for _, resource := range slices.Sorted(maps.Keys(amount)) {
 		want := amount[resource]
@@ -53,24 +69,29 @@ func (l *ledger) take(name types.NamespacedName, quota string, amount, hard core
 			lacks = append(lacks, fmt.Sprintf("%s of %s are asked for, of which nothing is granted", want.String(), resource))
 			continue
 		}
-		used := l.used[quota][resource]
-		sum := used.DeepCopy()
-		if sum.Add(want); sum.Cmp(limit) > 0 {
-			lacks = append(lacks, fmt.Sprintf("%s of %s are asked for; of %s, which are granted, other pods have %s", want.String(), resource, limit.String(), used.String()))
+		have, old := used[resource], orphaned[resource]
+		sum := have.DeepCopy()
+		if sum.Add(want); sum.Cmp(limit) <= 0 {
+			continue
 		}
+		lack := fmt.Sprintf("%s of %s are asked for; of %s, which are granted, other pods have %s", want.String(), resource, limit.String(), have.String())
+		if !old.IsZero() {
+			lack += fmt.Sprintf(", %s of it those of ResourceSlices that are gone or not granted any more: delete these pods", old.String())
+		}
+		lacks = append(lacks, lack)
 	}
 	if len(lacks) > 0 {
 		return strings.Join(lacks, "; "), "", false
 	}
-	l.set(name, entry{quota: quota, amount: amount})
+	l.set(name, entry{of: of, amount: amount})
 	return "", "", false
 }
 
 // observe counts a pod as it is.
-func (l *ledger) observe(name types.NamespacedName, uid types.UID, quota string, amount corev1.ResourceList) {
+func (l *ledger) observe(name types.NamespacedName, uid types.UID, of account, amount corev1.ResourceList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.set(name, entry{uid, quota, amount})
+	l.set(name, entry{uid, of, amount})
 }
 
 // forget stops counting a pod; without a UID, one that was not made after all. It tells whether it counted.
@@ -88,10 +109,10 @@ func (l *ledger) forget(name types.NamespacedName, uid types.UID) bool {
 func (l *ledger) set(name types.NamespacedName, e entry) {
 	l.drop(name)
 	l.pods[name] = e
-	if l.used[e.quota] == nil {
-		l.used[e.quota] = corev1.ResourceList{}
+	if l.used[e.of] == nil {
+		l.used[e.of] = corev1.ResourceList{}
 	}
-	requests.Add(l.used[e.quota], e.amount)
+	requests.Add(l.used[e.of], e.amount)
 }
 
 func (l *ledger) drop(name types.NamespacedName) {
@@ -100,7 +121,7 @@ func (l *ledger) drop(name types.NamespacedName) {
 		return
 	}
 	delete(l.pods, name)
-	used := l.used[e.quota]
+	used := l.used[e.of]
 	for resource, q := range e.amount {
 		left := used[resource]
 		left.Sub(q)
@@ -109,6 +130,6 @@ func (l *ledger) drop(name types.NamespacedName) {
 		}
 	}
 	if len(used) == 0 {
-		delete(l.used, e.quota)
+		delete(l.used, e.of)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubernetes "k8s.io/client-go/kubernetes/scheme"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
@@ -22,6 +23,14 @@ import (
 
 // strict reads a pod as an API server does, and refuses fields that it does not know.
 var strict = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubernetes.Scheme, kubernetes.Scheme, json.SerializerOptions{Strict: true})
+
+// specOf is the spec that a ShadowPod asks for, judged.
+func specOf(s *raw) (*corev1.PodSpec, error) {
+	if s.Annotations[annotationDropped] != "" {
+		return nil, fmt.Errorf("metadata: labels and annotations are larger than %d KiB", maxMetadata>>10)
+	}
+	return read(s.Spec.Pod.Raw)
+}
 
 // read judges the spec of a ShadowPod.
 func read(spec []byte) (*corev1.PodSpec, error) {
@@ -126,6 +135,16 @@ func choose(s *raw, quotas []offloadingv1beta1.Quota) *offloadingv1beta1.Quota {
 		}
 	}
 	return nil
+}
+
+// live leaves out the Quotas that are about to go: the garbage collector may take its time for one whose ResourceSlice is
+// gone.
+func live(quotas []offloadingv1beta1.Quota, of []authv1beta1.ResourceSlice) []offloadingv1beta1.Quota {
+	return slices.DeleteFunc(quotas, func(q offloadingv1beta1.Quota) bool {
+		owner := metav1.GetControllerOf(&q)
+		return !q.DeletionTimestamp.IsZero() || owner != nil && owner.Kind == "ResourceSlice" &&
+			!slices.ContainsFunc(of, func(s authv1beta1.ResourceSlice) bool { return s.UID == owner.UID && s.DeletionTimestamp.IsZero() })
+	})
 }
 
 // stated says which container does not state what the Quota's enforcement wants; empty: all do.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 )
@@ -29,8 +30,9 @@ func named(name string) types.NamespacedName { return types.NamespacedName{Names
 
 func TestLedger(t *testing.T) {
 	hard := amounts("cpu", "2", "pods", "3")
-	take := func(l *ledger, name, quota string, amount corev1.ResourceList) string {
-		short, _, known := l.take(named(name), quota, amount, hard)
+	live := map[string]bool{"q": true, "other": true}
+	take := func(l *ledger, name, user string, amount corev1.ResourceList) string {
+		short, _, known := l.take(named(name), account{"rome", user}, live, amount, hard)
 		if known {
 			return "known"
 		}
@@ -38,8 +40,8 @@ func TestLedger(t *testing.T) {
 	}
 	l := newLedger()
 	for _, step := range []struct {
-		name, quota, amount string
-		want                string
+		name, user, amount string
+		want               string
 	}{
 		{"a", "q", "1500m", ""},
 		{"b", "q", "600m", "600m of cpu are asked for; of 2, which are granted, other pods have 1500m"},
@@ -48,8 +50,8 @@ func TestLedger(t *testing.T) {
 		{"c", "q", "1m", "known"},
 		{"d", "q", "1m", "of 2, which are granted, other pods have 2"},
 	} {
-		if got := take(l, step.name, step.quota, amounts("cpu", step.amount, "pods", "1")); !strings.Contains(got, step.want) || (step.want == "") != (got == "") {
-			t.Errorf("%s takes %s of %s: %q, want %q", step.name, step.amount, step.quota, got, step.want)
+		if got := take(l, step.name, step.user, amounts("cpu", step.amount, "pods", "1")); !strings.Contains(got, step.want) || (step.want == "") != (got == "") {
+			t.Errorf("%s takes %s of %s: %q, want %q", step.name, step.amount, step.user, got, step.want)
 		}
 	}
 	if got := take(l, "g", "q", amounts("nvidia.com/gpu", "1")); !strings.Contains(got, "nothing is granted") {
@@ -58,7 +60,7 @@ func TestLedger(t *testing.T) {
 	if l.forget(named("a"), "another") {
 		t.Error("a pod of another UID is forgotten")
 	}
-	l.observe(named("a"), "1", "q", amounts("cpu", "1", "pods", "1"))
+	l.observe(named("a"), "1", account{"rome", "q"}, amounts("cpu", "1", "pods", "1"))
 	if got := take(l, "d", "q", amounts("cpu", "500m")); got != "" {
 		t.Errorf("what a smaller pod leaves: %q", got)
 	}
@@ -72,6 +74,59 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+// TestLedgerOfRenamed: a consumer that deletes its slice and makes another one has no more than the new one grants.
+func TestLedgerOfRenamed(t *testing.T) {
+	l := newLedger()
+	l.observe(named("old"), "1", account{"rome", "old"}, amounts("cpu", "1500m"))
+	l.observe(named("theirs"), "2", account{"naples", "gone"}, amounts("cpu", "2"))
+	take := func(name, cpu string, live ...string) string {
+		users := map[string]bool{}
+		for _, user := range live {
+			users[user] = true
+		}
+		short, _, _ := l.take(named(name), account{"rome", "new"}, users, amounts("cpu", cpu), amounts("cpu", "2"))
+		return short
+	}
+	if got, want := take("a", "600m", "new"), "other pods have 1500m, 1500m of it those of ResourceSlices that are gone"; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := take("b", "500m", "new"); got != "" {
+		t.Errorf("what is left beside the old pods: %q", got)
+	}
+	if got := take("c", "1500m", "new", "old"); got != "" {
+		t.Errorf("while the old slice is granted as well: %q", got)
+	}
+	l.forget(named("c"), "")
+	l.forget(named("old"), "1")
+	if got := take("d", "1500m", "new"); got != "" {
+		t.Errorf("after the old pods have ended: %q", got)
+	}
+}
+
+func TestLive(t *testing.T) {
+	slice := func(name, uid string) authv1beta1.ResourceSlice {
+		return authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+	}
+	quota := func(name, uid string) offloadingv1beta1.Quota {
+		q := offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if s := slice(name, uid); uid != "" {
+			q.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&s, authv1beta1.GroupVersion.WithKind("ResourceSlice"))}
+		}
+		return q
+	}
+	goes, ending := slice("goes", "3"), quota("ending", "")
+	goes.DeletionTimestamp, ending.DeletionTimestamp = new(metav1.Now()), new(metav1.Now())
+	var got []string
+	for _, q := range live([]offloadingv1beta1.Quota{
+		quota("granted", "1"), quota("gone", "2"), quota("goes", "3"), quota("made-again", "4"), quota("of-the-administrator", ""), ending,
+	}, []authv1beta1.ResourceSlice{slice("granted", "1"), goes, slice("made-again", "5")}) {
+		got = append(got, q.Name)
+	}
+	if diff := cmp.Diff([]string{"granted", "of-the-administrator"}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 // TestLedgerAtOnce: many pods at the same time get what there is, and not more.
 func TestLedgerAtOnce(t *testing.T) {
 	l := newLedger()
@@ -80,7 +135,7 @@ func TestLedgerAtOnce(t *testing.T) {
 	for i := range 200 {
 		all.Go(func() {
 			name := named(fmt.Sprint(i))
-			if short, _, _ := l.take(name, "q", amounts("cpu", "100m"), amounts("cpu", "5")); short == "" {
+			if short, _, _ := l.take(name, account{user: "q"}, nil, amounts("cpu", "100m"), amounts("cpu", "5")); short == "" {
 				got.Store(name, true)
 			}
 		})
@@ -178,6 +233,39 @@ func TestFollow(t *testing.T) {
 	follow(&pod, &corev1.PodSpec{})
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("nothing is taken back (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnresized compares the amounts of a living pod with those of its ShadowPod.
+func TestUnresized(t *testing.T) {
+	none := corev1.ResourceRequirements{}
+	sized := func(requests, limits string) corev1.ResourceRequirements {
+		r := corev1.ResourceRequirements{Requests: amounts("cpu", requests)}
+		if limits != "" {
+			r.Limits = amounts("cpu", limits)
+		}
+		return r
+	}
+	spec := func(init, main corev1.ResourceRequirements) *corev1.PodSpec {
+		return &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i", Resources: init}}, Containers: []corev1.Container{{Name: "a", Resources: main}}}
+	}
+	for _, tt := range []struct {
+		name      string
+		has, want *corev1.PodSpec
+		says      string
+	}{
+		{"the same in other words", spec(none, sized("1", "2000m")), spec(none, sized("1000m", "2")), ""},
+		{"what this cluster adds", spec(sized("1", "1"), sized("1", "2")), spec(none, sized("1", "")), ""},
+		{"more is requested", spec(none, sized("1", "")), spec(none, sized("1500m", "")), "container a requests 1 of cpu and is to have 1500m: "},
+		{"a lower limit", spec(none, sized("1", "3")), spec(none, sized("1", "2")), "container a limits 3 of cpu and is to have 2: "},
+		{"of a container that starts the others", spec(sized("1", ""), none), spec(sized("2", ""), none), "container i requests 1 of cpu and is to have 2: "},
+		{"of the pod as a whole", spec(none, none), &corev1.PodSpec{Resources: new(sized("1", ""))}, "the pod requests 0 of cpu and is to have 1: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := unresized(tt.has, tt.want); (got != "") != (tt.says != "") || !strings.HasPrefix(got, tt.says) {
+				t.Errorf("%q, want %q", got, tt.says)
+			}
+		})
 	}
 }
 

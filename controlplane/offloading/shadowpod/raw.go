@@ -7,8 +7,12 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
-// maxSpec is how many bytes the spec of a pod may have. An API server takes 1.5 MiB.
-const maxSpec = 128 << 10
+// maxSpec is how many bytes the spec of a pod may have, maxMetadata how many its labels and annotations. An API server
+// takes 1.5 MiB.
+const maxSpec, maxMetadata = 128 << 10, 64 << 10
+
+// annotationDropped is on a ShadowPod in the cache whose labels and annotations were too large to keep.
+const annotationDropped = "liqo.io/dropped"
 
 // raw is a ShadowPod whose spec is not read.
 type raw struct {
@@ -56,13 +60,29 @@ func scheme(base func(*runtime.Scheme) error) (*runtime.Scheme, error) {
 	return s, base(s)
 }
 
-// trim drops a spec that is too large. It leaves one that says so.
+// trim keeps what is read. Of what is too large it keeps that it is.
 func trim(o any) (any, error) {
-	if r, ok := o.(*raw); ok {
-		r.ManagedFields = nil
-		if len(r.Spec.Pod.Raw) > maxSpec {
-			r.Spec.Pod.Raw = nil
-		}
+	r, ok := o.(*raw)
+	if !ok {
+		return o, nil // a tombstone
 	}
-	return o, nil
+	kept := &raw{TypeMeta: r.TypeMeta, Spec: r.Spec, Status: r.Status}
+	kept.ObjectMeta = metav1.ObjectMeta{
+		Namespace: r.Namespace, Name: r.Name, UID: r.UID, ResourceVersion: r.ResourceVersion, DeletionTimestamp: r.DeletionTimestamp,
+		Labels: r.Labels, Annotations: r.Annotations,
+	}
+	if len(r.Spec.Pod.Raw) > maxSpec {
+		kept.Spec.Pod.Raw = nil
+	}
+	if size(r.Labels)+size(r.Annotations) > maxMetadata {
+		kept.Labels, kept.Annotations, kept.Spec.Pod.Raw = nil, map[string]string{annotationDropped: "true"}, nil
+	}
+	return kept, nil
+}
+
+func size(m map[string]string) (n int) {
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
 }

@@ -45,6 +45,8 @@ const (
 	reasonNoQuota  = "QuotaMissing"
 	reasonCordoned = "Cordoned"
 	reasonFull     = "QuotaExceeded"
+	// reasonNotResized means that the pod goes on with the amounts that it has.
+	reasonNotResized = "PodNotResized"
 	// reasonNoNetwork means that the pod is to reach its API server, and it is not known here how.
 	reasonNoNetwork = "NetworkMissing"
 )
@@ -88,10 +90,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	s := new(raw)
 	if err := r.Pods.Get(ctx, req.NamespacedName, s); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the Pod goes with its owner
+		r.forget(req.NamespacedName)
+		pod := new(corev1.Pod)
+		if err := r.Pods.Get(ctx, req.NamespacedName, pod); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		return ctrl.Result{}, r.end(ctx, pod)
 	}
 	namespace := new(corev1.Namespace)
 	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: s.Namespace}, namespace); err != nil {
@@ -107,8 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, err
 	case err == nil && !metav1.IsControlledBy(pod, s):
-		// That of an earlier ShadowPod of the name, which is being deleted.
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.end(ctx, pod) // that of an earlier ShadowPod of the name
 	case err == nil && !s.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, apply.Delete(ctx, r.Client, pod)
 	case err == nil && pod.Annotations[annotationSpec] == digest(s):
@@ -126,10 +132,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, r.phase(ctx, s, corev1.PodPending)
 }
 
+// end deletes a Pod whose ShadowPod is gone. The garbage collector would, too; after an API server was away that takes it a
+// minute or more, and the consumer waits for the end of the pod.
+func (r *Reconciler) end(ctx context.Context, pod *corev1.Pod) error {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "ShadowPod" || !pod.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	live := new(metav1.PartialObjectMetadata)
+	live.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
+	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the ShadowPod of a pod: %w", err)
+	}
+	if err == nil && live.UID == owner.UID {
+		return nil // the cache is about to tell
+	}
+	return apply.Delete(ctx, r.Client, pod)
+}
+
 // make makes the Pod, or tells why not.
 func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, err error) {
 	name := client.ObjectKeyFromObject(s)
-	spec, err := read(s.Spec.Pod.Raw)
+	spec, err := specOf(s)
 	if err != nil {
 		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
 		return 0, nil // until it changes
@@ -143,7 +168,7 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		r.tell(s, reasonNoNetwork, reasonNoNetwork+err.Error(), err.Error())
 		return retry, nil
 	}
-	q, selector, err := r.quota(ctx, s, p)
+	q, live, selector, err := r.quota(ctx, s, p)
 	if err != nil {
 		return 0, err
 	}
@@ -162,14 +187,14 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		return retry, nil
 	}
 	pod := podOf(s, spec, p, q, selector)
-	short, old, known := r.ledger.take(name, quotaOf(pod), requests.OfPod(pod), q.Spec.Resources)
+	short, old, known := r.ledger.take(name, accountOf(pod), live, requests.OfPod(pod), q.Spec.Resources)
 	switch {
 	case known:
 		return settle, r.check(ctx, name, old)
 	case short != "":
 		// In this order: what is given back in between is tried again.
 		r.wait(p, name)
-		if s2, _, _ := r.ledger.take(name, quotaOf(pod), requests.OfPod(pod), q.Spec.Resources); s2 == "" {
+		if s2, _, _ := r.ledger.take(name, accountOf(pod), live, requests.OfPod(pod), q.Spec.Resources); s2 == "" {
 			r.ledger.forget(name, "")
 			return settle, nil
 		}
@@ -178,12 +203,14 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 	}
 	err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
 	if err == nil {
-		r.ledger.observe(name, pod.UID, quotaOf(pod), requests.OfPod(pod))
+		r.ledger.observe(name, pod.UID, accountOf(pod), requests.OfPod(pod))
 		r.forget(name)
 		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
 		return 0, nil
 	}
-	r.ledger.forget(name, "")
+	if r.ledger.forget(name, "") { // another pod may wait for what this one does not take
+		r.wake()
+	}
 	if apierrors.IsAlreadyExists(err) {
 		r.tell(s, reasonInTheWay, reasonInTheWay, "there is a pod of this name that was not made for this ShadowPod: it is left as it is")
 		return retry, nil
@@ -225,30 +252,34 @@ func (r *Reconciler) addresses(ctx context.Context, p placement.Consumer) (refle
 	return a, nil
 }
 
-// quota is what a ShadowPod takes from, and where its pods run as the ResourceSlice says.
-func (r *Reconciler) quota(ctx context.Context, s *raw, p placement.Consumer) (*offloadingv1beta1.Quota, map[string]string, error) {
+// quota is what a ShadowPod takes from, which users of the consumer have one, and where its pods run as the ResourceSlice
+// says.
+func (r *Reconciler) quota(ctx context.Context, s *raw, p placement.Consumer) (q *offloadingv1beta1.Quota, users map[string]bool, selector map[string]string, err error) {
 	var list offloadingv1beta1.QuotaList
 	if err := r.List(ctx, &list, client.InNamespace(p.Tenant), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: p.ID}); err != nil {
-		return nil, nil, fmt.Errorf("list Quotas: %w", err)
+		return nil, nil, nil, fmt.Errorf("list Quotas: %w", err)
 	}
-	q := choose(s, slices.DeleteFunc(list.Items, func(q offloadingv1beta1.Quota) bool { return !q.DeletionTimestamp.IsZero() }))
-	if q == nil {
-		return nil, nil, nil
+	var granted authv1beta1.ResourceSliceList
+	if err := r.List(ctx, &granted, client.UnsafeDisableDeepCopy, client.InNamespace(p.Tenant)); err != nil {
+		return nil, nil, nil, fmt.Errorf("list ResourceSlices: %w", err)
 	}
-	owner := metav1.GetControllerOf(q)
-	if owner == nil || owner.Kind != "ResourceSlice" {
-		return q, nil, nil
+	quotas := live(list.Items, granted.Items)
+	users = map[string]bool{}
+	for _, q := range quotas {
+		users[label(q.Spec.User)] = true
 	}
-	slice := new(authv1beta1.ResourceSlice)
-	if err := r.Get(ctx, client.ObjectKey{Namespace: p.Tenant, Name: owner.Name}, slice); err != nil {
-		return nil, nil, client.IgnoreNotFound(err)
+	if q = choose(s, quotas); q == nil {
+		return nil, nil, nil, nil
 	}
-	return q, maps.Clone(slice.Status.NodeSelector), nil
+	if at := slices.IndexFunc(granted.Items, func(s authv1beta1.ResourceSlice) bool { return metav1.IsControlledBy(q, &s) }); at >= 0 {
+		selector = maps.Clone(granted.Items[at].Status.NodeSelector)
+	}
+	return q, users, selector, nil
 }
 
-// quotaOf is what a Pod counts against, as its labels say, which only the controller writes.
-func quotaOf(p *corev1.Pod) string {
-	return p.Labels[networkingv1beta1.LabelRemoteClusterID] + "/" + p.Labels[offloadingv1beta1.LabelCreatorUser]
+// accountOf is what a Pod counts against, as its labels say, which only the controller writes.
+func accountOf(p *corev1.Pod) account {
+	return account{p.Labels[networkingv1beta1.LabelRemoteClusterID], p.Labels[offloadingv1beta1.LabelCreatorUser]}
 }
 
 // phase writes the phase. The object is written without its spec, which nobody has judged.

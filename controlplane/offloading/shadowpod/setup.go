@@ -119,7 +119,7 @@ func (r *Reconciler) count(pods cache.Cache) error {
 			r.release(p)
 			return
 		}
-		r.ledger.observe(client.ObjectKeyFromObject(p), p.UID, quotaOf(p), requests.OfPod(p))
+		r.ledger.observe(client.ObjectKeyFromObject(p), p.UID, accountOf(p), requests.OfPod(p))
 	}
 	counting, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: see, UpdateFunc: func(_, o any) { see(o) },

@@ -1,11 +1,13 @@
 package virtualnode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +25,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // Names of what is made for a provider.
@@ -56,8 +60,11 @@ type Facts struct {
 	Tenant    bool
 	// LiqoNamespace is that of the installation.
 	LiqoNamespace string
-	// Template says how the process is run; nil: there is none.
-	Template *offloadingv1beta1.VkOptionsTemplateSpec
+	// Template says how the process is run; nil: there is none. TemplateName is its name, and Disagree whether VirtualNodes name
+	// others: there is one process for all of a provider.
+	Template     *offloadingv1beta1.VkOptionsTemplateSpec
+	TemplateName types.NamespacedName
+	Disagree     bool
 	// VirtualNodes are those of the provider there are in the namespace, Nodes the Nodes that stand for it.
 	VirtualNodes, Nodes int
 	// Kubeconfigs are the Secrets that the VirtualNodes name.
@@ -90,7 +97,12 @@ func Build(f Facts) (objects []client.Object, remove bool, c offloadingv1beta1.V
 	}
 	if f.Template == nil || f.Template.ContainerImage == "" {
 		c.Status, c.Reason = offloadingv1beta1.VirtualNodeNone, ReasonTemplateMissing
-		c.Message = fmt.Sprintf("there is no VkOptionsTemplate %s in namespace %s that names an image: install the chart with offloading.enabled", offloadingv1beta1.VkOptionsTemplateName, f.LiqoNamespace)
+		c.Message = fmt.Sprintf("there is no VkOptionsTemplate %s in namespace %s that names an image: ", f.TemplateName.Name, f.TemplateName.Namespace)
+		if f.TemplateName == f.defaultTemplate() {
+			c.Message += "install the chart with offloading.enabled"
+		} else {
+			c.Message += "make it, or take spec.vkOptionsTemplateRef out of the VirtualNode"
+		}
 		return nil, false, c
 	}
 	c.Status, c.Reason, c.Message = offloadingv1beta1.VirtualNodeCreating, ReasonNotReady, "no pod of Deployment "+processName+" is ready yet"
@@ -104,12 +116,39 @@ func Build(f Facts) (objects []client.Object, remove bool, c offloadingv1beta1.V
 			c.Status, c.Reason, c.Message = offloadingv1beta1.VirtualNodeRunning, ReasonReady, "Deployment "+processName+" has a ready pod"
 		}
 	}
+	if f.Disagree {
+		c.Message += fmt.Sprintf("; its VkOptionsTemplate is %s, as the oldest VirtualNode that names one has it: there is one process for all virtual nodes of the provider", f.TemplateName)
+	}
 	objects = f.objects()
 	if f.VirtualNodes == 0 {
 		// Which Secrets they named is not known any more, and the process is not through with them.
 		objects = slices.DeleteFunc(objects, func(o client.Object) bool { _, is := o.(*rbacv1.Role); return is })
 	}
 	return objects, false, c
+}
+
+func (f *Facts) defaultTemplate() types.NamespacedName {
+	return types.NamespacedName{Namespace: f.LiqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateName}
+}
+
+// chooseTemplate finds out which VkOptionsTemplate counts: that of the oldest VirtualNode that names one, so that another one
+// restarts nothing, or else that of the installation.
+func (f *Facts) chooseTemplate(virtual []offloadingv1beta1.VirtualNode) {
+	f.TemplateName, f.Disagree = f.defaultTemplate(), false
+	named := slices.DeleteFunc(slices.Clone(virtual), func(v offloadingv1beta1.VirtualNode) bool {
+		return v.Spec.VkOptionsTemplateRef == nil || v.Spec.VkOptionsTemplateRef.Name == ""
+	})
+	slices.SortFunc(named, func(a, b offloadingv1beta1.VirtualNode) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	for i, v := range named {
+		ref := v.Spec.VkOptionsTemplateRef
+		name := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, f.LiqoNamespace), Name: ref.Name}
+		if i == 0 {
+			f.TemplateName = name
+		}
+		f.Disagree = f.Disagree || name != f.TemplateName
+	}
 }
 
 func (f *Facts) meta(name string) metav1.ObjectMeta {
@@ -184,7 +223,7 @@ func (f *Facts) objects() []client.Object {
 // reflectionTypes are arguments for the kinds of which a template says which objects are reflected; without workers none are.
 // The other kinds that Liqo lists there follow rules of their own.
 func reflectionTypes(config map[string]offloadingv1beta1.ReflectorConfig) (args []string) {
-	for _, kind := range []string{"configmap", "event", "ingress", "secret", "service"} {
+	for _, kind := range slices.Sorted(maps.Keys(reflection.Switchable)) {
 		c, ok := config[kind]
 		if ok && c.NumWorkers == 0 {
 			c.Type = "None"
@@ -405,8 +444,9 @@ func (r *processes) gather(ctx context.Context, req ctrl.Request) (Facts, []offl
 	case client.IgnoreNotFound(err) != nil:
 		return f, nil, err
 	}
+	f.chooseTemplate(virtual)
 	template := new(offloadingv1beta1.VkOptionsTemplate)
-	switch err := r.Get(ctx, client.ObjectKey{Namespace: r.liqoNamespace, Name: offloadingv1beta1.VkOptionsTemplateName}, template); {
+	switch err := r.Get(ctx, f.TemplateName, template); {
 	case err == nil:
 		f.Template = &template.Spec
 	case client.IgnoreNotFound(err) != nil:

@@ -1,0 +1,104 @@
+package clusterdns
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	// udpSize is the largest answer over UDP, whatever a client offers: it crosses every network whole, as the DNS
+	// flag day of 2020 agreed.
+	udpSize = 1232
+	// ednsVersion is the only version of EDNS that there is (RFC 6891).
+	ednsVersion = 0
+)
+
+// Answer answers one message. It returns nil for what gets no answer: answers, which would be answered in turn.
+// overUDP bounds the size.
+//
+//	a name of the zone                 its records, else an empty answer (NODATA), with the SOA record
+//	a name that is not in the zone     NXDOMAIN, with the SOA record
+//	another domain, class, transfers   REFUSED
+//	ANY                                one HINFO record (RFC 8482)
+//	no question, or several            FORMERR
+//	updates, notifications             NOTIMP
+func (z *Zone) Answer(q *dns.Msg, overUDP bool) *dns.Msg {
+	if q.Response {
+		return nil
+	}
+	m := new(dns.Msg)
+	m.SetReply(q)
+	m.Compress = true
+	m.RecursionAvailable = false
+	m.Rcode = z.fill(m, q)
+	size := dns.MaxMsgSize
+	if overUDP {
+		size = dns.MinMsgSize
+	}
+	if e := q.IsEdns0(); e != nil {
+		if e.Version() != ednsVersion {
+			m.Answer, m.Ns, m.Extra, m.Rcode = nil, nil, nil, dns.RcodeBadVers
+		}
+		if overUDP {
+			size = min(max(int(e.UDPSize()), dns.MinMsgSize), udpSize)
+		}
+		m.SetEdns0(udpSize, e.Do())
+	}
+	m.Truncate(size)
+	return m
+}
+
+// fill finds what is asked for. It returns the response code.
+func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
+	if q.Opcode != dns.OpcodeQuery {
+		return dns.RcodeNotImplemented
+	}
+	if len(q.Question) != 1 {
+		return dns.RcodeFormatError
+	}
+	asked := q.Question[0]
+	name := strings.ToLower(asked.Name)
+	if asked.Qclass != dns.ClassINET || !dns.IsSubDomain(z.name, name) || asked.Qtype == dns.TypeAXFR || asked.Qtype == dns.TypeIXFR {
+		return dns.RcodeRefused
+	}
+	m.Authoritative = true
+	found, exists := z.nodes[name]
+	switch {
+	case !exists:
+		rcode = dns.RcodeNameError
+	case asked.Qtype == dns.TypeANY:
+		m.Answer = []dns.RR{&dns.HINFO{Hdr: dns.RR_Header{Name: asked.Name, Rrtype: dns.TypeHINFO, Class: dns.ClassINET, Ttl: z.ttl}, Cpu: "RFC8482"}}
+	default:
+		m.Answer = turned(found[asked.Qtype], asked.Name)
+		for _, r := range m.Answer {
+			if srv, ok := r.(*dns.SRV); ok {
+				m.Extra = append(m.Extra, z.nodes[srv.Target][dns.TypeA]...)
+				m.Extra = append(m.Extra, z.nodes[srv.Target][dns.TypeAAAA]...)
+			}
+		}
+	}
+	if len(m.Answer) == 0 {
+		m.Ns = []dns.RR{z.soa}
+	}
+	return rcode
+}
+
+// turned returns the records beginning with a random one, so that clients which take the first share the load. They
+// get the name as it was asked for: some clients compare it with its upper and lower case.
+func turned(records []dns.RR, name string) []dns.RR {
+	if len(records) == 0 {
+		return nil
+	}
+	begin := rand.IntN(len(records))
+	out := slices.Concat(records[begin:], records[:begin])
+	for i, r := range out {
+		if r.Header().Name != name {
+			out[i] = dns.Copy(r)
+			out[i].Header().Name = name
+		}
+	}
+	return out
+}

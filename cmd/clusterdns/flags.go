@@ -1,0 +1,103 @@
+package main
+
+import (
+	"io"
+	"net/netip"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/sluice-net/sluice/clusterdns"
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+)
+
+// maxTTL is a day: a longer time only keeps what is wrong.
+const maxTTL = 86400
+
+// options are the flags, checked.
+type options struct {
+	kubeconfig string // empty: as a pod
+	zone       string
+	ttl        uint32
+	address    netip.AddrPort
+	listen     daemon.Addresses
+	log        daemon.Log
+	version    bool
+}
+
+const usageHead = `clusterdns answers DNS questions about the Services that clusters import from each
+other: web.shop.svc.clusterset.local is the ServiceImport web in the namespace
+shop. It follows the ServiceImports of its cluster and the EndpointSlices behind
+them, whoever writes them, and knows nothing else: every other domain is refused.
+
+Usage:
+  clusterdns [flags]
+  clusterdns status [--admin-socket PATH] [-o text|json]
+
+The DNS server of the cluster forwards the domain to it. Of CoreDNS that is
+  clusterset.local:53 {
+      forward . ADDRESS-OF-ITS-SERVICE
+  }
+
+Flags:
+`
+
+const usageTail = `
+Examples:
+  # In a cluster a Deployment runs it. From a terminal:
+  clusterdns --kubeconfig rome.yaml --listen-address 127.0.0.1:1053
+  dig -p 1053 @127.0.0.1 web.shop.svc.clusterset.local
+
+While the API server is away, clusterdns answers from what it read last.
+
+Signals: SIGTERM and SIGINT stop clusterdns within two seconds.
+Exit status: 0 after a signal, 1 after an error, which is printed.
+`
+
+const statusHead = `status shows the state of a running clusterdns: how many Services it knows, and
+what it has answered.
+
+Usage:
+  clusterdns status [--admin-socket PATH] [-o text|json]
+
+Flags:
+`
+
+const statusTail = `
+Examples:
+  clusterdns status
+  clusterdns status -o json | jq .answers
+`
+
+// parseFlags reads the command line. After --help, which it answers on stdout, the error is pflag.ErrHelp.
+func parseFlags(args []string, stdout io.Writer) (options, error) {
+	var o options
+	fs := daemon.NewFlagSet(string(program), nil)
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
+	fs.StringVar(&o.zone, "zone", clusterdns.DefaultZone, "`DOMAIN` of the cluster set")
+	fs.Uint32Var(&o.ttl, "ttl", clusterdns.DefaultTTL, "for how many `seconds` an answer may be kept")
+	daemon.AddrPortVar(fs, &o.address, "listen-address", ":1053", "`IP:port` of the DNS server, UDP and TCP")
+	program.Vars(fs, &o.listen, &o.log, ":8082", ":8081")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
+	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+		return o, err
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	return o, daemon.CheckOverlap(fs, "listen-address", "metrics-address", "health-probe-address", "pprof-address")
+}
+
+// check judges what the parser does not.
+func (o *options) check() error {
+	if _, ok := dns.IsDomainName(o.zone); !ok || o.zone == "" || o.zone == "." || strings.ContainsAny(o.zone, `\ `) {
+		return daemon.Usagef("--zone: %q is not a domain, such as %s", o.zone, clusterdns.DefaultZone)
+	}
+	if o.ttl > maxTTL {
+		return daemon.Usagef("--ttl: %d seconds are more than a day", o.ttl)
+	}
+	if !o.address.IsValid() {
+		return daemon.Usagef("--listen-address: a DNS server without an address answers nobody")
+	}
+	return nil
+}

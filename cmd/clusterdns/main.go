@@ -1,0 +1,43 @@
+// Command clusterdns answers DNS questions about the Services that clusters import from each other.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
+)
+
+// program is what the command is called.
+const program daemon.Program = "clusterdns"
+
+// version is set by the linker: see the Makefile.
+var version string
+
+func main() { program.Main(run) }
+
+// run is main with its surroundings as arguments. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return program.ExitCode(dispatch(ctx, args, stdout, stderr), stderr)
+}
+
+// dispatch runs the command that the arguments name.
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "status" {
+		return status(ctx, args[1:], stdout)
+	}
+	args = daemon.Words(args)
+	if err := daemon.NoCommand(args, "status"); err != nil {
+		return err
+	}
+	o, err := parseFlags(args, stdout)
+	if err != nil {
+		return err
+	}
+	if o.version {
+		fmt.Fprintln(stdout, program.VersionLine(version))
+		return nil
+	}
+	return serve(ctx, o, o.log.New(stderr, nil))
+}

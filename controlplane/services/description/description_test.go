@@ -1,0 +1,25 @@
+package description_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/services/description"
+)
+
+func TestAllows(t *testing.T) {
+	for list, want := range map[string]bool{
+		"": false, "shop": true, "shop/*": true, "shop/web": true, "*": true, "*/*": true, "*/web": true, "db , shop/w*": true,
+		"shop/db": false, "sho": false, "shop/": false, "/web": false, "[": false, "[,shop": true, "shop/web/x": false, ",": false,
+	} {
+		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": list}}}
+		if got := description.Allows(c, "a", "shop", "web"); got != want {
+			t.Errorf("%q: %t", list, got)
+		}
+	}
+	if !description.Allows(new(networkingv1beta1.Configuration), "a", "shop", "web") {
+		t.Error("without the annotation")
+	}
+}

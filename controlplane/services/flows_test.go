@@ -1,0 +1,434 @@
+package services_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/services"
+	"github.com/sluice-net/sluice/controlplane/services/importer"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/source"
+)
+
+const (
+	podCIDR  = "10.243.0.0/16" // of both clusters
+	remapped = "10.71.0.0/16"  // by which each knows that of the other
+)
+
+// site is a cluster of a peering.
+type site struct {
+	*controlplanetest.Cluster
+	t        *testing.T
+	id, peer string
+}
+
+// newSite starts the controllers, under the roles and policies that are shipped.
+func newSite(t *testing.T, id, peer string, o services.Options) *site {
+	t.Helper()
+	s := &site{Cluster: controlplanetest.Start(t), t: t, id: id, peer: peer}
+	if err := s.Install(source.Path("deploy", "mcs")); err != nil {
+		t.Fatal(err)
+	}
+	roles, err := os.ReadFile(source.Path("deploy", "manifests", "services", "services.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(string(roles))
+	s.create(&corev1.ConfigMap{ObjectMeta: object(controlplanetest.LiqoNamespace, "liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": id}})
+	s.create(&ipamv1alpha1.Network{
+		ObjectMeta: object(controlplanetest.LiqoNamespace, "pod-cidr", ipamv1alpha1.LabelNetworkType, ipamv1alpha1.NetworkTypePodCIDR),
+		Spec:       ipamv1alpha1.NetworkSpec{CIDR: podCIDR},
+	})
+	s.create(&corev1.Namespace{ObjectMeta: object("", s.tenant(), "liqo.io/tenant-namespace", "true", remoteID, peer)})
+	list := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
+		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{c}}
+	}
+	c := &networkingv1beta1.Configuration{ObjectMeta: object(s.tenant(), "c", remoteID, peer)}
+	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: list(podCIDR), External: list("10.80.0.0/16")}
+	s.create(c)
+	controlplanetest.EditStatus(t, s.Cluster, c, func(c *networkingv1beta1.Configuration) {
+		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: list(remapped), External: list("10.80.0.0/16")}}
+	})
+	s.create(&corev1beta1.ForeignCluster{ObjectMeta: object("", peer), Spec: corev1beta1.ForeignClusterSpec{ClusterID: corev1beta1.ClusterID(peer)}})
+	s.network(corev1beta1.StatusEstablished)
+	s.RunManager(t, func(mgr ctrl.Manager) error {
+		o.LiqoNamespace = controlplanetest.LiqoNamespace
+		return services.SetupWithManager(mgr, o)
+	})
+	return s
+}
+
+const remoteID = "liqo.io/remote-cluster-id"
+
+func (s *site) tenant() string { return "liqo-tenant-" + s.peer }
+
+// network says what is known of the network of the peering, for an hour.
+func (s *site) network(status corev1beta1.ConditionStatus) {
+	s.t.Helper()
+	controlplanetest.EditStatus(s.t, s.Cluster, &corev1beta1.ForeignCluster{ObjectMeta: object("", s.peer)}, func(f *corev1beta1.ForeignCluster) {
+		f.Status.Role = corev1beta1.UnknownRole
+		f.Status.Modules.Networking.Conditions = []corev1beta1.Condition{{
+			Type: corev1beta1.ConditionNetworkConnection, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+		}}
+	})
+}
+
+func (s *site) create(o client.Object) {
+	s.t.Helper()
+	if err := s.Client.Create(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) delete(o client.Object) {
+	s.t.Helper()
+	if err := s.Client.Delete(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) gone(o client.Object) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) error {
+		err := s.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if err == nil {
+			return errors.New("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func object(namespace, name string, labels ...string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	for i := 0; i < len(labels); i += 2 {
+		metav1.SetMetaDataLabel(&m, labels[i], labels[i+1])
+	}
+	return m
+}
+
+// serve makes the Service shop/web with an endpoint, as a Deployment of a user would.
+func (s *site) serve(address string) {
+	s.t.Helper()
+	s.create(&corev1.Service{ObjectMeta: object("shop", "web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}})
+	s.create(&discoveryv1.EndpointSlice{
+		ObjectMeta: object("shop", "web-1", discoveryv1.LabelServiceName, "web"), AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+	})
+}
+
+func (s *site) export() { s.create(&mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}) }
+
+// told waits until the gateway would tell the peer of these addresses of shop/web.
+func (s *site) told(want ...string) *networkingv1beta1.ExportedService {
+	s.t.Helper()
+	e := new(networkingv1beta1.ExportedService)
+	controlplanetest.Eventually(s.t, s.id+" exports shop/web", func(ctx context.Context) error {
+		if err := s.Get(ctx, s.tenant(), "shop.web", e); err != nil {
+			return err
+		}
+		var got []string
+		for _, sl := range e.Spec.Slices {
+			for _, a := range sl.Endpoints {
+				got = append(got, a.Addresses...)
+			}
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
+	return e
+}
+
+// hears is what the gateway does with what the peer's told.
+func (s *site) hears(e *networkingv1beta1.ExportedService) *networkingv1beta1.ImportedService {
+	s.t.Helper()
+	o := &networkingv1beta1.ImportedService{
+		ObjectMeta: object(s.tenant(), e.Name, "liqo.io/managed", "true", remoteID, s.peer), Spec: *e.Spec.DeepCopy(),
+	}
+	err := s.Client.Create(s.t.Context(), o)
+	if apierrors.IsAlreadyExists(err) {
+		controlplanetest.Edit(s.t, s.Cluster, o, func(o *networkingv1beta1.ImportedService) { o.Spec = *e.Spec.DeepCopy() })
+	} else if err != nil {
+		s.t.Fatal(err)
+	}
+	return o
+}
+
+// leads waits until a Service leads to these endpoints, "!" behind those that are not ready.
+func (s *site) leads(service string, want ...string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("%s of %s leads to %q", service, s.id, want), func(ctx context.Context) error {
+		if err := s.Get(ctx, "shop", service, new(corev1.Service)); err != nil {
+			return err
+		}
+		var all discoveryv1.EndpointSliceList
+		if err := s.Client.List(ctx, &all, client.InNamespace("shop"), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+			return err
+		}
+		var got []string
+		for _, sl := range all.Items {
+			for _, e := range sl.Endpoints {
+				mark := ""
+				if !*e.Conditions.Ready {
+					mark = "!"
+				}
+				got = append(got, sl.Labels[mcsv1beta1.LabelSourceCluster]+" "+strings.Join(e.Addresses, "+")+mark)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("it leads to %q", got)
+		}
+		return nil
+	})
+}
+
+// condition waits until one is told so.
+func (s *site) condition(o client.Object, kind string, of func() []metav1.Condition, reason string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("%s of %T is %s", kind, o, reason), func(ctx context.Context) error {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(of(), kind); c == nil || c.Reason != reason {
+			return fmt.Errorf("its conditions are %+v", of())
+		}
+		return nil
+	})
+}
+
+// TestServices has rome export shop/web to milan.
+func TestServices(t *testing.T) {
+	rome, milan := newSite(t, "rome", "milan", services.Options{}), newSite(t, "milan", "rome", services.Options{})
+	derived := importer.DerivedName("web")
+	rome.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	export := &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}
+	exportConditions := func() []metav1.Condition { return export.Status.Conditions }
+	rome.export()
+	rome.condition(export, "Valid", exportConditions, "NoService")
+	rome.serve("10.243.1.2")
+	rome.condition(export, "Ready", exportConditions, "Exported")
+
+	heard := milan.hears(rome.told("10.243.1.2"))
+	heardConditions := func() []metav1.Condition { return heard.Status.Conditions }
+	milan.condition(heard, "Accepted", heardConditions, "NamespaceNotFound")
+	milan.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	milan.condition(heard, "Accepted", heardConditions, "Accepted")
+	milan.leads(derived, "rome 10.71.1.2")
+	rome.leads(derived, "rome 10.243.1.2") // a Service is the same everywhere, also where it is exported
+	imported := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")}
+	controlplanetest.Eventually(t, "the ServiceImport has the address of the Service", func(ctx context.Context) error {
+		s := new(corev1.Service)
+		if err := errors.Join(milan.Get(ctx, "shop", derived, s), milan.Get(ctx, "shop", "web", imported)); err != nil {
+			return err
+		}
+		if s.Spec.ClusterIP == "" || !slices.Equal(imported.Spec.IPs, s.Spec.ClusterIPs) || !meta.IsStatusConditionTrue(imported.Status.Conditions, "Ready") ||
+			len(imported.Status.Clusters) != 1 || imported.Status.Clusters[0].Cluster != "rome" {
+			return fmt.Errorf("%+v, and the Service has %v", imported, s.Spec.ClusterIPs)
+		}
+		return nil
+	})
+	if err := milan.Get(t.Context(), "shop", "web", new(corev1.Service)); !apierrors.IsNotFound(err) {
+		t.Errorf("a Service of its own name: %v", err)
+	}
+
+	t.Run("an alias", func(t *testing.T) {
+		controlplanetest.Edit(t, milan.Cluster, &corev1.Namespace{ObjectMeta: object("", "shop")}, func(n *corev1.Namespace) {
+			metav1.SetMetaDataLabel(&n.ObjectMeta, "liqo.io/service-alias", "true")
+		})
+		milan.leads("web", "rome 10.71.1.2")
+		controlplanetest.Edit(t, milan.Cluster, &corev1.Namespace{ObjectMeta: object("", "shop")}, func(n *corev1.Namespace) { delete(n.Labels, "liqo.io/service-alias") })
+		milan.gone(&corev1.Service{ObjectMeta: object("shop", "web")})
+	})
+	t.Run("a pod more", func(t *testing.T) {
+		controlplanetest.Edit(t, rome.Cluster, &discoveryv1.EndpointSlice{ObjectMeta: object("shop", "web-1")}, func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.243.1.3"}}, discoveryv1.Endpoint{Addresses: []string{"192.0.2.1"}})
+		})
+		milan.hears(rome.told("10.243.1.2", "10.243.1.3"))
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+	})
+	t.Run("the network is lost", func(t *testing.T) {
+		milan.network(corev1beta1.StatusError)
+		milan.leads(derived, "rome 10.71.1.2!", "rome 10.71.1.3!")
+		milan.network(corev1beta1.StatusEstablished)
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+	})
+	t.Run("somebody deletes what was made", func(t *testing.T) {
+		milan.delete(&corev1.Service{ObjectMeta: object("shop", derived)})
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+	})
+	t.Run("both clusters export it", func(t *testing.T) {
+		milan.serve("10.243.7.7")
+		milan.export()
+		milan.leads(derived, "milan 10.243.7.7", "rome 10.71.1.2", "rome 10.71.1.3")
+		e := &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}
+		milan.condition(e, "Conflict", func() []metav1.Condition { return e.Status.Conditions }, "NoConflicts")
+		controlplanetest.Edit(t, milan.Cluster, &corev1.Service{ObjectMeta: object("shop", "web")}, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
+		milan.condition(e, "Conflict", func() []metav1.Condition { return e.Status.Conditions }, "PortConflict")
+		milan.delete(e)
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+	})
+	t.Run("what operators allow", func(t *testing.T) {
+		allow := func(s *site, annotation, list string) {
+			controlplanetest.Edit(t, s.Cluster, &networkingv1beta1.Configuration{ObjectMeta: object(s.tenant(), "c")}, func(c *networkingv1beta1.Configuration) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation, list)
+			})
+		}
+		allow(milan, networkingv1beta1.AnnotationImportServices, "shop/db")
+		milan.condition(heard, "Accepted", heardConditions, "NotWanted")
+		milan.gone(&corev1.Service{ObjectMeta: object("shop", derived)})
+		allow(milan, networkingv1beta1.AnnotationImportServices, "sho*/w*")
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+		allow(rome, networkingv1beta1.AnnotationExportServices, "")
+		rome.gone(&networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
+		rome.condition(export, "Ready", exportConditions, "Pending")
+		allow(rome, networkingv1beta1.AnnotationExportServices, "db, shop")
+		rome.told("10.243.1.2", "10.243.1.3")
+	})
+	t.Run("headless from now on", func(t *testing.T) {
+		told := rome.told("10.243.1.2", "10.243.1.3")
+		told.Spec.Type = networkingv1beta1.ServiceHeadless
+		milan.hears(told)
+		controlplanetest.Eventually(t, "the Service has no address", func(ctx context.Context) error {
+			s := new(corev1.Service)
+			if err := milan.Get(ctx, "shop", derived, s); err != nil || s.Spec.ClusterIP != corev1.ClusterIPNone {
+				return fmt.Errorf("%v %v", s.Spec.ClusterIP, err)
+			}
+			return nil
+		})
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+	})
+	t.Run("no more", func(t *testing.T) {
+		rome.delete(export)
+		rome.gone(&networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
+		// What was made goes without a garbage collector, which would wait for the end of the ServiceImport.
+		kept := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")}
+		controlplanetest.Edit(t, milan.Cluster, kept, func(s *mcsv1beta1.ServiceImport) { s.Finalizers = []string{"example.org/later"} })
+		milan.delete(heard)
+		milan.gone(&corev1.Service{ObjectMeta: object("shop", derived)})
+		milan.leadsNowhere(derived)
+		controlplanetest.Edit(t, milan.Cluster, kept, func(s *mcsv1beta1.ServiceImport) { s.Finalizers = nil })
+		for _, o := range []client.Object{&mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")}, &corev1.Service{ObjectMeta: object("shop", derived)}} {
+			milan.gone(o)
+			rome.gone(o)
+		}
+	})
+}
+
+func (s *site) leadsNowhere(service string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, "no EndpointSlice is left", func(ctx context.Context) error {
+		var all discoveryv1.EndpointSliceList
+		err := s.Client.List(ctx, &all, client.InNamespace("shop"), client.MatchingLabels{discoveryv1.LabelServiceName: service})
+		if err == nil && len(all.Items) > 0 {
+			err = fmt.Errorf("there are %d", len(all.Items))
+		}
+		return err
+	})
+}
+
+// TestHostilePeer has a peer name what is none of its business.
+func TestHostilePeer(t *testing.T) {
+	s := newSite(t, "milan", "rome", services.Options{Alias: true})
+	s.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	theirs := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "db"), Spec: mcsv1beta1.ServiceImportSpec{
+		Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.9.9.9"}, Ports: []mcsv1beta1.ServicePort{},
+	}}
+	s.create(theirs)
+	s.create(&corev1.Service{ObjectMeta: object("shop", "mine"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
+	for _, test := range []struct{ namespace, name, address, reason string }{
+		{"default", "kubernetes", "10.243.1.2", "NamespaceReserved"},
+		{"kube-system", "kube-dns", "10.243.1.2", "NamespaceReserved"},
+		{controlplanetest.LiqoNamespace, "web", "10.243.1.2", "NamespaceReserved"},
+		{s.tenant(), "web", "10.243.1.2", "NamespaceReserved"},
+		{"nowhere", "web", "10.243.1.2", "NamespaceNotFound"},
+		{"shop", "db", "10.243.1.2", "NameTaken"},
+		{"shop", "meta", "169.254.169.254", "Accepted"}, // without the endpoint
+		{"shop", "mine", "10.243.1.2", "Accepted"},      // not under that name
+	} {
+		o := s.hears(&networkingv1beta1.ExportedService{ObjectMeta: object("", test.namespace+"."+test.name), Spec: networkingv1beta1.ServiceDescription{
+			Namespace: test.namespace, Name: test.name, Type: networkingv1beta1.ServiceClusterSetIP,
+			Ports: []networkingv1beta1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+			Slices: []networkingv1beta1.ServiceSlice{{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []networkingv1beta1.ServiceEndpoint{
+				{Addresses: []string{test.address}, Ready: true},
+			}}},
+		}})
+		s.condition(o, "Accepted", func() []metav1.Condition { return o.Status.Conditions }, test.reason)
+	}
+	s.leads(importer.DerivedName("meta"))
+	s.leads(importer.DerivedName("mine"), "rome 10.71.1.2")
+	s.leads("mine")
+	if err := s.Get(t.Context(), "shop", "db", theirs); err != nil || !slices.Equal(theirs.Spec.IPs, []string{"10.9.9.9"}) || theirs.Labels["liqo.io/managed"] != "" {
+		t.Errorf("the ServiceImport of somebody else: %+v %v", theirs, err)
+	}
+	var all corev1.ServiceList
+	if err := s.Client.List(t.Context(), &all, client.MatchingLabels{"liqo.io/managed": "true"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range all.Items {
+		if made.Namespace != "shop" {
+			t.Errorf("made %s/%s", made.Namespace, made.Name)
+		}
+	}
+}
+
+// TestUsersMayExport is who edits a namespace, and nobody who only looks.
+func TestUsersMayExport(t *testing.T) {
+	s := newSite(t, "milan", "rome", services.Options{})
+	s.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	// Of the roles of Kubernetes these are part by their labels, where its controller for that runs.
+	for _, role := range []string{"edit", "view"} {
+		var r rbacv1.ClusterRole
+		if err := s.Get(t.Context(), "", "liqo-services-"+role, &r); err != nil || r.Labels["rbac.authorization.k8s.io/aggregate-to-"+role] != "true" {
+			t.Errorf("%v %v", r.Labels, err)
+		}
+		if out, err := s.Kubectl("create", "rolebinding", role, "--clusterrole="+r.Name, "--user="+role, "-n", "shop"); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	as := func(user string) client.Client {
+		cfg := rest.CopyConfig(s.Config)
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		c, err := client.New(cfg, client.Options{Scheme: kinds.Scheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	editor, viewer := as("edit"), as("view")
+	controlplanetest.Eventually(t, "an editor may export", func(ctx context.Context) error { // a binding counts a moment later
+		return client.IgnoreAlreadyExists(editor.Create(ctx, &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}))
+	})
+	controlplanetest.Eventually(t, "a viewer may look", func(ctx context.Context) error {
+		return viewer.List(ctx, new(mcsv1beta1.ServiceExportList), client.InNamespace("shop"))
+	})
+	if err := viewer.Create(t.Context(), &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "db")}); !apierrors.IsForbidden(err) {
+		t.Errorf("a viewer exports: %v", err)
+	}
+	if err := editor.Create(t.Context(), &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "db")}); !apierrors.IsForbidden(err) {
+		t.Errorf("an editor imports: %v", err)
+	}
+}

@@ -1,0 +1,406 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/controlplane/objectname"
+)
+
+const (
+	// hold is for how long endpoints stay ready after the network of their peering was lost. A gateway that is replaced takes
+	// less, and so does a handover.
+	hold = 30 * time.Second
+	// maxProblems is of how many endpoints is told.
+	maxProblems = 3
+	// annotationDerived, on a ServiceImport, names the Service that has its address: as other implementations of the API.
+	annotationDerived = "multicluster.kubernetes.io/derived-service"
+	// sliceManager is the value of the label endpointslice.kubernetes.io/managed-by.
+	sliceManager = "endpointslice.services.liqo.io"
+)
+
+// Facts are what the import of one Service depends on.
+type Facts struct {
+	// Namespace and Name are those of the Service, Cluster is the ID of this cluster.
+	Namespace, Name, Cluster string
+	// NamespaceMissing says that there is no such namespace here; Reserved why nothing is imported into it, empty: it may be.
+	NamespaceMissing bool
+	Reserved         string
+	// Alias asks for a Service of that name as well.
+	Alias bool
+	// Imports are what the peers say.
+	Imports []Import
+	// Local is what this cluster itself exports under that name; nil: nothing.
+	Local *networkingv1beta1.ServiceDescription
+	// IPs are the addresses of the Service that stands for all.
+	IPs []string
+}
+
+// Import is what one peer says of the Service.
+type Import struct {
+	Object *networkingv1beta1.ImportedService
+	// Peer is the ID of the cluster; empty: there is no peering for what the object says.
+	Peer string
+	// Address judges an address of the peer, and translates it to the one by which this cluster reaches it.
+	Address func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
+	// Unwanted says that the operators of this cluster want nothing of that name from the peer.
+	Unwanted bool
+	// Unknown is why no address of the peer is known; empty: they are.
+	Unknown string
+	// Away is why no endpoint is ready; empty: each is as the peer says.
+	Away string
+}
+
+// Plan is what an import leads to.
+type Plan struct {
+	// Import is nil if there is nothing to import.
+	Import   *mcsv1beta1.ServiceImport
+	Clusters []mcsv1beta1.ClusterStatus
+	// Services are the one that stands for all, and with an alias the one with the name of the Service behind it.
+	Services []*corev1.Service
+	Slices   []*discoveryv1.EndpointSlice
+	// Accepted has a condition for each of Facts.Imports.
+	Accepted []metav1.Condition
+	// Conflict is the condition of the ServiceExport of this cluster; nil: it has none.
+	Conflict *metav1.Condition
+}
+
+// constituent is what one cluster contributes.
+type constituent struct {
+	cluster string
+	*networkingv1beta1.ServiceDescription
+	of *Import // nil: this cluster
+}
+
+// Build decides what a Service of that namespace and name is made of.
+//
+//	a description that is none                  refused   Invalid
+//	an object of no peering                     refused   NoPeering
+//	a namespace of Kubernetes, of this project  refused   NamespaceReserved
+//	what operators do not want from the peer    refused   NotWanted
+//	a namespace that is not here                refused   NamespaceNotFound
+//	an endpoint that leads elsewhere            left out  Accepted, whose message says so
+//	another type, port or affinity than older   joins as the older one says; Conflict on this cluster's export
+//	the peer is away                            joins, nothing of it ready
+func Build(f Facts) (p Plan) {
+	var all []constituent
+	if f.Local != nil && f.Reserved == "" {
+		all = append(all, constituent{f.Cluster, f.Local, nil})
+	}
+	p.Accepted = make([]metav1.Condition, len(f.Imports))
+	notes := make([][]string, len(f.Imports))
+	for i := range f.Imports {
+		in := &f.Imports[i]
+		if reason, message := f.judge(in); reason != "" {
+			p.Accepted[i] = accepted(false, reason, message)
+			continue
+		}
+		all = append(all, constituent{in.Peer, &in.Object.Spec, in})
+	}
+	slices.SortStableFunc(all, func(a, b constituent) int {
+		return cmp.Or(a.ExportedAt.Compare(b.ExportedAt.Time), cmp.Compare(a.cluster, b.cluster))
+	})
+	// A cluster has one export of a name. A second object of it is a copy that somebody made.
+	seen := map[string]bool{}
+	all = slices.DeleteFunc(all, func(c constituent) bool {
+		again := seen[c.cluster]
+		seen[c.cluster] = true
+		if again && c.of != nil {
+			p.Accepted[f.index(c.of)] = accepted(false, networkingv1beta1.ReasonNoPeering, fmt.Sprintf("Another object is about the same Service of cluster %s", c.cluster))
+		}
+		return again
+	})
+	if len(all) == 0 {
+		return p
+	}
+	merged, conflicts := merge(all)
+	headless := merged.Type == networkingv1beta1.ServiceHeadless
+	p.Import = f.serviceImport(merged)
+	names := []string{DerivedName(f.Name)}
+	if f.Alias {
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		p.Services = append(p.Services, f.service(name, merged))
+	}
+	for _, c := range all {
+		p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: c.cluster})
+		made, problems := c.slices()
+		for _, name := range names {
+			for i, s := range made {
+				s = s.DeepCopy()
+				s.Namespace, s.Name = f.Namespace, fmt.Sprintf("%s-%s-%d", name, objectname.Digest(c.cluster, 4), i)
+				s.Labels = map[string]string{
+					networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, discoveryv1.LabelManagedBy: sliceManager,
+					mcsv1beta1.LabelServiceName: f.Name, mcsv1beta1.LabelSourceCluster: c.cluster, discoveryv1.LabelServiceName: name,
+				}
+				if headless {
+					s.Labels[corev1.IsHeadlessService] = "" // by which a cluster's DNS knows it
+				}
+				p.Slices = append(p.Slices, s)
+			}
+		}
+		if c.of == nil {
+			continue
+		}
+		i := f.index(c.of)
+		if what := conflicts[c.cluster]; len(what) > 0 {
+			notes[i] = append(notes[i], fmt.Sprintf("the export of cluster %s is older and differs (%s): it counts", all[0].cluster, strings.Join(what, ", ")))
+		}
+		if c.of.Away != "" {
+			notes[i] = append(notes[i], "no endpoint is ready: "+c.of.Away)
+		}
+		notes[i] = append(notes[i], problems...)
+		p.Accepted[i] = accepted(true, networkingv1beta1.ReasonAccepted, strings.Join(append([]string{"Part of the ServiceImport of this name"}, notes[i]...), "; "))
+	}
+	slices.SortFunc(p.Clusters, func(a, b mcsv1beta1.ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	if f.Local != nil {
+		p.Conflict = new(conflict(all[0].cluster, conflicts))
+	}
+	return p
+}
+
+// index is that of one of the Imports.
+func (f *Facts) index(in *Import) int {
+	return slices.IndexFunc(f.Imports, func(i Import) bool { return i.Object == in.Object })
+}
+
+// judge says why what a peer says is not imported; empty: it is.
+func (f *Facts) judge(in *Import) (networkingv1beta1.ConditionReason, string) {
+	d := &in.Object.Spec
+	if err := d.Check(); err != nil {
+		return networkingv1beta1.ReasonInvalidService, err.Error()
+	}
+	switch {
+	case d.ObjectName() != in.Object.Name:
+		return networkingv1beta1.ReasonInvalidService, fmt.Sprintf("The object is about Service %s of namespace %s: its name would be %s", d.Name, d.Namespace, d.ObjectName())
+	case in.Peer == "":
+		return networkingv1beta1.ReasonNoPeering, "There is no Configuration of the cluster that the label liqo.io/remote-cluster-id names in this namespace"
+	case in.Peer == f.Cluster:
+		return networkingv1beta1.ReasonNoPeering, "The peer has the ID of this cluster"
+	case f.Reserved != "":
+		return networkingv1beta1.ReasonNamespaceReserved, f.Reserved + ": nothing is imported into it"
+	case in.Unwanted:
+		return networkingv1beta1.ReasonNotWanted, fmt.Sprintf("The annotation %s of the Configuration of cluster %s does not name it", networkingv1beta1.AnnotationImportServices, in.Peer)
+	case f.NamespaceMissing:
+		return networkingv1beta1.ReasonNamespaceNotFound, fmt.Sprintf("There is no namespace %s in this cluster: create it, and the Service is there", d.Namespace)
+	}
+	return "", ""
+}
+
+// merge is the Service that several exports are together, oldest first, and in what each cluster contradicts older ones.
+func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts map[string][]string) {
+	m = networkingv1beta1.ServiceDescription{
+		Type: all[0].Type, SessionAffinity: cmp.Or(all[0].SessionAffinity, corev1.ServiceAffinityNone), SessionAffinityTimeoutSeconds: all[0].SessionAffinityTimeoutSeconds,
+	}
+	conflicts = map[string][]string{}
+	for _, c := range all {
+		differs := func(is bool, reason mcsv1beta1.ServiceExportConditionReason) {
+			if is {
+				conflicts[c.cluster] = append(conflicts[c.cluster], string(reason))
+			}
+		}
+		ports := false
+		for _, port := range c.Ports {
+			ports = addPort(&m.Ports, port) || ports
+		}
+		differs(ports, mcsv1beta1.ServiceExportReasonPortConflict)
+		differs(c.Type != m.Type, mcsv1beta1.ServiceExportReasonTypeConflict)
+		differs(cmp.Or(c.SessionAffinity, corev1.ServiceAffinityNone) != m.SessionAffinity, mcsv1beta1.ServiceExportReasonSessionAffinityConflict)
+		if c.SessionAffinity == m.SessionAffinity && m.SessionAffinity == corev1.ServiceAffinityClientIP {
+			a, b := c.SessionAffinityTimeoutSeconds, m.SessionAffinityTimeoutSeconds
+			differs((a == nil) != (b == nil) || a != nil && *a != *b, mcsv1beta1.ServiceExportReasonSessionAffinityConfigConflict)
+		}
+	}
+	return m, conflicts
+}
+
+// addPort adds a port, if none of the ports has its name or number, nor would one have no name. It tells whether it
+// contradicts them.
+func addPort(ports *[]networkingv1beta1.ServicePort, add networkingv1beta1.ServicePort) (conflict bool) {
+	for _, p := range *ports {
+		number := p.Port == add.Port && p.Protocol == add.Protocol
+		if p.Name == add.Name || number {
+			return p.Name != add.Name || !number
+		}
+		if p.Name == "" || add.Name == "" {
+			return true // of several ports each has a name
+		}
+	}
+	if len(*ports) == networkingv1beta1.MaxServicePorts {
+		return true
+	}
+	*ports = append(*ports, add)
+	return false
+}
+
+// DerivedName is the name of the Service that has the address of an imported one. A user's Service of the imported name
+// is another one.
+func DerivedName(name string) string { return "derived-" + objectname.Digest(name, 5) }
+
+// serviceImport is the ServiceImport without its status.
+func (f *Facts) serviceImport(m networkingv1beta1.ServiceDescription) *mcsv1beta1.ServiceImport {
+	s := &mcsv1beta1.ServiceImport{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.Namespace, Name: f.Name, Labels: map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue},
+			Annotations: map[string]string{annotationDerived: DerivedName(f.Name)},
+		},
+		Spec: mcsv1beta1.ServiceImportSpec{
+			Type: mcsv1beta1.ServiceImportType(m.Type), Ports: []mcsv1beta1.ServicePort{}, SessionAffinity: m.SessionAffinity, SessionAffinityConfig: affinity(m),
+		},
+	}
+	if m.Type == networkingv1beta1.ServiceClusterSetIP {
+		s.Spec.IPs = f.IPs
+	}
+	for _, p := range m.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, mcsv1beta1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	return s
+}
+
+// service is a Service whose endpoints are those that are imported.
+func (f *Facts) service(name string, m networkingv1beta1.ServiceDescription) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: map[string]string{
+			networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, mcsv1beta1.LabelServiceName: f.Name,
+		}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
+			SessionAffinity: m.SessionAffinity, SessionAffinityConfig: affinity(m),
+		},
+	}
+	if m.Type == networkingv1beta1.ServiceHeadless {
+		s.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	for _, p := range m.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	return s
+}
+
+func affinity(m networkingv1beta1.ServiceDescription) *corev1.SessionAffinityConfig {
+	if m.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return nil
+	}
+	seconds := corev1.DefaultClientIPServiceAffinitySeconds
+	if m.SessionAffinityTimeoutSeconds != nil {
+		seconds = *m.SessionAffinityTimeoutSeconds
+	}
+	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+}
+
+// slices are the endpoints of one cluster as this one reaches them. Those that are refused are left out; problems says of
+// the first few of them why.
+func (c *constituent) slices() (made []*discoveryv1.EndpointSlice, problems []string) {
+	if c.of != nil && c.of.Unknown != "" {
+		return nil, []string{c.of.Unknown}
+	}
+	left := 0
+	for i := range c.Slices {
+		in := &c.Slices[i]
+		out := &discoveryv1.EndpointSlice{AddressType: in.AddressType, Endpoints: []discoveryv1.Endpoint{}}
+		for _, p := range in.Ports {
+			out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: new(p.Name), Protocol: new(p.Protocol), Port: new(p.Port), AppProtocol: p.AppProtocol})
+		}
+		for j := range in.Endpoints {
+			e, err := c.endpoint(&in.Endpoints[j], in.AddressType)
+			if err == nil {
+				out.Endpoints = append(out.Endpoints, e)
+				continue
+			}
+			if left++; left <= maxProblems {
+				problems = append(problems, fmt.Sprintf("spec.slices[%d].endpoints[%d] is left out: %v", i, j, err))
+			}
+		}
+		if len(out.Endpoints) > 0 { // a peer may tell of many more slices than of endpoints
+			made = append(made, out)
+		}
+	}
+	if left > maxProblems {
+		problems = append(problems, fmt.Sprintf("and %d more", left-maxProblems))
+	}
+	return made, problems
+}
+
+// endpoint judges the addresses of one endpoint. Those of this cluster were judged by who wrote them into its EndpointSlices.
+func (c *constituent) endpoint(in *networkingv1beta1.ServiceEndpoint, family discoveryv1.AddressType) (out discoveryv1.Endpoint, err error) {
+	out.Hostname = in.Hostname
+	out.Conditions = discoveryv1.EndpointConditions{Ready: new(in.Ready), Serving: new(in.Serving), Terminating: new(in.Terminating)}
+	if c.of == nil {
+		out.Addresses = slices.Clone(in.Addresses)
+		return out, nil
+	}
+	for _, there := range in.Addresses {
+		here, err := c.of.Address(there, family)
+		if err != nil {
+			return out, err
+		}
+		out.Addresses = append(out.Addresses, here.String())
+	}
+	if c.of.Away != "" {
+		out.Conditions.Ready, out.Conditions.Serving = new(false), new(false)
+	}
+	return out, nil
+}
+
+// conflict is the condition of this cluster's export.
+func conflict(oldest string, conflicts map[string][]string) metav1.Condition {
+	c := metav1.Condition{
+		Type: string(mcsv1beta1.ServiceExportConditionConflict), Status: metav1.ConditionFalse, Reason: string(mcsv1beta1.ServiceExportReasonNoConflicts),
+		Message: "All clusters that export this Service agree on it",
+	}
+	if len(conflicts) == 0 {
+		return c
+	}
+	kinds := map[string]bool{}
+	clusters := slices.Sorted(maps.Keys(conflicts))
+	for _, what := range conflicts {
+		for _, w := range what {
+			kinds[w] = true
+		}
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, strings.Join(slices.Sorted(maps.Keys(kinds)), ",")
+	c.Message = text.Cut(fmt.Sprintf("What cluster %s says counts, as the oldest export. These differ: %s", oldest, strings.Join(clusters, ", ")), text.MaxEvent)
+	return c
+}
+
+func accepted(is bool, reason networkingv1beta1.ConditionReason, message string) metav1.Condition {
+	c := metav1.Condition{Type: string(networkingv1beta1.ConditionAccepted), Status: metav1.ConditionFalse, Reason: string(reason), Message: text.Cut(message, text.MaxEvent)}
+	if is {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// away says why nothing of a peer is ready, or when to ask again: endpoints stay ready for a while after the network was
+// lost. What a ForeignCluster does not say is taken for bad news.
+func away(c *corev1beta1.ForeignCluster, now time.Time) (why string, again time.Duration) {
+	if c == nil {
+		return "there is no ForeignCluster of the peer", 0
+	}
+	for _, n := range c.Status.Modules.Networking.Conditions {
+		if n.Type != corev1beta1.ConditionNetworkConnection {
+			continue
+		}
+		if n.Status == corev1beta1.StatusEstablished {
+			return "", 0
+		}
+		if left := hold - now.Sub(n.LastTransitionTime.Time); left > 0 {
+			return "", min(left, hold)
+		}
+	}
+	return "the network of the peering is down", 0
+}

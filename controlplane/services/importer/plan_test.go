@@ -1,0 +1,367 @@
+package importer
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/peeraddress"
+	"github.com/sluice-net/sluice/reflection"
+)
+
+var epoch = time.Unix(1_700_000_000, 0)
+
+func http(port int32) networkingv1beta1.ServicePort {
+	return networkingv1beta1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: port}
+}
+
+// described is a Service that was exported so long after others.
+func described(after time.Duration, addresses ...string) networkingv1beta1.ServiceDescription {
+	s := networkingv1beta1.ServiceSlice{AddressType: discoveryv1.AddressTypeIPv4, Ports: []networkingv1beta1.ServicePort{http(8080)}}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, networkingv1beta1.ServiceEndpoint{Addresses: []string{a}, Ready: true, Serving: true})
+	}
+	return networkingv1beta1.ServiceDescription{
+		Namespace: "shop", Name: "web", Type: networkingv1beta1.ServiceClusterSetIP, SessionAffinity: corev1.ServiceAffinityNone,
+		Ports: []networkingv1beta1.ServicePort{http(80)}, ExportedAt: metav1.NewTime(epoch.Add(after)), Slices: []networkingv1beta1.ServiceSlice{s},
+	}
+}
+
+// from is what a peer says, whose pod CIDR, that of this cluster, is known here by another one.
+func from(t testing.TB, peer string, d networkingv1beta1.ServiceDescription) Import {
+	t.Helper()
+	list := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
+		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{c}}
+	}
+	c := networkingv1beta1.Configuration{}
+	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: list("10.243.0.0/16"), External: list("10.80.0.0/16")}
+	c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: list("10.71.0.0/16"), External: list("10.80.0.0/16")}}
+	a, err := reflection.NewAddresses(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := peeraddress.Judge{
+		Cluster: peer, Addresses: a.Pods(),
+		Networks: map[netip.Prefix]string{netip.MustParsePrefix("10.71.200.0/24"): "Network service-cidr of this cluster"},
+		Taken:    map[netip.Addr]string{netip.MustParseAddr("10.71.9.9"): "Node worker"},
+	}
+	return Import{
+		Object: &networkingv1beta1.ImportedService{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + peer, Name: d.ObjectName()}, Spec: d}, Peer: peer,
+		Address: judge.Here,
+	}
+}
+
+func facts(imports ...Import) Facts {
+	return Facts{Namespace: "shop", Name: "web", Cluster: "turin", Imports: imports, IPs: []string{"10.96.0.9"}}
+}
+
+// addresses are those of all slices of a Service, "!" behind those that are not ready.
+func addresses(p Plan, service string) (all []string) {
+	for _, s := range p.Slices {
+		if s.Labels[discoveryv1.LabelServiceName] != service {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			mark := ""
+			if !*e.Conditions.Ready {
+				mark = "!"
+			}
+			all = append(all, s.Labels[mcsv1beta1.LabelSourceCluster]+" "+strings.Join(e.Addresses, "+")+mark)
+		}
+	}
+	return all
+}
+
+func TestBuild(t *testing.T) {
+	p := Build(facts(from(t, "rome", described(0, "10.243.1.2"))))
+	derived := DerivedName("web")
+	want := Plan{
+		Import: &mcsv1beta1.ServiceImport{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"liqo.io/managed": "true"},
+				Annotations: map[string]string{"multicluster.kubernetes.io/derived-service": derived}},
+			Spec: mcsv1beta1.ServiceImportSpec{
+				Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.96.0.9"}, SessionAffinity: "None", Ports: []mcsv1beta1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+			},
+		},
+		Clusters: []mcsv1beta1.ClusterStatus{{Cluster: "rome"}},
+		Services: []*corev1.Service{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: derived, Labels: map[string]string{"liqo.io/managed": "true", "multicluster.kubernetes.io/service-name": "web"}},
+			Spec: corev1.ServiceSpec{Type: "ClusterIP", IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack), SessionAffinity: "None",
+				Ports: []corev1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}}},
+		}},
+		Slices: []*discoveryv1.EndpointSlice{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: p.Slices[0].Name, Labels: map[string]string{
+				"liqo.io/managed": "true", "endpointslice.kubernetes.io/managed-by": "endpointslice.services.liqo.io", "kubernetes.io/service-name": derived,
+				"multicluster.kubernetes.io/service-name": "web", "multicluster.kubernetes.io/source-cluster": "rome",
+			}},
+			AddressType: "IPv4", Ports: []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.71.1.2"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)}}},
+		}},
+		Accepted: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", Message: "Part of the ServiceImport of this name"}},
+	}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	local := described(time.Hour, "10.243.0.5")
+	away := from(t, "rome", described(0, "10.243.1.2"))
+	away.Away = "the network of the peering is down"
+	unknown := from(t, "rome", described(0, "10.243.1.2"))
+	unknown.Unknown = "the addresses of cluster rome are not known here"
+	family := described(0, "fd00::1", "10.243.1.2")
+	for _, test := range []struct {
+		name  string
+		facts Facts
+		want  []string
+		says  string // in the first condition
+	}{
+		{"of two clusters", facts(from(t, "rome", described(0, "10.243.1.2")), from(t, "milan", described(1, "10.243.0.3"))), []string{"rome 10.71.1.2", "milan 10.71.0.3"}, "Part of"},
+		{"of this cluster, too", Facts{Namespace: "shop", Name: "web", Cluster: "turin", Local: &local, Imports: []Import{from(t, "rome", described(0, "10.243.1.2"))}}, []string{"rome 10.71.1.2", "turin 10.243.0.5"}, "Part of"},
+		{"of a peer that is away", facts(away), []string{"rome 10.71.1.2!"}, "no endpoint is ready: the network of the peering is down"},
+		{"of a peer whose addresses are not known", facts(unknown), nil, "not known here"},
+		{"that lead elsewhere", facts(from(t, "rome", described(0, "10.96.0.1", "192.0.2.1", "127.0.0.1", "169.254.169.254", "10.243.200.1", "10.80.0.1", "10.243.9.9", "::ffff:10.243.1.1", "x"))), nil,
+			"spec.slices[0].endpoints[0] is left out: 10.96.0.1 is in no CIDR of cluster rome"},
+		{"many that lead elsewhere", facts(from(t, "rome", described(0, "1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4", "1.1.1.5"))), nil, "and 2 more"},
+		{"of a node of this cluster", facts(from(t, "rome", described(0, "10.243.9.9", "10.243.1.2"))), []string{"rome 10.71.1.2"}, "leads to 10.71.9.9 here, an address of Node worker"},
+		{"of another family than their slice", facts(from(t, "rome", family)), []string{"rome 10.71.1.2"}, "fd00::1 is not of type IPv4"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := Build(test.facts)
+			if diff := cmp.Diff(test.want, addresses(p, DerivedName("web"))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if c := p.Accepted[0]; c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, test.says) || len(c.Message) > 1024 {
+				t.Errorf("%s: %s, want %q", c.Status, c.Message, test.says)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	for _, test := range []struct {
+		name   string
+		change func(*Facts, *networkingv1beta1.ServiceDescription)
+		reason networkingv1beta1.ConditionReason
+		says   string
+	}{
+		{"a namespace that is not here", func(f *Facts, _ *networkingv1beta1.ServiceDescription) { f.NamespaceMissing = true }, "NamespaceNotFound", "no namespace shop"},
+		{"a namespace of Kubernetes", func(f *Facts, _ *networkingv1beta1.ServiceDescription) {
+			f.Reserved = "kube-system is a namespace of Kubernetes itself"
+		}, "NamespaceReserved", "kube-system"},
+		{"no peering", func(f *Facts, _ *networkingv1beta1.ServiceDescription) { f.Imports[0].Peer = "" }, "NoPeering", "no Configuration"},
+		{"a peer that calls itself like this cluster", func(f *Facts, _ *networkingv1beta1.ServiceDescription) { f.Imports[0].Peer = "turin" }, "NoPeering", "the ID of this cluster"},
+		{"another object's name", func(f *Facts, _ *networkingv1beta1.ServiceDescription) { f.Imports[0].Object.Name = "shop.db" }, "InvalidService", "its name would be shop.web"},
+		{"a name of a namespace that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Namespace = "../x" }, "InvalidService", "spec.namespace"},
+		{"a name that is too long", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Name = long }, "InvalidService", "spec.name"},
+		{"a type that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Type = "ExternalName" }, "InvalidService", "spec.type"},
+		{"no port", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Ports = nil }, "InvalidService", "spec.ports is empty"},
+		{"port 0", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Ports[0].Port = 0 }, "InvalidService", "spec.ports[0].port"},
+		{"two ports of one name", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Ports = append(d.Ports, http(81)) }, "InvalidService", "another port has the name"},
+		{"two names of one port", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
+			d.Ports = append(d.Ports, networkingv1beta1.ServicePort{Name: "b", Protocol: "TCP", Port: 80})
+		}, "InvalidService", "TCP 80 too"},
+		{"a protocol that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Slices[0].Ports[0].Protocol = "ICMP" }, "InvalidService", "spec.slices[0].ports[0].protocol"},
+		{"an application protocol that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Ports[0].AppProtocol = new("a b") }, "InvalidService", "appProtocol"},
+		{"a host name that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
+			d.Slices[0].Endpoints[0].Hostname = new("not a name")
+		}, "InvalidService", "hostname"},
+		{"names of hosts", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.Slices[0].AddressType = "FQDN" }, "InvalidService", "addressType"},
+		{"an affinity of years", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
+			d.SessionAffinityTimeoutSeconds = new(int32(1 << 30))
+		}, "InvalidService", "sessionAffinityTimeoutSeconds"},
+		{"too many slices", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
+			d.Slices = make([]networkingv1beta1.ServiceSlice, 101)
+		}, "InvalidService", "spec.slices has 101 entries"},
+		{"too many endpoints", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
+			d.Slices[0].Endpoints = make([]networkingv1beta1.ServiceEndpoint, 1001)
+		}, "InvalidService", "1001 endpoints"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := facts(from(t, "rome", described(0, "10.243.1.2")))
+			test.change(&f, &f.Imports[0].Object.Spec)
+			p := Build(f)
+			if c := p.Accepted[0]; c.Status != metav1.ConditionFalse || c.Reason != string(test.reason) || !strings.Contains(c.Message, test.says) {
+				t.Errorf("%s %s: %s; want %s: %s", c.Status, c.Reason, c.Message, test.reason, test.says)
+			}
+			if p.Import != nil || len(p.Services)+len(p.Slices) > 0 {
+				t.Errorf("and it is made: %+v", p)
+			}
+		})
+	}
+}
+
+func TestSecondObjectOfAPeer(t *testing.T) {
+	again := from(t, "rome", described(1, "10.243.1.3"))
+	again.Object.Namespace = "elsewhere"
+	p := Build(facts(from(t, "rome", described(0, "10.243.1.2")), again))
+	if got := addresses(p, DerivedName("web")); !slices.Equal(got, []string{"rome 10.71.1.2"}) || p.Accepted[1].Reason != "NoPeering" {
+		t.Errorf("%q %+v", got, p.Accepted[1])
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	change := func(of func(*networkingv1beta1.ServiceDescription)) networkingv1beta1.ServiceDescription {
+		d := described(time.Hour, "10.243.1.2")
+		of(&d)
+		return d
+	}
+	more := networkingv1beta1.ServicePort{Name: "metrics", Protocol: "TCP", Port: 9090}
+	for _, test := range []struct {
+		name   string
+		theirs networkingv1beta1.ServiceDescription
+		reason string
+		ports  int
+	}{
+		{"none", described(time.Hour), "NoConflicts", 1},
+		{"another number", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports[0].Port = 81 }), "PortConflict", 1},
+		{"another name", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports[0].Name = "web" }), "PortConflict", 1},
+		{"no name", change(func(d *networkingv1beta1.ServiceDescription) {
+			d.Ports[0] = networkingv1beta1.ServicePort{Protocol: "TCP", Port: 90}
+		}), "PortConflict", 1},
+		{"a port more", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports = append(d.Ports, more) }), "NoConflicts", 2},
+		{"headless", change(func(d *networkingv1beta1.ServiceDescription) { d.Type = "Headless" }), "TypeConflict", 1},
+		{"affinity", change(func(d *networkingv1beta1.ServiceDescription) { d.SessionAffinity = "ClientIP" }), "SessionAffinityConflict", 1},
+		{"two things", change(func(d *networkingv1beta1.ServiceDescription) { d.Type, d.Ports[0].Port = "Headless", 81 }), "PortConflict,TypeConflict", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			local := described(0, "10.243.0.5")
+			f := facts(from(t, "rome", test.theirs))
+			f.Local = &local
+			p := Build(f)
+			if p.Conflict.Reason != test.reason || (p.Conflict.Status == metav1.ConditionTrue) != (test.reason != "NoConflicts") {
+				t.Errorf("%s %s: %s", p.Conflict.Status, p.Conflict.Reason, p.Conflict.Message)
+			}
+			if len(p.Import.Spec.Ports) != test.ports || p.Import.Spec.Ports[0].Port != 80 || p.Import.Spec.Type != mcsv1beta1.ClusterSetIP {
+				t.Errorf("%+v", p.Import.Spec)
+			}
+			if c := p.Accepted[0]; c.Status != metav1.ConditionTrue || strings.Contains(c.Message, "turin is older") != (test.reason != "NoConflicts") {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+	t.Run("the older one wins, whoever it is", func(t *testing.T) {
+		local := described(time.Hour, "10.243.0.5")
+		theirs := described(0)
+		theirs.Type = networkingv1beta1.ServiceHeadless
+		f := facts(from(t, "rome", theirs))
+		f.Local = &local
+		p := Build(f)
+		if p.Import.Spec.Type != mcsv1beta1.Headless || p.Services[0].Spec.ClusterIP != "None" || len(p.Import.Spec.IPs) > 0 || p.Conflict.Reason != "TypeConflict" {
+			t.Errorf("%+v %+v", p.Import.Spec, p.Conflict)
+		}
+		for _, s := range p.Slices {
+			if _, ok := s.Labels[corev1.IsHeadlessService]; !ok {
+				t.Errorf("%s is not labelled as headless", s.Name)
+			}
+		}
+	})
+}
+
+func TestAlias(t *testing.T) {
+	f := facts(from(t, "rome", described(0, "10.243.1.2")))
+	f.Alias = true
+	p := Build(f)
+	if len(p.Services) != 2 || p.Services[1].Name != "web" || !slices.Equal(addresses(p, "web"), []string{"rome 10.71.1.2"}) {
+		t.Errorf("%+v", p)
+	}
+	for _, test := range []struct {
+		label        string
+		installation bool
+		want         bool
+	}{{"", false, false}, {"", true, true}, {"true", false, true}, {"false", true, false}} {
+		if got := wantsAlias(test.label, test.installation); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// TestNamesAreDistinct has many clusters with many slices: a name twice would be one slice with the endpoints of the last.
+func TestNamesAreDistinct(t *testing.T) {
+	var imports []Import
+	for i := range 50 {
+		d := described(time.Duration(i), "10.243.1.2")
+		d.Slices = slices.Repeat(d.Slices, 20)
+		imports = append(imports, from(t, fmt.Sprintf("cluster-%d", i), d))
+	}
+	f := facts(imports...)
+	f.Alias = true
+	names := map[string]bool{}
+	for _, s := range Build(f).Slices {
+		if names[s.Name] {
+			t.Fatalf("%s twice", s.Name)
+		}
+		names[s.Name] = true
+	}
+	if len(names) != 2*50*20 {
+		t.Errorf("%d slices", len(names))
+	}
+}
+
+func TestAway(t *testing.T) {
+	c := func(status corev1beta1.ConditionStatus, since time.Duration) *corev1beta1.ForeignCluster {
+		f := new(corev1beta1.ForeignCluster)
+		f.Status.Modules.Networking.Conditions = []corev1beta1.Condition{{
+			Type: corev1beta1.ConditionNetworkConnection, Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-since)),
+		}}
+		return f
+	}
+	for _, test := range []struct {
+		name  string
+		of    *corev1beta1.ForeignCluster
+		away  bool
+		again time.Duration
+	}{
+		{"connected", c(corev1beta1.StatusEstablished, time.Hour), false, 0},
+		{"lost just now", c(corev1beta1.StatusError, 10*time.Second), false, 20 * time.Second},
+		{"lost for longer", c(corev1beta1.StatusError, 31*time.Second), true, 0},
+		{"lost in the future", c(corev1beta1.StatusError, -time.Hour), false, hold},
+		{"nothing known of the network", new(corev1beta1.ForeignCluster), true, 0},
+		{"nothing known", nil, true, 0},
+	} {
+		if why, again := away(test.of, epoch); (why != "") != test.away || again != test.again {
+			t.Errorf("%s: %q, again in %v", test.name, why, again)
+		}
+	}
+}
+
+// FuzzBuild has a peer say anything: no address leads to where it must not, and whatever is made is what an API server takes.
+func FuzzBuild(f *testing.F) {
+	f.Add("shop", "web", "http", int32(80), "10.243.1.2", "IPv4", "web-0")
+	f.Add("kube-system", "kubernetes", "", int32(0), "::ffff:127.0.0.1", "IPv6", "")
+	f.Fuzz(func(t *testing.T, namespace, name, port string, number int32, address, family, host string) {
+		d := described(0, address)
+		d.Namespace, d.Name, d.Ports[0].Name, d.Ports[0].Port = namespace, name, port, number
+		d.Slices[0].AddressType, d.Slices[0].Endpoints[0].Hostname = discoveryv1.AddressType(family), &host
+		p := Build(facts(from(t, "rome", d)))
+		if p.Import == nil {
+			return
+		}
+		for _, a := range addresses(p, DerivedName("web")) {
+			_, text, _ := strings.Cut(a, " ")
+			here := netip.MustParseAddr(strings.TrimSuffix(text, "!"))
+			if !netip.MustParsePrefix("10.71.0.0/16").Contains(here) {
+				t.Errorf("%s is not the peer's", here)
+			}
+			if here == netip.MustParseAddr("10.71.9.9") || netip.MustParsePrefix("10.71.200.0/24").Contains(here) {
+				t.Errorf("%s is this cluster's", here)
+			}
+		}
+		if n := p.Import.Spec.Ports[0].Port; n < 1 || n > 65535 {
+			t.Errorf("port %d", n)
+		}
+	})
+}

@@ -1,0 +1,324 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/peeraddress"
+	"github.com/sluice-net/sluice/controlplane/services/description"
+)
+
+// retry is when what was in the way is looked at again: nobody tells when it goes.
+const retry = time.Minute
+
+// Reconciler keeps what is made of one imported Service.
+type Reconciler struct {
+	client.Client
+	// Users sees Services, EndpointSlices and Namespaces, but not those that the controllers make.
+	Users client.Reader
+	// Reader reads past every cache.
+	Reader client.Reader
+	// ID is that of this cluster.
+	ID            func(context.Context) (string, error)
+	LiqoNamespace string
+	// Alias gives imported Services their own name as well, where the label of a namespace does not say otherwise.
+	Alias bool
+	Clock clock.PassiveClock
+}
+
+// +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceexports,verbs=get;list;watch
+// +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceexports/status,verbs=patch
+// +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceimports,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceimports/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=importedservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=importedservices/status,verbs=patch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=liqo-clusterid-configmap,verbs=get,namespace=liqo
+
+// Reconcile looks at all that is known of one Service, whose name is that of the request.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	f, again, err := r.gather(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
+	}
+	p := Build(f)
+	err = r.apply(ctx, f, p)
+	if theirs := new(apply.ForeignError); errors.As(err, &theirs) {
+		for i := range p.Accepted {
+			if p.Accepted[i].Status == metav1.ConditionTrue {
+				p.Accepted[i] = accepted(false, networkingv1beta1.ReasonNameTaken, theirs.Error())
+			}
+		}
+		again, err = retry, nil
+	} else if why, refused := apply.Refusal(err); refused {
+		for i := range p.Accepted {
+			if p.Accepted[i].Status == metav1.ConditionTrue {
+				p.Accepted[i] = accepted(false, networkingv1beta1.ReasonInvalidService, "The API server refuses what it would lead to: "+why)
+			}
+		}
+		again, err = retry, nil
+	}
+	if apply.NamespaceEnds(err) {
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, r.tell(ctx, req.NamespacedName, f, p)
+}
+
+// apply makes what is planned, and removes what was made before and is not planned any more.
+func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
+	key := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
+	live := new(mcsv1beta1.ServiceImport)
+	err := r.Get(ctx, key, live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the ServiceImport: %w", err)
+	}
+	missing := err != nil
+	if p.Import != nil {
+		if _, err := apply.Object(ctx, r.Client, nil, p.Import); err != nil || missing {
+			return err // its event comes back here: the others need its UID
+		}
+	} else if missing || !apply.Ours(r.Scheme(), live, nil) {
+		return nil // what it owned goes with it, or is somebody else's
+	}
+	owner := metav1.OwnerReference{
+		APIVersion: mcsv1beta1.SchemeGroupVersion.String(), Kind: mcsv1beta1.ServiceImportKindName, Name: live.Name, UID: live.UID, Controller: new(true),
+	}
+	of := []client.ListOption{client.InNamespace(f.Namespace), client.MatchingLabels{mcsv1beta1.LabelServiceName: f.Name}}
+	var services corev1.ServiceList
+	if err := r.List(ctx, &services, of...); err != nil {
+		return fmt.Errorf("list Services: %w", err)
+	}
+	// One that changes between headless and not gets another address, which a Service never does.
+	wanted := map[string]bool{}
+	for _, s := range p.Services {
+		wanted[s.Name] = true
+		for i := range services.Items {
+			if have := &services.Items[i]; have.Name == s.Name && (have.Spec.ClusterIP == corev1.ClusterIPNone) != (s.Spec.ClusterIP == corev1.ClusterIPNone) {
+				wanted[s.Name] = false
+			}
+		}
+	}
+	for i := range services.Items {
+		if s := &services.Items[i]; !wanted[s.Name] && s.DeletionTimestamp.IsZero() {
+			if err := apply.DeleteOurs(ctx, r.Client, s, &owner); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range p.Services {
+		if !wanted[s.Name] {
+			continue // the end of the old one comes back here
+		}
+		s.OwnerReferences = []metav1.OwnerReference{owner}
+		_, err := apply.Object(ctx, r.Client, r.Reader, s)
+		if theirs := new(apply.ForeignError); errors.As(err, &theirs) && s.Name == f.Name {
+			continue // a user was faster: there is no alias
+		}
+		if err != nil {
+			return err
+		}
+	}
+	kept := map[string]bool{}
+	for _, s := range p.Slices {
+		kept[s.Name] = true
+		s.OwnerReferences = []metav1.OwnerReference{owner}
+		if _, err := apply.Object(ctx, r.Client, r.Reader, s); err != nil {
+			return err
+		}
+	}
+	var slices discoveryv1.EndpointSliceList
+	if err := r.List(ctx, &slices, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
+		return fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	for i := range slices.Items {
+		if s := &slices.Items[i]; !kept[s.Name] && s.DeletionTimestamp.IsZero() {
+			if err := apply.DeleteOurs(ctx, r.Client, s, &owner); err != nil {
+				return err
+			}
+		}
+	}
+	if p.Import == nil && live.DeletionTimestamp.IsZero() {
+		// It is the last to go, so that what is left after an error is found again. The garbage collector would do without the
+		// above, but learns late of kinds that were installed just now.
+		return apply.Delete(ctx, r.Client, live)
+	}
+	return nil
+}
+
+// tell writes what became of it: into the ServiceImport, the ImportedServices and the ServiceExport of this cluster.
+func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, f Facts, p Plan) error {
+	var errs []error
+	for i, c := range p.Accepted {
+		o := f.Imports[i].Object.DeepCopy()
+		c.ObservedGeneration = o.Generation
+		_, err := apply.Status(ctx, r.Client, o, func() { meta.SetStatusCondition(&o.Status.Conditions, c) })
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	if p.Conflict != nil {
+		e := new(mcsv1beta1.ServiceExport)
+		err := r.Get(ctx, key, e)
+		if err == nil {
+			_, err = apply.Status(ctx, r.Client, e, func() {
+				c := *p.Conflict
+				c.ObservedGeneration = e.Generation
+				meta.SetStatusCondition(&e.Status.Conditions, c)
+			})
+		}
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	if p.Import != nil {
+		errs = append(errs, r.status(ctx, key, p))
+	}
+	return errors.Join(errs...)
+}
+
+// status writes that of the ServiceImport, if it is ours.
+func (r *Reconciler) status(ctx context.Context, key types.NamespacedName, p Plan) error {
+	s := new(mcsv1beta1.ServiceImport)
+	if err := r.Get(ctx, key, s); err != nil || !apply.Ours(r.Scheme(), s, nil) {
+		return client.IgnoreNotFound(err)
+	}
+	_, err := apply.Status(ctx, r.Client, s, func() {
+		s.Status.Clusters, s.Status.EndpointSliceObjects = p.Clusters, mcsv1beta1.EndpointSliceObjectsPresent
+		c := mcsv1beta1.NewServiceImportCondition(mcsv1beta1.ServiceImportConditionReady, metav1.ConditionTrue, mcsv1beta1.ServiceImportReasonReady, "The Service can be used")
+		if p.Import.Spec.Type == mcsv1beta1.ClusterSetIP && len(p.Import.Spec.IPs) == 0 {
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(mcsv1beta1.ServiceImportReasonPending), "The Service has no address yet"
+		}
+		c.ObservedGeneration = s.Generation
+		meta.SetStatusCondition(&s.Status.Conditions, c)
+	})
+	return client.IgnoreNotFound(err)
+}
+
+// gather reads what the import of a Service depends on. Again is when to look once more although nothing changed.
+func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f Facts, again time.Duration, err error) {
+	f = Facts{Namespace: name.Namespace, Name: name.Name}
+	if f.Cluster, err = r.ID(ctx); err != nil {
+		return f, 0, err
+	}
+	var imports networkingv1beta1.ImportedServiceList
+	if err := r.List(ctx, &imports, client.UnsafeDisableDeepCopy, client.MatchingFields{byName: objectName(name)}); err != nil {
+		return f, 0, fmt.Errorf("list ImportedServices: %w", err)
+	}
+	namespace := new(corev1.Namespace)
+	if err := r.Users.Get(ctx, client.ObjectKey{Name: name.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return f, 0, fmt.Errorf("get the Namespace: %w", err)
+	} else if err != nil || !namespace.DeletionTimestamp.IsZero() {
+		f.NamespaceMissing = true
+	}
+	f.Reserved = description.Reserved(name.Namespace, name.Name, r.LiqoNamespace, namespace.Labels)
+	service := new(corev1.Service)
+	if err := r.Users.Get(ctx, name, service); client.IgnoreNotFound(err) != nil {
+		return f, 0, fmt.Errorf("get the Service: %w", err)
+	} else if err != nil {
+		service = nil
+	}
+	f.Alias = service == nil && wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias)
+	if f.Local, err = r.local(ctx, name, service); err != nil {
+		return f, 0, err
+	}
+	derived := new(corev1.Service)
+	switch err := r.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: DerivedName(name.Name)}, derived); {
+	case client.IgnoreNotFound(err) != nil:
+		return f, 0, fmt.Errorf("get the derived Service: %w", err)
+	case err == nil && derived.Spec.ClusterIP != corev1.ClusterIPNone && derived.Labels[mcsv1beta1.LabelServiceName] == name.Name:
+		f.IPs = derived.Spec.ClusterIPs
+	}
+	for i := range imports.Items {
+		in, next, err := r.importOf(ctx, &imports.Items[i])
+		if err != nil {
+			return f, 0, err
+		}
+		f.Imports = append(f.Imports, in)
+		if next > 0 && (again == 0 || next < again) {
+			again = next
+		}
+	}
+	return f, again, nil
+}
+
+// wantsAlias tells whether a namespace wants aliases: as its label says, else as the installation does.
+func wantsAlias(label string, installation bool) bool {
+	return label == networkingv1beta1.LabelTrue || label == "" && installation
+}
+
+// local is what this cluster exports under a name; nil: nothing.
+func (r *Reconciler) local(ctx context.Context, name types.NamespacedName, s *corev1.Service) (*networkingv1beta1.ServiceDescription, error) {
+	export := new(mcsv1beta1.ServiceExport)
+	if err := r.Get(ctx, name, export); err != nil || !export.DeletionTimestamp.IsZero() {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if s == nil || !s.DeletionTimestamp.IsZero() || s.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil, nil
+	}
+	var slices discoveryv1.EndpointSliceList
+	if err := r.Users.List(ctx, &slices, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
+		return nil, fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	d, _ := description.Of(s, slices.Items, export.CreationTimestamp, nil)
+	if d.Check() != nil {
+		return nil, nil // the exporter says why
+	}
+	return &d, nil
+}
+
+// importOf is what a peer says, and how its addresses are judged. Again is when to look once more.
+func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.ImportedService) (in Import, again time.Duration, err error) {
+	in.Object = o
+	id := o.Labels[networkingv1beta1.LabelRemoteClusterID]
+	if id == "" {
+		return in, 0, nil
+	}
+	var configurations networkingv1beta1.ConfigurationList
+	if err := r.List(ctx, &configurations, client.UnsafeDisableDeepCopy, client.InNamespace(o.Namespace),
+		client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: id}); err != nil {
+		return in, 0, fmt.Errorf("list Configurations: %w", err)
+	}
+	if len(configurations.Items) == 0 {
+		return in, 0, nil
+	}
+	in.Peer = id
+	for i := range configurations.Items {
+		namespace, name := description.Key(o.Name)
+		in.Unwanted = in.Unwanted || !description.Allows(&configurations.Items[i], networkingv1beta1.AnnotationImportServices, namespace, name)
+	}
+	judge, unknown, err := peeraddress.Gather(ctx, r.Client, r.Users, r.LiqoNamespace, o.Namespace, id)
+	if err != nil {
+		return in, 0, err
+	}
+	judge.Addresses = judge.Addresses.Pods() // nothing else is exported
+	in.Unknown, in.Address = unknown, judge.Here
+	peer := new(corev1beta1.ForeignCluster)
+	switch err := r.Get(ctx, client.ObjectKey{Name: id}, peer); {
+	case client.IgnoreNotFound(err) != nil:
+		return in, 0, fmt.Errorf("get the ForeignCluster: %w", err)
+	case apierrors.IsNotFound(err):
+		peer = nil
+	}
+	in.Away, again = away(peer, r.Clock.Now())
+	return in, again, nil
+}
