@@ -14,6 +14,7 @@ import (
 // knows none.
 type Addresses struct {
 	remaps []remap
+	pods   int // so many of them, the first ones, are of pod CIDRs
 }
 
 // remap pairs two prefixes of the same family and length.
@@ -54,6 +55,9 @@ func NewAddresses(c *networkingv1beta1.Configuration) (a Addresses, err error) {
 			}
 			a.remaps = append(a.remaps, remap{there[i].Masked(), here[i].Masked()})
 		}
+		if kind.name == "pod" {
+			a.pods = len(a.remaps)
+		}
 	}
 	return a, nil
 }
@@ -68,6 +72,9 @@ func OldestAddresses(of []networkingv1beta1.Configuration) (Addresses, error) {
 	})
 	return NewAddresses(&oldest)
 }
+
+// Pods are those of the other cluster's pod CIDRs alone.
+func (a Addresses) Pods() Addresses { return Addresses{remaps: a.remaps[:a.pods], pods: a.pods} }
 
 // Here returns the address by which this cluster reaches an address of the other one. It is false for an address that
 // belongs to none of the other cluster's CIDRs: here it would be somebody else's.

@@ -36,6 +36,9 @@ func (p Peering) Ours(labels map[string]string) bool {
 	return labels[offloadingv1beta1.LabelOrigin] == p.Consumer && labels[offloadingv1beta1.LabelDestination] == p.Provider
 }
 
+// Switchable are the resources whose [Policy] can be chosen, by the name that a VkOptionsTemplate has for them.
+var Switchable = map[string]string{"configmap": "configmaps", "event": "events", "ingress": "ingresses", "secret": "secrets", "service": "services"}
+
 // Policy says which objects of a kind are reflected.
 type Policy string
 

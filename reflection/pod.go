@@ -104,6 +104,18 @@ func portable(v *corev1.VolumeSource) bool {
 		v.Image != nil || v.CSI != nil
 }
 
+// persistent tells whether a volume needs a PersistentVolume: by a claim that is there or, as a StatefulSet has it, will be,
+// or by one that the pod brings.
+func persistent(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+
+// NeedsVolume tells whether a pod needs a PersistentVolume, with which it cannot be offloaded.
+func NeedsVolume(s *corev1.PodSpec) bool {
+	return slices.ContainsFunc(s.Volumes, func(v corev1.Volume) bool { return persistent(&v) })
+}
+
+// Refused says what of a pod cannot work at a provider; nil: nothing. It is a [*RefusedError].
+func Refused(s *corev1.PodSpec) error { return refuse(s) }
+
 // refuse tells what of a spec cannot work at a provider.
 func refuse(s *corev1.PodSpec) error {
 	switch {
@@ -123,7 +135,7 @@ func refuse(s *corev1.PodSpec) error {
 		case portable(&v.VolumeSource):
 		case v.HostPath != nil:
 			return &RefusedError{field, "is a hostPath, a directory of a node, and the virtual node has none"}
-		case v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
+		case persistent(v):
 			return &RefusedError{field, "needs a PersistentVolume, which is not offloaded: use a volume that needs none, or run the pod on another node"}
 		case v.VolumeSource == corev1.VolumeSource{}:
 			// Without a source it is an emptyDir; the API server has made it one.

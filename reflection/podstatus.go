@@ -25,8 +25,8 @@ type StatusOptions struct {
 	Now metav1.Time
 }
 
-// maxText bounds texts that the provider wrote, in bytes.
-const maxText = 1024
+// maxText bounds texts that the provider wrote, in bytes. maxPodIPs is how many addresses a pod has at most.
+const maxText, maxPodIPs = 1024, 2
 
 // Reasons of conditions and phases that are not the provider's.
 const (
@@ -71,7 +71,7 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 		out.HostIP, out.HostIPs = o.HostIP.String(), []corev1.HostIP{{IP: o.HostIP.String()}}
 	}
 	for _, a := range addressesOf(now) {
-		if ip, ok := o.Addresses.Here(a); ok && len(out.PodIPs) < 2 {
+		if ip, ok := o.Addresses.Here(a); ok && len(out.PodIPs) < maxPodIPs {
 			out.PodIPs = append(out.PodIPs, corev1.PodIP{IP: ip.String()})
 		}
 	}
@@ -238,11 +238,7 @@ func containers(spec []corev1.Container, was, now []corev1.ContainerStatus) (out
 			}
 			continue
 		}
-		c := corev1.ContainerStatus{
-			Name: s.Name, Ready: s.Ready, Started: s.Started, Image: cut(s.Image), ImageID: cut(s.ImageID), ContainerID: cut(s.ContainerID),
-			State: state(s.State), LastTerminationState: state(s.LastTerminationState), RestartCount: max(s.RestartCount, 0),
-			AllocatedResources: s.AllocatedResources, Resources: s.Resources,
-		}
+		c := heldContainer(s)
 		if w := of(was, c.Name); w != nil {
 			c.RestartCount = restarts(w, &c)
 		}

@@ -107,6 +107,9 @@ func (k *Kubelet) request(ctx context.Context, node string) (*tls.Certificate, e
 			return nil, ctx.Err()
 		case <-tick.C:
 		}
+		if !k.registered(node) {
+			return nil, fmt.Errorf("the node %s is kept no more", node)
+		}
 		now := new(certificatesv1.CertificateSigningRequest)
 		err := requests.Get().Resource("certificatesigningrequests").Name(o.Name).Do(ctx).Into(now)
 		switch {
@@ -149,13 +152,17 @@ func issued(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	return c, nil
 }
 
-// renewCertificates asks for serving certificates, for the first node there is: they are for the address that all nodes
-// share. A new one is asked for when four fifths of its life are over, and after a failure later and later.
+// renewCertificates asks for serving certificates. One is for one node, as the signer wants it, and good for all, since API
+// servers verify the address, which they share. So it is asked for in the name of a node whose Node is there, and if it
+// is not issued in the name of the next one: one node whose name is somebody else's must not keep logs from the others. A new
+// one is asked for when four fifths of its life are over, and after a failure later and later.
 func (k *Kubelet) renewCertificates(ctx context.Context, c *certificates) {
 	pause := approvalEvery
+	last := ""
 	for {
 		next := pause
-		if node := k.anyNode(); node != "" {
+		if node := k.nextNode(last); node != "" {
+			last = node
 			got, err := k.request(ctx, node)
 			switch {
 			case ctx.Err() != nil:
@@ -166,6 +173,7 @@ func (k *Kubelet) renewCertificates(ctx context.Context, c *certificates) {
 				next = pause
 			default:
 				c.set(got)
+				last = ""
 				k.log.Info("serving certificate issued", "until", got.Leaf.NotAfter)
 				pause = approvalEvery
 				next = max(time.Minute, time.Until(got.Leaf.NotBefore.Add(got.Leaf.NotAfter.Sub(got.Leaf.NotBefore)*4/5)))
@@ -179,16 +187,25 @@ func (k *Kubelet) renewCertificates(ctx context.Context, c *certificates) {
 	}
 }
 
-// anyNode is the name of a node that is kept; empty: there is none.
-func (k *Kubelet) anyNode() (first string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name := range k.nodes {
-		if first == "" || name < first {
-			first = name
+// nextNode is the name of the first node whose Node is there, after one or, if there is none after it, of all; empty: there
+// is none.
+func (k *Kubelet) nextNode(after string) (first string) {
+	for _, n := range k.all() {
+		switch {
+		case !n.isRegistered():
+		case n.name > after:
+			return n.name
+		case first == "":
+			first = n.name
 		}
 	}
 	return first
+}
+
+// registered tells whether a node is kept whose Node is there.
+func (k *Kubelet) registered(name string) bool {
+	n := k.node(name)
+	return n != nil && n.isRegistered()
 }
 
 // Serve answers the API server on l, the address of the nodes, until ctx ends. It needs Run beside it.

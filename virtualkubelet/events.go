@@ -63,11 +63,12 @@ func (b *budget) giveBack(of types.UID, name string) {
 // openEvents begins to follow the Events of a namespace at the provider.
 func (s *session) openEvents(ctx context.Context, n *node, here, there string) (pair, error) {
 	k := n.k
-	f, err := follow(ctx, &s.wg, mirror.Watched{Client: s.core, Resource: events, Namespace: there}, k.log, nil, func(e *corev1.Event) {
+	keep := func(e *corev1.Event) { *e = *reflection.HeldEvent(e) }
+	f, err := followThere(ctx, &s.wg, mirror.Watched{Client: s.core, Resource: events, Namespace: there}, k.log, keep, func(e *corev1.Event) {
 		if kind := e.InvolvedObject.Kind; kind == "Pod" || kind == "ShadowPod" {
 			k.queue.Add(key{node: n.name, kind: events, namespace: here, name: e.Name})
 		}
-	})
+	}, n.over(ctx))
 	if err != nil {
 		return pair{}, err
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-net/sluice/objects/mirror"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // follower keeps the objects of one watch. Other than a mirror.Store it keeps annotations, and objects that are being
@@ -22,9 +26,70 @@ type follower[T any, P mirror.Object[T]] struct {
 	informer cache.SharedIndexInformer
 }
 
+const (
+	// maxHeld is how many objects of one kind and namespace of the provider are held.
+	maxHeld = 50_000
+	// pageOf is how many objects of the provider one answer has, smallPage how many of those that can be of the size that
+	// an API server stores: they fit into maxAnswer.
+	pageOf, smallPage = 250, 40
+)
+
+// tooManyError says that the provider has more objects than are held of it. Its text is made for an Event.
+type tooManyError struct{ what string }
+
+// Error implements error.
+func (e *tooManyError) Error() string {
+	return fmt.Sprintf("the provider has more than %d %s, which is more than is held of another cluster: nothing new of them is seen until there are fewer", maxHeld, e.what)
+}
+
+// followThere begins to keep what w selects at the provider, which may hold anything: of each object what keep returns, and
+// no more than a number of objects. over is told when there are more. They are tried again later and later.
+func followThere[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, w mirror.Watched, log *slog.Logger, keep func(P), changed func(P), over func(error)) (*follower[T, P], error) {
+	held := new(atomic.Int64)
+	tooMany := &tooManyError{w.Name()}
+	listed := 0 // of one list: a reflector reads one at a time
+	return followWith(ctx, wg, w, log, keep, changed, options{
+		held: held,
+		page: func(o *metav1.ListOptions) {
+			if o.Continue == "" {
+				listed = 0
+			}
+			if o.Limit = pageOf; w.Resource == configMaps || w.Resource == secrets {
+				o.Limit = smallPage
+			}
+		},
+		got: func(page runtime.Object) error {
+			if listed += meta.LenList(page); listed > maxHeld {
+				over(tooMany)
+				return tooMany
+			}
+			return nil
+		},
+		seen: func(e watch.Event) (watch.Event, bool) {
+			if e.Type == watch.Added && held.Load() >= maxHeld {
+				over(tooMany)
+				return watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusRequestEntityTooLarge, Message: tooMany.Error()}}, true
+			}
+			return e, true
+		},
+	})
+}
+
+// options are how what is followed at a provider is bounded. Without them nothing is.
+type options struct {
+	held *atomic.Int64 // how many objects there are
+	page func(*metav1.ListOptions)
+	got  func(page runtime.Object) error
+	seen watch.FilterFunc
+}
+
 // follow begins to keep what w selects, until ctx ends, in a goroutine of wg. Metadata that nobody reads is trimmed, and more by trim, which
 // may be nil. changed is called with each object that came, changed or went.
 func follow[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, w mirror.Watched, log *slog.Logger, trim func(P), changed func(P)) (*follower[T, P], error) {
+	return followWith(ctx, wg, w, log, trim, changed, options{})
+}
+
+func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, w mirror.Watched, log *slog.Logger, trim func(P), changed func(P), bound options) (*follower[T, P], error) {
 	request := func(o metav1.ListOptions) *rest.Request {
 		o.LabelSelector, o.FieldSelector = w.Labels, w.Fields
 		return w.Client.Get().NamespaceIfScoped(w.Namespace, w.Namespace != "").Resource(w.Resource).VersionedParams(&o, metav1.ParameterCodec)
@@ -34,11 +99,23 @@ func follow[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, 
 			if o.ResourceVersion == "0" {
 				o.ResourceVersion = "" // zero would get all pages at once
 			}
-			return request(o).Do(ctx).Get()
+			if bound.page == nil {
+				return request(o).Do(ctx).Get()
+			}
+			bound.page(&o)
+			page, err := request(o).Do(ctx).Get()
+			if err == nil {
+				err = bound.got(page)
+			}
+			return page, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			return request(o).Watch(ctx)
+			changes, err := request(o).Watch(ctx)
+			if err != nil || bound.seen == nil {
+				return changes, err
+			}
+			return watch.Filter(changes, bound.seen), nil
 		},
 	}
 	example, ok := any(P(new(T))).(runtime.Object)
@@ -71,8 +148,15 @@ func follow[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, 
 			changed(p)
 		}
 	}
+	count := func(n int64) {
+		if bound.held != nil {
+			bound.held.Add(n)
+		}
+	}
 	if _, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(_, o any) { tell(o) },
+		AddFunc:    func(o any) { count(1); tell(o) },
+		DeleteFunc: func(o any) { count(-1); tell(o) },
+		UpdateFunc: func(_, o any) { tell(o) },
 	}); err != nil {
 		return nil, err
 	}
@@ -116,16 +200,16 @@ func (f *follower[T, P]) list() (out []P) {
 	return out
 }
 
-// onlyMetadata trims an object of which only metadata is read.
+// onlyMetadata trims an object of the provider of which only metadata is read.
 func onlyMetadata[T any, P mirror.Object[T]](p P) {
 	var bare T
-	kept, from := P(&bare), metav1.Object(p)
-	kept.SetName(from.GetName())
-	kept.SetNamespace(from.GetNamespace())
-	kept.SetUID(from.GetUID())
-	kept.SetResourceVersion(from.GetResourceVersion())
-	kept.SetLabels(from.GetLabels())
-	kept.SetAnnotations(from.GetAnnotations())
-	kept.SetDeletionTimestamp(from.GetDeletionTimestamp())
+	kept, held := P(&bare), reflection.HeldMetadata(p)
+	kept.SetName(held.Name)
+	kept.SetNamespace(held.Namespace)
+	kept.SetUID(held.UID)
+	kept.SetResourceVersion(held.ResourceVersion)
+	kept.SetLabels(held.Labels)
+	kept.SetAnnotations(held.Annotations)
+	kept.SetDeletionTimestamp(held.DeletionTimestamp)
 	*p = bare
 }

@@ -64,7 +64,7 @@ type Options struct {
 	// LeaseDuration is how long a node counts as alive after it was heard of, at least a second. A quarter of it is how often
 	// that is. Zero: DefaultLeaseDuration.
 	LeaseDuration time.Duration
-	// Policies say, by resource, which objects are reflected: those of [Switchable]. Others are as [reflection.DenyList] has it.
+	// Policies say, by resource, which objects are reflected: those of [reflection.Switchable]. Others are as [reflection.DenyList] has it.
 	Policies map[string]reflection.Policy
 	// Logger gets changes of state. Nil: slog.Default().
 	Logger *slog.Logger

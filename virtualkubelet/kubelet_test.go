@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -450,6 +451,19 @@ func TestNode(t *testing.T) {
 	s.node("is still ready", ready(corev1.ConditionTrue, "KubeletReady"))
 	s.kubeconfig(strings.Replace(s.slice(), "token: ", "token: x", 1))
 	s.node("is not ready when the provider refuses the credentials", ready(corev1.ConditionFalse, "ProviderUnavailable"))
+	for _, name := range []string{"system:public-info-viewer", "system:discovery"} {
+		s.delete(s.milan, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	controlplanetest.Eventually(t, "nobody may ask whether the provider's API server lives", func(ctx context.Context) error {
+		who, err := kubernetes.NewForConfig(s.milan.ServiceAccount("default", "slice"))
+		if err != nil {
+			return err
+		}
+		if err := who.RESTClient().Get().AbsPath("/livez").Do(ctx).Error(); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the answer is %v", err)
+		}
+		return nil
+	})
 	s.kubeconfig(s.slice())
 	s.node("is ready with credentials", ready(corev1.ConditionTrue, "KubeletReady"))
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
@@ -517,6 +531,16 @@ func TestPod(t *testing.T) {
 		}
 		return nil
 	})
+	controlplanetest.Eventually(t, "the pod has an ephemeral container", func(ctx context.Context) error {
+		o := new(corev1.Pod)
+		if err := s.rome.Get(ctx, p.Namespace, p.Name, o); err != nil {
+			return err
+		}
+		o.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "sh"}}}
+		return s.rome.Client.SubResource("ephemeralcontainers").Update(ctx, o)
+	})
+	s.warned(p, "FailedReflection", "ephemeral container debugger does not run")
+	s.pod(p, "goes on", runs)
 	// One that is deleted there is made again; its pod is recreated.
 	s.delete(s.milan, o)
 	s.gone(s.milan, o)

@@ -52,6 +52,7 @@ type node struct {
 	pods    *follower[corev1.Pod, *corev1.Pod]
 	session *session // nil: no credentials
 	away    string   // why the provider is out of reach; empty: it is not
+	there   bool     // the Node is, and is ours
 }
 
 func (k *Kubelet) newNode(name string) *node {

@@ -71,7 +71,7 @@ func openPair[T any, P mirror.Object[T], R any, Q mirror.Object[R]](ctx context.
 	if err != nil {
 		return pair{}, nil, err
 	}
-	there, err := follow(ctx, &s.wg, x.there, n.k.log, onlyMetadata[R, Q], func(p Q) { enqueue(nameHere(x.kind, p.GetName(), n.k.peering)) })
+	there, err := followThere(ctx, &s.wg, x.there, n.k.log, onlyMetadata[R, Q], func(p Q) { enqueue(nameHere(x.kind, p.GetName(), n.k.peering)) }, n.over(ctx))
 	if err != nil {
 		return pair{}, nil, err
 	}
@@ -268,9 +268,6 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	}
 	return o, nil
 }
-
-// Switchable are the kinds whose [reflection.Policy] can be chosen, by the name that a VkOptionsTemplate has for them.
-var Switchable = map[string]string{"configmap": configMaps, "event": events, "ingress": ingresses, "secret": secrets, "service": services}
 
 // policy says which objects of a kind are reflected.
 func (k *Kubelet) policy(kind string) reflection.Policy {

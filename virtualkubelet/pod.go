@@ -97,6 +97,9 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		}
 		return err
 	}
+	if e := here.Spec.EphemeralContainers; len(e) > 0 {
+		k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, ReasonFailedReflection, fmt.Sprintf("ephemeral container %s does not run: the pod goes on in the other cluster without it", e[len(e)-1].Name))
+	}
 	if copied != nil && reflection.IsOfAnother(here, copied) {
 		return nil // of the pod before, which ends
 	}

@@ -21,8 +21,14 @@ import (
 // register makes Node, lease and status. A node that is not wanted any more takes no further pods.
 func (n *node) register(ctx context.Context, v *offloadingv1beta1.VirtualNode, wanted bool, s *session) error {
 	o, err := n.object(ctx, v, wanted)
-	if err != nil || o == nil {
+	if err != nil {
 		return err
+	}
+	n.mu.Lock()
+	n.there = o != nil
+	n.mu.Unlock()
+	if o == nil {
+		return nil
 	}
 	if err := n.renew(ctx, o); err != nil {
 		return fmt.Errorf("renew the lease: %w", err)
@@ -74,6 +80,13 @@ func (n *node) setAway(why string) {
 	if changed {
 		n.enqueueAll("")
 	}
+}
+
+// isRegistered tells whether the Node is there, and is ours.
+func (n *node) isRegistered() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.there
 }
 
 // unreachable says why the provider is out of reach; empty: it is not.

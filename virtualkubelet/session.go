@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -15,6 +16,7 @@ import (
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/objects/mirror"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 const (
@@ -60,7 +62,9 @@ func (s *space) synced() bool { return s != nil && s.shadows.synced() && s.pods.
 
 func newSession(ctx context.Context, n *node, cfg *rest.Config, kubeconfig []byte) (*session, error) {
 	cfg.QPS, cfg.Burst = requests, burst
-	clients, err := mirror.NewClients(cfg, component, groups...)
+	bounded := rest.CopyConfig(cfg)
+	bounded.Wrap(func(t http.RoundTripper) http.RoundTripper { return boundedAnswers{t} })
+	clients, err := mirror.NewClients(bounded, component, groups...)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +133,7 @@ func (s *session) probe(n *node) {
 			return
 		}
 		why := ""
-		if err != nil {
+		if err != nil && !apierrors.IsForbidden(err) { // it answers: who may ask whether it lives is the provider's business
 			why = "the provider's API server does not answer: " + mirror.PlainError(err)
 		}
 		s.mu.Lock()
@@ -232,9 +236,21 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads 
 
 // metadataAndStatus trims a ShadowPod.
 func metadataAndStatus(p *offloadingv1beta1.ShadowPod) {
-	status := p.Status
+	phase := p.Status.Phase
 	onlyMetadata(p)
-	p.Status = status
+	if ended(phase) {
+		p.Status.Phase = phase // nothing else of it is read
+	}
+}
+
+// over tells on the VirtualNode that the provider has more than is held of it.
+func (n *node) over(ctx context.Context) func(error) {
+	return func(err error) {
+		n.k.log.Warn("too much at the provider", "node", n.name, "error", err)
+		if v, _, _ := n.parts(); v != nil {
+			n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonTooMuch, err.Error())
+		}
+	}
 }
 
 // open begins to follow a namespace.
@@ -247,16 +263,18 @@ func (s *session) open(n *node, here, there string) (*space, error) {
 		return mirror.Watched{Client: c, Resource: resource, Namespace: there, Labels: labels.Set(marks).String()}
 	}
 	var err error
-	sp.shadows, err = follow(ctx, &s.wg, of(s.offloading, "shadowpods"), n.k.log, metadataAndStatus, func(p *offloadingv1beta1.ShadowPod) { n.enqueue(here, p.Name) })
+	over := n.over(ctx)
+	sp.shadows, err = followThere(ctx, &s.wg, of(s.offloading, "shadowpods"), n.k.log, metadataAndStatus, func(p *offloadingv1beta1.ShadowPod) { n.enqueue(here, p.Name) }, over)
 	if err == nil {
-		sp.pods, err = follow(ctx, &s.wg, of(s.core, "pods"), n.k.log, func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} }, func(p *corev1.Pod) { n.enqueue(here, p.Name) })
+		keep := func(p *corev1.Pod) { *p = *reflection.HeldPod(p) }
+		sp.pods, err = followThere(ctx, &s.wg, of(s.core, "pods"), n.k.log, keep, func(p *corev1.Pod) { n.enqueue(here, p.Name) }, over)
 	}
 	if err == nil {
 		tokens := of(s.core, secrets)
 		tokens.Labels += "," + offloadingv1beta1.LabelServiceAccountName
-		sp.tokens, err = follow(ctx, &s.wg, tokens, n.k.log, onlyMetadata, func(o *corev1.Secret) {
+		sp.tokens, err = followThere(ctx, &s.wg, tokens, n.k.log, onlyMetadata, func(o *corev1.Secret) {
 			n.enqueue(here, o.Annotations[offloadingv1beta1.AnnotationServiceAccountPodName])
-		})
+		}, over)
 	}
 	if err != nil {
 		stop()

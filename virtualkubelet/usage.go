@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -23,8 +24,8 @@ import (
 const (
 	// usageTimeout bounds how long the provider is asked what pods use: a metrics-server waits for ten seconds.
 	usageTimeout = 8 * time.Second
-	// usageAtOnce is how many namespaces are asked for at a time.
-	usageAtOnce = 8
+	// usageAtOnce is how many namespaces are asked for at a time: so many answers of up to maxAnswer bytes are held.
+	usageAtOnce = 4
 	// maxCores and maxMemory, in bytes, bound what a provider says that one container uses.
 	maxCores, maxMemory = 1 << 20, 1 << 60
 	// leastCPU is what a container has used at least, in seconds: a metrics-server takes zero for a counter that is missing.
@@ -231,7 +232,12 @@ func (s *server) count(p *corev1.Pod, m *podMetrics, now time.Time) podUsage {
 
 // podMetrics reads what the pods of a namespace at the provider use.
 func (s *session) podMetrics(ctx context.Context, namespace string) ([]podMetrics, error) {
-	text, err := s.core.Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces", namespace, "pods").SetHeader("Accept", "application/json").DoRaw(ctx)
+	body, err := s.core.Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces", namespace, "pods").SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the provider does not say what pods use: %s", mirror.PlainError(err))
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
 	if err != nil {
 		return nil, fmt.Errorf("the provider does not say what pods use: %s", mirror.PlainError(err))
 	}
@@ -375,10 +381,14 @@ type (
 
 // stats is what something uses, in a kubelet's words.
 func (c containerUsage) stats(now time.Time) (out resourceStats) {
-	out.CPU.Time, out.CPU.UsageNanoCores, out.CPU.UsageCoreNanoSeconds = now, uint64(c.cores*1e9), uint64(c.seconds*1e9)
-	out.Memory.Time, out.Memory.WorkingSetBytes = now, uint64(c.memory)
+	out.CPU.Time, out.CPU.UsageNanoCores, out.CPU.UsageCoreNanoSeconds = now, whole(c.cores*1e9), whole(c.seconds*1e9)
+	out.Memory.Time, out.Memory.WorkingSetBytes = now, whole(c.memory)
 	return out
 }
+
+// whole is a number that is not negative, without its fraction. What a provider says of many containers, or for long, may
+// add up to more than a number here holds.
+func whole(x float64) uint64 { return uint64(min(x, 1<<63)) }
 
 // summary answers /stats/summary.
 func (s *server) summary(w http.ResponseWriter, r *http.Request) {

@@ -135,6 +135,8 @@ const (
 	ReasonAborted = "OffloadingAborted"
 	// ReasonNodeTaken says that there is a Node of the name of a VirtualNode which is none.
 	ReasonNodeTaken = "NodeNameTaken"
+	// ReasonTooMuch says that the provider has more objects of a kind than are held of it.
+	ReasonTooMuch = "ProviderHoldsTooMuch"
 	// ReasonKubeconfig says that the credentials for the provider are missing or refused.
 	ReasonKubeconfig = "KubeconfigInvalid"
 )

@@ -111,7 +111,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Uint16Var(&o.port, "listen-port", 10250, "TCP `port` of the kubelet API")
 	fs.DurationVar(&o.lease, "node-lease-duration", virtualkubelet.DefaultLeaseDuration, "`time` for which a node counts as alive after a sign of life, of which it gives four in that time")
 	o.policies = map[string]reflection.Policy{}
-	for _, kind := range slices.Sorted(maps.Keys(virtualkubelet.Switchable)) {
+	for _, kind := range slices.Sorted(maps.Keys(reflection.Switchable)) {
 		usage := "`TYPE` of what is reflected of this kind, as above"
 		if kind == "configmap" {
 			usage = "`TYPE` of what is reflected: DenyList (all but those with liqo.io/skip-reflection), AllowList (those with liqo.io/allow-reflection) or None"
@@ -121,15 +121,11 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 			if !slices.Contains([]reflection.Policy{reflection.DenyList, reflection.AllowList, reflection.Nothing}, p) {
 				return fmt.Errorf("%q is not DenyList, AllowList or None", s)
 			}
-			o.policies[virtualkubelet.Switchable[kind]] = p
+			o.policies[reflection.Switchable[kind]] = p
 			return nil
 		})
 	}
-	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", ":8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
-	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
-	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'virtualkubelet status' (default "+program.AdminSocketText()+")")
-	daemon.LogVar(fs, &o.log)
-	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
+	program.Vars(fs, &o.listen, &o.log, ":8082", ":8081")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err

@@ -1,0 +1,128 @@
+package virtualkubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/sluice-net/sluice/objects/mirror"
+)
+
+// hostile is a client of an API server that answers as it likes.
+func hostile(t *testing.T, answer http.HandlerFunc) rest.Interface {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	cfg := &rest.Config{Host: server.URL, QPS: -1}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return boundedAnswers{rt} })
+	clients, err := mirror.NewClients(cfg, component, groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(clients.Disconnect)
+	return clients.For(corev1.SchemeGroupVersion)
+}
+
+// followPods follows the pods of a provider until over is told something, and returns that.
+func followPods(t *testing.T, client rest.Interface) (*follower[corev1.Pod, *corev1.Pod], error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	told := make(chan error, 1)
+	f, err := followThere(ctx, &wg, mirror.Watched{Client: client, Resource: "pods", Namespace: "shop-rome"}, slog.New(slog.DiscardHandler), onlyMetadata, func(*corev1.Pod) {},
+		func(err error) {
+			select {
+			case told <- err:
+			default:
+			}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, <-told
+}
+
+// A provider whose lists never end is given up.
+func TestListWithoutEnd(t *testing.T) {
+	asked, lists, pages := 0, 0, 0
+	f, err := followPods(t, hostile(t, func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.URL.Query().Get("continue") == "" {
+			lists++
+		}
+		if lists == 1 { // it may have begun another one by the time that this test ends it
+			pages++
+		}
+		items := make([]string, 1000) // more than were asked for
+		for i := range items {
+			items[i] = fmt.Sprintf(`{"metadata":{"namespace":"shop-rome","name":"p%d-%d"}}`, asked, i)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1","continue":"more"},"items":[%s]}`, strings.Join(items, ","))
+	}))
+	if !errors.As(err, new(*tooManyError)) || !strings.Contains(err.Error(), "more than 50000 pods in shop-rome") {
+		t.Errorf("got %v", err)
+	}
+	if f.synced() || pages != maxHeld/1000+1 {
+		t.Errorf("synced %v, after %d pages", f.synced(), pages)
+	}
+}
+
+// So is one that makes more and more of them while it is watched. What there was is still there.
+func TestWatchWithoutEnd(t *testing.T) {
+	listed := false
+	f, err := followPods(t, hostile(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") != "true" {
+			if listed {
+				<-r.Context().Done() // the next list would begin anew
+				return
+			}
+			listed = true
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[]}`)
+			return
+		}
+		for i := 0; ; i++ {
+			if _, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop-rome","name":"p%d","resourceVersion":"%d"}}}`, i, i+2); err != nil {
+				return
+			}
+		}
+	}))
+	if !errors.As(err, new(*tooManyError)) {
+		t.Errorf("got %v", err)
+	}
+	// The handler that counts is behind the watch.
+	if n := len(f.list()); n < maxHeld {
+		t.Errorf("%d are held", n)
+	}
+}
+
+// An answer without an end is not read to its end.
+func TestAnswerWithoutEnd(t *testing.T) {
+	client := hostile(t, func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	})
+	if _, err := client.Get().Resource("pods").DoRaw(t.Context()); !errors.Is(err, errAnswerTooLong) {
+		t.Errorf("got %v", err)
+	}
+	exact := &boundedBody{ReadCloser: io.NopCloser(strings.NewReader("abc")), left: 3}
+	if text, err := io.ReadAll(exact); string(text) != "abc" || err != nil {
+		t.Errorf("one that just fits: %q, %v", text, err)
+	}
+}
