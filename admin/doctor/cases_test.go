@@ -126,7 +126,7 @@ var cases = []testCase{
 	{"the controller is scaled to zero", "installation", func(w *world) { w.milan.Installation.Components[0].Desired = 0 }, remote, Warning},
 	{"some agents are down", "installation", func(w *world) { w.milan.Installation.Components[1].Ready = 1 }, remote, Warning},
 	{"agents are refused", "installation", func(w *world) {
-		w.milan.Installation.Components[1].Ready = 0
+		w.milan.Installation.Components[1].Ready, w.milan.Installation.Components[1].Updated = 0, 0
 		w.milan.events.items = []corev1.Event{event("liqo-fabric", "DaemonSet", "liqo-fabric", "FailedCreate", `pods "liqo-fabric-x" is forbidden: violates PodSecurity "restricted:latest": host namespaces`)}
 	}, remote, Failed},
 	{"may not be read", "installation", func(w *world) {
@@ -225,6 +225,10 @@ var cases = []testCase{
 	{"refused by PodSecurity", "gateway-pods", func(w *world) {
 		w.server.pods.items = nil
 		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: violates PodSecurity "restricted:latest": privileged`)}
+	}, remote, Failed},
+	{"scaled to zero, and once refused", "gateway-pods", func(w *world) {
+		w.server.pods.items, w.server.replicas = nil, new(int32(0))
+		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: exceeded quota: none`)}
 	}, remote, Failed},
 	{"beyond the quota", "gateway-pods", func(w *world) {
 		w.server.pods.items = nil
@@ -549,8 +553,23 @@ var cases = []testCase{
 		w.tenant("False", authv1beta1.ReasonTenantDrained, "").Spec.TenantCondition = authv1beta1.TenantDrained
 	}, remote, Failed},
 	{"that is ready", "authentication", func(w *world) { w.tenant("True", authv1beta1.ReasonTenantReady, "") }, remote, OK},
-	{"of another user", "authentication", func(w *world) {
+	{"of a user who may list and not write", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonRoleBindingMissing, "denied")
+		w.slice()
+	}, local, Failed},
+	{"of a user who had no rights, and what it asked for is answered", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonRoleBindingMissing, "denied")
+		w.slice()
+		w.rome.offloads.slices.items[0].Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceAuthentication, Status: authv1beta1.SliceAccepted}}
+	}, local, OK},
+	{"of a user who had no rights, says an event from before", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonRoleBindingMissing, "denied")
+		w.slice()
+		w.client.peer.Foreign.Status.Modules.Authentication.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+	}, local, OK},
+	{"with a copy whose name is taken", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonNameTaken, "namespace liqo-tenant-rome of cluster milan has an object of its own")
+		w.slice()
 	}, local, Failed},
 	{"of another user, for longer than events are kept", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusNotReady, "the API server of cluster milan: it denies access to its namespace liqo-tenant-rome", "", "")
@@ -582,15 +601,15 @@ var cases = []testCase{
 		w.identity(corev1beta1.StatusSomeNotReady, "Secret liqo-tenant-milan/identity: it counts, and Secret liqo-tenant-milan/other, which is newer, is for cluster milan too: delete one of them", "", "")
 	}, local, Failed},
 	{"that the controller does not tell of", "authentication", func(w *world) { w.rome.Gaps = []survey.Gap{gap("ForeignCluster")} }, local, Skipped},
-	{"whose API server is away", "authentication", func(w *world) {
+	{"that works again, says a condition, and there was no newer event", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonAPIServerUnreachable, "cluster milan: connection refused")
-	}, local, Failed},
-	{"that was revoked", "authentication", func(w *world) { w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonCredentialsRefused, "no") }, local, Failed},
-	{"that works again", "authentication", func(w *world) {
-		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
-		w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", authv1beta1.ReasonAPIServerUnreachable, "an hour ago"))
 	}, local, OK},
-	{"whose API server is away for longer than events are kept", "authentication", func(w *world) {
+	{"that works again, and a slice waits", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
+		w.rome.events.items = append(w.rome.events.items, event("liqo-tenant-milan", "Secret", "identity", authv1beta1.ReasonRoleBindingMissing, "an hour ago"))
+		w.slice()
+	}, local, OK},
+	{"whose API server is away", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", "", "")
 		w.client.peer.Foreign.Status.Conditions = []corev1beta1.Condition{{
 			Type: corev1beta1.ConditionAPIServer, Status: corev1beta1.StatusError, Message: "the API server of cluster milan: it does not answer in time",
@@ -604,7 +623,43 @@ var cases = []testCase{
 	}, local, Failed},
 	{"whose provider is away", "virtual-nodes", func(w *world) { w.virtualNode("the API server of cluster milan does not answer") }, local, Failed},
 	{"that a slice waits for", "virtual-nodes", func(w *world) { w.slice() }, local, Failed},
+	{"that a slice waits for which is denied", "virtual-nodes", func(w *world) {
+		w.denied(authv1beta1.ReasonQuotaExceeded, "8 of cpu are asked for; the quota of cluster rome is 4, of which its other slices have 0")
+		w.rome.offloads.slices.items[0].Annotations = map[string]string{authv1beta1.AnnotationCreateVirtualNode: "true"}
+	}, local, Failed},
+	{"that a slice waits for, says an event of an earlier slice of its name", "virtual-nodes", func(w *world) {
+		w.slice()
+		w.rome.events.items[0].InvolvedObject.UID = "of another"
+	}, local, Failed},
 	{"that may not be read", "virtual-nodes", func(w *world) { w.rome.offloads.virtualNodes.err = errMayNot }, local, Skipped},
+	{"refused", "services-exchange", func(w *world) {
+		w.client.after.Services = &survey.ExchangeState{Problem: "refused what the peer's gateway tells: TooManyServices: more than 2000", Refused: map[string]uint64{"TooManyServices": 2}}
+	}, local, Warning},
+	{"refused once", "services-exchange", func(w *world) {
+		w.client.after.Services = &survey.ExchangeState{Heard: true, Refused: map[string]uint64{"TooManyServices": 2}}
+	}, local, OK},
+	{"left out", "services-exchange", func(w *world) {
+		w.client.after.Services = &survey.ExchangeState{Heard: true, LeftOut: []string{"ExportedService shop.web: 2000 Services of a peering are exported, no more"}}
+	}, local, Warning},
+	{"off at the peer", "services-exchange", func(w *world) {
+		w.client.after.Services = &survey.ExchangeState{Exported: 1, Problem: "the peer's gateway does not exchange Services"}
+	}, local, Warning},
+	{"off at the peer, and none to exchange", "services-exchange", func(w *world) {
+		w.client.after.Services = &survey.ExchangeState{Problem: "the peer's gateway does not exchange Services"}
+	}, local, OK},
+	{"of a namespace that is not here", "services", func(w *world) {
+		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Problems: []string{"from cluster milan: There is no namespace shop"}}}
+	}, local, OK},
+	{"that differ", "services", func(w *world) {
+		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Exported: true, Problems: []string{"What cluster milan says counts"}}}
+	}, local, Warning},
+	{"without a ready endpoint", "services", func(w *world) {
+		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Type: "ClusterSetIP", Endpoints: 3}}
+	}, local, Warning},
+	{"that are well", "services", func(w *world) {
+		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Type: "ClusterSetIP", Ready: 1, Endpoints: 3}}
+	}, local, OK},
+	{"that may not be read", "services", func(w *world) { w.rome.shared.err = errMayNot }, local, Skipped},
 	{"that run", "offloaded-pods", func(w *world) {
 		w.virtualNode("")
 		w.offload("shop")

@@ -15,8 +15,8 @@ import (
 )
 
 // authentication judges the identities of one end: the Tenant of the other cluster here, and that of this cluster there. Its
-// Secret is read by the controller, which tells what it thinks of it by the ForeignCluster. What only the other API server
-// knows, events tell.
+// Secret is read by the controller, which tells what it thinks of it, and whether the other API server lets it in, by the
+// ForeignCluster. Events are of use where something is not answered, and no condition says why.
 func authentication(e *end) (out []Finding) {
 	if e.tenants.err != nil {
 		return []Finding{skip("%s", plain(e.tenants.err))}
@@ -90,7 +90,6 @@ func (e *end) identity() *corev1beta1.Condition {
 
 func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 	status := &e.peer.Foreign.Status
-	const anew = "put another kubeconfig into it, with its credentials inside; 'liqoctl authenticate' makes one"
 	if c.Reason == corev1beta1.ReasonIdentityDenied {
 		return []Finding{e.denied("%s", c.Message).on("ForeignCluster " + e.peer.Foreign.Name)}
 	}
@@ -98,31 +97,38 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 		return []Finding{fail("%s", c.Message).because("the controller says %s", c.Reason).
 			fix("mend what it names; 'liqoctl authenticate' makes the identity anew").on("ForeignCluster " + e.peer.Foreign.Name)}
 	}
+	if out := e.apiServerFindings(); len(out) > 0 || !e.slicesWait() {
+		return out
+	}
 	for i := range e.cluster.events.items { // the newest first
 		ev := &e.cluster.events.items[i]
-		if o := ev.InvolvedObject; o.Kind != "Secret" || o.Namespace != status.TenantNamespace.Local {
+		if o := ev.InvolvedObject; o.Kind != "Secret" || o.Namespace != status.TenantNamespace.Local || eventTime(ev).Before(c.LastTransitionTime.Time) {
 			continue
 		}
 		on := func(f Finding) []Finding {
 			return []Finding{f.on("Secret " + ev.InvolvedObject.Namespace + "/" + ev.InvolvedObject.Name)}
 		}
-		switch there := status.TenantNamespace.Remote; ev.Reason { // an event comes before the condition
+		switch there := status.TenantNamespace.Remote; ev.Reason {
 		case authv1beta1.ReasonReplicating:
-			return e.apiServerFindings()
+			return nil
 		case authv1beta1.ReasonRoleBindingMissing:
 			return on(e.denied("cluster %s denies access to its namespace %s", e.id, there))
-		case authv1beta1.ReasonCredentialsRefused:
-			return on(fail("cluster %s does not accept the credentials of its kubeconfig", e.id).
-				because("they were revoked, or are those of another cluster").fix(anew))
-		case authv1beta1.ReasonAPIServerUnreachable:
-			return on(fail("the controller does not reach the API server of cluster %s, %s: %s", e.id, status.APIServerURL, ev.Message).
-				because("it is down, or its address is not reachable from the pods of this cluster").
-				fix("in cluster %s, set apiServer.address to one that is, and run 'liqoctl authenticate' again; or name a proxy with --proxy-url", e.id))
-		case authv1beta1.ReasonNameTaken:
-			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("rename or delete one of them"))
+		case authv1beta1.ReasonNameTaken, authv1beta1.ReasonAnswerInvalid:
+			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("mend what it names; of two objects of one name rename or delete one"))
 		}
 	}
-	return e.apiServerFindings()
+	return nil
+}
+
+// slicesWait tells whether this cluster asks for something that the other one has not answered. Events of its identity may
+// say why; where all is answered they are about what has passed.
+func (e *end) slicesWait() bool {
+	return slices.ContainsFunc(e.cluster.offloads.slices.items, func(s authv1beta1.ResourceSlice) bool { return e.asks(&s) && len(s.Status.Conditions) == 0 })
+}
+
+// asks tells whether a ResourceSlice asks the peer of this end.
+func (e *end) asks(s *authv1beta1.ResourceSlice) bool {
+	return s.Labels[authv1beta1.LabelReplicationDestination] == e.id && s.Labels[authv1beta1.LabelReplication] == networkingv1beta1.LabelTrue
 }
 
 // denied is that the other cluster lets the identity of this one do nothing.
@@ -146,7 +152,7 @@ func (e *end) sliceFindings() (out []Finding) {
 	for i := range e.cluster.offloads.slices.items {
 		s := &e.cluster.offloads.slices.items[i]
 		c := denial(s)
-		if c != nil && s.Labels[authv1beta1.LabelReplicationDestination] == e.id && s.Labels[authv1beta1.LabelReplication] == networkingv1beta1.LabelTrue {
+		if c != nil && e.asks(s) {
 			denied[c.Reason] = append(denied[c.Reason], s)
 		}
 	}
@@ -188,13 +194,14 @@ func (e *end) fixDenial(s *authv1beta1.ResourceSlice, reason string) string {
 	return fmt.Sprintf("if that is not wanted any more, in cluster %s: liqoctl %s", e.id, command)
 }
 
-// apiServerFindings are what is wrong with the API server of the peer as long as it lasts. An event is kept for an hour.
+// apiServerFindings are what is wrong with the API server of the peer: the controller asks it every 15 seconds.
 func (e *end) apiServerFindings() []Finding {
 	f := e.peer.Foreign
 	for _, c := range f.Status.Conditions {
 		if c.Type == corev1beta1.ConditionAPIServer && !c.Status.Well() {
 			return []Finding{fail("%s", c.Message).because("it is down, or not reachable from the pods of this cluster, or the credentials were revoked").
-				fix("see that cluster %s answers at %s; 'liqoctl authenticate' makes the identity anew", e.id, f.Status.APIServerURL).
+				fix("see that cluster %s answers at %s, or set apiServer.address there to what can be reached from here, or name a proxy with --proxy-url; 'liqoctl authenticate' makes the identity anew",
+					e.id, f.Status.APIServerURL).
 				on("ForeignCluster " + f.Name)}
 		}
 	}

@@ -224,9 +224,6 @@ const noController = "connections stay as they are, but no change of an object h
 
 // component judges a Deployment or a DaemonSet of the installation.
 func (c *cluster) component(o *survey.Component) (out []Finding) {
-	if e := refusedPods(c.events.items, o.Namespace, o.Name); e != nil && !o.Healthy() {
-		return []Finding{refusedBy(e).on(o.String())}
-	}
 	if o.Kind == "Deployment" && o.Desired == 0 {
 		return []Finding{warn("it is to have no pods at all").on(o.String()).
 			because("somebody scaled it to zero: %s", noController).
@@ -234,6 +231,9 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	}
 	if o.Healthy() {
 		return nil
+	}
+	if e := refusedPods(c.events.items, o.Namespace, o.Name); e != nil && o.Updated < o.Desired { // else they were admitted since
+		return []Finding{refusedBy(e).on(o.String())}
 	}
 	f := warn("%s%s", o.Readiness(), unreadyPods(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
 	if o.Kind == "DaemonSet" {

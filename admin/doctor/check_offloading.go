@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // offloads is what a cluster has of offloading, as a consumer.
@@ -47,13 +50,17 @@ func virtualNodes(e *end) (out []Finding) {
 	for i := range o.slices.items {
 		s := &o.slices.items[i]
 		asks := s.Annotations[authv1beta1.AnnotationCreateVirtualNode]
-		if s.Labels[authv1beta1.LabelReplicationDestination] != e.id || s.Labels[authv1beta1.LabelReplication] != networkingv1beta1.LabelTrue || asks == "" || asks == "false" ||
+		if !e.asks(s) || asks == "" || asks == "false" ||
 			slices.ContainsFunc(o.virtualNodes.items, func(v offloadingv1beta1.VirtualNode) bool { return v.Namespace == s.Namespace && v.Name == s.Name }) {
 			continue
 		}
-		why := "no controller has looked at it: offloading is not enabled, or the controller does not run"
-		if ev := newest(e.cluster.events.items, "ResourceSlice", s.Namespace, s.Name); ev != nil {
-			why = ev.Message
+		why := "no controller has looked at it as it is now: offloading is not enabled, or the controller does not run"
+		if c := denial(s); c != nil {
+			why = fmt.Sprintf("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid))
+		} else if i := slices.IndexFunc(e.cluster.events.items, func(ev corev1.Event) bool { return isAbout(&ev, "ResourceSlice", s) }); i >= 0 { // the last
+			if ev := &e.cluster.events.items[i]; !eventTime(ev).Before(answered(s)) {
+				why = ev.Message
+			}
 		}
 		out = append(out, fail("there is no virtual node for it").on("ResourceSlice "+s.Namespace+"/"+s.Name).
 			because("%s", why).fix("mend what is named, or run 'liqoctl peer' again, which waits and tells"))
@@ -91,14 +98,14 @@ func (c *cluster) nodeProblem(v *offloadingv1beta1.VirtualNode) string {
 	return ""
 }
 
-// newest is the last event about an object; nil: none.
-func newest(events []corev1.Event, kind, namespace, name string) *corev1.Event {
-	for i := range events { // the last first
-		if o := events[i].InvolvedObject; o.Kind == kind && o.Namespace == namespace && o.Name == name {
-			return &events[i]
+// answered is when the provider last changed its mind about a slice.
+func answered(s *authv1beta1.ResourceSlice) (last time.Time) {
+	for _, c := range s.Status.Conditions {
+		if t := c.LastTransitionTime.Time; t.After(last) {
+			last = t
 		}
 	}
-	return nil
+	return last
 }
 
 // trouble is what keeps a pod from running.
@@ -143,14 +150,18 @@ func offloadedPods(c *cluster) (out []Finding) {
 //
 //	the pod is              and                                      the cause
 //	on a virtual node       the node is not ready                    what it says
-//	                        its status or an event has a reason      that reason
+//	                        its status has a reason                  that reason
+//	                        a container of it waits there            what that waits for
 //	                        its namespace is not ready there         what the NamespaceOffloading says
+//	                        an event has a reason                    that reason
 //	                        nothing of that                          the provider has not told
 //	without a node          its namespace is offloaded, and
 //	                        - there is no virtual node               that
 //	                        - none is selected                       that
 //	                        - those that are selected are not ready  what the first says
 //	                        - it does not tolerate virtual nodes     it was made before
+//	                        - it can run there alone, and needs a    that volume
+//	                          PersistentVolume
 //	                        - none of that                           what the scheduler says
 //	                        its namespace is not offloaded, and it   that
 //	                        asks for a virtual node
@@ -232,6 +243,9 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 		return trouble{"it does not tolerate virtual nodes: it was made before its namespace was offloaded, or this API server serves no MutatingAdmissionPolicy (Kubernetes 1.36)",
 			"make it anew: delete it if a controller has made it; before Kubernetes 1.36 give it the runtime class " + offloadingv1beta1.RuntimeClassName}
 	}
+	if strategy := of.Spec.PodOffloadingStrategy; (strategy == offloadingv1beta1.RemotePodOffloadingStrategy || asksForVirtual(p)) && reflection.NeedsVolume(&p.Spec) {
+		return trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), remedies["FailedReflection"] + ": another podOffloadingStrategy than Remote"}
+	}
 	return trouble{"no node has room for it, here or at a provider: " + scheduler,
 		"end other pods, lower its requests, or ask a provider for more: kubectl edit resourceslice, liqoctl create resourceslice"}
 }
@@ -271,15 +285,6 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 	if of == nil {
 		return notOffloaded(p)
 	}
-	for i := range c.offloads.events.items { // the last first
-		ev := &c.offloads.events.items[i]
-		if o := ev.InvolvedObject; o.Kind != "Pod" || o.Namespace != p.Namespace || o.Name != p.Name || o.UID != "" && o.UID != p.UID {
-			continue
-		}
-		if t, ok := known(ev.Reason, ev.Message); ok {
-			return t
-		}
-	}
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil && w.Reason != "" {
 			return trouble{fmt.Sprintf("container %s waits at the provider: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")), "mend what is named, as for a pod that runs here"}
@@ -288,6 +293,13 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 	for _, condition := range of.Status.RemoteNamespacesConditions[string(v.Spec.ClusterID)] {
 		if condition.Type == offloadingv1beta1.NamespaceReady && condition.Status != corev1.ConditionTrue && condition.Reason != offloadingv1beta1.ReasonPodAdmissionMissing {
 			return trouble{"its namespace is not ready in cluster " + string(v.Spec.ClusterID) + ": " + condition.Message, "mend what is named, or ask the administrators of the provider"}
+		}
+	}
+	for i := range c.offloads.events.items { // the last first; the status comes before, as it is of now
+		if ev := &c.offloads.events.items[i]; isAbout(ev, "Pod", p) {
+			if t, ok := known(ev.Reason, ev.Message); ok {
+				return t
+			}
 		}
 	}
 	return trouble{fmt.Sprintf("cluster %s has not told why", v.Spec.ClusterID),

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -144,12 +145,12 @@ func addConsequence(out []Finding) []Finding {
 // noPods says why there are none.
 func (e *end) noPods() Finding {
 	object := "Deployment " + e.peer.Namespace + "/" + e.deployment()
-	if ev := refusedPods(e.cluster.events.items, e.peer.Namespace, e.deployment()); ev != nil {
-		return refusedBy(ev).on(object)
-	}
 	if n := e.replicas; n != nil && *n == 0 {
 		return fail("it is to have no pods at all").on(object).because("somebody scaled it to zero, and no controller has undone that").
 			fix("kubectl -n %s scale deployment %s --replicas=1; see that the controller runs, which keeps it so", e.peer.Namespace, e.deployment())
+	}
+	if ev := refusedPods(e.cluster.events.items, e.peer.Namespace, e.deployment()); ev != nil {
+		return refusedBy(ev).on(object)
 	}
 	g := e.gateway()
 	if out := conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionDeployed); len(out) > 0 {
@@ -184,7 +185,7 @@ func (e *end) podProblem(p *corev1.Pod) (f Finding, found bool) {
 	}
 	if !isReady(p) {
 		f = fail("it is not ready")
-		if ev := e.lastWarning(p.Name); ev != nil {
+		if ev := e.lastWarning(p); ev != nil {
 			f = fail("it is not ready: %s", ev.Message)
 		}
 		return f.fix("see 'kubectl -n %s describe pod %s', and its log", p.Namespace, p.Name), true
@@ -200,7 +201,7 @@ func (e *end) containerProblem(p *corev1.Pod, c *corev1.ContainerStatus) (f Find
 		case "CrashLoopBackOff", "RunContainerError":
 			return e.crashed(p, c), true
 		case "ContainerCreating", "PodInitializing":
-			if ev := e.lastWarning(p.Name); ev != nil {
+			if ev := e.lastWarning(p); ev != nil {
 				return fail("it does not start: %s", ev.Message).fix("see 'kubectl -n %s describe pod %s'", p.Namespace, p.Name), true
 			}
 			return fail("it is still starting").fix("wait a moment, then look again"), true
@@ -233,12 +234,17 @@ func (e *end) crashed(p *corev1.Pod, c *corev1.ContainerStatus) Finding {
 	return f
 }
 
-// lastWarning is the last event about an object of this end's namespace that is a
-// warning.
-func (e *end) lastWarning(name string) *corev1.Event {
-	for i := range e.cluster.events.items {
-		ev := &e.cluster.events.items[i]
-		if ev.InvolvedObject.Namespace == e.peer.Namespace && ev.InvolvedObject.Name == name && ev.Type == corev1.EventTypeWarning {
+// lastWarning is the last event about a pod of this end's namespace that is a warning and is not older than its containers
+// that run: what kept them from running has passed.
+func (e *end) lastWarning(p *corev1.Pod) *corev1.Event {
+	var since time.Time
+	for _, c := range p.Status.ContainerStatuses {
+		if r := c.State.Running; r != nil && r.StartedAt.After(since) {
+			since = r.StartedAt.Time
+		}
+	}
+	for i := range e.cluster.events.items { // the last first
+		if ev := &e.cluster.events.items[i]; isAbout(ev, "Pod", p) && ev.Type == corev1.EventTypeWarning && !eventTime(ev).Before(since) {
 			return ev
 		}
 	}

@@ -40,9 +40,11 @@ var checks = []check{
 	{name: "firewall", title: "filters", needs: []string{"gateways"}, ofEnd: firewall},
 	{name: "drops", title: "dropped packets", needs: []string{"gateway-pods"}, ofEnd: dropsRising},
 
+	{name: "services-exchange", title: "exchange of Services", needs: []string{"gateway-pods"}, ofEnd: exchange},
 	{name: "authentication", title: "authentication", needs: []string{"tenant-namespace"}, ofEnd: authentication},
 	{name: "virtual-nodes", title: "virtual nodes", needs: []string{"tenant-namespace"}, ofEnd: virtualNodes},
 	{name: "offloaded-pods", title: "offloaded pods", needs: []string{"crds"}, ofCluster: offloadedPods},
+	{name: "services", title: "shared Services", needs: []string{"crds"}, ofCluster: sharedServices},
 }
 
 // Checks are the names of all checks, in their order.

@@ -58,6 +58,8 @@ type cluster struct {
 	pods     read[corev1.Pod]
 	agents   read[corev1.Pod]
 	offloads offloads
+	// shared are the Services that the cluster exports and imports.
+	shared read[survey.SharedService]
 }
 
 // peering is a pair of ends.

@@ -91,6 +91,7 @@ func (p *clusterReader) readMore(ctx context.Context) {
 	wg.Go(func() { p.readAgents(ctx) })
 	wg.Go(func() { p.readEvents(ctx) })
 	wg.Go(func() { p.readOffloading(ctx) })
+	wg.Go(func() { p.shared.items, _, p.shared.err = survey.SharedServices(ctx, c, "") })
 	wg.Wait()
 }
 
@@ -215,6 +216,12 @@ func readEvents(ctx context.Context, c *access.Cluster, namespaces []string, o .
 	}
 	slices.SortFunc(all.items, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
 	return all
+}
+
+// isAbout tells whether an event is about an object, rather than about an earlier one of its name.
+func isAbout(e *corev1.Event, kind string, o client.Object) bool {
+	of := e.InvolvedObject
+	return of.Kind == kind && of.Namespace == o.GetNamespace() && of.Name == o.GetName() && (of.UID == "" || of.UID == o.GetUID())
 }
 
 // eventTime is when an event happened last.

@@ -187,6 +187,7 @@ func TestFailuresHideWhatNeedsThem(t *testing.T) {
 			"mss@: needs what failed before: gateway pods",
 			"nodes@remote: needs what failed before: gateway pods",
 			"drops@remote: needs what failed before: gateway pods",
+			"services-exchange@remote: needs what failed before: gateway pods",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -98,6 +98,21 @@ func TestWhyPending(t *testing.T) {
 			return p
 		}, "it was made before its namespace was offloaded", "make it anew"},
 		{"too large", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "") }, "no node has room for it, here or at a provider: 0/3 nodes are available", "ask a provider for more"},
+		{"with a claim, and only for virtual nodes", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop").Spec.PodOffloadingStrategy = offloadingv1beta1.RemotePodOffloadingStrategy
+			p := w.pending("a", "")
+			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			return p
+		}, "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded", "keep the pod here"},
+		{"with a claim of its own, of runtime class liqo", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "")
+			p.Spec.RuntimeClassName = new("liqo")
+			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: new(corev1.EphemeralVolumeSource)}}}
+			return p
+		}, "spec.volumes[0] (data) needs a PersistentVolume", "keep the pod here"},
 		{"of runtime class liqo, and its namespace is not offloaded", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			p := w.pending("a", "")
@@ -136,6 +151,14 @@ func TestWhyPending(t *testing.T) {
 			w.offload("shop")
 			p := w.pending("a", "north")
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+			return p
+		}, "container web waits at the provider: ImagePullBackOff", "mend what is named"},
+		{"an image that cannot be pulled, and that was refused before", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
+			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "QuotaExceeded", "cpu")}
 			return p
 		}, "container web waits at the provider: ImagePullBackOff", "mend what is named"},
 		{"its namespace cannot be made", func(w *world) *corev1.Pod {

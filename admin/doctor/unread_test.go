@@ -28,7 +28,7 @@ func forbidden(cluster, resource string) error {
 // afterGateways are the checks that need the gateways.
 var afterGateways = []string{
 	"template", "gateway-pods", "gateway-rights", "objects-applied", "service", "endpoint", "keys", "mtu", "network-policies",
-	"reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "firewall", "drops",
+	"reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "firewall", "drops", "services-exchange",
 }
 
 // afterIdentity are those of peerings.
@@ -48,7 +48,7 @@ var unreadCases = []struct {
 		w.milan.err = told(remote, "cannot be reached")
 		w.milan.Cluster = unasked(remote)
 		w.peerings = []*peering{{id: "milan", local: w.client}}
-	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods"}),
+	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods", "services"}),
 		[]string{"api-access"}},
 	{"the other cluster is away, here", func(w *world) {
 		w.milan.err = told(remote, "cannot be reached")
@@ -58,7 +58,7 @@ var unreadCases = []struct {
 	{"both are away", func(w *world) {
 		w.milan.err, w.rome.err = told(remote, "cannot be reached"), told(local, "cannot be reached")
 		w.peerings = nil
-	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods"}),
+	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods", "services"}),
 		[]string{"api-access"}},
 	{"no right to read the ID", func(w *world) {
 		w.milan.Installation.ClusterID, w.peerings = "", nil
@@ -86,12 +86,12 @@ var unreadCases = []struct {
 		w.server.pods = read[corev1.Pod]{err: errMayNot}
 		w.server.accountErr = errMayNot
 		w.server.before, w.server.after, w.server.probe = nil, nil, nil
-	}, remote, []string{"gateway-pods", "gateway-rights", "network-policies", "reachability", "drops"}, nil},
+	}, remote, []string{"gateway-pods", "gateway-rights", "network-policies", "reachability", "drops", "services-exchange"}, nil},
 	{"no right to read Connections", func(w *world) {
 		w.server.before, w.server.after, w.server.probe, w.server.peer.Connection = nil, nil, nil, nil
 		w.server.reportErr = errMayNot
 		w.milan.Gaps = []survey.Gap{gap("Connection")}
-	}, remote, []string{"objects-applied", "reachability", "drops"}, nil},
+	}, remote, []string{"objects-applied", "reachability", "drops", "services-exchange"}, nil},
 	{"nobody tells the public key", func(w *world) {
 		w.server.gateway().Keys.Public, w.server.before, w.server.after, w.server.probe = "", nil, nil, nil
 	}, local, []string{"keys"}, nil},
@@ -106,11 +106,11 @@ var unreadCases = []struct {
 		})
 	}, remote, []string{"network-policies"}, nil},
 	{"what can be read is enough", func(w *world) { w.milan.Gaps = []survey.Gap{gap("GatewayClient")} }, remote, nil, nil},
-	{"Liqo runs in the other cluster", runsLiqo, remote, []string{"gateway-rights", "objects-applied", "reachability", "drops"}, nil},
+	{"Liqo runs in the other cluster", runsLiqo, remote, []string{"gateway-rights", "objects-applied", "reachability", "drops", "services-exchange"}, nil},
 	{"the template is gone", func(w *world) {
 		w.server.templateErr = &access.Error{Cluster: remote, Err: apierrors.NewNotFound(schema.GroupResource{Resource: "wggatewayservertemplates"}, "wireguard")}
 		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ReasonTemplateNotFound, "there is none")
-	}, remote, []string{"gateway-pods", "objects-applied", "service", "endpoint", "reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "drops"}, []string{"template"}},
+	}, remote, []string{"gateway-pods", "objects-applied", "service", "endpoint", "reachability", "handshake", "ping", "path-mtu", "mss", "nodes", "drops", "services-exchange"}, []string{"template"}},
 }
 
 // runsLiqo has milan be what Liqo 1.2 makes of it: its components in one namespace, objects

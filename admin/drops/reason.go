@@ -12,8 +12,11 @@ type Reason struct {
 	Harmless bool
 }
 
-// Page explains all of them.
-const Page = `"Drops by name" in docs/troubleshooting.md`
+// Section explains all of them, on Page.
+const (
+	Section = "Drops by name"
+	Page    = `"` + Section + `" in docs/troubleshooting.md`
+)
 
 // Explain returns what a reason means. A gateway of a later version may have some that
 // are not known here.

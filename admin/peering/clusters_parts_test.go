@@ -299,8 +299,8 @@ spec: {mtu: 1300, endpoint: {port: 51840, serviceType: NodePort, nodePort: 30777
 	}
 }
 
-// testOneNamespace connects with rights to one namespace and to what the
-// installation makes known.
+// testOneNamespace connects with rights to one namespace, no Secrets among them,
+// and to what the installation makes known.
 func testOneNamespace(t *testing.T, local, remote *side) {
 	ctx := t.Context()
 	local.Apply(`
@@ -313,7 +313,6 @@ kind: Role
 metadata: {name: tenant, namespace: mine}
 rules:
 - {apiGroups: [networking.liqo.io], resources: [configurations, gatewayclients, gatewayservers, publickeies, connections], verbs: ["*"]}
-- {apiGroups: [""], resources: [secrets], verbs: [get]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

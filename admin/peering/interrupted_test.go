@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -44,21 +45,7 @@ func testInterrupted(t *testing.T, rome, milan *side, o peering.PeerOptions, bef
 		t.Fatal(err)
 	}
 	before = afterwards(before)
-	var there []string
-	controlplanetest.Eventually(t, "the controllers have made what they make after the last line", func(context.Context) (err error) {
-		if there, err = objectsOf(rome, milan); err != nil {
-			return err
-		}
-		for _, last := range []string{
-			"rome: Secret liqo-tenant-milan/kubeconfig-resourceslice-milan",
-			"rome: Renew liqo-tenant-milan/controlplane-milan", "milan: Renew liqo-tenant-rome/controlplane-milan",
-		} {
-			if !slices.Contains(there, last) {
-				return errors.New("there is no " + last)
-			}
-		}
-		return nil
-	})
+	there := settled(t, rome, milan, [2]*side{rome, milan})
 	end := o.Options
 	end.DeleteNamespaces = true
 	unpeer := func(ctx context.Context, tell progress.Func) error {
@@ -81,8 +68,33 @@ func testInterrupted(t *testing.T, rome, milan *side, o peering.PeerOptions, bef
 	like(t, before, rome, milan)
 }
 
+// settled returns the objects that there are after the controllers have made what they make after the last line of a
+// peering; of each the consumer comes first.
+func settled(t *testing.T, rome, milan *side, peerings ...[2]*side) (there []string) {
+	t.Helper()
+	controlplanetest.Eventually(t, "the controllers have made what they make after the last line", func(context.Context) (err error) {
+		if there, err = objectsOf(rome, milan); err != nil {
+			return err
+		}
+		for _, p := range peerings {
+			consumer, provider := p[0].id, p[1].id
+			for _, last := range []string{
+				consumer + ": Secret liqo-tenant-" + provider + "/kubeconfig-resourceslice-" + provider,
+				consumer + ": Renew liqo-tenant-" + provider + "/controlplane-" + provider,
+				provider + ": Renew liqo-tenant-" + consumer + "/controlplane-" + provider,
+			} {
+				if !slices.Contains(there, last) {
+					return errors.New("there is no " + last)
+				}
+			}
+		}
+		return nil
+	})
+	return there
+}
+
 // testGone: each cluster has an identity in the other one, and the API server of one is away for good. The other one
-// forgets it in both roles.
+// forgets it in both roles. Then it comes back after all, with what it knew, and they peer as if nothing had been.
 func testGone(t *testing.T, rome, milan *side, o peering.PeerOptions, before []string) {
 	if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {
 		t.Fatal(err)
@@ -92,9 +104,11 @@ func testGone(t *testing.T, rome, milan *side, o peering.PeerOptions, before []s
 	if err := peering.Peer(t.Context(), milan.access, rome.access, back, nil); err != nil {
 		t.Fatal(err)
 	}
+	there := settled(t, rome, milan, [2]*side{rome, milan}, [2]*side{milan, rome})
 	milan.StopAPIServer()
+	comesBack := sync.OnceValue(milan.StartAPIServer)
 	t.Cleanup(func() {
-		if err := milan.StartAPIServer(); err != nil {
+		if err := comesBack(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -106,6 +120,30 @@ func testGone(t *testing.T, rome, milan *side, o peering.PeerOptions, before []s
 		}
 	}
 	like(t, only(rome, afterwards(before)), rome)
+
+	if err := comesBack(); err != nil {
+		t.Fatal(err)
+	}
+	// The controllers of a cluster that was away look again after pauses of up to a minute.
+	o.Timeout, back.Timeout = 3*controlplanetest.Patience, 3*controlplanetest.Patience
+	if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {
+		t.Fatalf("with a cluster that has come back: %v", err)
+	}
+	if err := peering.Peer(t.Context(), milan.access, rome.access, back, nil); err != nil {
+		t.Fatalf("the other way round: %v", err)
+	}
+	// milan has a proof of rome, and asks for no other one.
+	there = slices.DeleteFunc(there, func(name string) bool { return name == "rome: Secret liqo-tenant-milan/liqo-signed-nonce" })
+	like(t, there, rome, milan)
+	if err := peering.Unpeer(t.Context(), milan.access, rome.access, o.Options, nil); err != nil {
+		t.Fatal(err)
+	}
+	end = o.Options
+	end.DeleteNamespaces = true
+	if err := peering.Unpeer(t.Context(), rome.access, milan.access, end, nil); err != nil {
+		t.Fatal(err)
+	}
+	like(t, slices.Sorted(slices.Values(append(afterwards(before), "milan: Secret liqo/authentication-keys"))), rome, milan)
 }
 
 // only are the objects of one side.

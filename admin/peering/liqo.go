@@ -57,7 +57,7 @@ func judgedByLiqo(t *authv1beta1.Tenant) bool {
 func tenantNotReady(t *authv1beta1.Tenant) (missing string, err error) {
 	what := "Tenant " + t.Name
 	if !judgedByLiqo(t) {
-		return notReady(what, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending)
+		return notReady(what, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending, authv1beta1.ReasonEarlierRemains)
 	}
 	a := t.Status.AuthParams
 	switch {

@@ -13,6 +13,8 @@ const (
 	Warning
 	// Failed: a step failed; the error that the work returns says more.
 	Failed
+	// Ended: what was waited for is over, and there is nothing to tell. It has no Text.
+	Ended
 )
 
 // Event is one thing that work has to tell.
@@ -39,6 +41,9 @@ func (f Func) Warning(cluster, text string) { f.tell(Warning, cluster, text) }
 
 // Failed tells that a step failed.
 func (f Func) Failed(cluster, text string) { f.tell(Failed, cluster, text) }
+
+// Ended ends a wait without a word.
+func (f Func) Ended(cluster string) { f.tell(Ended, cluster, "") }
 
 func (f Func) tell(k Kind, cluster, text string) {
 	if f != nil {

@@ -33,7 +33,7 @@ func TestChart(t *testing.T) {
 		name, namespace, values string
 		files                   []string
 	}{
-		{"everything", "liqo", "", []string{"controller.yaml", "controller-policies.yaml", "fabric.yaml", "gateway-templates.yaml", "installation.yaml", "namespace.yaml", "podmonitors.yaml"}},
+		{"everything", "liqo", "", []string{"clusterdns.yaml", "controller.yaml", "controller-policies.yaml", "fabric.yaml", "gateway-templates.yaml", "installation.yaml", "namespace.yaml", "podmonitors.yaml"}},
 		{"replicas", "liqo", "{controllerManager: {replicas: 2}, networking: {gatewayTemplates: {replicas: 2}}}", []string{"controller.yaml", "controller-policies.yaml"}},
 		{"metrics", "liqo", "metrics: {enabled: true, prometheusOperator: {enabled: true}}", []string{"controller.yaml", "fabric.yaml", "podmonitors.yaml"}},
 		{"open", "liqo", "{networkPolicies: {enabled: false}, podDisruptionBudgets: {enabled: false}}", []string{"controller.yaml"}},

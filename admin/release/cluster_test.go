@@ -87,6 +87,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("monitors", func(t *testing.T) { testMonitors(t, s) })
 	t.Run("what is in the way", func(t *testing.T) { testInTheWay(t, s) })
 	t.Run("a rollout that does not end", func(t *testing.T) { testStuck(t, s) })
+	t.Run("Services of other clusters", func(t *testing.T) { testServices(t, s) })
 	t.Run("peerings are in the way of an uninstallation", func(t *testing.T) { testPeerings(t, s) })
 	t.Run("uninstall", func(t *testing.T) { testUninstall(t, s) })
 	t.Run("what kubectl installed", func(t *testing.T) { testKubectl(t, s) })
@@ -434,6 +435,17 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 // testUninstall leaves what users have made.
 func testUninstall(t *testing.T, s *site) {
 	s.Apply(`
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceImport
+metadata: {name: web, namespace: default, labels: {liqo.io/managed: "true"}}
+spec: {type: ClusterSetIP, ports: [{port: 80}]}
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceImport
+metadata: {name: of-another-implementation, namespace: default}
+spec: {type: ClusterSetIP, ports: [{port: 80}]}
+`)
+	s.Apply(`
 apiVersion: ipam.liqo.io/v1alpha1
 kind: IP
 metadata: {name: printer, namespace: liqo}
@@ -464,10 +476,19 @@ spec: {ip: 192.0.2.7}
 			t.Errorf("no line %q in %q", want, lines)
 		}
 	}
-	for _, want := range []string{"Deployment liqo/liqo-controller", "Network liqo/pod-cidr", "InternalNode node-1", "Namespace liqo-fabric", "ClusterRole liqo-controller"} {
+	for _, want := range []string{
+		"Deployment liqo/liqo-controller", "Network liqo/pod-cidr", "InternalNode node-1", "Namespace liqo-fabric", "ClusterRole liqo-controller",
+		"ServiceImport default/web",
+	} {
 		if !slices.Contains(removed.Objects, want) {
 			t.Errorf("%s is not among what was removed: %v", want, removed.Objects)
 		}
+	}
+	if _, err := s.Kubectl("-n", "default", "delete", "serviceimport", "of-another-implementation"); err != nil {
+		t.Errorf("a ServiceImport of somebody else is gone: %v", err)
+	}
+	if _, err := s.Kubectl("delete", "crd", "serviceimports.multicluster.x-k8s.io", "serviceexports.multicluster.x-k8s.io"); err != nil {
+		t.Error(err)
 	}
 }
 

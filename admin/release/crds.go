@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -29,13 +32,23 @@ const pause = 250 * time.Millisecond
 
 // crds are the project's CRDs, as they are applied.
 func crds(newVersion string) ([]*unstructured.Unstructured, error) {
-	files, err := fs.Glob(deploy.CRDs(), "*.yaml")
+	us, err := read(deploy.CRDs())
+	for _, u := range us {
+		annotations := u.GetAnnotations()
+		annotations[AnnotationVersion] = newVersion
+		u.SetAnnotations(annotations)
+	}
+	return us, err
+}
+
+// read are the objects of the files of a folder.
+func read(folder fs.FS) (us []*unstructured.Unstructured, err error) {
+	files, err := fs.Glob(folder, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	var us []*unstructured.Unstructured
 	for _, name := range files {
-		b, err := fs.ReadFile(deploy.CRDs(), name)
+		b, err := fs.ReadFile(folder, name)
 		if err != nil {
 			return nil, err
 		}
@@ -43,12 +56,44 @@ func crds(newVersion string) ([]*unstructured.Unstructured, error) {
 		if err := yaml.Unmarshal(b, &u.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		annotations := u.GetAnnotations()
-		annotations[AnnotationVersion] = newVersion
-		u.SetAnnotations(annotations)
 		us = append(us, u)
 	}
 	return us, nil
+}
+
+// multiCluster are the CRDs that an installation with these values needs beside the project's: others may have brought
+// them, and they are changed by nobody but who did.
+func multiCluster(v Values) ([]*unstructured.Unstructured, error) {
+	if at(v, "services.enabled") != true {
+		return nil, nil
+	}
+	return read(deploy.MultiCluster())
+}
+
+// createCRDs creates the CRDs that the cluster lacks, and waits until their kinds are served. Those that are there are left
+// as they are. It returns how many it created.
+func createCRDs(ctx context.Context, c *access.Cluster, us []*unstructured.Unstructured) (created int, err error) {
+	var served []apiextensionsv1.CustomResourceDefinition
+	for _, u := range us {
+		switch err := c.Client.Create(ctx, u.DeepCopy(), fieldOwner); {
+		case err == nil:
+			created++
+		case !apierrors.IsAlreadyExists(err):
+			return created, c.Explain("create CRD "+u.GetName(), err)
+		}
+		d, err := established(ctx, c, u.GetName())
+		if err != nil {
+			return created, err
+		}
+		if !slices.ContainsFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == mcsv1beta1.SchemeGroupVersion.Version && v.Served
+		}) {
+			return created, c.Errorf("CRD %s is there already and does not serve %s, which services.enabled needs: update it with what installed it, or by kubectl apply -f deploy/mcs",
+				d.Name, mcsv1beta1.SchemeGroupVersion.Version)
+		}
+		served = append(served, d)
+	}
+	return created, discovered(ctx, c, served)
 }
 
 // typed returns CRDs by name.

@@ -122,7 +122,7 @@ func (g *gatherer) liqo(ctx context.Context) error {
 	if err := g.Client.List(ctx, &deployments, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
 		return err
 	}
-	ours := []string{controllerName, fabricName, cleanupName}
+	ours := []string{controllerName, fabricName, cleanupName, dnsService}
 	for _, d := range deployments.Items {
 		// Gateways are of either.
 		if !slices.Contains(ours, d.Name) && d.Labels[networkingv1beta1.LabelGatewayName] == "" && d.Labels[networkingv1beta1.LabelManaged] == "" {

@@ -34,6 +34,7 @@ type Plan struct {
 	crds      []*unstructured.Unstructured
 	manifests string // of the release
 	unchanged bool   // they are in force
+	coreDNS   bool   // it is to forward the zone of our DNS server
 }
 
 // Version is that of the programs: what the values say, or the chart's.
@@ -85,6 +86,12 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	}
 	if err := p.kindsKnown(); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	p.coreDNS = o.CoreDNS
+	if p.coreDNS {
+		if err := canForward(ctx, c, p.zone()); err != nil {
+			return nil, c.Errorf("nothing was changed: %w", err)
+		}
 	}
 	if p.Upgrade {
 		if o.ResetValues {
@@ -187,7 +194,11 @@ func imagesChange(before, now string) []string {
 // wanted.
 func (p *Plan) DryRun(withCRDs bool) (string, error) {
 	var b strings.Builder
-	for _, u := range p.crds {
+	shared, err := multiCluster(p.Values)
+	if err != nil {
+		return "", err
+	}
+	for _, u := range slices.Concat(p.crds, shared) {
 		if !withCRDs {
 			break
 		}
@@ -222,7 +233,15 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Changed = changed > 0
+	shared, err := multiCluster(p.Values)
+	if err != nil {
+		return r, err
+	}
+	created, err := createCRDs(ctx, p.cluster, shared)
+	if err != nil {
+		return r, err
+	}
+	r.Changed = changed+created > 0
 	tell.Done(p.cluster.Name, fmt.Sprintf("CRDs correctly applied (%d, of which %d new or changed)", len(p.crds), changed))
 	gateways, broken, err := p.atWork(ctx)
 	if err != nil {
@@ -238,8 +257,16 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	if err := p.rollout(ctx, tell); err != nil {
 		return r, err
 	}
+	forwards, err := forward(ctx, p.cluster, p.zone(), at(p.Values, "clusterDNS.enabled") == true, p.coreDNS, tell)
+	if err != nil {
+		return r, err
+	}
+	r.Changed = r.Changed || forwards
 	return r, p.gatewaysBack(ctx, tell, gateways)
 }
+
+// zone is the domain of the cluster set.
+func (p *Plan) zone() string { return cmp.Or(textAt(p.Values, "clusterDNS.zone"), clusterSetZone) }
 
 // release makes the release what was planned, unless it is.
 func (p *Plan) release(ctx context.Context, tell progress.Func) (revision int, err error) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
@@ -48,7 +49,7 @@ func items(list client.ObjectList, scheme *runtime.Scheme) ([]client.Object, err
 	return objects, nil
 }
 
-// madeKinds are those of Kubernetes of which the controllers make objects.
+// madeKinds are those of Kubernetes and its projects of which the controllers make objects.
 var madeKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Version: "v1", Kind: "Service"},
@@ -62,6 +63,7 @@ var madeKinds = []schema.GroupVersionKind{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"},
 	{Version: "v1", Kind: "ServiceAccount"},
 	{Version: "v1", Kind: "ResourceQuota"},
+	{Group: mcsv1beta1.GroupName, Version: mcsv1beta1.SchemeGroupVersion.Version, Kind: mcsv1beta1.ServiceImportKindName},
 }
 
 // removeManaged removes what the controllers have made: objects of our kinds and

@@ -23,6 +23,8 @@ var manifests = []struct {
 	metrics        bool
 	authentication bool
 	offloading     bool
+	clusterDNS     bool
+	services       bool
 }{
 	{template: "namespace.yaml", file: "00-namespace.yaml"},
 	{template: "controller-rbac.yaml", file: "controller-rbac.yaml"},
@@ -49,6 +51,17 @@ var manifests = []struct {
 	{template: "offloading-scheduling.yaml", file: "offloading/scheduling.yaml", offloading: true, head: `#
 # For clusters whose pods run in other clusters: which pods may. It needs an API server that serves the kind
 # MutatingAdmissionPolicy of admissionregistration.k8s.io/v1 (Kubernetes 1.36).
+`},
+	{template: "clusterdns.yaml", file: "clusterdns/clusterdns.yaml", clusterDNS: true, head: `#
+# A DNS server for the Services that clusters import from each other. It needs the kind ServiceImport of
+# multicluster.x-k8s.io. The DNS server of the cluster must forward clusterset.local to the address of its Service.
+`},
+	{template: "services.yaml", file: "services/services.yaml", services: true, head: `#
+# For clusters that use each other's Services: what the controller may do then, and who may export Services. It needs the
+# kinds ServiceExport and ServiceImport as well, which an existing installation of another program may have brought, and the
+# argument --services of the controller and of the gateways.
+#
+#   kubectl create -f deploy/mcs
 `},
 	{template: "controller.yaml", file: "controller/controller.yaml", head: `#
 # The controller of one cluster. What is in the folder above is the same everywhere; this is not: set <CLUSTER_ID> and
@@ -99,6 +112,8 @@ func TestManifests(t *testing.T) {
 			"networking":      map[string]any{"fabric": map[string]any{"cleanup": m.cleanup}},
 			"authentication":  map[string]any{"enabled": m.authentication || m.offloading},
 			"offloading":      map[string]any{"enabled": m.offloading},
+			"clusterDNS":      map[string]any{"enabled": m.clusterDNS},
+			"services":        map[string]any{"enabled": m.services},
 			"metrics": map[string]any{
 				"enabled": m.metrics, "podMonitor": map[string]any{"enabled": m.metrics}, "prometheusRule": map[string]any{"enabled": m.metrics},
 			},

@@ -29,6 +29,10 @@ type Options struct {
 	// GlobalLabels and GlobalAnnotations are for all objects.
 	GlobalLabels, GlobalAnnotations map[string]string
 	Metrics                         bool
+	// APIServerURL is by which other clusters reach this one's API server; empty: as the values say.
+	APIServerURL string
+	// CoreDNS runs the DNS server for Services of other clusters, and makes the CoreDNS of the cluster forward to it.
+	CoreDNS bool
 	// Values are the user's own, from files and single ones.
 	Values Values
 	// ResetValues drops the values of the release that is installed. Otherwise they
@@ -75,6 +79,12 @@ func decide(o Options, f Facts, before Values) (Decision, error) {
 	d.setAll(o.ClusterLabels, "discovery.config.clusterLabels", "--cluster-labels")
 	d.setAll(o.GlobalLabels, "common.globalLabels", "--global-labels")
 	d.setAll(o.GlobalAnnotations, "common.globalAnnotations", "--global-annotations")
+	if o.CoreDNS {
+		d.set(true, "clusterDNS.enabled", "--coredns")
+	}
+	if o.APIServerURL != "" {
+		d.set(o.APIServerURL, "apiServer.address", "--api-server-url")
+	}
 	if o.Metrics {
 		d.set(true, "metrics.enabled", "--enable-metrics")
 	}

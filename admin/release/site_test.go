@@ -101,6 +101,7 @@ func startSite(t *testing.T) *site {
 		"sluice.local/controller:unknown": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
 		"sluice/controller:latest":        {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
 		"sluice.local/gateway:unknown":    {}, // it does nothing
+		"sluice.local/clusterdns:unknown": {},
 		"sluice/gateway:latest":           {}, // of the version before
 		"sluice.local/fabric:unknown":     {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},
 		"sluice/fabric:latest":            {Program: self, Args: []string{playAgent, "$(LOOPBACK)"}},

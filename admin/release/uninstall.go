@@ -180,6 +180,7 @@ func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) 
 	}{
 		{len(r.Peerings) > 0, r.removePeerings},
 		{!r.options.SkipNodes, r.cleanNodes},
+		{true, r.stopForwarding},
 		{true, r.removeRelease},
 		{true, r.removeManaged},
 		{r.options.Purge, r.removeObjects},
@@ -235,6 +236,12 @@ func (r *Removal) removePeerings(ctx context.Context) error {
 		all = append(all, objects...)
 	}
 	return r.delete(ctx, all)
+}
+
+// stopForwarding takes the zone of our DNS server out of CoreDNS while the server still answers.
+func (r *Removal) stopForwarding(ctx context.Context) error {
+	_, err := unforward(ctx, r.cluster, r.tell)
+	return err
 }
 
 // removeRelease removes the objects of the chart, as Helm does, and those that

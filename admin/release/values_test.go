@@ -22,7 +22,7 @@ func TestRefusedValues(t *testing.T) {
 		{"a misspelt section", "network: {}", "the chart has no value network: do you mean networking?\n"},
 		{"capitals", "ipam: {podCidr: 10.1.0.0/16}", "the chart has no value ipam.podCidr: do you mean ipam.podCIDR"},
 		{"a value at another place", "genevePort: 6092", "the chart has no value genevePort: do you mean networking.genevePort?\n"},
-		{"a value of several places", "replicas: 2", "do you mean controllerManager.replicas or networking.gatewayTemplates.replicas?\n"},
+		{"a value of several places", "replicas: 2", "do you mean clusterDNS.replicas or controllerManager.replicas or networking.gatewayTemplates.replicas?\n"},
 		{"a value like no other", "quality: high", "the chart has no value quality\n"},
 		{"two mistakes", "{tags: v1, networking: {genevePort: none}}", "do you mean tag?\n" + valuesList + "\nthe values are refused:\n- at '/networking/genevePort': got string, want integer"},
 		{"text for a number", "controllerManager: {replicas: two}", "at '/controllerManager/replicas': got string, want integer"},

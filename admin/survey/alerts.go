@@ -327,7 +327,7 @@ func (c *Cluster) Joined(p *Peer) (joined, all int, missing []string) {
 	}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
-		if has[n.Name] && n.reason() == "" {
+		if has[n.Name] && n.Problem() == "" {
 			joined++
 		} else {
 			missing = append(missing, n.Name)
@@ -336,8 +336,8 @@ func (c *Cluster) Joined(p *Peer) (joined, all int, missing []string) {
 	return joined, len(c.Nodes), missing
 }
 
-// reason says why a node is not joined to the gateways; empty: it is.
-func (n *Node) reason() string {
+// Problem says why a node is not joined to the gateways; empty: it is.
+func (n *Node) Problem() string {
 	if n.Internal == nil {
 		return "it has no InternalNode: see the log of the controller"
 	}
@@ -367,6 +367,6 @@ func nodeAlerts(c *Cluster, p *Peer) []Alert {
 		text += ", ..."
 	}
 	i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == missing[0] })
-	why := cmp.Or(c.Nodes[i].reason(), "there is no GeneveTunnel for it: see the log of the controller")
+	why := cmp.Or(c.Nodes[i].Problem(), "there is no GeneveTunnel for it: see the log of the controller")
 	return []Alert{{Object: p.Gateway.String(), Reason: ReasonNodes, Warning: joined > 0, Message: fmt.Sprintf("%s. %s: %s", text, missing[0], why)}}
 }

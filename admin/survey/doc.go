@@ -3,7 +3,7 @@
 // agents tell when they are asked. It changes nothing.
 //
 //	Read      objects -> Cluster, as complete as the user's rights allow
-//	AskGateways, ReadGateway, ReadFabric      what a process knows of itself, by exec
+//	AskGateways, ReadGateway, ReadFabric, ReadDrops      what a process knows of itself, by exec
 //	Peer.Health, Cluster.Alerts, RatesOf      what follows from that: pure
 //
 // What cannot be read is a Gap and hides nothing else: neither a kind that the

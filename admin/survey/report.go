@@ -19,6 +19,23 @@ type GatewayReport struct {
 	Sync      GatewayControl  `json:"sync"`
 	DataPlane DataPlane       `json:"dataPlane"`
 	Memory    Memory          `json:"memory"`
+	// Services is nil where none are exchanged with the peer.
+	Services *ExchangeState `json:"services,omitempty"`
+}
+
+// ExchangeState is which Services the gateways of a peering have told each other.
+type ExchangeState struct {
+	Exported int `json:"exported"` // the peer may use
+	// LeftOut says which are not told, and why.
+	LeftOut  []string `json:"leftOut,omitempty"`
+	Imported []struct {
+		Name string `json:"name"`
+	} `json:"imported"` // the peer has told
+	// Heard says that the peer tells all there is; Problem why not.
+	Heard   bool   `json:"heard"`
+	Problem string `json:"problem,omitempty"`
+	// Refused counts by reason what the peer told and must not have.
+	Refused map[string]uint64 `json:"refused,omitempty"`
 }
 
 // GatewayCluster is what a gateway says of its API server and its replicas.

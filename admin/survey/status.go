@@ -31,6 +31,14 @@ type Status struct {
 	Authentication *ModuleState `json:"authentication,omitempty"`
 	// Offloading is how the virtual nodes of the peer are; nil: there are none, or nobody tells.
 	Offloading *ModuleState `json:"offloading,omitempty"`
+	// Services counts those that the gateways have told each other; nil: they do not, or nobody tells.
+	Services *ServiceCount `json:"services,omitempty"`
+}
+
+// ServiceCount is how many Services go which way.
+type ServiceCount struct {
+	Exported int `json:"exported"`
+	Imported int `json:"imported"`
 }
 
 // ModuleState is how a part of a peering is beside the network.
@@ -144,6 +152,9 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 	}
 	s.Latency = cmp.Or(r.Sync.Peer.LatencyText, s.Latency)
 	s.Traffic = trafficOf(before, r)
+	if x := r.Services; x != nil {
+		s.Services = &ServiceCount{Exported: x.Exported, Imported: len(x.Imported)}
+	}
 	if s.Nodes == nil {
 		s.Nodes = &NodeState{Known: len(r.DataPlane.Nodes)}
 	}

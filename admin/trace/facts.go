@@ -18,8 +18,10 @@ type Facts struct {
 	To    netip.Addr
 	Port  uint16
 	Local Side
-	// Remote is nil where nobody can look into the other cluster.
-	Remote *Side
+	// Remote is nil where nobody can look into the other cluster. RemoteErr is why one
+	// that was named does not answer.
+	Remote    *Side
+	RemoteErr error
 }
 
 // Pod is one end of the way.

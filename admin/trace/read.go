@@ -2,7 +2,7 @@ package trace
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/access"
-	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 )
 
@@ -22,15 +21,20 @@ type Options struct {
 	Local *access.Cluster
 	// Remote is nil where nobody can look there.
 	Remote *access.Cluster
-	From   types.NamespacedName
-	To     netip.Addr
+	// RemoteErr is why Remote does not answer; nil: as far as is known, it does.
+	RemoteErr error
+	From      types.NamespacedName
+	To        netip.Addr
 	// Port 0: any.
 	Port uint16
+	// Live is how long gateways are watched for such packets. Zero: not at all.
+	Live time.Duration
 }
 
 // Follow reads both clusters and follows the packet. What cannot be read is said at its
 // hop; the error is for a cluster that does not answer, a pod that is not there, and a
-// remote cluster that is not the one that the address leads to.
+// remote cluster that is not the one that the address leads to. Where only the remote
+// cluster does not answer, there is a Way, too, as far as the local one knows it.
 func Follow(ctx context.Context, o Options) (*Way, error) {
 	f := &Facts{To: o.To, Port: o.Port}
 	pod, err := o.Local.Clientset.CoreV1().Pods(o.From.Namespace).Get(ctx, o.From.Name, metav1.GetOptions{})
@@ -46,22 +50,26 @@ func Follow(ctx context.Context, o Options) (*Way, error) {
 	if problem != nil {
 		w := &walk{src: f.From.addr(o.To), dst: o.To}
 		w.hop(Hop{Cluster: access.Local, Kind: "pod", Name: f.From.String(), Problem: problem})
-		return &Way{There: w.hops}, nil
+		return &Way{There: w.hops}, o.RemoteErr
 	}
 	sides := []*sideReader{local}
 	local.Peer = peer
-	if o.Remote != nil {
+	if o.Remote != nil && o.RemoteErr == nil {
 		remote, err := readSide(ctx, o.Remote, access.Remote)
 		switch {
-		case err != nil:
+		case ctx.Err() != nil:
 			return nil, err
+		case err != nil:
+			o.RemoteErr = err
 		case remote.ID != peer.ID:
 			return nil, o.Remote.Errorf("this cluster is %q, and %s leads to %q: name another one by --remote-kubeconfig or --remote-context", remote.ID, o.To, peer.ID)
+		default:
+			remote.Peer = remote.cluster.Peer(local.ID)
+			f.Remote = &remote.Side
+			sides = append(sides, remote)
 		}
-		remote.Peer = remote.cluster.Peer(local.ID)
-		f.Remote = &remote.Side
-		sides = append(sides, remote)
 	}
+	f.RemoteErr = o.RemoteErr
 	inParallel(sides, func(s *sideReader) { s.askGateway(ctx) })
 	f.Local = local.Side
 	if f.Remote != nil {
@@ -78,7 +86,20 @@ func Follow(ctx context.Context, o Options) (*Way, error) {
 		s.askAgent(ctx, node)
 	})
 	f.Local = local.Side
-	return Trace(f), nil
+	way := Trace(f)
+	if o.Live > 0 {
+		w := newWatch(way, o.Port)
+		for _, s := range sides {
+			if pod := s.gatewayPod(); pod.Name != "" {
+				w.gateways[s.Name] = func(ctx context.Context, argv []string, to io.Writer) error {
+					return s.access.ExecUntil(ctx, pod, gatewayProgram, argv, to)
+				}
+			}
+		}
+		w.run(ctx, o.Live)
+		w.judge(way)
+	}
+	return way, o.RemoteErr
 }
 
 // sideReader reads a cluster, and holds what was read.
@@ -118,16 +139,13 @@ func readSide(ctx context.Context, c *access.Cluster, name string) (*sideReader,
 	return &sideReader{Side: Side{Name: name, ID: id, Nodes: s.Nodes, Exposed: s.Exposed, Agents: make(map[string]Agent)}, access: c, cluster: s}, nil
 }
 
-// gatewayProgram is a gateway's program, and its container; fabricProgram that of an
-// agent.
 const (
+	// gatewayProgram is a gateway's program, and its container.
 	gatewayProgram = "gateway"
-	fabricProgram  = "fabric"
+	// fabricProgram is an agent's program, and its container.
+	fabricProgram = "fabric"
 	// fabricSuffix is what the namespace of the agents has behind the installation's.
 	fabricSuffix = "-fabric"
-	askTimeout   = 10 * time.Second
-	// maxDrops bounds an answer. Gateways keep a few hundred.
-	maxDrops = 4096
 )
 
 // askGateway asks the gateway of the peering for its report and for what it dropped.
@@ -141,18 +159,17 @@ func (s *sideReader) askGateway(ctx context.Context) {
 	if s.report() == nil {
 		return
 	}
-	pod := s.Peer.Gateway.Active()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	out := &drops.Decoder{Each: func(d drops.Drop) error {
-		if len(s.Drops) == maxDrops {
-			return fmt.Errorf("more than %d dropped packets", maxDrops)
-		}
-		s.Drops = append(s.Drops, d)
-		return nil
-	}}
 	// An older gateway keeps none: there is less to tell.
-	_ = s.access.Exec(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, gatewayProgram, []string{gatewayProgram, "drops", "-o", "json"}, out)
+	s.Drops, _ = survey.ReadDrops(ctx, s.access, s.gatewayPod())
+}
+
+// gatewayPod is the pod that carries the packets; empty: none does.
+func (s *sideReader) gatewayPod() (n types.NamespacedName) {
+	if s.Peer != nil && s.Peer.Gateway != nil && s.Peer.Gateway.Active() != nil {
+		pod := s.Peer.Gateway.Active()
+		n = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	}
+	return n
 }
 
 // findTarget finds the pod that the packet is for: that which has the address with

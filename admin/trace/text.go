@@ -54,6 +54,9 @@ func (h *Hop) write(b *bufio.Writer, n int) {
 	for _, f := range h.Facts {
 		line("%s", f)
 	}
+	for _, s := range h.Live {
+		line("seen now: %d at %s", s.Packets, s.Point)
+	}
 	if h.DecidedBy != "" {
 		line("decided by %s", h.DecidedBy)
 	}

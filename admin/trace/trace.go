@@ -29,6 +29,8 @@ type Hop struct {
 	Facts []string `json:"facts,omitempty"`
 	// DecidedBy is the object that decides here: "Configuration liqo-tenant-milan/milan".
 	DecidedBy string `json:"decidedBy,omitempty"`
+	// Live is what a capture has seen of such packets here.
+	Live []Sight `json:"live,omitempty"`
 	// Unknown is why not everything could be seen here.
 	Unknown string `json:"unknown,omitempty"`
 	// Problem is why the packet stops here; nil: it goes on, as far as is known.
@@ -63,8 +65,11 @@ func Trace(f *Facts) *Way {
 	if passed && f.Remote != nil {
 		passed = there.arrive(f.Remote, f.Remote.Target)
 	} else if passed {
-		there.hop(Hop{Cluster: "remote", Kind: "gateway", Name: f.Local.Peer.ID,
-			Unknown: "what happens there only that cluster can tell: name it by --remote-kubeconfig or --remote-context"})
+		unknown := "what happens there only that cluster can tell: name it by --remote-kubeconfig or --remote-context"
+		if f.RemoteErr != nil {
+			unknown = "what happens there only that cluster can tell: " + f.RemoteErr.Error()
+		}
+		there.hop(Hop{Cluster: "remote", Kind: "gateway", Name: f.Local.Peer.ID, Unknown: unknown})
 	}
 	way.There = there.hops
 	if !passed {

@@ -94,8 +94,11 @@ func TestGolden(t *testing.T) {
 	for name, change := range map[string]func(*Facts){
 		"well.txt":     func(*Facts) {},
 		"one-side.txt": func(f *Facts) { f.Remote = nil },
-		"host.txt":     func(f *Facts) { f.To, f.Remote.Target = addr("10.73.0.7"), nil },
-		"stops.txt":    func(f *Facts) { f.Remote.report().DataPlane.Nodes[0].LastSeen = now.Add(-time.Hour) },
+		"silent.txt": func(f *Facts) {
+			f.Remote, f.RemoteErr = nil, errors.New("(remote) reach the cluster: the API server https://milan does not answer: check that the cluster runs")
+		},
+		"host.txt":  func(f *Facts) { f.To, f.Remote.Target = addr("10.73.0.7"), nil },
+		"stops.txt": func(f *Facts) { f.Remote.report().DataPlane.Nodes[0].LastSeen = now.Add(-time.Hour) },
 		"unasked.txt": func(f *Facts) {
 			f.Local.Agents, f.Local.Peer.Gateway.Report, f.Local.Peer.Gateway.ReportErr = nil, nil, errors.New("pods/exec is forbidden")
 			f.Remote.Peer.Gateway.Report = nil
@@ -107,19 +110,24 @@ func TestGolden(t *testing.T) {
 		if err := Trace(f).Write(&out); err != nil {
 			t.Fatal(err)
 		}
-		path := "testdata/" + name
-		if *update {
-			if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
+		compare(t, "testdata/"+name, out.String())
+	}
+}
+
+// compare compares with a file.
+func compare(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want), out.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
@@ -76,21 +77,35 @@ func (a *app) one(ctx context.Context) (*access.Cluster, error) {
 // two are the clusters of a command that works on both. Both can be reached;
 // nothing tells yet that they are not the same.
 func (a *app) two(ctx context.Context) (local, remote *access.Cluster, err error) {
+	clusters, unreached, err := a.either(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return clusters[0], clusters[1], errors.Join(unreached[:]...)
+}
+
+// either are the local and the remote cluster of a command that tells something of one
+// alone, too, and why each cannot be worked on. It fails where neither can.
+func (a *app) either(ctx context.Context) (clusters [2]*access.Cluster, unreached [2]error, err error) {
 	a.local.name, a.remote.name = access.Local, access.Remote
 	if !a.remote.chosen() {
-		return nil, nil, errNoRemote
+		return clusters, unreached, errNoRemote
 	}
-	if local, err = a.local.connect(); err != nil {
-		return nil, nil, err
-	}
-	if remote, err = a.remote.connect(); err != nil {
-		return nil, nil, err
+	for i, f := range []*clusterFlags{a.local, a.remote} {
+		if clusters[i], err = f.connect(); err != nil {
+			return clusters, unreached, err
+		}
 	}
 	defer a.console.Close()
-	answer := make(chan error, 1)
-	go func() { answer <- a.reach(ctx, remote) }()
-	err = a.reach(ctx, local)
-	return local, remote, errors.Join(err, <-answer)
+	var wg sync.WaitGroup
+	for i, c := range clusters {
+		wg.Go(func() { unreached[i] = a.reach(ctx, c) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil || unreached[0] != nil && unreached[1] != nil {
+		err = errors.Join(unreached[:]...)
+	}
+	return clusters, unreached, err
 }
 
 // errNoRemote is the refusal to work on whatever cluster the environment points to.

@@ -26,7 +26,7 @@ and 'liqoctl get pods' one for each pod that may run in another cluster.
 
 'liqoctl network status' adds what the gateways themselves tell.`,
 	}
-	cmd.AddCommand(getPeeringsCommand(a), getPodsCommand(a))
+	cmd.AddCommand(getPeeringsCommand(a), getPodsCommand(a), getServicesCommand(a))
 	for _, k := range append(userKinds, kindConnection) {
 		cmd.AddCommand(getKindCommand(a, k))
 	}

@@ -171,10 +171,13 @@ func (a *app) warnOfNoAddress(peers []*survey.Peer) {
 // noPeers is shown where there is nothing to show.
 const noPeers = "This cluster has no peering yet: 'liqoctl network connect' makes one."
 
+// noPeersRead is shown where there may be peerings that are not seen.
+const noPeersRead = "There is no peering that could be read."
+
 // noPeersIn is noPeers, unless they are only not seen.
 func noPeersIn(s *survey.Cluster) string {
 	if !allPeersRead(s) {
-		return "There is no peering that could be read."
+		return noPeersRead
 	}
 	return noPeers
 }

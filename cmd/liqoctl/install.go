@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -68,6 +69,7 @@ type installFlags struct {
 	chartPath      string
 	timeout        time.Duration
 	metrics        bool
+	coreDNS        bool
 	resetValues    bool
 	skipValidation bool
 	dryRun         bool
@@ -75,6 +77,7 @@ type installFlags struct {
 	onlyValues     bool
 	valuesPath     string
 	version, repo  string
+	apiServerURL   string
 }
 
 func (f *installFlags) add(fs *pflag.FlagSet) {
@@ -84,11 +87,13 @@ func (f *installFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.pods, "pod-cidr", nil, "`CIDR` of the pods; may be repeated (default detected)")
 	fs.StringSliceVar(&f.services, "service-cidr", nil, "`CIDR` of the Services; may be repeated (default detected)")
 	fs.StringSliceVar(&f.reserved, "reserved-subnets", nil, "`CIDRS` of networks around the cluster, never used to remap a peer's CIDRs")
+	fs.StringVar(&f.apiServerURL, "api-server-url", "", "`URL` by which other clusters reach this one's API server (default the endpoint of Service default/kubernetes)")
 	fs.StringArrayVarP(&f.sources.Files, "values", "f", nil, "`FILE` with values of the chart, - for the standard input; may be repeated")
 	fs.StringArrayVar(&f.sources.Set, "set", nil, "`VALUE` of the chart (path=value,...); may be repeated")
 	fs.StringArrayVar(&f.sources.SetString, "set-string", nil, "like --set, but the `VALUE` is always a string")
 	fs.BoolVar(&f.resetValues, "reset-values", false, "drop the values of the installed release instead of keeping them")
 	fs.BoolVar(&f.metrics, "enable-metrics", false, "create a Service for the metrics of each gateway, and open the metrics port of the node agents")
+	fs.BoolVar(&f.coreDNS, "coredns", false, "run a DNS server for Services of other clusters, and make the cluster's CoreDNS forward clusterset.local to it")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` after which to give up waiting")
 	fs.BoolVar(&f.skipValidation, "skip-validation", false, "use --pod-cidr and --service-cidr as given, even if the cluster has other addresses")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests")
@@ -102,17 +107,15 @@ func (f *installFlags) add(fs *pflag.FlagSet) {
 		fs.String(name, "", "")
 		fs.Lookup(name).NoOptDefVal = "true"
 	}
-	fs.Lookup("api-server-url").NoOptDefVal = ""
 	hide(fs, append(slices.Collect(maps.Keys(idleInstallFlags)), "version", "repo-url")...)
 }
 
 // idleInstallFlags are flags of Liqo's install, and of Helm's, that do nothing here, and why.
 var idleInstallFlags = map[string]string{
-	"api-server-url":                  "peers do not use this cluster's API server",
 	"disable-telemetry":               "nothing is sent anywhere",
 	"disable-kernel-version-check":    "the agents try out what a node's kernel can do",
 	"reuse-values":                    "the values of the installed release are kept unless --reset-values is given",
-	"disable-api-server-sanity-check": "peers do not use this cluster's API server",
+	"disable-api-server-sanity-check": "the address of the API server is not compared with that of the kubeconfig",
 }
 
 func (f *installFlags) run(cmd *cobra.Command, args []string) error {
@@ -151,8 +154,11 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 // options puts together what the flags say.
 func (f *installFlags) options(cmd *cobra.Command, args []string) (release.Options, error) {
 	o := release.Options{
-		ClusterID: f.clusterID, ClusterLabels: f.clusterLabels, Metrics: f.metrics,
-		ResetValues: f.resetValues, SkipValidation: f.skipValidation,
+		ClusterID: f.clusterID, ClusterLabels: f.clusterLabels, Metrics: f.metrics, CoreDNS: f.coreDNS,
+		ResetValues: f.resetValues, SkipValidation: f.skipValidation, APIServerURL: f.apiServerURL,
+	}
+	if u, err := url.Parse(f.apiServerURL); f.apiServerURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return o, fmt.Errorf("--api-server-url: %q is not an https URL, such as https://203.0.113.7:6443", f.apiServerURL)
 	}
 	if len(args) > 0 {
 		o.Provider = release.Provider(args[0])

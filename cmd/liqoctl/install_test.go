@@ -53,8 +53,11 @@ func TestInstallWithoutChanges(t *testing.T) {
 		{"values in a file", append(install, "--only-output-values", "--dump-values-path", values), 0, `^$`, `INFO   Values written to `},
 		{"values from it", []string{"install", "--values", values, "--dry-run"}, 0, `--pod-cidr=10.243.0.0/16`, `Pods: 10.243.0.0/16 \(as the values say\)`},
 		{"a misspelt value", append(install, "--set", "networking.genevePorts=1"), 1, `^$`, `(?s) ERRO   nothing was changed: the chart has no value networking.genevePorts: do you mean networking.genevePort\?\n.*lists all values`},
-		{"flags that do nothing", append(install, "--dry-run", "--disable-telemetry", "--api-server-url", "x"), 0, `kind`,
-			`(?s) WARN   --api-server-url does nothing: .* WARN   --disable-telemetry does nothing: nothing is sent anywhere\n`},
+		{"flags that do nothing", append(install, "--dry-run", "--disable-telemetry", "--disable-api-server-sanity-check"), 0, `kind`,
+			`(?s) WARN   --disable-api-server-sanity-check does nothing: the address of the API server is not compared with that of the kubeconfig\n WARN   --disable-telemetry does nothing: nothing is sent anywhere\n`},
+		{"an address of the API server", append(install, "--dry-run", "--set", "authentication.enabled=true", "--api-server-url", "https://203.0.113.7:6443"), 0, `--api-server-url=https://203.0.113.7:6443\n`, `INFO`},
+		{"none", append(install, "--dry-run", "--api-server-url", "203.0.113.7"), 1, `^$`, `^ ERRO   --api-server-url: "203.0.113.7" is not an https URL, such as https://203.0.113.7:6443\n$`},
+		{"two of them", append(install, "--dry-run", "--set", "apiServer.address=https://a", "--api-server-url", "https://b"), 1, `^$`, `--api-server-url https://b contradicts the value apiServer.address https://a: drop one of them\n`},
 		{"nothing to uninstall", []string{"uninstall", "--purge"}, 0, `^$`, `^ INFO   Nothing is installed: nothing to remove\n$`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
-	"github.com/sluice-net/sluice/cmd/internal/pcapng"
+	"github.com/sluice-net/sluice/pcapng"
 )
 
 // gatewayProgram is a gateway's program, and its container.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
-	"github.com/sluice-net/sluice/cmd/internal/pcapng"
+	"github.com/sluice-net/sluice/pcapng"
 )
 
 // TestCaptureCommand: what runs in the pod.

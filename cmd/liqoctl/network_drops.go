@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/exec"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/drops"
@@ -24,7 +22,8 @@ func networkDropsCommand(a *app) *cobra.Command {
 		Short: "Show which packets of a peering were dropped, and why",
 		Long: `Show packets that the gateways of all peerings, or some, dropped lately: when, why, in which direction, from where to
 where, through which node. Below the first of each reason it says what the reason means and what to do. The gateway of
-the remote cluster is asked, too, where --remote-kubeconfig or --remote-context names it.
+the remote cluster is asked, too, where --remote-kubeconfig or --remote-context names it. Where one of the two does not
+answer, the other one's are shown, and the exit code is 1.
 
 A gateway keeps the headers of the last 16 packets of each reason and direction, at most four in a second, and nothing
 of what they carry; 'liqoctl network status -o wide' counts all of them. Packets that DropTunnelFlushed and
@@ -151,27 +150,36 @@ func (r *dropsRun) sources(ctx context.Context, ids []string) (sources []dropsSo
 		}
 		return sources, errs, errors.Join(add(c, ids))
 	}
-	local, remote, err := r.two(ctx)
+	clusters, failed, err := r.either(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	here, err := local.ID(ctx)
-	if err != nil {
-		return nil, nil, err
+	var names [2]string // empty: that cluster does not tell
+	for i, c := range clusters {
+		if failed[i] == nil {
+			names[i], failed[i] = c.ID(ctx)
+		}
 	}
-	there, err := remote.ID(ctx)
-	if err != nil {
-		return nil, nil, err
+	clusters[1].NamespaceGiven = false // that flag is about the local cluster
+	here, there := only(names[0]), only(names[1])
+	if failed[1] == nil && (len(ids) == 0 || slices.Contains(ids, names[1])) {
+		failed[1] = add(clusters[1], here)
 	}
 	if len(ids) == 0 {
-		ids = []string{there}
+		ids = there
 	}
-	remote.NamespaceGiven = false // that flag is about the local cluster
-	err = add(local, ids)
-	if err == nil && slices.Contains(ids, there) {
-		err = add(remote, []string{here})
+	if failed[0] == nil {
+		failed[0] = add(clusters[0], ids)
 	}
-	return sources, errs, err
+	return sources, slices.DeleteFunc(append(errs, failed[:]...), func(err error) bool { return err == nil }), nil
+}
+
+// only is the ID of the only peer to ask about; without one, all are asked about.
+func only(id string) []string {
+	if id == "" {
+		return nil
+	}
+	return []string{id}
 }
 
 // dropsAnswer is what a gateway has kept.
@@ -180,27 +188,15 @@ type dropsAnswer struct {
 	err   error
 }
 
-const (
-	// dropsTimeout is how long a gateway may take to answer.
-	dropsTimeout = 15 * time.Second
-	// maxDrops bounds an answer. Gateways keep a few hundred.
-	maxDrops = 4096
-)
-
 // read asks a gateway for what it has.
 func (r *dropsRun) read(ctx context.Context, s dropsSource) (a dropsAnswer) {
-	ctx, cancel := context.WithTimeout(ctx, dropsTimeout)
-	defer cancel()
-	out := &drops.Decoder{Each: func(d drops.Drop) error {
-		if len(a.drops) == maxDrops {
-			return s.cluster.Errorf("pod %s: more than %d dropped packets in one answer", s.pod, maxDrops)
-		}
+	all, err := survey.ReadDrops(ctx, s.cluster, s.pod)
+	for _, d := range all {
 		if r.reasons.Has(d.Reason) {
 			a.drops = append(a.drops, drops.NewReport(s.cluster.Name, s.peer, d))
 		}
-		return nil
-	}}
-	a.err = dropsError(s, s.cluster.Exec(ctx, s.pod, gatewayProgram, []string{gatewayProgram, "drops", "-o", "json"}, out))
+	}
+	a.err = err
 	return a
 }
 
@@ -222,18 +218,9 @@ func (r *dropsRun) followAll(ctx context.Context, sources []dropsSource) error {
 		case err == nil:
 			return s.cluster.Errorf("pod %s: the gateway went away", s.pod)
 		}
-		return dropsError(s, err)
+		return survey.DropsError(s.cluster, s.pod, err)
 	})
 	return errors.Join(errs...)
-}
-
-// dropsError says why a gateway did not answer.
-func dropsError(s dropsSource, err error) error {
-	var exit exec.CodeExitError
-	if errors.As(err, &exit) && strings.Contains(err.Error(), `unknown command "drops"`) {
-		return s.cluster.Errorf("pod %s: this gateway is of an older version, which keeps no dropped packets", s.pod)
-	}
-	return err
 }
 
 // inParallel calls ask for each of them at the same time, and returns the answers in

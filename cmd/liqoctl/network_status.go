@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,10 +31,12 @@ wrong, which is said below the table. Of two ends it is also said where they con
 the gateway carried to the peer and from it between two readings of its counters, DROPS all packets that it dropped
 since it started (-o wide names the reasons). KEY is the age of this end's key, HANDSHAKE of the last one. PODS are the
 gateway's that are ready, NODES those of this cluster that are joined to it. AUTHENTICATION, where clusters have
-identities in each other, is how these are, OFFLOADING how the virtual nodes are, as 'liqoctl info' shows it.
+identities in each other, is how these are, OFFLOADING how the virtual nodes are, as 'liqoctl info' shows it. SERVICES,
+where they are exchanged, are how many the peer may use, and how many of its own it has told.
 
 The counters come from the gateways by the same way as 'kubectl exec'. Who may not use it sees the rest of the table.
-The exit code is 1 where there may be peerings that could not be read. In a narrow window the last columns make room for the first.`,
+The exit code is 1 where there may be peerings that could not be read. Where one of two clusters does not answer, the
+other one is shown, and the exit code is 1; with -w it is tried again and again. In a narrow window the last columns make room for the first.`,
 		Example: `  liqoctl network status
   liqoctl network status milan -o wide
 
@@ -44,7 +48,8 @@ The exit code is 1 where there may be peerings that could not be read. In a narr
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completePeers,
 	}
-	st := &statusRun{app: a, views: make(map[string]*statusView)}
+	st := &statusRun{app: a}
+	st.look = st.readSite
 	cmd.Flags().BoolVarP(&st.watch, "watch", "w", false, "go on showing, until Ctrl-C")
 	cmd.Flags().DurationVar(&st.interval, "interval", statusInterval, "`TIME` between two readings; 0 shows no throughput, and does not wait")
 	cmd.Flags().BoolVar(&st.exitCode, "exit-code", false, "exit with 1 when a peering is not healthy")
@@ -65,18 +70,32 @@ type statusRun struct {
 	exitCode bool
 	out      *output
 
-	clusters []*access.Cluster // one, or the local and the remote
-	views    map[string]*statusView
+	sites []*statusSite // one, or the local and the remote
+	// look reads a site.
+	look func(context.Context, *statusSite) (*survey.Cluster, error)
 }
 
-// statusView is what is remembered of a cluster between two readings.
-type statusView struct {
+// statusSite is a cluster, and what is remembered of it between two readings.
+type statusSite struct {
+	*access.Cluster
+	// err is why the last reading failed; nil: it did not.
+	err error
+	// id is the cluster's, once it was read.
+	id string
+	// answer is where the reading under way is told; nil: there is none.
+	answer chan statusAnswer
 	// nodes is the reading of which the nodes are, nil before the first.
 	nodes *survey.Cluster
 	// reports are those of the reading before, by pod.
 	reports map[string]*survey.GatewayReport
 	// denied is set when the user may not ask gateways, so they are not asked again.
 	denied *survey.Gap
+}
+
+// statusAnswer is what a reading found.
+type statusAnswer struct {
+	reading *survey.Cluster
+	err     error
 }
 
 // nodesAge is how long nodes are not read again: they are most of what there is to
@@ -104,16 +123,18 @@ func (r *statusRun) run(ctx context.Context) error {
 	if err := r.show(t); err != nil {
 		return err
 	}
-	for i, c := range r.clusters {
-		r.missing(readings[i], c)
-	}
 	var errs []error
+	for i, s := range r.sites {
+		if errs = append(errs, s.err); s.err == nil {
+			r.missing(readings[i], s.Cluster)
+		}
+	}
 	if unwell := t.unwell(); r.exitCode && len(unwell) > 0 {
 		errs = append(errs, fmt.Errorf("not healthy: %s", strings.Join(unwell, ", ")))
 	}
-	if len(r.ids) == 0 {
-		for i, c := range r.clusters {
-			errs = append(errs, incomplete(readings[i], c))
+	for i, s := range r.sites {
+		if s.err == nil && len(r.ids) == 0 {
+			errs = append(errs, incomplete(readings[i], s.Cluster))
 		}
 	}
 	return errors.Join(errs...)
@@ -122,81 +143,111 @@ func (r *statusRun) run(ctx context.Context) error {
 // minInterval keeps a watch from being a burden to API servers.
 const minInterval = 500 * time.Millisecond
 
-// connect reaches one cluster, or two where the user named the remote one.
+// connect reaches one cluster, or two where the user named the remote one. One of two is
+// enough.
 func (r *statusRun) connect(ctx context.Context) error {
 	if !r.remote.given() {
 		c, err := r.one(ctx)
-		r.clusters = []*access.Cluster{c}
+		r.sites = []*statusSite{{Cluster: c}}
 		return err
 	}
-	local, remote, err := r.two(ctx)
-	if err != nil {
-		return err
+	clusters, unreached, err := r.either(ctx)
+	for i, c := range clusters {
+		r.sites = append(r.sites, &statusSite{Cluster: c, err: unreached[i]})
 	}
-	r.clusters = []*access.Cluster{local, remote}
-	return nil
+	return err
 }
 
-// read reads all clusters at the same time, and asks their gateways.
+// read reads all clusters at the same time, and asks their gateways. Without a reading of
+// a cluster, its err says why; the error is for none at all. A watch tries such a cluster
+// again, and does not wait for it where another one answers.
 func (r *statusRun) read(ctx context.Context) ([]*survey.Cluster, error) {
-	readings, errs := make([]*survey.Cluster, len(r.clusters)), make([]error, len(r.clusters))
-	done := make(chan struct{})
-	for i, c := range r.clusters {
-		view := r.views[c.Name]
-		if view == nil {
-			view = &statusView{}
-			r.views[c.Name] = view
+	readings, silent := make([]*survey.Cluster, len(r.sites)), true
+	for _, s := range r.sites {
+		silent = silent && s.err != nil
+		if s.answer == nil && (s.err == nil || r.watch) {
+			answer := make(chan statusAnswer, 1)
+			s.answer = answer
+			go func() {
+				reading, err := r.look(ctx, s)
+				answer <- statusAnswer{reading, err}
+			}()
 		}
-		go func() {
-			readings[i], errs[i] = r.readOne(ctx, c, view)
-			done <- struct{}{}
-		}()
 	}
-	for range r.clusters {
-		<-done
+	for i, s := range r.sites {
+		if s.err == nil || silent {
+			readings[i] = s.take(<-s.answer)
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	var errs []error
+	for i, s := range r.sites {
+		select {
+		case a := <-s.answer:
+			readings[i] = s.take(a)
+		default:
+		}
+		errs = append(errs, s.err)
 	}
-	if id := readings[0].Installation.ClusterID; len(readings) > 1 && id != "" && id == readings[1].Installation.ClusterID {
-		c := r.clusters[1]
-		return nil, c.Errorf("its ID is %s, too, and the two ends of a peering have different ones: name the other cluster with %s or %s", id, c.Flag("kubeconfig"), c.Flag("context"))
+	if !slices.ContainsFunc(readings, func(s *survey.Cluster) bool { return s != nil }) {
+		return nil, errors.Join(errs...)
 	}
-	_, err := choosePeers(r.clusters[0], readings[0], r.ids)
+	if len(readings) > 1 && readings[0] != nil && readings[1] != nil {
+		if id, c := r.sites[0].id, r.sites[1]; id != "" && id == c.id {
+			return nil, c.Errorf("its ID is %s, too, and the two ends of a peering have different ones: name the other cluster with %s or %s", id, c.Flag("kubeconfig"), c.Flag("context"))
+		}
+	}
+	if readings[0] == nil {
+		return readings, nil
+	}
+	_, err := choosePeers(r.sites[0].Cluster, readings[0], r.ids)
 	return readings, err
 }
 
-func (r *statusRun) readOne(ctx context.Context, c *access.Cluster, v *statusView) (*survey.Cluster, error) {
-	o := survey.Options{PeeringsOnly: true, Modules: true}
-	if v.nodes != nil && time.Since(v.nodes.ReadAt) < nodesAge {
-		o.Nodes = v.nodes
+// take ends a reading.
+func (s *statusSite) take(a statusAnswer) *survey.Cluster {
+	s.answer, s.err = nil, a.err
+	if a.err == nil {
+		s.id = a.reading.Installation.ClusterID
 	}
-	s, err := r.survey(ctx, c, o)
+	return a.reading
+}
+
+// readSite is how a site is looked at.
+func (r *statusRun) readSite(ctx context.Context, s *statusSite) (*survey.Cluster, error) {
+	if r.watch { // it may have fallen silent
+		if err := r.answers(ctx, s.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	o := survey.Options{PeeringsOnly: true, Modules: true}
+	if s.nodes != nil && time.Since(s.nodes.ReadAt) < nodesAge {
+		o.Nodes = s.nodes
+	}
+	c, err := r.survey(ctx, s.Cluster, o)
 	if err != nil {
 		return nil, err
 	}
 	if o.Nodes == nil {
-		v.nodes = s
+		s.nodes = c
 	}
-	if v.denied != nil {
-		s.Gaps = append(s.Gaps, *v.denied)
-		return s, nil
+	if s.denied != nil {
+		c.Gaps = append(c.Gaps, *s.denied)
+		return c, nil
 	}
-	survey.AskGateways(ctx, c, s)
-	if gap, ok := s.MayNotAsk(); ok {
-		v.denied = &gap
+	survey.AskGateways(ctx, s.Cluster, c)
+	if gap, ok := c.MayNotAsk(); ok {
+		s.denied = &gap
 	}
-	return s, nil
+	return c, nil
 }
 
 // secondReading asks the gateways once more, so that there are two readings of
 // their counters.
 func (r *statusRun) secondReading(ctx context.Context, readings []*survey.Cluster) error {
 	asked := false
-	for i, c := range r.clusters {
-		v := r.views[c.Name]
-		v.remember(readings[i])
-		asked = asked || len(v.reports) > 0
+	for i, s := range r.sites {
+		s.remember(readings[i])
+		asked = asked || len(s.reports) > 0
 	}
 	if !asked || r.interval <= 0 {
 		return nil
@@ -206,25 +257,25 @@ func (r *statusRun) secondReading(ctx context.Context, readings []*survey.Cluste
 		return ctx.Err()
 	case <-time.After(r.interval):
 	}
-	done := make(chan struct{})
-	for i, c := range r.clusters {
-		go func() {
-			survey.AskGateways(ctx, c, readings[i])
-			done <- struct{}{}
-		}()
+	var wg sync.WaitGroup
+	for i, s := range r.sites {
+		if readings[i] != nil {
+			wg.Go(func() { survey.AskGateways(ctx, s.Cluster, readings[i]) })
+		}
 	}
-	for range r.clusters {
-		<-done
-	}
+	wg.Wait()
 	return nil
 }
 
 // remember keeps the reports of a reading for the next.
-func (v *statusView) remember(s *survey.Cluster) {
-	v.reports = make(map[string]*survey.GatewayReport)
-	for i := range s.Peers {
-		if g := s.Peers[i].Gateway; g != nil && g.Report != nil {
-			v.reports[reportKey(g)] = g.Report
+func (s *statusSite) remember(c *survey.Cluster) {
+	s.reports = make(map[string]*survey.GatewayReport)
+	if c == nil {
+		return
+	}
+	for i := range c.Peers {
+		if g := c.Peers[i].Gateway; g != nil && g.Report != nil {
+			s.reports[reportKey(g)] = g.Report
 		}
 	}
 }
@@ -233,30 +284,44 @@ func (v *statusView) remember(s *survey.Cluster) {
 func reportKey(g *survey.Gateway) string { return g.Namespace + "/" + g.Active().Name }
 
 // before is the report of a gateway that was remembered.
-func (v *statusView) before(p *survey.Peer) *survey.GatewayReport {
+func (s *statusSite) before(p *survey.Peer) *survey.GatewayReport {
 	if p.Gateway == nil || p.Gateway.Report == nil {
 		return nil
 	}
-	return v.reports[reportKey(p.Gateway)]
+	return s.reports[reportKey(p.Gateway)]
 }
 
 // table joins the ends of all peerings: below each of the local ones the remote
 // one, if that cluster was read.
 func (r *statusRun) table(readings []*survey.Cluster) statusTable {
-	t := statusTable{Time: readings[0].ReadAt.UTC().Truncate(time.Second), Peerings: []survey.Status{}, both: len(readings) > 1, none: noPeersIn(readings[0])}
-	chosen, _ := choosePeers(r.clusters[0], readings[0], r.ids) // read has reported the error
+	t := statusTable{Peerings: []survey.Status{}, both: len(readings) > 1}
+	for i, s := range r.sites {
+		if readings[i] == nil {
+			t.Unread = append(t.Unread, unreadCluster{Cluster: s.Name, Server: s.Config.Host, Error: s.err.Error()})
+		} else if t.Time.IsZero() {
+			t.Time, t.none = readings[i].ReadAt.UTC().Truncate(time.Second), noPeersIn(readings[i])
+		}
+	}
+	if len(t.Unread) > 0 {
+		t.none = noPeersRead
+	}
 	add := func(i int, p, other *survey.Peer) {
-		s := readings[i].Status(p, r.views[r.clusters[i].Name].before(p))
+		s := readings[i].Status(p, r.sites[i].before(p))
 		s.Compare(p, other)
 		t.Peerings = append(t.Peerings, s)
 	}
-	there := len(readings) == 1
+	if readings[0] == nil {
+		r.remoteAlone(readings[1], func(p *survey.Peer) { add(1, p, nil) })
+		return t
+	}
+	chosen, _ := choosePeers(r.sites[0].Cluster, readings[0], r.ids) // read has reported the error
+	there := len(readings) == 1 || readings[1] == nil
 	for _, p := range chosen {
-		if there || p.ID != readings[1].Installation.ClusterID {
+		if there || p.ID != r.sites[1].id {
 			add(0, p, nil)
 			continue
 		}
-		other := readings[1].Peer(readings[0].Installation.ClusterID)
+		other := readings[1].Peer(r.sites[0].id)
 		add(0, p, other)
 		if other != nil && other.Peered() {
 			add(1, other, p)
@@ -265,11 +330,24 @@ func (r *statusRun) table(readings []*survey.Cluster) statusTable {
 	}
 	// The remote cluster may have an end that the local one does not have.
 	if !there && len(r.ids) == 0 {
-		if other := readings[1].Peer(readings[0].Installation.ClusterID); other != nil && other.Peered() {
+		if other := readings[1].Peer(r.sites[0].id); other != nil && other.Peered() {
 			add(1, other, nil)
 		}
 	}
 	return t
+}
+
+// remoteAlone adds the ends of a remote cluster while the local one is silent: which of its
+// peers that one is, only itself can tell.
+func (r *statusRun) remoteAlone(reading *survey.Cluster, add func(*survey.Peer)) {
+	if len(r.ids) > 0 && !slices.Contains(r.ids, r.sites[1].id) {
+		return
+	}
+	for i := range reading.Peers {
+		if p := &reading.Peers[i]; p.Peered() && (r.sites[0].id == "" || r.sites[0].id == p.ID) {
+			add(p)
+		}
+	}
 }
 
 // show prints a table in the format that the user wants.
@@ -287,7 +365,7 @@ func (r *statusRun) draw(p *console.Page, t statusTable) {
 }
 
 // follow shows the table again and again. What cannot be read for a while is no
-// reason to end: the table stays, and a line says so.
+// reason to end: the table stays, and a line says so. Of two clusters one is shown alone.
 func (r *statusRun) follow(ctx context.Context) error {
 	last := statusTable{Peerings: []survey.Status{}}
 	step := func(ctx context.Context) (trouble error, err error) {
@@ -299,9 +377,10 @@ func (r *statusRun) follow(ctx context.Context) error {
 			return err, nil
 		}
 		last = r.table(readings)
-		for i, c := range r.clusters {
-			r.views[c.Name].remember(readings[i])
-			last.missing = append(last.missing, survey.GapLines(readings[i].Gaps, c.Origin)...)
+		for i, s := range r.sites {
+			if s.remember(readings[i]); readings[i] != nil {
+				last.missing = append(last.missing, survey.GapLines(readings[i].Gaps, s.Origin)...)
+			}
 		}
 		return nil, nil
 	}
@@ -319,6 +398,10 @@ func (r *statusRun) follow(ctx context.Context) error {
 		r.draw(p, last)
 		if trouble != nil {
 			p.Line(console.Bad("This is old, as the cluster cannot be read: " + trouble.Error()))
+		} else {
+			for _, u := range last.Unread {
+				p.Line(console.Bad("Not shown: " + u.Error))
+			}
 		}
 		for _, line := range last.missing {
 			p.Line(console.Caution(line))

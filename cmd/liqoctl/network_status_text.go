@@ -19,10 +19,19 @@ import (
 type statusTable struct {
 	Time     time.Time       `json:"time"`
 	Peerings []survey.Status `json:"peerings"`
+	// Unread are the clusters of which nothing is shown.
+	Unread []unreadCluster `json:"unread,omitempty"`
 
 	both    bool     // there are two clusters
 	none    string   // what is shown where there are no peerings
 	missing []string // what is not shown
+}
+
+// unreadCluster is a cluster that could not be read.
+type unreadCluster struct {
+	Cluster string `json:"cluster"` // local, remote
+	Server  string `json:"server"`
+	Error   string `json:"error"`
 }
 
 // statusLook says how a statusTable is drawn.
@@ -72,6 +81,9 @@ func (t statusTable) columns(l statusLook) []statusColumn {
 			all = append(all, statusColumn{header: strings.ToUpper(m.name), cost: 4, cell: m.cell, tone: m.tone})
 		}
 	}
+	if slices.ContainsFunc(t.Peerings, func(s survey.Status) bool { return s.Services != nil }) {
+		all = append(all, statusColumn{header: "SERVICES", cost: 5, cell: servicesCell})
+	}
 	if l.wide {
 		all = append(all, t.wideColumns()...)
 	}
@@ -116,6 +128,14 @@ func nodesCell(s *survey.Status) string {
 		return "-"
 	}
 	return fmt.Sprintf("%d/%d", s.Nodes.Joined, s.Nodes.Known)
+}
+
+// servicesCell is how many Services the peer may use, and how many of it are known here.
+func servicesCell(s *survey.Status) string {
+	if s.Services == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d out, %d in", s.Services.Exported, s.Services.Imported)
 }
 
 // draw puts the table and what is wrong on a page.

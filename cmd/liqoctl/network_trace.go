@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,19 +26,27 @@ report means that the packet goes no further, it says why and what to do.
 
 Nothing is sent: it shows what would become of a packet as things are now. Packets that a gateway has dropped within
 the last minute with the same addresses, and port if one is given, count as well, so filters show once somebody tries.
-Not looked at are NetworkPolicies and what the pod at the other end does ('liqoctl network doctor', 'liqoctl test network').
+With --live gateways also count packets with these addresses, and port, that pass them now, at each point as 'network
+capture' does: where some are seen and none at the next point, there they stop. Send some meanwhile. Not looked at are NetworkPolicies and what the pod at the other end does ('liqoctl network doctor', 'liqoctl test network').
 
 What happens in the remote cluster is shown where --remote-kubeconfig or --remote-context names it. Gateways and the
-agents of nodes are asked by the same way as 'kubectl exec'. The exit code is 1 where the packet stops.`,
+agents of nodes are asked by the same way as 'kubectl exec'. The exit code is 1 where the packet stops, and where the
+remote cluster does not answer: then the way as far as the local one knows it is shown.`,
 		Example: `  liqoctl network trace default/client 10.71.2.20:443 --remote-kubeconfig milan.yaml
+  liqoctl network trace default/client 10.71.2.20 --remote-kubeconfig milan.yaml --live 10s
   liqoctl network trace default/client 10.71.2.20 -o json`,
 		Args: cobra.ExactArgs(2),
 	}
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
+	var live time.Duration
+	cmd.Flags().DurationVar(&live, "live", 0, "`TIME` to watch gateways for such packets, and say where they stop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := traceOptions(args[0], args[1])
 		if err != nil {
 			return err
+		}
+		if o.Live = live; live != 0 && (live < trace.MinLive || live > trace.MaxLive) {
+			return fmt.Errorf("--live %v: from %v to %v", live, trace.MinLive, trace.MaxLive)
 		}
 		return a.trace(cmd.Context(), o, out)
 	}
@@ -64,26 +74,28 @@ func traceOptions(pod, to string) (o trace.Options, err error) {
 
 func (a *app) trace(ctx context.Context, o trace.Options, out *output) (err error) {
 	if a.remote.given() {
-		o.Local, o.Remote, err = a.two(ctx)
-	} else {
-		o.Local, err = a.one(ctx)
-	}
-	if err != nil {
+		clusters, unreached, either := a.either(ctx)
+		if o.Local, o.Remote, o.RemoteErr, err = clusters[0], clusters[1], unreached[1], cmp.Or(either, unreached[0]); err != nil {
+			return err
+		}
+		o.Remote.NamespaceGiven = false // that flag is about the local cluster
+	} else if o.Local, err = a.one(ctx); err != nil {
 		return err
 	}
-	if o.Remote != nil {
-		o.Remote.NamespaceGiven = false // that flag is about the local cluster
+	doing := "Asking gateways and agents"
+	if o.Live > 0 {
+		doing += fmt.Sprintf(", then watching packets for %v", o.Live)
 	}
-	a.console.Progress().Waiting(o.Local.Name, "Asking gateways and agents")
+	a.console.Progress().Waiting(o.Local.Name, doing)
 	way, err := trace.Follow(ctx, o)
 	a.console.Close()
-	if err != nil {
+	switch {
+	case way == nil:
 		return err
-	}
-	if out.given() {
-		err = out.data(way)
-	} else {
-		err = way.Write(a.stdout)
+	case out.given():
+		err = errors.Join(out.data(way), err)
+	default:
+		err = errors.Join(way.Write(a.stdout), err)
 	}
 	if stop := way.Stop(); stop != nil {
 		err = errors.Join(err, fmt.Errorf("the packet stops: %s", stop.Problem.Message))

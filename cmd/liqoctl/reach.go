@@ -25,7 +25,14 @@ const reachTimeout = 15 * time.Second
 // reach asks a cluster who the user is, which every user may know: it can be
 // reached then, and accepts the credentials.
 func (a *app) reach(ctx context.Context, c *access.Cluster) error {
-	a.console.Progress().Waiting(c.Name, "Waiting for the API server "+c.Config.Host)
+	say := a.console.Progress()
+	say.Waiting(c.Name, "Waiting for the API server "+c.Config.Host)
+	defer say.Ended(c.Name)
+	return a.answers(ctx, c)
+}
+
+// answers is reach without a word while it waits.
+func (a *app) answers(ctx context.Context, c *access.Cluster) error {
 	ask, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	_, err := c.Clientset.AuthenticationV1().SelfSubjectReviews().Create(ask, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

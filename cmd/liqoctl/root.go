@@ -45,15 +45,16 @@ for two clusters have the same flags with the prefix remote- for the other one.`
 	cmd.AddGroup(
 		&cobra.Group{ID: groupNetwork, Title: "Clusters and their connection:"},
 		&cobra.Group{ID: groupAllow, Title: "What consumers have of this cluster:"},
-		&cobra.Group{ID: groupOffload, Title: "What runs in other clusters:"},
+		&cobra.Group{ID: groupOffload, Title: "What runs in other clusters, or is used there:"},
 		&cobra.Group{ID: groupObjects, Title: "Objects of a peering, one cluster at a time:"},
 		&cobra.Group{ID: groupInstall, Title: "Installation:"},
 	)
 	info := infoCommand(a)
 	info.Aliases = append(info.Aliases, "status") // as it was called first
-	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a), exposeCommand(a), info, testCommand(a), supportCommand(a))
+	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a), exposeCommand(a), info, consoleCommand(a), testCommand(a), supportCommand(a))
 	group(cmd, groupAllow, changeCommands(a)...)
 	group(cmd, groupOffload, offloadCommands(a)...)
+	group(cmd, groupOffload, serviceCommands(a)...)
 	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
 	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))
 	group(cmd, "", versionCommand(a), completionCommand(a), optionsCommand(a), manCommand())

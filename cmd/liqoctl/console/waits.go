@@ -45,7 +45,11 @@ func (c *Console) Progress() progress.Func {
 			return
 		}
 		stopped := c.waits.end(e.Cluster)
-		c.sayLocked(prefixOf(e.Kind), about(e.Cluster)+e.Text)
+		if e.Kind == progress.Ended {
+			c.area.draw()
+		} else {
+			c.sayLocked(prefixOf(e.Kind), about(e.Cluster)+e.Text)
+		}
 		c.mu.Unlock()
 		stopped()
 	}

@@ -94,6 +94,25 @@ func TestWaitsWithoutTerminal(t *testing.T) {
 	})
 }
 
+// TestWaitEndsWithoutAWord: a cluster that answered is no longer shown as waited for.
+func TestWaitEndsWithoutAWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := onTerminal(t, 70, 24)
+		say := c.Progress()
+		say.Waiting("local", "Waiting for rome")
+		say.Waiting("remote", "Waiting for milan")
+		time.Sleep(150 * time.Millisecond)
+		say.Ended("local")
+		if got, want := s.text(), " ⠙      (remote) Waiting for milan (0s)\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		say.Ended("remote")
+		if got := s.text(); got != "" {
+			t.Errorf("after the last: %q", got)
+		}
+	})
+}
+
 // TestWaitKeepsItsTime: what is waited for may be said more precisely meanwhile.
 func TestWaitKeepsItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +141,7 @@ func TestSpinnersLeaveNothing(t *testing.T) {
 	}
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		return step{
-			what: rapid.IntRange(0, 4).Draw(t, "what"), ms: rapid.IntRange(0, 900).Draw(t, "ms"),
+			what: rapid.IntRange(0, 5).Draw(t, "what"), ms: rapid.IntRange(0, 900).Draw(t, "ms"),
 			columns: rapid.IntRange(12, 31).Draw(t, "columns"), // lines that stay do not wrap by words there
 			cluster: rapid.SampledFrom([]string{"local", "remote", ""}).Draw(t, "cluster"),
 			text:    rapid.SampledFrom([]string{"short", "a gateway pod with a long name, which fits into no narrow window", "漢字 and more 漢字"}).Draw(t, "text"),
@@ -147,6 +166,8 @@ func TestSpinnersLeaveNothing(t *testing.T) {
 				case 4:
 					fmt.Fprintln(c.Out(), st.text)
 					fmt.Fprintln(&want, st.text)
+				case 5:
+					say.Ended(st.cluster)
 				}
 			}
 			c.Close()

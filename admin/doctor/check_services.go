@@ -1,0 +1,70 @@
+package doctor
+
+import "fmt"
+
+// exchange judges what the gateways tell each other of Services.
+func exchange(e *end) (out []Finding) {
+	if !e.asked() {
+		return []Finding{skip("the gateway cannot be asked: %s", e.silent())}
+	}
+	s, gateway := e.after.Services, e.gateway().String()
+	if s == nil {
+		return []Finding{pass("no Services are exchanged")}
+	}
+	if len(s.LeftOut) > 0 {
+		out = append(out, warn("%d Services are not told to the peer", len(s.LeftOut)).on(gateway).
+			because("%s", s.LeftOut[0]).fix("export fewer Services, or with fewer endpoints, to this peer: docs/services-exchange.md has the limits"))
+	}
+	// Without the exchange a peer is well, if nobody misses it. What was refused and is not any more is no news.
+	if !s.Heard && s.Problem != "" && e.connected() && (s.Exported+len(s.Imported) > 0 || len(s.Refused) > 0) {
+		out = append(out, warn("the Services of the peer are not heard; those that were heard before stay").on(gateway).
+			because("%s", s.Problem).fix("both installations need services.enabled=true; docs/services-exchange.md explains why something is refused"))
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return []Finding{pass("%d exported, %d imported", s.Exported, len(s.Imported))}
+}
+
+// sharedServices judges the Services that a cluster exports and imports.
+func sharedServices(c *cluster) (out []Finding) {
+	if c.shared.err != nil {
+		return []Finding{skip("%s", plain(c.shared.err))}
+	}
+	const most = 10
+	all, wrong := 0, 0
+	for i := range c.shared.items {
+		s := &c.shared.items[i]
+		if !s.Exported && s.Type == "" {
+			continue // a peer tells of it, and nobody here wants it
+		}
+		all++
+		why := ""
+		switch {
+		case len(s.Problems) > 0:
+			why = s.Problems[0]
+		case s.Type != "" && s.Ready == 0:
+			why = fmt.Sprintf("of its %d endpoints none is ready", s.Endpoints)
+		default:
+			continue
+		}
+		if wrong++; wrong > most {
+			continue
+		}
+		kind := "serviceimport"
+		if s.Exported {
+			kind = "serviceexport"
+		}
+		out = append(out, warn("the Service is not shared as asked for").on("Service "+s.Namespace+"/"+s.Name).
+			because("%s", why).fix("mend what is named; 'kubectl -n %s describe %s %s' and 'liqoctl get services -o wide' tell more", s.Namespace, kind, s.Name))
+	}
+	switch {
+	case wrong > most:
+		out = append(out, warn("the same of %d more Services", wrong-most).because("see 'liqoctl get services -o wide'").fix("mend what it names"))
+	case len(out) == 0 && all == 0:
+		out = append(out, pass("none"))
+	case len(out) == 0:
+		out = append(out, pass("%d are shared as asked for", all))
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+// The page: views, and the state that all of them show.
+
+import { ask, Refused } from "./ask.js";
+import { h, say } from "./dom.js";
+import { mapView } from "./map.js";
+import { plotsView } from "./plots.js";
+import { packetView } from "./packet.js";
+import { dropsView, doctorView } from "./checks.js";
+
+const views = { map: ["Map", mapView], plots: ["Plots", plotsView], packet: ["Way of a packet", packetView], drops: ["Drops", dropsView], doctor: ["Doctor", doctorView] };
+
+const place = document.getElementById("view");
+const news = document.getElementById("news");
+let state = null;
+let current = null;
+
+/** go shows a view; what is said of it, such as a peering, is up to the view. */
+function go(name, about) {
+  for (const b of document.querySelectorAll("#views button")) {
+    if (b.dataset.view === name) b.setAttribute("aria-current", "page");
+    else b.removeAttribute("aria-current");
+  }
+  current?.end?.();
+  place.replaceChildren();
+  current = views[name][1](place, { go, state: () => state }, about ?? {});
+  if (state) current.update(state);
+}
+
+document.getElementById("views").append(...Object.entries(views).map(([name, [title]]) =>
+  h("button", { type: "button", "data-view": name, onclick: () => go(name) }, title)));
+
+function show(next) {
+  state = next;
+  performance.clearMeasures("update");
+  const began = performance.now();
+  current.update(state);
+  performance.measure("update", { start: began });
+  const trouble = state.clusters.filter((c) => c.problem).length;
+  const down = state.peerings.filter((p) => p.tone === "down").length;
+  news.className = trouble || down ? "trouble" : "";
+  const reading = state.clusters.some((c) => c.named && !c.readAt && !c.problem);
+  const named = state.clusters.filter((c) => c.named).length;
+  const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+  say(news, (reading ? "Reading the clusters… " : "") + `${count(named, "cluster")}, ${count(state.peerings.length, "peering")}` +
+    (down ? `, ${down} down` : "") + (trouble ? `, ${count(trouble, "cluster")} in trouble` : ""));
+  document.title = down ? `(${down} down) Sluice` : "Sluice";
+}
+
+async function poll() {
+  let wait = state?.interval ?? 1000;
+  try {
+    const next = await ask("state", { sequence: state?.sequence });
+    if (next) show(next);
+    else if (news.dataset.away) show(state);
+    delete news.dataset.away;
+  } catch (e) {
+    if (!(e instanceof Refused)) console.error(e);
+    news.className = "trouble";
+    news.dataset.away = "yes";
+    say(news, e.message);
+    wait = 5000;
+  }
+  // The first answers come while clusters are still being read. A page that nobody sees asks seldom.
+  const reading = state?.clusters.some((c) => c.named && !c.readAt);
+  setTimeout(poll, document.hidden ? 60_000 : reading ? Math.min(wait, 700) : wait / 2);
+}
+
+document.addEventListener("visibilitychange", async () => {
+  if (document.hidden) return;
+  try { const next = await ask("state", { sequence: state?.sequence }); if (next) show(next); } catch { /* the poll says why */ }
+});
+
+go("map");
+poll();

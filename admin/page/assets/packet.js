@@ -1,0 +1,91 @@
+// The way of a packet: what `liqoctl network trace` tells, hop by hop.
+
+import { ask } from "./ask.js";
+import { h, told, finding } from "./dom.js";
+import { nameOf, showObject } from "./details.js";
+
+export function packetView(place, page) {
+  const cluster = h("select", { name: "cluster" }), toCluster = h("select", { name: "toCluster" });
+  const fromPods = h("datalist", { id: "from-pods" }), toPods = h("datalist", { id: "to-pods" });
+  const from = h("input", { class: "wide", list: "from-pods", placeholder: "namespace/pod", required: true, autocomplete: "off", spellcheck: "false", name: "from" });
+  const to = h("input", { class: "wide", list: "to-pods", required: true, autocomplete: "off", spellcheck: "false", name: "to" });
+  const port = h("input", { inputmode: "numeric", pattern: "[0-9]{1,5}", size: "6", placeholder: "any", name: "port" });
+  const portLabel = h("label", {}, "Port", port);
+  const live = h("input", { type: "checkbox", name: "live" });
+  const go = h("button", { class: "primary" }, "Follow the packet");
+  const note = h("p", { class: "faint", role: "status" });
+  const result = h("div", { "aria-live": "polite" });
+  const form = h("form", { class: "row" },
+    h("label", {}, "From cluster", cluster), h("label", {}, "Pod", from), h("label", {}, "To", toCluster), h("label", {}, "Address or pod", to), portLabel, h("label", { class: "check" }, live, "Watch packets for 5 s"), go);
+  place.append(h("section", { class: "sheet" }, h("h2", {}, "Way of a packet"), form, fromPods, toPods,
+    h("p", { class: "faint" }, "Nothing is sent: it shows what would become of a packet as things are now, by what clusters, gateways and nodes report, and by packets that were dropped within the last minute. Where packets are watched, gateways count those that pass them: send some meanwhile."), note), result);
+
+  async function pods(list, key) {
+    if (list.dataset.of === key || key === "") return;
+    list.dataset.of = key;
+    list.replaceChildren();
+    try {
+      const { pods: all, more } = await ask("pods", { cluster: key });
+      if (list.dataset.of !== key) return;
+      list.replaceChildren(...all.map((p) => h("option", { value: `${p.namespace}/${p.name}`, label: `${p.ip} on ${p.node}` })));
+      if (more) note.textContent = "The cluster has more pods than are offered: others can be typed.";
+    } catch (e) { note.textContent = e.message; }
+  }
+  function changed() {
+    const byAddress = toCluster.value === "";
+    portLabel.hidden = byAddress;
+    to.placeholder = byAddress ? "10.71.2.20:443" : "namespace/pod";
+    if (byAddress) { toPods.dataset.of = ""; toPods.replaceChildren(); } else pods(toPods, toCluster.value);
+    pods(fromPods, cluster.value);
+  }
+  cluster.addEventListener("change", changed);
+  toCluster.addEventListener("change", changed);
+
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    go.disabled = true;
+    note.textContent = live.checked ? "Asking gateways and agents, then watching packets…" : "Asking gateways and agents…";
+    result.replaceChildren();
+    try {
+      const way = await ask("trace", { cluster: cluster.value, from: from.value.trim(), to: to.value.trim(), toCluster: toCluster.value, port: toCluster.value === "" ? "" : port.value, live: live.checked ? "1" : "" });
+      note.textContent = "";
+      result.replaceChildren(...draw(way));
+    } catch (error) { note.textContent = error.message; }
+    go.disabled = false;
+  });
+
+  function draw(way) {
+    const state = page.state();
+    const stop = [...way.there, ...(way.back ?? [])].find((x) => x.problem);
+    const unseen = !way.back?.length || [...way.there, ...way.back].some((x) => x.unknown);
+    let n = 0;
+    const part = (title, hops) => (hops?.length ? h("section", { class: "sheet" }, h("h2", {}, title), h("ol", { class: "way" }, ...hops.map((hop) => one(hop, ++n)))) : "");
+    const far = toCluster.value || state?.peerings.find((p) => p.a === cluster.value || p.b === cluster.value)?.ends.find((e) => e.cluster !== cluster.value)?.cluster;
+    const one = (hop, i) => h("li", { class: hop.problem ? "stop" : hop.unknown ? "unseen" : "" }, h("span", { class: "mark", "aria-hidden": "true" }, hop.problem ? "✕" : String(i)),
+      h("div", { class: "hop" },
+        h("p", {}, h("strong", {}, hop.kind), " ", told(hop.name), " ", h("span", { class: "faint" }, `(${hop.cluster === "local" ? nameOf(state, cluster.value) : "other cluster"})`)),
+        h("p", { class: "mono told" }, `${hop.source ?? "?"} → ${hop.destination ?? "?"}`),
+        hop.facts?.length ? h("ul", {}, ...hop.facts.map((f) => h("li", { class: "told" }, f))) : "",
+        hop.live?.length ? h("p", { class: "seen" }, "Seen now: ", ...hop.live.flatMap((s, i) => [i ? ", " : "", h("strong", {}, String(s.packets)), ` at ${s.point}`])) : "",
+        hop.decidedBy ? h("p", {}, h("span", { class: "faint" }, "Decided by "), h("button", { class: "link told", type: "button", onclick: () => showObject(hop.cluster === "local" ? cluster.value : far, hop.decidedBy) }, hop.decidedBy)) : "",
+        hop.unknown ? h("p", { class: "unknown" }, "? Not known: ", told(hop.unknown)) : "",
+        hop.problem ? finding({ kind: "failed", title: "It stops here", ...hop.problem }) : ""));
+    return [h("p", { class: stop ? "badge down" : unseen ? "badge unknown" : "badge up", role: "status" }, stop ? `✕ It stops at the ${stop.kind}` : unseen ? "? Nothing that could be read stops it; not everything could" : "✓ Nothing stops it"),
+      part("There", way.there), part("And back", way.back)].filter((e) => e !== "");
+  }
+
+  return {
+    update(state) {
+      const named = state.clusters.filter((c) => c.named);
+      const text = JSON.stringify(named.map((c) => [c.key, c.id]));
+      if (form.dataset.of === text) return;
+      form.dataset.of = text;
+      const [was, to] = [cluster.value, toCluster.value];
+      cluster.replaceChildren(...named.map((c) => h("option", { value: c.key }, c.id || c.origin)));
+      toCluster.replaceChildren(h("option", { value: "" }, "an address"), ...named.map((c) => h("option", { value: c.key }, `a pod of ${c.id || c.origin}`)));
+      if (was) cluster.value = was;
+      toCluster.value = to;
+      changed();
+    },
+  };
+}

@@ -1,0 +1,423 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/drops"
+	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/admin/trace"
+	"github.com/sluice-net/sluice/test/browser"
+)
+
+// stand is two clusters and what a page may find out about them.
+type stand struct {
+	cut   atomic.Bool
+	ticks atomic.Int64
+	// hostile, where it is set, is what names and messages are.
+	hostile string
+	// held, where it is set, holds the doctor up until it is closed.
+	held chan struct{}
+}
+
+const whyCut = "UDP from milan's gateway does not arrive at 203.0.113.7:51840"
+
+func (w *stand) serve(s *Server) {
+	s.watch.read = func(_ context.Context, c *access.Cluster, _ *survey.Cluster, _ bool) (*survey.Cluster, error) {
+		id, peer := "rome", "milan"
+		if c == s.config.Clusters[len(s.config.Clusters)-1] && len(s.config.Clusters) > 1 {
+			id, peer = peer, id
+		}
+		out := clusterWith(id, 3, int(w.ticks.Add(1)), peer)
+		if id == "milan" {
+			out.Peers = append(out.Peers, peerOf(id, "turin", 1, out.ReadAt, int(w.ticks.Load())))
+			for _, n := range out.Nodes {
+				out.Peers[1].Tunnels = append(out.Peers[1].Tunnels, n.Name)
+			}
+		}
+		if w.cut.Load() {
+			cutTunnel(&out.Peers[0])
+		}
+		if w.hostile != "" {
+			out.Installation.Version = w.hostile
+			out.Nodes[0].Name = w.hostile
+			out.Peers[0].Gateway.Pods[0].Name = w.hostile
+			out.Peers[0].Connection.Status.Conditions[0].Status = "False"
+			out.Peers[0].Connection.Status.Conditions[0].Message = strings.Repeat(w.hostile, 10_000)
+			out.Peers = append(out.Peers, peerOf(id, w.hostile, 2, out.ReadAt, 1))
+		}
+		return out, nil
+	}
+	s.examine = func(ctx context.Context, o doctor.Options, say progress.Func) (*doctor.Report, error) {
+		say.Waiting("local", "Reading the cluster"+w.hostile)
+		say.Waiting("remote", "Reading the cluster")
+		say.Done("local", "Cluster examined")
+		if w.held != nil && say != nil {
+			select {
+			case <-w.held:
+			case <-ctx.Done():
+			}
+		}
+		r := &doctor.Report{Time: time.Now(), Clusters: []doctor.Examined{{Name: "local", ClusterID: "rome"}, {Name: "remote", ClusterID: "milan"}}}
+		r.Findings = []doctor.Finding{{Check: "api", Status: doctor.OK, Message: "both API servers answer" + w.hostile}}
+		if w.cut.Load() || w.hostile != "" {
+			r.Findings = append(r.Findings, doctor.Finding{Check: "endpoint", Cluster: "local", Status: doctor.Failed, Object: "GatewayClient liqo-tenant-milan/milan", Message: whyCut + w.hostile, Cause: "a firewall", Fix: "kubectl -n liqo get svc" + w.hostile})
+			r.Summary.Failed = 1
+		}
+		r.Summary.OK = 1
+		return r, nil
+	}
+	s.follow = func(_ context.Context, o trace.Options) (*trace.Way, error) {
+		if o.From.Name == "nobody" {
+			return nil, errors.New("there is no pod default/nobody")
+		}
+		hops := []trace.Hop{
+			{Cluster: "local", Kind: "pod", Name: o.From.String(), Source: addr("10.243.1.5"), Destination: o.To},
+			{Cluster: "local", Kind: "node", Name: "rome-1", Source: addr("10.243.1.5"), Destination: o.To, Facts: []string{"route 10.71.0.0/16 into link liqo.milan, MTU 1340"}, DecidedBy: "InternalFabric liqo-tenant-milan/milan"},
+			{Cluster: "local", Kind: "gateway", Name: "liqo-tenant-milan/gw-milan-0" + w.hostile, Source: addr("10.243.1.5"), Destination: o.To, Facts: []string{"node rome-1 heard 1s ago"}},
+			{Cluster: "local", Kind: "translation", Name: "10.71.0.0/16 > 10.243.0.0/16", Source: addr("10.243.1.5"), Destination: addr("10.243.2.20"), DecidedBy: "Configuration liqo-tenant-milan/milan"},
+			{Cluster: "local", Kind: "tunnel", Name: "203.0.113.7:51840", Source: addr("10.243.1.5"), Destination: addr("10.243.2.20"), Facts: []string{"session with the peer, latency 1.24ms"}},
+		}
+		if w.cut.Load() {
+			hops[4].Problem = &trace.Problem{Message: "the peer's gateway does not answer", Cause: "UDP or keys", Fix: "liqoctl network doctor milan"}
+		}
+		if o.Live > 0 {
+			hops[2].Live = []trace.Sight{{Point: "node", Packets: 12}}
+			hops[3].Live = []trace.Sight{{Point: "translated", Packets: 12}}
+			hops[4].Live = []trace.Sight{{Point: "tunnel", Packets: 0}}
+			hops[4].Problem = &trace.Problem{Message: "within 5s 12 such packets were seen at translated of the local gateway and none here", Cause: "the gateway does not forward them", Fix: "see 'liqoctl network drops'"}
+		}
+		return &trace.Way{There: hops}, nil
+	}
+	s.dropped = func(context.Context, *access.Cluster, types.NamespacedName) ([]drops.Drop, error) {
+		return []drops.Drop{
+			{Number: 1, Time: time.Now(), Direction: "egress", Reason: "DropNoMapping", Node: "rome-1", Source: addr("10.243.1.5"), Destination: addr("10.99.0.1"), Protocol: 6, SourcePort: 33000, DestinationPort: 443, TCPFlags: 2, Length: 60, Total: 7},
+		}, nil
+	}
+}
+
+// open opens the page in a browser.
+func open(t *testing.T, s *Server, width, height int, dark bool) *browser.Page {
+	t.Helper()
+	p := browser.Open(t, width, height, dark)
+	p.Go(s.URL())
+	p.Until(`document.querySelectorAll("svg.map .peering.up, svg.map .peering.down, svg.map .peering.degraded").length > 0`)
+	return p
+}
+
+// quiet fails where the browser has found fault with the page, and where usable does.
+func quiet(t *testing.T, p *browser.Page) {
+	t.Helper()
+	for _, text := range p.Troubles() {
+		t.Errorf("the browser says: %s", text)
+	}
+	usable(t, p)
+}
+
+// usable fails where what is shown cannot be used by everybody.
+func usable(t *testing.T, p *browser.Page) {
+	t.Helper()
+	var faults []string
+	p.Must(accessibility, &faults)
+	for _, f := range faults {
+		t.Errorf("accessibility: %s", f)
+	}
+}
+
+// accessibility looks for what keeps people from using the page (WCAG 2.2): controls
+// without a name (4.1.2) or too small to hit (2.5.8), texts without contrast (1.4.3),
+// what sticks out of a narrow window (1.4.10), headings that leave a level out (1.3.1), an
+// order of Tab that is not that of the page (2.4.3), what only a mouse can choose (2.1.1),
+// landmarks that are missing or cannot be told apart, references to nothing, roles and
+// states that do not exist.
+const accessibility = `(() => {
+	const faults = [];
+	const label = (e) => e.getAttribute("aria-label") || e.innerText || e.textContent || e.labels?.[0]?.innerText || "";
+	for (const e of document.querySelectorAll("button, select, input, [role=button], [role=img], [tabindex='0']"))
+		if (!label(e).trim()) faults.push("no name: " + e.outerHTML.slice(0, 120));
+	const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+	for (const id of ids) if (ids.filter((x) => x === id).length > 1) faults.push("id twice: " + id);
+	if (document.documentElement.scrollWidth > innerWidth + 1) faults.push("wider than the window: " + document.documentElement.scrollWidth);
+	const shown = (e) => e.checkVisibility() && !e.closest("[aria-hidden=true]");
+	let level = 0;
+	for (const e of [...document.querySelectorAll("h1, h2, h3, h4")].filter(shown)) {
+		if (+e.tagName[1] > level + 1) faults.push("a heading leaves a level out: " + e.textContent.slice(0, 40));
+		level = +e.tagName[1];
+	}
+	if (document.querySelectorAll("main").length !== 1 || document.querySelectorAll("h1").length !== 1 || !document.documentElement.lang || !document.title) faults.push("no main, no h1, no language or no title");
+	const landmarks = [...document.querySelectorAll("nav, aside, [role=region]")].filter(shown).map((e) => e.tagName + " " + (e.getAttribute("aria-label") ?? ""));
+	for (const l of landmarks) if (l.endsWith(" ") || landmarks.filter((x) => x === l).length > 1) faults.push("a landmark cannot be told from others: " + l);
+	for (const e of document.querySelectorAll("[tabindex]")) if (e.tabIndex > 0) faults.push("an order of its own: " + e.outerHTML.slice(0, 120));
+	for (const e of document.querySelectorAll("[onclick], [role=button]")) if (e.tabIndex < 0) faults.push("no keyboard comes here: " + e.outerHTML.slice(0, 120));
+	for (const e of document.querySelectorAll("button, select, input, [role=button]")) {
+		const r = e.getBoundingClientRect();
+		// Links within text may be as small as the text; the table below the map has what is on it.
+		if (shown(e) && !e.closest("svg, .link") && (r.width < 24 || r.height < 24)) faults.push("too small to hit: " + e.outerHTML.slice(0, 120));
+	}
+	for (const a of ["aria-labelledby", "aria-describedby", "aria-controls", "list", "for"])
+		for (const e of document.querySelectorAll("[" + a + "]")) for (const id of e.getAttribute(a).split(" ")) if (!document.getElementById(id)) faults.push(a + " of nothing: " + id);
+	for (const e of document.querySelectorAll("[role]")) if (!["status", "img", "button", "group", "region"].includes(e.getAttribute("role"))) faults.push("role " + e.getAttribute("role"));
+	for (const e of document.querySelectorAll("[aria-pressed], [aria-hidden], [aria-expanded]"))
+		for (const a of ["aria-pressed", "aria-hidden", "aria-expanded"]) if (!["true", "false", null].includes(e.getAttribute(a))) faults.push(a + ": " + e.getAttribute(a));
+	for (const e of document.querySelectorAll("th:not([scope]), img:not([alt]), svg:not([role]):not([aria-hidden]):not([aria-label])")) faults.push("not said what it is: " + e.outerHTML.slice(0, 120));
+	const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+	const rgb = (colour, under) => {
+		context.fillStyle = "rgb(" + under.join(",") + ")"; context.fillRect(0, 0, 1, 1);
+		context.fillStyle = colour; context.fillRect(0, 0, 1, 1);
+		return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+	};
+	const light = (c) => { const l = c.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * l[0] + 0.7152 * l[1] + 0.0722 * l[2]; };
+	const ground = (e) => { const up = []; for (; e; e = e.parentElement) up.unshift(getComputedStyle(e).backgroundColor); return up.reduce((under, c) => rgb(c, under), [255, 255, 255]); };
+	for (const e of document.querySelectorAll("body *:not(script):not(noscript)")) {
+		if (e.closest("svg") || e.tagName === "OPTION" || e.disabled || ![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.getClientRects().length) continue;
+		const under = ground(e), a = light(rgb(getComputedStyle(e).color, under)), b = light(under);
+		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (ratio < 4.5) faults.push("contrast " + ratio.toFixed(2) + ": " + e.textContent.trim().slice(0, 40));
+	}
+	return faults;
+})()`
+
+// TestPage: the map is that of the objects, a cut peering turns red and says why, and
+// every view works, in the light and in the dark.
+func TestPage(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		width, height int
+		dark          bool
+	}{{"light", 1280, 900, false}, {"dark", 1280, 900, true}, {"narrow", 390, 844, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &stand{held: make(chan struct{})}
+			s := start(t, []string{"rome", "milan"}, func(s *Server) {
+				w.serve(s)
+				s.config.Prometheus = map[string]*Prometheus{"rome": keeping(t, &keeper{days: 6})}
+			})
+			p := open(t, s, tt.width, tt.height, tt.dark)
+			shot := func(view string) { keep(t, view+"-"+tt.name+".png", p.Screenshot()) }
+			tab := func(name string) { p.Must(`document.querySelector("#views [data-view=`+name+`]").click()`, nil) }
+
+			p.Until(`document.querySelectorAll("svg.map .peering.up").length === 2 && document.querySelectorAll("svg.map .box").length === 3`)
+			p.Until(`document.querySelectorAll("svg.map .box:not(.stranger) .node").length === 6`)
+			p.Until(`document.querySelector("aside").innerText.includes("10.71.0.0/16")`)
+			var hash string
+			if p.Must(`location.hash + location.href.includes("`+s.guard.token+`")`, &hash); hash != "false" {
+				t.Errorf("the token is still in the address: %s", hash)
+			}
+			shot("map")
+			quiet(t, p)
+
+			w.cut.Store(true)
+			p.Until(`document.querySelectorAll("svg.map .peering.down").length === 1 && document.title.startsWith("(1 down)")`)
+			p.Must(`document.querySelector("svg.map .peering.down").dispatchEvent(new MouseEvent("click", { bubbles: true }))`, nil)
+			p.Until(`document.querySelector("aside").innerText.includes(` + quoted(whyCut) + `) && document.querySelector("aside .fix code").innerText === "kubectl -n liqo get svc"`)
+			shot("down")
+			quiet(t, p)
+			p.Must(`document.querySelector("aside .finding button.link").click()`, nil)
+			p.Until(`document.querySelector("dialog pre").innerText.includes("kind: GatewayClient") || document.querySelector("dialog pre").innerText.includes("name: milan")`)
+			p.Must(`document.querySelector("dialog").close()`, nil)
+
+			tab("packet")
+			p.Until(`document.querySelectorAll("#from-pods option").length === 1`)
+			p.Must(`(() => { const f = document.querySelector("form"); f.elements.from.value = "default/rome-client"; f.elements.to.value = "10.71.2.20:443"; f.requestSubmit(); })()`, nil)
+			p.Until(`document.querySelectorAll("ol.way > li").length === 5 && document.querySelector("li.stop").innerText.includes("does not answer")`)
+			shot("packet")
+			quiet(t, p)
+			w.cut.Store(false)
+			p.Must(`(() => { const f = document.querySelector("form"); f.elements.toCluster.value = "1"; f.elements.toCluster.dispatchEvent(new Event("change")); f.elements.to.value = "default/milan-client"; f.requestSubmit(); })()`, nil)
+			p.Until(`document.querySelectorAll("ol.way > li").length === 5 && !document.querySelector("li.stop") && document.querySelector("ol.way").innerText.includes("10.71.2.20")`)
+			p.Must(`(() => { const f = document.querySelector("form"); f.elements.from.value = "default/nobody"; f.requestSubmit(); })()`, nil)
+			p.Until(`document.querySelector("main [role=status]").innerText.includes("there is no pod default/nobody")`)
+			p.Must(`(() => { const f = document.querySelector("form"); f.elements.from.value = "default/rome-client"; f.elements.toCluster.value = ""; f.elements.to.value = "milan.example"; f.requestSubmit(); })()`, nil)
+			p.Until(`document.querySelector("main [role=status]").innerText.includes("is no address")`)
+
+			p.Must(`(() => { const f = document.querySelector("form"); f.elements.to.value = "10.71.2.20:443"; f.elements.live.click(); f.requestSubmit(); })()`, nil)
+			p.Until(`document.querySelector("li.stop")?.innerText.includes("and none here") && document.querySelectorAll(".seen").length === 3 && document.querySelector(".seen").innerText.includes("12 at node")`)
+			p.Must(`scrollTo(0, document.querySelector("main > div").offsetTop - document.querySelector("header").offsetHeight - 12)`, nil)
+			shot("live")
+			usable(t, p)
+
+			tab("drops")
+			p.Until(`document.querySelectorAll("tbody tr").length === 2 && document.querySelector("main").innerText.includes("10.243.1.5:33000 > 10.99.0.1:443")`)
+			shot("drops")
+			usable(t, p)
+			p.Must(`document.querySelector(".finding button.link").click()`, nil)
+			p.Until(`document.querySelector("dialog tr.chosen")?.innerText.includes("DropNoMapping")`)
+			shot("reason")
+			usable(t, p)
+			p.Must(`document.querySelector("dialog").close()`, nil)
+
+			tab("doctor")
+			p.Until(`document.querySelectorAll("main select option").length === 4`)
+			w.cut.Store(true)
+			p.Must(`document.querySelector("main button.primary").click()`, nil)
+			p.Until(`document.querySelectorAll(".steps li").length === 2 && document.querySelector(".steps .up").innerText.includes("Cluster examined") && document.querySelector(".steps .waiting")`)
+			shot("progress")
+			close(w.held)
+			p.Until(`document.querySelectorAll("details").length === 2 && document.querySelector("details[open]").innerText.includes(` + quoted(whyCut) + `)`)
+			shot("doctor")
+			usable(t, p)
+
+			w.cut.Store(false)
+			tab("plots")
+			p.Until(`document.querySelectorAll("canvas").length === 6 && /\d/.test(document.querySelector("canvas").getAttribute("aria-label"))`)
+			p.Must(`document.querySelectorAll("main [aria-pressed=false]")[0].click()`, nil)
+			p.Until(`document.querySelector(".plot .legend").children.length === 4`)
+			p.Must(`document.querySelector("canvas").focus()`, nil)
+			p.Press("ArrowLeft")
+			p.Until(`/\d:\d/.test(document.querySelector(".plot h2 span").innerText)`)
+			shot("plots")
+			var before, after string
+			p.Must(`document.querySelectorAll("canvas")[5].getAttribute("aria-label")`, &before)
+			p.Press("Escape")
+			p.Until(`document.querySelectorAll("canvas")[5].getAttribute("aria-label") !== ` + quoted(before))
+			if p.Must(`document.querySelectorAll("canvas")[5].getAttribute("aria-label")`, &after); !strings.Contains(after, "MiB") {
+				t.Errorf("memory: %q", after)
+			}
+			p.Must(`(() => { const far = document.querySelector("main label select"); far.value = "168"; far.dispatchEvent(new Event("change")); })()`, nil)
+			p.Until(`document.querySelector("main p.down").innerText.includes("no Prometheus was named")`) // for milan
+			p.Must(`document.querySelectorAll("main [aria-pressed=true]")[1].click()`, nil)
+			p.Until(`document.querySelector("main p.down").innerText === "" && document.querySelector("canvas").getAttribute("aria-label").includes("Mbit/s") && document.querySelectorAll("canvas")[2].getAttribute("aria-label").includes("other")`)
+			p.Must(`document.activeElement.blur()`, nil)
+			shot("past")
+			usable(t, p)
+			// What was refused above was the user's mistake, and is in the log of the browser.
+			for _, text := range p.Troubles() {
+				if !strings.Contains(text, "/api/trace?") && !strings.Contains(text, "/api/object?") && !strings.Contains(text, "/api/past?end=1%2Frome") {
+					t.Errorf("the browser says: %s", text)
+				}
+			}
+		})
+	}
+}
+
+// TestKeyboard: what a mouse can choose a keyboard can.
+func TestKeyboard(t *testing.T) {
+	w := &stand{}
+	p := open(t, start(t, []string{"rome", "milan"}, w.serve), 1280, 900, false)
+	p.Until(`document.querySelectorAll("svg.map .box").length === 3`)
+	p.Must(`document.querySelector("#views button:last-child").focus()`, nil)
+	p.Press("Tab")
+	for range 10 {
+		p.Press("Tab")
+		var on string
+		p.Must(`document.activeElement.getAttribute("aria-label") ?? ""`, &on)
+		if strings.HasPrefix(on, "Cluster milan") {
+			p.Press("Enter")
+			p.Until(`document.querySelector("aside h2").innerText === "Cluster milan"`)
+			quiet(t, p)
+			return
+		}
+	}
+	t.Error("Tab does not come to a cluster")
+}
+
+// TestHostileNames: names and messages with markup stay text.
+func TestHostileNames(t *testing.T) {
+	w := &stand{hostile: `"'><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>` + "\u202e</svg><svg onload=document.title='owned'>"}
+	s := start(t, []string{"rome", "milan"}, w.serve)
+	p := open(t, s, 1280, 900, false)
+	p.Must(`document.querySelector("svg.map .peering.degraded, svg.map .peering.down").dispatchEvent(new MouseEvent("click", { bubbles: true }))`, nil)
+	p.Until(`document.querySelector("aside").innerText.includes("onerror=") && document.querySelector("svg.map").textContent.includes("img src")`)
+	keep(t, "hostile.png", p.Screenshot())
+	p.Must(`document.querySelector("#views [data-view=packet]").click()`, nil)
+	p.Until(`document.querySelectorAll("#from-pods option").length === 1`)
+	p.Must(`(() => { const f = document.querySelector("form"); f.elements.from.value = "default/rome-client"; f.elements.to.value = "10.71.2.20"; f.requestSubmit(); })()`, nil)
+	p.Until(`document.querySelectorAll("ol.way > li").length === 5`)
+	p.Must(`document.querySelector("#views [data-view=doctor]").click()`, nil)
+	p.Until(`document.querySelectorAll("main select option").length > 1`)
+	p.Must(`document.querySelector("main button.primary").click()`, nil)
+	p.Until(`document.querySelectorAll("details").length === 2`)
+	var state struct {
+		Title   string
+		Foreign int
+		Blocked bool
+	}
+	p.Must(`({ Title: document.title, Foreign: document.querySelectorAll("img, main script, iframe, object, embed, [onload], [onerror]").length,
+		Blocked: (() => { try { document.body.innerHTML = "<b>x</b>"; return false; } catch { return true; } })() })`, &state)
+	if strings.Contains(state.Title, "owned") || state.Foreign > 0 || !state.Blocked {
+		t.Errorf("%+v", state)
+	}
+	for _, text := range p.Troubles() {
+		if !strings.Contains(text, "TrustedHTML") { // what was tried above
+			t.Errorf("the browser says: %s", text)
+		}
+	}
+}
+
+// TestLarge: fifty peerings and five hundred nodes are drawn once, and an update touches
+// what has changed only.
+func TestLarge(t *testing.T) {
+	var peers []string
+	for i := range 50 {
+		peers = append(peers, fmt.Sprintf("peer-%d", i))
+	}
+	s := start(t, []string{"rome"}, func(s *Server) {
+		tick := 0
+		s.watch.read = func(context.Context, *access.Cluster, *survey.Cluster, bool) (*survey.Cluster, error) {
+			tick++
+			return clusterWith("rome", 500, tick, peers...), nil
+		}
+		s.config.Interval, s.watch.interval = 200*time.Millisecond, 200*time.Millisecond
+	})
+	p := open(t, s, 1280, 900, false)
+	p.Until(`document.querySelectorAll("svg.map .peering").length === 50 && document.querySelectorAll("svg.map .node").length === 500`)
+	keep(t, "large.png", p.Screenshot())
+	var changed struct {
+		Updates   int
+		Added     int
+		Longest   float64
+		Frames    int
+		WorstGap  float64
+		MedianGap float64
+	}
+	p.Must(`new Promise((done) => {
+		const r = { Updates: 0, Added: 0, Longest: 0, Frames: 0, WorstGap: 0, MedianGap: 0 }, gaps = [];
+		const map = new MutationObserver((all) => { r.Added += all.reduce((n, m) => n + [...m.addedNodes].filter((x) => x.nodeType === 1).length, 0); });
+		map.observe(document.querySelector("svg.map"), { subtree: true, childList: true });
+		const updates = new PerformanceObserver((list) => { for (const e of list.getEntries()) { r.Updates++; r.Longest = Math.max(r.Longest, e.duration); } });
+		updates.observe({ type: "measure" });
+		let last = performance.now();
+		const frame = (now) => {
+			gaps.push(now - last); last = now;
+			if (r.Updates < 5) return requestAnimationFrame(frame);
+			map.disconnect(); updates.disconnect(); gaps.sort((a, b) => a - b);
+			done({ ...r, Frames: gaps.length, WorstGap: gaps.at(-1), MedianGap: gaps[gaps.length >> 1] });
+		};
+		requestAnimationFrame(frame);
+	})`, &changed)
+	if changed.Added > 0 {
+		t.Errorf("%d elements of the map were made anew in %d updates", changed.Added, changed.Updates)
+	}
+	t.Logf("50 peerings, 500 nodes: the longest of %d updates took %.1f ms; frames every %.1f ms, %.1f ms at worst", changed.Updates, changed.Longest, changed.MedianGap, changed.WorstGap)
+	quiet(t, p)
+}
+
+// TestTokenOfAnother: who opens the page without the token sees no cluster.
+func TestTokenOfAnother(t *testing.T) {
+	w := &stand{}
+	s := start(t, []string{"rome", "milan"}, w.serve)
+	p := browser.Open(t, 800, 600, false)
+	p.Go("http://" + s.listener.Addr().String() + "/")
+	p.Until(`document.querySelector("#news").innerText.includes("the token is missing or wrong")`)
+	var text string
+	if p.Must(`document.body.innerText`, &text); slices.ContainsFunc([]string{"rome", "milan", "10.243"}, func(s string) bool { return strings.Contains(text, s) }) {
+		t.Errorf("it shows %s", text)
+	}
+}
+
+// quoted is a text as JavaScript reads it.
+func quoted(s string) string {
+	out, _ := json.Marshal(s) // a string can be
+	return string(out)
+}

@@ -1,0 +1,319 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
+)
+
+// State is what the map shows.
+type State struct {
+	// Sequence tells states apart; it grows.
+	Sequence uint64    `json:"sequence"`
+	Time     time.Time `json:"time"`
+	Version  string    `json:"version"`
+	// Interval is the time between two states, in milliseconds.
+	Interval int64 `json:"interval"`
+	// Past tells whether plots can reach back further than the page.
+	Past     bool      `json:"past,omitempty"`
+	Clusters []Cluster `json:"clusters"`
+	Peerings []Peering `json:"peerings"`
+	// Omitted counts peerings that are too many to show.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// Cluster is a box of the map.
+type Cluster struct {
+	// Key is its place among the clusters that were named, or "?ID" for one that a
+	// peering speaks of and nobody named.
+	Key string `json:"key"`
+	ID  string `json:"id"`
+	// Named tells whether it can be asked.
+	Named      bool   `json:"named"`
+	Origin     string `json:"origin,omitempty"`
+	APIServer  string `json:"apiServer,omitempty"`
+	Version    string `json:"version,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Problem is why it cannot be read; what else there is, is older then.
+	Problem  string              `json:"problem,omitempty"`
+	ReadAt   time.Time           `json:"readAt,omitzero"`
+	Gaps     []string            `json:"gaps,omitempty"`
+	CIDRs    map[string][]string `json:"cidrs,omitempty"`
+	Nodes    []Node              `json:"nodes,omitempty"`
+	AllNodes int                 `json:"allNodes,omitempty"`
+}
+
+// Node is a node of a cluster.
+type Node struct {
+	Name    string `json:"name"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// Tone is how something looks.
+type Tone string
+
+// The tones.
+const (
+	Up       Tone = "up"
+	Degraded Tone = "degraded"
+	Down     Tone = "down"
+	// Off: no network was asked for.
+	Off     Tone = "off"
+	Unknown Tone = "unknown"
+)
+
+// badness orders tones: a peering has that of its worse end.
+var badness = []Tone{Off, Up, Unknown, Degraded, Down}
+
+// Peering is a line of the map.
+type Peering struct {
+	Key  string `json:"key"`
+	A    string `json:"a"` // keys of clusters
+	B    string `json:"b"`
+	Tone Tone   `json:"tone"`
+	// Why is the most telling of what is wrong.
+	Why  string `json:"why,omitempty"`
+	Ends []End  `json:"ends"` // one or two
+	// Diagnosis is what the doctor found out about a peering that is not well.
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+}
+
+// End is one cluster's side of a peering.
+type End struct {
+	// Key is that of the cluster and the ID of its peer: "0/milan".
+	Key     string        `json:"key"`
+	Cluster string        `json:"cluster"`
+	Tone    Tone          `json:"tone"`
+	Status  survey.Status `json:"status"`
+	CIDRs   []Called      `json:"cidrs,omitempty"`
+	Pods    []GatewayPod  `json:"pods,omitempty"`
+	Memory  uint64        `json:"memory,omitempty"` // bytes
+	// Missing are nodes that are not joined to the gateway.
+	Missing []string `json:"missing,omitempty"`
+	// Silent is why the gateway did not answer.
+	Silent string `json:"silent,omitempty"`
+}
+
+// Called is a CIDR of the peer as the peer itself and as this cluster calls it.
+type Called struct {
+	What  string `json:"what"` // pods, external
+	There string `json:"there"`
+	Here  string `json:"here,omitempty"`
+}
+
+// GatewayPod is a pod of a gateway.
+type GatewayPod struct {
+	Name     string `json:"name"`
+	Node     string `json:"node,omitempty"`
+	Active   bool   `json:"active,omitempty"`
+	Ready    bool   `json:"ready,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Restarts int32  `json:"restarts,omitempty"`
+}
+
+// Diagnosis is what the doctor found out about a peering, without what is well.
+type Diagnosis struct {
+	Time     time.Time        `json:"time"`
+	Findings []doctor.Finding `json:"findings,omitempty"`
+	Problem  string           `json:"problem,omitempty"` // why it found nothing out
+}
+
+// Bounds of a map that somebody can look at.
+const (
+	maxNodes    = 1000 // of a cluster
+	maxPeerings = 500
+	maxMissing  = 20
+	maxPods     = 10 // of a gateway
+)
+
+// reading is what was last read of a cluster.
+type reading struct {
+	origin, host string
+	survey       *survey.Cluster // nil: never
+	before       map[string]*survey.GatewayReport
+	problem      string
+}
+
+// build makes a State of readings.
+func build(readings []reading, diagnoses map[string]*Diagnosis) *State {
+	s := &State{Clusters: []Cluster{}, Peerings: []Peering{}}
+	index := make(map[string]int) // of cluster IDs
+	for i := range readings {
+		c := clusterOf(i, &readings[i])
+		if first, twice := index[c.ID]; c.ID != "" && twice {
+			c.Problem = fmt.Sprintf("its ID is %s, as that of %s: two clusters need different ones, and one cluster is named once", c.ID, readings[first].origin)
+		} else if c.ID != "" {
+			index[c.ID] = i
+		}
+		s.Clusters = append(s.Clusters, c)
+	}
+	lines := make(map[string]int)      // of keys of peerings, in s.Peerings
+	strangers := make(map[string]bool) // keys of clusters that nobody named
+	for i := range readings {
+		read := readings[i].survey
+		if read == nil || index[read.Installation.ClusterID] != i && read.Installation.ClusterID != "" {
+			continue
+		}
+		for k := range read.Peers {
+			p := &read.Peers[k]
+			if !p.Peered() {
+				continue
+			}
+			other, otherPeer := "?"+p.ID, (*survey.Peer)(nil)
+			if j, known := index[p.ID]; known && j != i {
+				other = strconv.Itoa(j)
+				otherPeer = readings[j].survey.Peer(read.Installation.ClusterID)
+			}
+			key := lineKey(strconv.Itoa(i), other)
+			at, drawn := lines[key]
+			if !drawn {
+				if len(s.Peerings) == maxPeerings {
+					s.Omitted++
+					continue
+				}
+				if other[0] == '?' && !strangers[other] {
+					strangers[other] = true
+					s.Clusters = append(s.Clusters, Cluster{Key: other, ID: p.ID})
+				}
+				at = len(s.Peerings)
+				lines[key] = at
+				s.Peerings = append(s.Peerings, Peering{Key: key, A: strconv.Itoa(i), B: other, Tone: Off})
+			}
+			s.Peerings[at].add(endOf(i, &readings[i], p, otherPeer))
+		}
+	}
+	for i := range s.Peerings {
+		if p := &s.Peerings[i]; p.Tone == Down || p.Tone == Degraded {
+			p.Diagnosis = diagnoses[p.Key]
+		}
+	}
+	return s
+}
+
+// lineKey names a peering, whichever end comes first.
+func lineKey(a, b string) string { return min(a, b) + "~" + max(a, b) }
+
+func (p *Peering) add(e End) {
+	p.Ends = append(p.Ends, e)
+	if slices.Index(badness, e.Tone) <= slices.Index(badness, p.Tone) {
+		return
+	}
+	p.Tone, p.Why = e.Tone, ""
+	if len(e.Status.Alerts) > 0 && (e.Tone == Down || e.Tone == Degraded) {
+		p.Why = cmp.Or(e.Status.Alerts[0].Message, e.Status.Alerts[0].Reason)
+	}
+}
+
+func clusterOf(i int, r *reading) Cluster {
+	c := Cluster{Key: strconv.Itoa(i), Named: true, Origin: r.origin, APIServer: r.host, Problem: r.problem}
+	s := r.survey
+	if s == nil {
+		return c
+	}
+	c.ID, c.Version, c.Kubernetes, c.ReadAt = s.Installation.ClusterID, s.Installation.Version, s.Installation.KubernetesVersion, s.ReadAt
+	c.Gaps = survey.GapLines(s.Gaps, r.origin)
+	c.CIDRs = make(map[string][]string)
+	for what, networks := range map[string][]survey.Network{
+		"pods": s.Networks.Pod, "services": s.Networks.Service, "external": s.Networks.External, "internal": s.Networks.Internal,
+	} {
+		for _, n := range networks {
+			c.CIDRs[what] = append(c.CIDRs[what], cmp.Or(n.CIDR, n.Problem))
+		}
+	}
+	c.AllNodes = len(s.Nodes)
+	for k := range s.Nodes[:min(len(s.Nodes), maxNodes)] {
+		c.Nodes = append(c.Nodes, Node{Name: s.Nodes[k].Name, Problem: s.Nodes[k].Problem()})
+	}
+	return c
+}
+
+func endOf(i int, r *reading, p, other *survey.Peer) End {
+	key := strconv.Itoa(i)
+	e := End{Key: key + "/" + p.ID, Cluster: key, CIDRs: calledOf(p.Configuration)}
+	g := p.Gateway
+	var before *survey.GatewayReport
+	if g != nil {
+		before = r.before[e.Key]
+		for _, pod := range g.Pods[:min(len(g.Pods), maxPods)] {
+			e.Pods = append(e.Pods, GatewayPod{Name: pod.Name, Node: pod.Node, Active: pod.Active, Ready: pod.Ready, Reason: pod.Reason, Restarts: pod.Restarts})
+		}
+		if g.Report != nil {
+			e.Memory = g.Report.Memory.Resident
+		} else if g.ReportErr != nil {
+			e.Silent = g.ReportErr.Error()
+		}
+		if p.Fabric != nil && !r.survey.Unread("GeneveTunnel") {
+			_, _, e.Missing = r.survey.Joined(p)
+			e.Missing = e.Missing[:min(len(e.Missing), maxMissing)]
+		}
+	}
+	e.Status = r.survey.Status(p, before)
+	e.Status.Compare(p, other)
+	for k := range e.Status.Alerts {
+		a := &e.Status.Alerts[k] // before hundreds of them are copied
+		a.Object, a.Reason, a.Message = text.Cut(a.Object, maxText), text.Cut(a.Reason, maxText), text.Cut(a.Message, maxText)
+	}
+	e.Tone = toneOf(&e.Status)
+	return e
+}
+
+// toneOf is how an end looks. It is down where nothing is forwarded.
+func toneOf(s *survey.Status) Tone {
+	switch {
+	case s.Health == survey.Disabled:
+		return Off
+	case s.Health == survey.Unknown:
+		return Unknown
+	case s.Health == survey.Unhealthy && (s.State != string(networkingv1beta1.Connected) || survey.Idle(s.Alerts)):
+		return Down
+	case s.Health == survey.Unhealthy || len(s.Alerts) > 0:
+		return Degraded
+	}
+	return Up
+}
+
+func calledOf(c *networkingv1beta1.Configuration) (out []Called) {
+	if c == nil {
+		return nil
+	}
+	there, here := c.Spec.Remote.CIDR, networkingv1beta1.ClusterCIDR{}
+	if c.Status.Remote != nil {
+		here = c.Status.Remote.CIDR
+	}
+	add := func(what string, there, here []networkingv1beta1.CIDR) {
+		for i, cidr := range there {
+			called := Called{What: what, There: string(cidr)}
+			if i < len(here) {
+				called.Here = string(here[i])
+			}
+			out = append(out, called)
+		}
+	}
+	add("pods", there.Pod.List, here.Pod.List)
+	add("external", there.External.List, here.External.List)
+	return out
+}
+
+// addressHere is what an address of a peer's pod is in this cluster.
+func addressHere(p *survey.Peer, there netip.Addr) (netip.Addr, error) {
+	if p == nil || p.Configuration == nil || p.Configuration.Status.Remote == nil {
+		return netip.Addr{}, fmt.Errorf("there is no Configuration with CIDRs for that cluster")
+	}
+	remaps, err := peering.Remaps(p.Configuration.Spec.Remote.CIDR.Pod, p.Configuration.Status.Remote.CIDR.Pod)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if a := peering.Translate(remaps, there); a.IsValid() {
+		return a, nil
+	}
+	return netip.Addr{}, fmt.Errorf("%s lies in none of that cluster's pod CIDRs", there)
+}

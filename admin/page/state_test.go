@@ -1,0 +1,210 @@
+package page
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+func readingsOf(clusters ...*survey.Cluster) (out []reading) {
+	for i, c := range clusters {
+		out = append(out, reading{origin: fmt.Sprintf("context %d", i), survey: c})
+	}
+	return out
+}
+
+// lines are the peerings of a state in short: who with whom, ends, tone.
+func lines(s *State) (out []string) {
+	for _, p := range s.Peerings {
+		out = append(out, fmt.Sprintf("%s %d %s", p.Key, len(p.Ends), p.Tone))
+	}
+	return out
+}
+
+func TestBuild(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		clusters func() []reading
+		want     []string
+		strange  []string // keys of clusters that nobody named
+	}{
+		{"both ends are one line", func() []reading {
+			return readingsOf(clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1, "rome"))
+		}, []string{"0~1 2 up"}, nil},
+		{"one end leads to a cluster that nobody named", func() []reading {
+			return readingsOf(clusterWith("rome", 2, 1, "milan", "turin"))
+		}, []string{"0~?milan 1 up", "0~?turin 1 up"}, []string{"?milan", "?turin"}},
+		{"two clusters that know the same third", func() []reading {
+			return readingsOf(clusterWith("rome", 1, 1, "turin"), clusterWith("milan", 1, 1, "turin"))
+		}, []string{"0~?turin 1 up", "1~?turin 1 up"}, []string{"?turin"}},
+		{"a cut tunnel", func() []reading {
+			a, b := clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1, "rome")
+			cutTunnel(&a.Peers[0])
+			return readingsOf(a, b)
+		}, []string{"0~1 2 down"}, nil},
+		{"one end knows nothing of the peering", func() []reading {
+			return readingsOf(clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1))
+		}, []string{"0~1 1 up"}, nil},
+		{"ends that contradict each other", func() []reading {
+			a, b := clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1, "rome")
+			b.Peers[0].Configuration.Spec.Local = new(cidrs("10.1.0.0/16", "10.70.0.0/16"))
+			return readingsOf(a, b)
+		}, []string{"0~1 2 degraded"}, nil},
+		{"a cluster that was never read", func() []reading {
+			return append(readingsOf(clusterWith("rome", 2, 1, "milan")), reading{origin: "context 1", problem: "it does not answer"})
+		}, []string{"0~?milan 1 up"}, []string{"?milan"}},
+		{"no gateway", func() []reading {
+			a := clusterWith("rome", 2, 1, "milan")
+			a.Peers[0].Gateway = nil
+			return readingsOf(a)
+		}, []string{"0~?milan 1 off"}, []string{"?milan"}},
+		{"the same cluster twice", func() []reading {
+			return readingsOf(clusterWith("rome", 2, 1, "milan"), clusterWith("rome", 2, 1, "milan"))
+		}, []string{"0~?milan 1 up"}, []string{"?milan"}},
+		{"a cluster that claims to be its own peer", func() []reading {
+			return readingsOf(clusterWith("rome", 2, 1, "rome"))
+		}, []string{"0~?rome 1 degraded"}, []string{"?rome"}},
+		{"nothing installed", func() []reading { return readingsOf(&survey.Cluster{}) }, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := build(tt.clusters(), nil)
+			if diff := cmp.Diff(tt.want, lines(s)); diff != "" {
+				t.Errorf("peerings (-want +got):\n%s", diff)
+			}
+			var strange []string
+			for _, c := range s.Clusters {
+				if !c.Named {
+					strange = append(strange, c.Key)
+				}
+			}
+			if diff := cmp.Diff(tt.strange, strange); diff != "" {
+				t.Errorf("clusters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestCalled: CIDRs as each side calls them.
+func TestCalled(t *testing.T) {
+	s := build(readingsOf(clusterWith("rome", 2, 1, "milan")), nil)
+	want := []Called{{"pods", "10.243.0.0/16", "10.71.0.0/16"}, {"external", "10.70.0.0/16", "10.130.0.0/16"}}
+	if diff := cmp.Diff(want, s.Peerings[0].Ends[0].CIDRs); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	c := clusterWith("rome", 2, 1, "milan")
+	here, err := addressHere(&c.Peers[0], addr("10.243.2.20"))
+	if err != nil || here != addr("10.71.2.20") {
+		t.Errorf("10.243.2.20 is %v here, %v", here, err)
+	}
+	if _, err := addressHere(&c.Peers[0], addr("10.1.2.20")); err == nil {
+		t.Error("an address of no CIDR is called something")
+	}
+}
+
+// TestDiagnosisBelongsToWhatIsUnwell: what the doctor said of a peering is not shown once
+// it is well.
+func TestDiagnosisBelongsToWhatIsUnwell(t *testing.T) {
+	d := map[string]*Diagnosis{"0~?milan": {Findings: []doctor.Finding{{Message: "UDP is blocked"}}}}
+	a := clusterWith("rome", 2, 1, "milan")
+	if s := build(readingsOf(a), d); s.Peerings[0].Diagnosis != nil {
+		t.Error("a peering that is well has a diagnosis")
+	}
+	cutTunnel(&a.Peers[0])
+	s := build(readingsOf(a), d)
+	if s.Peerings[0].Diagnosis == nil || !strings.Contains(s.Peerings[0].Why, "no handshake for 3m0s") {
+		t.Errorf("%+v", s.Peerings[0])
+	}
+}
+
+// TestHostileClusterIsBounded: whatever a cluster holds, an answer is of a size that a
+// page can show, and holds no characters that change how others look.
+func TestHostileClusterIsBounded(t *testing.T) {
+	const huge = 1 << 20 // what an object may hold
+	message, annotation := strings.Repeat("\u202e<script>\x1b[31m", huge/16), strings.Repeat("a", huge)
+	c := clusterWith("rome", 50_000, 1)
+	for i := range 600 {
+		p := peerOf("rome", fmt.Sprintf("<img src=x onerror=alert(1)>%d", i), i%50, time.Now(), 1)
+		p.Configuration.Annotations = map[string]string{"a": annotation}
+		p.Connection.Status.Conditions[0].Message = message
+		p.Connection.Status.Conditions[0].Status = "False"
+		p.Gateway.Report.DataPlane.Egress.Verdicts = map[string]uint64{}
+		for k := range 200 {
+			p.Gateway.Report.DataPlane.Egress.Verdicts[fmt.Sprintf("Drop%d", k)] = 1
+		}
+		c.Peers = append(c.Peers, p)
+	}
+	c.Gaps = []survey.Gap{{What: "x", Err: errors.New(annotation)}}
+	s := build(readingsOf(c), nil)
+	out, err := bounded(s, maxText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Peerings) != maxPeerings || s.Omitted != 600-maxPeerings || len(s.Clusters[0].Nodes) != maxNodes || s.Clusters[0].AllNodes != 50_000 {
+		t.Errorf("%d peerings, %d left out, %d nodes of %d", len(s.Peerings), s.Omitted, len(s.Clusters[0].Nodes), s.Clusters[0].AllNodes)
+	}
+	var shown any
+	if err := json.Unmarshal(out, &shown); err != nil {
+		t.Fatal(err)
+	}
+	eachText(shown, func(text string) {
+		if len(text) > maxText+1000 || strings.ContainsAny(text, "\u202e\x1b") {
+			t.Errorf("%d bytes: %.100q", len(text), text)
+		}
+	})
+}
+
+func eachText(v any, do func(string)) {
+	switch v := v.(type) {
+	case string:
+		do(v)
+	case []any:
+		for _, e := range v {
+			eachText(e, do)
+		}
+	case map[string]any:
+		for k, e := range v {
+			do(k)
+			eachText(e, do)
+		}
+	}
+}
+
+func TestBounded(t *testing.T) {
+	deep := any("x")
+	for range 100 {
+		deep = []any{deep}
+	}
+	for _, tt := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"as it is", map[string]any{"a": []any{1, "b", nil, true}}, `{"a":[1,"b",null,true]}`},
+		{"long", strings.Repeat("x", 20), `"xxxxxxx..."`},
+		{"control characters", "a\x1b\u202eb\nc", "\"a\ufffd\ufffdb\\nc\""},
+		{"a number that a float would change", json.Number("18446744073709551615"), "18446744073709551615"},
+	} {
+		got, err := bounded(tt.value, 10)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s: %s, %v, want %s", tt.name, got, err, tt.want)
+		}
+	}
+	if out, err := bounded(deep, 10); err != nil || strings.Count(string(out), "[") > maxDepth {
+		t.Errorf("deep: %s, %v", out, err)
+	}
+	many := make([]string, maxList)
+	for i := range many {
+		many[i] = strings.Repeat("x", maxAnswer/maxList)
+	}
+	if _, err := bounded(many, maxAnswer); err == nil {
+		t.Error("an answer of more than can be shown is sent")
+	}
+}

@@ -1,0 +1,268 @@
+package page
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+const (
+	// watchedFor is how long clusters are read after a page has asked last. A page in
+	// the background asks once a minute.
+	watchedFor = 2 * time.Minute
+	// surveyTimeout bounds one survey.
+	surveyTimeout = 45 * time.Second
+	// wholeEvery is how long nodes and the installation are not read again: they are
+	// most of what there is to read in a large cluster.
+	wholeEvery = 30 * time.Second
+	// diagnosedFor is how long a diagnosis stands.
+	diagnosedFor = time.Minute
+)
+
+// watcher reads clusters, each by itself and one survey at a time, as long as somebody
+// looks. All pages share what it reads.
+type watcher struct {
+	clusters []*access.Cluster
+	interval time.Duration
+	// read reads a cluster; earlier is what it returned the last time it read everything,
+	// nil if that is to be done now. Tests have their own.
+	read func(ctx context.Context, c *access.Cluster, earlier *survey.Cluster, denied bool) (*survey.Cluster, error)
+	// diagnose finds out why a peering is not well.
+	diagnose func(context.Context, Peering) *Diagnosis
+
+	mu        sync.Mutex
+	asked     time.Time
+	readings  []reading
+	state     *State
+	histories map[string]history
+	diagnoses map[string]*Diagnosis
+	waiting   []chan struct{} // closed by the next page that asks
+}
+
+func newWatcher(clusters []*access.Cluster, interval time.Duration, diagnose func(context.Context, Peering) *Diagnosis) *watcher {
+	w := &watcher{
+		clusters: clusters, interval: interval, read: readCluster, diagnose: diagnose,
+		readings: make([]reading, len(clusters)), histories: make(map[string]history), diagnoses: make(map[string]*Diagnosis),
+	}
+	for i, c := range clusters {
+		w.readings[i] = reading{origin: c.Origin, before: make(map[string]*survey.GatewayReport)}
+		if c.Config != nil {
+			w.readings[i].host = c.Config.Host
+		}
+	}
+	w.state = build(w.readings, nil)
+	return w
+}
+
+// run reads until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for i := range w.clusters {
+		wg.Go(func() { w.follow(ctx, i) })
+	}
+	wg.Go(func() { w.diagnoseAll(ctx) })
+	wg.Wait()
+}
+
+// current is the last state. Whoever asks keeps the watcher reading.
+func (w *watcher) current() *State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = time.Now()
+	for _, c := range w.waiting {
+		close(c)
+	}
+	w.waiting = nil
+	return w.state
+}
+
+// watched waits until somebody looks. It is false when ctx has ended.
+func (w *watcher) watched(ctx context.Context) bool {
+	w.mu.Lock()
+	if time.Since(w.asked) < watchedFor {
+		w.mu.Unlock()
+		return ctx.Err() == nil
+	}
+	c := make(chan struct{})
+	w.waiting = append(w.waiting, c)
+	w.mu.Unlock()
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pause waits. It is false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// follow reads one cluster again and again.
+func (w *watcher) follow(ctx context.Context, i int) {
+	var whole *survey.Cluster
+	denied := false
+	for w.watched(ctx) {
+		earlier := whole
+		if earlier != nil && time.Since(earlier.ReadAt) >= wholeEvery {
+			earlier, denied = nil, false // rights may have changed as well
+		}
+		began := time.Now()
+		one, cancel := context.WithTimeout(ctx, surveyTimeout)
+		s, err := w.read(one, w.clusters[i], earlier, denied)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && earlier == nil {
+			whole = s
+		}
+		if err == nil {
+			_, denied = s.MayNotAsk()
+		}
+		w.publish(i, s, err)
+		if !pause(ctx, w.interval-time.Since(began)) {
+			return
+		}
+	}
+}
+
+// readCluster reads everything, or only what changes often.
+func readCluster(ctx context.Context, c *access.Cluster, earlier *survey.Cluster, denied bool) (*survey.Cluster, error) {
+	o := survey.Options{PeeringsOnly: earlier != nil, Modules: true, Nodes: earlier}
+	if c.NamespaceGiven {
+		o.Namespace = c.Namespace
+	}
+	s, err := survey.Read(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		s.Installation, s.Networks = earlier.Installation, earlier.Networks
+	}
+	if denied {
+		gap, _ := earlier.MayNotAsk()
+		s.Gaps = append(s.Gaps, gap)
+		return s, nil
+	}
+	survey.AskGateways(ctx, c, s)
+	return s, nil
+}
+
+// publish takes over what was read of a cluster.
+func (w *watcher) publish(i int, s *survey.Cluster, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &w.readings[i]
+	if err != nil {
+		r.problem = err.Error()
+		w.rebuild()
+		return
+	}
+	r.before = reports(strconv.Itoa(i), r.survey)
+	r.survey, r.problem = s, ""
+	for key, after := range reports(strconv.Itoa(i), s) {
+		h, known := w.histories[key]
+		if known || len(w.histories) < maxEnds {
+			w.histories[key] = h.add(sampleOf(s.ReadAt, r.before[key], after))
+		}
+	}
+	w.rebuild()
+}
+
+// reports are those of a cluster's gateways, nil of a gateway that did not answer, by
+// the keys of the ends.
+func reports(cluster string, s *survey.Cluster) map[string]*survey.GatewayReport {
+	out := make(map[string]*survey.GatewayReport)
+	if s == nil {
+		return out
+	}
+	for i := range s.Peers {
+		if g := s.Peers[i].Gateway; g != nil {
+			out[cluster+"/"+s.Peers[i].ID] = g.Report
+		}
+	}
+	return out
+}
+
+// rebuild makes the state of what is known now.
+func (w *watcher) rebuild() {
+	next := build(w.readings, w.diagnoses)
+	next.Sequence, next.Time = w.state.Sequence+1, time.Now().UTC()
+	w.state = next
+	gone := func(key string, h history) bool { return len(h) == 0 || time.Since(h[len(h)-1].at) > keptFor }
+	maps.DeleteFunc(w.histories, gone)
+}
+
+// series is the history of an end after a time.
+func (w *watcher) series(end string, since time.Time) Series {
+	w.mu.Lock()
+	h := slices.Clone(w.histories[end])
+	w.mu.Unlock()
+	return h.since(since)
+}
+
+// surveyOf is what was last read of a cluster, nil before the first time.
+func (w *watcher) surveyOf(i int) *survey.Cluster {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.readings[i].survey
+}
+
+// diagnoseAll asks the doctor about peerings that are not well, one at a time.
+func (w *watcher) diagnoseAll(ctx context.Context) {
+	for w.watched(ctx) {
+		p, ok := w.undiagnosed()
+		if !ok {
+			if !pause(ctx, w.interval/4) {
+				return
+			}
+			continue
+		}
+		d := w.diagnose(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		w.mu.Lock()
+		w.diagnoses[p.Key] = d
+		w.rebuild()
+		w.mu.Unlock()
+	}
+}
+
+// undiagnosed is the peering whose turn it is: what is down before what is degraded,
+// then what was looked at least lately. A diagnosis of what is well again is forgotten.
+func (w *watcher) undiagnosed() (next Peering, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	unwell := make(map[string]bool)
+	var best time.Time
+	for _, p := range w.state.Peerings {
+		if p.Tone != Down && p.Tone != Degraded {
+			continue
+		}
+		unwell[p.Key] = true
+		var at time.Time
+		if d := w.diagnoses[p.Key]; d != nil {
+			at = d.Time
+		}
+		if time.Since(at) < diagnosedFor || ok && (next.Tone == Down && p.Tone != Down || next.Tone == p.Tone && !at.Before(best)) {
+			continue
+		}
+		next, best, ok = p, at, true
+	}
+	maps.DeleteFunc(w.diagnoses, func(key string, _ *Diagnosis) bool { return !unwell[key] })
+	return next, ok
+}

@@ -1,0 +1,221 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+// counted reads a cluster as told, counting.
+type counted struct {
+	mu          sync.Mutex
+	reads, now  int // altogether, and under way
+	most, whole int
+	err         error
+	cut         bool
+	examined    int
+}
+
+func (c *counted) read(_ context.Context, _ *access.Cluster, earlier *survey.Cluster, _ bool) (*survey.Cluster, error) {
+	c.mu.Lock()
+	c.reads++
+	c.now++
+	c.most = max(c.most, c.now)
+	if earlier == nil {
+		c.whole++
+	}
+	tick, err, cut := c.reads, c.err, c.cut
+	c.mu.Unlock()
+	time.Sleep(time.Second) // the time of a bubble
+	c.mu.Lock()
+	c.now--
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	s := clusterWith("rome", 2, tick, "milan")
+	if cut {
+		cutTunnel(&s.Peers[0])
+	}
+	return s, nil
+}
+
+// seen is what was counted so far.
+func (c *counted) seen() (reads, most, whole, examined int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads, c.most, c.whole, c.examined
+}
+
+func (c *counted) diagnose(context.Context, Peering) *Diagnosis {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.examined++
+	return &Diagnosis{Time: time.Now(), Findings: []doctor.Finding{{Message: "UDP is blocked"}}}
+}
+
+// watching runs a watcher of one cluster within a bubble.
+func watching(t *testing.T, do func(*counted, *watcher)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{}
+		w := newWatcher([]*access.Cluster{{}}, 5*time.Second, c.diagnose)
+		w.read = c.read
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { w.run(ctx); close(done) }()
+		do(c, w)
+		cancel()
+		<-done
+	})
+}
+
+// TestReadsWhileSomebodyLooks: nothing is read before a page asks, one survey at a time
+// however many pages ask, and nothing once they are gone.
+func TestReadsWhileSomebodyLooks(t *testing.T) {
+	watching(t, func(c *counted, w *watcher) {
+		time.Sleep(time.Hour)
+		if reads, _, _, _ := c.seen(); reads != 0 {
+			t.Fatalf("%d surveys before anybody looks", reads)
+		}
+		for range 60 { // a minute, ten pages
+			for range 10 {
+				w.current()
+			}
+			time.Sleep(time.Second)
+		}
+		if reads, most, whole, _ := c.seen(); reads < 11 || reads > 13 || most != 1 || whole > 3 {
+			t.Errorf("%d surveys in a minute, %d at once, %d of everything", reads, most, whole)
+		}
+		time.Sleep(watchedFor + time.Minute)
+		before, _, _, _ := c.seen()
+		time.Sleep(time.Hour)
+		if reads, _, _, _ := c.seen(); reads != before {
+			t.Errorf("%d surveys while nobody looks", reads-before)
+		}
+		w.current()
+		time.Sleep(10 * time.Second)
+		if reads, _, _, _ := c.seen(); reads == before {
+			t.Error("no survey once somebody looks again")
+		}
+	})
+}
+
+// TestTrouble: a cluster that does not answer keeps what was known of it, and says why.
+func TestTrouble(t *testing.T) {
+	watching(t, func(c *counted, w *watcher) {
+		w.current()
+		time.Sleep(10 * time.Second)
+		c.mu.Lock()
+		c.err = errors.New("connection refused")
+		c.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		s := w.current()
+		if s.Clusters[0].Problem != "connection refused" || s.Clusters[0].ID != "rome" || len(s.Peerings) != 1 {
+			t.Errorf("%+v", s)
+		}
+		c.mu.Lock()
+		c.err = nil
+		c.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if s := w.current(); s.Clusters[0].Problem != "" {
+			t.Errorf("well again: %+v", s.Clusters[0])
+		}
+	})
+}
+
+// TestDiagnosis: a peering that is down is examined, not more than once a minute; what
+// came of it is forgotten when it is well.
+func TestDiagnosis(t *testing.T) {
+	watching(t, func(c *counted, w *watcher) {
+		w.current()
+		time.Sleep(8 * time.Second)
+		if _, _, _, examined := c.seen(); examined != 0 {
+			t.Error("a peering that is well was examined")
+		}
+		c.mu.Lock()
+		c.cut = true
+		c.mu.Unlock()
+		time.Sleep(10 * time.Second) // the promise is ten seconds
+		s := w.current()
+		if p := s.Peerings[0]; p.Tone != Down || p.Diagnosis == nil || p.Diagnosis.Findings[0].Message != "UDP is blocked" {
+			t.Errorf("after ten seconds: %+v", p)
+		}
+		time.Sleep(45 * time.Second)
+		if _, _, _, examined := c.seen(); examined != 1 {
+			t.Errorf("examined %d times within a minute", examined)
+		}
+		c.mu.Lock()
+		c.cut = false
+		c.mu.Unlock()
+		time.Sleep(15 * time.Second)
+		if s := w.current(); s.Peerings[0].Tone != Up || s.Peerings[0].Diagnosis != nil {
+			t.Errorf("well again: %+v", s.Peerings[0])
+		}
+	})
+}
+
+// TestHistory: rates between two surveys, for an hour.
+func TestHistory(t *testing.T) {
+	watching(t, func(c *counted, w *watcher) {
+		for range 2 * 60 * 2 { // two hours
+			w.current()
+			time.Sleep(30 * time.Second)
+		}
+		s := w.series("0/milan", time.Time{})
+		if n := len(s.Times); n < 700 || n > 722 {
+			t.Fatalf("%d samples", n)
+		}
+		last := len(s.Times) - 1
+		if span := time.UnixMilli(s.Times[last]).Sub(time.UnixMilli(s.Times[0])); span > keptFor || span < keptFor-time.Minute {
+			t.Errorf("over %v", span)
+		}
+		for name, want := range map[string]float64{"egressBytes": 1_300_000 / 5, "ingressBytes": 400_000 / 5, "egressPackets": 200, "ingressPackets": 140} {
+			if got := s.Numbers[name][last]; got == nil || *got < want*0.99 || *got > want*1.01 {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+		}
+		if got := s.Drops["DropNoMapping"][last]; got < 0.59 || got > 0.61 {
+			t.Errorf("drops: %v", s.Drops)
+		}
+		if again := w.series("0/milan", time.UnixMilli(s.Times[last-2])); len(again.Times) != 2 || len(again.Numbers["memory"]) != 2 {
+			t.Errorf("what is new: %+v", again)
+		}
+	})
+}
+
+// TestSamples: what two reports do not tell is no number, and reasons that do not exist
+// count together.
+func TestSamples(t *testing.T) {
+	at := time.Unix(1000, 0)
+	report := func(tick int) *survey.GatewayReport {
+		p := peerOf("rome", "milan", 0, at.Add(time.Duration(tick)*time.Second), tick)
+		return p.Gateway.Report
+	}
+	if s := sampleOf(at, nil, nil); s.numbers != [len(plotted)]*float64{} {
+		t.Errorf("no report: %+v", s)
+	}
+	if s := sampleOf(at, nil, report(1)); s.numbers[0] != nil || s.numbers[4] == nil || s.numbers[6] == nil {
+		t.Errorf("the first report: %+v", s)
+	}
+	restarted := report(2)
+	restarted.Started = at
+	if s := sampleOf(at, report(1), restarted); s.numbers[0] != nil || s.drops != nil {
+		t.Errorf("another process: %+v", s)
+	}
+	made := report(2)
+	for i := range 10_000 {
+		made.DataPlane.Ingress.Verdicts[fmt.Sprintf("Drop%d", i)] = 1
+	}
+	s := sampleOf(at, report(1), made)
+	if len(s.drops) != 2 || s.drops[otherReasons] != 10_000 {
+		t.Errorf("invented reasons: %d, %v", len(s.drops), s.drops[otherReasons])
+	}
+}

@@ -1,0 +1,111 @@
+package peering
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// NewServiceExport is what exports the Service of its name to the clusters of these IDs; nil: to all peers.
+func NewServiceExport(m Metadata, to []string) *mcsv1beta1.ServiceExport {
+	e := &mcsv1beta1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}}
+	e.SetGroupVersionKind(mcsv1beta1.SchemeGroupVersion.WithKind(mcsv1beta1.ServiceExportKindName))
+	if to != nil {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, networkingv1beta1.AnnotationExportTo, strings.Join(to, ","))
+	}
+	return e
+}
+
+// Export exports a Service, and waits until peers can be told of it.
+func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceExport, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	e := newEnd(in, &o)
+	what := fmt.Sprintf("Service %s of namespace %s", wanted.Name, wanted.Namespace)
+	var p plan
+	made := p.add(nil, &step{
+		in: in, waiting: "Exporting the Service", done: "ServiceExport correctly ensured",
+		try: func(ctx context.Context) (missing string, err error) { return e.exportMade(ctx, wanted) },
+	})
+	ready := &step{in: in, waiting: "Waiting for the controller", detailed: true, clues: e.controllerClues}
+	ready.try = func(ctx context.Context) (missing string, err error) {
+		live := new(mcsv1beta1.ServiceExport)
+		if err := in.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
+			return "", in.Explain("read the ServiceExport", err)
+		}
+		valid := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionValid))
+		exported := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionReady))
+		switch {
+		case valid == nil || exported == nil:
+			return "no controller has looked at the ServiceExport yet: is services.enabled set in this cluster?", nil
+		case valid.Status != metav1.ConditionTrue:
+			return what + ": " + valid.Message, nil // the Service may come
+		case exported.Status != metav1.ConditionTrue:
+			ready.note(progress.Warning, exported.Message)
+		default:
+			ready.note(progress.Done, exported.Message)
+		}
+		return "", nil
+	}
+	p.add(after(made), ready)
+	return p.run(ctx, tell)
+}
+
+// exportMade makes a ServiceExport, or has one that is there export to the same clusters.
+func (e *end) exportMade(ctx context.Context, wanted *mcsv1beta1.ServiceExport) (missing string, err error) {
+	switch err := e.write.Create(ctx, wanted.DeepCopy()); {
+	case meta.IsNoMatchError(err):
+		return "", e.Errorf("cluster %s does not know the kind ServiceExport; nothing was changed; this enables it: %s",
+			e.Where(), e.Command("install", "--set", "services.enabled=true"))
+	case !apierrors.IsAlreadyExists(err):
+		return "", e.Explain("create the ServiceExport "+wanted.Name, err)
+	}
+	live := new(mcsv1beta1.ServiceExport)
+	if err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
+		return "", e.Explain("read the ServiceExport "+wanted.Name, err)
+	}
+	if live.DeletionTimestamp != nil {
+		return "an earlier ServiceExport is being deleted", nil
+	}
+	before := live.DeepCopy()
+	delete(live.Annotations, networkingv1beta1.AnnotationExportTo)
+	if to, limited := wanted.Annotations[networkingv1beta1.AnnotationExportTo]; limited {
+		metav1.SetMetaDataAnnotation(&live.ObjectMeta, networkingv1beta1.AnnotationExportTo, to)
+	}
+	if equality.Semantic.DeepEqual(before, live) {
+		return "", nil
+	}
+	return "", e.Explain("change the ServiceExport "+wanted.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
+}
+
+// Unexport takes the export of a Service back.
+func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName, o Options, tell progress.Func) error {
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
+	e := newEnd(in, &o)
+	object := NewServiceExport(Metadata{Namespace: name.Namespace, Name: name.Name}, nil)
+	var p plan
+	p.add(nil, &step{
+		in: in, waiting: "Taking the export back", done: fmt.Sprintf("Service %s of namespace %s is not exported", name.Name, name.Namespace),
+		try: func(ctx context.Context) (missing string, err error) {
+			err = e.write.Delete(ctx, object.DeepCopy())
+			if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+				return "", nil
+			}
+			return "the ServiceExport is being deleted", e.Explain("delete the ServiceExport "+name.Name, err)
+		},
+	})
+	return p.run(ctx, tell)
+}

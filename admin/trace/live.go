@@ -1,0 +1,366 @@
+package trace
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/drops"
+	"github.com/sluice-net/sluice/pcapng"
+)
+
+// Sight is how many of the packets were seen at a point of a gateway: see the points of
+// `gateway capture`.
+type Sight struct {
+	Point   string `json:"point"`
+	Packets uint64 `json:"packets"`
+}
+
+// Points of a gateway.
+const (
+	pointNode       = "node"
+	pointTranslated = "translated"
+	pointTunnel     = "tunnel"
+	pointDropped    = "dropped"
+)
+
+// place is where packets with some addresses are looked for.
+type place struct {
+	cluster  string
+	point    string
+	outbound bool
+	src, dst netip.Addr
+}
+
+// tally is what was seen at a place.
+type tally struct {
+	packets uint64
+	// due are those that have had time to get to the next place, asking those of them that
+	// somebody answers.
+	due, asking uint64
+	reason      string // of the last that was dropped
+}
+
+// stage is a place on the way, and the hop that it belongs to.
+type stage struct {
+	place
+	hop *Hop
+}
+
+// dropped is where packets of a stage are that the gateway drops.
+func (s *stage) dropped() place {
+	p := s.place
+	p.point = pointDropped
+	return p
+}
+
+// stages are the places on the way of a packet and of its answer, in their order.
+func stages(way *Way) (out []stage) {
+	var src, dst netip.Addr // as the packet comes to a hop
+	for _, hops := range [][]Hop{way.There, way.Back} {
+		outbound := len(hops) > 0 && hops[0].Kind != "translation"
+		for i := range hops {
+			h := &hops[i]
+			add := func(point string, src, dst netip.Addr) {
+				if src.IsValid() && dst.IsValid() {
+					out = append(out, stage{place{h.Cluster, point, outbound, src, dst}, h})
+				}
+			}
+			switch {
+			case h.Kind == "gateway":
+				add(pointNode, h.Source, h.Destination)
+			case h.Kind == "translation" && !outbound:
+				add(pointTunnel, src, dst)
+				add(pointTranslated, h.Source, h.Destination)
+			case h.Kind == "translation":
+				add(pointTranslated, h.Source, h.Destination)
+			case h.Kind == "tunnel":
+				add(pointTunnel, h.Source, h.Destination)
+				outbound = false
+			}
+			src, dst = h.Source, h.Destination
+		}
+		src, dst = dst, src // the answer
+	}
+	return out
+}
+
+// capturing runs a command in a gateway's pod until ctx ends.
+type capturing func(ctx context.Context, argv []string, to io.Writer) error
+
+// watch counts packets in gateways, for all of them in the same time.
+type watch struct {
+	stages   []stage
+	port     uint16
+	gateways map[string]capturing // by cluster
+
+	mu    sync.Mutex
+	begun map[string]bool
+	// counting is on while all gateways capture: what is seen then can be seen at the next
+	// place. late is the end of that.
+	counting, late bool
+	started        chan struct{} // closed when counting begins
+	tallies        map[place]*tally
+	failed         map[string]error
+	took           time.Duration
+}
+
+func newWatch(way *Way, port uint16) *watch {
+	w := &watch{
+		stages: stages(way), port: port, gateways: make(map[string]capturing), begun: make(map[string]bool), started: make(chan struct{}),
+		tallies: make(map[place]*tally), failed: make(map[string]error),
+	}
+	for _, s := range w.stages {
+		w.tallies[s.place] = &tally{}
+		w.tallies[s.dropped()] = &tally{}
+	}
+	return w
+}
+
+// filter chooses the packets at all places of a cluster.
+func (w *watch) filter(cluster string) string {
+	var pairs []string
+	for _, s := range w.stages {
+		pair := fmt.Sprintf("(src host %s and dst host %s)", s.src, s.dst)
+		if s.cluster == cluster && !slices.Contains(pairs, pair) {
+			pairs = append(pairs, pair)
+		}
+	}
+	filter := "(" + strings.Join(pairs, " or ") + ")"
+	if w.port != 0 {
+		filter += fmt.Sprintf(" and port %d", w.port)
+	}
+	return filter
+}
+
+// MinLive and MaxLive bound how long gateways are watched.
+const (
+	MinLive = 2 * time.Second
+	MaxLive = 5 * time.Minute
+)
+
+// Bounds of a capture. Its answer is another program's: what it may hold is bounded here
+// as well, by what is counted.
+const (
+	// startTimeout is how long a gateway may take until it captures.
+	startTimeout = 15 * time.Second
+	// underway is how long a packet may take from one place to the next.
+	underway = time.Second
+	// enough packets tell a loss from a fault.
+	enough = 3
+	// maxCapture is what a gateway sends at most: a second or more of the largest flow. It
+	// ends earlier then, and whether packets come to a point is known by that time.
+	maxCapture = "50MB"
+)
+
+// run watches for some time.
+func (w *watch) run(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for cluster := range w.gateways {
+		if !slices.ContainsFunc(w.stages, func(s stage) bool { return s.cluster == cluster }) {
+			delete(w.gateways, cluster)
+		}
+	}
+	if len(w.gateways) == 0 {
+		return
+	}
+	var all sync.WaitGroup
+	for cluster, capture := range w.gateways {
+		all.Go(func() {
+			argv := []string{gatewayProgram, "capture", "-w", "-", "--until-eof", "--point", strings.Join([]string{pointNode, pointTranslated, pointTunnel, pointDropped}, ","),
+				"--duration", (d + 2*startTimeout).String(), "--snaplen", "64", "--max-size", maxCapture, "--filter", w.filter(cluster)}
+			c := pcapng.NewCopier(&arrivals{w, cluster, pcapng.Reader{Each: func(i pcapng.Interface, p *pcapng.Packet) { w.count(cluster, &i, p) }}})
+			w.ended(cluster, capture(ctx, argv, c))
+		})
+	}
+	select {
+	case <-w.started:
+		began := time.Now()
+		sleep(ctx, max(d-underway, 0))
+		w.mu.Lock()
+		w.late = true
+		w.mu.Unlock()
+		sleep(ctx, underway)
+		w.took = time.Since(began).Round(time.Second)
+	case <-time.After(startTimeout):
+	case <-ctx.Done():
+	}
+	cancel()
+	all.Wait()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// arrivals notes the begin of a capture.
+type arrivals struct {
+	watch   *watch
+	cluster string
+	reader  pcapng.Reader
+}
+
+func (a *arrivals) Write(b []byte) (int, error) {
+	a.watch.began(a.cluster)
+	return a.reader.Write(b)
+}
+
+// began notes that a gateway captures, or that it will not.
+func (w *watch) began(cluster string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun[cluster] = true
+	if len(w.begun) == len(w.gateways) && !w.counting {
+		w.counting = true
+		close(w.started)
+	}
+}
+
+func (w *watch) ended(cluster string, err error) {
+	w.mu.Lock()
+	if !w.begun[cluster] {
+		if err == nil { // ctx has ended
+			err = fmt.Errorf("it said nothing within %v", startTimeout)
+		}
+		w.failed[cluster] = err
+	}
+	w.mu.Unlock()
+	w.began(cluster)
+}
+
+// count notes a packet.
+func (w *watch) count(cluster string, i *pcapng.Interface, p *pcapng.Packet) {
+	src, dst, protocol, ok := headers(i.Link, p.Data)
+	if !ok {
+		return
+	}
+	point, _, _ := strings.Cut(i.Name, ":") // node:NAME
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.tallies[place{cluster, point, p.Direction == pcapng.Outbound, src, dst}]
+	if t == nil {
+		return
+	}
+	t.packets++
+	if point == pointDropped {
+		t.reason = p.Comment
+	}
+	if !w.counting || w.late {
+		return
+	}
+	t.due++
+	const udp = 17
+	if protocol != udp {
+		t.asking++
+	}
+}
+
+// headers reads what is counted of a packet.
+func headers(link pcapng.LinkType, b []byte) (src, dst netip.Addr, protocol byte, ok bool) {
+	if link == pcapng.Ethernet {
+		const header = 14
+		if len(b) < header {
+			return src, dst, 0, false
+		}
+		switch binary.BigEndian.Uint16(b[12:]) {
+		case 0x0800, 0x86dd:
+			b = b[header:]
+		default:
+			return src, dst, 0, false
+		}
+	}
+	switch {
+	case len(b) >= 20 && b[0]>>4 == 4:
+		src, _ = netip.AddrFromSlice(b[12:16])
+		dst, _ = netip.AddrFromSlice(b[16:20])
+		return src, dst, b[9], true
+	case len(b) >= 40 && b[0]>>4 == 6:
+		src, _ = netip.AddrFromSlice(b[8:24])
+		dst, _ = netip.AddrFromSlice(b[24:40])
+		return src, dst, b[6], true
+	}
+	return src, dst, 0, false
+}
+
+// judge writes what was seen to the hops, and where packets stop.
+func (w *watch) judge(way *Way) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var before *tally // of the stage in front
+	var last *stage
+	told := make(map[string]bool)
+	for i := range w.stages {
+		s := &w.stages[i]
+		if w.gateways[s.cluster] == nil {
+			continue
+		}
+		if err := w.failed[s.cluster]; err != nil {
+			if !told[s.cluster] {
+				told[s.cluster] = true
+				s.hop.Unknown = cmp.Or(s.hop.Unknown, plain("packets cannot be watched here: "+err.Error()))
+			}
+			before = nil // nothing can be said of what follows
+			continue
+		}
+		t := w.tallies[s.place]
+		s.hop.Live = append(s.hop.Live, Sight{s.point, t.packets})
+		d := w.tallies[s.dropped()]
+		if d.packets > 0 {
+			s.hop.Live = append(s.hop.Live, Sight{pointDropped, d.packets})
+		}
+		switch {
+		case way.Stop() != nil:
+		case d.packets >= enough && d.packets >= t.packets:
+			reason, known := drops.Explain(d.reason)
+			if !known {
+				reason.Name = "for a reason that this version does not know"
+			}
+			s.hop.Problem = &Problem{fmt.Sprintf("the gateway has dropped %d such packets within %v: %s", d.packets, w.took, reason.Name), reason.Cause, reason.Fix}
+		case before == nil && last == nil && t.packets == 0:
+			s.hop.Unknown = cmp.Or(s.hop.Unknown, fmt.Sprintf("no such packet came here within %v: send some meanwhile, from the pod", w.took))
+		case before != nil && t.packets == 0:
+			s.hop.Problem = w.missing(last, s, before)
+		}
+		before, last = t, s
+	}
+}
+
+// missing is what it means that packets were seen at one place and not at the next; nil:
+// too few to tell.
+func (w *watch) missing(from, to *stage, before *tally) *Problem {
+	p := &Problem{Message: fmt.Sprintf("within %v %d such packets were seen at %s and none here", w.took, before.due, from.name())}
+	switch {
+	case to.outbound && !from.outbound, !to.outbound && from.outbound && to.cluster == from.cluster: // the answer
+		if before.asking < enough {
+			return nil
+		}
+		p.Message = fmt.Sprintf("within %v %d such packets were seen at %s and no answer here", w.took, before.asking, from.name())
+		p.Cause = "the pod does not answer, or a NetworkPolicy or its node drops them"
+		p.Fix = "see whether something listens there, and 'kubectl get networkpolicies -A'"
+		if to.cluster == from.cluster && to.cluster == access.Local && from.outbound {
+			p.Cause, p.Fix = "they stop in the other cluster", "name it, too, by --remote-kubeconfig or --remote-context"
+		}
+	case before.due < enough:
+		return nil
+	case to.cluster != from.cluster:
+		p.Cause, p.Fix = "they are lost between the gateways, or WireGuard of the other one refuses them", "see 'liqoctl network doctor', check reachability, and 'liqoctl network capture --point wire' at both ends"
+	default:
+		p.Cause, p.Fix = "the gateway does not forward them", "see 'liqoctl network drops'"
+	}
+	return p
+}
+
+// name is what people call a stage.
+func (s *stage) name() string { return fmt.Sprintf("%s of the %s gateway", s.point, s.cluster) }

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+)
+
+// timeoutOfExport is how long a controller has to look at a ServiceExport.
+const timeoutOfExport = 20 * time.Second
+
+// serviceCommands are those by which other clusters use Services of this one.
+func serviceCommands(a *app) []*cobra.Command {
+	export := &cobra.Command{
+		Use: "export", Short: "Let other clusters use a Service",
+		Long: `Let other clusters use a Service of this one: there it has an address of its own, and the endpoints of this cluster.`,
+	}
+	export.AddCommand(exportServiceCommand(a))
+	unexport := &cobra.Command{
+		Use: "unexport", Short: "Undo an export",
+		Long: `Undo 'liqoctl export': other clusters do not use the Service any more.`,
+	}
+	unexport.AddCommand(unexportServiceCommand(a))
+	return []*cobra.Command{export, unexport}
+}
+
+func exportServiceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "service NAME", Aliases: []string{"svc"},
+		Short: "Let other clusters use a Service",
+		Long: `Let other clusters use a Service, by a ServiceExport of its name: all clusters that this one is connected to, or those that
+--to names. Each makes of it a ServiceImport in its namespace of the same name, if it has one, and a Service with the
+endpoints of all clusters that export it. Both clusters need services.enabled=true in their installation.
+
+Repeat the command to export to others. That no cluster is connected is a warning, as one may come later.`,
+		Example: `  liqoctl export service web -n shop
+
+  # To one cluster only.
+  liqoctl export service web -n shop --to milan
+
+  # For GitOps.
+  liqoctl export service web -n shop -o yaml`,
+		Args:              oneName,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var to []string
+	var timeout time.Duration
+	cmd.Flags().StringSliceVar(&to, "to", nil, "`IDS` of the clusters that may use it, separated by commas (default: all)")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` after which to give up waiting for the controller")
+	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, id := range to {
+			if len(validation.IsDNS1123Label(id)) > 0 {
+				return fmt.Errorf("--to %q: is not the ID of a cluster; 'liqoctl get peerings' lists them", id)
+			}
+		}
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		object := peering.NewServiceExport(peering.Metadata{Namespace: in.Namespace, Name: args[0], Labels: a.labels, Annotations: a.annotations}, to)
+		if out.given() {
+			return out.objects(object)
+		}
+		return peering.Export(cmd.Context(), in, object, peering.Options{Timeout: timeout}, a.console.Progress())
+	}
+	return cmd
+}
+
+func unexportServiceCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "service NAME", Aliases: []string{"svc"},
+		Short: "Have other clusters not use a Service any more",
+		Long: `Have other clusters not use a Service any more: its ServiceExport is deleted. The Service itself stays. Connections that
+other clusters have to its endpoints are not cut; there are no new ones.`,
+		Example:           "  liqoctl unexport service web -n shop",
+		Args:              oneName,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var timeout time.Duration
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` after which to give up")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return peering.Unexport(cmd.Context(), in, types.NamespacedName{Namespace: in.Namespace, Name: args[0]}, peering.Options{Timeout: timeout}, a.console.Progress())
+	}
+	return cmd
+}
+
+func getServicesCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "services", Aliases: []string{"service", "svc"},
+		Short: "List the Services that clusters share: exported from here, imported from others",
+		Long: `List the Services that clusters share: those of this cluster that others may use (TO), and those that are here with the
+endpoints of other clusters (FROM). ADDRESS is the one by which pods of this cluster reach them, READY how many of the
+endpoints are. With -o wide also what is not as asked for, and why.`,
+		Args:    cobra.NoArgs,
+		Example: "  liqoctl get services\n  liqoctl get services -n shop -o wide\n  liqoctl get services -o json",
+	}
+	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		namespace := ""
+		if in.NamespaceGiven {
+			namespace = in.Namespace
+		}
+		shared, served, err := survey.SharedServices(cmd.Context(), in, namespace)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !served:
+			return in.Errorf("cluster %s does not share Services: it lacks the kinds for it; this enables it: %s", in.Where(), in.Command("install", "--set", "services.enabled=true"))
+		case out.given() && out.format != formatWide:
+			return out.data(shared)
+		case len(shared) == 0:
+			a.console.Info("No Service is exported or imported: 'liqoctl export service' does it")
+		default:
+			a.console.Show(func(p *console.Page) { p.Table(serviceTable(shared, out.format == formatWide)) })
+		}
+		return nil
+	}
+	return cmd
+}
+
+// serviceTable is the table of Services: dashes stand for what is not there.
+func serviceTable(shared []survey.SharedService, wide bool) (header []string, cells [][]string) {
+	header = []string{"NAMESPACE", "NAME", "TO", "FROM", "TYPE", "ADDRESS", "READY", "STATUS"}
+	if wide {
+		header = append(header, "PROBLEMS")
+	}
+	for _, s := range shared {
+		ready, status := "", console.Good("OK")
+		if s.Type != "" {
+			ready = fmt.Sprintf("%d/%d", s.Ready, s.Endpoints)
+		}
+		switch {
+		case len(s.Problems) > 0:
+			status = console.Bad("Problem")
+		case s.Type != "" && s.Ready == 0:
+			status = console.Caution("NoEndpoints")
+		}
+		row := []string{s.Namespace, s.Name, strings.Join(s.To, ","), strings.Join(s.From, ","), string(s.Type), strings.Join(s.IPs, ","), ready, status}
+		if wide {
+			row = append(row, strings.Join(s.Problems, "; "))
+		}
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
+		}
+		cells = append(cells, row)
+	}
+	return header, cells
+}
