@@ -27,7 +27,7 @@ func (w *podWorker) command(ctx context.Context, pod *corev1.Pod, c *container) 
 	if vars["KUBECONFIG"], err = w.kubeconfig(ctx, pod, credential); err != nil {
 		return process.Command{}, err
 	}
-	cmd := process.Command{Program: c.image.Program, Env: append(env, "PATH="+os.Getenv("PATH"), "XDG_RUNTIME_DIR="+w.runDir(c.spec)), Dir: w.dir, Log: c.log, Credential: credential}
+	cmd := process.Command{Program: c.image.Program, Env: env, Dir: w.dir, Log: c.log, Credential: credential}
 	words := append([]string(nil), c.image.Args...)
 	if len(c.spec.Command) > 1 {
 		words = append(words, c.spec.Command[1:]...)
@@ -79,7 +79,8 @@ func (w *podWorker) environment(pod *corev1.Pod, spec *corev1.Container) (vars m
 		vars[e.Name] = value
 		env = append(env, e.Name+"="+value)
 	}
-	return vars, env, nil
+	// The program may be built with the race detector, as the test is.
+	return vars, append(env, "PATH="+os.Getenv("PATH"), "XDG_RUNTIME_DIR="+w.runDir(spec), "GORACE="+os.Getenv("GORACE")), nil
 }
 
 var metadataKey = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.*)'\]$`)

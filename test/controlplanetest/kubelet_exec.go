@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -78,8 +77,7 @@ func (e executor) runProgram(ctx context.Context, args []string, in io.Reader, s
 	for _, a := range args {
 		cmd.Args = append(cmd.Args, e.w.inHost(e.c.spec, a))
 	}
-	cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "XDG_RUNTIME_DIR="+e.w.runDir(e.c.spec))
-	cmd.Dir, cmd.Stdout, cmd.Stderr = e.w.dir, stdout, stderr
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, e.w.dir, stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(e.w.first, e.c.spec)}
 	cmd.WaitDelay = time.Second // for what it may have started and left behind
 	if in != nil {

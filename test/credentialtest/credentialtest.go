@@ -7,10 +7,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
@@ -58,4 +62,11 @@ func Kubeconfig(t testing.TB, until time.Time) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// TokenKubeconfig is that of a user who has a token, as somebody writes it by hand.
+func TokenKubeconfig(cfg *rest.Config) []byte {
+	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}`,
+		cfg.Host, base64.StdEncoding.EncodeToString(cfg.CAData), cfg.BearerToken)
 }

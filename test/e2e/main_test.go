@@ -38,12 +38,13 @@ func newWorld(t *testing.T) *world {
 	return &world{Topology: topo, A1: topo.A.Nodes[0], A2: topo.A.Nodes[1], B1: topo.B.Nodes[0]}
 }
 
-// startGateways runs our gateway on both sides and waits for the connection.
-func (w *world) startGateways(t *testing.T) {
+// startGateways runs our gateway on both sides, with further arguments, and waits for
+// the connection.
+func (w *world) startGateways(t *testing.T, args ...string) {
 	t.Helper()
 	binary := lab.Build(t, lab.GatewayPackage)
-	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{})
-	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
+	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{Args: args})
+	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{Args: args})
 	start := time.Now()
 	w.gatewayA.WaitConnected(lab.Patience)
 	w.gatewayB.WaitConnected(lab.Patience)

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -195,6 +196,17 @@ func (c *Cluster) StartAPIServer() {
 	if err := c.startAPIServer(); err != nil {
 		c.lab.t.Fatalf("cluster %s: %v", c.Name, err)
 	}
+}
+
+// FreezeAPIServer has the kube-apiserver accept connections and answer nothing, as a
+// machine that hangs does, until thaw is called.
+func (c *Cluster) FreezeAPIServer() (thaw func()) {
+	c.lab.t.Helper()
+	pid := c.programs["kube-apiserver"].PID()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		c.lab.t.Fatalf("cluster %s: freeze the kube-apiserver: %v", c.Name, err)
+	}
+	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // one that is gone needs none
 }
 
 // register makes the Node object before its kubelet does, with the pod network

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -25,7 +26,10 @@ func testSupportBundle(t *testing.T, w *world) {
 	w.connect(t)
 	pe := w.peering()
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	if out, _ := w.liqoctl(t, w.both("support", "bundle", "--output-file", file)...); out != file+"\n" {
+	start := time.Now()
+	out, _ := w.liqoctl(t, w.both("support", "bundle", "--output-file", file)...)
+	t.Logf("the bundle of both clusters took %v", time.Since(start).Round(time.Millisecond))
+	if out != file+"\n" {
 		t.Errorf("stdout is %q", out)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {

@@ -78,6 +78,7 @@ func testDeclarative(t *testing.T, w *world) {
 		if got := w.kubectl(t, w.b, "get", "gatewayservers", "-A", "-o", "name"); strings.Count(got, "\n") != 0 {
 			t.Errorf("gateway servers:\n%s", got)
 		}
+		t.Run("reset and connect", func(t *testing.T) { w.connectAnew(t, sides) })
 	})
 	t.Run("in the opposite order", func(t *testing.T) {
 		d := document.Ours(t, document.Declarative)
@@ -116,6 +117,24 @@ func testDeclarative(t *testing.T, w *world) {
 			return // one failure says enough
 		}
 	}
+}
+
+// connectAnew resets what manifests have made, and connects the clusters in the same
+// namespaces. The keys stay, as they are the user's: what is to be done about them is said.
+func (w *world) connectAnew(t *testing.T, sides [2]*side) {
+	start := time.Now()
+	_, said := w.liqoctl(t, w.both("network", "reset", "--wait", "--skip-confirm")...)
+	w.refuses(t, []string{"Secret gw-keys is labelled as keys for cluster ", "nothing was changed"}, w.connectArgs()...)
+	for c, n := range map[*kubelab.Cluster]string{w.a: consumerNamespace, w.b: providerNamespace} {
+		remove := "kubectl -n " + n + " delete secret gw-keys"
+		if !strings.Contains(said, remove) {
+			t.Errorf("reset does not say %q:\n%s", remove, said)
+		}
+		w.kubectl(t, c, strings.Fields(remove)[1:]...)
+	}
+	w.liqoctl(t, w.connectArgs()...)
+	w.talk(t, sides)
+	t.Logf("reset and connected after %v", time.Since(start).Round(10*time.Millisecond))
 }
 
 // declare applies manifests, waits until pods talk, and removes everything with the

@@ -10,8 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -108,7 +110,7 @@ func loseGatewayNodes(t *testing.T, f *faults, how string) {
 		node := c.Nodes[0]
 		f.placeGateway(t, c, node)
 		f.placeController(t, c, node)
-		f.loseNode(t, c, node, "node of the gateway "+side+" lost"+how, promise{})
+		f.loseNode(t, c, node, "node of the gateway "+side+" lost"+how, promise{}, f.nodeAway(t))
 	})
 }
 
@@ -118,13 +120,58 @@ func testWorkloadNodeLost(t *testing.T, f *faults) {
 	f.onEachSide(func(side string, c *kubelab.Cluster) {
 		f.placeGateway(t, c, c.Nodes[0])
 		f.placeController(t, c, c.Nodes[0])
-		f.loseNode(t, c, c.Nodes[1], "node of pods of the "+side+" lost", promise{within: blink})
+		f.loseNode(t, c, c.Nodes[1], "node of pods of the "+side+" lost", promise{within: blink}, f.nodeAway(t))
 	})
 }
 
-// loseNode lets a node go and come back while traffic flows between the pods on
-// other nodes, and waits until those on it are reached again.
-func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, fault string, p promise) {
+// testControllerNodeLost takes the power of the node away on which the controller
+// leads, and no gateway. The network must not notice, and another controller does soon
+// what there is to do.
+func testControllerNodeLost(t *testing.T, f *faults) {
+	f.onEachSide(func(side string, c *kubelab.Cluster) {
+		f.placeGateway(t, c, c.Nodes[0])
+		f.placeController(t, c, c.Nodes[1])
+		f.kubectl(t, c, "rollout", "status", "-n", liqoNamespace, controller, "--timeout="+patience.String()) // who stands by
+		fault := "node of the controller of the " + side + " lost"
+		f.loseNode(t, c, c.Nodes[1], fault, promise{within: blink}, func() {
+			start := time.Now()
+			deadline := func() time.Duration { return time.Until(start.Add(otherController)) }
+			ip := &ipamv1alpha1.IP{
+				ObjectMeta: metav1.ObjectMeta{Namespace: appNamespace, Name: "controller-node"},
+				Spec:       ipamv1alpha1.IPSpec{IP: "198.51.100.7"},
+			}
+			if err := c.Client().Create(t.Context(), ip); err != nil {
+				t.Fatal(err)
+			}
+			defer f.kubectl(t, c, "delete", "ip.ipam.liqo.io", "-n", ip.Namespace, ip.Name, "--wait=false")
+			lab.Eventually(t, deadline(), "a controller on another node has the Lease", func() error {
+				p, err := f.leadingController(t.Context(), c)
+				if err == nil && p.Node == c.Nodes[1] {
+					err = fmt.Errorf("%s has it", p.Name)
+				}
+				return err
+			})
+			took := time.Since(start)
+			lab.Eventually(t, deadline(), "the new IP has an address", func() error {
+				if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(ip), ip); err != nil || ip.Status.IP != "" {
+					return err
+				}
+				return errors.New("it has none")
+			})
+			t.Logf("%s: another one had the Lease after %v, and a new IP its address after %v", fault, took, time.Since(start))
+		})
+	})
+}
+
+// nodeAway lets a node stay away for a while.
+func (f *faults) nodeAway(t *testing.T) func() {
+	return func() { lasts(t.Context(), nodeAway) }
+}
+
+// loseNode lets a node go, and come back when what happens meanwhile is over, while
+// traffic flows between the pods on other nodes, and waits until those on it are reached
+// again.
+func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, fault string, p promise, meanwhile func()) {
 	t.Helper()
 	elsewhere := func(pods []*kubelab.Pod) []*kubelab.Pod {
 		return slices.DeleteFunc(slices.Clone(pods), func(p *kubelab.Pod) bool { return p.Node == node })
@@ -134,7 +181,7 @@ func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, 
 	f.measure(t, fault, p, paths, func() {
 		node.Kill()
 		t.Cleanup(back)
-		lasts(t.Context(), nodeAway)
+		meanwhile()
 	})
 	f.watch(t, fault+", and back", p, paths, back)
 	f.clients, f.servers = f.world.clients(t, f.a, 2), f.world.servers(t, f.b, 2)

@@ -19,6 +19,10 @@ const (
 	// gateway.
 	oneReplica  = 10 * time.Second
 	twoReplicas = 3 * time.Second
+	// otherController is how soon another controller works when the node of the one that
+	// leads is lost. The Lease lasts for 10 s since its last renewal was seen, and is looked
+	// at every 2 to 4.4 s: 19 s at most. The rest is for a machine that does other things, too.
+	otherController = time.Minute
 	// blink is the outage that a change may cost of which the network should not
 	// take notice.
 	blink = time.Second
@@ -55,6 +59,7 @@ func testFaults(t *testing.T, w *world) {
 		{"controller", true, testControllerDown},
 		{"API server", true, testAPIServerDown},
 		{"workload node", true, testWorkloadNodeLost},
+		{"controller node", true, testControllerNodeLost},
 		{"gateway node", true, testGatewayNodeLost},
 		{"two replicas", true, testTwoReplicas},
 	} {

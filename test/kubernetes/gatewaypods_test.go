@@ -137,19 +137,24 @@ func (f *faults) onlyOn(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, do
 func (f *faults) placeController(t *testing.T, c *kubelab.Cluster, node *kubelab.Node) {
 	t.Helper()
 	lab.Eventually(t, patience, "the controller of "+c.Name+" leads on "+node.Name, func() error {
-		var lease coordinationv1.Lease
-		if err := c.Client().Get(t.Context(), client.ObjectKey{Namespace: liqoNamespace, Name: manager.Lease}, &lease); err != nil {
-			return err
-		}
-		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-			return errors.New("none leads")
-		}
-		pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // what follows differs with each process
-		p, err := c.Pod(t.Context(), liqoNamespace, pod)
+		p, err := f.leadingController(t.Context(), c)
 		if err != nil || p.Node == node {
 			return err
 		}
-		out, err := c.Kubectl("delete", "pod", "-n", liqoNamespace, pod, "--wait=true", "--timeout="+patience.String())
+		out, err := c.Kubectl("delete", "pod", "-n", liqoNamespace, p.Name, "--wait=true", "--timeout="+patience.String())
 		return errors.Join(fmt.Errorf("it led on %s: %s", p.Node.Name, out), err)
 	})
+}
+
+// leadingController is the pod that the Lease of the controllers names.
+func (f *faults) leadingController(ctx context.Context, c *kubelab.Cluster) (*kubelab.Pod, error) {
+	var lease coordinationv1.Lease
+	if err := c.Client().Get(ctx, client.ObjectKey{Namespace: liqoNamespace, Name: manager.Lease}, &lease); err != nil {
+		return nil, err
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return nil, errors.New("none leads")
+	}
+	pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // what follows differs with each process
+	return c.Pod(ctx, liqoNamespace, pod)
 }

@@ -95,6 +95,19 @@ func testInfo(t *testing.T, w *world) {
 			t.Errorf("%s\n%s", out, errs)
 		}
 	})
+	t.Run("network status with a frozen API server", func(t *testing.T) {
+		thaw := w.b.FreezeAPIServer()
+		defer thaw()
+		for silent, args := range map[string][]string{
+			"(remote)": w.both("network", "status", "--interval", "0", "--remote-request-timeout", "1s"),
+			"(local)":  w.between(w.b, w.a, "network", "status", "--interval", "0", "--request-timeout", "1s"),
+		} {
+			out, errs, err := w.run(t.Context(), w.command(args...))
+			if err == nil || !strings.Contains(out, "Connected") || !strings.Contains(errs, silent) || !strings.Contains(errs, w.b.Public.String()) || !strings.Contains(errs, "does not answer: check") {
+				t.Errorf("%v\n%s\n%s", err, out, errs)
+			}
+		}
+	})
 	t.Run("network status of what is not well", func(t *testing.T) {
 		status := local("network", "status", "--interval", "0", "--exit-code")
 		if _, _, err := w.tryLiqoctl(t.Context(), status...); err != nil {

@@ -57,6 +57,7 @@ func TestClusters(t *testing.T) {
 		{"expose", false, testExpose},
 		{"hands", false, testHands},
 		{"faults", false, testFaults},
+		{"services", false, testServices},
 		{"namespaces", false, testNamespaces},
 		// Of their own.
 		{"refusals", false, testRefusals},

@@ -230,6 +230,8 @@ type Status struct {
 
 // DataPlaneStatus is what the data plane of a Status says.
 type DataPlaneStatus struct {
+	// PathMTU is the largest packet that leaves for the peer.
+	PathMTU int `json:"pathMTU"`
 	// Tunnel holds the counters of the tunnel, by the names they have there.
 	Tunnel  map[string]any  `json:"tunnel"`
 	Egress  DirectionStatus `json:"egress"`
@@ -267,6 +269,7 @@ func (s DataPlaneStatus) TunnelText(name string) string {
 // DirectionStatus is one direction of Status.
 type DirectionStatus struct {
 	Packets  uint64            `json:"packets"`
+	Bytes    uint64            `json:"bytes"`
 	Verdicts map[string]uint64 `json:"verdicts"`
 }
 

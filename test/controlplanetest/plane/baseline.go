@@ -2,6 +2,7 @@ package plane
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,9 +50,11 @@ func (p *Plane) reset(to Baseline) error {
 	}
 	want := p.baselines[to]
 	changed, err := p.store.restore(ctx, want)
-	if err == nil && slices.ContainsFunc(changed, isPolicy) {
+	if err == nil && slices.ContainsFunc(changed, p.isInstalledPolicy) {
 		p.StopAPIServer()
 		err = p.StartAPIServer()
+	} else if err == nil && slices.ContainsFunc(changed, isPolicy) {
+		err = p.followPolicies(ctx)
 	}
 	for err == nil && len(changed) > 0 {
 		if err = p.follow(ctx, changed, to); err == nil {
@@ -65,14 +68,85 @@ func (p *Plane) reset(to Baseline) error {
 	return p.startManager()
 }
 
-// isPolicy tells whether a key is that of an admission policy. When one goes, the API
-// server stops to watch what the policy takes as its parameters, and when it is there
-// again it judges by what it knew then: it stops an informer of its own that it cannot
-// start again (k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go,
-// ensureParamsForPolicyLocked).
+// isPolicy tells whether a key is that of an admission policy, or of a binding of one.
 func isPolicy(key string) bool {
-	return strings.HasPrefix(key, registry+"validatingadmissionpolicies/")
+	resource, _, _ := strings.Cut(strings.TrimPrefix(key, registry), "/")
+	return slices.Contains([]string{
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+	}, resource)
 }
+
+// isInstalledPolicy tells whether a key is that of an admission policy of the baseline
+// Installed, one of which takes a ConfigMap as its parameters. When it goes, the API
+// server stops to watch ConfigMaps for it, and when it is there again it judges by what
+// was known then: it stops an informer that it shares, and cannot start that again
+// (k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go,
+// ensureParamsForPolicyLocked). What CRDs define it watches anew each time. So policies
+// of tests may take that, and ConfigMaps, but no other kind of Kubernetes itself.
+func (p *Plane) isInstalledPolicy(key string) bool {
+	return isPolicy(key) && p.baselines[Installed][key] != nil
+}
+
+// followPolicies waits until the API server judges by the policies that there are now.
+// It looks at them once a second. So it is given two more, of which it learns after all
+// others, until both have their effect: one marks a ConfigMap, the other one refuses what
+// is marked. A restart would do the same for some seconds of a processor.
+func (p *Plane) followPolicies(ctx context.Context) error {
+	name := "followed-" + strings.ToLower(rand.Text()) // those of the last time may be in force
+	if err := (Installer{p.client, p.clientset}).Apply(ctx, strings.ReplaceAll(followed, "NAME", name)); err != nil {
+		return err
+	}
+	for {
+		// Until then the policies of a test may refuse it as well.
+		err := p.client.Create(ctx, configMap(name), client.DryRunAll)
+		switch {
+		case err != nil && strings.Contains(err.Error(), "it is marked "+name):
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("the API server does not judge by new policies: %w", errors.Join(ctx.Err(), err))
+		}
+		time.Sleep(pause)
+	}
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+}
+
+// followed are the policies for followPolicies.
+const followed = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], resourceNames: [NAME]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/data', value: {'marked': ''}}]"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], resourceNames: [NAME]}
+  validations:
+  - {expression: "!has(object.data)", message: it is marked NAME}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME, validationActions: [Deny]}
+`
 
 // releasePorts deletes the Services, since the API server holds in memory which node
 // ports are taken.

@@ -36,11 +36,15 @@ func TestReset(t *testing.T) {
 	p.checkClean(t, Installed)
 	for i, b := range []Baseline{Installed, Bare, Bare, Installed, Installed} {
 		p.soil(t)
+		same, apiserver := b == p.at, p.apiserver
 		if i == 1 {
 			p.StopAPIServer()
 		}
 		if err := p.reset(b); err != nil {
 			t.Fatal(err)
+		}
+		if same && p.apiserver != apiserver {
+			t.Error("the API server was started again, which costs the most")
 		}
 		p.checkClean(t, b)
 	}
@@ -79,6 +83,15 @@ func (p *Plane) soil(t *testing.T) {
 			return nil
 		})
 	}
+	if err := (Installer{p.client, p.clientset}).Apply(t.Context(), strings.ReplaceAll(followed, "NAME", "policed")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the policies are in force", func() error {
+		if err := p.client.Create(t.Context(), configMap("policed"), client.DryRunAll); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("create a ConfigMap: %w", err)
+		}
+		return nil
+	})
 	removed := []client.Object{stuck, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}}}
 	if p.at == Installed {
 		if err := p.client.Create(t.Context(), network("held", "example.com/nobody")); err != nil {
@@ -106,6 +119,14 @@ func (p *Plane) checkClean(t *testing.T, b Baseline) {
 	}
 	if p.mayListSecrets(t) {
 		t.Error("a right is left")
+	}
+	marked, plain := configMap("policed"), configMap("policed")
+	marked.Data = map[string]string{"marked": ""}
+	if err := p.client.Create(t.Context(), marked, client.DryRunAll); err != nil {
+		t.Errorf("a policy is left: %v", err)
+	}
+	if err := p.client.Create(t.Context(), plain, client.DryRunAll); err != nil || len(plain.Data) > 0 {
+		t.Errorf("a policy is left: %v, %v", plain.Data, err)
 	}
 	s := nodePort("another")
 	if err := p.client.Create(t.Context(), s); err != nil {

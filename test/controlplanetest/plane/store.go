@@ -21,7 +21,7 @@ const registry = "/registry/"
 
 // own are the prefixes of what the API server keeps for itself, and renews.
 var own = []string{
-	registry + "masterleases/", registry + "leases/kube-system/apiserver-",
+	registry + "masterleases/", registry + "peerserverleases/", registry + "leases/kube-system/apiserver-",
 	registry + "configmaps/kube-system/kube-apiserver-legacy-service-account-token-tracking",
 }
 

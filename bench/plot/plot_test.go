@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+)
+
+// TestPlots: the plots that are checked in are what the results give.
+func TestPlots(t *testing.T) {
+	plots, err := draw(os.DirFS("../results"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range plots {
+		got, err := os.ReadFile(filepath.Join("../results", name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the results give (%v): go run ./bench/plot", name, err)
+		}
+		for d := xml.NewDecoder(bytes.NewReader(want)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if n := bytes.Count(want, []byte("<path")) + bytes.Count(want, []byte(`class="gap"`)); n < 8 {
+			t.Errorf("%s shows %d things", name, n)
+		}
+	}
+	there, err := fs.Glob(os.DirFS("../results"), "*.svg")
+	if err != nil || len(there) != len(plots) {
+		t.Errorf("%v, %v", there, err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	r := parse(`date: 2026-11-22T06:34:53Z
+commit: 665a1fc-modified
+
+figure                         unit         stock: median (range)         sluice: median (range)
+tcp1/a-to-b                    Gbit/s       2 (1 to 3)                    3 (2 to 4)
+
+ratio to stock                  limit: median (range)         sluice: median (range)
+tcp1/a-to-b                     1.6 (1.5 to 1.7)              1.5 (1.25 to 2)
+gateway64/allocs                -                             1e+01 (9 to 1.1e+01)
+
+ratio to limit                  sluice: median (range)
+tcp1/a-to-b                     0.9 (0.8 to 1)
+
+BenchmarkPath/tcp1/a-to-b/gw=stock 1 2 Gbit/s
+BenchmarkPath/tcp1/a-to-b/gw=sluice 1 3.5 Gbit/s
+`)
+	if r.commit != "665a1fc" || r.ratios["tcp1/a-to-b"]["sluice"] != (spread{1.5, 1.25, 2}) || r.ratios["tcp1/a-to-b"]["limit"] != (spread{1.6, 1.5, 1.7}) {
+		t.Errorf("%+v", r)
+	}
+	if got := r.ratios["gateway64/allocs"]; len(got) != 1 || got["sluice"] != (spread{10, 9, 11}) {
+		t.Errorf("%+v", got)
+	}
+	if got := r.samples["tcp1/a-to-b"]; len(got["sluice"]) != 1 || got["sluice"][0] != 3.5 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := draw(fstest.MapFS{}); err == nil {
+		t.Error("an empty folder has plots")
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sluice-net/sluice/bench/record"
+)
+
+// ratios shows what Sluice carries compared with "stock", over commits.
+func ratios(all []result) []byte {
+	figures := []struct {
+		name, label string
+		series      int
+	}{{"tcp1/a-to-b", "TCP, 1 stream", 2}, {"tcp4/a-to-b", "TCP, 4 streams", 3}, {"gateway1300/packets", "gateways alone, 1300 bytes", 0}, {"gateway64/packets", "gateways alone, 64 bytes", 4}}
+	p := begin(440, "What Sluice carries, compared with stock wireguard-go, a kernel tunnel and nftables", "Ratios of throughput in the same round, medians and ranges, by commit. 1 is the same speed; more is faster.")
+	var commits []string
+	for _, r := range all {
+		if !slices.Contains(commits, r.commit) {
+			commits = append(commits, r.commit)
+		}
+	}
+	const left, right, top, bottom, most = 50, 845, 70, 365, 4
+	y := func(v float64) float64 { return bottom - v/most*(bottom-top) }
+	for v := range most + 1 {
+		class := "edge"
+		if v == 1 {
+			class = "one"
+		}
+		p.line(left, y(float64(v)), right, y(float64(v)), class)
+		p.text(left-8, y(float64(v))+4, "small", "end", fmt.Sprint(v))
+	}
+	slot := float64(right-left) / float64(len(commits))
+	for i, c := range commits {
+		p.text(left+(float64(i)+0.5)*slot, bottom+20, "small", "middle", c)
+	}
+	drawn := make(map[string]int) // at the same place
+	for _, r := range all {
+		at := slices.Index(commits, r.commit)
+		for k, f := range figures {
+			s, ok := r.ratios[f.name]["sluice"]
+			if !ok {
+				continue
+			}
+			key := fmt.Sprint(at, k)
+			x := left + (float64(at)+(float64(k)+0.7)/5)*slot + 13*float64(drawn[key])
+			drawn[key]++
+			p.line(x, y(min(s.low, most)), x, y(min(s.high, most)), fmt.Sprintf("s%d thin", f.series))
+			p.mark(f.series, x, y(s.median))
+		}
+	}
+	names := make(map[int]string)
+	for _, f := range figures {
+		names[f.series] = f.label
+	}
+	p.legend(417, names)
+	return p.end()
+}
+
+// variants are those that are compared, with their series.
+var variants = []struct {
+	name   string
+	series int
+}{{"stock", 0}, {"sluice", 2}}
+
+// latest is the last result that has all figures of both variants.
+func latest(all []result, figures ...string) *result {
+	for _, r := range slices.Backward(all) {
+		if !slices.ContainsFunc(figures, func(f string) bool { return len(r.samples[f]["stock"]) == 0 || len(r.samples[f]["sluice"]) == 0 }) {
+			return &r
+		}
+	}
+	return nil
+}
+
+// latency shows round trips from p50 to p99.
+func latency(all []result) []byte {
+	p := begin(330, "Round trips through both gateways", "From the median (mark) to the 99th percentile (end of the bar); medians of rounds, and a small line for each round. Logarithmic.")
+	const left, right, top, first, last = 250, 840, 70, 50.0, 10_000.0
+	x := func(us float64) float64 { return left + math.Log(us/first)/math.Log(last/first)*(right-left) }
+	for _, us := range []float64{50, 100, 200, 500, 1000, 2000, 5000, 10_000} {
+		p.line(x(us), top, x(us), 265, "edge")
+		text := fmt.Sprintf("%g µs", us)
+		if us >= 1000 {
+			text = fmt.Sprintf("%g ms", us/1000)
+		}
+		p.text(min(x(us), right-5), 283, "small", "middle", text)
+	}
+	y := float64(top + 16)
+	for _, load := range []struct{ name, label string }{{"latency", "ping, nothing else going on"}, {"loaded", "ping beside a TCP stream"}, {"rr", "request and response, TCP"}} {
+		r := latest(all, load.name+"/p50", load.name+"/p99")
+		if r == nil {
+			continue
+		}
+		p.text(16, y+16, "", "start", load.label)
+		p.text(16, y+32, "small", "start", "commit "+r.commit)
+		for _, v := range variants {
+			p50, p99 := r.samples[load.name+"/p50"][v.name], r.samples[load.name+"/p99"][v.name]
+			class := fmt.Sprintf("s%d", v.series)
+			p.line(x(record.Median(p50)), y+6, x(record.Median(p99)), y+6, class+" wide")
+			for _, s := range slices.Concat(p50, p99) {
+				p.line(x(s), y-2, x(s), y+14, class+" thin")
+			}
+			p.mark(v.series, x(record.Median(p50)), y+6)
+			y += 26
+		}
+		y += 12
+	}
+	p.legend(312, map[int]string{0: "stock", 2: "Sluice"})
+	return p.end()
+}
+
+// sizes shows what gateways carry by the size of packets.
+func sizes(all []result) []byte {
+	of := []int{64, 512, 1300}
+	var commit string
+	found := make(map[int]*result)
+	for _, r := range slices.Backward(all) { // the last commit that has all sizes
+		clear(found)
+		same := slices.DeleteFunc(slices.Clone(all), func(o result) bool { return o.commit != r.commit })
+		for _, size := range of {
+			if l := latest(same, fmt.Sprintf("gateway%d/packets", size)); l != nil {
+				found[size] = l
+			}
+		}
+		if len(found) == len(of) {
+			commit = r.commit
+			break
+		}
+	}
+	p := begin(380, "What two gateways carry, by the size of packets", "UDP, gateways alone on two processors, commit "+commit+"; medians and ranges of rounds.")
+	const left, right, top, bottom, most = 70, 820, 82, 310, 1750
+	x := func(size int) float64 { return left + 20 + float64(size)/1300*(right-left-40) }
+	y := func(v float64) float64 { return bottom - v/most*(bottom-top) }
+	for v := 0; v <= most; v += 250 {
+		p.line(left, y(float64(v)), right, y(float64(v)), "edge")
+		p.text(left-8, y(float64(v))+4, "small", "end", fmt.Sprint(v))
+	}
+	p.text(16, 66, "small", "start", "thousand packets/s")
+	for _, size := range of {
+		p.text(x(size), bottom+20, "small", "middle", fmt.Sprintf("%d bytes", size))
+	}
+	for _, v := range append(slices.Clone(variants), struct {
+		name   string
+		series int
+	}{"limit", 1}) {
+		var line [][2]float64
+		for _, size := range of {
+			if found[size] == nil || len(found[size].samples[fmt.Sprintf("gateway%d/packets", size)][v.name]) == 0 {
+				continue
+			}
+			s := found[size].samples[fmt.Sprintf("gateway%d/packets", size)][v.name]
+			line = append(line, [2]float64{x(size), y(record.Median(s))})
+			p.line(x(size), y(slices.Min(s)), x(size), y(slices.Max(s)), fmt.Sprintf("s%d thin", v.series))
+		}
+		p.path(v.series, line)
+		for _, at := range line {
+			p.mark(v.series, at[0], at[1])
+		}
+	}
+	p.legend(360, map[int]string{0: "stock", 1: "the smallest loop that could do the work", 2: "Sluice"})
+	return p.end()
+}
+
+// silences shows how long nothing arrives after a fault.
+func silences(faults []fault) []byte {
+	p := begin(160+22*len(faults), "How long pods hear nothing after a fault", "The fault is at 0. Green: packets arrive. Red: silence, the median of pairs of pods; pale: the longest. Two real clusters.")
+	const left, right = 330.0, 755.0
+	y := 70.0
+	for _, part := range []struct {
+		title       string
+		node        bool
+		first, last float64 // seconds
+		step        float64
+	}{{"Gateways", false, -0.25, 2, 0.5}, {"Nodes", true, -6, 48, 12}} {
+		x := func(s float64) float64 { return left + (s-part.first)/(part.last-part.first)*(right-left) }
+		rows := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.node != part.node })
+		bottom := y + 22*float64(len(rows)) + 6
+		for s := 0.0; s <= part.last; s += part.step {
+			p.line(x(s), y, x(s), bottom, "edge")
+			p.text(x(s), bottom+15, "small", "middle", fmt.Sprintf("%g s", s))
+		}
+		for _, f := range rows {
+			y += 22
+			p.text(left-10, y-5, "small", "end", f.name)
+			p.bar(x(part.first), y-12, x(0)-x(part.first), 8, "flow")
+			p.bar(x(0), y-12, x(f.median)-x(0), 8, "gap")
+			p.bar(x(f.median), y-12, x(f.worst)-x(f.median), 8, "worst")
+			p.bar(x(f.worst), y-12, x(part.last)-x(f.worst), 8, "flow")
+			p.text(right+8, y-4, "small", "start", fmt.Sprintf("%.3g s, %.3g s", f.median, f.worst))
+		}
+		y = bottom + 42
+	}
+	return p.end()
+}

@@ -1,0 +1,405 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+const (
+	// shop is the namespace of the Service that a exports, back that of b's, which is about the servers of the others.
+	shop = "shop"
+	// namesAddress is that of the DNS server for Services of other clusters.
+	namesAddress = "10.96.0.53"
+	// servicePort is not that of the pods.
+	servicePort = 80
+)
+
+// shopText is a Service whose pods end as those of careful people do: they answer for a while after their end was told.
+const shopText = `
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: shop
+  labels: {pod-security.kubernetes.io/enforce: restricted}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 20
+      automountServiceAccountToken: false
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: web
+        image: IMAGE
+        imagePullPolicy: Never
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+        env:
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        lifecycle: {preStop: {sleep: {seconds: 15}}} # longer than a busy machine takes to tell the other cluster
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+`
+
+// askerText is a pod that asks the DNS server for the names of Services of other clusters, as the DNS of a cluster does
+// for its pods: these clusters have none.
+const askerText = `
+apiVersion: v1
+kind: Pod
+metadata: {name: asker, namespace: shop}
+spec:
+  terminationGracePeriodSeconds: 0
+  automountServiceAccountToken: false
+  dnsPolicy: None
+  dnsConfig: {nameservers: [NAMES], searches: [svc.clusterset.local], options: [{name: ndots, value: "3"}]}
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: web
+    image: IMAGE
+    imagePullPolicy: Never
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+    readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+`
+
+// testServices has each cluster use a Service of the other one by its name, while what is behind it changes.
+func testServices(t *testing.T, w *world) {
+	w.connect(t)
+	t.Cleanup(func() {
+		if err := onBoth(w, w.reinstall); err != nil {
+			t.Error(err)
+		}
+	})
+	w.each(t, func(c *kubelab.Cluster) error {
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, "--set", "services.enabled=true", "--set", "services.alias=true",
+			"--set", "clusterDNS.enabled=true", "--set", "clusterDNS.clusterIP="+namesAddress)...)
+		return err
+	})
+	s := &sharing{world: w}
+	s.atHome(t, w.a, strings.ReplaceAll(shopText, "IMAGE", webImage))
+	s.atHome(t, w.b, strings.Split(shopText, "---")[0]+"---"+strings.NewReplacer("IMAGE", webImage, "NAMES", namesAddress).Replace(askerText))
+	w.kubectl(t, w.a, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
+	start := time.Now()
+	w.liqoctl(t, "export", "service", "web", "-n", shop, "--timeout", patience.String(), "--kubeconfig", w.a.Kubeconfig)
+	s.follows(t, 2)
+	t.Logf("%s has the Service of %s after %v", w.b.Name, w.a.Name, time.Since(start).Round(10*time.Millisecond))
+	for _, part := range []struct {
+		name string
+		long bool
+		run  func(*testing.T, *sharing)
+	}{
+		{"by name", false, testServiceNames},
+		{"the other way", false, testServiceBack},
+		{"rolling update", false, testServiceRollout},
+		{"gateways killed", false, testServiceGateways},
+		{"peering cut and back", true, testServiceCut}, // endpoints are held for half a minute
+		{"unexported", false, testServiceUnexported},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			if part.long && !*long {
+				t.Skip("SKIPPED: this takes a minute: -kubernetes.long")
+			}
+			part.run(t, s)
+		})
+	}
+}
+
+// sharing is two clusters that use Services of each other.
+type sharing struct{ *world }
+
+// atHome applies manifests of the namespace shop, which goes in the end.
+func (s *sharing) atHome(t *testing.T, c *kubelab.Cluster, text string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if _, err := c.Kubectl("delete", "namespace", shop, "--wait=true", "--timeout="+patience.String()); err != nil {
+			t.Error(err)
+		}
+	})
+	manifest{c, "", text}.apply(t)
+}
+
+// address is that of a Service in the namespace shop of a cluster.
+func address(ctx context.Context, c *kubelab.Cluster, namespace, name string) (at netip.AddrPort, err error) {
+	in := new(mcsv1beta1.ServiceImport)
+	if err := c.Client().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, in); err != nil {
+		return at, err
+	}
+	if len(in.Spec.IPs) != 1 {
+		return at, fmt.Errorf("its addresses are %q", in.Spec.IPs)
+	}
+	a, err := netip.ParseAddr(in.Spec.IPs[0])
+	return netip.AddrPortFrom(a, servicePort), err
+}
+
+// ready are the addresses of the ready endpoints that b has of shop/web, without those of the alias.
+func (s *sharing) ready(ctx context.Context) (all []string, err error) {
+	in := new(mcsv1beta1.ServiceImport)
+	if err := s.b.Client().Get(ctx, types.NamespacedName{Namespace: shop, Name: "web"}, in); err != nil {
+		return nil, err
+	}
+	var found discoveryv1.EndpointSliceList
+	err = s.b.Client().List(ctx, &found, client.InNamespace(shop),
+		client.MatchingLabels{discoveryv1.LabelServiceName: in.Annotations["multicluster.kubernetes.io/derived-service"]})
+	for _, sl := range found.Items {
+		for _, e := range sl.Endpoints {
+			if *e.Conditions.Ready {
+				all = append(all, e.Addresses...)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all, err
+}
+
+// follows waits until b has exactly the ready pods that a has of shop/web, so many, by the addresses that they have there.
+func (s *sharing) follows(t *testing.T, n int) {
+	t.Helper()
+	lab.Eventually(t, patience, fmt.Sprintf("%s has the %d endpoints of %s", s.b.Name, n, s.a.Name), func() error {
+		pods, err := runningPods(t.Context(), s.a, shop, map[string]string{"app": "web"}, n)
+		if err != nil {
+			return err
+		}
+		var want []string
+		for _, p := range pods {
+			want = append(want, s.remote(t, s.b, p.Addr).String())
+		}
+		slices.Sort(want)
+		if got, err := s.ready(t.Context()); err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("they are %q, want %q (%w)", got, want, err)
+		}
+		return nil
+	})
+}
+
+// testServiceNames asks by the name of the cluster set, and at the address of the Service that has the name itself.
+func testServiceNames(t *testing.T, s *sharing) {
+	for _, name := range []string{"web.shop.svc.clusterset.local", "web.shop"} {
+		lab.Eventually(t, patience, name+" answers", func() error {
+			out, err := s.b.Kubectl("exec", "-n", shop, "asker", "--", "web", "-get", fmt.Sprintf("http://%s:%d/", name, servicePort))
+			if err == nil && !strings.Contains(out, `"pod":"web-`) {
+				err = fmt.Errorf("it says %q", out)
+			}
+			return err
+		})
+	}
+	alias, err := netip.ParseAddr(s.kubectl(t, s.b, "get", "service", "web", "-n", shop, "-o", "jsonpath={.spec.clusterIP}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range s.clients(t, s.b, 2) {
+		lab.Eventually(t, patience, "the alias answers on "+from.Node.Name, func() error {
+			a, err := getAt(t.Context(), from, netip.AddrPortFrom(alias, servicePort))
+			if err == nil && !strings.HasPrefix(a.Pod, "web-") {
+				err = fmt.Errorf("it is %+v", a)
+			}
+			return err
+		})
+	}
+	if out, _ := s.liqoctl(t, "get", "services", "-n", shop, "--kubeconfig", s.b.Kubeconfig); !strings.Contains(out, " 2/2 ") {
+		t.Errorf("liqoctl get services:\n%s", out)
+	}
+}
+
+// testServiceBack has a use a Service of b.
+func testServiceBack(t *testing.T, s *sharing) {
+	s.servers(t, s.b, 2)
+	clients := s.clients(t, s.a, 2)
+	s.kubectl(t, s.b, "expose", "deployment", "web", "-n", appNamespace, "--name=back", fmt.Sprint("--port=", servicePort), fmt.Sprint("--target-port=", webPort))
+	t.Cleanup(func() {
+		if _, err := s.b.Kubectl("delete", "service,serviceexport", "back", "-n", appNamespace); err != nil {
+			t.Error(err)
+		}
+	})
+	s.liqoctl(t, "export", "service", "back", "-n", appNamespace, "--timeout", patience.String(), "--kubeconfig", s.b.Kubeconfig)
+	for _, from := range clients {
+		lab.Eventually(t, patience, from.Node.Name+" reaches it", func() error {
+			at, err := address(t.Context(), s.a, appNamespace, "back")
+			if err != nil {
+				return err
+			}
+			a, err := getAt(t.Context(), from, at)
+			if err == nil && !strings.HasPrefix(a.Node, s.b.Name) {
+				err = fmt.Errorf("it is %+v", a)
+			}
+			return err
+		})
+	}
+}
+
+// load is requests, each by a connection of its own, from all nodes of b.
+type load struct {
+	stop func()
+	work sync.WaitGroup
+
+	mu       sync.Mutex
+	answers  map[string]int // by pod
+	failures []error
+}
+
+func (s *sharing) load(t *testing.T) *load {
+	t.Helper()
+	at, err := address(t.Context(), s.b, shop, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{stop: cancel, answers: map[string]int{}}
+	t.Cleanup(func() { l.end() })
+	for _, from := range s.clients(t, s.b, 2) {
+		l.work.Go(func() {
+			tick := time.NewTicker(pingPause)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				// What is under way at the end is waited for: it is no failure.
+				a, err := getAt(context.WithoutCancel(ctx), from, at)
+				l.mu.Lock()
+				if err != nil {
+					l.failures = append(l.failures, fmt.Errorf("%s at %s: %w", from.Node.Name, time.Now().Format(time.TimeOnly), err))
+				} else {
+					l.answers[a.Pod]++
+				}
+				l.mu.Unlock()
+				<-tick.C
+			}
+		})
+	}
+	return l
+}
+
+// end ends the requests, and returns the failures.
+func (l *load) end() (answers map[string]int, failures []error) {
+	l.stop()
+	l.work.Wait()
+	return l.answers, l.failures
+}
+
+// heardFrom waits until so many pods have answered.
+func (l *load) heardFrom(t *testing.T, n int) {
+	t.Helper()
+	lab.Eventually(t, patience, fmt.Sprintf("%d pods have answered", n), func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.answers) < n {
+			return fmt.Errorf("they are %v, failures %v", l.answers, errors.Join(l.failures...))
+		}
+		return nil
+	})
+}
+
+// testServiceRollout replaces all pods behind the Service while it is used: no request fails.
+func testServiceRollout(t *testing.T, s *sharing) {
+	l := s.load(t)
+	l.heardFrom(t, 2)
+	start := time.Now()
+	s.kubectl(t, s.a, "rollout", "restart", "-n", shop, "deployment/web")
+	s.kubectl(t, s.a, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
+	done := time.Now()
+	s.follows(t, 2) // only when the old pods are gone
+	l.heardFrom(t, 4)
+	answers, failures := l.end()
+	t.Logf("the rollout took %v, after which the old pods were gone after %v: answers %v", done.Sub(start).Round(10*time.Millisecond), time.Since(done).Round(10*time.Millisecond), answers)
+	if len(failures) > 0 {
+		t.Errorf("%d requests failed, the first: %v", len(failures), failures[0])
+	}
+}
+
+// testServiceGateways kills the gateways: the endpoints stay, requests are answered again, and news come.
+func testServiceGateways(t *testing.T, s *sharing) {
+	for i, c := range []*kubelab.Cluster{s.a, s.b} {
+		l := s.load(t)
+		l.heardFrom(t, 1)
+		kill(t, leads(t, c))
+		s.kubectl(t, s.a, "scale", "-n", shop, "deployment/web", fmt.Sprint("--replicas=", 3-i))
+		start := time.Now()
+		if i == 0 {
+			s.follows(t, 3)
+			l.heardFrom(t, 3)
+		} else {
+			s.follows(t, 2)
+		}
+		_, failures := l.end()
+		t.Logf("gateway of %s: the endpoints are those that they should be after %v, %d requests failed", c.Name, time.Since(start).Round(10*time.Millisecond), len(failures))
+	}
+}
+
+// testServiceCut takes the network between the clusters away: after a while no endpoint is ready. With it they come back.
+func testServiceCut(t *testing.T, s *sharing) {
+	before, err := s.ready(t.Context())
+	if err != nil || len(before) == 0 {
+		t.Fatal(before, err)
+	}
+	t.Cleanup(s.Mend)
+	start := time.Now()
+	s.Isolate()
+	lab.Eventually(t, 2*patience, "no endpoint is ready", func() error {
+		now, err := s.ready(t.Context())
+		if err == nil && len(now) > 0 {
+			err = fmt.Errorf("%q are", now)
+		}
+		return err
+	})
+	t.Logf("no endpoint is ready after %v", time.Since(start).Round(10*time.Millisecond))
+	start = time.Now()
+	s.Mend()
+	s.follows(t, len(before))
+	t.Logf("they are ready again after %v", time.Since(start).Round(10*time.Millisecond))
+	s.load(t).heardFrom(t, len(before))
+}
+
+// testServiceUnexported takes the export back: what was made of it is gone, and so is its address.
+func testServiceUnexported(t *testing.T, s *sharing) {
+	from := s.clients(t, s.b, 2)[0]
+	at, err := address(t.Context(), s.b, shop, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	s.liqoctl(t, "unexport", "service", "web", "-n", shop, "--timeout", patience.String(), "--kubeconfig", s.a.Kubeconfig)
+	lab.Eventually(t, patience, "nothing of the Service is left", func() error {
+		var slices discoveryv1.EndpointSliceList
+		err := s.b.Client().Get(t.Context(), types.NamespacedName{Namespace: shop, Name: "web"}, new(mcsv1beta1.ServiceImport))
+		if err == nil {
+			return errors.New("the ServiceImport is there")
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if err := s.b.Client().List(t.Context(), &slices, client.InNamespace(shop)); err != nil || len(slices.Items) > 0 {
+			return fmt.Errorf("%d EndpointSlices are there (%w)", len(slices.Items), err)
+		}
+		if out, err := s.b.Kubectl("get", "services", "-n", shop, "-o", "name"); err != nil || out != "" {
+			return fmt.Errorf("there is %q (%w)", out, err)
+		}
+		if a, err := getAt(t.Context(), from, at); err == nil {
+			return fmt.Errorf("it is reached: %+v", a)
+		}
+		return nil
+	})
+	t.Logf("it is gone after %v", time.Since(start).Round(10*time.Millisecond))
+}
