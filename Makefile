@@ -55,7 +55,8 @@ generate: ## deepcopy functions, CRDs and roles from the code, deploy/manifests 
 	$(TOOL) controller-gen rbac:roleName=liqo-controller paths=./controlplane/network/... paths=./controlplane/foreigncluster paths=./controlplane/manager output:rbac:dir=deploy/chart/files
 	$(TOOL) controller-gen rbac:roleName=liqo-controller-authentication,fileName=role-authentication.yaml paths=./controlplane/authentication/... output:rbac:dir=deploy/chart/files
 	$(TOOL) controller-gen rbac:roleName=liqo-controller-offloading,fileName=role-offloading.yaml paths=./controlplane/offloading/... output:rbac:dir=deploy/chart/files
-	$(GO) test -count=1 ./admin/release -run '^TestManifests$$' -update
+	$(TOOL) controller-gen rbac:roleName=liqo-controller-services,fileName=role-services.yaml paths=./controlplane/services/... output:rbac:dir=deploy/chart/files
+	$(GO) test -count=1 ./admin/release -run '^Test(Chart|Manifests)$$' -update
 
 kube: ## build the Kubernetes control plane that the tests run (once, cached)
 	@bash test/kubetools/build.sh

@@ -57,6 +57,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"gateway/...", []string{module + "/node", module + "/controlplane", module + "/admin"}, "what runs in a gateway is not what runs elsewhere"},
 		{"node/...", []string{module + "/gateway", module + "/controlplane", module + "/admin"}, "what runs on a node is not what runs elsewhere"},
 		{"virtualkubelet", []string{module + "/gateway", module + "/node", module + "/admin", module + "/dataplane"}, "what runs in a virtual kubelet is not what runs elsewhere"},
+		{"clusterdns", []string{module + "/gateway", module + "/node", module + "/controlplane", module + "/admin", module + "/dataplane"}, "the DNS server knows objects and messages"},
 		{"node/hostnet", []string{module, "k8s.io", "sigs.k8s.io"}, "the host's network knows links and routes, not why they are wanted"},
 		{"controlplane/...", []string{module + "/gateway", module + "/node", module + "/admin", module + "/objects"}, "the controllers know objects, not the programs that read them"},
 		{"controlplane/objectname", []string{module, "k8s.io", "sigs.k8s.io"}, "names are made of text: usable without a cluster"},
@@ -66,7 +67,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"admin/...", []string{"github.com/spf13/cobra", "golang.org/x/term"}, "what is done to clusters knows no terminal"},
 		{"admin/progress", []string{module, "k8s.io"}, "who tells and who shows share nothing else"},
 		{"admin/access", []string{module + "/admin"}, "reaching a cluster knows nobody who does it"},
-		{"cmd/internal/pcapng", []string{module, "k8s.io"}, "a file format knows nothing of ours"},
+		{"pcapng", []string{module, "k8s.io"}, "a file format knows nothing of ours"},
 	},
 	linked: []rule{
 		{"geneve", []string{"k8s.io"}, "the packet path knows no Kubernetes"},
@@ -80,6 +81,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"cmd/fabric", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com/wireguard/device", module + "/tunnel", module + "/gateway"}, "the node agent is small: no gateway in it"},
 		{"virtualkubelet", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com"}, "one process for each peer stays small: informers are enough"},
 		{"cmd/liqoctl", []string{module + "/underlay", module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the command line carries no packets: it asks gateways"},
+		{"cmd/clusterdns", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com"}, "it answers many and stays small: informers are enough"},
 		{"cmd/prober", []string{"k8s.io", "sigs.k8s.io", "gvisor.dev"}, "an image of a few megabytes"},
 	},
 }
@@ -92,6 +94,7 @@ var owners = map[string][]string{
 	"github.com/mdlayher/netlink":       {"node/hostnet"},
 	"github.com/google/nftables":        {"node/hostnet"},
 	"helm.sh/helm":                      {"admin/release"},
+	"github.com/miekg/dns":              {"clusterdns", "cmd/clusterdns"},
 	"golang.org/x/term":                 {"cmd/liqoctl/console"},
 	"github.com/spf13/cobra":            {"cmd/liqoctl"},
 }
@@ -112,9 +115,10 @@ var allowed = []struct {
 	{"dataplane/neighbor", []string{module + "/nat/packet"}, "frames, ARP and ND as bytes and values: no I/O"},
 	{"dataplane/filter", []string{module + "/nat/packet"}, "rules and packets, nothing else"},
 	{"dataplane/health", nil, "a protocol over any net.PacketConn"},
+	{"dataplane/plpmtu", nil, "a search that is told everything, the time included"},
 	{"dataplane/netstack", []string{module + "/nat/packet", "gvisor.dev/gvisor"}, "gVisor, and nothing of how it is used"},
 	{"reflection", []string{module + "/api", "k8s.io/api", "k8s.io/apimachinery"}, "objects to objects: usable without a cluster"},
-	{"api/...", []string{"k8s.io/api", "k8s.io/apimachinery"}, "types are shared by everything and depend on nothing"},
+	{"api/...", []string{"k8s.io/api", "k8s.io/apimachinery", module + "/api/text"}, "types are shared by everything and depend on nothing"},
 	{"controlplane/cidr", nil, "the allocator is arithmetic: usable without a cluster"},
 }
 
@@ -127,7 +131,10 @@ var banned = map[string]string{
 // reconcilersBelow hold one package for each reconciler. They are independent: what
 // one leaves to another goes through an API server. Only controlplane/manager knows
 // them all.
-var reconcilersBelow = []string{"controlplane/network", "controlplane/offloading"}
+var reconcilersBelow = []string{"controlplane/network", "controlplane/offloading", "controlplane/services"}
+
+// shared are packages below these that reconcilers have in common: pure.
+var shared = []string{"controlplane/offloading/placement", "controlplane/services/description"}
 
 // testSupport is imported by tests, by bench and by test stands only.
 var testSupport = []string{
@@ -194,7 +201,7 @@ func TestImportRules(t *testing.T) {
 
 // isReconciler tells whether a package holds a reconciler.
 func isReconciler(rel string) bool {
-	return slices.ContainsFunc(reconcilersBelow, func(s string) bool { return rel != s && below(rel, s) && rel != "controlplane/offloading/placement" })
+	return slices.ContainsFunc(reconcilersBelow, func(s string) bool { return rel != s && below(rel, s) && !slices.Contains(shared, rel) })
 }
 
 func isTestSupport(rel string) bool {

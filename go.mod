@@ -12,6 +12,7 @@ require (
 	github.com/gopacket/gopacket v1.7.7 // tests: reads capture files as others do
 	github.com/mattn/go-runewidth v0.0.24 // liqoctl: how many columns a character takes
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
+	github.com/miekg/dns v1.1.73 // DNS messages and their transport
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spdx/tools-golang v0.5.7 // the bill of materials beside each image
 	github.com/spf13/cobra v1.10.2 // liqoctl: commands, help, completion
@@ -19,6 +20,7 @@ require (
 	go.uber.org/goleak v1.3.0 // tests: no goroutine outlives Run
 	go.yaml.in/yaml/v3 v3.0.5 // line numbers in messages about manifests
 	golang.org/x/crypto v0.58.0 // bench: WireGuard's cipher, in the limit
+	golang.org/x/net v0.62.0 // clusterdns: how many TCP connections there may be
 	golang.org/x/sys v0.49.0 // recvmmsg, sendmmsg, socket options
 	golang.org/x/term v0.47.0 // liqoctl: is it a terminal, and how wide
 	golang.zx2c4.com/wireguard v0.0.0-20260522210424-ecfc5a8d5446 // the tunnel
@@ -34,6 +36,7 @@ require (
 	k8s.io/streaming v0.37.2 // exec: whether an upgrade of the connection was refused
 	pgregory.net/rapid v1.3.0 // property tests
 	sigs.k8s.io/controller-runtime v0.25.2 // the loop around each reconciler
+	sigs.k8s.io/mcs-api v0.5.2 // the kinds ServiceExport and ServiceImport, and their CRDs
 	sigs.k8s.io/yaml v1.6.0 // YAML as an API server reads it
 )
 
@@ -132,7 +135,6 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
-	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

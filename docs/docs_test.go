@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,9 +16,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/admin/doctor"
@@ -27,6 +32,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/docs"
 )
 
 const (
@@ -74,7 +80,7 @@ var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 // unknown field, or values that the chart takes.
 func TestYAML(t *testing.T) {
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, networkingv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme, mcsv1beta1.Install} {
 		if err := add(kinds); err != nil {
 			t.Fatal(err)
 		}
@@ -235,8 +241,7 @@ func TestAlerts(t *testing.T) {
 // TestDrops: the troubleshooting page explains all drops, and no document names
 // another.
 func TestDrops(t *testing.T) {
-	heading, page, _ := strings.Cut(drops.Page, " in docs/")
-	if heading = "\n## " + strings.Trim(heading, `"`) + "\n"; page != troubleshooting || !strings.Contains(read(t, troubleshooting), heading) {
+	if !strings.HasSuffix(drops.Page, "docs/"+troubleshooting) || !strings.Contains(docs.Troubleshooting(drops.Section), "| DropNoMapping |") {
 		t.Errorf("there is no %s", drops.Page)
 	}
 	exist := slices.Sorted(slices.Values(drops.Reasons()))
@@ -296,6 +301,69 @@ func TestConditions(t *testing.T) {
 			t.Errorf("the table does not have the reason %s", name)
 		}
 	}
+}
+
+// TestLiqoLimits: the numbers in the table of what Liqo accepts are those of the CRDs.
+func TestLiqoLimits(t *testing.T) {
+	table, ok := section(read(t, "liqo.md"), "## What Liqo accepts and Sluice's controllers refuse")
+	if !ok {
+		t.Fatal("there is no such section")
+	}
+	mtu, port := field(t, "gatewayservers", "spec.mtu"), field(t, "gatewayservers", "spec.endpoint.port")
+	chains := field(t, "firewallconfigurations", "spec.table.chains")
+	filters := field(t, "firewallconfigurations", "spec.table.chains.rules.filterRules")
+	for _, says := range []string{
+		fmt.Sprintf("`mtu` below %.0f or above %.0f;", *mtu.Minimum, *mtu.Maximum),
+		fmt.Sprintf("ports outside %.0f to %.0f;", *port.Minimum, *port.Maximum),
+		fmt.Sprintf("a GeneveTunnel `id` of more than %d bits", bits.Len64(uint64(*field(t, "genevetunnels", "spec.id").Maximum))),
+		fmt.Sprintf("more than %d chains, %d rules of a kind in one, %d matches in a rule;", *chains.MaxItems, *filters.MaxItems, *filters.Items.Schema.Properties["match"].MaxItems),
+		fmt.Sprintf("more than %d `endpoint.addresses`", *field(t, "gatewayclients", "spec.endpoint.addresses").MaxItems),
+	} {
+		if !strings.Contains(table, says) {
+			t.Errorf("the table does not say %q", says)
+		}
+	}
+	for kind, names := range map[string][]string{"natRules": {"match"}, "routeRules": nil} {
+		rules := field(t, "firewallconfigurations", "spec.table.chains.rules."+kind)
+		if *rules.MaxItems != *filters.MaxItems {
+			t.Errorf("%d %s, and not %d", *rules.MaxItems, kind, *filters.MaxItems)
+		}
+		for _, name := range names {
+			if got, want := rules.Items.Schema.Properties[name].MaxItems, filters.Items.Schema.Properties[name].MaxItems; *got != *want {
+				t.Errorf("%s: %d times %s, and not %d", kind, *got, name, *want)
+			}
+		}
+	}
+	for _, of := range [][2]string{{"gatewayclients", "mtu"}, {"gatewayclients", "endpoint.port"}, {"gatewayservers", "endpoint.nodePort"}} {
+		got, want := field(t, of[0], "spec."+of[1]), port
+		if of[1] == "mtu" {
+			want = mtu
+		}
+		if *got.Minimum != *want.Minimum || *got.Maximum != *want.Maximum {
+			t.Errorf("%s, %s: from %.0f to %.0f", of[0], of[1], *got.Minimum, *got.Maximum)
+		}
+	}
+}
+
+// field is a field of a kind of the network, or of an item of it, as its CRD has it.
+func field(t *testing.T, kind, path string) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal([]byte(read(t, "../deploy/crds/networking.liqo.io_"+kind+".yaml")), &crd); err != nil {
+		t.Fatal(err)
+	}
+	at := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	for name := range strings.SplitSeq(path, ".") {
+		if at.Items != nil {
+			at = *at.Items.Schema
+		}
+		next, ok := at.Properties[name]
+		if !ok {
+			t.Fatalf("%s have no field %s", kind, path)
+		}
+		at = next
+	}
+	return at
 }
 
 // falseReasons is what comments list as reasons for a condition to be False.
@@ -360,35 +428,41 @@ func TestCRDsAreTakenOver(t *testing.T) {
 	}
 }
 
-// TestRightsAreTested: each row of a table of rights names a test that there is.
+// TestRightsAreTested: each row of a table of rights names its tests, who has rights is in a table, and there is each test
+// that is named.
 func TestRightsAreTested(t *testing.T) {
+	text := read(t, operations)
+	named := regexp.MustCompile("(Test[\\w/]+(?:,\\sTest[\\w/]+)*)\\sin\\s`([\\w./-]+)`")
 	rows := 0
-	for table := range strings.SplitSeq(read(t, operations), "\n\n") {
+	for table := range strings.SplitSeq(text, "\n\n") {
 		lines := strings.Split(table, "\n")
 		if !strings.HasSuffix(lines[0], "| tested by |") {
+			if strings.Contains(table, "(Tested by") {
+				t.Errorf("what this says is for a table: %s", table)
+			}
 			continue
 		}
 		for _, row := range lines[2:] {
 			rows++
 			cells := strings.Split(strings.Trim(row, "| "), " | ")
 			for part := range strings.SplitSeq(cells[len(cells)-1], "; ") {
-				names, folder, ok := strings.Cut(strings.TrimSuffix(part, "`"), " in `")
-				if !ok {
+				if m := named.FindString(part); m != part {
 					t.Errorf("no test backs %s", row)
-					continue
-				}
-				code := tests(t, filepath.Join("..", folder))
-				for name := range strings.SplitSeq(names, ", ") {
-					function, sub, _ := strings.Cut(name, "/")
-					if !strings.Contains(code, "func "+function+"(t *testing.T)") || !strings.Contains(code, `"`+strings.ReplaceAll(sub, "_", " ")+`"`) && sub != "" {
-						t.Errorf("%s has no test %s, named by %s", folder, name, row)
-					}
 				}
 			}
 		}
 	}
 	if rows == 0 {
 		t.Error("there is no table of rights")
+	}
+	for _, m := range named.FindAllStringSubmatch(text, -1) {
+		code := tests(t, filepath.Join("..", m[2]))
+		for name := range strings.SplitSeq(m[1], ",") {
+			function, sub, _ := strings.Cut(strings.TrimSpace(name), "/")
+			if !strings.Contains(code, "func "+function+"(t *testing.T)") || !strings.Contains(code, `"`+strings.ReplaceAll(sub, "_", " ")+`"`) && sub != "" {
+				t.Errorf("%s has no test %s", m[2], strings.TrimSpace(name))
+			}
+		}
 	}
 }
 
@@ -439,6 +513,61 @@ func TestTemplatesSuitLiqo(t *testing.T) {
 	template := map[string]any{"a": []any{map[string]any{"?b": "{{ .Name }}", "?c": map[string]any{"?d": 1}}}}
 	if diff := cmp.Diff([]string{"spec.a[0].?c", "spec.a[0].?c.?d"}, optionalObjects(template, "spec")); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestTemplateReplacesLiqos: a living gateway of Liqo 1.2 is replaced in place by the template that liqo.md prints, since
+// nothing differs that Kubernetes cannot change, or that clients or pods of the cluster would notice.
+func TestTemplateReplacesLiqos(t *testing.T) {
+	_, text, found := strings.Cut(read(t, "liqo.md"), "```yaml\napiVersion: networking.liqo.io/v1beta1\nkind: WgGatewayServerTemplate\n")
+	text, _, ended := strings.Cut(text, "```\n")
+	if !found || !ended {
+		t.Fatal("liqo.md prints no template")
+	}
+	var o struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Service    corev1.Service
+					Deployment appsv1.Deployment
+				}
+			}
+		}
+	}
+	// Numbers are texts in a template: they are left out here.
+	if err := yaml.Unmarshal([]byte(regexp.MustCompile(`(?m)^.*[pP]ort: "\{\{.*$`).ReplaceAllString(text, "")), &o); err != nil {
+		t.Fatal(err)
+	}
+	service, deployment := o.Spec.Template.Spec.Service.Spec, o.Spec.Template.Spec.Deployment.Spec
+	// Of Liqo's chart, release "liqo": helpers liqo.labelsTemplate, and what its gateways are found by.
+	selector := map[string]string{
+		"app.kubernetes.io/name": "{{ .Name }}", "app.kubernetes.io/instance": "liqo-{{ .Name }}", "app.kubernetes.io/component": "networking",
+		"app.kubernetes.io/part-of": "liqo", "app.kubernetes.io/managed-by": "Helm",
+		"networking.liqo.io/component": "gateway", "networking.liqo.io/gateway-name": "{{ .Name }}", "networking.liqo.io/gateway-namespace": "{{ .Namespace }}",
+	}
+	if diff := cmp.Diff(selector, deployment.Selector.MatchLabels); diff != "" {
+		t.Errorf("the selector of a Deployment cannot be changed (-Liqo +ours)\n%s", diff)
+	}
+	for name, labels := range map[string]map[string]string{"Deployment": deployment.Selector.MatchLabels, "Service": service.Selector} {
+		for key, value := range labels {
+			if deployment.Template.Labels[key] != value {
+				t.Errorf("the %s does not find the pods: label %s is %q, not %q", name, key, deployment.Template.Labels[key], value)
+			}
+		}
+	}
+	if len(service.Ports) != 1 || service.Ports[0].Name != "" || service.Ports[0].Protocol != corev1.ProtocolUDP {
+		t.Errorf("a port with another name gets another node port: %+v", service.Ports)
+	}
+	if !service.PublishNotReadyAddresses {
+		t.Error("the peer must reach a gateway that is not ready: it becomes ready by it")
+	}
+	for _, c := range deployment.Template.Spec.Containers {
+		if c.ReadinessProbe == nil || c.ReadinessProbe.PeriodSeconds != 2 {
+			t.Errorf("readiness is seen late: %+v", c.ReadinessProbe)
+		}
+	}
+	if *deployment.Replicas != 1 || deployment.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Errorf("%d replicas, %q: two gateways would take the session from each other", *deployment.Replicas, deployment.Strategy.Type)
 	}
 }
 
