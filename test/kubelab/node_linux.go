@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -206,6 +207,22 @@ func (n *Node) waitReady(since time.Time) error {
 		}
 		return nil
 	})
+}
+
+// waitHeard waits until the kubelet has renewed its lease after a point in time, and the
+// node counts as ready. One that was lost says so again only when it reports its status.
+func (n *Node) waitHeard(since time.Time) error {
+	err := eventually(startLimit, n.Name+" renews its lease", func() error {
+		var lease coordinationv1.Lease
+		if err := n.cluster.client.Get(context.Background(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: n.Name}, &lease); err != nil {
+			return err
+		}
+		if at := lease.Spec.RenewTime; at == nil || at.Time.Before(since) {
+			return fmt.Errorf("it was renewed last at %v", at)
+		}
+		return nil
+	})
+	return errors.Join(err, n.waitReady(time.Time{}))
 }
 
 // importImages imports an archive into the node's containerd.

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/test/lab"
 	"github.com/sluice-net/sluice/test/process"
@@ -119,14 +121,7 @@ func (c *Cluster) startPlane() error {
 	if err := c.startAPIServer(); err != nil {
 		return err
 	}
-	manager := c.insideKubeconfig("system:kube-controller-manager")
-	err = c.launch("kube-controller-manager", "--kubeconfig="+manager, "--authentication-kubeconfig="+manager, "--authorization-kubeconfig="+manager,
-		"--bind-address=127.0.0.1", "--leader-elect=false", "--use-service-account-credentials",
-		"--service-account-private-key-file="+c.file("sa.key"), "--root-ca-file="+c.file("ca.crt"),
-		"--cluster-signing-cert-file="+c.file("ca.crt"), "--cluster-signing-key-file="+c.file("ca.key"),
-		"--cluster-cidr="+PodCIDR, "--allocate-node-cidrs=false", "--service-cluster-ip-range="+ServiceCIDR,
-		"--node-monitor-period=1s", "--node-monitor-grace-period="+c.lab.options.NodeMonitorGracePeriod.String())
-	if err != nil {
+	if err := c.startManager(); err != nil {
 		return err
 	}
 	scheduler := c.insideKubeconfig("system:kube-scheduler")
@@ -136,6 +131,16 @@ func (c *Cluster) startPlane() error {
 		return err
 	}
 	return each(c.Nodes, (*Node).register)
+}
+
+func (c *Cluster) startManager() error {
+	manager := c.insideKubeconfig("system:kube-controller-manager")
+	return c.launch("kube-controller-manager", "--kubeconfig="+manager, "--authentication-kubeconfig="+manager, "--authorization-kubeconfig="+manager,
+		"--bind-address=127.0.0.1", "--leader-elect=false", "--use-service-account-credentials",
+		"--service-account-private-key-file="+c.file("sa.key"), "--root-ca-file="+c.file("ca.crt"),
+		"--cluster-signing-cert-file="+c.file("ca.crt"), "--cluster-signing-key-file="+c.file("ca.key"),
+		"--cluster-cidr="+PodCIDR, "--allocate-node-cidrs=false", "--service-cluster-ip-range="+ServiceCIDR,
+		"--node-monitor-period=1s", "--node-monitor-grace-period="+c.lab.options.NodeMonitorGracePeriod.String())
 }
 
 // launch starts a program of the control plane with its output in a file of its
@@ -189,11 +194,29 @@ func (c *Cluster) StopAPIServer() {
 	}
 }
 
-// StartAPIServer starts the kube-apiserver again, with the same data, and
-// returns when it is ready.
+// StartAPIServer starts the kube-apiserver again, with the same data, and the
+// kube-controller-manager anew, which on other clusters ends when it cannot renew its
+// lease; this one has none, and would look at some kinds again after half a minute only.
+// It returns when nodes are heard and controllers act: until then a node counts as lost,
+// and a new namespace has no ServiceAccount for pods.
 func (c *Cluster) StartAPIServer() {
 	c.lab.t.Helper()
+	if err := c.programs["kube-controller-manager"].Kill(); err != nil {
+		c.lab.t.Fatalf("cluster %s: stop the kube-controller-manager: %v", c.Name, err)
+	}
+	start := time.Now()
 	if err := c.startAPIServer(); err != nil {
+		c.lab.t.Fatalf("cluster %s: %v", c.Name, err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "default"}} // no pod has it
+	err := client.IgnoreNotFound(c.client.Delete(context.Background(), account))
+	if err := errors.Join(err, c.startManager()); err != nil {
+		c.lab.t.Fatalf("cluster %s: %v", c.Name, err)
+	}
+	err = eventually(startLimit, "kube-controller-manager makes ServiceAccounts", func() error {
+		return c.client.Get(context.Background(), client.ObjectKeyFromObject(account), new(corev1.ServiceAccount))
+	})
+	if err = errors.Join(err, each(c.Nodes, func(n *Node) error { return n.waitHeard(start) })); err != nil {
 		c.lab.t.Fatalf("cluster %s: %v", c.Name, err)
 	}
 }

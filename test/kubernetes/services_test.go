@@ -69,12 +69,18 @@ spec:
 `
 
 // askerText is a pod that asks the DNS server for the names of Services of other clusters, as the DNS of a cluster does
-// for its pods: these clusters have none.
+// for its pods: these clusters have none. It has a ServiceAccount of its own, since that
+// of a new namespace takes a moment.
 const askerText = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: asker, namespace: shop}
+---
 apiVersion: v1
 kind: Pod
 metadata: {name: asker, namespace: shop}
 spec:
+  serviceAccountName: asker
   terminationGracePeriodSeconds: 0
   automountServiceAccountToken: false
   dnsPolicy: None
