@@ -44,6 +44,7 @@ type Cluster struct {
 	Nodes []*Node
 
 	lab       *Lab
+	lan       int       // which LAN it has
 	plane     *lab.Host // where the control plane runs
 	dir       string
 	ports     *Node // to which the router leads node ports
@@ -60,6 +61,9 @@ func (l *Lab) newCluster(index int, name, pause string) *Cluster {
 	c := &Cluster{
 		Name: name, Public: publicAddr(index), Router: l.Host(name + "-router"),
 		lab: l, plane: l.Host(name + "-plane"), dir: filepath.Join(l.Dir, name), programs: map[string]*lab.Process{},
+	}
+	if l.options.Routed {
+		c.lan = index
 	}
 	for i := range l.options.Nodes {
 		c.Nodes = append(c.Nodes, l.newNode(c, i, pause))

@@ -24,6 +24,7 @@
 // killed, the next one removes.
 //
 // NetworkPolicies are enforced when Options ask for it, by rules in the nodes'
-// nftables. Not there: DNS for Services, and load balancers. Tried with the
+// nftables. With Options.Routed each cluster has a LAN of its own, and nodes reach those
+// of other clusters. Not there: DNS for Services, and load balancers. Tried with the
 // cgroups of version 1.
 package kubelab

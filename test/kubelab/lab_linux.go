@@ -41,6 +41,10 @@ type Options struct {
 	NodeMonitorGracePeriod time.Duration
 	// NetworkPolicies has the nodes enforce them.
 	NetworkPolicies bool
+	// Routed gives each cluster a LAN of its own, between which the routers do not
+	// translate: nodes of one cluster reach those of another by their addresses, as in one
+	// company's network.
+	Routed bool
 	// Progress is told what is being done; nil means the test's log.
 	Progress func(string)
 }

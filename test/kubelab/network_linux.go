@@ -9,11 +9,17 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// Addresses. Those of the LAN are the same in every cluster.
-var (
-	wanAddr    = netip.MustParseAddr("203.0.113.1")
-	routerAddr = netip.MustParseAddr("192.168.50.1")
-	planeAddr  = netip.MustParseAddr("192.168.50.2")
+// wanAddr is the WAN host's.
+var wanAddr = netip.MustParseAddr("203.0.113.1")
+
+// LANs holds the LANs of all clusters, and routerHost, planeHost and firstNode are hosts
+// of each, by the last byte of the address.
+const (
+	LANs = "192.168.0.0/16"
+
+	routerHost = 1
+	planeHost  = 2
+	firstNode  = 11
 )
 
 const apiPort = 6443
@@ -27,10 +33,14 @@ func publicAddr(cluster int) netip.Addr {
 	return netip.AddrFrom4([4]byte{203, 0, 113, byte(10 * (cluster + 1))})
 }
 
-// nodeAddr is the address of a node, counted from 0.
-func nodeAddr(node int) netip.Addr {
-	return netip.AddrFrom4([4]byte{192, 168, 50, byte(11 + node)})
+// lanAddr is the address of a host on the LAN, which is 192.168.50.0/24 in every cluster
+// unless Options.Routed has each use its own.
+func (c *Cluster) lanAddr(host int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 168, byte(50 + c.lan), byte(host)})
 }
+
+// nodeAddr is the address of a node, counted from 0.
+func (c *Cluster) nodeAddr(node int) netip.Addr { return c.lanAddr(firstNode + node) }
 
 // podNet is the part of PodCIDR that belongs to a node, counted from 0.
 func podNet(node int) netip.Prefix {
@@ -60,7 +70,7 @@ func (c *Cluster) buildRouter() {
 	r.IP("addr add %s/24 dev wan0", c.Public)
 	r.IP("route add default via %s", wanAddr)
 	r.IP("link add br0 type bridge")
-	r.IP("addr add %s/24 dev br0", routerAddr)
+	r.IP("addr add %s/24 dev br0", c.lanAddr(routerHost))
 	r.IP("link set br0 up")
 	// What one node says to another passes the bridge, not the router. A kernel without this filter has no such setting.
 	_ = r.TrySysctl("net.bridge.bridge-nf-call-iptables", "0")
@@ -72,9 +82,16 @@ table ip router {
 	}
 	chain post {
 		type nat hook postrouting priority srcnat;
-		oifname wan0 masquerade
+		oifname wan0 ip daddr != %[4]s masquerade
 	}
-}`, c.Public, apiPort, planeAddr))
+}`, c.Public, apiPort, c.lanAddr(planeHost), LANs))
+	if c.lab.options.Routed {
+		for i := range c.lab.options.Clusters {
+			if i != c.lan {
+				r.IP("route add 192.168.%d.0/24 via %s", 50+i, publicAddr(i))
+			}
+		}
+	}
 	if err := c.leadPorts(c.Nodes[0]); err != nil {
 		c.lab.t.Fatal(err)
 	}
@@ -120,10 +137,10 @@ func (c *Cluster) leadPortsAway(lost *Node) error {
 func (c *Cluster) buildPlaneHost() {
 	c.lab.Link(c.plane, "eth0", c.Router, "plane")
 	c.Router.IP("link set plane master br0")
-	c.plane.IP("addr add %s/24 dev eth0", planeAddr)
-	c.plane.IP("route add default via %s", routerAddr)
+	c.plane.IP("addr add %s/24 dev eth0", c.lanAddr(planeHost))
+	c.plane.IP("route add default via %s", c.lanAddr(routerHost))
 	for i := range c.Nodes {
-		c.plane.IP("route add %s via %s", podNet(i), nodeAddr(i))
+		c.plane.IP("route add %s via %s", podNet(i), c.nodeAddr(i))
 	}
 }
 
@@ -138,11 +155,11 @@ func (n *Node) join() error {
 		fmt.Sprintf("link add eth0 type veth peer name %s netns %s", n.port(), n.cluster.Router.Namespace()),
 		fmt.Sprintf("addr add %s/24 dev eth0", n.Addr),
 		"link set eth0 up",
-		fmt.Sprintf("route add default via %s", routerAddr),
+		fmt.Sprintf("route add default via %s", n.cluster.lanAddr(routerHost)),
 	}
 	for i := range n.cluster.Nodes {
 		if i != n.index {
-			commands = append(commands, fmt.Sprintf("route add %s via %s", podNet(i), nodeAddr(i)))
+			commands = append(commands, fmt.Sprintf("route add %s via %s", podNet(i), n.cluster.nodeAddr(i)))
 		}
 	}
 	for _, command := range commands {

@@ -53,7 +53,7 @@ type Node struct {
 func (l *Lab) newNode(c *Cluster, index int, pause string) *Node {
 	name := fmt.Sprintf("%s-%d", c.Name, index+1)
 	return &Node{
-		Name: name, Host: l.Host(name), Addr: nodeAddr(index), cluster: c, index: index,
+		Name: name, Host: l.Host(name), Addr: c.nodeAddr(index), cluster: c, index: index,
 		dir: filepath.Join(c.dir, name), pause: pause, agents: map[string]*lab.Process{},
 	}
 }

@@ -47,7 +47,7 @@ func (c *Cluster) writeCredentials() (err error) {
 	if err := c.writeServiceAccountKey(); err != nil {
 		return err
 	}
-	server, err := c.authority.server("kube-apiserver", []netip.Addr{planeAddr, serviceAddr, c.Public, netip.MustParseAddr("127.0.0.1")},
+	server, err := c.authority.server("kube-apiserver", []netip.Addr{c.lanAddr(planeHost), serviceAddr, c.Public, netip.MustParseAddr("127.0.0.1")},
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost")
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (c *Cluster) writeInsideKubeconfig(user, group string) error {
 		return err
 	}
 	return writeKubeconfig(c.insideKubeconfig(user), c.Name, user, &rest.Config{
-		Host:            fmt.Sprintf("https://%s:%d", planeAddr, apiPort),
+		Host:            fmt.Sprintf("https://%s:%d", c.lanAddr(planeHost), apiPort),
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem, CertData: p.cert, KeyData: p.key},
 	})
 }
@@ -156,7 +156,7 @@ func (c *Cluster) launch(name string, args ...string) error {
 
 func (c *Cluster) startAPIServer() error {
 	err := c.launch("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
-		fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address="+planeAddr.String(), "--service-cluster-ip-range="+ServiceCIDR,
+		fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address="+c.lanAddr(planeHost).String(), "--service-cluster-ip-range="+ServiceCIDR,
 		"--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"), "--client-ca-file="+c.file("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.file("sa.key"), "--service-account-signing-key-file="+c.file("sa.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
