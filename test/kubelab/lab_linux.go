@@ -91,8 +91,11 @@ func New(t lab.T, o Options) *Lab {
 	l.Lab = lab.New(t, tools...)
 	l.AtEnd(l.removeCgroups)
 	before, err := rememberSysctls(procSys, sysctlsBefore)
+	if err == nil {
+		err = raiseInotify(procSys)
+	}
 	if err != nil {
-		t.Fatalf("read what kubelets will change of the machine: %v", err)
+		t.Fatalf("sysctls of the machine: %v", err)
 	}
 	l.AtEnd(func() {
 		if err := before.restore(procSys, sysctlsBefore); err != nil {

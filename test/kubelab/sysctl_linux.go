@@ -5,14 +5,33 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// nodeSysctls are those of the machine that a kubelet sets when it starts. No namespace has
-// its own.
-var nodeSysctls = []string{"kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory"}
+// nodeSysctls are those of the machine that a kubelet sets when it starts, and what a lab
+// raises itself. No namespace has its own.
+var nodeSysctls = []string{"kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", inotifyInstances}
+
+// inotifyInstances is how many instances of inotify all processes of root may have. The
+// kernel's 128 are what two labs need, and a kubelet that gets none ends.
+const inotifyInstances = "fs/inotify/max_user_instances"
+
+// raiseInotify has the machine allow as many instances as several labs need.
+func raiseInotify(root string) error {
+	const enough = 2048
+	path := filepath.Join(root, inotifyInstances)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || n >= enough {
+		return err
+	}
+	return os.WriteFile(path, fmt.Appendln(nil, enough), 0o644)
+}
 
 const (
 	procSys = "/proc/sys"

@@ -61,3 +61,23 @@ func TestSysctls(t *testing.T) {
 	restore(remember())
 	want("2")
 }
+
+// TestRaiseInotify: a limit is raised, and never lowered.
+func TestRaiseInotify(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, inotifyInstances)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for before, want := range map[string]string{"128\n": "2048\n", "8192\n": "8192\n"} {
+		if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := raiseInotify(root); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%q becomes %q (%v), want %q", before, got, err, want)
+		}
+	}
+}
