@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -195,9 +194,4 @@ func isLabel(s string) bool {
 		}
 	}
 	return true
-}
-
-// String names the zone and what it has.
-func (z *Zone) String() string {
-	return z.name + ": " + strconv.Itoa(z.count.Services) + " services, " + strconv.Itoa(z.count.Endpoints) + " endpoints"
 }

@@ -19,8 +19,3 @@ func AddToScheme(s *runtime.Scheme) error {
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
-
-// Resource qualifies a resource name ("networks") with the group, as API errors want it.
-func Resource(resource string) schema.GroupResource {
-	return GroupVersion.WithResource(resource).GroupResource()
-}
