@@ -100,24 +100,20 @@ func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.C
 	return key, nil
 }
 
-// Entries of the Secret with a pair of keys, each of 32 bytes.
-const (
-	privateKeyEntry = "privateKey"
-	publicKeyEntry  = "publicKey"
-	keyLen          = 32
-)
+// keyLen is the length of a Curve25519 key.
+const keyLen = 32
 
 // publicKey returns the public key of a pair, or says what is wrong with the pair.
 // Nothing of the private key gets into the text.
 func publicKey(data map[string][]byte) (key []byte, why string) {
-	if given := data[publicKeyEntry]; len(given) == keyLen {
+	if given := data[networkingv1beta1.PublicKeyEntry]; len(given) == keyLen {
 		return bytes.Clone(given), ""
 	} else if len(given) > 0 {
-		return nil, fmt.Sprintf("has in data.%s %d bytes where a key has %d: replace it, or leave it out", publicKeyEntry, len(given), keyLen)
+		return nil, fmt.Sprintf("has in data.%s %d bytes where a key has %d: replace it, or leave it out", networkingv1beta1.PublicKeyEntry, len(given), keyLen)
 	}
-	private, err := ecdh.X25519().NewPrivateKey(data[privateKeyEntry])
+	private, err := ecdh.X25519().NewPrivateKey(data[networkingv1beta1.PrivateKeyEntry])
 	if err != nil {
-		return nil, fmt.Sprintf("has neither data.%s nor a data.%s of %d bytes: replace it, or delete it to have keys generated", publicKeyEntry, privateKeyEntry, keyLen)
+		return nil, fmt.Sprintf("has neither data.%s nor a data.%s of %d bytes: replace it, or delete it to have keys generated", networkingv1beta1.PublicKeyEntry, networkingv1beta1.PrivateKeyEntry, keyLen)
 	}
 	return private.PublicKey().Bytes(), ""
 }

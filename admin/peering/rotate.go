@@ -200,7 +200,7 @@ func (e *end) ownsKeys(ctx context.Context, o RotateOptions) error {
 		other = fmt.Sprintf("; or replace only those of the other cluster, with --only %s", e.peer.Name)
 	}
 	return e.Errorf("the keys of %s are your own, in Secret %s/%s, and what others made is not replaced: nothing was changed; write a new data.%s into it, "+
-		"then run 'liqoctl network connect' again, which tells cluster %s the new public key%s", g, secret.Namespace, secret.Name, privateKeyEntry, e.peer.id, other)
+		"then run 'liqoctl network connect' again, which tells cluster %s the new public key%s", g, secret.Namespace, secret.Name, networkingv1beta1.PrivateKeyEntry, e.peer.id, other)
 }
 
 // established is told when all is done.

@@ -69,8 +69,8 @@ func put(t *testing.T, dir, version, private, public string) {
 	next := filepath.Join(dir, "..tmp")
 	err := errors.Join(
 		os.Mkdir(filepath.Join(dir, version), 0o700),
-		os.WriteFile(filepath.Join(dir, version, privateKeyFile), []byte(private), 0o600),
-		os.WriteFile(filepath.Join(dir, version, publicKeyFile), []byte(public), 0o600),
+		os.WriteFile(filepath.Join(dir, version, networkingv1beta1.PrivateKeyEntry), []byte(private), 0o600),
+		os.WriteFile(filepath.Join(dir, version, networkingv1beta1.PublicKeyEntry), []byte(public), 0o600),
 		os.Symlink(version, next), os.Rename(next, filepath.Join(dir, "..data")),
 	)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestKeyFolder(t *testing.T) {
 		secrets, warnings := k.get()
 		private := ""
 		if len(secrets) == 1 {
-			private = string(secrets[0].Object.Data[privateKeyFile])
+			private = string(secrets[0].Object.Data[networkingv1beta1.PrivateKeyEntry])
 		}
 		if private != wantPrivate || !strings.Contains(warnings.Error(), wantWarning) || wantWarning == "" && len(warnings) > 0 {
 			t.Errorf("%s: private key %q, warnings %v", what, private, warnings)
@@ -105,11 +105,11 @@ func TestKeyFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	step("the files are gone, the keys stay", true, "two", "cannot read the keys: ")
-	if err := os.WriteFile(filepath.Join(k.dir, privateKeyFile), []byte("plain"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(k.dir, networkingv1beta1.PrivateKeyEntry), []byte("plain"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	step("a folder without links", true, "plain", "")
-	if err := os.WriteFile(filepath.Join(k.dir, privateKeyFile), make([]byte, maxKeyFile+1), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(k.dir, networkingv1beta1.PrivateKeyEntry), make([]byte, maxKeyFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	step("something else", true, "plain", "is too long for a key")

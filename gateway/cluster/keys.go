@@ -12,13 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
-)
-
-// The files of a key pair, named as the entries of the Secret that is mounted.
-const (
-	privateKeyFile = "privateKey"
-	publicKeyFile  = "publicKey"
 )
 
 // maxKeyFile is far above a key and keeps a mistaken mount out of memory.
@@ -65,7 +60,7 @@ func (k *keyFolder) load() bool {
 }
 
 func sameKeys(a, b *corev1.Secret) bool {
-	return string(a.Data[privateKeyFile]) == string(b.Data[privateKeyFile]) && string(a.Data[publicKeyFile]) == string(b.Data[publicKeyFile])
+	return string(a.Data[networkingv1beta1.PrivateKeyEntry]) == string(b.Data[networkingv1beta1.PrivateKeyEntry]) && string(a.Data[networkingv1beta1.PublicKeyEntry]) == string(b.Data[networkingv1beta1.PublicKeyEntry])
 }
 
 // get returns what Build takes for the gateway's Secret, and a warning if the
@@ -90,17 +85,17 @@ func readKeys(dir string) (*corev1.Secret, error) {
 	if version, err := os.Readlink(filepath.Join(dir, "..data")); err == nil {
 		dir = filepath.Join(dir, version)
 	}
-	private, err := readKey(filepath.Join(dir, privateKeyFile))
+	private, err := readKey(filepath.Join(dir, networkingv1beta1.PrivateKeyEntry))
 	if err != nil {
 		return nil, err
 	}
-	s := &corev1.Secret{Data: map[string][]byte{privateKeyFile: private}}
-	switch public, err := readKey(filepath.Join(dir, publicKeyFile)); {
+	s := &corev1.Secret{Data: map[string][]byte{networkingv1beta1.PrivateKeyEntry: private}}
+	switch public, err := readKey(filepath.Join(dir, networkingv1beta1.PublicKeyEntry)); {
 	case errors.Is(err, fs.ErrNotExist): // it follows from the other
 	case err != nil:
 		return nil, err
 	default:
-		s.Data[publicKeyFile] = public
+		s.Data[networkingv1beta1.PublicKeyEntry] = public
 	}
 	return s, nil
 }

@@ -175,7 +175,7 @@ func TestBuildLeavesOut(t *testing.T) {
 			"PublicKey tenant/milan: spec.publicKey: decodes to 5 bytes, but a WireGuard key has 32",
 			func(c dataplane.Config) bool { return c.Tunnel.PeerKey.IsZero() && len(c.Remote) == 3 }},
 		{"our own PublicKey", func(o *Objects) {
-			own := tunnel.PrivateKey(o.Secrets[0].Object.Data[privateKeyEntry]).Public()
+			own := tunnel.PrivateKey(o.Secrets[0].Object.Data[networkingv1beta1.PrivateKeyEntry]).Public()
 			o.PublicKeys[0].Object.Spec.PublicKey = own[:]
 		}, "PublicKey tenant/milan: spec.publicKey: is this gateway's own public key: put the peer's there",
 			func(c dataplane.Config) bool { return c.Tunnel.PeerKey.IsZero() }},
@@ -263,7 +263,7 @@ func TestBuildRefusesInCluster(t *testing.T) {
 		{"a gateway of another peer", func(o *Objects) { o.Cluster.ClusterID = "rome" },
 			`GatewayServer tenant/server: metadata.labels[liqo.io/remote-cluster-id]: is "milan", but this gateway was started for "rome": delete its pod once its Deployment says --remote-cluster-id=milan`},
 		{"keys of a wrong length", func(o *Objects) {
-			o.Secrets = []manifests.Sourced[corev1.Secret]{{Object: &corev1.Secret{Data: map[string][]byte{privateKeyEntry: []byte("short")}}, Source: manifests.Source{File: "/keys"}}}
+			o.Secrets = []manifests.Sourced[corev1.Secret]{{Object: &corev1.Secret{Data: map[string][]byte{networkingv1beta1.PrivateKeyEntry: []byte("short")}}, Source: manifests.Source{File: "/keys"}}}
 		}, "/keys: Secret: data[privateKey]: decodes to 5 bytes, but a WireGuard key has 32"},
 		{"CIDRs that overlap", func(o *Objects) { o.Configurations[0].Object.Status.Remote.CIDR.External.List[0] = "10.61.0.0/16" },
 			"Configuration tenant/milan: status.remote.cidr.external[0]: 10.61.0.0/16 overlaps the remote pod CIDR 10.61.0.0/16; set status.remote.cidr.external[0] to a free prefix of length 16"},

@@ -8,18 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
 // keyLen is the length of a Curve25519 key.
 const keyLen = 32
-
-// Keys of the Secret that holds a WireGuard key pair.
-const (
-	privateKeyEntry = "privateKey"
-	publicKeyEntry  = "publicKey"
-)
 
 // privateKey takes the gateway's key from its Secret. No message repeats any of it.
 func (b *builder) privateKey() {
@@ -32,8 +27,8 @@ func (b *builder) privateKey() {
 		b.peerLabel(r, b.secretName == "")
 		b.sameNamespace(r)
 	}
-	path := field.NewPath("data").Key(privateKeyEntry)
-	raw := s.Object.Data[privateKeyEntry]
+	path := field.NewPath("data").Key(networkingv1beta1.PrivateKeyEntry)
+	raw := s.Object.Data[networkingv1beta1.PrivateKeyEntry]
 	if why := badKey(raw); why != "" {
 		b.fail(r, path, "%s", why)
 		return
@@ -44,9 +39,9 @@ func (b *builder) privateKey() {
 		return
 	}
 	b.desired.DataPlane.Tunnel.PrivateKey = tunnel.PrivateKey(raw)
-	public, given := s.Object.Data[publicKeyEntry]
+	public, given := s.Object.Data[networkingv1beta1.PublicKeyEntry]
 	if given && !bytes.Equal(public, key.PublicKey().Bytes()) {
-		b.fail(r, field.NewPath("data").Key(publicKeyEntry), "is not the public key of %s", path)
+		b.fail(r, field.NewPath("data").Key(networkingv1beta1.PublicKeyEntry), "is not the public key of %s", path)
 	}
 }
 
@@ -62,7 +57,7 @@ func (b *builder) secret() (found manifests.Sourced[corev1.Secret], ok bool) {
 	}
 	path := field.NewPath("spec", "secretRef", "name")
 	for _, s := range b.objects.Secrets {
-		switch _, holdsKey := s.Object.Data[privateKeyEntry]; {
+		switch _, holdsKey := s.Object.Data[networkingv1beta1.PrivateKeyEntry]; {
 		case b.secretName != "" && s.Object.Name == b.secretName:
 			return s, true
 		case b.secretName != "" || !holdsKey:
@@ -79,7 +74,7 @@ func (b *builder) secret() (found manifests.Sourced[corev1.Secret], ok bool) {
 	case b.secretName != "":
 		b.fail(b.gatewayRef, path, "there is no Secret %q", b.secretName)
 	default:
-		b.fail(b.gatewayRef, nil, "there is no Secret with data.%s: the gateway needs its WireGuard key", privateKeyEntry)
+		b.fail(b.gatewayRef, nil, "there is no Secret with data.%s: the gateway needs its WireGuard key", networkingv1beta1.PrivateKeyEntry)
 	}
 	return found, ok
 }

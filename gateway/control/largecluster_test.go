@@ -29,7 +29,7 @@ func largeCluster(nodes, pods int) Objects {
 	server := &networkingv1beta1.GatewayServer{ObjectMeta: meta("gw")}
 	server.Spec.Endpoint.Port = 51840
 	o.GatewayServers = []manifests.Sourced[networkingv1beta1.GatewayServer]{{Object: server}}
-	o.Secrets = []manifests.Sourced[corev1.Secret]{{Object: &corev1.Secret{Data: map[string][]byte{privateKeyEntry: private[:]}}}}
+	o.Secrets = []manifests.Sourced[corev1.Secret]{{Object: &corev1.Secret{Data: map[string][]byte{networkingv1beta1.PrivateKeyEntry: private[:]}}}}
 	o.PublicKeys = []manifests.Sourced[networkingv1beta1.PublicKey]{publicKey("milan", peer)}
 	c := &networkingv1beta1.Configuration{ObjectMeta: meta("milan")}
 	c.Spec.Local = new(cidrs("10.128.0.0/9", "10.70.0.0/16"))

@@ -132,6 +132,12 @@ const (
 	AnnotationTemplateAnnotations = "liqo.io/template-annotations"
 )
 
+// Entries of the Secret that holds a WireGuard key pair.
+const (
+	PrivateKeyEntry = "privateKey"
+	PublicKeyEntry  = "publicKey"
+)
+
 // Finalizers.
 const (
 	// FinalizerClusterRoleBinding, on a WgGatewayServer or WgGatewayClient, waits for its ClusterRoleBinding, which

@@ -140,7 +140,7 @@ func (r *reconciler) gatherOtherSecrets(ctx context.Context, f *Facts) error {
 	}
 	for i := range secrets.Items {
 		s := &secrets.Items[i]
-		if _, key := s.Data[privateKeyEntry]; key && s.Name != f.Gateway.secretName() && metav1.GetControllerOf(s) == nil {
+		if _, key := s.Data[networkingv1beta1.PrivateKeyEntry]; key && s.Name != f.Gateway.secretName() && metav1.GetControllerOf(s) == nil {
 			f.OtherSecrets = append(f.OtherSecrets, s.Name)
 		}
 	}

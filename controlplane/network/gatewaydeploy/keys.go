@@ -20,12 +20,6 @@ import (
 // keyLen is the length of a Curve25519 key.
 const keyLen = 32
 
-// Keys of the Secret that holds a WireGuard key pair.
-const (
-	privateKeyEntry = "privateKey"
-	publicKeyEntry  = "publicKey"
-)
-
 // secretName is that of the Secret that the gateway is to use.
 func (g *gateway) secretName() string {
 	if g.secretRef != "" {
@@ -57,7 +51,7 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	if f.Secret == nil {
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretNotFound,
 			"there is no Secret %s: create it with data.%s, the text that wg genkey prints, or drop secretRef of the %s to have keys generated",
-			name, privateKeyEntry, g.kind.parent)
+			name, networkingv1beta1.PrivateKeyEntry, g.kind.parent)
 		p.recheck(recheckSecret)
 		return nil
 	}
@@ -201,24 +195,24 @@ func (f *Facts) dropGenerated(p *Plan) {
 
 // judge returns the public key of a key pair, or says what is wrong with the pair.
 func judge(data map[string][]byte) (public []byte, why string) {
-	raw, ok := data[privateKeyEntry]
+	raw, ok := data[networkingv1beta1.PrivateKeyEntry]
 	if !ok {
-		return nil, "data." + privateKeyEntry + " is required: the text that wg genkey prints"
+		return nil, "data." + networkingv1beta1.PrivateKeyEntry + " is required: the text that wg genkey prints"
 	}
 	if why := badKey(raw); why != "" {
-		return nil, "data." + privateKeyEntry + " " + why
+		return nil, "data." + networkingv1beta1.PrivateKeyEntry + " " + why
 	}
 	key, err := ecdh.X25519().NewPrivateKey(raw)
 	if err != nil {
-		return nil, "data." + privateKeyEntry + " is not a Curve25519 key"
+		return nil, "data." + networkingv1beta1.PrivateKeyEntry + " is not a Curve25519 key"
 	}
 	public = key.PublicKey().Bytes()
-	if given, ok := data[publicKeyEntry]; ok && !bytes.Equal(given, public) {
-		why := "is not the public key of " + privateKeyEntry + ": replace it by what wg pubkey prints for that, or leave it out"
+	if given, ok := data[networkingv1beta1.PublicKeyEntry]; ok && !bytes.Equal(given, public) {
+		why := "is not the public key of " + networkingv1beta1.PrivateKeyEntry + ": replace it by what wg pubkey prints for that, or leave it out"
 		if bad := badKey(given); bad != "" {
 			why = bad
 		}
-		return nil, "data." + publicKeyEntry + " " + why
+		return nil, "data." + networkingv1beta1.PublicKeyEntry + " " + why
 	}
 	return public, ""
 }
@@ -282,7 +276,7 @@ func (f *Facts) newSecret(random io.Reader) (*corev1.Secret, error) {
 	}
 	s := &corev1.Secret{
 		ObjectMeta: f.meta(childName(f.Gateway.GetName()), f.Gateway.family()), Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{privateKeyEntry: private, publicKeyEntry: public},
+		Data: map[string][]byte{networkingv1beta1.PrivateKeyEntry: private, networkingv1beta1.PublicKeyEntry: public},
 	}
 	s.Labels[networkingv1beta1.LabelGatewayResource] = networkingv1beta1.LabelTrue
 	return s, nil

@@ -201,7 +201,7 @@ func TestPodsDoNotDependOnWhatTheSecretHolds(t *testing.T) {
 
 func TestLabelsOfTheSecret(t *testing.T) {
 	f := serverFacts()
-	keys := map[string][]byte{privateKeyEntry: key(t, alicePrivate)}
+	keys := map[string][]byte{networkingv1beta1.PrivateKeyEntry: key(t, alicePrivate)}
 	f.Gateway.secretRef, f.Secret = "mine", &corev1.Secret{Data: keys}
 	want := map[string]any{
 		"labels":      map[string]any{networkingv1beta1.LabelGatewayResource: "true", networkingv1beta1.LabelRemoteClusterID: "peer"},
