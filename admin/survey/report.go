@@ -85,7 +85,9 @@ type PingState struct {
 	Latency     time.Duration                     `json:"latencyNanoseconds"`
 	LatencyText string                            `json:"latency"`
 	Timestamp   time.Time                         `json:"timestamp,omitzero"`
-	Silence     struct {
+	// Lost counts pings in a row without an answer, long before Value says so.
+	Lost    int `json:"lostPings,omitempty"`
+	Silence struct {
 		Reason  networkingv1beta1.ConditionReason `json:"reason"`
 		Message string                            `json:"message"`
 	} `json:"silence,omitzero"`

@@ -31,6 +31,7 @@ func fullReport() report {
 	r.Sync.Role, r.Sync.Endpoint = control.RoleActive, "gw.example.com:51840"
 	r.Sync.Waiting = manifests.Problems{{Reason: "reading the objects of the cluster"}}
 	r.Sync.Ignored = manifests.Problems{{Object: "IP default/printer", Field: "spec.ip", Reason: "192.168.1.10 is mapped by IP scanner already"}}
+	r.Sync.Peer.Lost = 6
 	r.Sync.Peer.Silence = control.Silence{Reason: "NoAnswer", Message: "the peer's gateway does not answer any more"}
 	r.DataPlane.Tunnel.LookupError, r.DataPlane.Tunnel.FormerPeer = "no such host", tunnel.PublicKey{4, 5, 6}
 	r.DataPlane.Filter = []filter.ChainStatus{{

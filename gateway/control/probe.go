@@ -139,8 +139,12 @@ func (p *probe) report(d Desired, now time.Time) error {
 		if peer.Value == networkingv1beta1.ConnectionError {
 			peer.Silence = silenceOf(d, tunnel, now)
 		}
+		if s.Value == health.Connected && s.Timestamp.After(p.lastAnswer) {
+			p.lastAnswer = s.Timestamp
+		}
+		peer.Lost = lost(now.Sub(p.lastAnswer), cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval))
 		peer.Several = severalText(p.turns.observe(tunnel, now))
-		p.renewSession(s, now)
+		p.renewSession(peer.Lost, now)
 		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
 			p.observed = s.Timestamp
 			f(p.target.clusterID, s.Latency)
@@ -157,15 +161,14 @@ const (
 	askInterval = 5 * time.Second
 )
 
+// lost is how many pings in a row nobody has answered. The answer to the last of them may
+// still be on its way.
+func lost(silence, interval time.Duration) int { return int(max(0, silence-interval/4) / interval) }
+
 // renewSession asks for a new session when the peer has not answered for a while.
 // WireGuard would wait for 15 seconds.
-func (p *probe) renewSession(s health.Status, now time.Time) {
-	if s.Value == health.Connected && s.Timestamp.After(p.lastAnswer) {
-		p.lastAnswer = s.Timestamp
-	}
-	interval := cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval)
-	// The answer to the last of them may still be on its way.
-	if patience := lostPings*interval + interval/4; now.Sub(p.lastAnswer) < patience || now.Sub(p.lastHandshake) < askInterval {
+func (p *probe) renewSession(lost int, now time.Time) {
+	if lost < lostPings || now.Sub(p.lastHandshake) < askInterval {
 		return
 	}
 	p.lastHandshake = now

@@ -390,3 +390,15 @@ func TestRunnersConnect(t *testing.T) {
 		}
 	})
 }
+
+// TestLostPings: a ping is lost when a quarter of the interval after the next one was due
+// nobody has answered.
+func TestLostPings(t *testing.T) {
+	for silence, want := range map[time.Duration]int{
+		-time.Second: 0, 0: 0, 2400 * time.Millisecond: 0, 2500 * time.Millisecond: 1, 4400 * time.Millisecond: 1, 4500 * time.Millisecond: 2, 11 * time.Second: 5,
+	} {
+		if got := lost(silence, 2*time.Second); got != want {
+			t.Errorf("after %v: %d, want %d", silence, got, want)
+		}
+	}
+}

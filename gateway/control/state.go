@@ -54,6 +54,9 @@ type Peer struct {
 	Latency     time.Duration `json:"latencyNanoseconds"`
 	LatencyText string        `json:"latency"`
 	Timestamp   time.Time     `json:"timestamp,omitzero"`
+	// Lost counts the pings since the peer's last answer that it should have answered by
+	// now. Value becomes Error by several of them.
+	Lost int `json:"lostPings,omitempty"`
 	// Silence says why the peer does not answer, where Value is Error.
 	Silence Silence `json:"silence,omitzero"`
 	// MTU is the peer's, zero when it does not tell.
