@@ -213,7 +213,7 @@ func (c *peeringCase) askGateways(ctx context.Context, say progress.Func) {
 		say.Waiting(name, "Pinging through the tunnel")
 		each(c.ends, len(c.ends), func(_ int, e *endCase) { e.readProbe(ctx) })
 		c.sample(ctx, func(e *endCase, r *survey.GatewayReport) { e.after = r })
-		if !c.unanswered() {
+		if !c.unanswered() || c.showsWhere() {
 			return
 		}
 	}
@@ -245,6 +245,14 @@ func (c *peeringCase) established() bool {
 // unanswered tells whether pings through the tunnel went out, and none came back.
 func (c *peeringCase) unanswered() bool {
 	return slices.ContainsFunc(c.ends, func(e *endCase) bool { return e.unanswered() })
+}
+
+// showsWhere tells whether the probe alone shows in which direction packets get lost: both gateways
+// have a session and sent by it, and what came was of that session.
+func (c *peeringCase) showsWhere() bool {
+	return len(c.ends) == 2 && !slices.ContainsFunc(c.ends, func(e *endCase) bool {
+		return !e.asked() || !session(e.after) || !e.unanswered() || !e.traffic().sent() || e.traffic().strange > 0
+	})
 }
 
 // tried tells whether the gateways have shown what there is to see: an initiation

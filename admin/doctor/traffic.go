@@ -11,6 +11,7 @@ type traffic struct {
 	txInitiations, rxInitiations uint64
 	txResponses, rxResponses     uint64
 	txBytes, rxBytes             uint64
+	strange                      uint64 // messages of no session that is known
 }
 
 // trafficOf is the difference of two reports. A gateway that was started in
@@ -30,6 +31,7 @@ func trafficOf(before, after *survey.GatewayReport) traffic {
 		txInitiations: since(b.TxInitiations, a.TxInitiations), rxInitiations: since(b.RxInitiations, a.RxInitiations),
 		txResponses: since(b.TxResponses, a.TxResponses), rxResponses: since(b.RxResponses, a.RxResponses),
 		txBytes: since(b.TxBytes, a.TxBytes), rxBytes: since(b.RxBytes, a.RxBytes),
+		strange: since(b.DropUnknownSession, a.DropUnknownSession) + since(b.DropRejected, a.DropRejected),
 	}
 }
 

@@ -40,10 +40,14 @@ func (p prober) run(ctx context.Context, r *probeReport) {
 	if len(sizes) == 0 {
 		sizes = []int{min(smallProbe, r.MTU), r.MTU}
 	}
+	r.Pings = make([]pingReport, len(sizes))
+	var wg sync.WaitGroup
+	for i, size := range sizes { // at the same time, as each may wait in vain
+		wg.Go(func() { r.Pings[i] = p.measure(ctx, size) })
+	}
+	wg.Wait()
 	slowest, answered := time.Duration(0), false
-	for _, size := range sizes {
-		ping := p.measure(ctx, size)
-		r.Pings = append(r.Pings, ping)
+	for _, ping := range r.Pings {
 		slowest, answered = max(slowest, ping.Max), answered || ping.Received > 0
 	}
 	r.Limit = cmp.Or(p.request.Limit, limitOf(r))

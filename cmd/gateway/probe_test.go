@@ -145,7 +145,7 @@ func TestProber(t *testing.T) {
 		{"every fourth is lost", line{takes: 1400, lose: 4}, probeRequest{Count: 8, Timeout: time.Second, Sizes: []int{500}}, probePathMTU{},
 			probeReport{Largest: 1400, Limit: 1440, Pings: []pingReport{{Size: 500, Sent: 8, Received: 6, Min: rtt, Avg: rtt, Max: rtt}}}, 5 * time.Second},
 		{"nobody answers", line{}, request, probePathMTU{},
-			probeReport{Limit: 1440, Pings: []pingReport{{Size: 100, Sent: 5}, {Size: 1340, Sent: 5}}}, 3 * time.Second},
+			probeReport{Limit: 1440, Pings: []pingReport{{Size: 100, Sent: 5}, {Size: 1340, Sent: 5}}}, 1500 * time.Millisecond},
 		{"a limit", line{takes: math.MaxInt}, probeRequest{Count: 1, Timeout: time.Second, Sizes: []int{200}, Limit: 600}, probePathMTU{},
 			probeReport{Largest: 600, Limit: 600, Pings: []pingReport{{Size: 200, Sent: 1, Received: 1, Min: rtt, Avg: rtt, Max: rtt}}}, time.Second},
 	} {
