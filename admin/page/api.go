@@ -389,7 +389,7 @@ func (s *Server) diagnose(ctx context.Context, p Peering) *Diagnosis {
 		peer := p.Ends[0].Status.Peer
 		report, err = s.examine(ctx, s.doctorOptions(s.pair(i, peer), peer), nil)
 		if err == nil {
-			d.Findings = telling(report.Findings)
+			d.Findings, d.cut = telling(report.Findings), cutOff(report.Findings)
 		}
 	}
 	if err != nil {
@@ -397,6 +397,17 @@ func (s *Server) diagnose(ctx context.Context, p Peering) *Diagnosis {
 	}
 	d.Time = time.Now().UTC()
 	return d
+}
+
+// cutOff tells whether something was found that keeps packets from passing the tunnel.
+func cutOff(all []doctor.Finding) bool {
+	return slices.ContainsFunc(all, func(f doctor.Finding) bool {
+		switch f.Check {
+		case "gateway-pods", "service", "endpoint", "keys", "network-policies", "reachability", "handshake", "ping":
+			return f.Status == doctor.Failed
+		}
+		return false
+	})
 }
 
 // maxTelling is how many findings are shown beside a peering; the doctor's page has all.

@@ -85,6 +85,23 @@ type Peering struct {
 	Ends []End  `json:"ends"` // one or two
 	// Diagnosis is what the doctor found out about a peering that is not well.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+	// silent: the gateway of an end has lost pings lately.
+	silent bool
+}
+
+// lostPings are so many in a row that it is no accident. A gateway waits for more until it
+// says that its peer does not answer.
+const lostPings = 2
+
+// urgency is how much a peering needs the doctor; zero: it does not.
+func (p *Peering) urgency() int {
+	switch {
+	case p.Tone == Down || p.silent:
+		return 2
+	case p.Tone == Degraded:
+		return 1
+	}
+	return 0
 }
 
 // End is one cluster's side of a peering.
@@ -99,6 +116,8 @@ type End struct {
 	Memory  uint64        `json:"memory,omitempty"` // bytes
 	// Missing are nodes that are not joined to the gateway.
 	Missing []string `json:"missing,omitempty"`
+	// Lost counts the last pings to the peer that got lost.
+	Lost int `json:"lost,omitempty"`
 	// Silent is why the gateway did not answer.
 	Silent string `json:"silent,omitempty"`
 }
@@ -125,6 +144,10 @@ type Diagnosis struct {
 	Time     time.Time        `json:"time"`
 	Findings []doctor.Finding `json:"findings,omitempty"`
 	Problem  string           `json:"problem,omitempty"` // why it found nothing out
+	// urgency is that of the peering that was examined.
+	urgency int
+	// cut: a failure was found that keeps packets from passing the tunnel.
+	cut bool
 }
 
 // Bounds of a map that somebody can look at.
@@ -192,8 +215,13 @@ func build(readings []reading, diagnoses map[string]*Diagnosis) *State {
 		}
 	}
 	for i := range s.Peerings {
-		if p := &s.Peerings[i]; p.Tone == Down || p.Tone == Degraded {
-			p.Diagnosis = diagnoses[p.Key]
+		p := &s.Peerings[i]
+		d := diagnoses[p.Key]
+		if p.silent && p.Tone != Down && d != nil && d.cut { // the Connection will say so, too
+			p.Tone, p.Why = Down, d.Findings[0].Message
+		}
+		if p.Tone == Down || p.Tone == Degraded {
+			p.Diagnosis = d
 		}
 	}
 	return s
@@ -204,6 +232,7 @@ func lineKey(a, b string) string { return min(a, b) + "~" + max(a, b) }
 
 func (p *Peering) add(e End) {
 	p.Ends = append(p.Ends, e)
+	p.silent = p.silent || e.Lost >= lostPings
 	if slices.Index(badness, e.Tone) <= slices.Index(badness, p.Tone) {
 		return
 	}
@@ -247,7 +276,7 @@ func endOf(i int, r *reading, p, other *survey.Peer) End {
 			e.Pods = append(e.Pods, GatewayPod{Name: pod.Name, Node: pod.Node, Active: pod.Active, Ready: pod.Ready, Reason: pod.Reason, Restarts: pod.Restarts})
 		}
 		if g.Report != nil {
-			e.Memory = g.Report.Memory.Resident
+			e.Memory, e.Lost = g.Report.Memory.Resident, g.Report.Sync.Peer.Lost
 		} else if g.ReportErr != nil {
 			e.Silent = g.ReportErr.Error()
 		}

@@ -109,6 +109,34 @@ func TestCalled(t *testing.T) {
 	}
 }
 
+// TestSilence: pings that get lost make a peering down where the doctor has found why.
+func TestSilence(t *testing.T) {
+	why := []doctor.Finding{{Check: "reachability", Status: doctor.Failed, Message: "UDP is blocked"}}
+	for _, tt := range []struct {
+		name string
+		lost int
+		d    *Diagnosis
+		want Tone
+	}{
+		{"not examined yet", 2, nil, Up},
+		{"the doctor found nothing", 2, &Diagnosis{}, Up},
+		{"the doctor found why", 2, &Diagnosis{Findings: why, cut: true}, Down},
+		{"one ping", 1, &Diagnosis{Findings: why, cut: true}, Up},
+	} {
+		a, b := clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1, "rome")
+		b.Peers[0].Gateway.Report.Sync.Peer.Lost = tt.lost
+		p := build(readingsOf(a, b), map[string]*Diagnosis{"0~1": tt.d}).Peerings[0]
+		if down := tt.want == Down; p.Tone != tt.want || (p.Why == "UDP is blocked") != down || (p.Diagnosis != nil) != down {
+			t.Errorf("%s: %+v", tt.name, p)
+		}
+	}
+	for check, want := range map[string]bool{"reachability": true, "network-policies": true, "nodes": false, "authentication": false} {
+		if got := cutOff([]doctor.Finding{{Check: "ping", Status: doctor.Skipped}, {Check: check, Status: doctor.Failed}}); got != want {
+			t.Errorf("%s failed: cut off %v", check, got)
+		}
+	}
+}
+
 // TestDiagnosisBelongsToWhatIsUnwell: what the doctor said of a peering is not shown once
 // it is well.
 func TestDiagnosisBelongsToWhatIsUnwell(t *testing.T) {

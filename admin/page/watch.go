@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 const (
@@ -21,8 +22,13 @@ const (
 	// wholeEvery is how long nodes and the installation are not read again: they are
 	// most of what there is to read in a large cluster.
 	wholeEvery = 30 * time.Second
-	// diagnosedFor is how long a diagnosis stands.
+	// diagnosedFor is how long a diagnosis stands, unless the peering gets worse:
+	// worseAfter it may be examined again.
 	diagnosedFor = time.Minute
+	worseAfter   = 10 * time.Second
+	// haste is the part of the interval after which a cluster is read again where a
+	// gateway begins to lose pings.
+	haste = 5
 )
 
 // watcher reads clusters, each by itself and one survey at a time, as long as somebody
@@ -30,6 +36,7 @@ const (
 type watcher struct {
 	clusters []*access.Cluster
 	interval time.Duration
+	began    time.Time
 	// read reads a cluster; earlier is what it returned the last time it read everything,
 	// nil if that is to be done now. Tests have their own.
 	read func(ctx context.Context, c *access.Cluster, earlier *survey.Cluster, denied bool) (*survey.Cluster, error)
@@ -47,7 +54,7 @@ type watcher struct {
 
 func newWatcher(clusters []*access.Cluster, interval time.Duration, diagnose func(context.Context, Peering) *Diagnosis) *watcher {
 	w := &watcher{
-		clusters: clusters, interval: interval, read: readCluster, diagnose: diagnose,
+		clusters: clusters, interval: interval, began: time.Now(), read: readCluster, diagnose: diagnose,
 		readings: make([]reading, len(clusters)), histories: make(map[string]history), diagnoses: make(map[string]*Diagnosis),
 	}
 	for i, c := range clusters {
@@ -119,7 +126,6 @@ func (w *watcher) follow(ctx context.Context, i int) {
 		if earlier != nil && time.Since(earlier.ReadAt) >= wholeEvery {
 			earlier, denied = nil, false // rights may have changed as well
 		}
-		began := time.Now()
 		one, cancel := context.WithTimeout(ctx, surveyTimeout)
 		s, err := w.read(one, w.clusters[i], earlier, denied)
 		cancel()
@@ -133,10 +139,30 @@ func (w *watcher) follow(ctx context.Context, i int) {
 			_, denied = s.MayNotAsk()
 		}
 		w.publish(i, s, err)
-		if !pause(ctx, w.interval-time.Since(began)) {
+		wait := w.untilTurn(i, time.Now())
+		if err == nil && losesPings(s) {
+			wait = min(wait, w.interval/haste)
+		}
+		if !pause(ctx, wait) {
 			return
 		}
 	}
+}
+
+// untilTurn is the time until a cluster is read again. Clusters take turns: what happens to a
+// peering is seen at both ends, and so within less than an interval.
+func (w *watcher) untilTurn(i int, now time.Time) time.Duration {
+	offset := w.interval * time.Duration(i) / time.Duration(len(w.clusters))
+	return w.interval - (now.Sub(w.began)+w.interval-offset)%w.interval
+}
+
+// losesPings tells whether the peer of a gateway does not answer, and the gateway does not
+// say so yet.
+func losesPings(s *survey.Cluster) bool {
+	return slices.ContainsFunc(s.Peers, func(p survey.Peer) bool {
+		return p.Gateway != nil && p.Gateway.Report != nil && p.Gateway.Report.Sync.Peer.Lost > 0 &&
+			p.Gateway.Report.Sync.Peer.Value == networkingv1beta1.Connected
+	})
 }
 
 // readCluster reads everything, or only what changes often.
@@ -226,7 +252,7 @@ func (w *watcher) diagnoseAll(ctx context.Context) {
 	for w.watched(ctx) {
 		p, ok := w.undiagnosed()
 		if !ok {
-			if !pause(ctx, w.interval/4) {
+			if !pause(ctx, w.interval/10) {
 				return
 			}
 			continue
@@ -234,6 +260,9 @@ func (w *watcher) diagnoseAll(ctx context.Context) {
 		d := w.diagnose(ctx, p)
 		if ctx.Err() != nil {
 			return
+		}
+		if d.urgency = p.urgency(); p.Tone != Down && !d.cut {
+			d.urgency = 1 // of a peering that will be down all the same it tells nothing
 		}
 		w.mu.Lock()
 		w.diagnoses[p.Key] = d
@@ -250,15 +279,24 @@ func (w *watcher) undiagnosed() (next Peering, ok bool) {
 	unwell := make(map[string]bool)
 	var best time.Time
 	for _, p := range w.state.Peerings {
-		if p.Tone != Down && p.Tone != Degraded {
+		urgency := p.urgency()
+		if urgency == 0 {
 			continue
 		}
 		unwell[p.Key] = true
 		var at time.Time
 		if d := w.diagnoses[p.Key]; d != nil {
+			if urgency < d.urgency { // should it get worse again, that is something else
+				better := *d
+				better.urgency, better.cut = urgency, false
+				w.diagnoses[p.Key] = &better
+			}
 			at = d.Time
+			if since := time.Since(at); since < worseAfter || since < diagnosedFor && urgency <= d.urgency {
+				continue
+			}
 		}
-		if time.Since(at) < diagnosedFor || ok && (next.Tone == Down && p.Tone != Down || next.Tone == p.Tone && !at.Before(best)) {
+		if ok && (urgency < next.urgency() || urgency == next.urgency() && !at.Before(best)) {
 			continue
 		}
 		next, best, ok = p, at, true

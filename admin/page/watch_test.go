@@ -162,6 +162,172 @@ func TestDiagnosis(t *testing.T) {
 	})
 }
 
+// tunnel is one between rome and milan, as their gateways tell of it.
+type tunnel struct {
+	mu       sync.Mutex
+	cut      time.Time // zero: it is not
+	examined int
+	innocent bool // the doctor finds nothing
+}
+
+// set cuts the tunnel, or mends it.
+func (u *tunnel) set(at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.cut = at
+}
+
+// seen is how often it was examined so far.
+func (u *tunnel) seen() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.examined
+}
+
+// read takes a while, and a gateway pings every two seconds.
+func (u *tunnel) read(_ context.Context, c *access.Cluster, _ *survey.Cluster, _ bool) (*survey.Cluster, error) {
+	time.Sleep(300 * time.Millisecond)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	self, peer := "rome", "milan"
+	if c.Origin == peer {
+		self, peer = peer, self
+	}
+	s := clusterWith(self, 2, 1, peer)
+	if u.cut.IsZero() {
+		return s, nil
+	}
+	silence := time.Since(u.cut)
+	if silence > 10*time.Second {
+		cutTunnel(&s.Peers[0])
+	}
+	s.Peers[0].Gateway.Report.Sync.Peer.Lost = int(max(0, silence-500*time.Millisecond) / (2 * time.Second))
+	return s, nil
+}
+
+func (u *tunnel) diagnose(context.Context, Peering) *Diagnosis {
+	time.Sleep(3 * time.Second)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.examined++
+	if u.innocent {
+		return &Diagnosis{Time: time.Now()}
+	}
+	return &Diagnosis{Time: time.Now(), cut: true, Findings: []doctor.Finding{{Status: doctor.Failed, Check: "reachability", Message: "UDP is blocked"}}}
+}
+
+// TestCutWithinTenSeconds: wherever between two readings a peering is cut, it is down ten
+// seconds later, with what the doctor says; it is well ten seconds after it was mended.
+func TestCutWithinTenSeconds(t *testing.T) {
+	for after := time.Duration(0); after < 5*time.Second; after += 250 * time.Millisecond {
+		u := &tunnel{}
+		u.watched(t, func(w *watcher) {
+			time.Sleep(20*time.Second + after)
+			u.set(time.Now())
+			time.Sleep(10 * time.Second)
+			if p := w.current().Peerings[0]; p.Tone != Down || p.Diagnosis == nil || p.Why != "UDP is blocked" {
+				t.Errorf("cut %v after a reading: %+v", after, p)
+			}
+			time.Sleep(10 * time.Second)
+			u.set(time.Time{})
+			time.Sleep(10 * time.Second)
+			if p := w.current().Peerings[0]; p.Tone != Up || p.Diagnosis != nil {
+				t.Errorf("mended, cut %v after a reading: %+v", after, p)
+			}
+			if n := u.seen(); n != 1 {
+				t.Errorf("examined %d times", n)
+			}
+		})
+	}
+}
+
+// TestPingsLostByAccident: a peering is not down because some pings got lost.
+func TestPingsLostByAccident(t *testing.T) {
+	u := &tunnel{innocent: true}
+	u.watched(t, func(w *watcher) {
+		time.Sleep(20 * time.Second)
+		u.set(time.Now())
+		for range 9 {
+			time.Sleep(time.Second)
+			if p := w.current().Peerings[0]; p.Tone != Up {
+				t.Errorf("%+v", p)
+			}
+		}
+		u.set(time.Time{})
+		time.Sleep(10 * time.Second)
+		if n := u.seen(); n != 1 {
+			t.Errorf("examined %d times", n)
+		}
+	})
+}
+
+// watched runs a watcher of both ends within a bubble, with a page that asks.
+func (u *tunnel) watched(t *testing.T, do func(*watcher)) {
+	synctest.Test(t, func(t *testing.T) {
+		clusters := []*access.Cluster{{Options: access.Options{Origin: "rome"}}, {Options: access.Options{Origin: "milan"}}}
+		w := newWatcher(clusters, DefaultInterval, u.diagnose)
+		w.read = u.read
+		w.current()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { w.run(ctx); close(done) }()
+		do(w)
+		cancel()
+		<-done
+	})
+}
+
+// TestDoctorWasTooEarly: a peering of which the doctor found nothing while pings got lost is
+// examined again when it is down.
+func TestDoctorWasTooEarly(t *testing.T) {
+	u := &tunnel{innocent: true}
+	u.watched(t, func(w *watcher) {
+		time.Sleep(20 * time.Second)
+		u.set(time.Now())
+		time.Sleep(30 * time.Second)
+		if n := u.seen(); n != 2 {
+			t.Errorf("examined %d times", n)
+		}
+	})
+}
+
+// TestUrgency: what gets worse is examined again at once, what stays as it is once a minute.
+func TestUrgency(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	for _, tt := range []struct {
+		name    string
+		peering Peering
+		before  *Diagnosis
+		want    bool
+	}{
+		{"well", Peering{Tone: Up}, nil, false},
+		{"degraded", Peering{Tone: Degraded}, nil, true},
+		{"degraded, examined", Peering{Tone: Degraded}, &Diagnosis{Time: ago(20 * time.Second), urgency: 1}, false},
+		{"degraded, examined long ago", Peering{Tone: Degraded}, &Diagnosis{Time: ago(70 * time.Second), urgency: 1}, true},
+		{"down, examined while degraded", Peering{Tone: Down}, &Diagnosis{Time: ago(20 * time.Second), urgency: 1}, true},
+		{"down, examined just now", Peering{Tone: Down}, &Diagnosis{Time: ago(time.Second), urgency: 1}, false},
+		{"down, examined while silent", Peering{Tone: Down}, &Diagnosis{Time: ago(20 * time.Second), urgency: 2}, false},
+		{"silent while degraded", Peering{Tone: Degraded, silent: true}, &Diagnosis{Time: ago(20 * time.Second), urgency: 1}, true},
+	} {
+		w := &watcher{state: &State{Peerings: []Peering{tt.peering}}, diagnoses: map[string]*Diagnosis{}}
+		if tt.before != nil {
+			w.diagnoses[""] = tt.before
+		}
+		if _, got := w.undiagnosed(); got != tt.want {
+			t.Errorf("%s: examined %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	// Better, and as bad as before.
+	w := &watcher{state: &State{Peerings: []Peering{{Tone: Degraded}}}, diagnoses: map[string]*Diagnosis{"": {Time: ago(20 * time.Second), urgency: 2, cut: true}}}
+	if _, again := w.undiagnosed(); again || w.diagnoses[""].cut {
+		t.Errorf("better: examined %v, %+v", again, w.diagnoses[""])
+	}
+	w.state.Peerings[0].Tone = Down
+	if _, again := w.undiagnosed(); !again {
+		t.Error("down again: not examined")
+	}
+}
+
 // TestHistory: rates between two surveys, for an hour.
 func TestHistory(t *testing.T) {
 	watching(t, func(c *counted, w *watcher) {

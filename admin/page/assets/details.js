@@ -85,7 +85,7 @@ function endDetails(e, state) {
   const drops = (t?.drops ?? []).slice(0, 6).map((d) => `${d.reason} ${d.packets} (${d.direction})`).join(", ");
   return [
     h("h3", {}, "In ", told(nameOf(state, e.cluster))),
-    facts(["State", st.state || "–"], ["Latency", st.latency],
+    facts(["State", st.state || "–"], ["Latency", e.lost > 1 ? "" : st.latency], ["Pings", e.lost > 1 ? `the last ${e.lost} got lost` : ""],
       ["Gateway", g ? h("button", { class: "link told", type: "button", onclick: () => showObject(e.cluster, `${g.kind} ${st.namespace}/${g.name}`) }, `${g.kind} ${st.namespace}/${g.name}`) : ""],
       ["Endpoint", g?.endpoint], ["MTU", g ? `${g.mtu}${g.peerMTU && g.peerMTU !== g.mtu ? `, the peer's is ${g.peerMTU}` : ""}` : ""],
       ["Pods", (e.pods ?? []).map((x) => `${x.name}${x.node ? ` on ${x.node}` : ""}${x.active ? ", active" : ""}${x.ready ? "" : `, not ready: ${x.reason}`}`).join("; ")],

@@ -62,7 +62,7 @@ async function poll() {
   }
   // The first answers come while clusters are still being read. A page that nobody sees asks seldom.
   const reading = state?.clusters.some((c) => c.named && !c.readAt);
-  setTimeout(poll, document.hidden ? 60_000 : reading ? Math.min(wait, 700) : wait / 2);
+  setTimeout(poll, document.hidden ? 60_000 : Math.min(reading ? 700 : 1000, wait / 2));
 }
 
 document.addEventListener("visibilitychange", async () => {

@@ -99,7 +99,7 @@ export function mapView(place, page, about) {
   }
 
   const nameOf = (state, key) => { const c = state.clusters.find((k) => k.key === key); return c?.id || c?.origin || key; };
-  const latencyOf = (p) => p.ends.map((k) => k.status.latency).find(Boolean) ?? "–";
+  const latencyOf = (p) => p.tone === "down" ? "–" : p.ends.map((k) => k.status.latency).find(Boolean) ?? "–";
   const shorter = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
   function refresh(state) {
