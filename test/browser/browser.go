@@ -25,6 +25,9 @@ const patience = 2 * time.Minute
 
 // Page is a tab of a browser of its own, with a profile of its own.
 type Page struct {
+	// Downloads is the folder where files go that the page has saved.
+	Downloads string
+
 	t       testing.TB
 	to      *os.File
 	session string
@@ -52,6 +55,13 @@ type message struct {
 // source.Lacks.
 func Open(t testing.TB, width, height int, dark bool) *Page {
 	t.Helper()
+	return OpenIn(t, func(start func() error) error { return start() }, width, height, dark)
+}
+
+// OpenIn is Open in another network namespace, whose loopback the browser then sees: do
+// calls a function there.
+func OpenIn(t testing.TB, do func(func() error) error, width, height int, dark bool) *Page {
+	t.Helper()
 	program := ""
 	for _, name := range programs {
 		if path, err := exec.LookPath(name); err == nil && program == "" {
@@ -61,8 +71,9 @@ func Open(t testing.TB, width, height int, dark bool) *Page {
 	if program == "" {
 		source.Lacks(t, "Chromium (Debian's package chromium-headless-shell)")
 	}
-	p := &Page{t: t, answers: make(map[int]chan message), closed: make(chan struct{})}
-	p.start(program, width, height)
+	p := &Page{Downloads: t.TempDir(), t: t, answers: make(map[int]chan message), closed: make(chan struct{})}
+	p.start(program, do, width, height)
+	p.call("Browser.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": p.Downloads}, nil)
 	var target struct {
 		ID string `json:"targetId"`
 	}
@@ -84,7 +95,7 @@ func Open(t testing.TB, width, height int, dark bool) *Page {
 	return p
 }
 
-func (p *Page) start(program string, width, height int) {
+func (p *Page) start(program string, do func(func() error) error, width, height int) {
 	p.t.Helper()
 	in, to, err := os.Pipe()
 	if err != nil {
@@ -106,7 +117,7 @@ func (p *Page) start(program string, width, height int) {
 		p.t.Fatal(err)
 	}
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
+	if err := do(cmd.Start); err != nil {
 		p.t.Fatal(err)
 	}
 	in.Close()

@@ -36,25 +36,7 @@ func testSupportBundle(t *testing.T, w *world) {
 		t.Errorf("file mode %v (%v)", info.Mode(), err)
 	}
 	files := unpacked(t, file)
-	t.Run("no private key", func(t *testing.T) {
-		for _, e := range pe.ends() {
-			var s corev1.Secret
-			if err := e.get(t.Context(), "gw-"+e.gateway, &s); err != nil {
-				t.Fatal(err)
-			}
-			key := s.Data["privateKey"]
-			if len(key) == 0 {
-				t.Fatalf("the Secret of %s has no key", e.Name)
-			}
-			for name, text := range files {
-				for _, form := range []string{string(key), base64.StdEncoding.EncodeToString(key), hex.EncodeToString(key)} {
-					if strings.Contains(text, form) {
-						t.Errorf("the private key of %s stands in %s", e.Name, name)
-					}
-				}
-			}
-		}
-	})
+	t.Run("no private key", func(t *testing.T) { pe.checkSecrecy(t, files) })
 	t.Run("what is needed", func(t *testing.T) { w.checkBundle(t, pe, files) })
 	t.Run("nothing is overwritten", func(t *testing.T) {
 		before, err := os.ReadFile(file)
@@ -77,6 +59,28 @@ func testSupportBundle(t *testing.T, w *world) {
 			t.Errorf("README.md:\n%s", files["README.md"])
 		}
 	})
+}
+
+// checkSecrecy looks for the private keys of the gateways.
+func (p peering) checkSecrecy(t *testing.T, files map[string]string) {
+	t.Helper()
+	for _, e := range p.ends() {
+		var s corev1.Secret
+		if err := e.get(t.Context(), "gw-"+e.gateway, &s); err != nil {
+			t.Fatal(err)
+		}
+		key := s.Data["privateKey"]
+		if len(key) == 0 {
+			t.Fatalf("the Secret of %s has no key", e.Name)
+		}
+		for name, text := range files {
+			for _, form := range []string{string(key), base64.StdEncoding.EncodeToString(key), hex.EncodeToString(key)} {
+				if strings.Contains(text, form) {
+					t.Errorf("the private key of %s stands in %s", e.Name, name)
+				}
+			}
+		}
+	}
 }
 
 // checkBundle looks for what somebody needs who knows nothing else of the clusters.

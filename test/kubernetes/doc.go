@@ -18,4 +18,5 @@
 //	go test ./test/kubernetes                              what takes minutes
 //	go test ./test/kubernetes -kubernetes.long             also what takes longer
 //	go test ./test/kubernetes -run TestClusters/NAME -v    one part
+//	... -run TestClusters/page -kubernetes.screenshots DIR  pictures of liqoctl console
 package kubernetes

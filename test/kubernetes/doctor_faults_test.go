@@ -228,13 +228,13 @@ func faultsOfTheNetwork() []fault {
 }
 
 // divert adds a rule on the first node of a that keeps packets from b.
-func (x *examined) divert(t *testing.T, priority string) {
+func (w *world) divert(t *testing.T, priority string) {
 	t.Helper()
-	peer, err := remoteCIDR(t.Context(), x.a, x.b.Name)
+	peer, err := remoteCIDR(t.Context(), w.a, w.b.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.a.Nodes[0].Host.Run("ip", "rule", "add", "priority", priority, "to", peer.String(), "unreachable")
+	w.a.Nodes[0].Host.Run("ip", "rule", "add", "priority", priority, "to", peer.String(), "unreachable")
 }
 
 func denyEgress(namespace string) string {

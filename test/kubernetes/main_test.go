@@ -17,6 +17,7 @@ import (
 var (
 	long      = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
 	timelines = flag.Bool("kubernetes.timeline", false, "log what happens where while faults do")
+	pictures  = flag.String("kubernetes.screenshots", "", "`FOLDER` for pictures of the page of liqoctl console")
 	figures   = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")
 )
 
@@ -54,6 +55,7 @@ func TestClusters(t *testing.T) {
 		{"firewall", false, testFirewall},
 		{"rotate-keys", false, testRotateKeys},
 		{"doctor", false, testDoctor},
+		{"page", false, testPage},
 		{"expose", false, testExpose},
 		{"hands", false, testHands},
 		{"faults", false, testFaults},
