@@ -130,7 +130,17 @@ func Linux() (string, error) {
 	return kernel, nil
 }
 
-// built asks a script for the path of what it builds.
+// Axe returns the script of axe-core, which test/browser/axe.sh fetches. It fails while that
+// is not there.
+func Axe() (string, error) {
+	script, err := built("test", "browser", "axe.sh")
+	if err != nil {
+		return "", fmt.Errorf("axe-core is not there (%w): run test/browser/axe.sh once", err)
+	}
+	return script, nil
+}
+
+// built asks a script for the path of what it builds or fetches.
 func built(script ...string) (string, error) {
 	out, err := exec.Command("bash", Path(script...), "--path").Output()
 	return strings.TrimSpace(string(out)), err

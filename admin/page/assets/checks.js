@@ -72,7 +72,7 @@ function markdown(text) {
   const inline = (line) => line.split(/`([^`]*)`/).map((part, i) => (i % 2 ? h("code", {}, part) : part));
   return text.split(/\n{2,}/).map((block) => {
     const lines = block.split("\n");
-    if (block.startsWith("```")) return h("pre", {}, lines.slice(1, -1).join("\n"));
+    if (block.startsWith("```")) return h("pre", { tabindex: "0" }, lines.slice(1, -1).join("\n"));
     if (!block.startsWith("|")) return h("p", {}, ...inline(lines.join(" ")));
     const [head, , ...rows] = lines.map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim()));
     return h("table", {}, h("thead", {}, h("tr", {}, ...head.map((cell) => h("th", { scope: "col" }, ...inline(cell))))),

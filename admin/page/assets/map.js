@@ -70,7 +70,7 @@ export function mapView(place, page, about) {
       const first = s("text", { class: "sign", "text-anchor": "middle", x, y: y - 3 }), second = s("text", { class: "small", "text-anchor": "middle", x, y: y + 13 });
       const one = s("g", choosable(`peering ${p.key}`), s("path", { class: "reach", d: path }), s("path", { class: "line", d: path }),
         s("circle", { class: "gateway", cx: a.x, cy: a.y, r: 6 }), s("circle", { class: "gateway", cx: b.x, cy: b.y, r: 6 }),
-        ...(parts.crowded && p.b[0] === "?" ? [] : [s("rect", { class: "label", x: x - 80, y: y - 19, width: 160, height: 38 }), first, second]));
+        ...(parts.crowded && p.b[0] === "?" ? [] : [s("rect", { class: "label", x: x - 80, y: y - 19, width: 160, height: 38 }), first, " ", second]));
       lines.append(one);
       parts.peerings.set(p.key, { one, first, second });
     }
@@ -81,7 +81,7 @@ export function mapView(place, page, about) {
         const at = nodeAt(box, i);
         return s("rect", { class: "node", x: at.x, y: at.y, width: at.w, height: at.w, rx: 2 });
       });
-      const one = s("g", { ...choosable(`cluster ${c.key}`), transform: `translate(${box.x} ${box.y})` }, s("rect", { class: "frame", width: box.w, height: box.h }), name, line, line2, ...nodes);
+      const one = s("g", { ...choosable(`cluster ${c.key}`), transform: `translate(${box.x} ${box.y})` }, s("rect", { class: "frame", width: box.w, height: box.h }), name, " ", line, " ", line2, ...nodes);
       squares.append(one);
       parts.clusters.set(c.key, { one, name, line, line2, nodes, room: Math.floor((box.w - 20) / 8) });
     }
@@ -102,6 +102,9 @@ export function mapView(place, page, about) {
   const latencyOf = (p) => p.tone === "down" ? "–" : p.ends.map((k) => k.status.latency).find(Boolean) ?? "–";
   const shorter = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
+  // What is written on something is part of its name: who speaks to the machine says what is to be seen (WCAG 2.5.3).
+  const heard = (...texts) => texts.map((e) => e.textContent).filter(Boolean).join(" ");
+
   function refresh(state) {
     for (const c of state.clusters) {
       const part = parts.clusters.get(c.key);
@@ -111,7 +114,8 @@ export function mapView(place, page, about) {
       const only = !c.named && parts.crowded ? state.peerings.find((p) => p.b === c.key) : null;
       say(part.line, shorter(only ? `${signs[only.tone]} ${only.tone === "up" ? latencyOf(only) : words[only.tone]}` : !c.named ? "not in view" : c.problem ? `✕ ${c.problem}` : `pods ${c.cidrs?.pods?.join(", ") ?? "–"}`, part.room + 6));
       say(part.line2, !c.named ? "" : `${c.allNodes ?? 0} nodes${ill ? `, ${ill} with problems` : ""}`);
-      set(part.one, "aria-label", `Cluster ${c.id || c.origin || ""}: ${c.named ? `${c.allNodes ?? 0} nodes${ill ? `, ${ill} with problems` : ""}` : "not in view"}${c.problem ? `. ${c.problem.slice(0, 300)}` : ""}`);
+      const id = c.id || c.origin || "";
+      set(part.one, "aria-label", `Cluster ${heard(part.name, part.line, part.line2)}${part.name.textContent === id ? "" : `. ${id}`}${c.problem ? `. ${c.problem.slice(0, 300)}` : ""}`);
       part.nodes.forEach((square, i) => set(square, "class", c.nodes[i]?.problem ? "node ill" : "node"));
     }
     for (const p of state.peerings) {
@@ -119,9 +123,9 @@ export function mapView(place, page, about) {
       const e = p.ends[0], t = e.status.traffic, latency = latencyOf(p);
       const title = `${nameOf(state, p.a)} – ${nameOf(state, p.b)}`;
       set(part.one, "class", `peering ${p.tone}${chosen === `peering ${p.key}` ? " chosen" : ""}`);
-      set(part.one, "aria-label", `Peering ${title}: ${words[p.tone]}${p.why ? `. ${p.why.slice(0, 300)}` : ""}`);
       say(part.first, `${signs[p.tone]} ${p.tone === "down" ? "Down" : latency === "–" ? words[p.tone] : latency}`);
       say(part.second, p.tone === "down" ? "choose it to see why" : t?.windowSeconds ? shorter(`${bits(t.egress.rate?.bytesPerSecond)} / ${bits(t.ingress.rate?.bytesPerSecond)}`, 27) : "");
+      set(part.one, "aria-label", `Peering ${title}: ${words[p.tone]}${p.why ? `. ${p.why.slice(0, 300)}` : ""}. ${heard(part.first, part.second)}`);
       set(part.row, "class", chosen === `peering ${p.key}` ? "chosen" : "");
       const mtus = [...new Set(p.ends.map((k) => k.status.gateway?.mtu).filter(Boolean))].join(" / ");
       const drops = p.ends.reduce((n, k) => n + (k.status.traffic?.egress.dropped ?? 0) + (k.status.traffic?.ingress.dropped ?? 0), 0);
