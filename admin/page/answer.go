@@ -21,11 +21,17 @@ const (
 	maxDepth = 16
 	// maxAnswer is how much a page gets at once.
 	maxAnswer = 16 << 20
+	// maxStateText and maxState are for what a page gets again and again: it is more only
+	// where texts cannot be made shorter.
+	maxStateText = 1 << 10
+	maxState     = 4 << 20
+	// minText is how short texts get where there are too many.
+	minText = 64
 )
 
 // bounded is the JSON form of a value with every text and list cut, and without
-// characters that change how others are shown.
-func bounded(value any, most int) ([]byte, error) {
+// characters that change how others are shown. Texts get shorter while it is more than wanted.
+func bounded(value any, longest, wanted int) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
@@ -36,11 +42,17 @@ func bounded(value any, most int) ([]byte, error) {
 	if err := d.Decode(&tree); err != nil {
 		return nil, err
 	}
-	out, err := json.Marshal(cut(tree, most, maxDepth))
-	if err == nil && len(out) > maxAnswer {
-		err = fmt.Errorf("this is more than a page can show: %d MiB", len(out)>>20)
+	for ; ; longest /= 2 {
+		tree = cut(tree, longest, maxDepth)
+		out, err := json.Marshal(tree)
+		if err == nil && len(out) > wanted && longest/2 >= minText {
+			continue
+		}
+		if err == nil && len(out) > maxAnswer {
+			err = fmt.Errorf("this is more than a page can show: %d MiB", len(out)>>20)
+		}
+		return out, err
 	}
-	return out, err
 }
 
 // cut bounds what json.Decoder makes of JSON.
@@ -84,8 +96,11 @@ func harmless(s string, most int) string {
 }
 
 // answer sends a value as JSON.
-func answer(w http.ResponseWriter, value any) {
-	out, err := bounded(value, maxText)
+func answer(w http.ResponseWriter, value any) { send(w, value, maxText, maxAnswer) }
+
+// send is answer with other bounds.
+func send(w http.ResponseWriter, value any, longest, wanted int) {
+	out, err := bounded(value, longest, wanted)
 	if err != nil {
 		fail(w, http.StatusInternalServerError, err)
 		return

@@ -78,7 +78,7 @@ func (s *Server) serveState(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	state.Version, state.Interval, state.Past = s.config.Version, s.config.Interval.Milliseconds(), len(s.config.Prometheus) > 0
-	answer(w, state)
+	send(w, state, maxStateText, maxState)
 }
 
 // serveSeries: ?end is its key, ?since the last time that the page has, in milliseconds.
@@ -346,7 +346,7 @@ func (s *Server) serveDoctor(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	line := func(kind string, value any) {
-		text, err := bounded(map[string]any{kind: value}, maxText)
+		text, err := bounded(map[string]any{kind: value}, maxText, maxAnswer)
 		if err != nil {
 			text, _ = json.Marshal(map[string]string{"error": err.Error()}) // a string can be
 		}
@@ -440,7 +440,7 @@ func (s *Server) serveBundle(w http.ResponseWriter, r *http.Request) error {
 	}}
 	w.Header().Set("Content-Type", "application/gzip")
 	w.Header().Set("X-Filename", bundle.Folder(now)+".tar.gz")
-	if _, err := bundle.Write(r.Context(), w, o, func(progress.Event) {}, clusters...); err != nil {
+	if _, err := s.pack(r.Context(), w, o, func(progress.Event) {}, clusters...); err != nil {
 		// The answer has begun: it must not look as if it were whole.
 		panic(http.ErrAbortHandler)
 	}
@@ -500,7 +500,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request) error {
 
 // objectText is an object as YAML, with every text in it cut.
 func objectText(o client.Object) (string, error) {
-	raw, err := bounded(o, maxValue)
+	raw, err := bounded(o, maxValue, maxAnswer)
 	if err != nil {
 		return "", err
 	}

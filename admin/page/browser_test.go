@@ -5,20 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/bundle"
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/admin/trace"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/browser"
 	"github.com/sluice-net/sluice/test/source"
 )
@@ -101,6 +105,10 @@ func (w *stand) serve(s *Server) {
 			hops[4].Problem = &trace.Problem{Message: "within 5s 12 such packets were seen at translated of the local gateway and none here", Cause: "the gateway does not forward them", Fix: "see 'liqoctl network drops'"}
 		}
 		return &trace.Way{There: hops}, nil
+	}
+	s.pack = func(_ context.Context, to io.Writer, _ bundle.Options, _ progress.Func, clusters ...*access.Cluster) (bundle.Summary, error) {
+		_, err := fmt.Fprintf(to, "the archive of %d clusters", len(clusters))
+		return bundle.Summary{}, err
 	}
 	s.dropped = func(context.Context, *access.Cluster, types.NamespacedName) ([]drops.Drop, error) {
 		return []drops.Drop{
@@ -298,6 +306,20 @@ func TestKeyboard(t *testing.T) {
 	t.Error("Tab does not come to a cluster")
 }
 
+// TestBundleButton: the button saves an archive, and says under which name.
+func TestBundleButton(t *testing.T) {
+	p := open(t, start(t, []string{"rome", "milan"}, (&stand{}).serve), 1280, 900, false)
+	p.Must(`document.querySelector("#views [data-view=doctor]").click()`, nil)
+	p.Until(`[...document.querySelectorAll("main button")].some((b) => b.innerText === "Support bundle")`)
+	p.Must(`(() => {
+		const make = URL.createObjectURL;
+		URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return make.call(URL, blob); };
+		[...document.querySelectorAll("main button")].find((b) => b.innerText === "Support bundle").click();
+	})()`, nil)
+	p.Until(`/sluice-support-\S+\.tar\.gz: look through it/.test(document.querySelector("main").innerText) && window.saved === "the archive of 2 clusters"`)
+	quiet(t, p)
+}
+
 // TestHostileNames: names and messages with markup stay text.
 func TestHostileNames(t *testing.T) {
 	w := &stand{hostile: `"'><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>` + "\u202e</svg><svg onload=document.title='owned'>"}
@@ -331,52 +353,138 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestLarge: fifty peerings and five hundred nodes are drawn once, and an update touches
-// what has changed only.
-func TestLarge(t *testing.T) {
+// costs are what an update takes of each page, in time of its thread: medians of rounds, in
+// which the pages take turns.
+func costs(pages ...*browser.Page) []time.Duration {
+	const rounds, updates = 5, 3
+	all := make([][]time.Duration, len(pages))
+	for range rounds {
+		for i, p := range pages {
+			before := p.Worked()
+			p.Must(fmt.Sprintf(`new Promise((done) => {
+				let n = 0;
+				const o = new PerformanceObserver((list) => { n += list.getEntries().length; if (n >= %d) { o.disconnect(); done(); } });
+				o.observe({ type: "measure" });
+			})`, updates), nil)
+			all[i] = append(all[i], (p.Worked()-before)/updates)
+		}
+	}
+	out := make([]time.Duration, len(pages))
+	for i, samples := range all {
+		slices.Sort(samples)
+		out[i] = samples[rounds/2]
+	}
+	return out
+}
+
+// sized opens the page of a cluster with peerings and nodes, which change all the time.
+func sized(t *testing.T, peerings, nodes int, change func(*survey.Cluster)) (*Server, *browser.Page) {
 	var peers []string
-	for i := range 50 {
+	for i := range peerings {
 		peers = append(peers, fmt.Sprintf("peer-%d", i))
 	}
 	s := start(t, []string{"rome"}, func(s *Server) {
+		(&stand{}).serve(s)
 		tick := 0
 		s.watch.read = func(context.Context, *access.Cluster, *survey.Cluster, bool) (*survey.Cluster, error) {
 			tick++
-			return clusterWith("rome", 500, tick, peers...), nil
+			c := clusterWith("rome", nodes, tick, peers...)
+			change(c)
+			return c, nil
 		}
 		s.config.Interval, s.watch.interval = 200*time.Millisecond, 200*time.Millisecond
 	})
 	p := open(t, s, 1280, 900, false)
-	p.Until(`document.querySelectorAll("svg.map .peering").length === 50 && document.querySelectorAll("svg.map .node").length === 500`)
-	keep(t, "large.png", p.Screenshot())
-	var changed struct {
-		Updates   int
-		Added     int
-		Longest   float64
-		Frames    int
-		WorstGap  float64
-		MedianGap float64
+	p.Until(fmt.Sprintf(`document.querySelectorAll("svg.map .peering").length === %d && document.querySelectorAll("svg.map .node").length === %d`, peerings, nodes))
+	return s, p
+}
+
+// TestLarge: a large map is drawn once, and an update touches what has changed only, and takes
+// no longer than in proportion to what there is to show.
+func TestLarge(t *testing.T) {
+	const peerings, nodes, more = 200, 500, 5
+	as := func(*survey.Cluster) {}
+	_, few := sized(t, peerings/more, nodes/more, as)
+	_, many := sized(t, peerings, nodes, as)
+	keep(t, "large.png", many.Screenshot())
+	many.Must(`(() => {
+		window.added = 0;
+		new MutationObserver((all) => { added += all.reduce((n, m) => n + [...m.addedNodes].filter((x) => x.nodeType === 1).length, 0); })
+			.observe(document.querySelector("svg.map"), { subtree: true, childList: true });
+	})()`, nil)
+	c := costs(few, many)
+	t.Logf("%d peerings and %d nodes: an update takes %v, and %v with a %dth of them", peerings, nodes, c[1], c[0], more)
+	// What takes the square of that would be near 25.
+	if ratio := float64(c[1]) / float64(c[0]); ratio > 1.6*more {
+		t.Errorf("%d times as much to show takes %.1f times as long", more, ratio)
 	}
-	p.Must(`new Promise((done) => {
-		const r = { Updates: 0, Added: 0, Longest: 0, Frames: 0, WorstGap: 0, MedianGap: 0 }, gaps = [];
-		const map = new MutationObserver((all) => { r.Added += all.reduce((n, m) => n + [...m.addedNodes].filter((x) => x.nodeType === 1).length, 0); });
-		map.observe(document.querySelector("svg.map"), { subtree: true, childList: true });
-		const updates = new PerformanceObserver((list) => { for (const e of list.getEntries()) { r.Updates++; r.Longest = Math.max(r.Longest, e.duration); } });
-		updates.observe({ type: "measure" });
-		let last = performance.now();
-		const frame = (now) => {
-			gaps.push(now - last); last = now;
-			if (r.Updates < 5) return requestAnimationFrame(frame);
-			map.disconnect(); updates.disconnect(); gaps.sort((a, b) => a - b);
-			done({ ...r, Frames: gaps.length, WorstGap: gaps.at(-1), MedianGap: gaps[gaps.length >> 1] });
-		};
-		requestAnimationFrame(frame);
-	})`, &changed)
-	if changed.Added > 0 {
-		t.Errorf("%d elements of the map were made anew in %d updates", changed.Added, changed.Updates)
+	var added int
+	if many.Must(`added`, &added); added > 0 {
+		t.Errorf("%d elements of the map were made anew", added)
 	}
-	t.Logf("50 peerings, 500 nodes: the longest of %d updates took %.1f ms; frames every %.1f ms, %.1f ms at worst", changed.Updates, changed.Longest, changed.MedianGap, changed.WorstGap)
-	quiet(t, p)
+	for _, text := range many.Troubles() {
+		t.Errorf("the browser says: %s", text)
+	}
+}
+
+// TestHostileSize: whoever writes as much as can be written into names, annotations,
+// conditions and counters makes neither the answers nor the page's work much larger.
+func TestHostileSize(t *testing.T) {
+	const huge, thousands, peerings, nodes = 1 << 20, 3000, 20, 60
+	word := strings.Repeat("W", huge)
+	broken := make([]metav1.Condition, thousands)
+	for i := range broken {
+		broken[i] = metav1.Condition{Type: fmt.Sprint("Broken", i), Status: metav1.ConditionFalse, Reason: word, Message: word}
+	}
+	list := make([]networkingv1beta1.CIDR, thousands)
+	verdicts := make(map[string]uint64)
+	for i := range list {
+		list[i] = networkingv1beta1.CIDR(word[:1000])
+		verdicts[fmt.Sprintf("Drop%d%s", i, word[:1000])] = uint64(i + 1)
+	}
+	sick := func(c *survey.Cluster) {
+		for i := range c.Peers {
+			cutTunnel(&c.Peers[i])
+		}
+	}
+	hostile := func(c *survey.Cluster) {
+		sick(c)
+		c.Installation.Version = word
+		for i := range thousands {
+			c.Gaps = append(c.Gaps, survey.Gap{What: "x", Err: fmt.Errorf("%d %s", i, word[:1000])})
+		}
+		for i := range c.Nodes {
+			c.Nodes[i].Name += word
+			c.Nodes[i].Internal.Annotations = map[string]string{"a": word}
+		}
+		for i := range c.Peers {
+			p := &c.Peers[i]
+			p.ID += word[:60<<10]
+			p.Configuration.Annotations = map[string]string{"a": word}
+			p.Configuration.Spec.Remote.CIDR.Pod.List, p.Configuration.Status.Remote.CIDR.Pod.List = list, list
+			p.Connection.Annotations = map[string]string{"a": word}
+			p.Connection.Status.Conditions = broken
+			p.Connection.Status.Latency.Value = word
+			p.Gateway.Report.DataPlane.Egress.Verdicts = verdicts
+			p.Gateway.Pods[0].Name = word
+		}
+	}
+	_, plain := sized(t, peerings, nodes, sick)
+	s, stuffed := sized(t, peerings, nodes, hostile)
+	for _, p := range []*browser.Page{plain, stuffed} {
+		p.Until(`document.querySelectorAll("svg.map .peering.down").length === ` + fmt.Sprint(peerings) + ` && document.querySelector("aside .finding")`)
+	}
+	out, err := bounded(s.watch.current(), maxStateText, maxState)
+	if err != nil || len(out) > maxState {
+		t.Errorf("the state of a hostile cluster: %d bytes, %v", len(out), err)
+	}
+	keep(t, "hostile-size.png", stuffed.Screenshot())
+	c := costs(plain, stuffed)
+	t.Logf("an update takes %v, and %v, with %d KiB, where a cluster is hostile", c[0], c[1], len(out)>>10)
+	if ratio := float64(c[1]) / float64(c[0]); ratio > 5 {
+		t.Errorf("a hostile cluster makes an update take %.1f times as long", ratio)
+	}
+	quiet(t, stuffed)
 }
 
 // TestTokenOfAnother: who opens the page without the token sees no cluster.

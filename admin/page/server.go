@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/bundle"
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/survey"
@@ -56,6 +58,7 @@ type Server struct {
 	examine func(context.Context, doctor.Options, progress.Func) (*doctor.Report, error)
 	follow  func(context.Context, trace.Options) (*trace.Way, error)
 	dropped readDrops
+	pack    func(context.Context, io.Writer, bundle.Options, progress.Func, ...*access.Cluster) (bundle.Summary, error)
 }
 
 // maxBusy is how much work is done for pages at a time.
@@ -82,6 +85,7 @@ func New(config Config, port uint16) (*Server, error) {
 		examine: doctor.Examine,
 		follow:  trace.Follow,
 		dropped: survey.ReadDrops,
+		pack:    bundle.Write,
 	}
 	s.guard = guard{
 		hosts: []string{"127.0.0.1:" + p, "localhost:" + p}, token: newToken(), seen: sync.OnceFunc(func() { close(s.opened) }),

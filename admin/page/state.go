@@ -154,9 +154,12 @@ type Diagnosis struct {
 const (
 	maxNodes    = 1000 // of a cluster
 	maxPeerings = 500
-	maxMissing  = 20
-	maxPods     = 10 // of a gateway
+	maxListed   = 10  // of what is listed beside the map
+	maxName     = 253 // that is what Kubernetes allows
 )
+
+// listed is as much of a list as is shown.
+func listed[T any](list []T) []T { return list[:min(len(list), maxListed)] }
 
 // reading is what was last read of a cluster.
 type reading struct {
@@ -249,18 +252,18 @@ func clusterOf(i int, r *reading) Cluster {
 		return c
 	}
 	c.ID, c.Version, c.Kubernetes, c.ReadAt = s.Installation.ClusterID, s.Installation.Version, s.Installation.KubernetesVersion, s.ReadAt
-	c.Gaps = survey.GapLines(s.Gaps, r.origin)
+	c.Gaps = listed(survey.GapLines(s.Gaps, r.origin))
 	c.CIDRs = make(map[string][]string)
 	for what, networks := range map[string][]survey.Network{
 		"pods": s.Networks.Pod, "services": s.Networks.Service, "external": s.Networks.External, "internal": s.Networks.Internal,
 	} {
-		for _, n := range networks {
+		for _, n := range listed(networks) {
 			c.CIDRs[what] = append(c.CIDRs[what], cmp.Or(n.CIDR, n.Problem))
 		}
 	}
 	c.AllNodes = len(s.Nodes)
 	for k := range s.Nodes[:min(len(s.Nodes), maxNodes)] {
-		c.Nodes = append(c.Nodes, Node{Name: s.Nodes[k].Name, Problem: s.Nodes[k].Problem()})
+		c.Nodes = append(c.Nodes, Node{Name: text.Cut(s.Nodes[k].Name, maxName), Problem: text.Cut(s.Nodes[k].Problem(), maxStateText)})
 	}
 	return c
 }
@@ -272,8 +275,8 @@ func endOf(i int, r *reading, p, other *survey.Peer) End {
 	var before *survey.GatewayReport
 	if g != nil {
 		before = r.before[e.Key]
-		for _, pod := range g.Pods[:min(len(g.Pods), maxPods)] {
-			e.Pods = append(e.Pods, GatewayPod{Name: pod.Name, Node: pod.Node, Active: pod.Active, Ready: pod.Ready, Reason: pod.Reason, Restarts: pod.Restarts})
+		for _, pod := range listed(g.Pods) {
+			e.Pods = append(e.Pods, GatewayPod{Name: text.Cut(pod.Name, maxName), Node: text.Cut(pod.Node, maxName), Active: pod.Active, Ready: pod.Ready, Reason: pod.Reason, Restarts: pod.Restarts})
 		}
 		if g.Report != nil {
 			e.Memory, e.Lost = g.Report.Memory.Resident, g.Report.Sync.Peer.Lost
@@ -282,16 +285,28 @@ func endOf(i int, r *reading, p, other *survey.Peer) End {
 		}
 		if p.Fabric != nil && !r.survey.Unread("GeneveTunnel") {
 			_, _, e.Missing = r.survey.Joined(p)
-			e.Missing = e.Missing[:min(len(e.Missing), maxMissing)]
+			e.Missing = listed(e.Missing)
+			for k := range e.Missing {
+				e.Missing[k] = text.Cut(e.Missing[k], maxName)
+			}
 		}
 	}
 	e.Status = r.survey.Status(p, before)
 	e.Status.Compare(p, other)
+	e.Tone = toneOf(&e.Status)
+	e.Status.Alerts = listed(e.Status.Alerts)
+	if t := e.Status.Traffic; t != nil {
+		t.Drops = listed(t.Drops)
+	}
+	for _, m := range []*survey.ModuleState{e.Status.Authentication, e.Status.Offloading} {
+		if m != nil {
+			m.Alerts = listed(m.Alerts)
+		}
+	}
 	for k := range e.Status.Alerts {
 		a := &e.Status.Alerts[k] // before hundreds of them are copied
-		a.Object, a.Reason, a.Message = text.Cut(a.Object, maxText), text.Cut(a.Reason, maxText), text.Cut(a.Message, maxText)
+		a.Object, a.Reason, a.Message = text.Cut(a.Object, maxStateText), text.Cut(a.Reason, maxName), text.Cut(a.Message, maxStateText)
 	}
-	e.Tone = toneOf(&e.Status)
 	return e
 }
 
@@ -319,10 +334,10 @@ func calledOf(c *networkingv1beta1.Configuration) (out []Called) {
 		here = c.Status.Remote.CIDR
 	}
 	add := func(what string, there, here []networkingv1beta1.CIDR) {
-		for i, cidr := range there {
-			called := Called{What: what, There: string(cidr)}
+		for i, cidr := range listed(there) {
+			called := Called{What: what, There: text.Cut(string(cidr), maxName)}
 			if i < len(here) {
-				called.Here = string(here[i])
+				called.Here = text.Cut(string(here[i]), maxName)
 			}
 			out = append(out, called)
 		}

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/survey"
@@ -161,8 +163,10 @@ func TestHostileClusterIsBounded(t *testing.T) {
 	for i := range 600 {
 		p := peerOf("rome", fmt.Sprintf("<img src=x onerror=alert(1)>%d", i), i%50, time.Now(), 1)
 		p.Configuration.Annotations = map[string]string{"a": annotation}
-		p.Connection.Status.Conditions[0].Message = message
-		p.Connection.Status.Conditions[0].Status = "False"
+		p.Connection.Status.Conditions = make([]metav1.Condition, 3000)
+		for k := range p.Connection.Status.Conditions {
+			p.Connection.Status.Conditions[k] = metav1.Condition{Type: fmt.Sprint(k), Status: "False", Reason: annotation, Message: message}
+		}
 		p.Gateway.Report.DataPlane.Egress.Verdicts = map[string]uint64{}
 		for k := range 200 {
 			p.Gateway.Report.DataPlane.Egress.Verdicts[fmt.Sprintf("Drop%d", k)] = 1
@@ -171,9 +175,9 @@ func TestHostileClusterIsBounded(t *testing.T) {
 	}
 	c.Gaps = []survey.Gap{{What: "x", Err: errors.New(annotation)}}
 	s := build(readingsOf(c), nil)
-	out, err := bounded(s, maxText)
-	if err != nil {
-		t.Fatal(err)
+	out, err := bounded(s, maxStateText, maxState)
+	if err != nil || len(out) > maxState {
+		t.Fatalf("%d bytes, %v", len(out), err)
 	}
 	if len(s.Peerings) != maxPeerings || s.Omitted != 600-maxPeerings || len(s.Clusters[0].Nodes) != maxNodes || s.Clusters[0].AllNodes != 50_000 {
 		t.Errorf("%d peerings, %d left out, %d nodes of %d", len(s.Peerings), s.Omitted, len(s.Clusters[0].Nodes), s.Clusters[0].AllNodes)
@@ -220,19 +224,23 @@ func TestBounded(t *testing.T) {
 		{"control characters", "a\x1b\u202eb\nc", "\"a\ufffd\ufffdb\\nc\""},
 		{"a number that a float would change", json.Number("18446744073709551615"), "18446744073709551615"},
 	} {
-		got, err := bounded(tt.value, 10)
+		got, err := bounded(tt.value, 10, maxAnswer)
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s: %s, %v, want %s", tt.name, got, err, tt.want)
 		}
 	}
-	if out, err := bounded(deep, 10); err != nil || strings.Count(string(out), "[") > maxDepth {
+	if out, err := bounded(deep, 10, maxAnswer); err != nil || strings.Count(string(out), "[") > maxDepth {
 		t.Errorf("deep: %s, %v", out, err)
 	}
 	many := make([]string, maxList)
 	for i := range many {
-		many[i] = strings.Repeat("x", maxAnswer/maxList)
+		many[i] = strings.Repeat("x", 2*maxState/maxList)
 	}
-	if _, err := bounded(many, maxAnswer); err == nil {
+	if out, err := bounded(many, maxAnswer, maxState); err != nil || len(out) > maxState || len(out) < maxState/4 {
+		t.Errorf("texts that are too much together: %d bytes, %v", len(out), err)
+	}
+	short := slices.Repeat([]string{strings.Repeat("x", minText)}, maxList)
+	if _, err := bounded(slices.Repeat([]any{short}, 2*maxAnswer/minText/maxList), minText, maxState); err == nil {
 		t.Error("an answer of more than can be shown is sent")
 	}
 }

@@ -86,6 +86,8 @@ func OpenIn(t testing.TB, do func(func() error) error, width, height int, dark b
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
 		p.call(domain+".enable", nil, nil)
 	}
+	// The time of a thread is the same on a busy machine.
+	p.call("Performance.enable", map[string]string{"timeDomain": "threadTicks"}, nil)
 	scheme := "light"
 	if dark {
 		scheme = "dark"
@@ -292,6 +294,25 @@ func (p *Page) Must(expression string, into any) {
 	if err := p.Eval(expression, into); err != nil {
 		p.t.Fatalf("%s: %v", expression, err)
 	}
+}
+
+// Worked is how much processor time the page has taken so far: scripts, styles, layout.
+func (p *Page) Worked() time.Duration {
+	p.t.Helper()
+	var r struct {
+		Metrics []struct {
+			Name  string  `json:"name"`
+			Value float64 `json:"value"`
+		} `json:"metrics"`
+	}
+	p.call("Performance.getMetrics", nil, &r)
+	for _, m := range r.Metrics {
+		if m.Name == "TaskDuration" {
+			return time.Duration(m.Value * float64(time.Second))
+		}
+	}
+	p.t.Fatal("the browser does not say how much it has worked")
+	return 0
 }
 
 // Until waits until an expression is true.

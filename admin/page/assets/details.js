@@ -93,7 +93,7 @@ function endDetails(e, state) {
       ["Nodes", st.nodes ? `${st.nodes.joined} of ${st.nodes.known} joined` : ""], ["Not joined", (e.missing ?? []).join(", ")],
       ["Handshake", k?.lastHandshake ? ago(k.lastHandshake) : ""], ["Key", k?.since ? `made ${ago(k.since)}` : ""], ["Memory", e.memory ? bytes(e.memory) : ""],
       ["Silent", e.silent]),
-    e.cidrs?.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "CIDR"), h("th", { scope: "col" }, `in ${st.peer}`), h("th", { scope: "col" }, `from ${nameOf(state, e.cluster)}`))),
+    e.cidrs?.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "CIDR"), h("th", { scope: "col", class: "told" }, `in ${st.peer}`), h("th", { scope: "col", class: "told" }, `from ${nameOf(state, e.cluster)}`))),
       h("tbody", {}, ...e.cidrs.map((c) => h("tr", {}, h("td", {}, c.what), h("td", { class: "mono told" }, c.there), h("td", { class: "mono told" }, c.here ?? "not yet")))))) : "",
   ];
 }

@@ -61,12 +61,15 @@ export function dialog(title, ...children) {
   return d;
 }
 
+// A long text scrolls, by keyboard as well.
+const long = (text) => (text?.length > 200 ? { tabindex: "0" } : {});
+
 /** finding shows what is wrong, why, and what to do about it. */
 export function finding({ kind, title, object, message, cause, fix, show }) {
   return h("div", { class: `finding ${kind}` },
-    h("p", {}, title && h("strong", {}, title, ": "), told(message)),
+    h("p", long(message), title && h("strong", {}, title, ": "), told(message)),
     object && h("p", { class: "faint" }, show ? h("button", { class: "link told", type: "button", onclick: () => show(object) }, object) : told(object)),
-    cause && h("p", {}, h("span", { class: "faint" }, "Cause: "), told(cause)),
+    cause && h("p", long(cause), h("span", { class: "faint" }, "Cause: "), told(cause)),
     fix && h("div", { class: "fix" }, h("code", { class: "told" }, fix), copyButton(fix)));
 }
 
