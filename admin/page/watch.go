@@ -26,9 +26,8 @@ const (
 	// worseAfter it may be examined again.
 	diagnosedFor = time.Minute
 	worseAfter   = 10 * time.Second
-	// haste is the part of the interval after which a cluster is read again where a
-	// gateway begins to lose pings.
-	haste = 5
+	// soon a cluster is read again where a gateway begins to lose pings.
+	soon = time.Second
 )
 
 // watcher reads clusters, each by itself and one survey at a time, as long as somebody
@@ -36,7 +35,7 @@ const (
 type watcher struct {
 	clusters []*access.Cluster
 	interval time.Duration
-	began    time.Time
+	began    time.Time // from where turns are counted
 	// read reads a cluster; earlier is what it returned the last time it read everything,
 	// nil if that is to be done now. Tests have their own.
 	read func(ctx context.Context, c *access.Cluster, earlier *survey.Cluster, denied bool) (*survey.Cluster, error)
@@ -141,7 +140,7 @@ func (w *watcher) follow(ctx context.Context, i int) {
 		w.publish(i, s, err)
 		wait := w.untilTurn(i, time.Now())
 		if err == nil && losesPings(s) {
-			wait = min(wait, w.interval/haste)
+			wait = min(wait, soon)
 		}
 		if !pause(ctx, wait) {
 			return
