@@ -52,6 +52,18 @@ func (c *Conn) Probe() []KindSupport {
 	return supports
 }
 
+// Count fails.
+func (c *Conn) Count(Flow) (*Counter, error) { return nil, errLinuxOnly }
+
+// Counter counts packets, on Linux.
+type Counter struct{}
+
+// Read fails.
+func (c *Counter) Read() ([]Passed, error) { return nil, errLinuxOnly }
+
+// Close does nothing.
+func (c *Counter) Close() error { return nil }
+
 func (c *Conn) applyNetwork([]networkStep) error { return errLinuxOnly }
 
 func (t TranslationChange) apply(*Conn) error { return errLinuxOnly }

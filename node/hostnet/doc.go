@@ -20,6 +20,9 @@
 //   - policy rules: with Protocol, leading to Table;
 //   - translation: the nftables table TranslationTable.
 //
+// The tables of Counters are nobody's state: the kernel removes them with the sockets
+// that made them.
+//
 // A link that has the wanted name but not the mark is somebody else's: that is
 // an error, and the link stays as it is.
 //
