@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"time"
@@ -31,12 +32,13 @@ type agent struct {
 	api     *cluster.Link // nil: standalone
 	runner  *fabric.Runner
 	servers []daemon.Server
+	counts  chan struct{} // one for each count that is under way
 }
 
 // serve runs the agent until ctx ends. Everything that can be wrong with the
 // input is found before anything is changed.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
-	a := &agent{options: o, log: log, started: time.Now()}
+	a := &agent{options: o, log: log, started: time.Now(), counts: make(chan struct{}, maxCounts)}
 	for _, name := range o.idle {
 		log.Info("flag has no effect", "flag", "--"+name, "reason", idleFlags[name])
 	}
@@ -139,6 +141,7 @@ func reserved(c *rest.Config) []fabric.Reserved {
 func (a *agent) openServers() (err error) {
 	a.servers, err = program.Listen(&a.options.listen, daemon.Pages{
 		Status:  func() any { return a.report() },
+		Admin:   map[string]http.Handler{"GET " + countPath: http.HandlerFunc(a.serveCount)},
 		Metrics: daemon.MetricsHandler(metricsOf(a.report)),
 		Ready:   a.runner.Ready,
 	}, a.log)

@@ -170,8 +170,15 @@ func TestAgent(t *testing.T) {
 			_, text, _ := n.run("status", "--admin-socket", n.socket)
 			n.says("status", text, "edge, fabric ", kind+": asked for by --link="+kind, "192.0.2.9:6091", "10.61.0.0/16", "600: not from all fwmark 0x5c lookup 6091", "resident")
 
+			flow := []string{"count", "--link", "liqo.abcdefghij", "--pod", "10.243.1.5", "--peer", "10.61.2.20", "--duration", "1ms", "--admin-socket", n.socket}
+			code, text, errs := n.run(flow...)
+			n.says("count", fmt.Sprint(code, text, errs), `0{"passed":[{"point":"pod","outbound":true,"packets":0,"udp":0}`)
+			flow[2] = "eth0"
+			code, _, errs = n.run(flow...)
+			n.says("count at another link", fmt.Sprint(code, errs), `1fabric: link "eth0" is not the name of a tunnel link`)
+
 			// The network is in use: nobody else may make it another one.
-			code, _, errs := n.run("cleanup")
+			code, _, errs = n.run("cleanup")
 			n.says("cleanup beside an agent", fmt.Sprint(code, errs), "1fabric: another node agent runs in this network namespace", "delete daemonset liqo-fabric")
 			if kind == "tun" {
 				code, _, errs = n.run(append(n.flags(), "--admin-socket", n.socket+"2")...)

@@ -45,6 +45,7 @@ Usage:
   fabric --node-name NAME --manifests DIR [flags]
   fabric status [--admin-socket PATH] [-o text|json] [-a]
   fabric cleanup [--dry-run]
+  fabric count --link LINK --pod ADDR --peer ADDR [--port PORT]
 
 It is configured by the objects InternalFabric, GeneveTunnel and InternalNode, and
 by the CIDRs of Configuration, Network and IP. In a cluster they come from the API

@@ -31,10 +31,12 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			return status(ctx, args[1:], stdout)
 		case "cleanup":
 			return cleanup(args[1:], stdout)
+		case "count":
+			return countCommand(ctx, args[1:], stdout)
 		}
 	}
 	args = daemon.Words(args)
-	if err := daemon.NoCommand(args, "status", "cleanup"); err != nil {
+	if err := daemon.NoCommand(args, "status", "cleanup", "count"); err != nil {
 		return err
 	}
 	o, err := parseFlags(args, stdout)

@@ -94,7 +94,7 @@ func captureCommand(ctx context.Context, args []string, stdout, stderr io.Writer
 	}
 	daemon.UseProcessors(func(int) int { return 1 }) // to copy takes no more, and the traffic needs the others
 	if o.untilEOF {
-		ctx = untilEOF(ctx, os.Stdin)
+		ctx = daemon.UntilEOF(ctx, os.Stdin)
 	}
 	// An interruption is told to the gateway, which has some last words.
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -191,17 +191,6 @@ func parseCaptureFlags(args []string, stdout io.Writer) (o captureOptions, err e
 		return o, daemon.Usagef("--max-size: %w", err)
 	}
 	return o, daemon.AsUsage(o.request.validate())
-}
-
-// untilEOF returns a context that ends with ctx or when r does. What is read means
-// nothing.
-func untilEOF(ctx context.Context, r io.Reader) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		_, _ = io.Copy(io.Discard, r) // its end is what counts
-		cancel()
-	}()
-	return ctx
 }
 
 // isTerminal tells whether somebody looks at w.

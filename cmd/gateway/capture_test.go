@@ -20,6 +20,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
@@ -307,7 +308,7 @@ func TestCaptureEnds(t *testing.T) {
 	})
 	t.Run("stdin ends", func(t *testing.T) {
 		r, w := io.Pipe()
-		ctx := untilEOF(t.Context(), r)
+		ctx := daemon.UntilEOF(t.Context(), r)
 		if ctx.Err() != nil {
 			t.Error("it ends too early")
 		}

@@ -90,7 +90,7 @@ func dropsCommand(ctx context.Context, args []string, stdout, _ io.Writer) error
 		target += "?follow=true"
 	}
 	if o.untilEOF {
-		ctx = untilEOF(ctx, os.Stdin)
+		ctx = daemon.UntilEOF(ctx, os.Stdin)
 	}
 	answer, err := program.AdminGet(ctx, o.adminSocket, target)
 	if err != nil {

@@ -79,6 +79,17 @@ func (p Program) mainUntil(ctx context.Context, run func(ctx context.Context, ar
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// UntilEOF returns a context that ends with ctx or when r does. What is read means
+// nothing.
+func UntilEOF(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r) // its end is what counts
+		cancel()
+	}()
+	return ctx
+}
+
 // ExitCode reports how a command ended and returns the exit code of the process.
 func (p Program) ExitCode(err error, stderr io.Writer) int {
 	switch {
