@@ -99,6 +99,7 @@ func (w *stand) serve(s *Server) {
 			hops[4].Problem = &trace.Problem{Message: "the peer's gateway does not answer", Cause: "UDP or keys", Fix: "liqoctl network doctor milan"}
 		}
 		if o.Live > 0 {
+			hops[0].NotCounted, hops[1].Live = "its agent is of a version that cannot count"+w.hostile, []trace.Sight{{Point: "pod", Packets: 12}, {Point: "link", Packets: 12}}
 			hops[2].Live = []trace.Sight{{Point: "node", Packets: 12}}
 			hops[3].Live = []trace.Sight{{Point: "translated", Packets: 12}}
 			hops[4].Live = []trace.Sight{{Point: "tunnel", Packets: 0}}
@@ -221,7 +222,7 @@ func TestPage(t *testing.T) {
 			p.Until(`document.querySelector("main [role=status]").innerText.includes("is no address")`)
 
 			p.Must(`(() => { const f = document.querySelector("form"); f.elements.to.value = "10.71.2.20:443"; f.elements.live.click(); f.requestSubmit(); })()`, nil)
-			p.Until(`document.querySelector("li.stop")?.innerText.includes("and none here") && document.querySelectorAll(".seen").length === 3 && document.querySelector(".seen").innerText.includes("12 at node")`)
+			p.Until(`document.querySelector("li.stop")?.innerText.includes("and none here") && document.querySelectorAll(".seen").length === 4 && document.querySelector(".seen").innerText.includes("12 at pod, 12 at link") && document.querySelector(".uncounted").innerText.includes("Not counted: its agent is of a version")`)
 			p.Must(`scrollTo(0, document.querySelector("main > div").offsetTop - document.querySelector("header").offsetHeight - 12)`, nil)
 			shot("live")
 			usable(t, p)

@@ -2,8 +2,9 @@
 // from what clusters, gateways and agents report to a list of hops, with the addresses
 // at each, what decides there, and where the packet stops and why.
 //
-// Live captures, where they are asked for, add what is seen of such packets now: a watch
-// counts them at each point of both gateways, and where they stop follows from that.
+// Where that is asked for, a watch adds what is seen of such packets now: gateways capture
+// them at each of their points, agents have the kernel count them at both sides of the
+// nodes, and where they stop follows from that.
 //
 // Trace is a pure function of Facts; Read gathers them and changes nothing. What
 // could not be read is said at its hop, and judged neither way.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -30,6 +32,8 @@ type Pod struct {
 	Addrs                 []netip.Addr
 	// Phase is the pod's: "Running".
 	Phase string
+	// HostNetwork: its address is the node's.
+	HostNetwork bool
 }
 
 // Side is one of the two clusters.
@@ -55,6 +59,8 @@ type Side struct {
 type Agent struct {
 	Report *survey.FabricReport
 	Err    error
+	// Pod is the agent's, where Report is from.
+	Pod types.NamespacedName
 }
 
 // report is what the gateway said; nil: nothing.

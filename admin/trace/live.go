@@ -32,6 +32,12 @@ const (
 	pointDropped    = "dropped"
 )
 
+// Points of a node.
+const (
+	pointPod  = "pod"  // between pod and node
+	pointLink = "link" // between node and the link to the gateway
+)
+
 // place is where packets with some addresses are looked for.
 type place struct {
 	cluster  string
@@ -40,9 +46,20 @@ type place struct {
 	src, dst netip.Addr
 }
 
+// watcher is who looks: the gateway of a cluster, or the agent of a node.
+type watcher struct {
+	cluster string
+	node    bool
+}
+
+func (p *place) watcher() watcher {
+	return watcher{p.cluster, p.point == pointPod || p.point == pointLink}
+}
+
 // tally is what was seen at a place.
 type tally struct {
 	packets uint64
+	udp     uint64 // of packets; of nodes only
 	// due are those that have had time to get to the next place, asking those of them that
 	// somebody answers.
 	due, asking uint64
@@ -53,6 +70,8 @@ type tally struct {
 type stage struct {
 	place
 	hop *Hop
+	// last: no other place is behind it in its direction.
+	last bool
 }
 
 // dropped is where packets of a stage are that the gateway drops.
@@ -71,10 +90,16 @@ func stages(way *Way) (out []stage) {
 			h := &hops[i]
 			add := func(point string, src, dst netip.Addr) {
 				if src.IsValid() && dst.IsValid() {
-					out = append(out, stage{place{h.Cluster, point, outbound, src, dst}, h})
+					out = append(out, stage{place: place{h.Cluster, point, outbound, src, dst}, hop: h})
 				}
 			}
 			switch {
+			case h.Kind == "node" && outbound:
+				add(pointPod, h.Source, h.Destination)
+				add(pointLink, h.Source, h.Destination)
+			case h.Kind == "node":
+				add(pointLink, h.Source, h.Destination)
+				add(pointPod, h.Source, h.Destination)
 			case h.Kind == "gateway":
 				add(pointNode, h.Source, h.Destination)
 			case h.Kind == "translation" && !outbound:
@@ -88,35 +113,41 @@ func stages(way *Way) (out []stage) {
 			}
 			src, dst = h.Source, h.Destination
 		}
+		if len(out) > 0 {
+			out[len(out)-1].last = true
+		}
 		src, dst = dst, src // the answer
 	}
 	return out
 }
 
-// capturing runs a command in a gateway's pod until ctx ends.
+// capturing runs a command in a pod of a gateway or an agent until ctx ends.
 type capturing func(ctx context.Context, argv []string, to io.Writer) error
 
-// watch counts packets in gateways, for all of them in the same time.
+// watch counts packets in gateways and at nodes, for all of them in the same time.
 type watch struct {
 	stages   []stage
 	port     uint16
 	gateways map[string]capturing // by cluster
+	nodes    map[string]*node     // by cluster
 
 	mu    sync.Mutex
-	begun map[string]bool
-	// counting is on while all gateways capture: what is seen then can be seen at the next
-	// place. late is the end of that.
-	counting, late bool
-	started        chan struct{} // closed when counting begins
-	tallies        map[place]*tally
-	failed         map[string]error
-	took           time.Duration
+	begun map[watcher]bool
+	// waiting is how many are to begin.
+	waiting int
+	// counting is on while all watch: what is seen then can be seen at the next place.
+	// late is the end of that, over that of all.
+	counting, late, over bool
+	started              chan struct{} // closed when counting begins
+	tallies              map[place]*tally
+	failed               map[watcher]error
+	took                 time.Duration
 }
 
 func newWatch(way *Way, port uint16) *watch {
 	w := &watch{
-		stages: stages(way), port: port, gateways: make(map[string]capturing), begun: make(map[string]bool), started: make(chan struct{}),
-		tallies: make(map[place]*tally), failed: make(map[string]error),
+		stages: stages(way), port: port, gateways: make(map[string]capturing), nodes: make(map[string]*node),
+		begun: make(map[watcher]bool), started: make(chan struct{}), tallies: make(map[place]*tally), failed: make(map[watcher]error),
 	}
 	for _, s := range w.stages {
 		w.tallies[s.place] = &tally{}
@@ -130,7 +161,7 @@ func (w *watch) filter(cluster string) string {
 	var pairs []string
 	for _, s := range w.stages {
 		pair := fmt.Sprintf("(src host %s and dst host %s)", s.src, s.dst)
-		if s.cluster == cluster && !slices.Contains(pairs, pair) {
+		if s.watcher() == (watcher{cluster: cluster}) && !slices.Contains(pairs, pair) {
 			pairs = append(pairs, pair)
 		}
 	}
@@ -152,6 +183,8 @@ const (
 const (
 	// startTimeout is how long a gateway may take until it captures.
 	startTimeout = 15 * time.Second
+	// nodeTimeout is how long an agent may: nobody waits longer, as gateways tell most.
+	nodeTimeout = 10 * time.Second
 	// underway is how long a packet may take from one place to the next.
 	underway = time.Second
 	// enough packets tell a loss from a fault.
@@ -165,22 +198,33 @@ const (
 func (w *watch) run(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for cluster := range w.gateways {
-		if !slices.ContainsFunc(w.stages, func(s stage) bool { return s.cluster == cluster }) {
+	runs := make(map[watcher]func() error)
+	for cluster, capture := range w.gateways {
+		who := watcher{cluster: cluster}
+		if !slices.ContainsFunc(w.stages, func(s stage) bool { return s.watcher() == who }) {
 			delete(w.gateways, cluster)
+			continue
+		}
+		argv := []string{gatewayProgram, "capture", "-w", "-", "--until-eof", "--point", strings.Join([]string{pointNode, pointTranslated, pointTunnel, pointDropped}, ","),
+			"--duration", (d + 2*startTimeout).String(), "--snaplen", "64", "--max-size", maxCapture, "--filter", w.filter(cluster)}
+		c := pcapng.NewCopier(&arrivals{w, who, pcapng.Reader{Each: func(i pcapng.Interface, p *pcapng.Packet) { w.count(cluster, &i, p) }}})
+		runs[who] = func() error { return capture(ctx, argv, c) }
+	}
+	for cluster, n := range w.nodes {
+		if n.capture != nil && n.aim(w.stages, cluster) {
+			runs[watcher{cluster, true}] = func() error {
+				return n.capture(ctx, n.argv(w.port, d+2*startTimeout), &numbers{watch: w, cluster: cluster, node: n})
+			}
 		}
 	}
-	if len(w.gateways) == 0 {
+	if len(runs) == 0 {
 		return
 	}
+	w.waiting = len(runs)
+	defer time.AfterFunc(nodeTimeout, w.leaveNodes).Stop()
 	var all sync.WaitGroup
-	for cluster, capture := range w.gateways {
-		all.Go(func() {
-			argv := []string{gatewayProgram, "capture", "-w", "-", "--until-eof", "--point", strings.Join([]string{pointNode, pointTranslated, pointTunnel, pointDropped}, ","),
-				"--duration", (d + 2*startTimeout).String(), "--snaplen", "64", "--max-size", maxCapture, "--filter", w.filter(cluster)}
-			c := pcapng.NewCopier(&arrivals{w, cluster, pcapng.Reader{Each: func(i pcapng.Interface, p *pcapng.Packet) { w.count(cluster, &i, p) }}})
-			w.ended(cluster, capture(ctx, argv, c))
-		})
+	for who, run := range runs {
+		all.Go(func() { w.ended(who, run()) })
 	}
 	select {
 	case <-w.started:
@@ -194,6 +238,9 @@ func (w *watch) run(ctx context.Context, d time.Duration) {
 	case <-time.After(startTimeout):
 	case <-ctx.Done():
 	}
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
 	cancel()
 	all.Wait()
 }
@@ -207,37 +254,46 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // arrivals notes the begin of a capture.
 type arrivals struct {
-	watch   *watch
-	cluster string
-	reader  pcapng.Reader
+	watch  *watch
+	who    watcher
+	reader pcapng.Reader
 }
 
 func (a *arrivals) Write(b []byte) (int, error) {
-	a.watch.began(a.cluster)
+	a.watch.began(a.who)
 	return a.reader.Write(b)
 }
 
-// began notes that a gateway captures, or that it will not.
-func (w *watch) began(cluster string) {
+// began notes that somebody watches, or that it will not.
+func (w *watch) began(who watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.begun[cluster] = true
-	if len(w.begun) == len(w.gateways) && !w.counting {
+	w.beganLocked(who)
+}
+
+func (w *watch) beganLocked(who watcher) {
+	w.begun[who] = true
+	if len(w.begun) == w.waiting && !w.counting {
 		w.counting = true
 		close(w.started)
 	}
 }
 
-func (w *watch) ended(cluster string, err error) {
+// ended notes the end of who watched. Of a node nothing can be said without the last
+// numbers.
+func (w *watch) ended(who watcher, err error) {
 	w.mu.Lock()
-	if !w.begun[cluster] {
-		if err == nil { // ctx has ended
-			err = fmt.Errorf("it said nothing within %v", startTimeout)
-		}
-		w.failed[cluster] = err
+	defer w.mu.Unlock()
+	switch {
+	case !w.begun[who] && err == nil: // ctx has ended
+		err = fmt.Errorf("it said nothing within %v", startTimeout)
+		fallthrough
+	case !w.begun[who]:
+		w.failed[who] = err
+	case who.node && !w.over && w.failed[who] == nil:
+		w.failed[who] = cmp.Or(err, errShort)
 	}
-	w.mu.Unlock()
-	w.began(cluster)
+	w.beganLocked(who)
 }
 
 // count notes a packet.
@@ -303,10 +359,15 @@ func (w *watch) judge(way *Way) {
 	told := make(map[string]bool)
 	for i := range w.stages {
 		s := &w.stages[i]
-		if w.gateways[s.cluster] == nil {
+		if s.watcher().node {
+			if why := w.notCounted(i); why != "" {
+				s.hop.NotCounted = cmp.Or(s.hop.NotCounted, plain(why))
+				continue // as if there were no such place
+			}
+		} else if w.gateways[s.cluster] == nil {
 			continue
 		}
-		if err := w.failed[s.cluster]; err != nil {
+		if err := w.failed[s.watcher()]; err != nil {
 			if !told[s.cluster] {
 				told[s.cluster] = true
 				s.hop.Unknown = cmp.Or(s.hop.Unknown, plain("packets cannot be watched here: "+err.Error()))
@@ -348,7 +409,7 @@ func (w *watch) missing(from, to *stage, before *tally) *Problem {
 		}
 		p.Message = fmt.Sprintf("within %v %d such packets were seen at %s and no answer here", w.took, before.asking, from.name())
 		p.Cause = "the pod does not answer, or a NetworkPolicy or its node drops them"
-		p.Fix = "see whether something listens there, and 'kubectl get networkpolicies -A'"
+		p.Fix = "see whether something listens there, and " + seePolicies
 		if to.cluster == from.cluster && to.cluster == access.Local && from.outbound {
 			p.Cause, p.Fix = "they stop in the other cluster", "name it, too, by --remote-kubeconfig or --remote-context"
 		}
@@ -356,11 +417,24 @@ func (w *watch) missing(from, to *stage, before *tally) *Problem {
 		return nil
 	case to.cluster != from.cluster:
 		p.Cause, p.Fix = "they are lost between the gateways, or WireGuard of the other one refuses them", "see 'liqoctl network doctor', check reachability, and 'liqoctl network capture --point wire' at both ends"
+	case from.point == pointPod:
+		p.Cause, p.Fix = "the node does not send them into the link: a NetworkPolicy, a firewall or another route of the node takes them", "see "+seePolicies+"; "+seeFabric
+	case to.point == pointPod:
+		p.Cause, p.Fix = "the node does not hand them to the pod: a NetworkPolicy, a firewall or the node's check of source addresses drops them", "see "+seePolicies
+	case from.watcher().node != to.watcher().node:
+		p.Cause, p.Fix = "they are lost between node and gateway, or the node changes their source address", seeFabric+"; let firewalls and NetworkPolicies pass UDP 6091 between nodes and gateway pods"
 	default:
 		p.Cause, p.Fix = "the gateway does not forward them", "see 'liqoctl network drops'"
 	}
 	return p
 }
 
+const seePolicies = "'kubectl get networkpolicies -A'"
+
 // name is what people call a stage.
-func (s *stage) name() string { return fmt.Sprintf("%s of the %s gateway", s.point, s.cluster) }
+func (s *stage) name() string {
+	if s.watcher().node {
+		return fmt.Sprintf("%s of the %s node", s.point, s.cluster)
+	}
+	return fmt.Sprintf("%s of the %s gateway", s.point, s.cluster)
+}

@@ -27,7 +27,7 @@ type Options struct {
 	To        netip.Addr
 	// Port 0: any.
 	Port uint16
-	// Live is how long gateways are watched for such packets. Zero: not at all.
+	// Live is how long nodes and gateways are watched for such packets. Zero: not at all.
 	Live time.Duration
 }
 
@@ -91,15 +91,30 @@ func Follow(ctx context.Context, o Options) (*Way, error) {
 		w := newWatch(way, o.Port)
 		for _, s := range sides {
 			if pod := s.gatewayPod(); pod.Name != "" {
-				w.gateways[s.Name] = func(ctx context.Context, argv []string, to io.Writer) error {
-					return s.access.ExecUntil(ctx, pod, gatewayProgram, argv, to)
-				}
+				w.gateways[s.Name] = s.execIn(pod, gatewayProgram)
+			}
+			end := &f.From
+			if s.Name == access.Remote {
+				end = s.Target
+			}
+			link, agent, why := s.counting(end)
+			if why == "" {
+				w.nodes[s.Name] = &node{capture: s.execIn(agent, fabricProgram), link: link}
+			} else {
+				w.nodes[s.Name] = &node{failed: why}
 			}
 		}
 		w.run(ctx, o.Live)
 		w.judge(way)
 	}
 	return way, o.RemoteErr
+}
+
+// execIn runs commands in a pod.
+func (s *sideReader) execIn(pod types.NamespacedName, container string) capturing {
+	return func(ctx context.Context, argv []string, to io.Writer) error {
+		return s.access.ExecUntil(ctx, pod, container, argv, to)
+	}
 }
 
 // sideReader reads a cluster, and holds what was read.
@@ -118,7 +133,7 @@ func inParallel(of []*sideReader, do func(*sideReader)) {
 }
 
 func podOf(p *corev1.Pod) Pod {
-	out := Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Phase: string(p.Status.Phase)}
+	out := Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Phase: string(p.Status.Phase), HostNetwork: p.Spec.HostNetwork}
 	for _, ip := range p.Status.PodIPs {
 		if a, err := netip.ParseAddr(ip.IP); err == nil {
 			out.Addrs = append(out.Addrs, a)
@@ -227,7 +242,8 @@ func (s *sideReader) askAgent(ctx context.Context, node string) {
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == fabricProgram }) {
-			a.Report, a.Err = survey.ReadFabric(ctx, s.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+			a.Pod = types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+			a.Report, a.Err = survey.ReadFabric(ctx, s.access, a.Pod)
 		}
 	}
 	s.Agents[node] = a

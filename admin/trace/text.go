@@ -57,6 +57,9 @@ func (h *Hop) write(b *bufio.Writer, n int) {
 	for _, s := range h.Live {
 		line("seen now: %d at %s", s.Packets, s.Point)
 	}
+	if h.NotCounted != "" {
+		line("not counted: %s", h.NotCounted)
+	}
 	if h.DecidedBy != "" {
 		line("decided by %s", h.DecidedBy)
 	}

@@ -31,6 +31,8 @@ type Hop struct {
 	DecidedBy string `json:"decidedBy,omitempty"`
 	// Live is what a capture has seen of such packets here.
 	Live []Sight `json:"live,omitempty"`
+	// NotCounted is why such packets were not counted at this node, where they should be.
+	NotCounted string `json:"notCounted,omitempty"`
 	// Unknown is why not everything could be seen here.
 	Unknown string `json:"unknown,omitempty"`
 	// Problem is why the packet stops here; nil: it goes on, as far as is known.
@@ -194,12 +196,11 @@ func (w *walk) node(s *Side, name string, leaving bool) bool {
 		return w.hop(h)
 	}
 	r := agent.Report
-	i = slices.IndexFunc(r.Tunnels, func(t survey.FabricTunnel) bool { return t.Owner == "InternalFabric "+fabric })
-	if i < 0 {
+	t := s.link(r)
+	if t == nil {
 		h.Problem = &Problem{"the node has no link to the gateway", cmp.Or(r.Link.Reason, "its agent has not made it"), seeFabric}
 		return w.hop(h)
 	}
-	t := &r.Tunnels[i]
 	route := slices.IndexFunc(t.Routes, func(text string) bool {
 		p, err := netip.ParsePrefix(strings.Fields(text + " -")[0])
 		return err == nil && p.Contains(w.dst)
@@ -217,6 +218,16 @@ func (w *walk) node(s *Side, name string, leaving bool) bool {
 	}
 	h.Facts = append(h.Facts, fmt.Sprintf("link %s: %s, VNI %d, MTU %d, to the gateway pod %s port %d", t.Name, t.Kind, t.VNI, t.MTU, t.Gateway, t.Port))
 	return w.hop(h)
+}
+
+// link is the node's link to the gateway of the peering, nil where it has none. The
+// peering has an InternalFabric.
+func (s *Side) link(r *survey.FabricReport) *survey.FabricTunnel {
+	owner := "InternalFabric " + s.Peer.Fabric.Namespace + "/" + s.Peer.Fabric.Name
+	if i := slices.IndexFunc(r.Tunnels, func(t survey.FabricTunnel) bool { return t.Owner == owner }); i >= 0 {
+		return &r.Tunnels[i]
+	}
+	return nil
 }
 
 func rulesOf(r *survey.FabricReport) (out []string) {

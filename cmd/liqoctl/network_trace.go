@@ -26,8 +26,10 @@ report means that the packet goes no further, it says why and what to do.
 
 Nothing is sent: it shows what would become of a packet as things are now. Packets that a gateway has dropped within
 the last minute with the same addresses, and port if one is given, count as well, so filters show once somebody tries.
-With --live gateways also count packets with these addresses, and port, that pass them now, at each point as 'network
-capture' does: where some are seen and none at the next point, there they stop. Send some meanwhile. Not looked at are NetworkPolicies and what the pod at the other end does ('liqoctl network doctor', 'liqoctl test network').
+With --live nodes and gateways also count packets with these addresses, and port, that pass them now: nodes between pod
+and node and between node and link, gateways at each point as 'network capture' does. Where some are seen and none at
+the next point, there they stop. Send some meanwhile. Not looked at are NetworkPolicies and what the pod at the other
+end does ('liqoctl network doctor', 'liqoctl test network').
 
 What happens in the remote cluster is shown where --remote-kubeconfig or --remote-context names it. Gateways and the
 agents of nodes are asked by the same way as 'kubectl exec'. The exit code is 1 where the packet stops, and where the
@@ -39,7 +41,7 @@ remote cluster does not answer: then the way as far as the local one knows it is
 	}
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	var live time.Duration
-	cmd.Flags().DurationVar(&live, "live", 0, "`TIME` to watch gateways for such packets, and say where they stop")
+	cmd.Flags().DurationVar(&live, "live", 0, "`TIME` to watch nodes and gateways for such packets, and say where they stop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := traceOptions(args[0], args[1])
 		if err != nil {

@@ -18,7 +18,7 @@ export function packetView(place, page) {
   const form = h("form", { class: "row" },
     h("label", {}, "From cluster", cluster), h("label", {}, "Pod", from), h("label", {}, "To", toCluster), h("label", {}, "Address or pod", to), portLabel, h("label", { class: "check" }, live, "Watch packets for 5 s"), go);
   place.append(h("section", { class: "sheet" }, h("h2", {}, "Way of a packet"), form, fromPods, toPods,
-    h("p", { class: "faint" }, "Nothing is sent: it shows what would become of a packet as things are now, by what clusters, gateways and nodes report, and by packets that were dropped within the last minute. Where packets are watched, gateways count those that pass them: send some meanwhile."), note), result);
+    h("p", { class: "faint" }, "Nothing is sent: it shows what would become of a packet as things are now, by what clusters, gateways and nodes report, and by packets that were dropped within the last minute. Where packets are watched, nodes and gateways count those that pass them: send some meanwhile."), note), result);
 
   async function pods(list, key) {
     if (list.dataset.of === key || key === "") return;
@@ -67,6 +67,7 @@ export function packetView(place, page) {
         h("p", { class: "mono told" }, `${hop.source ?? "?"} → ${hop.destination ?? "?"}`),
         hop.facts?.length ? h("ul", {}, ...hop.facts.map((f) => h("li", { class: "told" }, f))) : "",
         hop.live?.length ? h("p", { class: "seen" }, "Seen now: ", ...hop.live.flatMap((s, i) => [i ? ", " : "", h("strong", {}, String(s.packets)), ` at ${s.point}`])) : "",
+        hop.notCounted ? h("p", { class: "uncounted faint told" }, `Not counted: ${hop.notCounted}`) : "",
         hop.decidedBy ? h("p", {}, h("span", { class: "faint" }, "Decided by "), h("button", { class: "link told", type: "button", onclick: () => showObject(hop.cluster === "local" ? cluster.value : far, hop.decidedBy) }, hop.decidedBy)) : "",
         hop.unknown ? h("p", { class: "unknown" }, "? Not known: ", told(hop.unknown)) : "",
         hop.problem ? finding({ kind: "failed", title: "It stops here", ...hop.problem }) : ""));
