@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sluice-net/sluice/admin/trace"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -258,6 +261,7 @@ func (c *capturing) trace(t *testing.T) {
 		t.Errorf("an administrator can see everything:\n%s", out)
 	}
 	t.Log(out)
+	c.watched(t)
 	nobody := server.Addr
 	for range 90 {
 		nobody = nobody.Next()
@@ -283,6 +287,51 @@ func (c *capturing) trace(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// watched traces packets that pass now: gateways and nodes see them, until a firewall of
+// a node drops them there.
+func (c *capturing) watched(t *testing.T) {
+	client := c.faults.clients[0]
+	startPings(t, c.faults.paths(t)[0])
+	follow := func() (way trace.Way, err error) {
+		out, _, err := c.run(t.Context(), c.command(c.both("network", "trace", appNamespace+"/"+client.Name, c.at.String(), "--live", "3s", "-o", "json")...))
+		return way, cmp.Or(json.Unmarshal([]byte(out), &way), err)
+	}
+	lab.Eventually(t, patience, "gateways and nodes have seen packets", func() error {
+		way, err := follow()
+		nodes := 0
+		for _, h := range slices.Concat(way.There, way.Back) {
+			counts := make(map[string]uint64)
+			for _, s := range h.Live {
+				counts[s.Point] = s.Packets
+			}
+			if h.Kind == "gateway" && counts["node"] == 0 || h.Kind == "node" && (counts["pod"] == 0 || counts["link"] == 0) || h.NotCounted != "" {
+				return fmt.Errorf("%s %s in the %s cluster: seen %v, not counted: %s", h.Kind, h.Name, h.Cluster, counts, h.NotCounted)
+			}
+			if h.Kind == "node" {
+				nodes++
+			}
+		}
+		if nodes != 4 {
+			return fmt.Errorf("%d nodes on the way there and back: %w", nodes, err)
+		}
+		return err
+	})
+
+	client.Node.Host.Run("nft", "add table inet naples; add chain inet naples forward { type filter hook forward priority 0; }; add rule inet naples forward ip daddr "+c.at.String()+" drop")
+	lab.Eventually(t, patience, "the trace stops at a firewall of the node", func() error {
+		way, _ := follow() // whose exit code is 1
+		stop := way.Stop()
+		if stop == nil || stop.Kind != "node" || stop.Cluster != "local" || !strings.HasSuffix(stop.Problem.Message, "such packets were seen at pod of the local node and none here") {
+			return fmt.Errorf("%+v", way.There)
+		}
+		return nil
+	})
+	client.Node.Host.Run("nft", "delete table inet naples")
+	if left := client.Node.Host.Run("nft", "list", "tables"); strings.Contains(left, "sluice-fabric-count") {
+		t.Errorf("left behind on the node: %s", left)
+	}
 }
 
 // ownFile: without -w the file is named after peer and time.
