@@ -132,6 +132,57 @@ func (c *Cluster) leadPortsAway(lost *Node) error {
 	return nil
 }
 
+// LeadPorts has the router lead the node ports to the node.
+func (n *Node) LeadPorts() {
+	n.cluster.lab.t.Helper()
+	if err := n.cluster.leadPorts(n); err != nil {
+		n.cluster.lab.t.Fatal(err)
+	}
+}
+
+// Cut takes the node off the LAN; its processes go on. If the router led node ports to
+// it, they lead to another node.
+func (n *Node) Cut() { n.impair("iifname eth0 drop", "oifname eth0 drop") }
+
+// CutFromAPIServer takes what the node and its pods and the API server send to each other by
+// connections to that away, and nothing else. Node ports lead to another node, as with a load balancer that goes by
+// which nodes are ready.
+func (n *Node) CutFromAPIServer() {
+	n.impair(fmt.Sprintf("ip saddr %s tcp sport %d drop", n.cluster.lanAddr(planeHost), apiPort), fmt.Sprintf("ip daddr %s tcp dport %d drop", n.cluster.lanAddr(planeHost), apiPort))
+}
+
+// Mend undoes Cut and CutFromAPIServer. Node ports stay where they are.
+func (n *Node) Mend() { n.filter("accept", "accept") }
+
+func (n *Node) impair(in, out string) {
+	n.cluster.lab.t.Helper()
+	n.filter(in, out)
+	if err := n.cluster.leadPortsAway(n); err != nil {
+		n.cluster.lab.t.Fatal(err)
+	}
+}
+
+// filter sets a rule for what comes to the node, and one for what leaves it or its pods.
+func (n *Node) filter(in, out string) {
+	n.cluster.lab.t.Helper()
+	err := n.Host.TryNft(fmt.Sprintf(`
+table ip cut
+delete table ip cut
+table ip cut {
+	chain in {
+		type filter hook prerouting priority raw;
+		%s
+	}
+	chain out {
+		type filter hook postrouting priority filter;
+		%s
+	}
+}`, in, out))
+	if err != nil {
+		n.cluster.lab.t.Fatal(err)
+	}
+}
+
 // buildPlaneHost joins the control plane's host to the LAN. It has routes to the
 // pods, for the API server's proxy and webhooks.
 func (c *Cluster) buildPlaneHost() {
