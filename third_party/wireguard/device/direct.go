@@ -39,6 +39,10 @@ type Direct struct {
 	peer    *Peer
 	keypair *Keypair
 	count   int
+
+	// confirmed is the session in use of the peer that was heard last, once it was heard
+	// by it.
+	confirmed *Keypair
 }
 
 // Bind is what a Direct sends by: the device's bind, of which it needs more than conn.Bind.
@@ -200,9 +204,16 @@ type Received struct {
 	Unknown, Stranger, StrangerSize int
 	// Rejected were not genuine, came before, or were for nobody here.
 	Rejected int
+	// Former tells, by being above zero, that some came by a session although the peer uses
+	// a later one, of FormerAfter ago: they are of another holder of the peer's key.
+	Former int
 	// Left are no data messages.
 	Left int
 }
+
+// FormerAfter is how long messages of a session may be under way when the peer has used the
+// next one already.
+const FormerAfter = 10 * time.Second
 
 // Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
 // and writes their packets to the TUN device. It makes the sizes of all of them -1, and
@@ -227,21 +238,22 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 			continue
 		}
 		if entry.peer != b.peer {
-			d.deliver(&b, from)
+			d.deliver(&b, from, &r)
 			b = inboundBatch{peer: entry.peer, last: -1}
 		}
 		if !d.open(&b, entry.keypair, message, from, i) {
 			r.Rejected++
 		}
 	}
-	d.deliver(&b, from)
+	d.deliver(&b, from, &r)
 	return r
 }
 
 // inboundBatch is what came from one peer.
 type inboundBatch struct {
 	peer    *Peer
-	last    int // the last genuine message, -1 for none
+	last    int      // the last genuine message of the latest session, -1 for none
+	session *Keypair // that one
 	rxBytes uint64
 	data    bool // not keepalives alone
 }
@@ -259,7 +271,9 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i
 	if err != nil || !k.replayFilter.ValidateCounter(counter, RejectAfterMessages) {
 		return false
 	}
-	b.last = i
+	if b.last < 0 || !k.created.Before(b.session.created) {
+		b.last, b.session = i, k
+	}
 	if peer.ReceivedWithKeypair(k) {
 		peer.SetEndpointFromPacket(from.Endpoint(i))
 		peer.timersHandshakeComplete()
@@ -287,15 +301,28 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i
 	return true
 }
 
-// deliver writes packets to the TUN device, and tells the timers.
-func (d *Direct) deliver(b *inboundBatch, from Batch) {
+// deliver writes packets to the TUN device, and tells the timers. Unlike
+// RoutineSequentialReceiver it leaves the peer's endpoint alone where messages are of a
+// session before the one that the peer uses. A peer that moves goes on with that. One
+// that does not have it is another holder of the peer's key, in whose place the peer has
+// come: what it sends is genuine, and the answer would not reach the peer.
+func (d *Direct) deliver(b *inboundBatch, from Batch, r *Received) {
 	if b.last < 0 {
 		return
 	}
 	peer := b.peer
 	peer.rxBytes.Add(b.rxBytes)
-	peer.SetEndpointFromPacket(from.Endpoint(b.last))
-	d.keepKeyFreshReceiving(peer)
+	current := peer.keypairs.Current()
+	if b.session == current {
+		d.confirmed = current
+	}
+	switch {
+	case b.session == current, current == nil, current != d.confirmed, !b.session.created.Before(current.created):
+		peer.SetEndpointFromPacket(from.Endpoint(b.last))
+	case time.Since(current.created) >= FormerAfter:
+		r.Former++
+	}
+	d.keepKeyFreshReceiving(peer, current)
 	peer.timersAnyAuthenticatedPacketTraversal()
 	peer.timersAnyAuthenticatedPacketReceived()
 	if b.data {
@@ -310,8 +337,7 @@ func (d *Direct) deliver(b *inboundBatch, from Batch) {
 }
 
 // keepKeyFreshReceiving is that of Peer, with a handshake that is begun elsewhere.
-func (d *Direct) keepKeyFreshReceiving(peer *Peer) {
-	k := peer.keypairs.Current()
+func (d *Direct) keepKeyFreshReceiving(peer *Peer, k *Keypair) {
 	if k != nil && k.isInitiator && !peer.timers.sentLastMinuteHandshake.Load() &&
 		time.Since(k.created) > RejectAfterTime-KeepaliveTimeout-RekeyTimeout {
 		d.elsewhere(peer.keepKeyFreshReceiving)
@@ -348,10 +374,74 @@ func (peer *Peer) Initiation() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return peer.finish(msg), nil
+}
+
+// InitiationAt is Initiation with the time of another moment: the peer refuses it if it has
+// accepted a later one, be it of another holder of our key. It is CreateMessageInitiation
+// but for that.
+func (peer *Peer) InitiationAt(at time.Time) ([]byte, error) {
+	device, handshake := peer.device, &peer.handshake
+	device.staticIdentity.RLock()
+	defer device.staticIdentity.RUnlock()
+	handshake.mutex.Lock()
+	defer handshake.mutex.Unlock()
+
+	handshake.hash, handshake.chainKey = InitialHash, InitialChainKey
+	var err error
+	if handshake.localEphemeral, err = newPrivateKey(); err != nil {
+		return nil, err
+	}
+	handshake.mixHash(handshake.remoteStatic[:])
+	msg := MessageInitiation{Type: MessageInitiationType, Ephemeral: handshake.localEphemeral.publicKey()}
+	handshake.mixKey(msg.Ephemeral[:])
+	handshake.mixHash(msg.Ephemeral[:])
+
+	var key [chacha20poly1305.KeySize]byte
+	ss, err := handshake.localEphemeral.sharedSecret(handshake.remoteStatic)
+	if err != nil {
+		return nil, err
+	}
+	KDF2(&handshake.chainKey, &key, handshake.chainKey[:], ss[:])
+	aead, _ := chacha20poly1305.New(key[:])
+	aead.Seal(msg.Static[:0], ZeroNonce[:], device.staticIdentity.publicKey[:], handshake.hash[:])
+	handshake.mixHash(msg.Static[:])
+
+	if isZero(handshake.precomputedStaticStatic[:]) {
+		return nil, errInvalidPublicKey
+	}
+	KDF2(&handshake.chainKey, &key, handshake.chainKey[:], handshake.precomputedStaticStatic[:])
+	timestamp := tai64nOf(at)
+	aead, _ = chacha20poly1305.New(key[:])
+	aead.Seal(msg.Timestamp[:0], ZeroNonce[:], timestamp[:], handshake.hash[:])
+
+	device.indexTable.Delete(handshake.localIndex)
+	if msg.Sender, err = device.indexTable.NewIndexForHandshake(peer, handshake); err != nil {
+		return nil, err
+	}
+	handshake.localIndex = msg.Sender
+	handshake.mixHash(msg.Timestamp[:])
+	handshake.state = handshakeInitiationCreated
+	return peer.finish(&msg), nil
+}
+
+// tai64nOf is a time as in initiations, like those of tai64n.Now.
+func tai64nOf(at time.Time) (t tai64n.Timestamp) {
+	const (
+		epoch    = 0x400000000000000a
+		whitener = 1<<24 - 1
+	)
+	binary.BigEndian.PutUint64(t[:], epoch+uint64(at.Unix()))
+	binary.BigEndian.PutUint32(t[8:], uint32(at.Nanosecond())&^whitener)
+	return t
+}
+
+// finish makes the datagram of an initiation.
+func (peer *Peer) finish(msg *MessageInitiation) []byte {
 	packet := make([]byte, MessageInitiationSize)
 	_ = msg.marshal(packet) // fails only on another size
 	peer.cookieGenerator.AddMacs(packet)
-	return packet, nil
+	return packet
 }
 
 // Outdated returns the peer that made an initiation which the device refuses because the

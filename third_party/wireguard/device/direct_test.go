@@ -213,6 +213,76 @@ func TestDirectRoundTrip(t *testing.T) {
 	}
 }
 
+// A peer that has another session may go on with that from elsewhere. What comes by the
+// one before is of somebody else with its key, and does not lead its packets away.
+func TestDirectEndpoint(t *testing.T) {
+	const former, current = directIndex, directIndex + 1
+	type message struct {
+		session uint32
+		from    string
+	}
+	for _, tt := range []struct {
+		name     string
+		age      time.Duration // of the current session
+		messages []message     // each in a batch of its own
+		want     string
+		told     int // in how many batches something came by the session before
+	}{
+		{"one that moves", time.Minute, []message{{current, "here"}, {current, "there"}}, "there", 0},
+		{"another one with its key", time.Minute, []message{{current, "here"}, {former, "there"}, {former, "there"}}, "here", 2},
+		{"another one, then the peer moves", time.Minute, []message{{current, "here"}, {former, "there"}, {current, "anywhere"}}, "anywhere", 1},
+		{"one that moves before it has used the session", time.Minute, []message{{former, "there"}}, "there", 0},
+		{"what was under way when the session began", time.Second, []message{{current, "here"}, {former, "there"}}, "here", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newDirectPair(t)
+			p.keys.created = time.Now().Add(-2 * time.Minute)
+			after := &Keypair{send: p.keys.send, receive: p.keys.receive, created: time.Now().Add(-tt.age), localIndex: current, remoteIndex: current}
+			p.indexTable.table[current] = IndexTableEntry{peer: p.peer, keypair: after}
+			p.peer.keypairs.previous, p.peer.keypairs.current = p.keys, after
+			d, told := p.NewDirect(1), 0
+			for i, m := range tt.messages {
+				b := p.message(uint64(i), directPacket("10.1.1.1", "10.2.2.2", 100))
+				binary.LittleEndian.PutUint32(b[MessageTransportOffsetReceiver:], m.session)
+				r, packets := p.receive(d, b, &directEndpoint{name: m.from})
+				if len(packets) != 1 {
+					t.Errorf("message %d: %+v, %d packets", i, r, len(packets))
+				}
+				told += r.Former
+			}
+			if got := p.peer.endpoint.val.(*directEndpoint).name; got != tt.want || told != tt.told {
+				t.Errorf("the peer is %s, and %d batches told of a session before; want %s and %d", got, told, tt.want, tt.told)
+			}
+		})
+	}
+}
+
+// Of a batch with messages of two sessions, the later one counts.
+func TestDirectEndpointOfAMixedBatch(t *testing.T) {
+	p := newDirectPair(t)
+	p.keys.created = time.Now().Add(-2 * time.Minute)
+	after := &Keypair{send: p.keys.send, receive: p.keys.receive, created: time.Now().Add(-time.Minute)}
+	p.indexTable.table[directIndex+1] = IndexTableEntry{peer: p.peer, keypair: after}
+	p.peer.keypairs.previous, p.peer.keypairs.current = p.keys, after
+	bufs, sizes := make([][]byte, 3), make([]int, 3)
+	from := directBatches{&directEndpoint{name: "first"}, &directEndpoint{name: "peer"}, &directEndpoint{name: "other"}}
+	for i, session := range []uint32{directIndex, directIndex + 1, directIndex} {
+		bufs[i] = p.message(uint64(i), directPacket("10.1.1.1", "10.2.2.2", 100))
+		binary.LittleEndian.PutUint32(bufs[i][MessageTransportOffsetReceiver:], session)
+		sizes[i] = len(bufs[i])
+	}
+	p.NewDirect(len(bufs)).Receive(bufs, sizes, from)
+	if got := p.peer.endpoint.val; got != from[1] || len(p.tun.written) != len(bufs) {
+		t.Errorf("the peer is %+v, and %d packets were delivered", got, len(p.tun.written))
+	}
+}
+
+// directBatches is a batch of which each message has a sender.
+type directBatches []conn.Endpoint
+
+func (b directBatches) Endpoint(i int) conn.Endpoint { return b[i] }
+func (b directBatches) ECN(int) uint8                { return 0 }
+
 // What is not for Send stays as it is.
 func TestDirectReady(t *testing.T) {
 	for _, tt := range []struct {
@@ -501,5 +571,59 @@ func TestOutdated(t *testing.T) {
 	}
 	if p.Outdated(message) != nil {
 		t.Error("the one that was accepted")
+	}
+}
+
+// An initiation is accepted by the time that it claims, as those of Initiation are by the
+// time that they are made at.
+func TestInitiationAt(t *testing.T) {
+	p := newDirectPair(t)
+	key, err := newPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := NewDevice(&directTUN{end: make(chan struct{})}, new(directBind), NewLogger(LogLevelSilent, ""))
+	defer other.Close()
+	if err := other.SetPrivateKey(key); err != nil {
+		t.Fatal(err)
+	}
+	to, err := other.NewPeer(p.staticIdentity.publicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.IpcSet(fmt.Sprintf("public_key=%x\n", other.staticIdentity.publicKey[:])); err != nil {
+		t.Fatal(err)
+	}
+	from := p.LookupPeer(other.staticIdentity.publicKey)
+	before := time.Now().Add(-time.Minute)
+	at := func(at time.Time) func() ([]byte, error) {
+		return func() ([]byte, error) { return to.InitiationAt(at) }
+	}
+	for _, step := range []struct {
+		name   string
+		make   func() ([]byte, error)
+		accept bool
+	}{
+		{"the first", at(before), true},
+		{"the same time", at(before), false},
+		{"somewhat later", at(before.Add(20 * time.Millisecond)), true},
+		{"now", to.Initiation, true},
+		{"earlier", at(before.Add(time.Second)), false},
+	} {
+		from.handshake.lastInitiationConsumption = time.Time{} // else they come too fast
+		message, err := step.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Outdated(message); (got == nil) != step.accept && step.name != "the same time" {
+			t.Errorf("%s: outdated: %v", step.name, got != nil)
+		}
+		var msg MessageInitiation
+		if err := msg.unmarshal(message); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.ConsumeMessageInitiation(&msg); (got == from) != step.accept {
+			t.Errorf("%s: accepted: %v", step.name, got == from)
+		}
 	}
 }
