@@ -52,6 +52,9 @@ type egressAccount struct {
 	flushed      uint64 // taken, but never sent
 	sent         uint64
 	handshakes   handshakeCounts
+	lead         lead
+	// unconfirmed: it is not known whether this gateway leads. Apart from mu, as readers ask for each batch.
+	unconfirmed atomic.Bool
 	// peerSeen: something of the peer was decrypted. Apart from mu, because receivers ask, too.
 	peerSeen atomic.Bool
 }
@@ -175,6 +178,13 @@ func (a *egressAccount) noteReceived() {
 	a.peerSeen.Store(true)
 }
 
+// heard returns when packets of the peer were last delivered.
+func (a *egressAccount) heard() time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lastReceived
+}
+
 // packetsSent returns how many packets have been sent.
 func (a *egressAccount) packetsSent() uint64 {
 	a.mu.Lock()
@@ -236,6 +246,7 @@ func (a *egressAccount) reset() {
 	a.flushed += uint64(a.ledger.reset())
 	a.lastSent, a.lastReceived, a.lastProbe = time.Time{}, time.Time{}, time.Time{}
 	a.waited, a.reachable = 0, false
+	a.lead = lead{silence: a.lead.silence, began: time.Now()}
 	a.peerSeen.Store(false)
 	a.signalLocked()
 }
@@ -255,6 +266,7 @@ type ingressAccount struct {
 	malformed  uint64
 	handshakes handshakeCounts
 	errors     uint64
+	lastFormer time.Time // when something came by a session that the peer had before; zero: never
 }
 
 func newIngressAccount(max int) *ingressAccount {
@@ -323,6 +335,9 @@ func (a *ingressAccount) opened(r device.Received) {
 	defer a.mu.Unlock()
 	a.unknown += uint64(r.Unknown)
 	a.rejected += uint64(r.Rejected)
+	if r.Former > 0 {
+		a.lastFormer = time.Now()
+	}
 }
 
 // writeStarts is called before decrypted packets go to the data plane.
@@ -362,5 +377,6 @@ func (a *ingressAccount) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rejected += uint64(a.ledger.reset())
+	a.lastFormer = time.Time{}
 	a.signalLocked()
 }

@@ -202,7 +202,12 @@ func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 		b.egress.sendStarts()
 		// Settled even when sending fails: the packets leave wireguard-go anyway.
 		defer b.egress.sendEnds(last, data)
-	case typeInitiation, typeResponse:
+	case typeInitiation:
+		if b.egress.keep(bufs[0], e) {
+			return nil
+		}
+		fallthrough
+	case typeResponse:
 		b.egress.sendHandshake(bufs)
 		b.answered()
 	}

@@ -147,8 +147,9 @@ func (t *Tunnel) wanted() (peer *device.Peer, since time.Time) {
 // call sends an initiation to where the peer may be. Unlike by Send, the peer does not
 // count as reachable by it.
 func (b *bind) call(initiation []byte, to *endpoint) {
-	b.egress.countHandshake(initiation)
-	_ = b.write([][]byte{initiation}, nil, to) // an error means what a lost message means
+	if !b.egress.keep(initiation, to) {
+		b.begin(initiation, to)
+	}
 }
 
 // usable tells whether a peer can be at an address.

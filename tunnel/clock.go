@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"encoding/binary"
+	"net/netip"
 	"time"
 
 	"golang.zx2c4.com/wireguard/device"
@@ -23,6 +24,15 @@ import (
 //
 // Where both clocks were set back, both must catch up.
 
+// A peer that is heard from elsewhere needs no session there. What asks for one may be a
+// gateway with the peer's key that was cut off while another one took its place, and which
+// claims a time of before (see Dare). So it is looked at again after heardPause, and answered
+// if the peer was silent since.
+
+// heardPause is longer than a peer's gateway is silent as a rule: it sends pings and answers
+// ours, each every two seconds.
+const heardPause = 2500 * time.Millisecond
+
 // clockPause is the time between two initiations that are looked at. Looking takes two
 // operations on the curve, about 0.1 ms, and strangers can ask for it.
 const clockPause = 50 * time.Millisecond
@@ -31,6 +41,7 @@ const clockPause = 50 * time.Millisecond
 type received struct {
 	from    endpoint
 	message [initiationLen]byte
+	late    bool // it was looked at before
 }
 
 // noteInitiation remembers an initiation for followClock. It never waits.
@@ -79,6 +90,18 @@ func (t *Tunnel) answerOutdated(c *callBacks, r *received, now time.Time) bool {
 	if peer == nil {
 		return false
 	}
+	if t.heardElsewhere(r.from.addr, now) {
+		if again := *r; !r.late {
+			again.late = true
+			time.AfterFunc(heardPause, func() {
+				select {
+				case t.bind.initiations <- again:
+				default: // there is another one
+				}
+			})
+		}
+		return false
+	}
 	if now.Sub(c.since) >= callWindow {
 		c.begin(now)
 	}
@@ -93,6 +116,18 @@ func (t *Tunnel) answerOutdated(c *callBacks, r *received, now time.Time) bool {
 	t.log.Warn("the peer's clock was set back, or somebody repeats an older handshake: asking for a session", "endpoint", r.from.addr)
 	t.bind.call(message, &r.from)
 	return true
+}
+
+// heardElsewhere tells whether the peer was heard a moment ago, and is not at an address.
+func (t *Tunnel) heardElsewhere(addr netip.AddrPort, now time.Time) bool {
+	if now.Sub(t.egress.heard()) >= heardPause {
+		return false
+	}
+	t.mu.Lock()
+	key := t.config.PeerKey
+	t.mu.Unlock()
+	s, err := readPeerStats(t.dev.Load(), key)
+	return err == nil && s.Endpoint != addr
 }
 
 // device returns the device if it is configured and runs, nil if not.

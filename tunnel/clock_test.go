@@ -140,8 +140,9 @@ func TestClockIsSetBack(t *testing.T) {
 	}
 }
 
-// Somebody repeats an older initiation again and again. He is sent a datagram now and
-// then, and what he repeats moves nothing. The last initiation draws nothing at all.
+// Somebody repeats an older initiation again and again. While the peer is silent he is sent
+// a datagram now and then, and what he repeats moves nothing. The last initiation draws
+// nothing at all, nor does an older one while the peer is heard.
 func TestRepeatedInitiations(t *testing.T) { eachWay(t, testRepeatedInitiations) }
 
 func testRepeatedInitiations(t *testing.T) {
@@ -169,11 +170,13 @@ func testRepeatedInitiations(t *testing.T) {
 		}
 		stranger := newStranger(t, n, "192.0.2.66")
 		defer stranger.Close()
-		repeat := func(m []byte) (count int) {
+		repeat := func(m []byte, peer bool) (count int) {
 			for id := range uint32(1000) {
 				n.send(stranger.memSocket, b.bind.open.LocalAddr(), m)
 				time.Sleep(100 * time.Millisecond)
-				cross(t, a, b, id)
+				if peer {
+					cross(t, a, b, id)
+				}
 				heard, bytes := stranger.heard()
 				if bytes > heard*initiationLen {
 					t.Fatalf("%d datagrams of %d bytes", heard, bytes)
@@ -182,10 +185,13 @@ func testRepeatedInitiations(t *testing.T) {
 			}
 			return count
 		}
-		if got := repeat(seen[1]); got != 0 {
+		if got := repeat(seen[1], true); got != 0 {
 			t.Errorf("the last initiation draws %d datagrams", got)
 		}
-		if got := repeat(seen[0]); got < 1 || got > 7 {
+		if got := repeat(seen[0], true); got != 0 {
+			t.Errorf("while the peer is heard, an older initiation draws %d datagrams", got)
+		}
+		if got := repeat(seen[0], false); got < 1 || got > 7 {
 			t.Errorf("an older initiation draws %d datagrams in 100 s, want a few", got)
 		}
 		if got, want := b.Stats().Endpoint, a.bind.open.LocalAddr(); got != want {

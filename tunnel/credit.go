@@ -57,9 +57,10 @@ const creditShare = 8
 type dropReason uint8
 
 const (
-	dropNoEndpoint dropReason = iota // the peer's key or address is not known yet
-	dropNoSession                    // no session for longer than a session lives
-	dropInFlight                     // there was a session lately, but nothing leaves
+	dropNoEndpoint  dropReason = iota // the peer's key or address is not known yet
+	dropNoSession                     // no session for longer than a session lives
+	dropInFlight                      // there was a session lately, but nothing leaves
+	dropUnconfirmed                   // perhaps another gateway leads, which has the session
 	dropReasons
 )
 

@@ -72,6 +72,12 @@
 // the peer had with the gateway before, asks for another where they come from, with
 // regard to those who only pretend (caller.go).
 //
+// # Several with one key
+//
+// One of several gateways with the same key leads. Unconfirmed has one that may have a
+// successor leave the session alone, until the peer is heard (unconfirmed.go). Messages of a
+// session that the peer has replaced do not move its endpoint (device.Direct).
+//
 // # Keys
 //
 // A key of the peer that replaces another in a live session is awaited: the former

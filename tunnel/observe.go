@@ -83,7 +83,7 @@ func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte,
 
 // DropReasons are all that Observation.Drop may be, and those that are only counted.
 var DropReasons = [...]string{
-	dropNames[dropNoEndpoint], dropNames[dropNoSession], dropNames[dropInFlight], dropNoPeer, "DropTunnelFlushed",
+	dropNames[dropNoEndpoint], dropNames[dropNoSession], dropNames[dropInFlight], dropNames[dropUnconfirmed], dropNoPeer, "DropTunnelFlushed",
 	dropUnknownSession, "DropTunnelRejected", dropMalformed,
 }
 
@@ -95,9 +95,10 @@ const (
 )
 
 var dropNames = [dropReasons]string{
-	dropNoEndpoint: "DropTunnelNoEndpoint",
-	dropNoSession:  "DropTunnelNoSession",
-	dropInFlight:   "DropTunnelInFlight",
+	dropNoEndpoint:  "DropTunnelNoEndpoint",
+	dropNoSession:   "DropTunnelNoSession",
+	dropInFlight:    "DropTunnelInFlight",
+	dropUnconfirmed: "DropTunnelUnconfirmed",
 }
 
 // showSent shows messages that go to one address.

@@ -42,6 +42,13 @@ type Stats struct {
 	InFlightIngress int `json:"inFlightIngress"`
 	MaxInFlight     int `json:"maxInFlight"`
 
+	// Unconfirmed says that neither the election nor the peer tells that this gateway
+	// leads: it sends pings only.
+	Unconfirmed bool `json:"unconfirmed,omitzero"`
+	// LastFormer is when something came in a session that the peer had before the one
+	// that it uses: of another gateway with its key; zero: never.
+	LastFormer time.Time `json:"lastFormer,omitzero"`
+
 	// DropNoEndpoint counts egress packets dropped because the peer's key or
 	// address is not known yet.
 	DropNoEndpoint uint64 `json:"dropNoEndpoint"`
@@ -51,6 +58,9 @@ type Stats struct {
 	// DropInFlight counts egress packets dropped because the bound was reached and
 	// nothing left, although there was a session within the last 180 s.
 	DropInFlight uint64 `json:"dropInFlight"`
+	// DropUnconfirmed counts egress packets dropped because perhaps another gateway
+	// leads, and has the session.
+	DropUnconfirmed uint64 `json:"dropUnconfirmed"`
 	// DropNoPeer counts egress packets whose destination is in no allowed IPs.
 	DropNoPeer uint64 `json:"dropNoPeer"`
 	// DropFlushed counts egress packets that waited for a session in vain.
@@ -175,6 +185,8 @@ func (a *egressAccount) addTo(s *Stats) {
 	s.DropNoEndpoint = a.drops[dropNoEndpoint]
 	s.DropNoSession = a.drops[dropNoSession]
 	s.DropInFlight = a.drops[dropInFlight]
+	s.DropUnconfirmed = a.drops[dropUnconfirmed]
+	s.Unconfirmed = a.permitLocked() != permitAll
 	s.DropNoPeer = a.noPeer
 	s.DropFlushed = a.flushed
 	s.TxInitiations, s.TxResponses = a.handshakes.initiations, a.handshakes.responses
@@ -191,6 +203,6 @@ func (a *ingressAccount) addTo(s *Stats) {
 	s.DropRejected = a.rejected
 	s.DropMalformed = a.malformed
 	s.RxHandshakes, s.RxInitiations, s.RxResponses = a.handshakes.all, a.handshakes.initiations, a.handshakes.responses
-	s.LastInitiation = a.handshakes.lastInitiation
+	s.LastInitiation, s.LastFormer = a.handshakes.lastInitiation, a.lastFormer
 	s.ReceiveErrors = a.errors
 }

@@ -55,6 +55,9 @@ func (t *tunDevice) Read(bufs [][]byte, sizes []int, offset int) (int, error) {
 			room = room[:min(len(room), g.Credits)]
 		}
 		n, own, err := t.overlay.ReadPackets(room, sizes, offset)
+		if t.egress.mutes() {
+			t.withhold(bufs[:n], sizes[:n], own, offset)
+		}
 		if direct := t.direct.Load(); direct != nil && err == nil && t.send(direct, bufs[:n], sizes[:n], offset) {
 			continue
 		}

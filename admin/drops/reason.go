@@ -85,6 +85,8 @@ var reasons = []Reason{
 		Fix: "see the checks of UDP and keys"},
 	{Name: "DropTunnelInFlight", Cause: "packets could not leave for half a second, though there was a session lately",
 		Fix: "see the check of UDP; give the gateway more CPU (requests and limits of the template)"},
+	{Name: "DropTunnelUnconfirmed", Cause: "neither the API server nor the peer answers the gateway: perhaps another pod leads by now, and its session is left alone",
+		Fix: "mend the way of the gateway's node to the API server; a pod that stays cut off can be deleted"},
 	{Name: "DropTunnelNoPeer", Cause: "packets for addresses that WireGuard has no peer for: the Configuration has changed just now, or lacks a CIDR",
 		Fix: "compare the Configurations of both clusters"},
 	{Name: "DropTunnelFlushed", Cause: "packets waited for a session in vain",

@@ -89,6 +89,7 @@ func (r *GatewayReport) Drops() (out []Drop) {
 	add(Egress, "DropTunnelNoEndpoint", t.DropNoEndpoint)
 	add(Egress, "DropTunnelNoSession", t.DropNoSession)
 	add(Egress, "DropTunnelInFlight", t.DropInFlight)
+	add(Egress, "DropTunnelUnconfirmed", t.DropUnconfirmed)
 	add(Egress, "DropTunnelNoPeer", t.DropNoPeer)
 	add(Egress, "DropTunnelFlushed", t.DropFlushed)
 	add(Ingress, "DropTunnelUnknownSession", t.DropUnknownSession)

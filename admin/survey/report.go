@@ -146,6 +146,7 @@ type TunnelStats struct {
 	DropNoEndpoint     uint64         `json:"dropNoEndpoint"`
 	DropNoSession      uint64         `json:"dropNoSession"`
 	DropInFlight       uint64         `json:"dropInFlight"`
+	DropUnconfirmed    uint64         `json:"dropUnconfirmed"`
 	DropNoPeer         uint64         `json:"dropNoPeer"`
 	DropFlushed        uint64         `json:"dropFlushed"`
 	DropUnknownSession uint64         `json:"dropUnknownSession"`

@@ -150,6 +150,12 @@ var ownFamilies = []daemon.Metric[report]{
 				emit(daemon.Bool(r.Sync.Role == control.RoleActive))
 			}
 		}),
+	daemon.Gauge("sluice_lead_unconfirmed", "1 while this replica leads, as far as it knows, and sends pings only, as neither the API server nor the peer says so.",
+		func(r report, emit daemon.Emit) {
+			if r.Cluster != nil {
+				emit(daemon.Bool(r.DataPlane.Tunnel.Unconfirmed))
+			}
+		}),
 	daemon.Gauge("sluice_start_time_seconds", "When the gateway started, in seconds since 1970.",
 		func(r report, emit daemon.Emit) { emit(float64(r.Started.UnixMilli()) / 1000) }),
 }
@@ -234,6 +240,7 @@ func tunnelDrops(t tunnel.Stats) []tunnelDrop {
 		{"egress", "DropTunnelNoEndpoint", t.DropNoEndpoint},
 		{"egress", "DropTunnelNoSession", t.DropNoSession},
 		{"egress", "DropTunnelInFlight", t.DropInFlight},
+		{"egress", "DropTunnelUnconfirmed", t.DropUnconfirmed},
 		{"egress", "DropTunnelNoPeer", t.DropNoPeer},
 		{"egress", "DropTunnelFlushed", t.DropFlushed},
 		{"ingress", "DropTunnelUnknownSession", t.DropUnknownSession},

@@ -103,6 +103,9 @@ func (w statusWriter) mode(r report) {
 		if e.Leading {
 			role = "leading"
 		}
+		if r.DataPlane.Tunnel.Unconfirmed {
+			role = "UNCONFIRMED: neither the API server nor the peer says that it still leads; it sends pings only"
+		}
 		w.Row("Role", fmt.Sprintf("%s (%s, lease %s)", role, e.Identity, e.Lease))
 	}
 	w.Row("Objects", objects)
