@@ -121,6 +121,9 @@ func (g *gateway) openCluster() error {
 		g.elector = g.link.NewElector(c.Election)
 	}
 	o := g.runnerOptions()
+	if g.elector != nil {
+		o.Unconfirmed = g.elector.Unconfirmed
+	}
 	o.Feed, o.Reporter, o.StandBy = g.link, g.link, c.Elect
 	o.Gateway = control.Gateway{Type: c.Type, Kind: "Gateway" + string(c.Type), Namespace: c.Namespace, Name: c.Name, ClusterID: c.ClusterID}
 	g.runner = control.New(o)
@@ -287,7 +290,7 @@ func (g *gateway) elect(running context.Context) (resign func()) {
 		case <-g.runner.Synced():
 		case <-time.After(lookFirst):
 		}
-		g.elector.Run(ctx, g.runner.SetLeading)
+		g.elector.Run(ctx, g.runner)
 	})
 	return func() {
 		cancel()

@@ -83,15 +83,11 @@ func (a action) String() string { return actionNames[a] }
 // There is no row for "the API server does not answer", and this is where it
 // differs from the election of client-go, whose leaders give up when they cannot
 // renew. While the API server is away nobody can take the lease, so there is
-// nobody to give up for, and traffic must not stop because of it. The price: a
-// leader that is cut off from an API server which the others do reach goes on
-// leading beside the one that takes over, for as long as it is cut off. The
-// nodes follow the InternalFabric to the new one, so cluster traffic is carried
-// once; but both hold the peer's key, and each handshake of one takes the session
-// from the other. Until the cut ends, or the kubelet of the cut node, which is
-// cut off as well, is declared dead and its pod replaced, the connection flaps. If
-// it is the whole node that was cut off, that begins when the cut ends, and lasts
-// until the leader has looked at the lease (see Elector.look).
+// nobody to give up for, and traffic must not stop because of it. But a leader that
+// is cut off from an API server which the others do reach leads on beside the one that
+// takes over, and both hold the peer's key. The nodes follow the InternalFabric to the
+// new one, and the peer its handshake. So the former one, which hears neither the API
+// server nor the peer any more, sends pings only: see Unconfirmed, and tunnel.Tunnel's.
 func decide(f facts) action {
 	if f.leaving {
 		return decideLeaving(f)

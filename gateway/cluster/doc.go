@@ -21,6 +21,6 @@
 // # Leading
 //
 // The election differs from client-go's in two rules: a leader goes on while the API
-// server is away (see decide), and one that ends frees the lease first and leads until
+// server is away (see decide), if its peer is heard (see Unconfirmed), and one that ends frees the lease first and leads until
 // another one has it (see HandOver), so that a replacement leaves no gap.
 package cluster

@@ -58,12 +58,13 @@ type Elector struct {
 	failing             bool      // the last write failed; said once
 	missing             bool      // there is no lease; said once
 
-	mu      sync.Mutex
-	kept    *coordinationv1.Lease // as it was known before a restart, or as look has read it; until the watch has listed it
-	leading bool
-	leaving bool
-	renewed string // how the holder has renewed the lease that was seen last
-	seen    time.Time
+	mu       sync.Mutex
+	answered time.Time             // when the API server has said last that no other replica has the lease
+	kept     *coordinationv1.Lease // as it was known before a restart, or as look has read it; until the watch has listed it
+	leading  bool
+	leaving  bool
+	renewed  string // how the holder has renewed the lease that was seen last
+	seen     time.Time
 }
 
 // LeaseName is the Lease of the gateway.
@@ -75,7 +76,10 @@ func (o Options) LeaseName() string {
 func (l *Link) NewElector(o ElectionOptions) *Elector {
 	e := &Elector{link: l, options: o, name: l.options.LeaseName(), log: l.log, changed: make(chan struct{}, 1), forget: forgetAfter}
 	e.leases = mirror.NewStore[coordinationv1.Lease]()
-	e.leases.Changed = e.wake
+	e.leases.Changed = func() {
+		e.noteAnswer(e.leases.Only())
+		e.wake()
+	}
 	// What was kept is looked up before it is gone by.
 	e.kept = l.before.Lease
 	e.failing = e.kept != nil
@@ -150,10 +154,38 @@ func (e *Elector) noSuccessor() bool {
 	return !synced || e.leases.Only() == nil || e.link.gatewayGone()
 }
 
-// Run takes part in the election until ctx ends, and tells every change of the
-// role. A lease that it holds at the end is given back, so that another replica
-// takes over at once: what it leads must have stopped before, or see HandOver.
-func (e *Elector) Run(ctx context.Context, tell func(bool)) {
+// Unconfirmed tells whether the API server has not said for half the time after which
+// another replica takes the lease of one that leads that none has: perhaps one has by now.
+func (e *Elector) Unconfirmed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Since(e.answered) >= e.options.LeaseDuration/2
+}
+
+// noteAnswer notes that the API server has answered, unless by that another replica has
+// the lease; nil: there is none.
+func (e *Elector) noteAnswer(l *coordinationv1.Lease) {
+	if holder := holderOf(l); holder != "" && holder != e.options.Identity {
+		return
+	}
+	e.mu.Lock()
+	e.answered = time.Now()
+	e.mu.Unlock()
+}
+
+// Led is what goes by an election.
+type Led interface {
+	// SetLeading is told every change of the role.
+	SetLeading(lead bool)
+	// AskedInVain is told that a replica that leads has asked the API server since then,
+	// and has got no answer.
+	AskedInVain(since time.Time)
+}
+
+// Run takes part in the election until ctx ends. A lease that it holds at the end is
+// given back, so that another replica takes over at once: what it leads must have
+// stopped before, or see HandOver.
+func (e *Elector) Run(ctx context.Context, led Led) {
 	w := mirror.Watched{
 		Client: e.link.coordination, Resource: "leases", Namespace: e.link.options.Namespace,
 		Fields: fields.OneTermEqualSelector("metadata.name", e.name).String(),
@@ -171,34 +203,34 @@ func (e *Elector) Run(ctx context.Context, tell func(bool)) {
 		case <-e.changed:
 		case <-timer.C:
 		}
-		known := !e.failing || e.look(ctx) // else what the lease says is not worth a write
+		known := !e.failing || e.look(ctx, failingTimeout) || e.lookAgain(ctx, led) // else what the lease says is not worth a write
 		f := e.facts(time.Now())
 		switch decide(f) {
 		case standBy:
-			e.setRole(false, f.lease, tell)
+			e.setRole(false, f.lease, led)
 			e.noteMissing(f.lease)
 			e.failing = e.failing && !known
 		case lead:
-			e.setRole(true, f.lease, tell)
+			e.setRole(true, f.lease, led)
 			e.failing = e.failing && !known
 		case ask:
-			e.setRole(true, f.lease, tell)
+			e.setRole(true, f.lease, led)
 			e.failing = e.failing && !known
 			e.ask(ctx)
 		case renew:
-			e.setRole(true, f.lease, tell)
+			e.setRole(true, f.lease, led)
 			if known {
 				e.write(ctx, f)
 			}
 		case announce:
-			e.setRole(false, f.lease, tell)
+			e.setRole(false, f.lease, led)
 			if known {
 				e.announce(ctx, f)
 			}
 		case acquire:
 			// What the watch knows is later than the answer to the write.
 			if known && e.write(ctx, f) && holderOf(e.lease()) == e.options.Identity {
-				e.setRole(true, e.lease(), tell)
+				e.setRole(true, e.lease(), led)
 			}
 		case release:
 			e.release()
@@ -219,14 +251,17 @@ const (
 	// failingTimeout bounds an attempt while others fail. An API server that can be
 	// reached answers in milliseconds; what was sent into a cut never comes.
 	failingTimeout = time.Second
+	// hastyTimeout bounds the attempt after which a leader may have the peer make a
+	// session with it: what comes back during that time is not noticed before.
+	hastyTimeout = 250 * time.Millisecond
 )
 
 // look reads the Lease past the watch, on a connection of its own: those from before a
 // cut are dead, which shows half a minute later only, and a leader that was cut off
 // would fight until then with the one that has taken over. It reports whether that
 // worked.
-func (e *Elector) look(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, failingTimeout)
+func (e *Elector) look(ctx context.Context, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var list coordinationv1.LeaseList
 	err := e.link.afresh.Get().Namespace(e.link.options.Namespace).Resource("leases").
@@ -237,6 +272,7 @@ func (e *Elector) look(ctx context.Context) bool {
 	}
 	e.asked = time.Now()
 	if len(list.Items) == 0 {
+		e.noteAnswer(nil)
 		e.mu.Lock()
 		e.kept = nil
 		e.mu.Unlock()
@@ -246,9 +282,24 @@ func (e *Elector) look(ctx context.Context) bool {
 		if other := holderOf(l); other != "" && other != e.options.Identity && e.State().Leading {
 			e.log.Warn("another replica has taken over while this one was cut off from the API server", "lease", e.name, "leader", other)
 		}
+		e.noteAnswer(l)
 		e.know(l)
 	}
 	return true
+}
+
+// lookAgain looks a second time, for a moment, and tells what leads by it that this was in
+// vain.
+func (e *Elector) lookAgain(ctx context.Context, led Led) bool {
+	if !e.State().Leading {
+		return false
+	}
+	since := time.Now()
+	if e.look(ctx, hastyTimeout) {
+		return true
+	}
+	led.AskedInVain(since)
+	return false
 }
 
 // ask asks for the lease, as a leader that has nothing to write. Any version will do:
@@ -267,7 +318,10 @@ func (e *Elector) ask(ctx context.Context) {
 		return
 	}
 	e.asked = time.Now()
-	if err == nil {
+	if err != nil {
+		e.noteAnswer(nil)
+	} else {
+		e.noteAnswer(&l)
 		e.leases.Wrote(&l)
 	}
 }
@@ -326,7 +380,7 @@ func (e *Elector) facts(now time.Time) facts {
 }
 
 // setRole records the role and tells of a change.
-func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, tell func(bool)) {
+func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, led Led) {
 	e.mu.Lock()
 	changed := e.leading != leading
 	e.mu.Unlock()
@@ -339,7 +393,7 @@ func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, tell func(bool)
 	} else {
 		e.log.Info("standing by", "lease", e.name, "leader", holderOf(l))
 	}
-	tell(leading) // before HandOver sees it, and all ends
+	led.SetLeading(leading) // before HandOver sees it, and all ends
 	e.mu.Lock()
 	e.leading = leading
 	e.mu.Unlock()
@@ -356,6 +410,7 @@ func (e *Elector) write(ctx context.Context, f facts) bool {
 	defer cancel()
 	err := e.update(ctx, withHolder(f.lease, e.options, f.now))
 	if err == nil {
+		e.noteAnswer(nil)
 		e.written, e.failing = f.now, false
 		return true
 	}

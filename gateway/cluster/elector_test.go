@@ -148,9 +148,9 @@ func TestHandOverToOneThatIsFaster(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	leads := make(chan bool, 10)
-	wg.Go(func() { e.Run(ctx, func(lead bool) { leads <- lead }) })
-	if !<-leads {
+	led := &told{leads: make(chan bool, 10)}
+	wg.Go(func() { e.Run(ctx, led) })
+	if !<-led.leads {
 		t.Fatal("it does not begin to lead")
 	}
 	api.written = func(l *coordinationv1.Lease) {
@@ -264,16 +264,19 @@ func testLeaderThatWasCutOff(t *testing.T, forget time.Duration) {
 		t.Fatal(err)
 	}
 	defer l.Disconnect()
-	e := l.NewElector(ElectionOptions{Identity: "a", LeaseDuration: time.Hour, RenewDeadline: 100 * time.Millisecond, RetryPeriod: 50 * time.Millisecond})
+	e := l.NewElector(ElectionOptions{Identity: "a", LeaseDuration: time.Second, RenewDeadline: 100 * time.Millisecond, RetryPeriod: 50 * time.Millisecond})
 	e.forget = forget
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	leads := make(chan bool, 10)
-	wg.Go(func() { e.Run(ctx, func(lead bool) { leads <- lead }) })
-	if !<-leads {
+	led := &told{leads: make(chan bool, 10)}
+	wg.Go(func() { e.Run(ctx, led) })
+	if !<-led.leads {
 		t.Fatal("it does not begin to lead")
+	}
+	if n := led.vain.Load(); n > 0 {
+		t.Errorf("with an API server it has asked in vain %d times", n)
 	}
 	wire.set(true)
 	await := func(what string, done func() bool) {
@@ -288,18 +291,29 @@ func testLeaderThatWasCutOff(t *testing.T, forget time.Duration) {
 		return strings.Contains(log.String(), "the lease") && strings.Contains(log.String(), "cannot ")
 	})
 	api.change(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+	await("its lead is unconfirmed", e.Unconfirmed)
+	await("what it leads is told that nobody could be asked", func() bool { return led.vain.Load() > 0 })
 	if !e.State().Leading {
 		t.Error("while the API server is away, a leader goes on")
 	}
 	wire.set(false)
 	await("it stands by", func() bool { return !e.State().Leading })
-	if lead := <-leads; lead {
+	if lead := <-led.leads; lead {
 		t.Error("it is told to lead")
 	}
 	if want := "another replica has taken over while this one was cut off"; !strings.Contains(log.String(), want) {
 		t.Errorf("the log does not say %q:\n%s", want, log)
 	}
 }
+
+// told is what goes by an election, and notes what it is told.
+type told struct {
+	leads chan bool
+	vain  atomic.Int64 // times of AskedInVain
+}
+
+func (t *told) SetLeading(lead bool)  { t.leads <- lead }
+func (t *told) AskedInVain(time.Time) { t.vain.Add(1) }
 
 // logged is a log that may be read while it is written.
 type logged struct {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,5 +239,39 @@ func TestRunnerHurries(t *testing.T) {
 	time.Sleep(3 * healthInterval)
 	if n := handshakes(); n != 1 {
 		t.Errorf("asked %d times within %v", n, askInterval)
+	}
+}
+
+// The data plane is told whether another gateway may lead, as long as this one does.
+func TestRunnerIsUnconfirmed(t *testing.T) {
+	feed := &fakeFeed{objects: func() Objects { return inCluster(t) }}
+	var unconfirmed atomic.Bool
+	r := follow(t, feed, Options{StandBy: true, Unconfirmed: unconfirmed.Load, Ping: Ping{Interval: 100 * time.Millisecond}})
+	r.nextConfig(t)
+	told := func(want time.Duration) func() bool {
+		return func() bool {
+			r.forwarder.mu.Lock()
+			defer r.forwarder.mu.Unlock()
+			return r.forwarder.silence == want
+		}
+	}
+	unconfirmed.Store(true)
+	r.SetLeading(true)
+	r.nextConfig(t)
+	// Told before it takes the role, so that the first handshake is kept back.
+	if !told(150 * time.Millisecond)() {
+		t.Error("it leads, and the data plane was not told that nobody says so")
+	}
+	unconfirmed.Store(false)
+	eventually(t, "it is confirmed", told(0))
+	unconfirmed.Store(true)
+	eventually(t, "it is not", told(150*time.Millisecond))
+	r.SetLeading(false)
+	r.nextConfig(t)
+	eventually(t, "one that stands by has nothing to doubt", told(0))
+	asked := time.Now()
+	r.AskedInVain(asked)
+	if got := r.forwarder.dared; !got.Equal(asked) {
+		t.Errorf("a handshake may begin that was kept back before %v, want %v", got, asked)
 	}
 }

@@ -43,6 +43,7 @@ type probe struct {
 	lastHandshake time.Time // when a handshake was last requested
 	failed        string    // the last error that was logged; empty: all is well
 	turns         turns     // of the peer's handshakes
+	unconfirmed   bool      // tunnel.Stats.Unconfirmed, as it was logged
 }
 
 func (r *Runner) newProbe(ctx context.Context) *probe {
@@ -53,13 +54,15 @@ func (r *Runner) newProbe(ctx context.Context) *probe {
 // the role.
 func (p *probe) step(d Desired, now time.Time) {
 	if p.runner.standsBy() {
+		p.unconfirmed = false
 		p.stop() // the peer is another's, and so is the Connection
 		p.runner.path.set(plpmtu.Facts{})
 		p.runner.reporter.Withdraw()
 		p.runner.record(Peer{LatencyText: health.FormatLatency(0)})
 		return
 	}
-	p.note(errors.Join(p.follow(d), p.report(d, now)))
+	unconfirmed := p.runner.unconfirmed()
+	p.note(errors.Join(p.follow(d), p.report(d, unconfirmed, now)))
 }
 
 // follow starts the ping, and starts it anew when the peering has changed.
@@ -122,7 +125,7 @@ func (p *probe) end() {
 }
 
 // report brings state and Connection up to date.
-func (p *probe) report(d Desired, now time.Time) error {
+func (p *probe) report(d Desired, unconfirmed bool, now time.Time) error {
 	peer := Peer{Value: networkingv1beta1.Connecting, LatencyText: health.FormatLatency(0)}
 	if p.prober != nil {
 		s := p.prober.Status()
@@ -139,12 +142,21 @@ func (p *probe) report(d Desired, now time.Time) error {
 		if peer.Value == networkingv1beta1.ConnectionError {
 			peer.Silence = silenceOf(d, tunnel, now)
 		}
-		if s.Value == health.Connected && s.Timestamp.After(p.lastAnswer) {
+		answered := s.Value == health.Connected && s.Timestamp.After(p.lastAnswer)
+		if answered {
 			p.lastAnswer = s.Timestamp
 		}
 		peer.Lost = lost(now.Sub(p.lastAnswer), cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval))
 		peer.Several = severalText(p.turns.observe(tunnel, now))
-		p.renewSession(peer.Lost, now)
+		if p.turns.observeFormer(tunnel, now) && peer.Several == "" {
+			peer.Several = formerText
+		}
+		p.noteUnconfirmed(tunnel.Unconfirmed)
+		// What is lost may be lost to another gateway. The tunnel knows in a moment, and keeps
+		// back what it is asked for then.
+		if !unconfirmed || tunnel.Unconfirmed {
+			p.renewSession(answered, peer.Lost, now)
+		}
 		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
 			p.observed = s.Timestamp
 			f(p.target.clusterID, s.Latency)
@@ -167,7 +179,12 @@ func lost(silence, interval time.Duration) int { return int(max(0, silence-inter
 
 // renewSession asks for a new session when the peer has not answered for a while.
 // WireGuard would wait for 15 seconds.
-func (p *probe) renewSession(lost int, now time.Time) {
+func (p *probe) renewSession(answered bool, lost int, now time.Time) {
+	if answered && !p.runner.claimed {
+		// A server may have been found by a handshake of the peer. By one of its own the
+		// peer knows that it came after the one before (see tunnel.Tunnel.Dare).
+		p.runner.claimed = p.runner.forwarder.Tunnel().TxInitiations > p.runner.begun || p.runner.forwarder.Handshake()
+	}
 	if lost < lostPings || now.Sub(p.lastHandshake) < askInterval {
 		return
 	}
@@ -182,6 +199,17 @@ func (p *probe) write(peer Peer, now time.Time) error {
 	report := p.runner.record(peer)
 	report.Time = now
 	return p.runner.reporter.Report(report)
+}
+
+// noteUnconfirmed logs that it is not known whether this gateway leads, and the end of that.
+func (p *probe) noteUnconfirmed(is bool) {
+	switch {
+	case is && !p.unconfirmed:
+		p.runner.log.Warn("neither the API server nor the peer says that this gateway still leads: it sends pings only")
+	case !is && p.unconfirmed:
+		p.runner.log.Info("this gateway leads")
+	}
+	p.unconfirmed = is
 }
 
 // note logs an error once, and its end.

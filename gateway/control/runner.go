@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/dataplane/health"
 	"github.com/sluice-net/sluice/objects/manifests"
 	"github.com/sluice-net/sluice/tunnel"
 )
@@ -25,6 +27,11 @@ type Forwarder interface {
 	ListenUDP(netip.AddrPort) (net.PacketConn, error)
 	// Handshake asks the peer for a new session, if its address is known.
 	Handshake() bool
+	// Unconfirmed says that another gateway may lead, and for how long the peer may be
+	// silent until nothing is sent that would take it from that one; zero: none may.
+	Unconfirmed(silence time.Duration)
+	// Dare lets a handshake begin that was kept back before a moment.
+	Dare(before time.Time)
 	// Tunnel tells how the tunnel to the peer fares.
 	Tunnel() tunnel.Stats
 }
@@ -41,6 +48,9 @@ type Options struct {
 	Gateway Gateway
 	// StandBy makes the Runner start without the lead: see SetLeading.
 	StandBy bool
+	// Unconfirmed tells whether another gateway may lead, although this one does. Nil: none
+	// may.
+	Unconfirmed func() bool
 	// NodePort is the UDP port of the node tunnels, which the objects must not
 	// ask for; zero: not known.
 	NodePort uint16
@@ -98,6 +108,8 @@ type Runner struct {
 	missed    bool             // the data plane is not what desired and the role ask for
 	readAt    time.Time
 	rest      time.Time // no change is looked at before
+	claimed   bool      // since the role was taken, a handshake was begun, or none has to be
+	begun     uint64    // handshakes before the role was taken
 
 	mu      sync.Mutex
 	standBy bool
@@ -109,7 +121,7 @@ func New(o Options) *Runner {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), synced: make(chan struct{}), standBy: o.StandBy}
+	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), synced: make(chan struct{}), standBy: o.StandBy, claimed: true}
 	r.path.changed = make(chan struct{}, 1)
 	r.state.Gateway = o.Gateway
 	if r.feed == nil {
@@ -182,6 +194,24 @@ func (r *Runner) SetLeading(lead bool) {
 	case r.roles <- struct{}{}:
 	default: // it has not looked since the last time
 	}
+}
+
+// AskedInVain tells the Runner that the API server did not answer whether this gateway
+// leads. It may be called when Run runs.
+func (r *Runner) AskedInVain(since time.Time) { r.forwarder.Dare(since) }
+
+// unconfirmed tells the data plane whether another gateway may lead, and returns it.
+func (r *Runner) unconfirmed() (is bool) {
+	if r.options.Unconfirmed == nil {
+		return false
+	}
+	var silence time.Duration
+	if is = !r.standsBy() && r.options.Unconfirmed(); is {
+		// Each end sends a ping that often, and the other one answers. One may be lost.
+		silence = 3 * cmp.Or(r.options.Ping.Interval, health.DefaultInterval) / 2
+	}
+	r.forwarder.Unconfirmed(silence)
+	return is
 }
 
 // Synced is closed when Run has read all objects once, and what follows from them
@@ -334,6 +364,7 @@ func (r *Runner) takeRole() {
 	if r.desired.Gateway.Kind == "" {
 		return // what comes first will be applied in this role
 	}
+	r.unconfirmed()
 	if err := r.apply(r.desired); err != nil {
 		r.judged, r.missed = manifests.Digest{}, true
 		r.refuse(err, nil)
@@ -343,6 +374,7 @@ func (r *Runner) takeRole() {
 	role := r.State().Role
 	r.log.Info("role taken", "role", role)
 	if role == RoleActive {
-		r.forwarder.Handshake() // the peer still has the session of the one before
+		r.begun = r.forwarder.Tunnel().TxInitiations
+		r.claimed = r.forwarder.Handshake() // the peer still has the session of the one before
 	}
 }

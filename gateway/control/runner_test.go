@@ -106,6 +106,8 @@ type fakeForwarder struct {
 	mu         sync.Mutex
 	refuse     error
 	handshakes int
+	silence    time.Duration // of Unconfirmed
+	dared      time.Time
 }
 
 func (f *fakeForwarder) Apply(c dataplane.Config) error {
@@ -123,6 +125,18 @@ func (f *fakeForwarder) Handshake() bool {
 	defer f.mu.Unlock()
 	f.handshakes++
 	return true
+}
+
+func (f *fakeForwarder) Unconfirmed(silence time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.silence = silence
+}
+
+func (f *fakeForwarder) Dare(before time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dared = before
 }
 
 func (f *fakeForwarder) Tunnel() tunnel.Stats { return tunnel.Stats{} }

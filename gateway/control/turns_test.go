@@ -52,6 +52,35 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// One that goes on in a session of before is another one, unless it has ended by then.
+func TestFormer(t *testing.T) {
+	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name string
+		at   []int // seconds at which something came by a session of before
+		want map[int]bool
+	}{
+		{"nobody", nil, map[int]bool{1: false, 100: false}},
+		{"one that was cut off and reads the Lease", []int{10, 12}, map[int]bool{12: false, 60: false}},
+		{"one that stays cut off", []int{10, 12, 14, 16, 18}, map[int]bool{12: false, 14: false, 16: true, 70: true, 76: false, 80: false}},
+		{"one now and then", []int{10, 80}, map[int]bool{12: false, 80: false, 90: false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var turns turns
+			s, at := tunnel.Stats{}, tt.at
+			for second := range 101 {
+				if len(at) > 0 && at[0] == second {
+					s.LastFormer, at = began.Add(time.Duration(second)*time.Second), at[1:]
+				}
+				got := turns.observeFormer(s, began.Add(time.Duration(second)*time.Second))
+				if want, asked := tt.want[second]; asked && got != want {
+					t.Errorf("after %d s: %v, want %v", second, got, want)
+				}
+			}
+		})
+	}
+}
+
 func TestSeveralText(t *testing.T) {
 	if got := severalText(nil); got != "" {
 		t.Errorf("of none it says %q", got)
