@@ -173,10 +173,7 @@ func (f *faults) nodeAway(t *testing.T) func() {
 // again.
 func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, fault string, p promise, meanwhile func()) {
 	t.Helper()
-	elsewhere := func(pods []*kubelab.Pod) []*kubelab.Pod {
-		return slices.DeleteFunc(slices.Clone(pods), func(p *kubelab.Pod) bool { return p.Node == node })
-	}
-	paths := f.pathsBetween(t, elsewhere(f.clients), elsewhere(f.servers))
+	paths := f.pathsBetween(t, elsewhere(f.clients, node), elsewhere(f.servers, node))
 	back := sync.OnceFunc(node.Start)
 	f.measure(t, fault, p, paths, func() {
 		node.Kill()
@@ -187,4 +184,9 @@ func (f *faults) loseNode(t *testing.T, c *kubelab.Cluster, node *kubelab.Node, 
 	f.clients, f.servers = f.world.clients(t, f.a, 2), f.world.servers(t, f.b, 2)
 	x := startTraffic(t, f.paths(t)...)
 	x.end()
+}
+
+// elsewhere are the pods that are not on a node.
+func elsewhere(pods []*kubelab.Pod, node *kubelab.Node) []*kubelab.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *kubelab.Pod) bool { return p.Node == node })
 }

@@ -62,6 +62,7 @@ func testFaults(t *testing.T, w *world) {
 		{"controller node", true, testControllerNodeLost},
 		{"gateway node", true, testGatewayNodeLost},
 		{"two replicas", true, testTwoReplicas},
+		{"cut off", true, testGatewayCutOff},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if part.long && !*long {
