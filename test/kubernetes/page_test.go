@@ -142,7 +142,7 @@ func (c *console) testMap(t *testing.T) {
 	want := shown
 	want.Boxes, want.Ill, want.Gateways, want.Peerings, want.Lines = nil, 0, 2, 1, 1
 	for _, k := range []*kubelab.Cluster{c.a, c.b} {
-		want.Boxes = append(want.Boxes, fmt.Sprintf("Cluster %s: %d nodes", k.Name, len(k.Nodes)))
+		want.Boxes = append(want.Boxes, fmt.Sprintf("Cluster %s pods %s %d nodes", k.Name, kubelab.PodCIDR, len(k.Nodes)))
 	}
 	mtu := c.kubectl(t, c.a, "-n", c.peering().client.namespace, "get", "gatewayclient", c.b.Name, "-o", "jsonpath={.spec.mtu}")
 	want.Row = append([]string{c.a.Name + " – " + c.b.Name, "✓ Connected", shown.Row[2], mtu}, shown.Row[4:7]...)
