@@ -431,17 +431,19 @@ func TestLarge(t *testing.T) {
 // TestHostileSize: whoever writes as much as can be written into names, annotations,
 // conditions and counters makes neither the answers nor the page's work much larger.
 func TestHostileSize(t *testing.T) {
+	// An API server takes objects of up to 1.5 MiB.
 	const huge, thousands, peerings, nodes = 1 << 20, 3000, 20, 60
 	word := strings.Repeat("W", huge)
+	part := word[:huge/thousands]
 	broken := make([]metav1.Condition, thousands)
 	for i := range broken {
-		broken[i] = metav1.Condition{Type: fmt.Sprint("Broken", i), Status: metav1.ConditionFalse, Reason: word, Message: word}
+		broken[i] = metav1.Condition{Type: fmt.Sprint("Broken", i), Status: metav1.ConditionFalse, Reason: "Broken", Message: part}
 	}
 	list := make([]networkingv1beta1.CIDR, thousands)
 	verdicts := make(map[string]uint64)
 	for i := range list {
-		list[i] = networkingv1beta1.CIDR(word[:1000])
-		verdicts[fmt.Sprintf("Drop%d%s", i, word[:1000])] = uint64(i + 1)
+		list[i] = networkingv1beta1.CIDR(part)
+		verdicts[fmt.Sprintf("Drop%d%s", i, part)] = uint64(i + 1)
 	}
 	sick := func(c *survey.Cluster) {
 		for i := range c.Peers {
@@ -452,7 +454,7 @@ func TestHostileSize(t *testing.T) {
 		sick(c)
 		c.Installation.Version = word
 		for i := range thousands {
-			c.Gaps = append(c.Gaps, survey.Gap{What: "x", Err: fmt.Errorf("%d %s", i, word[:1000])})
+			c.Gaps = append(c.Gaps, survey.Gap{What: "x", Err: fmt.Errorf("%d %s", i, part)})
 		}
 		for i := range c.Nodes {
 			c.Nodes[i].Name += word
