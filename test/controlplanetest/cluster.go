@@ -153,7 +153,7 @@ func (c *Cluster) installer() plane.Installer {
 	return plane.Installer{Client: c.Client, Clientset: c.Clientset}
 }
 
-// CreateNamespace makes a namespace, if it is not there, and waits for its
+// CreateNamespace makes a namespace, if it is not there, and its
 // default service account, without which no pod is admitted.
 func (c *Cluster) CreateNamespace(name string, labels map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

@@ -120,16 +120,14 @@ func (i Installer) undiscovered(ctx context.Context) ([]string, error) {
 	return access.Undiscovered(i.Clientset.Discovery(), crds.Items)
 }
 
-// Account waits for the default service account of a namespace, without which no pod
-// is admitted.
+// Account makes the default service account of a namespace, without which no pod is admitted, unless the
+// kube-controller-manager was faster: one that has just started takes seconds.
 func (i Installer) Account(ctx context.Context, namespace string) error {
-	for {
-		_, err := i.Clientset.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		time.Sleep(pause)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	if err := i.Client.Create(ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("default service account of %s: %w", namespace, err)
 	}
+	return nil
 }
 
 // systemNamespaces are those that an API server makes.
@@ -151,7 +149,7 @@ func (p *Plane) complete(ctx context.Context) error {
 	}
 }
 
-// accounts waits for the default service accounts of all namespaces.
+// accounts makes the default service accounts of all namespaces.
 func (p *Plane) accounts(ctx context.Context) error {
 	namespaces, err := p.clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -71,8 +72,8 @@ type Plane struct {
 
 	etcd      *process.Process
 	apiserver *process.Process
-	manager   *process.Process // nil: does not run
-	peer      string           // the URL of etcd for others like it, of which there are none
+	manager   *manager // nil: does not run
+	peer      string   // the URL of etcd for others like it, of which there are none
 	store     store
 	client    client.Client
 	clientset *kubernetes.Clientset
@@ -210,23 +211,61 @@ func (p *Plane) RestartAPIServer() error {
 // StopAPIServer kills the kube-apiserver.
 func (p *Plane) StopAPIServer() { p.apiserver.Kill() }
 
+// manager is a kube-controller-manager that is kept running.
+type manager struct {
+	running atomic.Pointer[process.Process]
+	stop    chan struct{} // the end is wanted
+	done    chan struct{} // nothing runs any more
+}
+
+// startManager starts the kube-controller-manager. It ends by itself where the API server does not answer for ten
+// seconds while it starts, and is started again, as a kubelet does: else whoever is lent this plane next would wait in
+// vain.
 func (p *Plane) startManager() error {
-	port, err := freePort()
+	running, err := p.runManager()
 	if err != nil {
 		return err
 	}
-	p.manager, err = p.run("kube-controller-manager", "--kubeconfig="+p.path("admin.kubeconfig"), "--leader-elect=false",
+	m := &manager{stop: make(chan struct{}), done: make(chan struct{})}
+	m.running.Store(running)
+	p.manager = m
+	go func() {
+		defer close(m.done)
+		for {
+			select {
+			case <-m.stop:
+				running.Kill()
+				return
+			case <-running.Done():
+			}
+			fmt.Fprintf(os.Stderr, "the kube-controller-manager in %s has ended and is started again: %s\n", p.Dir, running.Tail())
+			if running, err = p.runManager(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			m.running.Store(running)
+		}
+	}()
+	return nil
+}
+
+func (p *Plane) runManager() (*process.Process, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return p.run("kube-controller-manager", "--kubeconfig="+p.path("admin.kubeconfig"), "--leader-elect=false",
 		"--use-service-account-credentials=false", "--service-account-private-key-file="+p.path("sa.key"), "--root-ca-file="+p.path("apiserver.crt"),
 		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,daemonset-controller,certificatesigningrequest-signing-controller",
 		"--cluster-signing-cert-file="+p.path("clients.crt"), "--cluster-signing-key-file="+p.path("clients.key"),
 		fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
 		"--kube-api-qps=200", "--kube-api-burst=400")
-	return err
 }
 
 func (p *Plane) stopManager() {
 	if p.manager != nil {
-		p.manager.Kill()
+		close(p.manager.stop)
+		<-p.manager.done
 		p.manager = nil
 	}
 }
@@ -280,7 +319,8 @@ func (p *Plane) path(name string) string { return filepath.Join(p.Dir, name) }
 
 // Stop ends the control plane.
 func (p *Plane) Stop() {
-	for _, p := range []*process.Process{p.manager, p.apiserver, p.etcd} { // an apiserver without etcd takes long to end
+	p.stopManager()
+	for _, p := range []*process.Process{p.apiserver, p.etcd} { // an apiserver without etcd takes long to end
 		if p != nil {
 			p.Kill()
 		}
