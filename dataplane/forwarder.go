@@ -351,8 +351,8 @@ func (f *Forwarder) Handshake() bool { return f.tunnel.Handshake() }
 // Unconfirmed says that another gateway with the same key may lead: see tunnel.Tunnel.
 func (f *Forwarder) Unconfirmed(silence time.Duration) { f.tunnel.Unconfirmed(silence) }
 
-// Dare lets a handshake begin that was kept back: see tunnel.Tunnel.
-func (f *Forwarder) Dare(before time.Time) { f.tunnel.Dare(before) }
+// ReleaseHandshake lets a handshake begin that was kept back: see tunnel.Tunnel.
+func (f *Forwarder) ReleaseHandshake(before time.Time) { f.tunnel.ReleaseHandshake(before) }
 
 // Tunnel returns what the tunnel to the peer is doing now.
 func (f *Forwarder) Tunnel() tunnel.Stats { return f.tunnel.Stats() }

@@ -255,18 +255,18 @@ func (a *egressAccount) reset() {
 // tun.Device.Write.
 type ingressAccount struct {
 	waiter
-	ledger     ledger
-	lastBatch  lastBatch
-	waited     time.Duration
-	writing    bool
-	unknown    uint64 // not taken: for no session of ours, or an expired one
-	rejected   uint64 // taken, but never delivered
-	forgotten  uint64 // struck out as rejected, but perhaps only late
-	delivered  uint64
-	malformed  uint64
-	handshakes handshakeCounts
-	errors     uint64
-	lastFormer time.Time // when something came by a session that the peer had before; zero: never
+	ledger       ledger
+	lastBatch    lastBatch
+	waited       time.Duration
+	writing      bool
+	unknown      uint64 // not taken: for no session of ours, or an expired one
+	rejected     uint64 // taken, but never delivered
+	forgotten    uint64 // struck out as rejected, but perhaps only late
+	delivered    uint64
+	malformed    uint64
+	handshakes   handshakeCounts
+	errors       uint64
+	lastReplaced time.Time // when something came by a session that the peer had before; zero: never
 }
 
 func newIngressAccount(max int) *ingressAccount {
@@ -335,8 +335,8 @@ func (a *ingressAccount) opened(r device.Received) {
 	defer a.mu.Unlock()
 	a.unknown += uint64(r.Unknown)
 	a.rejected += uint64(r.Rejected)
-	if r.Former > 0 {
-		a.lastFormer = time.Now()
+	if r.Replaced > 0 {
+		a.lastReplaced = time.Now()
 	}
 }
 
@@ -377,6 +377,6 @@ func (a *ingressAccount) reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rejected += uint64(a.ledger.reset())
-	a.lastFormer = time.Time{}
+	a.lastReplaced = time.Time{}
 	a.signalLocked()
 }

@@ -45,9 +45,9 @@ type Stats struct {
 	// Unconfirmed says that neither the election nor the peer tells that this gateway
 	// leads: it sends pings only.
 	Unconfirmed bool `json:"unconfirmed,omitzero"`
-	// LastFormer is when something came in a session that the peer had before the one
+	// LastReplaced is when something came in a session that the peer had before the one
 	// that it uses: of another gateway with its key; zero: never.
-	LastFormer time.Time `json:"lastFormer,omitzero"`
+	LastReplaced time.Time `json:"lastReplaced,omitzero"`
 
 	// DropNoEndpoint counts egress packets dropped because the peer's key or
 	// address is not known yet.
@@ -203,6 +203,6 @@ func (a *ingressAccount) addTo(s *Stats) {
 	s.DropRejected = a.rejected
 	s.DropMalformed = a.malformed
 	s.RxHandshakes, s.RxInitiations, s.RxResponses = a.handshakes.all, a.handshakes.initiations, a.handshakes.responses
-	s.LastInitiation, s.LastFormer = a.handshakes.lastInitiation, a.lastFormer
+	s.LastInitiation, s.LastReplaced = a.handshakes.lastInitiation, a.lastReplaced
 	s.ReceiveErrors = a.errors
 }

@@ -29,7 +29,7 @@ type permit uint8
 const (
 	permitAll   permit = iota
 	permitPings        // its own packets, in the session that it has; no handshake
-	permitAsk          // its own packets, and a handshake where Dare says so
+	permitAsk          // its own packets, and a handshake where ReleaseHandshake says so
 )
 
 // decideUnconfirmed decides what may be sent.
@@ -38,7 +38,7 @@ const (
 //	yes             -            -              all       all
 //	no              lately       -              all       all
 //	no              no           lives          own       none
-//	no              no           none           own       one at a time, by Dare
+//	no              no           none           own       one at a time, by ReleaseHandshake
 //
 // A peer that has the session still answers the health ping in it, and so ends the
 // silence. Where there is a successor it answers that one. A new session counts as being
@@ -67,13 +67,13 @@ type keptInitiation struct {
 
 // lead is what is known of the lead. It belongs to the egressAccount and its lock.
 type lead struct {
-	silence time.Duration
-	session time.Time
-	quiet   time.Duration // how long the peer had been silent at the last look
-	looked  time.Time     // when that was
-	kept    keptInitiation
-	began   time.Time // when the last handshake was begun that was not kept back, or the peer was configured
-	dared   int       // how many Dare has begun since then
+	silence  time.Duration
+	session  time.Time
+	quiet    time.Duration // how long the peer had been silent at the last look
+	looked   time.Time     // when that was
+	kept     keptInitiation
+	began    time.Time // when the last handshake was begun that was not kept back, or the peer was configured
+	released int       // how many ReleaseHandshake has begun since then
 }
 
 // Unconfirmed says that another gateway with this key may have taken the lead, and for how
@@ -90,16 +90,16 @@ func (t *Tunnel) Unconfirmed(silence time.Duration) {
 	}
 	t.egress.setLead(silence, session)
 	if silence == 0 {
-		t.Dare(time.Now())
+		t.ReleaseHandshake(time.Now())
 	}
 }
 
-// Dare begins a handshake if one was kept back before a moment. It is for a gateway that has
+// ReleaseHandshake begins a handshake if one was kept back before a moment. It is for a gateway that has
 // asked in vain whether it leads: where nobody can be asked there must be a session, too.
 //
 // A gateway that had a session claims no later time than that of its last handshake. A
 // successor has begun one since, and by that the peer knows who came last.
-func (t *Tunnel) Dare(before time.Time) {
+func (t *Tunnel) ReleaseHandshake(before time.Time) {
 	kept, at := t.egress.takeKept(before)
 	if kept.message == nil {
 		return
@@ -181,7 +181,7 @@ func (a *egressAccount) keep(initiation []byte, to *endpoint) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.permitLocked() == permitAll {
-		a.lead.began, a.lead.dared = time.Now(), 0
+		a.lead.began, a.lead.released = time.Now(), 0
 		return false
 	}
 	a.lead.kept = keptInitiation{time.Now(), to, bytes.Clone(initiation)}
@@ -189,10 +189,10 @@ func (a *egressAccount) keep(initiation []byte, to *endpoint) bool {
 }
 
 const (
-	// dareStep lies between the times that two attempts claim, as a response may be lost:
-	// more than what WireGuard rounds them by. dareSteps bounds how much that is together.
-	dareStep  = 20 * time.Millisecond
-	dareSteps = 100
+	// timestampStep lies between the times that two attempts claim, as a response may be lost:
+	// more than what WireGuard rounds them by. timestampSteps bounds how much that is together.
+	timestampStep  = 20 * time.Millisecond
+	timestampSteps = 100
 )
 
 // takeKept returns what was kept back before a moment, if it may be sent, and the time that
@@ -209,8 +209,8 @@ func (a *egressAccount) takeKept(before time.Time) (kept keptInitiation, at time
 		return keptInitiation{}, at
 	}
 	if permit == permitAsk && !a.lastReceived.IsZero() {
-		a.lead.dared = min(a.lead.dared+1, dareSteps)
-		at = a.lead.began.Add(time.Duration(a.lead.dared) * dareStep)
+		a.lead.released = min(a.lead.released+1, timestampSteps)
+		at = a.lead.began.Add(time.Duration(a.lead.released) * timestampStep)
 	}
 	return kept, at
 }

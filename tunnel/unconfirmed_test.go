@@ -129,8 +129,8 @@ func testUnconfirmedLeavesTheSession(t *testing.T) {
 		if got := after.DropUnconfirmed - before.DropUnconfirmed; got != 100 {
 			t.Errorf("%d packets were withheld", got)
 		}
-		if s := b.Stats(); !workers && time.Since(s.LastFormer) > 2*time.Second {
-			t.Errorf("the peer has seen it last at %v", s.LastFormer)
+		if s := b.Stats(); !workers && time.Since(s.LastReplaced) > 2*time.Second {
+			t.Errorf("the peer has seen it last at %v", s.LastReplaced)
 		}
 		certain()
 	})
@@ -198,7 +198,7 @@ func testUnconfirmedDares(t *testing.T) {
 			}
 			ping()
 			time.Sleep(500 * time.Millisecond)
-			a.Dare(time.Now())
+			a.ReleaseHandshake(time.Now())
 		}
 		if took := time.Since(began); took > 7*time.Second {
 			t.Errorf("there was a session after %v", took)
@@ -241,8 +241,8 @@ func TestKeptInitiation(t *testing.T) {
 	}{
 		{"it leads", func(a *gateway) { a.Unconfirmed(0) }, true},
 		{"it leads, which was told late", func(a *gateway) { time.Sleep(keptLife); a.Unconfirmed(0) }, false},
-		{"asked in vain", func(a *gateway) { a.Dare(time.Now()) }, true},
-		{"asked in vain before", func(a *gateway) { a.Dare(time.Now().Add(-time.Second)) }, false},
+		{"asked in vain", func(a *gateway) { a.ReleaseHandshake(time.Now()) }, true},
+		{"asked in vain before", func(a *gateway) { a.ReleaseHandshake(time.Now().Add(-time.Second)) }, false},
 		{"stands by", func(a *gateway) {
 			a.config.PeerKey = PublicKey{}
 			_ = a.Apply(a.config)
@@ -306,7 +306,7 @@ func TestUnconfirmedWithAnExpiredSession(t *testing.T) {
 					default:
 					}
 					time.Sleep(time.Second)
-					a.Dare(time.Now())
+					a.ReleaseHandshake(time.Now())
 					if tt.successor {
 						for { // what a sends in its session comes in until that ends
 							successor.overlay.out <- ipPacket(a.inner, b.inner, 10+second, 100)

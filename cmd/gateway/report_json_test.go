@@ -34,7 +34,7 @@ func fullReport() report {
 	r.Sync.Peer.Lost = 6
 	r.Sync.Peer.Silence = control.Silence{Reason: "NoAnswer", Message: "the peer's gateway does not answer any more"}
 	r.DataPlane.Tunnel.LookupError, r.DataPlane.Tunnel.FormerPeer = "no such host", tunnel.PublicKey{4, 5, 6}
-	r.DataPlane.Tunnel.Unconfirmed, r.DataPlane.Tunnel.LastFormer = true, r.Time.Add(-2*time.Second)
+	r.DataPlane.Tunnel.Unconfirmed, r.DataPlane.Tunnel.LastReplaced = true, r.Time.Add(-2*time.Second)
 	r.DataPlane.Filter = []filter.ChainStatus{{
 		Table: "tenant/filter", Chain: "forward", Hook: "forward", Policy: "drop", Dropped: filter.Packets{Egress: 1},
 		Rules: []filter.RuleStatus{{Rule: "web", Action: "accept", Packets: &filter.Packets{Ingress: 2}}},

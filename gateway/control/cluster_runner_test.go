@@ -271,7 +271,7 @@ func TestRunnerIsUnconfirmed(t *testing.T) {
 	eventually(t, "one that stands by has nothing to doubt", told(0))
 	asked := time.Now()
 	r.AskedInVain(asked)
-	if got := r.forwarder.dared; !got.Equal(asked) {
+	if got := r.forwarder.released; !got.Equal(asked) {
 		t.Errorf("a handshake may begin that was kept back before %v, want %v", got, asked)
 	}
 }

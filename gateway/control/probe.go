@@ -148,8 +148,8 @@ func (p *probe) report(d Desired, unconfirmed bool, now time.Time) error {
 		}
 		peer.Lost = lost(now.Sub(p.lastAnswer), cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval))
 		peer.Several = severalText(p.turns.observe(tunnel, now))
-		if p.turns.observeFormer(tunnel, now) && peer.Several == "" {
-			peer.Several = formerText
+		if p.turns.observeReplaced(tunnel, now) && peer.Several == "" {
+			peer.Several = replacedText
 		}
 		p.noteUnconfirmed(tunnel.Unconfirmed)
 		// What is lost may be lost to another gateway. The tunnel knows in a moment, and keeps
@@ -180,10 +180,10 @@ func lost(silence, interval time.Duration) int { return int(max(0, silence-inter
 // renewSession asks for a new session when the peer has not answered for a while.
 // WireGuard would wait for 15 seconds.
 func (p *probe) renewSession(answered bool, lost int, now time.Time) {
-	if answered && !p.runner.claimed {
+	if answered && !p.runner.handshaken {
 		// A server may have been found by a handshake of the peer. By one of its own the
-		// peer knows that it came after the one before (see tunnel.Tunnel.Dare).
-		p.runner.claimed = p.runner.forwarder.Tunnel().TxInitiations > p.runner.begun || p.runner.forwarder.Handshake()
+		// peer knows that it came after the one before (see tunnel.Tunnel.ReleaseHandshake).
+		p.runner.handshaken = p.runner.forwarder.Tunnel().TxInitiations > p.runner.begun || p.runner.forwarder.Handshake()
 	}
 	if lost < lostPings || now.Sub(p.lastHandshake) < askInterval {
 		return

@@ -30,8 +30,8 @@ type Forwarder interface {
 	// Unconfirmed says that another gateway may lead, and for how long the peer may be
 	// silent until nothing is sent that would take it from that one; zero: none may.
 	Unconfirmed(silence time.Duration)
-	// Dare lets a handshake begin that was kept back before a moment.
-	Dare(before time.Time)
+	// ReleaseHandshake lets a handshake begin that was kept back before a moment.
+	ReleaseHandshake(before time.Time)
 	// Tunnel tells how the tunnel to the peer fares.
 	Tunnel() tunnel.Stats
 }
@@ -102,14 +102,14 @@ type Runner struct {
 	path     pathFacts
 
 	// Owned by the caller of Load and Start, then by Run.
-	forwarder Forwarder
-	judged    manifests.Digest // of the state judged last, for good or for bad; zero: judge again
-	desired   Desired          // in force, whatever the role; without a Gateway: nothing yet
-	missed    bool             // the data plane is not what desired and the role ask for
-	readAt    time.Time
-	rest      time.Time // no change is looked at before
-	claimed   bool      // since the role was taken, a handshake was begun, or none has to be
-	begun     uint64    // handshakes before the role was taken
+	forwarder  Forwarder
+	judged     manifests.Digest // of the state judged last, for good or for bad; zero: judge again
+	desired    Desired          // in force, whatever the role; without a Gateway: nothing yet
+	missed     bool             // the data plane is not what desired and the role ask for
+	readAt     time.Time
+	rest       time.Time // no change is looked at before
+	handshaken bool      // since the role was taken, a handshake was begun, or none has to be
+	begun      uint64    // handshakes before the role was taken
 
 	mu      sync.Mutex
 	standBy bool
@@ -121,7 +121,7 @@ func New(o Options) *Runner {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), synced: make(chan struct{}), standBy: o.StandBy, claimed: true}
+	r := &Runner{options: o, feed: o.Feed, reporter: o.Reporter, log: o.Logger, roles: make(chan struct{}, 1), synced: make(chan struct{}), standBy: o.StandBy, handshaken: true}
 	r.path.changed = make(chan struct{}, 1)
 	r.state.Gateway = o.Gateway
 	if r.feed == nil {
@@ -198,7 +198,7 @@ func (r *Runner) SetLeading(lead bool) {
 
 // AskedInVain tells the Runner that the API server did not answer whether this gateway
 // leads. It may be called when Run runs.
-func (r *Runner) AskedInVain(since time.Time) { r.forwarder.Dare(since) }
+func (r *Runner) AskedInVain(since time.Time) { r.forwarder.ReleaseHandshake(since) }
 
 // unconfirmed tells the data plane whether another gateway may lead, and returns it.
 func (r *Runner) unconfirmed() (is bool) {
@@ -375,6 +375,6 @@ func (r *Runner) takeRole() {
 	r.log.Info("role taken", "role", role)
 	if role == RoleActive {
 		r.begun = r.forwarder.Tunnel().TxInitiations
-		r.claimed = r.forwarder.Handshake() // the peer still has the session of the one before
+		r.handshaken = r.forwarder.Handshake() // the peer still has the session of the one before
 	}
 }

@@ -107,7 +107,7 @@ type fakeForwarder struct {
 	refuse     error
 	handshakes int
 	silence    time.Duration // of Unconfirmed
-	dared      time.Time
+	released   time.Time
 }
 
 func (f *fakeForwarder) Apply(c dataplane.Config) error {
@@ -133,10 +133,10 @@ func (f *fakeForwarder) Unconfirmed(silence time.Duration) {
 	f.silence = silence
 }
 
-func (f *fakeForwarder) Dare(before time.Time) {
+func (f *fakeForwarder) ReleaseHandshake(before time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dared = before
+	f.released = before
 }
 
 func (f *fakeForwarder) Tunnel() tunnel.Stats { return tunnel.Stats{} }

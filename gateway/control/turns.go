@@ -15,7 +15,7 @@ import (
 type turns struct {
 	handshake time.Time   // the last one that was seen
 	last      []turn      // the handshakes of a turnsWindow, the oldest first
-	former    []time.Time // when something came by a session of before, likewise
+	replaced  []time.Time // when something came by a session of before, likewise
 }
 
 // turn is a handshake from an address.
@@ -57,23 +57,23 @@ func (t *turns) observe(s tunnel.Stats, now time.Time) (taking []netip.AddrPort)
 	return taking
 }
 
-// formerFor is for how long a gateway must have gone on sending by a session that the peer
+// replacedFor is for how long a gateway must have gone on sending by a session that the peer
 // has replaced. One that was cut off does so until it has read the Lease.
-const formerFor = 5 * time.Second
+const replacedFor = 5 * time.Second
 
-// observeFormer takes the state of the tunnel. It tells whether another gateway with the
+// observeReplaced takes the state of the tunnel. It tells whether another gateway with the
 // peer's key goes on, by a session from before the one that the peer uses.
-func (t *turns) observeFormer(s tunnel.Stats, now time.Time) bool {
-	if n := len(t.former); !s.LastFormer.IsZero() && (n == 0 || s.LastFormer.After(t.former[n-1])) {
-		t.former = append(t.former, s.LastFormer)
+func (t *turns) observeReplaced(s tunnel.Stats, now time.Time) bool {
+	if n := len(t.replaced); !s.LastReplaced.IsZero() && (n == 0 || s.LastReplaced.After(t.replaced[n-1])) {
+		t.replaced = append(t.replaced, s.LastReplaced)
 	}
-	t.former = slices.DeleteFunc(t.former, func(at time.Time) bool { return now.Sub(at) >= turnsWindow })
-	n := len(t.former)
-	return n > 0 && t.former[n-1].Sub(t.former[0]) >= formerFor
+	t.replaced = slices.DeleteFunc(t.replaced, func(at time.Time) bool { return now.Sub(at) >= turnsWindow })
+	n := len(t.replaced)
+	return n > 0 && t.replaced[n-1].Sub(t.replaced[0]) >= replacedFor
 }
 
-// formerText says what that means.
-const formerText = "another gateway with the peer's key goes on sending, by a session from before the present one; the tunnel is not moved by that; " +
+// replacedText says what that means.
+const replacedText = "another gateway with the peer's key goes on sending, by a session from before the present one; the tunnel is not moved by that; " +
 	"in the peer's cluster, a gateway pod without the label networking.liqo.io/active does not hear that another one leads: mend its way to the API server, or delete it"
 
 // severalText says what several addresses mean.

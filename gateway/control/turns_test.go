@@ -53,7 +53,7 @@ func TestTurns(t *testing.T) {
 }
 
 // One that goes on in a session of before is another one, unless it has ended by then.
-func TestFormer(t *testing.T) {
+func TestReplacedSession(t *testing.T) {
 	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name string
@@ -70,9 +70,9 @@ func TestFormer(t *testing.T) {
 			s, at := tunnel.Stats{}, tt.at
 			for second := range 101 {
 				if len(at) > 0 && at[0] == second {
-					s.LastFormer, at = began.Add(time.Duration(second)*time.Second), at[1:]
+					s.LastReplaced, at = began.Add(time.Duration(second)*time.Second), at[1:]
 				}
-				got := turns.observeFormer(s, began.Add(time.Duration(second)*time.Second))
+				got := turns.observeReplaced(s, began.Add(time.Duration(second)*time.Second))
 				if want, asked := tt.want[second]; asked && got != want {
 					t.Errorf("after %d s: %v, want %v", second, got, want)
 				}

@@ -204,16 +204,16 @@ type Received struct {
 	Unknown, Stranger, StrangerSize int
 	// Rejected were not genuine, came before, or were for nobody here.
 	Rejected int
-	// Former tells, by being above zero, that some came by a session although the peer uses
-	// a later one, of FormerAfter ago: they are of another holder of the peer's key.
-	Former int
+	// Replaced tells, by being above zero, that some came by a session although the peer uses
+	// a later one, of ReplacedAfter ago: they are of another holder of the peer's key.
+	Replaced int
 	// Left are no data messages.
 	Left int
 }
 
-// FormerAfter is how long messages of a session may be under way when the peer has used the
+// ReplacedAfter is how long messages of a session may be under way when the peer has used the
 // next one already.
-const FormerAfter = 10 * time.Second
+const ReplacedAfter = 10 * time.Second
 
 // Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
 // and writes their packets to the TUN device. It makes the sizes of all of them -1, and
@@ -319,8 +319,8 @@ func (d *Direct) deliver(b *inboundBatch, from Batch, r *Received) {
 	switch {
 	case b.session == current, current == nil, current != d.confirmed, !b.session.created.Before(current.created):
 		peer.SetEndpointFromPacket(from.Endpoint(b.last))
-	case time.Since(current.created) >= FormerAfter:
-		r.Former++
+	case time.Since(current.created) >= ReplacedAfter:
+		r.Replaced++
 	}
 	d.keepKeyFreshReceiving(peer, current)
 	peer.timersAnyAuthenticatedPacketTraversal()

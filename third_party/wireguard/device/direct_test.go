@@ -248,7 +248,7 @@ func TestDirectEndpoint(t *testing.T) {
 				if len(packets) != 1 {
 					t.Errorf("message %d: %+v, %d packets", i, r, len(packets))
 				}
-				told += r.Former
+				told += r.Replaced
 			}
 			if got := p.peer.endpoint.val.(*directEndpoint).name; got != tt.want || told != tt.told {
 				t.Errorf("the peer is %s, and %d batches told of a session before; want %s and %d", got, told, tt.want, tt.told)
