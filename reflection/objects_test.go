@@ -45,8 +45,8 @@ func TestPolicy(t *testing.T) {
 func TestConfigObjects(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "settings", UID: "1", ResourceVersion: "9", Labels: map[string]string{"app": "web"},
 		OwnerReferences: []metav1.OwnerReference{{Name: "x"}}, Finalizers: []string{"x"}}
-	golden(t, "testdata/configmap.yaml", ConfigMap(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": "b"}, Immutable: new(true)}, "shop-rome", romeMilan, DefaultFilter))
-	golden(t, "testdata/secret.yaml", Secret(&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"a": []byte("b")}, Type: corev1.SecretTypeTLS}, "shop-rome", romeMilan, DefaultFilter))
+	compare(t, "testdata/configmap.yaml", ConfigMap(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"a": "b"}, Immutable: new(true)}, "shop-rome", romeMilan, DefaultFilter))
+	compare(t, "testdata/secret.yaml", Secret(&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"a": []byte("b")}, Type: corev1.SecretTypeTLS}, "shop-rome", romeMilan, DefaultFilter))
 	ca := ConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: RootCA}}, "shop-rome", romeMilan, DefaultFilter)
 	if ca.Name != "kube-root-ca.crt.rome-" {
 		t.Errorf("the certificate authority is called %s", ca.Name)
@@ -65,7 +65,7 @@ func TestService(t *testing.T) {
 			Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30000, Protocol: corev1.ProtocolTCP}},
 		},
 	}
-	golden(t, "testdata/service.yaml", Service(s, "shop-rome", "cloud", romeMilan, DefaultFilter))
+	compare(t, "testdata/service.yaml", Service(s, "shop-rome", "cloud", romeMilan, DefaultFilter))
 	s.Annotations["liqo.io/force-remote-node-port"] = "true"
 	s.Spec.ClusterIP = corev1.ClusterIPNone
 	s.Spec.Type = corev1.ServiceTypeNodePort
@@ -90,7 +90,7 @@ func TestIngress(t *testing.T) {
 		},
 		Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}}},
 	}
-	golden(t, "testdata/ingress.yaml", Ingress(i, "shop-rome", nil, romeMilan, DefaultFilter))
+	compare(t, "testdata/ingress.yaml", Ingress(i, "shop-rome", nil, romeMilan, DefaultFilter))
 	for _, c := range []struct {
 		offered []offloadingv1beta1.IngressClass
 		want    string
@@ -137,7 +137,7 @@ func TestEndpoints(t *testing.T) {
 	got := Endpoints(s, romeMilan, func(node string) bool { return node == "milan" }, func(a netip.Addr) (netip.Addr, bool) {
 		return a, inPods.Contains(a)
 	})
-	golden(t, "testdata/shadowendpointslice.yaml", ShadowEndpointSlice(s, got, "shop-rome", romeMilan, DefaultFilter))
+	compare(t, "testdata/shadowendpointslice.yaml", ShadowEndpointSlice(s, got, "shop-rome", romeMilan, DefaultFilter))
 	if !ReflectsSlice(s) || ReflectsSlice(&discoveryv1.EndpointSlice{}) {
 		t.Error("a slice is reflected if it belongs to a Service")
 	}
@@ -173,7 +173,7 @@ func TestTokenSecret(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}, Spec: corev1.PodSpec{NodeName: "milan", ServiceAccountName: "web"}}
 	expires := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	secret := TokenSecret(pod, map[string]string{"k": "v"}, expires, "shop-rome", romeMilan)
-	golden(t, "testdata/tokens.yaml", secret)
+	compare(t, "testdata/tokens.yaml", secret)
 	hour := []Token{{ExpirationSeconds: 7200}, {ExpirationSeconds: 3600}}
 	for name, c := range map[string]struct {
 		change func(*corev1.Pod, *corev1.Secret) *corev1.Secret

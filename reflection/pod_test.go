@@ -2,7 +2,6 @@ package reflection
 
 import (
 	"encoding/json"
-	"flag"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,29 +14,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares what a test has made with a file.
-func golden(t *testing.T, path string, o any) {
+// compare compares what a test has made with a file.
+func compare(t *testing.T, path string, o any) {
 	t.Helper()
 	got, err := yaml.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Compare(t, path, string(got))
 }
 
 func read(t *testing.T, path string, o any) {
@@ -89,7 +76,7 @@ func TestPodGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, strings.Replace(file, ".in.", ".out.", 1), struct {
+			compare(t, strings.Replace(file, ".in.", ".out.", 1), struct {
 				Metadata metav1.ObjectMeta `json:"metadata"`
 				Spec     corev1.PodSpec    `json:"spec"`
 				Tokens   []Token           `json:"tokens"`

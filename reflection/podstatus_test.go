@@ -137,11 +137,11 @@ func options(t testing.TB) StatusOptions {
 }
 
 func TestPodStatus(t *testing.T) {
-	golden(t, "testdata/status.running.yaml", PodStatus(local(), &corev1.Pod{Status: running("a", 2)}, options(t)))
-	golden(t, "testdata/status.gate.yaml", PodStatus(local("example.org/lb"), &corev1.Pod{Status: running("a", 2)}, options(t)).Conditions)
+	compare(t, "testdata/status.running.yaml", PodStatus(local(), &corev1.Pod{Status: running("a", 2)}, options(t)))
+	compare(t, "testdata/status.gate.yaml", PodStatus(local("example.org/lb"), &corev1.Pod{Status: running("a", 2)}, options(t)).Conditions)
 	gone := local()
 	gone.Status = PodStatus(gone, &corev1.Pod{Status: running("a", 2)}, options(t))
-	golden(t, "testdata/status.missing.yaml", PodStatus(gone, nil, options(t)))
+	compare(t, "testdata/status.missing.yaml", PodStatus(gone, nil, options(t)))
 
 	t.Run("before there is a pod nothing changes", func(t *testing.T) {
 		if diff := cmp.Diff(local().Status, PodStatus(local(), nil, options(t))); diff != "" {

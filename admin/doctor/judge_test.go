@@ -1,38 +1,17 @@
 package doctor
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares text with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 // of are the findings of one check.
 func of(check string, all []Finding) (out []Finding) {
@@ -71,7 +50,7 @@ func TestHealthyClusters(t *testing.T) {
 		}
 		b.WriteString(textOf(f))
 	}
-	golden(t, "healthy.txt", b.String())
+	golden.Compare(t, "testdata/healthy.txt", b.String())
 }
 
 func TestOneSide(t *testing.T) {
@@ -88,7 +67,7 @@ func TestOneSide(t *testing.T) {
 					b.WriteString(textOf(f))
 				}
 			}
-			golden(t, "one-side-"+name+".txt", b.String())
+			golden.Compare(t, "testdata/one-side-"+name+".txt", b.String())
 		})
 	}
 }
@@ -120,7 +99,7 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
-	golden(t, "findings.txt", b.String())
+	golden.Compare(t, "testdata/findings.txt", b.String())
 	for _, c := range Checks() {
 		if !tested[c] {
 			t.Errorf("no case breaks what %s checks", c)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // forbidden is what a cluster says to who may not read something.
@@ -176,5 +177,5 @@ func TestWhatIsNotSeenIsNotJudged(t *testing.T) {
 			}
 		})
 	}
-	golden(t, "unread.txt", b.String())
+	golden.Compare(t, "testdata/unread.txt", b.String())
 }

@@ -1,11 +1,8 @@
 package nettest
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,9 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/test/golden"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -90,25 +86,8 @@ func TestPlan(t *testing.T) {
 				}
 				fmt.Fprintln(&b)
 			}
-			golden(t, "plan-"+test.name+".txt", b.String())
+			golden.Compare(t, "testdata/plan-"+test.name+".txt", b.String())
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", path, diff)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // peerOf is a healthy peering with a cluster, as the other one's end shows it.
@@ -157,7 +158,6 @@ func start(t *testing.T, ids []string, change func(*Server)) *Server {
 
 var (
 	screenshots = flag.String("page.screenshots", "", "folder for pictures of every view")
-	update      = flag.Bool("update", false, "make the pictures in docs anew")
 )
 
 // inDocs are the pictures that the documents show.
@@ -174,7 +174,7 @@ func keep(t *testing.T, name string, picture []byte) {
 	if *screenshots != "" {
 		write(filepath.Join(*screenshots, name))
 	}
-	if to := inDocs[name]; *update && to != "" {
+	if to := inDocs[name]; golden.Update() && to != "" {
 		picture = small(t, picture)
 		write("../../docs/" + to)
 	}

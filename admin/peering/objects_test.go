@@ -1,13 +1,9 @@
 package peering_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,9 +11,8 @@ import (
 
 	"github.com/sluice-net/sluice/admin/peering"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // TestObjects compares what is made of nothing but what is required, and of
 // everything, with testdata/objects.yaml.
@@ -51,19 +46,7 @@ func TestObjects(t *testing.T) {
 		text.WriteString("---\n")
 		text.Write(b)
 	}
-	golden := filepath.Join("testdata", "objects.yaml")
-	if *update {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "testdata/objects.yaml", text.String())
 }
 
 func TestNamesOfLongIDs(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/action"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 const chartFolder = "../../deploy/chart"
@@ -66,7 +68,7 @@ func TestChart(t *testing.T) {
 				}
 			}
 			for _, name := range tt.files {
-				golden(t, filepath.Join("testdata", tt.name, name), files[name])
+				golden.Compare(t, filepath.Join("testdata", tt.name, name), files[name])
 			}
 		})
 	}

@@ -1,16 +1,12 @@
 package release
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/sluice-net/sluice/test/golden"
 )
-
-var update = flag.Bool("update", false, "write what is rendered to deploy/manifests and testdata")
 
 const generated = "# Generated from deploy/chart by `make generate`.\n"
 
@@ -121,25 +117,7 @@ func TestManifests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Join("../../deploy/manifests", m.file), generated+m.head+strings.TrimPrefix(files[m.template], "---\n"))
+		golden.Compare(t, filepath.Join("../../deploy/manifests", m.file), generated+m.head+strings.TrimPrefix(files[m.template], "---\n"))
 	}
-	golden(t, chartFolder+"/README.md", readme(t, c))
-}
-
-// golden compares got with a file, or writes it.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; -update makes it", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not what is rendered (-want +got); `make generate` writes it anew\n%s", path, diff)
-	}
+	golden.Compare(t, chartFolder+"/README.md", readme(t, c))
 }

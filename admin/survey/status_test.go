@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // later is a report of the same gateway, some time after, with more of everything.
@@ -74,7 +76,7 @@ func TestStatusNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "status.json", string(text)+"\n")
+	golden.Compare(t, "testdata/status.json", string(text)+"\n")
 }
 
 func TestStatusWithoutReport(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-net/sluice/pcapng"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // seen is a packet as a gateway captures it.
@@ -233,12 +234,12 @@ func TestLive(t *testing.T) {
 				if nobody != tt.nobody {
 					t.Errorf("not counted: %q, want %q", nobody, tt.nobody)
 				}
-				if golden := map[string]string{"nodes: all pass": "live.txt", "nodes: an old agent": "live-old.txt"}[tt.name]; golden != "" {
+				if file := map[string]string{"nodes: all pass": "live.txt", "nodes: an old agent": "live-old.txt"}[tt.name]; file != "" {
 					var out bytes.Buffer
 					if err := way.Write(&out); err != nil {
 						t.Fatal(err)
 					}
-					compare(t, "testdata/"+golden, out.String())
+					golden.Compare(t, "testdata/"+file, out.String())
 				}
 			})
 		})

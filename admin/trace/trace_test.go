@@ -3,24 +3,20 @@ package trace
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the files that output is compared with")
 
 var (
 	addr   = netip.MustParseAddr
@@ -110,24 +106,7 @@ func TestGolden(t *testing.T) {
 		if err := Trace(f).Write(&out); err != nil {
 			t.Fatal(err)
 		}
-		compare(t, "testdata/"+name, out.String())
-	}
-}
-
-// compare compares with a file.
-func compare(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
+		golden.Compare(t, "testdata/"+name, out.String())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 func TestPodsLook(t *testing.T) {
@@ -21,6 +22,6 @@ func TestPodsLook(t *testing.T) {
 		if wide {
 			name = "get-pods-wide.txt"
 		}
-		golden(t, "info/"+name, shown(func(p *console.Page) { p.Table(podTable(pods, wide, someTime)) }))
+		golden.Compare(t, "testdata/info/"+name, shown(func(p *console.Page) { p.Table(podTable(pods, wide, someTime)) }))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // commands are all commands, also the hidden ones.
@@ -28,7 +30,7 @@ func TestHelp(t *testing.T) {
 			if got.code != 0 || got.stderr != "" {
 				t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
 			}
-			golden(t, "help/"+strings.Join(words, "_")+".txt", got.stdout)
+			golden.Compare(t, "testdata/help/"+strings.Join(words, "_")+".txt", got.stdout)
 		})
 	}
 }

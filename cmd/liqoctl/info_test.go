@@ -17,6 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 var someTime = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -175,36 +176,36 @@ func printed(t *testing.T, format string, v any) string {
 
 func TestInfoLooks(t *testing.T) {
 	i := infoOf(romeSurvey())
-	golden(t, "info/info.txt", shown(func(p *console.Page) { i.write(p, false) }))
-	golden(t, "info/info-verbose.txt", shown(func(p *console.Page) { i.write(p, true) }))
-	golden(t, "info/info.json", printed(t, formatJSON, i))
-	golden(t, "info/info.yaml", printed(t, formatYAML, i))
-	golden(t, "info/info-authenticated.txt", shown(func(p *console.Page) { infoOf(authenticated()).write(p, false) }))
+	golden.Compare(t, "testdata/info/info.txt", shown(func(p *console.Page) { i.write(p, false) }))
+	golden.Compare(t, "testdata/info/info-verbose.txt", shown(func(p *console.Page) { i.write(p, true) }))
+	golden.Compare(t, "testdata/info/info.json", printed(t, formatJSON, i))
+	golden.Compare(t, "testdata/info/info.yaml", printed(t, formatYAML, i))
+	golden.Compare(t, "testdata/info/info-authenticated.txt", shown(func(p *console.Page) { infoOf(authenticated()).write(p, false) }))
 	nothing := infoOf(&survey.Cluster{})
-	golden(t, "info/info-nothing.txt", shown(func(p *console.Page) { nothing.write(p, true) }))
+	golden.Compare(t, "testdata/info/info-nothing.txt", shown(func(p *console.Page) { nothing.write(p, true) }))
 	unseen := infoOf(&survey.Cluster{Gaps: []survey.Gap{{Kind: "Deployment"}, {Kind: "Network"}, {Kind: "GatewayClient"}}})
-	golden(t, "info/info-unseen.txt", shown(func(p *console.Page) { unseen.write(p, true) }))
-	golden(t, "info/info-unseen.json", printed(t, formatJSON, unseen))
+	golden.Compare(t, "testdata/info/info-unseen.txt", shown(func(p *console.Page) { unseen.write(p, true) }))
+	golden.Compare(t, "testdata/info/info-unseen.json", printed(t, formatJSON, unseen))
 }
 
 func TestInfoPeerLooks(t *testing.T) {
 	s := romeSurvey()
 	for _, id := range []string{"milan", "naples", "venice"} {
 		i := peerInfoOf(s, s.Peer(id))
-		golden(t, "info/peer-"+id+".txt", shown(i.write))
-		golden(t, "info/peer-"+id+".json", printed(t, formatJSON, i))
+		golden.Compare(t, "testdata/info/peer-"+id+".txt", shown(i.write))
+		golden.Compare(t, "testdata/info/peer-"+id+".json", printed(t, formatJSON, i))
 	}
 	s = authenticated()
 	for _, id := range []string{"milan", "bari"} {
 		i := peerInfoOf(s, s.Peer(id))
-		golden(t, "info/peer-"+id+"-authenticated.txt", shown(i.write))
-		golden(t, "info/peer-"+id+"-authenticated.json", printed(t, formatJSON, i))
+		golden.Compare(t, "testdata/info/peer-"+id+"-authenticated.txt", shown(i.write))
+		golden.Compare(t, "testdata/info/peer-"+id+"-authenticated.json", printed(t, formatJSON, i))
 	}
 	s = romeSurvey()
-	golden(t, "info/peer-milan.yaml", printed(t, formatYAML, peerInfoOf(s, s.Peer("milan"))))
+	golden.Compare(t, "testdata/info/peer-milan.yaml", printed(t, formatYAML, peerInfoOf(s, s.Peer("milan"))))
 	s.Exposed = exposed
-	golden(t, "info/peer-milan-exposed.txt", shown(peerInfoOf(s, s.Peer("milan")).write))
-	golden(t, "info/peer-milan-exposed.json", printed(t, formatJSON, peerInfoOf(s, s.Peer("milan"))))
+	golden.Compare(t, "testdata/info/peer-milan-exposed.txt", shown(peerInfoOf(s, s.Peer("milan")).write))
+	golden.Compare(t, "testdata/info/peer-milan-exposed.json", printed(t, formatJSON, peerInfoOf(s, s.Peer("milan"))))
 }
 
 func TestGet(t *testing.T) {

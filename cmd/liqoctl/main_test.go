@@ -3,18 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sluice-net/sluice/test/source"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // asProgram is the variable by which the test binary becomes the program.
 const asProgram = "LIQOCTL_TEST_AS_PROGRAM"
@@ -41,27 +36,6 @@ func kubectl(t *testing.T) string {
 	t.Helper()
 	source.NeedKubernetes(t)
 	return filepath.Join(source.KubernetesFor(t), "kubectl")
-}
-
-// golden compares with a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v; write it with: go test ./cmd/liqoctl -update", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
 }
 
 // result is what a run of the program left.

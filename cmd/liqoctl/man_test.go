@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // manPages writes the manual, and returns its pages by their names.
@@ -51,7 +53,7 @@ func TestMan(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "man/liqoctl-get-kubeconfig.1", strings.ReplaceAll(pages["liqoctl-get-kubeconfig.1"], "Sluice "+roff(clientVersion()), "Sluice VERSION"))
+	golden.Compare(t, "testdata/man/liqoctl-get-kubeconfig.1", strings.ReplaceAll(pages["liqoctl-get-kubeconfig.1"], "Sluice "+roff(clientVersion()), "Sluice VERSION"))
 	for _, as := range []string{"sluicectl", "kubectl-liqo"} {
 		other := manPages(t, as)
 		want := as + "-network-connect.1"

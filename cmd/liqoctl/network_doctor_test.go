@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // doctorReport is what a doctor found in two clusters, or in the local one.
@@ -75,7 +76,7 @@ func TestDoctorPages(t *testing.T) {
 			var out bytes.Buffer
 			c := console.New(strings.NewReader(""), &out, &out)
 			c.Show(doctorPage(tt.report, tt.verbose))
-			golden(t, filepath.Join("doctor", name+".txt"), out.String())
+			golden.Compare(t, "testdata/"+filepath.Join("doctor", name+".txt"), out.String())
 		})
 	}
 }
@@ -85,7 +86,7 @@ func TestDoctorOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "doctor/report.json", string(text)+"\n")
+	golden.Compare(t, "testdata/doctor/report.json", string(text)+"\n")
 }
 
 // A kubeconfig of no use is a finding, not the end of it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // romeStatus is a table of romeSurvey, with what the gateway to milan counted.
@@ -64,7 +65,7 @@ func TestNetworkStatusLooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := shown(func(p *console.Page) { tt.table.draw(p, tt.look) })
-			golden(t, "status/"+name+".txt", got)
+			golden.Compare(t, "testdata/status/"+name+".txt", got)
 			lines := strings.Split(got, "\n")
 			for _, line := range lines[:min(len(lines), len(tt.table.Peerings)+1)] {
 				if n := len([]rune(line)); tt.look.columns >= 40 && n > tt.look.columns {
@@ -73,9 +74,9 @@ func TestNetworkStatusLooks(t *testing.T) {
 			}
 		})
 	}
-	golden(t, "status/authenticated.json", printed(t, formatJSON, statusOf(authenticated())))
-	golden(t, "status/status.json", printed(t, formatJSON, table))
-	golden(t, "status/status.yaml", printed(t, formatYAML, table))
+	golden.Compare(t, "testdata/status/authenticated.json", printed(t, formatJSON, statusOf(authenticated())))
+	golden.Compare(t, "testdata/status/status.json", printed(t, formatJSON, table))
+	golden.Compare(t, "testdata/status/status.yaml", printed(t, formatYAML, table))
 }
 
 func TestNetworkStatusExitCode(t *testing.T) {

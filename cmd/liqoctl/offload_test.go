@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // TestOffloadPrints: with -o the manifests are printed, and no cluster is asked.
@@ -19,7 +21,7 @@ func TestOffloadPrints(t *testing.T) {
 		if got.code != 0 || got.stderr != "" {
 			t.Errorf("%s: %+v", args, got)
 		}
-		golden(t, "manifests/"+name, got.stdout)
+		golden.Compare(t, "testdata/manifests/"+name, got.stdout)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // romesPeering is what an API server has of a peering that no controller looks at.
@@ -146,7 +147,7 @@ func TestWatchWithASilentCluster(t *testing.T) {
 				if read < 50 {
 					t.Errorf("the cluster that answers was read %d times in two minutes", read)
 				}
-				golden(t, "status/watch-without-"+tt.name+".txt", out.String())
+				golden.Compare(t, "testdata/status/watch-without-"+tt.name+".txt", out.String())
 			})
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/nettest"
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // networkReport is what a test of two clusters found.
@@ -32,19 +33,19 @@ func networkReport() *nettest.Report {
 
 func TestNetworkTestLooks(t *testing.T) {
 	r := networkReport()
-	golden(t, "network-test/few.txt", shown(outcomePage(r, false)))
+	golden.Compare(t, "testdata/network-test/few.txt", shown(outcomePage(r, false)))
 	for range manyChecks {
 		r.Outcomes = append(r.Outcomes, r.Outcomes[0])
 	}
-	golden(t, "network-test/many.txt", shown(outcomePage(r, false)))
+	golden.Compare(t, "testdata/network-test/many.txt", shown(outcomePage(r, false)))
 	if all := shown(outcomePage(r, true)); strings.Count(all, "prober-a (n1)") < manyChecks {
 		t.Errorf("-v does not show all:\n%s", all)
 	}
-	golden(t, "network-test/few.json", printed(t, formatJSON, networkReport()))
+	golden.Compare(t, "testdata/network-test/few.json", printed(t, formatJSON, networkReport()))
 	remap := func(there, here string) []peering.Remap {
 		return []peering.Remap{{There: netip.MustParsePrefix(there), Here: netip.MustParsePrefix(here)}}
 	}
-	golden(t, "network-test/inventory.txt", shown(inventoryPage([]nettest.Inventory{
+	golden.Compare(t, "testdata/network-test/inventory.txt", shown(inventoryPage([]nettest.Inventory{
 		{ID: "rome", Name: "local", Probers: []nettest.Prober{{Name: "prober-a", Node: "n1", IP: netip.MustParseAddr("10.243.1.2")}}},
 		{ID: "milan", Name: "remote", Probers: []nettest.Prober{{Name: "prober-b", Node: "n1", IP: netip.MustParseAddr("10.243.1.4")}},
 			Views: []nettest.View{{ID: "rome", Pod: remap("10.243.0.0/16", "10.71.0.0/16")}}},

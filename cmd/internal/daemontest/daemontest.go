@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"net"
 	"net/http"
@@ -23,9 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 // Golden compares got with testdata/<name>, but for blanks at the end of lines,
 // which editors and reviewers drop.
@@ -35,19 +33,7 @@ func Golden(t *testing.T, name, got string) {
 	for line := range strings.Lines(got) {
 		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("%s (-want +got), go test -update writes it:\n%s", path, diff)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), text.String())
 }
 
 // Metrics compares what a collector exports with testdata/<name>, and with the

@@ -12,6 +12,8 @@ import (
 	"errors"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-net/sluice/test/golden"
 )
 
 // examplePage has one of everything.
@@ -48,7 +50,7 @@ func TestPageFitsTheWindow(t *testing.T) {
 				}
 				fmt.Fprintln(&text, render(line, false))
 			}
-			golden(t, fmt.Sprintf("page-%d.txt", columns), text.String())
+			golden.Compare(t, "testdata/"+fmt.Sprintf("page-%d.txt", columns), text.String())
 		})
 	}
 	t.Run("ascii", func(t *testing.T) {
@@ -58,7 +60,7 @@ func TestPageFitsTheWindow(t *testing.T) {
 		for _, line := range p.lines(layout{columns: 60, ascii: true}) {
 			fmt.Fprintln(&text, render(line, true))
 		}
-		golden(t, "page-60-ascii-colours.txt", text.String())
+		golden.Compare(t, "testdata/page-60-ascii-colours.txt", text.String())
 	})
 }
 

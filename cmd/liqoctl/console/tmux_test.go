@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/test/golden"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -164,7 +165,7 @@ func TestTmuxProgress(t *testing.T) {
 			if tt.name == "80x24-ascii" { // these turn, too
 				picture = regexp.MustCompile(`(?m)^ [|/\\-]  `).ReplaceAllString(picture, " *  ")
 			}
-			golden(t, "tmux-connect-"+tt.name+".txt", picture)
+			golden.Compare(t, "testdata/tmux-connect-"+tt.name+".txt", picture)
 		})
 	}
 }
@@ -183,14 +184,14 @@ func TestTmuxResize(t *testing.T) {
 	w.cue()
 	w.shows("1340")
 	w.cue()
-	golden(t, "tmux-resized.txt", w.shows("exit code 1"))
+	golden.Compare(t, "testdata/tmux-resized.txt", w.shows("exit code 1"))
 }
 
 func TestTmuxPage(t *testing.T) {
 	for _, columns := range []int{120, 60, 40} {
 		t.Run(fmt.Sprint(columns), func(t *testing.T) {
 			w := openWindow(t, "page", columns, 60)
-			golden(t, fmt.Sprintf("tmux-page-%d.txt", columns), w.shows("exit code 0"))
+			golden.Compare(t, "testdata/"+fmt.Sprintf("tmux-page-%d.txt", columns), w.shows("exit code 0"))
 		})
 	}
 }
@@ -201,7 +202,7 @@ func TestTmuxColours(t *testing.T) {
 		w.cue()
 		w.cue()
 		w.shows("exit code 1")
-		golden(t, "tmux-"+name+".txt", strings.ReplaceAll(strings.TrimRight(w.tmux("capture-pane", "-p", "-e"), "\n")+"\n", "\x1b", "^["))
+		golden.Compare(t, "testdata/tmux-"+name+".txt", strings.ReplaceAll(strings.TrimRight(w.tmux("capture-pane", "-p", "-e"), "\n")+"\n", "\x1b", "^["))
 	}
 }
 
@@ -214,7 +215,7 @@ func TestTmuxLive(t *testing.T) {
 	w.shows("Connected   ")
 	w.tmux("send-keys", "C-c")
 	text := regexp.MustCompile(`Connected +\d+`).ReplaceAllString(w.shows("exit code 0"), "Connected   N")
-	golden(t, "tmux-live.txt", text)
+	golden.Compare(t, "testdata/tmux-live.txt", text)
 }
 
 func TestTmuxConfirm(t *testing.T) {
