@@ -85,14 +85,16 @@ func TestClusters(t *testing.T) {
 			if part.long && !*long {
 				t.Skip("SKIPPED: this takes many minutes: -kubernetes.long")
 			}
-			defer w.explain(t) // before clean-ups change everything
+			defer func() {
+				w.explain(t) // before clean-ups change everything
+				if t.Failed() && w.joined {
+					w.reset(t) // what follows is to begin anew
+				}
+			}()
 			if part.name != "upgrade" {
 				w.ready(t)
 			}
 			part.run(t, w)
-			if t.Failed() && w.joined {
-				w.reset(t) // what follows is to begin anew
-			}
 		})
 	}
 	t.Run("uninstall", func(t *testing.T) {
