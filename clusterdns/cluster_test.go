@@ -82,9 +82,7 @@ func TestCluster(t *testing.T) {
 	if err := c.Install(source.Path("deploy", "mcs")); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.CreateNamespace("shop", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.Namespace(t, "shop", nil)
 	c.Apply(rights)
 	c.Apply(imports)
 	cluster, err := NewCluster(c.ServiceAccount("shop", "clusterdns"), Options{TTL: 5})

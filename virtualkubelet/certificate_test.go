@@ -51,7 +51,7 @@ func (s *scene) secondNode(name string) {
 	if err := s.rome.Get(s.t.Context(), tenant, "milan", first); err != nil {
 		s.t.Fatal(err)
 	}
-	s.create(s.rome, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: first.Labels}, Spec: first.Spec})
+	s.rome.Create(s.t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: first.Labels}, Spec: first.Spec})
 }
 
 // TestTwoNodes has two virtual nodes of one provider, and one more whose name a real node has, which comes first. All
@@ -59,7 +59,7 @@ func (s *scene) secondNode(name string) {
 func TestTwoNodes(t *testing.T) {
 	s := newScene(t)
 	s.node("is there", func(*corev1.Node) error { return nil }) // the first node asks for the certificate
-	s.create(s.rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bologna"}})
+	s.rome.Create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bologna"}})
 	s.secondNode("bologna")
 	s.secondNode("monza")
 	s.approve("milan")
@@ -86,7 +86,7 @@ func TestTwoNodes(t *testing.T) {
 	for _, node := range []string{"milan", "monza"} {
 		p := s.bind("shop", "web-"+node, func(p *corev1.Pod) { p.Spec.NodeName = node })
 		o := s.shadow(p)
-		s.create(s.milan, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}, Spec: o.Spec.Pod})
+		s.milan.Create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}, Spec: o.Spec.Pod})
 		s.pod(p, "runs", runs)
 		controlplanetest.Eventually(t, "logs of "+p.Name, func(context.Context) error {
 			if out, err := s.rome.Kubectl("logs", "-n", "shop", p.Name, "--tail=1"); err != nil || out != "hello of milan\n" {

@@ -61,9 +61,7 @@ func newScene(t *testing.T) *scene {
 	s := &scene{t: t, rome: controlplanetest.Start(t), milan: controlplanetest.Start(t)}
 	for c, namespaces := range map[*controlplanetest.Cluster][]string{s.rome: {tenant, "shop", "own"}, s.milan: {"shop-rome"}} {
 		for _, ns := range namespaces {
-			if err := c.CreateNamespace(ns, nil); err != nil {
-				t.Fatal(err)
-			}
+			c.Namespace(t, ns, nil)
 		}
 	}
 	peer := map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan"}
@@ -73,18 +71,18 @@ func newScene(t *testing.T) *scene {
 	configuration := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer}}
 	configuration.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: cidrs("10.243.0.0/16"), External: cidrs("10.70.0.0/16")}
 	configuration.Spec.Local = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.243.0.0/16"), External: cidrs("10.70.0.0/16")}}
-	s.create(s.rome, configuration)
+	s.rome.Create(t, configuration)
 	controlplanetest.EditStatus(t, s.rome, configuration, func(c *networkingv1beta1.Configuration) {
 		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.71.0.0/16"), External: cidrs("10.72.0.0/16")}}
 	})
 	connection := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer}}
 	connection.Spec.Type, connection.Spec.GatewayRef = networkingv1beta1.ConnectionServer, corev1.ObjectReference{Name: "milan"}
-	s.create(s.rome, connection)
+	s.rome.Create(t, connection)
 	s.connect(networkingv1beta1.Connected)
 	s.account()
 	s.kubeconfig(s.slice())
 	s.mapNamespaces(map[string]string{"shop": "shop-rome"})
-	s.create(s.rome, &offloadingv1beta1.VirtualNode{
+	s.rome.Create(t, &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan", Labels: peer},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
 			ClusterID: "milan", KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "slice"},
@@ -112,7 +110,7 @@ func (s *scene) account() {
 	objects, _, _ := virtualnode.Build(s.rights())
 	for _, o := range objects {
 		if _, is := o.(*appsv1.Deployment); !is {
-			s.create(s.rome, o)
+			s.rome.Create(s.t, o)
 		}
 	}
 }
@@ -169,20 +167,6 @@ func (s *scene) port() int32 {
 	return int32(s.listener.Addr().(*net.TCPAddr).Port)
 }
 
-func (s *scene) create(c *controlplanetest.Cluster, o client.Object) {
-	s.t.Helper()
-	if err := c.Client.Create(s.t.Context(), o); err != nil {
-		s.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
-	}
-}
-
-func (s *scene) delete(c *controlplanetest.Cluster, o client.Object, options ...client.DeleteOption) {
-	s.t.Helper()
-	if err := c.Client.Delete(s.t.Context(), o, options...); err != nil {
-		s.t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
-	}
-}
-
 func (s *scene) connect(v networkingv1beta1.ConnectionValue) {
 	s.t.Helper()
 	controlplanetest.EditStatus(s.t, s.rome, &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}},
@@ -198,8 +182,8 @@ func (s *scene) slice() string {
 			s.t.Fatal(err)
 		}
 		s.milan.Apply(string(roles))
-		s.create(s.milan, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "slice"}})
-		s.create(s.milan, &rbacv1.RoleBinding{
+		s.milan.Create(s.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "slice"}})
+		s.milan.Create(s.t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "rome"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote"},
 			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "slice"}},
@@ -283,7 +267,7 @@ func (s *scene) bind(namespace, name string, changes ...func(*corev1.Pod)) *core
 	for _, change := range changes {
 		change(p)
 	}
-	s.create(s.rome, p)
+	s.rome.Create(s.t, p)
 	return p
 }
 
@@ -307,7 +291,7 @@ func (s *scene) shadow(p *corev1.Pod) *offloadingv1beta1.ShadowPod {
 func (s *scene) play(o *offloadingv1beta1.ShadowPod, address string) *corev1.Pod {
 	s.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}, Spec: o.Spec.Pod}
-	s.create(s.milan, p)
+	s.milan.Create(s.t, p)
 	now := metav1.Now().Rfc3339Copy()
 	controlplanetest.EditStatus(s.t, s.milan, p, func(p *corev1.Pod) {
 		p.Status.Phase, p.Status.PodIP, p.Status.PodIPs, p.Status.StartTime = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}, &now
@@ -452,7 +436,7 @@ func TestNode(t *testing.T) {
 	s.kubeconfig(strings.Replace(s.slice(), "token: ", "token: x", 1))
 	s.node("is not ready when the provider refuses the credentials", ready(corev1.ConditionFalse, "ProviderUnavailable"))
 	for _, name := range []string{"system:public-info-viewer", "system:discovery"} {
-		s.delete(s.milan, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		s.milan.Delete(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	controlplanetest.Eventually(t, "nobody may ask whether the provider's API server lives", func(ctx context.Context) error {
 		who, err := kubernetes.NewForConfig(s.milan.ServiceAccount("default", "slice"))
@@ -470,20 +454,20 @@ func TestNode(t *testing.T) {
 	if err := s.rome.Get(t.Context(), "", "milan", n); err != nil {
 		t.Fatal(err)
 	}
-	s.delete(s.rome, v)
+	s.rome.Delete(t, v)
 	s.gone(s.rome, n)
 }
 
 // A Node that somebody else keeps is left alone.
 func TestNodeOfAnother(t *testing.T) {
 	s := newScene(t)
-	s.create(s.rome, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: map[string]string{"mine": "yes"}}})
+	s.rome.Create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker", Labels: map[string]string{"mine": "yes"}}})
 	v := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "worker"}, Spec: offloadingv1beta1.VirtualNodeSpec{
 		ClusterID: "milan", KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "slice"},
 	}}
-	s.create(s.rome, v)
+	s.rome.Create(t, v)
 	s.warned(v, "NodeNameTaken", "give the VirtualNode another name")
-	s.delete(s.rome, v)
+	s.rome.Delete(t, v)
 	s.settled("after")
 	n := new(corev1.Node)
 	if err := s.rome.Get(t.Context(), "", "worker", n); err != nil || n.Labels["liqo.io/type"] != "" || n.Status.DaemonEndpoints.KubeletEndpoint.Port != 0 {
@@ -542,10 +526,10 @@ func TestPod(t *testing.T) {
 	s.warned(p, "FailedReflection", "ephemeral container debugger does not run")
 	s.pod(p, "goes on", runs)
 	// One that is deleted there is made again; its pod is recreated.
-	s.delete(s.milan, o)
+	s.milan.Delete(t, o)
 	s.gone(s.milan, o)
 	o = s.shadow(p)
-	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.milan.Delete(t, copied, client.GracePeriodSeconds(0))
 	s.pod(p, "is not running while there is no pod", func(p *corev1.Pod) error {
 		if p.Status.Phase != corev1.PodPending || p.Status.ContainerStatuses[0].Ready {
 			return fmt.Errorf("%+v", p.Status)
@@ -555,20 +539,20 @@ func TestPod(t *testing.T) {
 	copied = s.play(o, "10.243.3.8")
 	s.pod(p, "runs again", runs)
 	// One that is deleted here goes there first.
-	s.delete(s.rome, p)
+	s.rome.Delete(t, p)
 	s.gone(s.milan, o)
 	s.settled("after")
 	if err := s.rome.Get(t.Context(), p.Namespace, p.Name, new(corev1.Pod)); err != nil {
 		t.Errorf("it went before the pod there: %v", err)
 	}
-	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.milan.Delete(t, copied, client.GracePeriodSeconds(0))
 	s.gone(s.rome, p)
 }
 
 func TestPodIsRefused(t *testing.T) {
 	s := newScene(t)
 	taken := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "taken", Labels: map[string]string{"offloading.liqo.io/origin": "naples"}}}
-	s.create(s.milan, taken)
+	s.milan.Create(t, taken)
 	p := s.bind("shop", "taken")
 	s.warned(p, "FailedReflection", "was not reflected from here")
 	host := s.bind("shop", "host", func(p *corev1.Pod) {
@@ -590,7 +574,7 @@ func TestPodIsRefused(t *testing.T) {
 	if err := s.milan.Get(t.Context(), "shop-rome", "taken", now); err != nil || now.ResourceVersion != taken.ResourceVersion {
 		t.Errorf("what is another's was touched: %+v, %v", now, err)
 	}
-	s.delete(s.rome, stray)
+	s.rome.Delete(t, stray)
 	s.gone(s.rome, stray)
 }
 
@@ -602,7 +586,7 @@ func TestMapVanishes(t *testing.T) {
 	copied := s.play(o, "10.243.3.7")
 	s.pod(p, "runs", runs)
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
-	s.delete(s.rome, m)
+	s.rome.Delete(t, m)
 	s.stop()
 	s.start() // without any memory
 	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
@@ -622,8 +606,8 @@ func TestMapVanishes(t *testing.T) {
 	s.pod(p, "runs", runs)
 	// Nobody wants the namespace any more, and the provider takes it away.
 	s.mapNamespaces(map[string]string{"other": "other-rome"})
-	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
-	s.delete(s.milan, now)
+	s.milan.Delete(t, copied, client.GracePeriodSeconds(0))
+	s.milan.Delete(t, now)
 	s.pod(p, "has failed", func(p *corev1.Pod) error {
 		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != "OffloadingAborted" {
 			return fmt.Errorf("%+v", p.Status)
@@ -641,7 +625,7 @@ func TestChangesWhileAway(t *testing.T) {
 	s.pod(web, "runs", runs)
 	s.stop()
 	for _, p := range []*corev1.Pod{web, gone} {
-		s.delete(s.rome, p, client.GracePeriodSeconds(0))
+		s.rome.Delete(t, p, client.GracePeriodSeconds(0))
 	}
 	again := s.bind("shop", "web-0")
 	s.start()
@@ -656,7 +640,7 @@ func TestChangesWhileAway(t *testing.T) {
 		}
 		return nil
 	})
-	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.milan.Delete(t, copied, client.GracePeriodSeconds(0))
 	s.play(after, "10.243.3.9")
 	s.pod(again, "runs", runs)
 	// A start with everything in its place writes nothing.
@@ -704,8 +688,8 @@ func TestEndsWhileAway(t *testing.T) {
 	ends("done", corev1.PodSucceeded, 0)
 	ends("failed", corev1.PodFailed, 3)
 	ends("removed", corev1.PodFailed, 4)
-	s.delete(s.milan, copies["removed"], client.GracePeriodSeconds(0))
-	s.delete(s.rome, pods["deleted"])
+	s.milan.Delete(t, copies["removed"], client.GracePeriodSeconds(0))
+	s.rome.Delete(t, pods["deleted"])
 	s.start()
 	ended := func(name string, phase corev1.PodPhase, code int32, reason string) {
 		t.Helper()
@@ -721,7 +705,7 @@ func TestEndsWhileAway(t *testing.T) {
 	ended("failed", corev1.PodFailed, 3, "Ended")
 	ended("removed", corev1.PodFailed, 137, "ContainerStatusUnknown")
 	s.gone(s.milan, shadows["deleted"])
-	s.delete(s.milan, copies["deleted"], client.GracePeriodSeconds(0))
+	s.milan.Delete(t, copies["deleted"], client.GracePeriodSeconds(0))
 	s.gone(s.rome, pods["deleted"])
 }
 
@@ -737,7 +721,7 @@ func TestProviderAway(t *testing.T) {
 	s.milan.StopAPIServer()
 	s.node("is not ready", ready(corev1.ConditionFalse, "ProviderUnavailable"))
 	s.pod(stays, "is not ready either", podReady(corev1.ConditionFalse, "ProviderUnavailable"))
-	s.delete(s.rome, goes)
+	s.rome.Delete(t, goes)
 	comes := s.bind("shop", "comes")
 	s.stop()
 	s.start() // without any memory
@@ -754,7 +738,7 @@ func TestProviderAway(t *testing.T) {
 	}
 	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
 	s.gone(s.milan, o)
-	s.delete(s.milan, copied, client.GracePeriodSeconds(0))
+	s.milan.Delete(t, copied, client.GracePeriodSeconds(0))
 	s.gone(s.rome, goes)
 	s.shadow(comes)
 	s.pod(stays, "runs", runs)
@@ -768,7 +752,7 @@ func TestEvents(t *testing.T) {
 	shadow := s.shadow(waits)
 	tell := func(name, kind string, about client.Object, warning, reason, message string) {
 		t.Helper()
-		s.create(s.milan, &corev1.Event{
+		s.milan.Create(t, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name}, Type: warning, Reason: reason, Message: message,
 			InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: "shop-rome", Name: about.GetName(), UID: about.GetUID()},
 			Source:         corev1.EventSource{Component: "kubelet"}, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,

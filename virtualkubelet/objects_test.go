@@ -46,11 +46,11 @@ func TestObjects(t *testing.T) {
 		"offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan", "offloading.liqo.io/service-account-name": "web",
 	}}}
 	taken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "taken"}, Data: map[string]string{"a": "1"}}
-	s.create(s.milan, token)
-	s.create(s.milan, taken)
+	s.milan.Create(t, token)
+	s.milan.Create(t, taken)
 	ca := &corev1.ConfigMap{ObjectMeta: named("kube-root-ca.crt"), Data: map[string]string{"ca.crt": "x"}} // which no controller makes here
 	for _, o := range []client.Object{settings, key, web, own, ca, &corev1.ConfigMap{ObjectMeta: named("taken"), Data: map[string]string{"a": "1"}}} {
-		s.create(s.rome, o)
+		s.rome.Create(t, o)
 	}
 	copied, copiedKey, copiedWeb := new(corev1.ConfigMap), new(corev1.Secret), new(corev1.Service)
 	s.there(copied, "settings", func() error { return nil })
@@ -78,7 +78,7 @@ func TestObjects(t *testing.T) {
 		return nil
 	})
 	// What is deleted there is made again. What is not to be reflected any more goes.
-	s.delete(s.milan, copied)
+	s.milan.Delete(t, copied)
 	s.gone(s.milan, copied)
 	s.there(copied, "settings", func() error { return nil })
 	controlplanetest.Edit(t, s.rome, key, func(m *corev1.Secret) { m.Annotations = map[string]string{"liqo.io/skip-reflection": "true"} })
@@ -86,10 +86,10 @@ func TestObjects(t *testing.T) {
 
 	// One that is immutable, deleted and made anew; one that is deleted, while the process is away.
 	s.stop()
-	s.delete(s.rome, web)
-	s.delete(s.rome, settings)
+	s.rome.Delete(t, web)
+	s.rome.Delete(t, settings)
 	again := &corev1.ConfigMap{ObjectMeta: named("settings"), Data: map[string]string{"a": "4"}, Immutable: new(true)}
-	s.create(s.rome, again)
+	s.rome.Create(t, again)
 	s.start()
 	s.gone(s.milan, copiedWeb)
 	immutable := func(value string) func() error {
@@ -101,16 +101,16 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	s.there(copied, "settings", immutable("4"))
-	s.delete(s.rome, again)
+	s.rome.Delete(t, again)
 	again = &corev1.ConfigMap{ObjectMeta: named("settings"), Data: map[string]string{"a": "5"}, Immutable: new(true)}
-	s.create(s.rome, again)
+	s.rome.Create(t, again)
 	s.there(copied, "settings", immutable("5"))
 
 	// A start with everything in its place writes nothing, and what is another's stays as it is.
 	s.stop()
 	s.start()
 	late := &corev1.ConfigMap{ObjectMeta: named("late")}
-	s.create(s.rome, late)
+	s.rome.Create(t, late)
 	s.there(new(corev1.ConfigMap), "late", func() error { return nil })
 	for _, o := range []client.Object{copied, token, taken} {
 		version := o.GetResourceVersion()
@@ -129,7 +129,7 @@ func TestIngress(t *testing.T) {
 	web := &networkingv1.Ingress{ObjectMeta: named("web"), Spec: networkingv1.IngressSpec{
 		IngressClassName: new("nginx"), DefaultBackend: &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}},
 	}}
-	s.create(s.rome, web)
+	s.rome.Create(t, web)
 	o := new(networkingv1.Ingress)
 	class := func(want string) func() error {
 		return func() error {
@@ -154,23 +154,23 @@ func TestIngress(t *testing.T) {
 	s.start()
 	s.gone(s.milan, o)
 	ca := &corev1.ConfigMap{ObjectMeta: named("kube-root-ca.crt"), Data: map[string]string{"ca.crt": "x"}}
-	s.create(s.rome, ca)
+	s.rome.Create(t, ca)
 	s.there(new(corev1.ConfigMap), "kube-root-ca.crt.rome", func() error { return nil }) // of which no user decides
 	controlplanetest.Edit(t, s.rome, web, func(i *networkingv1.Ingress) { i.Annotations = map[string]string{"liqo.io/allow-reflection": "true"} })
 	s.there(o, "web", class("haproxy"))
-	s.delete(s.rome, web)
+	s.rome.Delete(t, web)
 	s.gone(s.milan, o)
 }
 
 func TestEndpointSlices(t *testing.T) {
 	s := newScene(t)
-	s.create(s.rome, &corev1.Service{ObjectMeta: named("web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	s.rome.Create(t, &corev1.Service{ObjectMeta: named("web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: named("web-1"), AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: new(int32(8080))}}}
 	slice.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
 	slice.Endpoints = []discoveryv1.Endpoint{
 		{Addresses: []string{"10.243.1.1"}, NodeName: new("worker")}, {Addresses: []string{"10.71.1.1"}, NodeName: new("milan")}, {Addresses: []string{"192.0.2.1"}},
 	}
-	s.create(s.rome, slice)
+	s.rome.Create(t, slice)
 	o := new(offloadingv1beta1.ShadowEndpointSlice)
 	addresses := func(want ...string) func() error {
 		return func() error {

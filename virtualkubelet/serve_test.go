@@ -51,7 +51,7 @@ func (s *scene) trust() {
 
 func (s *scene) allow() {
 	s.t.Helper()
-	s.create(s.rome, &rbacv1.ClusterRoleBinding{
+	s.rome.Create(s.t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubelet-client"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kubelet-api-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "kubelet"}},
@@ -99,7 +99,7 @@ func TestStreams(t *testing.T) {
 	controlplanetest.StartKubelet(t, s.milan, controlplanetest.KubeletOptions{Nodes: 1, Images: map[string]controlplanetest.Image{"web:1": {Program: file}}})
 	p := s.bind("shop", "web")
 	o := s.shadow(p)
-	s.create(s.milan, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}, Spec: o.Spec.Pod})
+	s.milan.Create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}, Spec: o.Spec.Pod})
 	s.pod(p, "runs", runs)
 
 	// Nobody but the API server is answered.

@@ -35,11 +35,11 @@ func (s *scene) who(token []byte) (string, error) {
 func TestTokens(t *testing.T) {
 	s := newScene(t)
 	ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "api-server"}, Spec: ipamv1alpha1.IPSpec{IP: "10.96.0.1"}}
-	s.create(s.rome, ip)
+	s.rome.Create(t, ip)
 	controlplanetest.EditStatus(t, s.rome, ip, func(o *ipamv1alpha1.IP) { o.Status.IP, o.Status.CIDR = "10.70.0.9", "10.70.0.0/16" })
 	s.stop() // so that the process that runs knows it
 	s.start()
-	s.create(s.rome, &corev1.ServiceAccount{ObjectMeta: named("robot")})
+	s.rome.Create(t, &corev1.ServiceAccount{ObjectMeta: named("robot")})
 	withToken := func(p *corev1.Pod) {
 		p.Spec.ServiceAccountName = "robot"
 		p.Spec.Volumes = []corev1.Volume{{Name: "access", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
@@ -87,14 +87,14 @@ func TestTokens(t *testing.T) {
 		secret = again
 	})
 	t.Run("a token that is somebody else's Secret", func(t *testing.T) {
-		s.create(s.milan, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "taken-token"}})
+		s.milan.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "taken-token"}})
 		taken := s.bind("shop", "taken", withToken)
 		s.warned(taken, "FailedReflection", "was not reflected from here")
 	})
 	t.Run("no tokens but those of pods, and in offloaded namespaces", func(t *testing.T) {
-		s.create(s.rome, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "robot"}})
+		s.rome.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "robot"}})
 		own := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "own"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
-		s.create(s.rome, own)
+		s.rome.Create(t, own)
 		c, err := client.New(s.rome.ServiceAccount(tenant, "virtual-kubelet"), client.Options{Scheme: kinds.Scheme()})
 		if err != nil {
 			t.Fatal(err)
@@ -118,8 +118,8 @@ func TestTokens(t *testing.T) {
 		}
 	})
 	t.Run("the end", func(t *testing.T) {
-		s.delete(s.milan, o)
-		s.delete(s.rome, p, client.GracePeriodSeconds(0))
+		s.milan.Delete(t, o)
+		s.rome.Delete(t, p, client.GracePeriodSeconds(0))
 		s.gone(s.milan, secret)
 		controlplanetest.Eventually(t, "the token is worth nothing", func(context.Context) error {
 			if name, err := s.who(secret.Data[keys[0]]); !apierrors.IsUnauthorized(err) {

@@ -49,11 +49,11 @@ const podMetricsObjects = `
 // reader makes a service account of rome that may get a subresource of nodes, and returns its token.
 func (s *scene) reader(name, subresource string) string {
 	s.t.Helper()
-	s.create(s.rome, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: name}})
-	s.create(s.rome, &rbacv1.ClusterRole{
+	s.rome.Create(s.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: name}})
+	s.rome.Create(s.t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{subresource}, Verbs: []string{"get"}}},
 	})
-	s.create(s.rome, &rbacv1.ClusterRoleBinding{
+	s.rome.Create(s.t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "own", Name: name}},
 	})
@@ -192,7 +192,7 @@ func TestUsage(t *testing.T) {
 	})
 
 	// Without a metrics-server at the provider there is nothing to tell, and that is told.
-	s.delete(s.milan, kind)
+	s.milan.Delete(t, kind)
 	controlplanetest.Eventually(t, "the answer says that something is missing", func(context.Context) error {
 		if now := read(); now["resource_scrape_error"] != 1 || now[cpu] != 0 {
 			return fmt.Errorf("%v", now)

@@ -186,9 +186,7 @@ func (r *reader) RoundTrip(q *http.Request) (*http.Response, error) {
 func testReset(t *testing.T, local, remote *side) {
 	ctx := t.Context()
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "mine"}}
-	if err := local.Client.Create(ctx, mine); err != nil {
-		t.Fatal(err)
-	}
+	local.Create(t, mine)
 	o := options()
 	o.OwnNamespaces = true
 	refusal := errors.New("better not")
@@ -229,9 +227,7 @@ WARN (local) Namespace liqo-tenant-milan stays, as it holds what is not of the p
 	for _, s := range []*side{local, remote} {
 		s.nothing(t, "configurations,publickeies,networks.ipam.liqo.io")
 	}
-	if err := local.Client.Delete(ctx, mine); err != nil {
-		t.Fatal(err)
-	}
+	local.Delete(t, mine)
 }
 
 // testForeign uses what somebody made under other names.

@@ -98,9 +98,7 @@ func testTwinNodes(t *testing.T, local, remote *side) {
 	}
 	own := nodes.Items[0]
 	twin := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twin"}}
-	if err := remote.Client.Create(t.Context(), twin); err != nil {
-		t.Fatal(err)
-	}
+	remote.Create(t, twin)
 	before := twin.DeepCopy()
 	twin.Status.Addresses = own.Status.Addresses
 	if err := remote.Client.Status().Patch(t.Context(), twin, client.MergeFrom(before)); err != nil {

@@ -136,9 +136,7 @@ func TestOffload(t *testing.T) {
 	rome.play(t, networkingv1beta1.Connected)
 	milan.play(t, networkingv1beta1.Connected)
 	ctx := t.Context()
-	if err := rome.CreateNamespace("shop", nil); err != nil {
-		t.Fatal(err)
-	}
+	rome.Namespace(t, "shop", nil)
 	shop := func() *offloadingv1beta1.NamespaceOffloading {
 		return peering.NewNamespaceOffloading(peering.Metadata{Namespace: "shop"}, offloadingv1beta1.NamespaceOffloadingSpec{
 			NamespaceMappingStrategy: offloadingv1beta1.DefaultNameMappingStrategy, PodOffloadingStrategy: offloadingv1beta1.RemotePodOffloadingStrategy,
@@ -194,9 +192,7 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 (local) Namespace "shop" is offloaded to cluster milan, as "shop-rome"
 (local) Offloading completed successfully`)
 	}
-	if err := rome.Client.Create(ctx, offloaded("first")); err != nil {
-		t.Fatal(err)
-	}
+	rome.Create(t, offloaded("first"))
 	rome.runs(t, "shop", "first")
 	milan.runs(t, "shop-rome", "first")
 	rome.runsWhere(t, "shop/first from rome in milan, node milan, there shop-rome")
@@ -229,9 +225,7 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	if err := peering.Offload(ctx, rome.access, shop(), options(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := rome.Client.Create(ctx, offloaded("second")); err != nil {
-		t.Fatal(err)
-	}
+	rome.Create(t, offloaded("second"))
 	milan.runs(t, "shop-rome", "second")
 	end := o.Options
 	end.DeleteNamespaces = true
@@ -244,9 +238,7 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	rome.absent(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}})
 	milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
 	t.Run("a provider that is gone for good", func(t *testing.T) { testForceOffloaded(t, rome, milan, o) })
-	if err := rome.Client.Delete(ctx, shop()); err != nil {
-		t.Fatal(err)
-	}
+	rome.Delete(t, shop())
 	before = append(before, "rome: Secret liqo/authentication-keys")
 	slices.Sort(before)
 	controlplanetest.Eventually(t, "both clusters are as before", func(context.Context) error {
@@ -269,9 +261,7 @@ func testForceOffloaded(t *testing.T, rome, milan *side, o peering.PeerOptions) 
 		return milan.Get(ctx, "", "shop-rome", new(corev1.Namespace))
 	})
 	p := offloaded("third")
-	if err := rome.Client.Create(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	rome.Create(t, p)
 	milan.runs(t, "shop-rome", "third")
 	for s, peer := range map[*side]string{rome: "milan", milan: "rome"} {
 		end := o.Options
@@ -282,13 +272,7 @@ func testForceOffloaded(t *testing.T, rome, milan *side, o peering.PeerOptions) 
 		s.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + peer}})
 	}
 	milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
-	controlplanetest.Eventually(t, "the Node is gone", func(ctx context.Context) error {
-		err := rome.Get(ctx, "", "milan", new(corev1.Node))
-		if err == nil {
-			return errors.New("it is there")
-		}
-		return client.IgnoreNotFound(err)
-	})
+	rome.Gone(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}})
 	// Kubernetes removes the pods of a Node that is gone after a minute or so.
 	if err := rome.Client.Delete(ctx, p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
@@ -300,9 +284,7 @@ func testDoctor(t *testing.T, rome *side) {
 	ctx := t.Context()
 	p := offloaded("refused")
 	p.Spec.HostNetwork = true
-	if err := rome.Client.Create(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	rome.Create(t, p)
 	controlplanetest.Eventually(t, "the pod is refused", func(ctx context.Context) error {
 		if err := rome.Get(ctx, "shop", "refused", p); err != nil {
 			return err
@@ -326,9 +308,7 @@ func testDoctor(t *testing.T, rome *side) {
 	if f := told["offloaded-pods"]; f.Status != doctor.Failed || f.Object != "Pod shop/refused" || !strings.Contains(f.Cause, "hostNetwork") || f.Fix == "" {
 		t.Errorf("%+v", f)
 	}
-	if err := rome.Client.Delete(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	rome.Delete(t, p)
 }
 
 // testVirtualNode makes another virtual node of the same slice, and deletes both; then the slice asks for none.

@@ -86,9 +86,7 @@ func TestObjects(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	c := controlplanetest.StartBare(t)
 	for name, level := range map[string]string{"liqo": "restricted", "liqo-tenant-milan": "restricted", "liqo-fabric": "privileged", "grafana": "restricted"} {
-		if err := c.CreateNamespace(name, map[string]string{labelEnforce: level}); err != nil {
-			t.Fatal(err)
-		}
+		c.Namespace(t, name, map[string]string{labelEnforce: level})
 	}
 	if err := c.Install(source.Path("deploy", "crds")); err != nil {
 		t.Fatal(err)

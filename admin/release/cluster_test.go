@@ -29,9 +29,7 @@ import (
 func TestInstallation(t *testing.T) {
 	s := startSite(t)
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} { // the cluster is complete
-		if err := s.CreateNamespace(ns, nil); err != nil {
-			t.Fatal(err)
-		}
+		s.Namespace(t, ns, nil)
 	}
 	before := s.objects(t)
 
@@ -384,9 +382,7 @@ func testStuck(t *testing.T, s *site) {
 
 func testPeerings(t *testing.T, s *site) {
 	labels := map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan", networkingv1beta1.LabelTenantNamespace: "true"}
-	if err := s.CreateNamespace("liqo-tenant-milan", labels); err != nil {
-		t.Fatal(err)
-	}
+	s.Namespace(t, "liqo-tenant-milan", labels)
 	s.Apply(`
 apiVersion: networking.liqo.io/v1beta1
 kind: Configuration
@@ -426,9 +422,7 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 		}
 		return nil
 	})
-	if err := s.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}}); err != nil {
-		t.Fatal(err)
-	}
+	s.Delete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}})
 	s.install(t, rome())
 }
 

@@ -23,9 +23,7 @@ func testServices(t *testing.T, s *site) {
 		t.Errorf("without CoreDNS: %v", err)
 	}
 	corefile := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "coredns"}, Data: map[string]string{"Corefile": theirs}}
-	if err := s.Client.Create(t.Context(), corefile); err != nil {
-		t.Fatal(err)
-	}
+	s.Create(t, corefile)
 	read := func(name, key string) string {
 		t.Helper()
 		var m corev1.ConfigMap

@@ -31,9 +31,7 @@ func testPrevious(t *testing.T, s *site) {
 	s.Apply(nextRights)
 	s.apply(t, p, nil)
 	labels := map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan", networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue, "app.kubernetes.io/managed-by": "liqoctl"}
-	if err := s.CreateNamespace("liqo-tenant-milan", labels); err != nil {
-		t.Fatal(err)
-	}
+	s.Namespace(t, "liqo-tenant-milan", labels)
 	s.Apply(`
 apiVersion: networking.liqo.io/v1beta1
 kind: GatewayServer

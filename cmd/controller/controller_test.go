@@ -250,9 +250,7 @@ func TestController(t *testing.T) {
 		})
 		one.end(t, syscall.SIGTERM)
 		second := leads(t, first)
-		if err := c.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: bootstrap.ClusterIDConfigMap, Namespace: "liqo"}}); err != nil {
-			t.Fatal(err)
-		}
+		c.Delete(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: bootstrap.ClusterIDConfigMap, Namespace: "liqo"}})
 		controlplanetest.Eventually(t, "the second one works", func(ctx context.Context) error {
 			return c.Get(ctx, "liqo", bootstrap.ClusterIDConfigMap, new(corev1.ConfigMap))
 		})

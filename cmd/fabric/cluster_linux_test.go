@@ -53,9 +53,7 @@ func (n *node) forward(host string) {
 // TestAgentInACluster runs the agent by an API server.
 func TestAgentInACluster(t *testing.T) {
 	c := controlplanetest.Start(t)
-	if err := c.CreateNamespace("tenant", nil); err != nil {
-		t.Fatal(err)
-	}
+	c.Namespace(t, "tenant", nil)
 	objects, err := os.ReadFile("testdata/node/node.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -102,9 +102,7 @@ func testVersion(t *testing.T, r *rome) {
 	got := r.liqoctl(t, "version")
 	got.want(t, "nothing deployed", "Client version: "+clientVersion()+"\n",
 		" WARN   the version of the installation is not known: there is no Deployment liqo/liqo-controller: nothing is installed, or in another namespace, to be named by --liqo-namespace\n")
-	if err := r.Client.Create(t.Context(), controllerDeployment("registry:5000/sluice/controller:v1.2.3")); err != nil {
-		t.Fatal(err)
-	}
+	r.Create(t, controllerDeployment("registry:5000/sluice/controller:v1.2.3"))
 	r.liqoctl(t, "version").want(t, "deployed", "Client version: "+clientVersion()+"\nServer version: v1.2.3\n", "")
 	got = r.liqoctl(t, "version", "-o", "json")
 	if !strings.Contains(got.stdout, `"image": "registry:5000/sluice/controller:v1.2.3"`) || got.code != 0 {
@@ -163,9 +161,7 @@ func testCreate(t *testing.T, r *rome) {
 	r.liqoctl(t, "create", "publickey", "milan", "--remote-cluster-id", "milan", "--public-key", "n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=").
 		want(t, "a PublicKey", "", " INFO   Publickey created\n")
 
-	if err := r.CreateNamespace("turin", nil); err != nil {
-		t.Fatal(err)
-	}
+	r.Namespace(t, "turin", nil)
 	r.liqoctl(t, "-n", "turin", "create", "client", "client", "--remote-cluster-id", "turin", "--addresses", "gw.example.org,192.0.2.1", "--port", "32009", "--wait").
 		want(t, "a GatewayClient elsewhere", "", " INFO   Gatewayclient created\n INFO   gatewayclient is ready\n")
 }

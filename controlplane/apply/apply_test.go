@@ -70,9 +70,7 @@ func TestObject(t *testing.T) {
 	t.Run("an object that is being deleted is left alone", func(t *testing.T) {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default", Finalizers: []string{"example.com/wait"}}}
 		m.Labels = map[string]string{"liqo.io/managed": "true"}
-		if err := c.Client.Create(ctx, m); err != nil {
-			t.Fatal(err)
-		}
+		c.Create(t, m)
 		if err := apply.Delete(ctx, c.Client, m); err != nil {
 			t.Fatal(err)
 		}
@@ -83,9 +81,7 @@ func TestObject(t *testing.T) {
 	})
 	t.Run("a status is written once, and not over somebody else's", func(t *testing.T) {
 		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "default"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.1.0.0/16"}}
-		if err := c.Client.Create(ctx, n); err != nil {
-			t.Fatal(err)
-		}
+		c.Create(t, n)
 		stale := n.DeepCopy()
 		grant := func(n *ipamv1alpha1.Network) func() {
 			return func() {

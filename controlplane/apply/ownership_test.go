@@ -89,9 +89,7 @@ func TestForeign(t *testing.T) {
 		if want.GetNamespace() != "" {
 			want.SetOwnerReferences(controlledBy(ourUID))
 		}
-		if err := c.Client.Create(ctx, theirs); err != nil {
-			t.Fatal(err)
-		}
+		c.Create(t, theirs)
 		// A cache that holds only what is ours sees nothing.
 		blind := blindTo{c.Client}
 		wrote, err := apply.Object(ctx, blind, c.Client, want)
@@ -144,9 +142,7 @@ func TestForeign(t *testing.T) {
 	})
 	t.Run("another object of the name that was judged", func(t *testing.T) {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default", Labels: map[string]string{managed: "true"}}}
-		if err := c.Client.Create(ctx, m); err != nil {
-			t.Fatal(err)
-		}
+		c.Create(t, m)
 		judged := m.DeepCopy()
 		judged.UID = "of-an-earlier-one"
 		if err := apply.Delete(ctx, c.Client, judged); err == nil {

@@ -70,8 +70,8 @@ func newSite(t *testing.T, id, peer, tenant string, changes ...func(*authenticat
 		t.Fatal(err)
 	}
 	s.Apply(string(roles))
-	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
-	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": peer}}})
+	s.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
+	s.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": peer}}})
 	s.run()
 	return s
 }
@@ -85,20 +85,6 @@ func (s *site) run() {
 		}
 		return authentication.SetupWithManager(mgr, peerings, s.options)
 	})
-}
-
-func (s *site) create(o client.Object) {
-	s.t.Helper()
-	if err := s.Client.Create(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *site) delete(o client.Object) {
-	s.t.Helper()
-	if err := s.Client.Delete(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // secret waits until a Secret of the peering has a value for a key.
@@ -128,9 +114,9 @@ func peering(id string, more ...string) map[string]string {
 // prove makes the Tenant of rome at milan: nonce, signature, request.
 func prove(t *testing.T, rome, milan *site) *authv1beta1.Tenant {
 	t.Helper()
-	milan.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-nonce", Labels: peering("rome", "liqo.io/nonce", "true")}})
+	milan.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-nonce", Labels: peering("rome", "liqo.io/nonce", "true")}})
 	nonce := milan.secret("liqo-nonce", "nonce")
-	rome.create(&corev1.Secret{
+	rome.Create(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "liqo-signed-nonce", Labels: peering("milan", "liqo.io/signed-nonce", "true")},
 		Data:       map[string][]byte{"nonce": nonce},
 	})
@@ -263,13 +249,13 @@ func TestHandshake(t *testing.T) {
 	})
 	tenant := prove(t, rome, milan)
 	replayed := tenant.DeepCopy()
-	milan.create(tenant)
+	milan.Create(t, tenant)
 	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
 	if params == nil {
 		t.Fatal("a Tenant that is ready has no credentials")
 	}
 
-	rome.create(&authv1beta1.Identity{
+	rome.Create(t, &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
 		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
 	})
@@ -280,7 +266,7 @@ func TestHandshake(t *testing.T) {
 	}
 	t.Run("rights", func(t *testing.T) { rights(t, asRome, milan) })
 
-	rome.create(slice(rome, "milan", "cpu", "2"))
+	rome.Create(t, slice(rome, "milan", "cpu", "2"))
 	got := rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	if cpu := got.Status.Resources[corev1.ResourceCPU]; cpu.String() != "2" || got.Status.NodeLabels["region"] != "milan" {
 		t.Errorf("granted: %+v", got.Status)
@@ -340,7 +326,7 @@ func TestHandshake(t *testing.T) {
 	t.Run("cordon", func(t *testing.T) {
 		milan.condition("rome", authv1beta1.TenantCordoned)
 		milan.tenantBecomes("rome", authv1beta1.ReasonTenantCordoned)
-		rome.create(slice(rome, "more"))
+		rome.Create(t, slice(rome, "more"))
 		rome.sliceBecomes("more", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonTenantCordoned)
 		rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 		milan.condition("rome", authv1beta1.TenantActive)
@@ -354,8 +340,8 @@ func TestHandshake(t *testing.T) {
 
 	t.Run("outage", func(t *testing.T) {
 		milan.StopAPIServer()
-		rome.delete(slice(rome, "more"))
-		rome.create(slice(rome, "later"))
+		rome.Delete(t, slice(rome, "more"))
+		rome.Create(t, slice(rome, "later"))
 		if err := milan.StartAPIServer(); err != nil {
 			t.Fatal(err)
 		}
@@ -364,20 +350,14 @@ func TestHandshake(t *testing.T) {
 	})
 
 	t.Run("identity removed first", func(t *testing.T) {
-		rome.delete(&authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan"}})
+		rome.Delete(t, &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan"}})
 		milan.copies()
 	})
 
 	t.Run("replay", func(t *testing.T) {
-		milan.delete(tenant)
-		controlplanetest.Eventually(t, "the RoleBinding goes with its Tenant", func(ctx context.Context) error {
-			err := milan.Get(ctx, milan.tenant, "liqo-binding-liqo-remote-controlplane", new(rbacv1.RoleBinding))
-			if err == nil {
-				return errors.New("it is there")
-			}
-			return client.IgnoreNotFound(err)
-		})
-		milan.create(replayed)
+		milan.Delete(t, tenant)
+		milan.Gone(t, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "liqo-binding-liqo-remote-controlplane"}}) // with its Tenant
+		milan.Create(t, replayed)
 		milan.tenantBecomes("rome", authv1beta1.ReasonNonceReplayed)
 		err := asRome.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace(milan.tenant))
 		if !apierrors.IsForbidden(err) {
@@ -425,18 +405,18 @@ func testClasses(t *testing.T, rome, milan *site) {
 	has("no class", nil, nil)
 	const isDefault = "storageclass.kubernetes.io/is-default-class"
 	fast := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{isDefault: "true"}}, Provisioner: "example.org/disk"}
-	milan.create(fast)
-	milan.create(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "example.org/disk"})
+	milan.Create(t, fast)
+	milan.Create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "slow"}, Provisioner: "example.org/disk"})
 	nginx := &networkingv1.IngressClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "nginx", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
 		Spec:       networkingv1.IngressClassSpec{Controller: "example.org/nginx"},
 	}
-	milan.create(nginx)
+	milan.Create(t, nginx)
 	all := []authv1beta1.StorageClass{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow"}}
 	has("all classes", all, []authv1beta1.IngressClass{{IngressClassName: "nginx", Default: true}})
 	delete(fast.Annotations, isDefault)
 	milan.update(fast)
-	milan.delete(nginx)
+	milan.Delete(t, nginx)
 	all[0].Default = false
 	has("what changed", all, nil)
 }
@@ -451,7 +431,7 @@ func testQuota(t *testing.T, rome, milan *site) {
 		}
 	}
 	quota(`"cpu=8"`)
-	rome.create(slice(rome, "third", "cpu", "2"))
+	rome.Create(t, slice(rome, "third", "cpu", "2"))
 	got := rome.sliceBecomes("third", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonQuotaExceeded)
 	says(t, got, "2 of cpu are asked for; the quota of cluster rome is 8, of which its other slices have 7")
 	if len(got.Status.Resources) > 0 {
@@ -474,23 +454,21 @@ func testAvailable(t *testing.T, rome, milan *site) {
 		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("12"), corev1.ResourceMemory: resource.MustParse("64Gi")},
 		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}}
-	milan.create(node)
-	defer milan.delete(node)
-	if err := milan.CreateNamespace("load", nil); err != nil {
-		t.Fatal(err)
-	}
-	milan.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "load", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+	milan.Create(t, node)
+	defer milan.Delete(t, node)
+	milan.Namespace(t, "load", nil)
+	milan.Create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "load", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
 		Name: "c", Image: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}},
 	}}}})
 	big := slice(rome, "big", "cpu", "3")
 	big.Spec.Class = authv1beta1.SliceClassAvailable
-	rome.create(big)
+	rome.Create(t, big)
 	got := rome.sliceBecomes("big", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonResourcesUnavailable)
 	says(t, got, "3 of cpu are asked for; the provider has 2500m left: its nodes have 12, of which slices have 8 and other pods request 1500m")
 	rome.changeCPU("big", "2500m")
 	rome.sliceBecomes("big", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	for _, name := range []string{"big", "third"} {
-		rome.delete(slice(rome, name))
+		rome.Delete(t, slice(rome, name))
 	}
 	milan.copies("milan", "more")
 }
@@ -515,7 +493,7 @@ func testDrain(t *testing.T, rome, milan *site, tenant string) {
 	}
 	milan.condition(tenant, authv1beta1.TenantDrained)
 	milan.tenantBecomes(tenant, authv1beta1.ReasonTenantDrained)
-	rome.create(slice(rome, "meanwhile"))
+	rome.Create(t, slice(rome, "meanwhile"))
 	for _, name := range []string{"milan", "meanwhile"} {
 		got := rome.sliceBecomes(name, authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonTenantDrained)
 		says(t, got, "the provider has drained cluster rome")
@@ -530,20 +508,8 @@ func testDrain(t *testing.T, rome, milan *site, tenant string) {
 	if err := milan.Get(t.Context(), milan.tenant, "milan", &after); err != nil || after.UID != before.UID {
 		t.Errorf("the copy is %s, and was %s: %v", after.UID, before.UID, err)
 	}
-	rome.delete(slice(rome, "meanwhile"))
-	milan.gone("meanwhile")
-}
-
-// gone waits until a slice is gone.
-func (s *site) gone(name string) {
-	s.t.Helper()
-	controlplanetest.Eventually(s.t, fmt.Sprintf("slice %s of %s is gone", name, s.id), func(ctx context.Context) error {
-		err := s.Get(ctx, s.tenant, name, new(authv1beta1.ResourceSlice))
-		if err == nil {
-			return errors.New("it is there")
-		}
-		return client.IgnoreNotFound(err)
-	})
+	rome.Delete(t, slice(rome, "meanwhile"))
+	milan.Gone(t, slice(milan, "meanwhile"))
 }
 
 // rights is what a consumer may do at a provider: its tenant namespace, and there two kinds without their status.
@@ -581,13 +547,13 @@ func TestProxy(t *testing.T) {
 
 	tenant := prove(t, rome, milan)
 	tenant.Spec.ProxyURL = &proxy
-	milan.create(tenant)
+	milan.Create(t, tenant)
 	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
-	rome.create(&authv1beta1.Identity{
+	rome.Create(t, &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
 		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
 	})
-	rome.create(slice(rome, "milan", "cpu", "2"))
+	rome.Create(t, slice(rome, "milan", "cpu", "2"))
 	rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	if n := connections.Load(); n == 0 {
 		t.Error("nobody asked the proxy")
@@ -663,15 +629,15 @@ func TestInTheWay(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "somebody"}},
 	}
-	milan.create(binding)
-	milan.create(theirs(milan, "liqo-remote-certificate"))
-	milan.create(prove(t, rome, milan))
+	milan.Create(t, binding)
+	milan.Create(t, theirs(milan, "liqo-remote-certificate"))
+	milan.Create(t, prove(t, rome, milan))
 	milan.tenantBecomes("rome", authv1beta1.ReasonRoleBindingInTheWay)
 	milan.untouched(binding, binding.DeepCopy())
-	milan.delete(binding)
+	milan.Delete(t, binding)
 	milan.tenantBecomes("rome", authv1beta1.ReasonSecretInTheWay)
 	milan.untouched(theirs(milan, "liqo-remote-certificate"), theirs(milan, "liqo-remote-certificate"))
-	milan.delete(theirs(milan, "liqo-remote-certificate"))
+	milan.Delete(t, theirs(milan, "liqo-remote-certificate"))
 	milan.relabel(&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome"}}) // sooner than by itself
 	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
 
@@ -679,21 +645,21 @@ func TestInTheWay(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
 		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
 	}
-	rome.create(theirs(rome, "kubeconfig-controlplane-milan"))
-	rome.create(identity)
+	rome.Create(t, theirs(rome, "kubeconfig-controlplane-milan"))
+	rome.Create(t, identity)
 	rome.event("controlplane-milan", authv1beta1.ReasonSecretInTheWay, "kubeconfig-controlplane-milan")
 	rome.untouched(theirs(rome, "kubeconfig-controlplane-milan"), theirs(rome, "kubeconfig-controlplane-milan"))
-	rome.delete(theirs(rome, "kubeconfig-controlplane-milan"))
+	rome.Delete(t, theirs(rome, "kubeconfig-controlplane-milan"))
 	rome.relabel(identity)
 	rome.secret("kubeconfig-controlplane-milan", "kubeconfig")
 
 	// milan has a slice of that name for rome.
 	own := slice(milan, "same", "cpu", "5")
 	own.Labels = peering("rome", "liqo.io/replication", "true", "liqo.io/remoteID", "rome")
-	milan.create(own)
-	rome.create(slice(rome, "same", "cpu", "1"))
+	milan.Create(t, own)
+	rome.Create(t, slice(rome, "same", "cpu", "1"))
 	rome.event("kubeconfig-controlplane-milan", "NameTaken", "same")
-	rome.create(slice(rome, "other", "cpu", "1"))
+	rome.Create(t, slice(rome, "other", "cpu", "1"))
 	rome.sliceBecomes("other", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	got := new(authv1beta1.ResourceSlice)
 	if err := milan.Get(t.Context(), milan.tenant, "same", got); err != nil {
@@ -717,7 +683,7 @@ func TestEarlierRemains(t *testing.T) {
 		o.SetLabels(map[string]string{"liqo.io/managed": "true"})
 		o.SetFinalizers([]string{"example.org/wait"})
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: authv1beta1.GroupVersion.String(), Kind: kind, Name: owner, UID: "0", Controller: new(true)}})
-		milan.create(o)
+		milan.Create(t, o)
 		return o
 	}
 	release := func(o client.Object) {
@@ -735,7 +701,7 @@ func TestEarlierRemains(t *testing.T) {
 	ofSlice := left(new(corev1.Secret), "liqo-remote-certificate-first", "ResourceSlice", "first")
 
 	o := prove(t, rome, milan)
-	milan.create(o)
+	milan.Create(t, o)
 	names := func(what string) {
 		t.Helper()
 		controlplanetest.Eventually(t, "the Tenant names "+what, func(ctx context.Context) error {
@@ -753,11 +719,11 @@ func TestEarlierRemains(t *testing.T) {
 	milan.relabel(o) // sooner than by itself
 	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
 
-	rome.create(&authv1beta1.Identity{
+	rome.Create(t, &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
 		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
 	})
-	rome.create(slice(rome, "first", "cpu", "1"))
+	rome.Create(t, slice(rome, "first", "cpu", "1"))
 	says(t, rome.sliceBecomes("first", authv1beta1.ReasonEarlierRemains, authv1beta1.ReasonEarlierRemains), "Secret liqo-remote-certificate-first is that of an earlier ResourceSlice")
 	release(ofSlice)
 	copied := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "first"}}
@@ -794,19 +760,19 @@ func (s *site) relabel(o client.Object) {
 func TestDeclarative(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
 	// The consumer first: what it will be allowed to do is nowhere yet.
-	rome.create(slice(rome, "milan", "cpu", "1", "memory", "1Gi"))
+	rome.Create(t, slice(rome, "milan", "cpu", "1", "memory", "1Gi"))
 	rome.event("milan", authv1beta1.ReasonNotReplicated, "liqo.io/identity-type=ControlPlane")
 	unlabelled := slice(rome, "unlabelled")
 	delete(unlabelled.Labels, "liqo.io/replication")
-	rome.create(unlabelled)
+	rome.Create(t, unlabelled)
 	rome.event("unlabelled", authv1beta1.ReasonNotReplicated, "liqo.io/replication to true")
-	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
+	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
 	credentials := credentialtest.TokenKubeconfig(milan.ServiceAccount(milan.tenant, "of-rome"))
 	identity := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "cplane-secret", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane")},
 		Data:       map[string][]byte{"kubeconfig": []byte(strings.ReplaceAll(string(credentials), "token:", "tokenFile: /etc/passwd, token:"))},
 	}
-	rome.create(identity)
+	rome.Create(t, identity)
 	rome.event("cplane-secret", "AnnotationMissing", "liqo.io/remote-tenant-namespace")
 	identity.Annotations = map[string]string{"liqo.io/remote-tenant-namespace": milan.tenant}
 	rome.update(identity)
@@ -815,7 +781,7 @@ func TestDeclarative(t *testing.T) {
 	rome.update(identity)
 	rome.event("cplane-secret", "RoleBindingMissing", "liqo-remote-controlplane")
 
-	milan.create(&authv1beta1.Tenant{
+	milan.Create(t, &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "my-tenant", Labels: peering("rome")},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake, TenantCondition: authv1beta1.TenantActive},
 	})
@@ -825,11 +791,11 @@ func TestDeclarative(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
 	}
-	milan.create(binding.DeepCopy())
+	milan.Create(t, binding.DeepCopy())
 	milan.tenantBecomes("my-tenant", authv1beta1.ReasonTenantReady)
-	milan.delete(binding)
+	milan.Delete(t, binding)
 	milan.tenantBecomes("my-tenant", authv1beta1.ReasonRoleBindingMissing)
-	milan.create(binding)
+	milan.Create(t, binding)
 	if params := milan.tenantBecomes("my-tenant", authv1beta1.ReasonTenantReady).Status.AuthParams; params != nil {
 		t.Error("a Tenant without a handshake was given a certificate")
 	}
@@ -837,19 +803,13 @@ func TestDeclarative(t *testing.T) {
 
 	t.Run("drain", func(t *testing.T) { testDrain(t, rome, milan, "my-tenant") })
 	t.Run("the provider takes it back", func(t *testing.T) {
-		milan.delete(&authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "my-tenant"}})
+		milan.Delete(t, &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "my-tenant"}})
 		rome.sliceBecomes("milan", authv1beta1.ReasonTenantMissing, authv1beta1.ReasonTenantMissing)
 	})
 	t.Run("the namespaces can always be deleted", func(t *testing.T) {
 		for _, s := range []*site{rome, milan} {
-			s.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.tenant}})
-			controlplanetest.Eventually(t, "namespace "+s.tenant+" is gone", func(ctx context.Context) error {
-				err := s.Get(ctx, "", s.tenant, new(corev1.Namespace))
-				if err == nil {
-					return errors.New("it is there")
-				}
-				return client.IgnoreNotFound(err)
-			})
+			s.Delete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.tenant}})
+			s.Gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.tenant}})
 		}
 	})
 }
@@ -868,7 +828,7 @@ func TestWithoutSigner(t *testing.T) {
 			Request: newRequest(t), SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 		},
 	}
-	milan.create(csr)
+	milan.Create(t, csr)
 	controlplanetest.Eventually(t, "nothing is signed", func(ctx context.Context) error {
 		if err := milan.Client.Status().Update(ctx, csr, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "this cluster signs nothing") {
 			return fmt.Errorf("it gets %v", err)
@@ -876,8 +836,8 @@ func TestWithoutSigner(t *testing.T) {
 		return nil
 	})
 
-	rome.create(admit(rome, milan))
-	rome.create(slice(rome, "milan", "cpu", "2"))
+	rome.Create(t, admit(rome, milan))
+	rome.Create(t, slice(rome, "milan", "cpu", "2"))
 	controlplanetest.Eventually(t, "milan has approved what nobody signs", func(ctx context.Context) error {
 		var list certificatesv1.CertificateSigningRequestList
 		if err := milan.Client.List(ctx, &list, client.MatchingLabels(peering("rome"))); err != nil {
@@ -904,7 +864,7 @@ func TestWithoutSigner(t *testing.T) {
 	}
 
 	t.Run("a copy without a request", func(t *testing.T) {
-		milan.create(&authv1beta1.ResourceSlice{
+		milan.Create(t, &authv1beta1.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "bare", Labels: peering("rome", "liqo.io/replicated", "true", "liqo.io/originID", "another-origin")},
 			Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: new(authv1beta1.ClusterID("rome")), ProviderClusterID: new(authv1beta1.ClusterID("milan"))},
 		})
@@ -915,13 +875,13 @@ func TestWithoutSigner(t *testing.T) {
 // admit lets rome ask milan, without a handshake, and returns the Secret that it needs for that.
 func admit(rome, milan *site) *corev1.Secret {
 	milan.t.Helper()
-	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
-	milan.create(&rbacv1.RoleBinding{
+	milan.Create(milan.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome"}})
+	milan.Create(milan.t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "of-rome", Labels: peering("rome")},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: milan.tenant, Name: "of-rome"}},
 	})
-	milan.create(&authv1beta1.Tenant{
+	milan.Create(milan.t, &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
 	})

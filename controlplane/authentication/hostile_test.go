@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -28,11 +27,11 @@ import (
 // consumer is what a consumer can do that does not use our controllers: milan's Tenant for it is ready.
 func consumer(t *testing.T, milan *site) client.Client {
 	t.Helper()
-	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
+	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
 	if out, err := milan.Kubectl("create", "rolebinding", "of-rome", "-n", milan.tenant, "--clusterrole=liqo-remote-controlplane", "--serviceaccount=default:of-rome"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	milan.create(&authv1beta1.Tenant{
+	milan.Create(t, &authv1beta1.Tenant{
 		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
 	})
@@ -201,14 +200,8 @@ func TestHostileConsumer(t *testing.T) {
 	// All the time the controllers have been there for others.
 	milan.sliceBecomes("later", authv1beta1.ReasonConsumerInvalid, authv1beta1.ReasonConsumerInvalid)
 	t.Run("the namespace can be deleted", func(t *testing.T) {
-		milan.delete(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}})
-		controlplanetest.Eventually(t, "it is gone", func(ctx context.Context) error {
-			err := milan.Get(ctx, "", milan.tenant, new(corev1.Namespace))
-			if err == nil {
-				return errors.New("it is there")
-			}
-			return client.IgnoreNotFound(err)
-		})
+		milan.Delete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}})
+		milan.Gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}})
 	})
 }
 
@@ -234,7 +227,7 @@ func TestHostileProvider(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	rome.create(&corev1.Secret{
+	rome.Create(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: rome.tenant, Name: "identity", Labels: peering("milan", "liqo.io/identity-type", "ControlPlane"),
 			Annotations: map[string]string{"liqo.io/remote-tenant-namespace": "there"},
@@ -242,7 +235,7 @@ func TestHostileProvider(t *testing.T) {
 		Data: map[string][]byte{"kubeconfig": fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
 clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: x}}]}`, server.URL, base64.StdEncoding.EncodeToString(ca))},
 	})
-	rome.create(slice(rome, "milan", "cpu", "1"))
+	rome.Create(t, slice(rome, "milan", "cpu", "1"))
 	rome.event("identity", authv1beta1.ReasonAnswerInvalid, "quantities must match")
 	// Its controllers have all watches that they had.
 	status.Store(`{"conditions": [{"type": "Authentication", "status": "Denied", "reason": "No"}, {"type": "Resources", "status": "Denied", "reason": "NoMore"}]}`)

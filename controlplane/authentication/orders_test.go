@@ -18,13 +18,13 @@ import (
 // clusters goes through all of them, each with other namespaces.
 func TestOrders(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", "rome-0"), newSite(t, "milan", "rome", "milan-0")
-	milan.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
+	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
 	kubeconfig := credentialtest.TokenKubeconfig(milan.ServiceAccount("default", "of-rome"))
 	namespace := func(name, peer string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: peering(peer, "liqo.io/tenant-namespace", "true")}}
 	}
-	rome.delete(namespace("rome-0", "milan"))
-	milan.delete(namespace("milan-0", "rome"))
+	rome.Delete(t, namespace("rome-0", "milan"))
+	milan.Delete(t, namespace("milan-0", "rome"))
 	for i, order := range permutations("Secret", "ResourceSlice", "RoleBinding", "Tenant") {
 		t.Run(strings.Join(order, " "), func(t *testing.T) {
 			rome.t, milan.t = t, t
@@ -49,17 +49,17 @@ func TestOrders(t *testing.T) {
 				},
 			}
 			site := map[string]*site{"Secret": rome, "ResourceSlice": rome, "RoleBinding": milan, "Tenant": milan}
-			rome.create(namespace(rome.tenant, "milan"))
-			milan.create(namespace(milan.tenant, "rome"))
+			rome.Create(t, namespace(rome.tenant, "milan"))
+			milan.Create(t, namespace(milan.tenant, "rome"))
 			for _, kind := range order {
-				site[kind].create(objects[kind])
+				site[kind].Create(t, objects[kind])
 			}
 			rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 			for _, kind := range order {
-				site[kind].delete(objects[kind])
+				site[kind].Delete(t, objects[kind])
 			}
-			rome.delete(namespace(rome.tenant, "milan"))
-			milan.delete(namespace(milan.tenant, "rome"))
+			rome.Delete(t, namespace(rome.tenant, "milan"))
+			milan.Delete(t, namespace(milan.tenant, "rome"))
 		})
 	}
 }

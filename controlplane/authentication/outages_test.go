@@ -2,7 +2,6 @@ package authentication_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -19,7 +18,7 @@ import (
 // equal, and nothing was deleted that was to stay.
 func TestOutages(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
-	rome.create(admit(rome, milan))
+	rome.Create(t, admit(rome, milan))
 	accepted := func(name, cpu string) {
 		t.Helper()
 		controlplanetest.Eventually(t, fmt.Sprintf("slice %s has %s", name, cpu), func(ctx context.Context) error {
@@ -34,7 +33,7 @@ func TestOutages(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"milan", "more"} {
-		rome.create(slice(rome, name, "cpu", "1"))
+		rome.Create(t, slice(rome, name, "cpu", "1"))
 		accepted(name, "1")
 	}
 	before := milan.uid("milan")
@@ -49,9 +48,9 @@ func TestOutages(t *testing.T) {
 		milan.StopAPIServer()
 		rome.changeCPU("milan", "2")
 		rome.stop()
-		rome.delete(slice(rome, "more"))
+		rome.Delete(t, slice(rome, "more"))
 		rome.run()
-		rome.create(slice(rome, "later", "cpu", "1"))
+		rome.Create(t, slice(rome, "later", "cpu", "1"))
 		if err := milan.StartAPIServer(); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +63,7 @@ func TestOutages(t *testing.T) {
 	t.Run("the provider's controller restarts meanwhile as well", func(t *testing.T) {
 		milan.stop()
 		rome.changeCPU("milan", "3")
-		rome.create(slice(rome, "more", "cpu", "1"))
+		rome.Create(t, slice(rome, "more", "cpu", "1"))
 		milan.copies("later", "milan", "more")
 		milan.run()
 		accepted("milan", "3")
@@ -74,7 +73,7 @@ func TestOutages(t *testing.T) {
 
 	t.Run("the consumer is away", func(t *testing.T) {
 		rome.StopAPIServer()
-		milan.delete(slice(milan, "later"))
+		milan.Delete(t, slice(milan, "later"))
 		milan.condition("rome", authv1beta1.TenantDrained)
 		milan.tenantBecomes("rome", authv1beta1.ReasonTenantDrained)
 		if err := rome.StartAPIServer(); err != nil {
@@ -92,7 +91,7 @@ func TestOutages(t *testing.T) {
 
 	t.Run("a copy that somebody deletes", func(t *testing.T) {
 		first := milan.uid("more")
-		milan.delete(slice(milan, "more"))
+		milan.Delete(t, slice(milan, "more"))
 		controlplanetest.Eventually(t, "it is written again", func(ctx context.Context) error {
 			var s authv1beta1.ResourceSlice
 			if err := milan.Get(ctx, milan.tenant, "more", &s); err != nil {
@@ -155,10 +154,10 @@ func (s *site) annotate(name, value string) {
 func TestTakenBack(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
 	identity := admit(rome, milan)
-	rome.create(slice(rome, "milan", "cpu", "1"))
+	rome.Create(t, slice(rome, "milan", "cpu", "1"))
 	again := func() {
 		t.Helper()
-		rome.create(identity.DeepCopy())
+		rome.Create(t, identity.DeepCopy())
 		milan.copies("milan")
 		rome.sliceBecomes("milan", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 		rome.secret(authv1beta1.CopiesSecret, "milan.provider-side")
@@ -166,31 +165,25 @@ func TestTakenBack(t *testing.T) {
 	nothingLeft := func(t *testing.T) {
 		t.Helper()
 		milan.copies()
-		controlplanetest.Eventually(t, "the record is gone, and the kubeconfig with it", func(ctx context.Context) error {
-			err := rome.Get(ctx, rome.tenant, authv1beta1.CopiesSecret, new(corev1.Secret))
-			if err == nil {
-				return errors.New("it is there")
-			}
-			return client.IgnoreNotFound(err)
-		})
+		rome.Gone(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: authv1beta1.CopiesSecret}}) // with the kubeconfig
 	}
 
 	again()
 	t.Run("by a controller that runs", func(t *testing.T) {
-		rome.delete(identity.DeepCopy())
+		rome.Delete(t, identity.DeepCopy())
 		nothingLeft(t)
 	})
 	again()
 	t.Run("while no controller runs", func(t *testing.T) {
 		rome.stop()
-		rome.delete(identity.DeepCopy())
+		rome.Delete(t, identity.DeepCopy())
 		rome.run()
 		nothingLeft(t)
 	})
 	again()
 	t.Run("while the provider is away, and then the controller", func(t *testing.T) {
 		milan.StopAPIServer()
-		rome.delete(identity.DeepCopy())
+		rome.Delete(t, identity.DeepCopy())
 		rome.stop()
 		rome.run()
 		if err := milan.StartAPIServer(); err != nil {
@@ -204,16 +197,16 @@ func TestTakenBack(t *testing.T) {
 		spoiled.Data["kubeconfig"] = []byte("nonsense")
 		rome.update(spoiled)
 		rome.event(identity.Name, authv1beta1.ReasonKubeconfigInvalid, "kubeconfig")
-		rome.delete(spoiled)
+		rome.Delete(t, spoiled)
 		nothingLeft(t)
 	})
 	again()
 	t.Run("unless the identity comes back", func(t *testing.T) {
 		before := milan.uid("milan")
 		milan.StopAPIServer()
-		rome.delete(identity.DeepCopy())
-		rome.create(identity.DeepCopy())
-		rome.create(slice(rome, "later", "cpu", "1"))
+		rome.Delete(t, identity.DeepCopy())
+		rome.Create(t, identity.DeepCopy())
+		rome.Create(t, slice(rome, "later", "cpu", "1"))
 		if err := milan.StartAPIServer(); err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +214,7 @@ func TestTakenBack(t *testing.T) {
 		if now := milan.uid("milan"); now != before {
 			t.Errorf("the copy is %s, and was %s", now, before)
 		}
-		rome.delete(identity.DeepCopy())
+		rome.Delete(t, identity.DeepCopy())
 		nothingLeft(t)
 	})
 }

@@ -29,14 +29,14 @@ func TestRenewal(t *testing.T) {
 		o.CertificateLifetime = 10 * time.Minute
 		o.Now = func() time.Time { return time.Now().Add(7 * time.Minute) }
 	})
-	milan.create(prove(t, rome, milan))
+	milan.Create(t, prove(t, rome, milan))
 	params := milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady).Status.AuthParams
-	rome.create(&authv1beta1.Identity{
+	rome.Create(t, &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
 		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
 	})
 	rome.secret("kubeconfig-controlplane-milan", "kubeconfig")
-	rome.create(slice(rome, "before", "cpu", "1"))
+	rome.Create(t, slice(rome, "before", "cpu", "1"))
 
 	asked := make(chan []byte) // the kubeconfig with which milan was asked
 	controlplanetest.Repeat(t, func(ctx context.Context) {
@@ -76,7 +76,7 @@ func TestRenewal(t *testing.T) {
 	}
 	for _, name := range []string{"before", "after"} {
 		if name == "after" {
-			rome.create(slice(rome, name, "cpu", "1"))
+			rome.Create(t, slice(rome, name, "cpu", "1"))
 		}
 		rome.sliceBecomes(name, authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	}

@@ -2,7 +2,6 @@ package foreigncluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
@@ -51,20 +49,6 @@ func (w *world) run() (stop func()) {
 	})
 }
 
-func (w *world) create(o client.Object) {
-	w.t.Helper()
-	if err := w.Client.Create(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) delete(o client.Object) {
-	w.t.Helper()
-	if err := w.Client.Delete(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // becomes waits until the status of a ForeignCluster is told so.
 func (w *world) becomes(name string, lines ...string) *corev1beta1.ForeignCluster {
 	w.t.Helper()
@@ -83,13 +67,7 @@ func (w *world) becomes(name string, lines ...string) *corev1beta1.ForeignCluste
 
 func (w *world) goes(name string) {
 	w.t.Helper()
-	controlplanetest.Eventually(w.t, "ForeignCluster "+name+" goes", func(ctx context.Context) error {
-		err := w.Get(ctx, "", name, new(corev1beta1.ForeignCluster))
-		if err == nil {
-			return errors.New("it is there")
-		}
-		return client.IgnoreNotFound(err)
-	})
+	w.Gone(w.t, &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 func of(id, name string, more ...string) metav1.ObjectMeta {
@@ -116,13 +94,13 @@ var configured = []string{
 func TestNetwork(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t), t: t}
 	stop := w.run()
-	w.create(configuration("milan"))
+	w.Create(t, configuration("milan"))
 	made := w.becomes("milan", configured...)
 	if made.Spec.ClusterID != "milan" || made.Labels[networkingv1beta1.LabelRemoteClusterID] != "milan" {
 		t.Errorf("%+v", made)
 	}
 	c := &networkingv1beta1.Connection{ObjectMeta: of("milan", "gw-milan"), Spec: networkingv1beta1.ConnectionSpec{Type: networkingv1beta1.ConnectionClient, GatewayRef: corev1.ObjectReference{Name: "milan"}}}
-	w.create(c)
+	w.Create(t, c)
 	pending := append(configured[:4:4], "- NetworkConnectionStatus Pending ConnectionPending")
 	w.becomes("milan", pending...)
 	controlplanetest.EditStatus(t, w.Cluster, c, func(c *networkingv1beta1.Connection) { c.Status.Value = networkingv1beta1.Connected })
@@ -142,7 +120,7 @@ func TestNetwork(t *testing.T) {
 			o.Status.Role, o.Status.Modules.Networking.Conditions = corev1beta1.ConsumerRole, nil
 		})
 		w.becomes("milan", up...)
-		w.delete(settled)
+		w.Delete(t, settled)
 		controlplanetest.Eventually(t, "it comes back", func(ctx context.Context) error {
 			o := new(corev1beta1.ForeignCluster)
 			if err := w.Get(ctx, "", "milan", o); err != nil || o.UID == settled.UID {
@@ -153,35 +131,35 @@ func TestNetwork(t *testing.T) {
 		w.becomes("milan", up...)
 	})
 	t.Run("one of a user", func(t *testing.T) {
-		w.create(&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "naples"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "naples"}})
-		w.create(&corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "venice"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "other"}})
-		w.create(configuration("naples"))
-		w.create(configuration("venice"))
+		w.Create(t, &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "naples"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "naples"}})
+		w.Create(t, &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "venice"}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: "other"}})
+		w.Create(t, configuration("naples"))
+		w.Create(t, configuration("venice"))
 		w.becomes("naples", configured...)
 		controlplanetest.Settled(t, "foreigncluster", 2, func() {
-			w.delete(configuration("naples"))
-			w.delete(configuration("venice"))
+			w.Delete(t, configuration("naples"))
+			w.Delete(t, configuration("venice"))
 		})
 		w.becomes("naples", "Unknown    ")
 		venice := w.becomes("venice", "    ")
 		controlplanetest.Edit(t, w.Cluster, venice, func(o *corev1beta1.ForeignCluster) { o.Finalizers = []string{corev1beta1.FinalizerAPIServerChecker} })
-		w.delete(venice)
+		w.Delete(t, venice)
 		w.goes("venice")
 	})
 	t.Run("a label that is no ID", func(t *testing.T) {
 		o := configuration("pisa")
 		o.Labels[networkingv1beta1.LabelRemoteClusterID] = "Pisa_1"
-		controlplanetest.Settled(t, "foreigncluster", 1, func() { w.create(o) })
+		controlplanetest.Settled(t, "foreigncluster", 1, func() { w.Create(t, o) })
 		var list corev1beta1.ForeignClusterList
 		if err := w.Client.List(t.Context(), &list); err != nil || len(list.Items) != 2 {
 			t.Errorf("%d ForeignClusters: %v", len(list.Items), err)
 		}
 	})
 	t.Run("the last object", func(t *testing.T) {
-		w.delete(configuration("milan"))
+		w.Delete(t, configuration("milan"))
 		w.becomes("milan", "Unknown    ", "networking true", "- NetworkConfigurationStatus NotReady NetworkConfigurationMissing", up[3], up[4])
 		stop()
-		w.delete(c) // while nobody looks
+		w.Delete(t, c) // while nobody looks
 		w.run()
 		w.goes("milan")
 	})
@@ -198,7 +176,7 @@ func TestAuthentication(t *testing.T) {
 	stop := w.run()
 
 	tenant := &authv1beta1.Tenant{ObjectMeta: of("milan", "milan"), Spec: authv1beta1.TenantSpec{ClusterID: "milan"}}
-	w.create(tenant)
+	w.Create(t, tenant)
 	w.becomes("milan", "Consumer    ", "authentication true", "- AuthTenantStatus NotReady TenantNotReady")
 	controlplanetest.EditStatus(t, w.Cluster, tenant, func(o *authv1beta1.Tenant) {
 		o.Status.TenantNamespace, o.Status.Conditions = "default", is(metav1.ConditionTrue, "cluster milan may ask")
@@ -209,7 +187,7 @@ func TestAuthentication(t *testing.T) {
 	// The provider is this cluster itself: what is asked is whether it lives.
 	identity := &corev1.Secret{ObjectMeta: of("milan", "kubeconfig", authv1beta1.LabelIdentityType, string(authv1beta1.ControlPlaneIdentity)), Data: map[string][]byte{"kubeconfig": w.kubeconfig(w.Config.Host)}}
 	identity.Annotations = map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: "theirs"}
-	w.create(identity)
+	w.Create(t, identity)
 	const identityIsReady = "- AuthIdentityControlPlaneStatus Ready IdentityReady"
 	// It is bound to nothing yet, and then has what a consumer has.
 	denied := w.becomes("milan", "ConsumerAndProvider default theirs "+w.Config.Host+" ", "authentication true", "- AuthTenantStatus Ready TenantReady",
@@ -217,7 +195,7 @@ func TestAuthentication(t *testing.T) {
 	if says := denied.Status.Modules.Authentication.Conditions[1].Message; !strings.Contains(says, "denies access to its namespace theirs") {
 		t.Error(says)
 	}
-	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
+	w.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}})
 	if out, err := w.Kubectl("create", "rolebinding", "of-rome", "-n", "theirs", "--clusterrole=liqo-remote-controlplane", "--serviceaccount=default:default"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -238,7 +216,7 @@ func TestAuthentication(t *testing.T) {
 	if says := away.Status.Conditions[0].Message; !strings.Contains(says, "connection refused") {
 		t.Error(says)
 	}
-	w.delete(tenant)
+	w.Delete(t, tenant)
 	w.becomes("milan", "Provider default theirs "+nobody+" ", "authentication true", identityIsReady, "APIServerStatus Error APIServerNotReady")
 
 	// Without the controllers of authentication nothing is left to show.
@@ -263,7 +241,7 @@ func TestOffloading(t *testing.T) {
 	}
 	stop := w.run()
 	v := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "north"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}
-	w.create(v)
+	w.Create(t, v)
 	w.becomes("milan", "Provider    ", "offloading true", "- OffloadingVirtualNodeStatus NotReady VirtualNodesNotReady", "- OffloadingNodeStatus NotReady NodesNotReady")
 	controlplanetest.EditStatus(t, w.Cluster, v, func(v *offloadingv1beta1.VirtualNode) {
 		v.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: running, LastTransitionTime: metav1.Now()}}
@@ -271,7 +249,7 @@ func TestOffloading(t *testing.T) {
 	w.becomes("milan", "Provider    ", "offloading true", "- OffloadingVirtualNodeStatus Ready VirtualNodesReady", "- OffloadingNodeStatus NotReady NodesNotReady")
 	n := &corev1.Node{ObjectMeta: of("milan", "north")}
 	n.Namespace = ""
-	w.create(n)
+	w.Create(t, n)
 	controlplanetest.EditStatus(t, w.Cluster, n, func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	})
@@ -282,7 +260,7 @@ func TestOffloading(t *testing.T) {
 	if now := w.becomes("milan", ready...); now.ResourceVersion != settled.ResourceVersion {
 		t.Errorf("a start writes: version %s, before %s", now.ResourceVersion, settled.ResourceVersion)
 	}
-	w.delete(v)
+	w.Delete(t, v)
 	w.goes("milan")
 	stop()
 }

@@ -46,9 +46,7 @@ func TestLimits(t *testing.T) {
 	identity := &authv1beta1.Identity{
 		ObjectMeta: meta("default", "milan", nil), Spec: authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity},
 	}
-	if err := c.Client.Create(ctx, identity); err != nil {
-		t.Fatal(err)
-	}
+	c.Create(t, identity)
 	issued := meta("default", "kubeconfig-milan", ours)
 	issued.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(identity, authv1beta1.GroupVersion.WithKind("Identity"))}
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop"}}}
@@ -200,9 +198,7 @@ func TestLimits(t *testing.T) {
 		kind := all[name]
 		at := func(namespace, name string) client.Object { return kind.make(meta(namespace, name, nil)) }
 		for _, o := range []client.Object{at("default", "limits-theirs"), kind.make(meta("kube-system", "limits-system", ours))} {
-			if err := c.Client.Create(ctx, o); err != nil {
-				t.Fatal(err)
-			}
+			c.Create(t, o)
 		}
 		rows = append(rows,
 			row{name + ": one of ours is made", create(kind.make(meta("default", "limits-ours", ours))), ""},

@@ -91,10 +91,8 @@ func TestAdmission(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ns := fmt.Sprint("offloaded-", i)
-			if err := c.CreateNamespace(ns, map[string]string{"liqo.io/scheduling-enabled": "true"}); err != nil {
-				t.Fatal(err)
-			}
-			create(t, c, &offloadingv1beta1.NamespaceOffloading{
+			c.Namespace(t, ns, map[string]string{"liqo.io/scheduling-enabled": "true"})
+			c.Create(t, &offloadingv1beta1.NamespaceOffloading{
 				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "offloading"},
 				Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: tt.strategy, ClusterSelector: corev1.NodeSelector{NodeSelectorTerms: tt.selector}},
 			})
@@ -138,7 +136,7 @@ func TestAdmission(t *testing.T) {
 					}
 					want.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: tt.want}
 				}
-				create(t, c, p)
+				c.Create(t, p)
 				got := withoutDefaults(p.Spec.Tolerations)
 				if diff := cmp.Diff(want.Spec.Tolerations, got); diff != "" {
 					t.Errorf("%s: tolerations (-want +got):\n%s", shape.name, diff)
@@ -160,8 +158,8 @@ func TestVolumes(t *testing.T) {
 	c := consumer(t)
 	admitting(t, c)
 	run(t, c)
-	create(t, c, tenant("milan"))
-	create(t, c, virtualNode("milan", "milan", "eu"))
+	c.Create(t, tenant("milan"))
+	c.Create(t, virtualNode("milan", "milan", "eu"))
 	claim := corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
@@ -176,10 +174,8 @@ func TestVolumes(t *testing.T) {
 	for ns, strategy := range map[string]offloadingv1beta1.PodOffloadingStrategy{
 		"there": offloadingv1beta1.RemotePodOffloadingStrategy, "anywhere": offloadingv1beta1.LocalAndRemotePodOffloadingStrategy,
 	} {
-		if err := c.CreateNamespace(ns, map[string]string{"liqo.io/scheduling-enabled": "true"}); err != nil {
-			t.Fatal(err)
-		}
-		create(t, c, offloadingOf(ns, func(s *offloadingv1beta1.NamespaceOffloadingSpec) { s.PodOffloadingStrategy = strategy }))
+		c.Namespace(t, ns, map[string]string{"liqo.io/scheduling-enabled": "true"})
+		c.Create(t, offloadingOf(ns, func(s *offloadingv1beta1.NamespaceOffloadingSpec) { s.PodOffloadingStrategy = strategy }))
 		// The scheduling policy of a namespace is known when a pod without volumes is changed.
 		controlplanetest.Eventually(t, "pods of "+ns+" are changed", func(ctx context.Context) error {
 			p := pod(ns, func(*corev1.PodSpec) {})
@@ -189,7 +185,7 @@ func TestVolumes(t *testing.T) {
 			return nil
 		})
 		for _, o := range []client.Object{pod(ns, claimed), pod(ns, brought), pod(ns, templated)} {
-			create(t, c, o)
+			c.Create(t, o)
 		}
 		s := &site{Cluster: c, t: t}
 		var pods corev1.PodList
@@ -250,14 +246,12 @@ func TestAdmissionSpares(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ns := strings.ReplaceAll(strings.ToLower(tt.name), " ", "-")
-			if err := c.CreateNamespace(ns, tt.labels); err != nil {
-				t.Fatal(err)
-			}
+			c.Namespace(t, ns, tt.labels)
 			if tt.offload {
-				create(t, c, remote(ns))
+				c.Create(t, remote(ns))
 			}
 			p := pod(ns, tt.change)
-			create(t, c, p)
+			c.Create(t, p)
 			var want []corev1.Toleration
 			if p.Spec.RuntimeClassName != nil {
 				want = []corev1.Toleration{added} // of the runtime class itself
@@ -281,21 +275,11 @@ func pod(namespace string, change func(*corev1.PodSpec)) *corev1.Pod {
 	return p
 }
 
-// create makes an object.
-func create(t *testing.T, c *controlplanetest.Cluster, o client.Object) {
-	t.Helper()
-	if err := c.Client.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // admitting waits until the API server applies the policy.
 func admitting(t *testing.T, c *controlplanetest.Cluster) {
 	t.Helper()
-	if err := c.CreateNamespace("admitting", map[string]string{"liqo.io/scheduling-enabled": "true"}); err != nil {
-		t.Fatal(err)
-	}
-	create(t, c, &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "admitting", Name: "offloading"}})
+	c.Namespace(t, "admitting", map[string]string{"liqo.io/scheduling-enabled": "true"})
+	c.Create(t, &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "admitting", Name: "offloading"}})
 	controlplanetest.Eventually(t, "the API server changes pods", func(ctx context.Context) error {
 		p := pod("admitting", func(*corev1.PodSpec) {})
 		if err := c.Client.Create(ctx, p, client.DryRunAll); err != nil {

@@ -35,16 +35,12 @@ func TestAPIServerIP(t *testing.T) {
 			return nil
 		})
 	}
-	create(t, c, tenant("milan"))
+	c.Create(t, tenant("milan"))
 	v := virtualNode("milan", "milan", "eu")
-	create(t, c, v)
+	c.Create(t, v)
 	is(true)
-	if err := c.Client.Delete(t.Context(), ip); err != nil {
-		t.Fatal(err)
-	}
+	c.Delete(t, ip)
 	is(true)
-	if err := c.Client.Delete(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	c.Delete(t, v)
 	is(false)
 }

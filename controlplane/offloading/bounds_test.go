@@ -62,7 +62,7 @@ func TestBounds(t *testing.T) {
 	milan := newSite(t, "milan")
 	tenant := milan.authorize("rome")
 	rome := milan.as("milan-0123456789ab", "rome")
-	milan.create(namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
+	milan.Create(t, namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
 	milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted")
 	q := &corev1.ResourceQuota{ObjectMeta: object("shop-rome", tenant)}
 	all := slices.Collect(maps.Keys(bounds))
@@ -152,7 +152,7 @@ func TestBounds(t *testing.T) {
 		if err := rome.Update(t.Context(), m); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "offloading.maxObjectSize") {
 			t.Errorf("a ConfigMap with both kinds of data: %v", err)
 		}
-		milan.create(&corev1.Secret{ObjectMeta: object("shop-rome", "own"), Data: map[string][]byte{"key": make([]byte, most)}}) // an administrator may
+		milan.Create(t, &corev1.Secret{ObjectMeta: object("shop-rome", "own"), Data: map[string][]byte{"key": make([]byte, most)}}) // an administrator may
 	})
 	t.Run("externalIPs", func(t *testing.T) {
 		take := func(s *corev1.ServiceSpec) { s.ExternalIPs = []string{"192.0.2.1"} }
@@ -165,7 +165,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("one that is there: %v", err)
 		}
 		given := service("given", take)
-		milan.create(given) // an administrator may
+		milan.Create(t, given) // an administrator may
 		if err := patch(t, rome, given, `{"metadata":{"labels":{"a":"b"}}}`); err != nil {
 			t.Errorf("another change of one that an administrator has given an address: %v", err)
 		}
@@ -223,9 +223,9 @@ func TestBounds(t *testing.T) {
 		milan.count(q, countShadowPods)
 		milan.quotaIs(q, slices.DeleteFunc(slices.Clone(all), func(r corev1.ResourceName) bool { return r == countShadowPods })...)
 		milan.stop()
-		milan.delete(q)
+		milan.Delete(t, q)
 		theirs := &corev1.ResourceQuota{ObjectMeta: object("shop-rome", tenant), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"secrets": resource.MustParse("1")}}}
-		milan.create(theirs)
+		milan.Create(t, theirs)
 		milan.run()
 		milan.event(tenant, "milan", "NamespaceNotMade", "ResourceQuota")
 		milan.mapping(tenant, "milan", "shop", "shop-rome", "CreationLoopBackOff")
@@ -233,12 +233,12 @@ func TestBounds(t *testing.T) {
 		if err := milan.Get(t.Context(), "shop-rome", tenant, now); err != nil || !equality.Semantic.DeepEqual(now.Spec, theirs.Spec) {
 			t.Errorf("somebody's own is %+v, %v", now.Spec, err)
 		}
-		milan.delete(theirs)
+		milan.Delete(t, theirs)
 		milan.stop()
 		milan.run()
 		milan.quotaIs(q, all...)
 		milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted")
-		milan.delete(q)
+		milan.Delete(t, q)
 		controlplanetest.Eventually(t, "it comes back", func(ctx context.Context) error {
 			again := new(corev1.ResourceQuota)
 			if err := milan.Get(ctx, "shop-rome", tenant, again); err != nil {

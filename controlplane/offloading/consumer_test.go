@@ -27,7 +27,7 @@ func consumer(t *testing.T) *controlplanetest.Cluster {
 	t.Helper()
 	c := controlplanetest.Start(t)
 	install(t, c)
-	create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": "rome"}})
+	c.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": "rome"}})
 	return c
 }
 
@@ -145,14 +145,14 @@ func TestNamespaces(t *testing.T) {
 		tenant("milan"), tenant("dallas"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "eu-only"}},
 		offloadingOf("demo", nil), offloadingOf("eu-only", inRegion("eu")),
 	} {
-		create(t, c, o)
+		c.Create(t, o)
 	}
 	phase(t, c, "demo", offloadingv1beta1.OffloadingNoClusterSelected)
 	marked(t, c, "demo", true)
 
-	create(t, c, virtualNode("milan", "milan", "eu"))
+	c.Create(t, virtualNode("milan", "milan", "eu"))
 	mapped(t, c, "milan", map[string]string{"demo": "demo-rome", "eu-only": "eu-only-rome"})
-	create(t, c, virtualNode("dallas", "dallas", "us"))
+	c.Create(t, virtualNode("dallas", "dallas", "us"))
 	mapped(t, c, "dallas", map[string]string{"demo": "demo-rome"})
 	phase(t, c, "demo", offloadingv1beta1.OffloadingInProgress)
 	answer(t, c, "milan", "demo", "demo-rome", offloadingv1beta1.MappingAccepted)
@@ -164,11 +164,9 @@ func TestNamespaces(t *testing.T) {
 
 	t.Run("the labels of a Node count", func(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dallas", Labels: map[string]string{"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "dallas", "region": "eu"}}}
-		create(t, c, node)
+		c.Create(t, node)
 		mapped(t, c, "dallas", map[string]string{"demo": "demo-rome", "eu-only": "eu-only-rome"})
-		if err := c.Client.Delete(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		c.Delete(t, node)
 		mapped(t, c, "dallas", map[string]string{"demo": "demo-rome"})
 	})
 	t.Run("entries of others go", func(t *testing.T) {
@@ -193,8 +191,8 @@ func TestNamespaces(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "rome", Labels: map[string]string{"liqo.io/replication": "false", "liqo.io/originID": "milan", "liqo.io/remoteID": "rome"}},
 			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"theirs": "theirs-milan"}},
 		}
-		create(t, c, theirs)
-		create(t, c, offloadingOf("default", nil))
+		c.Create(t, theirs)
+		c.Create(t, offloadingOf("default", nil))
 		mapped(t, c, "milan", map[string]string{"demo": "demo-rome", "eu-only": "eu-only-rome", "default": "default-rome"})
 		if err := c.Get(t.Context(), theirs.Namespace, theirs.Name, theirs); err != nil || len(theirs.Spec.DesiredMapping) != 1 {
 			t.Errorf("%v, %v", theirs.Spec, err)
@@ -203,9 +201,7 @@ func TestNamespaces(t *testing.T) {
 	// While nobody looks one goes, and the other's namespace too.
 	stop()
 	for _, o := range []client.Object{offloadingOf("demo", nil), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "eu-only"}}} {
-		if err := c.Client.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		c.Delete(t, o)
 	}
 	controlplanetest.Eventually(t, "namespace eu-only is gone", func(ctx context.Context) error {
 		if err := c.Get(ctx, "", "eu-only", new(corev1.Namespace)); !apierrors.IsNotFound(err) {
@@ -217,9 +213,7 @@ func TestNamespaces(t *testing.T) {
 	marked(t, c, "demo", false)
 	mapped(t, c, "milan", map[string]string{"default": "default-rome"})
 	for _, peer := range []string{"milan", "dallas"} {
-		if err := c.Client.Delete(t.Context(), virtualNode(peer, peer, "")); err != nil {
-			t.Fatal(err)
-		}
+		c.Delete(t, virtualNode(peer, peer, ""))
 		mapped(t, c, peer, nil)
 	}
 	phase(t, c, "default", offloadingv1beta1.OffloadingNoClusterSelected)
@@ -233,8 +227,8 @@ func TestNamespacesInAnyOrder(t *testing.T) {
 	for i := range 6 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			peer, ns := fmt.Sprint("peer-", i), fmt.Sprint("ns-", i)
-			create(t, c, tenant(peer))
-			create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+			c.Create(t, tenant(peer))
+			c.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 			objects := []client.Object{virtualNode(peer, peer+"-a", "eu"), virtualNode(peer, peer+"-b", "us"), offloadingOf(ns, inRegion("eu"))}
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			shuffle := func() {
@@ -243,16 +237,14 @@ func TestNamespacesInAnyOrder(t *testing.T) {
 			shuffle()
 			t.Logf("made: %s", names(objects))
 			for _, o := range objects {
-				create(t, c, o)
+				c.Create(t, o)
 			}
 			mapped(t, c, peer, map[string]string{ns: ns + "-rome"})
 			marked(t, c, ns, true)
 			shuffle()
 			t.Logf("removed: %s", names(objects))
 			for _, o := range objects {
-				if err := c.Client.Delete(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
+				c.Delete(t, o)
 			}
 			mapped(t, c, peer, nil)
 			marked(t, c, ns, false)
@@ -272,9 +264,7 @@ func TestPodsMadeBefore(t *testing.T) {
 	c := consumer(t)
 	run(t, c)
 	for _, name := range []string{"before", "selected"} {
-		if err := c.CreateNamespace(name, nil); err != nil {
-			t.Fatal(err)
-		}
+		c.Namespace(t, name, nil)
 	}
 	waiting, bound, elsewhere := pod("before", func(s *corev1.PodSpec) {
 		s.Tolerations = []corev1.Toleration{{Key: "own", Operator: corev1.TolerationOpExists}}
@@ -284,7 +274,7 @@ func TestPodsMadeBefore(t *testing.T) {
 		waiting, bound, elsewhere, tenant("milan"), tenant("dallas"), virtualNode("milan", "milan", "eu"), virtualNode("dallas", "dallas", "us"),
 		offloadingOf("before", nil), offloadingOf("selected", inRegion("eu")),
 	} {
-		create(t, c, o)
+		c.Create(t, o)
 	}
 	tolerating := func(p *corev1.Pod, want ...corev1.Toleration) {
 		t.Helper()
@@ -301,9 +291,7 @@ func TestPodsMadeBefore(t *testing.T) {
 	tolerating(waiting, corev1.Toleration{Key: "own", Operator: corev1.TolerationOpExists}, added)
 	tolerating(bound)
 	tolerating(elsewhere) // it could end up in dallas
-	if err := c.Client.Delete(t.Context(), virtualNode("dallas", "dallas", "")); err != nil {
-		t.Fatal(err)
-	}
+	c.Delete(t, virtualNode("dallas", "dallas", ""))
 	tolerating(elsewhere, added)
 
 	t.Run("the controller may change nothing else of pods", func(t *testing.T) {
@@ -312,7 +300,7 @@ func TestPodsMadeBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		unoffloaded := pod("default", func(*corev1.PodSpec) {})
-		create(t, c, unoffloaded)
+		c.Create(t, unoffloaded)
 		for name, change := range map[string]func(*corev1.Pod){
 			"image":      func(p *corev1.Pod) { p.Spec.Containers[0].Image = "example.org/other" },
 			"label":      func(p *corev1.Pod) { p.Labels = map[string]string{"app": "victim"} },

@@ -53,7 +53,7 @@ func newSite(t *testing.T, id string) *site {
 		}
 		s.Apply(string(roles))
 	}
-	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
+	s.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
 	s.run()
 	return s
 }
@@ -74,20 +74,6 @@ func (s *site) run() {
 				LiqoNamespace: controlplanetest.LiqoNamespace, PodSecurity: "baseline", MaxNamespaces: 4, NamespaceQuota: bounds, LimitsEnforcement: "None",
 			}))
 	})
-}
-
-func (s *site) create(o client.Object) {
-	s.t.Helper()
-	if err := s.Client.Create(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *site) delete(o client.Object) {
-	s.t.Helper()
-	if err := s.Client.Delete(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // as is a client of somebody whom this API server knows by that name and these groups.
@@ -116,8 +102,8 @@ const remoteID = "liqo.io/remote-cluster-id"
 func (s *site) authorize(consumer string) (tenantNamespace string) {
 	s.t.Helper()
 	ns := "liqo-tenant-" + consumer
-	s.create(&corev1.Namespace{ObjectMeta: object("", ns, "liqo.io/tenant-namespace", "true", remoteID, consumer)})
-	s.create(&rbacv1.RoleBinding{
+	s.Create(s.t, &corev1.Namespace{ObjectMeta: object("", ns, "liqo.io/tenant-namespace", "true", remoteID, consumer)})
+	s.Create(s.t, &rbacv1.RoleBinding{
 		ObjectMeta: object(ns, "of-"+consumer, remoteID, consumer),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: consumer}},
@@ -126,7 +112,7 @@ func (s *site) authorize(consumer string) (tenantNamespace string) {
 		ObjectMeta: object(ns, consumer, remoteID, consumer),
 		Spec:       authv1beta1.TenantSpec{ClusterID: authv1beta1.ClusterID(consumer), AuthzPolicy: authv1beta1.TolerateNoHandshake},
 	}
-	s.create(tenant)
+	s.Create(s.t, tenant)
 	s.tenantIs(tenant, authv1beta1.ReasonTenantReady)
 	return ns
 }
@@ -160,18 +146,6 @@ func (s *site) mapping(namespace, name string, want ...string) {
 			return fmt.Errorf("it has %v", m.Status.CurrentMapping)
 		}
 		return nil
-	})
-}
-
-// gone waits until there is no such object.
-func (s *site) gone(o client.Object) {
-	s.t.Helper()
-	controlplanetest.Eventually(s.t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) error {
-		err := s.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
-		if err == nil {
-			return errors.New("it is there")
-		}
-		return client.IgnoreNotFound(err)
 	})
 }
 
@@ -215,23 +189,23 @@ func patch(t *testing.T, c client.Client, o client.Object, text string) error {
 func TestProvider(t *testing.T) {
 	rome, milan := newSite(t, "rome"), newSite(t, "milan")
 	tenant := milan.authorize("rome")
-	milan.create(&corev1.ServiceAccount{ObjectMeta: object(tenant, "rome")})
-	milan.create(&rbacv1.RoleBinding{
+	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: object(tenant, "rome")})
+	milan.Create(t, &rbacv1.RoleBinding{
 		ObjectMeta: object(tenant, "by-token", remoteID, "rome"),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenant, Name: "rome"}},
 	})
 	const here = "liqo-tenant-milan"
-	rome.create(&corev1.Namespace{ObjectMeta: object("", here, "liqo.io/tenant-namespace", "true", remoteID, "milan")})
+	rome.Create(t, &corev1.Namespace{ObjectMeta: object("", here, "liqo.io/tenant-namespace", "true", remoteID, "milan")})
 	identity := &corev1.Secret{
 		ObjectMeta: object(here, "to-milan", remoteID, "milan", "liqo.io/identity-type", "ControlPlane"),
 		Data:       map[string][]byte{"kubeconfig": credentialtest.TokenKubeconfig(milan.ServiceAccount(tenant, "rome"))},
 	}
 	identity.Annotations = map[string]string{"liqo.io/remote-tenant-namespace": tenant}
-	rome.create(identity)
-	rome.create(virtualNode("milan", "milan", "north"))
-	rome.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
-	rome.create(offloadingOf("shop", nil))
+	rome.Create(t, identity)
+	rome.Create(t, virtualNode("milan", "milan", "north"))
+	rome.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
+	rome.Create(t, offloadingOf("shop", nil))
 	rome.mapping(here, "milan", "shop", "shop-rome", "Accepted")
 
 	ns := new(corev1.Namespace)
@@ -249,7 +223,7 @@ func TestProvider(t *testing.T) {
 		}
 	}
 	t.Run("a namespace that an administrator deletes comes back", func(t *testing.T) {
-		milan.delete(ns)
+		milan.Delete(t, ns)
 		controlplanetest.Eventually(t, "there is another one", func(ctx context.Context) error {
 			again := new(corev1.Namespace)
 			if err := milan.Get(ctx, "", "shop-rome", again); err != nil {
@@ -263,18 +237,18 @@ func TestProvider(t *testing.T) {
 		rome.mapping(here, "milan", "shop", "shop-rome", "Accepted")
 	})
 	t.Run("one more, one less", func(t *testing.T) {
-		rome.create(&corev1.Namespace{ObjectMeta: object("", "bank")})
-		rome.create(offloadingOf("bank", func(o *offloadingv1beta1.NamespaceOffloadingSpec) {
+		rome.Create(t, &corev1.Namespace{ObjectMeta: object("", "bank")})
+		rome.Create(t, offloadingOf("bank", func(o *offloadingv1beta1.NamespaceOffloadingSpec) {
 			o.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy
 		}))
-		rome.delete(offloadingOf("shop", nil))
+		rome.Delete(t, offloadingOf("shop", nil))
 		rome.mapping(here, "milan", "bank", "bank", "Accepted")
-		milan.gone(&corev1.Namespace{ObjectMeta: object("", "shop-rome")})
+		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "shop-rome")})
 	})
 	t.Run("the last one", func(t *testing.T) {
-		rome.delete(offloadingOf("bank", nil))
+		rome.Delete(t, offloadingOf("bank", nil))
 		rome.mapping(here, "milan")
-		rome.create(offloadingOf("bank", func(o *offloadingv1beta1.NamespaceOffloadingSpec) {
+		rome.Create(t, offloadingOf("bank", func(o *offloadingv1beta1.NamespaceOffloadingSpec) {
 			o.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy
 		}))
 		rome.mapping(here, "milan", "bank", "bank", "Accepted")
@@ -282,13 +256,13 @@ func TestProvider(t *testing.T) {
 	t.Run("an outage of the provider's controllers", func(t *testing.T) {
 		milan.stop()
 		// The map goes while nobody looks. What was made for it is found.
-		rome.delete(virtualNode("milan", "milan", "north"))
-		milan.gone(&offloadingv1beta1.NamespaceMap{ObjectMeta: object(tenant, "milan")})
+		rome.Delete(t, virtualNode("milan", "milan", "north"))
+		milan.Gone(t, &offloadingv1beta1.NamespaceMap{ObjectMeta: object(tenant, "milan")})
 		if err := milan.Get(t.Context(), "", "bank", new(corev1.Namespace)); err != nil {
 			t.Fatal(err)
 		}
 		milan.run()
-		milan.gone(&corev1.Namespace{ObjectMeta: object("", "bank")})
+		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "bank")})
 	})
 }
 
@@ -304,8 +278,8 @@ func TestConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	milan.create(&corev1.Namespace{ObjectMeta: object("", "production")})
-	milan.create(namespaceMap(other, "milan", "naples", "shop", "shop-naples"))
+	milan.Create(t, &corev1.Namespace{ObjectMeta: object("", "production")})
+	milan.Create(t, namespaceMap(other, "milan", "naples", "shop", "shop-naples"))
 	milan.mapping(other, "milan", "shop", "shop-naples", "Accepted")
 
 	m := namespaceMap(tenant, "milan", "rome", "shop", "shop-rome", "a", "kube-system", "b", "production", "c", "liqo", "d", "shop-naples", "e", tenant)
@@ -404,14 +378,14 @@ func TestConsumer(t *testing.T) {
 		if err := patch(t, milan.Client, o, `{"spec":{"tenantCondition":"Drained"}}`); err != nil {
 			t.Fatal(err)
 		}
-		milan.gone(&corev1.Namespace{ObjectMeta: object("", "shop-rome")})
-		milan.gone(&corev1.Namespace{ObjectMeta: object("", "m1")})
+		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "shop-rome")})
+		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "m1")})
 		milan.event(tenant, m.Name, "NamespaceNotMade", "has drained cluster rome")
 		milan.mapping(other, "milan", "shop", "shop-naples", "Accepted")
 	})
 	t.Run("a Tenant that is deleted", func(t *testing.T) {
-		milan.delete(&authv1beta1.Tenant{ObjectMeta: object(other, "naples")})
-		milan.gone(&corev1.Namespace{ObjectMeta: object("", "shop-naples")})
+		milan.Delete(t, &authv1beta1.Tenant{ObjectMeta: object(other, "naples")})
+		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "shop-naples")})
 	})
 }
 
@@ -419,7 +393,7 @@ func TestConsumer(t *testing.T) {
 func TestQuota(t *testing.T) {
 	milan := newSite(t, "milan")
 	tenant := milan.authorize("rome")
-	milan.create(sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
+	milan.Create(t, sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
 	user := credentials.SliceSubject("milan", "rome").CommonName
 	q := &offloadingv1beta1.Quota{ObjectMeta: object(tenant, user)}
 	quotaIs := func(what string, ok func(offloadingv1beta1.QuotaSpec) bool) {
@@ -447,8 +421,8 @@ func TestQuota(t *testing.T) {
 		}
 		quotaIs(condition, func(s offloadingv1beta1.QuotaSpec) bool { return *s.Cordoned == cordoned })
 	}
-	milan.delete(&authv1beta1.ResourceSlice{ObjectMeta: object(tenant, "milan")})
-	milan.gone(q)
+	milan.Delete(t, &authv1beta1.ResourceSlice{ObjectMeta: object(tenant, "milan")})
+	milan.Gone(t, q)
 }
 
 // sliceOf is the copy of a slice, as a consumer's controller writes it.

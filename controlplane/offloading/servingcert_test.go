@@ -53,8 +53,8 @@ func TestServingCertificate(t *testing.T) {
 	run(t, c)
 	s := &site{Cluster: c, t: t}
 	const ns = "liqo-tenant-milan"
-	create(t, c, tenant("milan"))
-	create(t, c, virtualNode("milan", "milan", "eu"))
+	c.Create(t, tenant("milan"))
+	c.Create(t, virtualNode("milan", "milan", "eu"))
 	var pod corev1.Pod
 	controlplanetest.Eventually(t, "the process has a pod", func(ctx context.Context) error {
 		var pods corev1.PodList
@@ -129,7 +129,7 @@ func TestServingCertificate(t *testing.T) {
 			return r
 		}
 		theirs := approve("virtual-kubelet-approved-by-another", "Somebody")
-		s.gone(approve("virtual-kubelet-used", "VirtualKubelet"))
+		s.Gone(t, approve("virtual-kubelet-used", "VirtualKubelet"))
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
 			t.Errorf("one that another has approved: %v", err)
 		}
@@ -159,7 +159,7 @@ func TestServingCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := servingRequest(t, "csr-of-a-kubelet", "real", "192.168.50.11")
-		create(t, c, r)
+		c.Create(t, r)
 		controlplanetest.Eventually(t, "it is forbidden", func(ctx context.Context) error {
 			approved := r.DeepCopy()
 			approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Stolen"}}

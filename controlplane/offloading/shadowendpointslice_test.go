@@ -74,10 +74,10 @@ func TestShadowEndpointSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	milan.create(namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
+	milan.Create(t, namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
 	milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted")
 	worker := &corev1.Node{ObjectMeta: object("", "worker")}
-	milan.create(worker)
+	milan.Create(t, worker)
 	controlplanetest.EditStatus(t, milan.Cluster, worker, func(n *corev1.Node) {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.71.9.9"}}
 	})
@@ -90,13 +90,13 @@ func TestShadowEndpointSlices(t *testing.T) {
 	}
 	configuration := &networkingv1beta1.Configuration{ObjectMeta: object(tenant, "rome", remoteID, "rome")}
 	configuration.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: cidrs("10.243.0.0/16"), External: cidrs("10.70.0.0/16")}
-	milan.create(configuration)
+	milan.Create(t, configuration)
 	controlplanetest.EditStatus(t, milan.Cluster, configuration, func(c *networkingv1beta1.Configuration) {
 		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.71.0.0/16"), External: cidrs("10.72.0.0/16")}}
 	})
 	milan.sliceIs("web-1", false, "10.71.1.2")
 	milan.event("shop-rome", "web-1", "EndpointsRefused", "an address of Node worker")
-	milan.create(&corev1beta1.ForeignCluster{ObjectMeta: object("", "rome"), Spec: corev1beta1.ForeignClusterSpec{ClusterID: "rome"}})
+	milan.Create(t, &corev1beta1.ForeignCluster{ObjectMeta: object("", "rome"), Spec: corev1beta1.ForeignClusterSpec{ClusterID: "rome"}})
 	milan.network("rome", corev1beta1.StatusEstablished)
 	made := milan.sliceIs("web-1", true, "10.71.1.2")
 	for k, v := range map[string]string{
@@ -127,7 +127,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 	})
 	t.Run("a slice of somebody else is left alone", func(t *testing.T) {
 		theirs := &discoveryv1.EndpointSlice{ObjectMeta: object("shop-rome", "taken"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
-		milan.create(theirs)
+		milan.Create(t, theirs)
 		create(shadowSlice("taken", "10.243.1.2"))
 		milan.event("shop-rome", "taken", "EndpointSliceInTheWay", "is not of this controller's making")
 		again := new(discoveryv1.EndpointSlice)
@@ -158,13 +158,13 @@ func TestShadowEndpointSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		milan.event("shop-rome", "web-2", "EndpointSliceRefused", "FQDN")
-		milan.gone(&discoveryv1.EndpointSlice{ObjectMeta: object("shop-rome", "web-2")})
+		milan.Gone(t, &discoveryv1.EndpointSlice{ObjectMeta: object("shop-rome", "web-2")})
 	})
 	t.Run("a user's namespace is none of ours", func(t *testing.T) {
-		milan.create(&corev1.Namespace{ObjectMeta: object("", "own")})
+		milan.Create(t, &corev1.Namespace{ObjectMeta: object("", "own")})
 		o := shadowSlice("web-1", "10.243.1.2")
 		o.Namespace = "own"
-		milan.create(o)
+		milan.Create(t, o)
 		create(shadowSlice("web-3", "10.243.3.3")) // which is looked at later
 		milan.sliceIs("web-3", true, "10.71.3.3")
 		var list discoveryv1.EndpointSliceList
@@ -173,7 +173,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 		}
 	})
 	t.Run("a pod that reaches its API server", func(t *testing.T) {
-		milan.create(sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
+		milan.Create(t, sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
 		spec := func(ip string) map[string]any {
 			s := withCPU("10m")
 			s["hostAliases"] = []any{map[string]any{"ip": ip, "hostnames": []any{"kubernetes.default", "kubernetes.default.svc"}}}
@@ -190,8 +190,8 @@ func TestShadowEndpointSlices(t *testing.T) {
 		if err := rome.Delete(t.Context(), shadowSlice("web-1")); err != nil {
 			t.Fatal(err)
 		}
-		milan.gone(made)
-		milan.delete(configuration)
+		milan.Gone(t, made)
+		milan.Delete(t, configuration)
 		milan.sliceIs("web-3", true) // its addresses may be another's soon
 	})
 }

@@ -73,11 +73,11 @@ func TestShadowPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	milan.create(namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
+	milan.Create(t, namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
 	milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted")
 	create(shadow("first", withCPU("1500m")))
 	milan.event("shop-rome", "first", "QuotaMissing", "ResourceSlice")
-	milan.create(sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
+	milan.Create(t, sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
 	first := milan.podIs("first", nil)
 	milan.phaseIs("first", corev1.PodPending)
 
@@ -121,17 +121,13 @@ func TestShadowPods(t *testing.T) {
 		}
 		milan.phaseIs("first", corev1.PodSucceeded)
 		milan.podIs("second", nil)
-		if err := milan.Client.Delete(t.Context(), first, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
-		milan.gone(first)
+		milan.Delete(t, first, client.GracePeriodSeconds(0))
+		milan.Gone(t, first)
 	})
 	t.Run("a pod that vanishes comes back, also while the controller restarts", func(t *testing.T) {
 		before := milan.podIs("second", nil)
 		milan.stop()
-		if err := milan.Client.Delete(t.Context(), before, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
+		milan.Delete(t, before, client.GracePeriodSeconds(0))
 		milan.run()
 		again := milan.podIs("second", before)
 		if again.Spec.AutomountServiceAccountToken == nil || *again.Spec.AutomountServiceAccountToken || again.Labels["liqo.io/managed-by"] != "shadowpod" {
@@ -205,11 +201,11 @@ func TestShadowPods(t *testing.T) {
 	})
 	t.Run("a slice that is renamed grants nothing twice", func(t *testing.T) {
 		old := sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")})
-		milan.delete(old)
-		milan.gone(&authv1beta1.ResourceSlice{ObjectMeta: object(tenant, "milan")})
+		milan.Delete(t, old)
+		milan.Gone(t, &authv1beta1.ResourceSlice{ObjectMeta: object(tenant, "milan")})
 		again := sliceOf(t, tenant, "rome", "milan-again", old.Spec.Resources)
 		again.Spec.ProviderClusterID = old.Spec.ProviderClusterID
-		milan.create(again)
+		milan.Create(t, again)
 		controlplanetest.Eventually(t, "the new slice has its Quota", func(ctx context.Context) error {
 			var quotas offloadingv1beta1.QuotaList
 			if err := milan.Client.List(ctx, &quotas, client.InNamespace(tenant)); err != nil {

@@ -39,19 +39,6 @@ func conditioned(t *testing.T, c *controlplanetest.Cluster, namespace, name stri
 	})
 }
 
-func gone(t *testing.T, c *controlplanetest.Cluster, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		controlplanetest.Eventually(t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) error {
-			err := c.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
-			if err == nil {
-				return errors.New("it is there")
-			}
-			return client.IgnoreNotFound(err)
-		})
-	}
-}
-
 // process is what there is for a provider.
 func process(peer string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-" + peer, Name: "virtual-kubelet"}
@@ -69,13 +56,13 @@ func TestVirtualNode(t *testing.T) {
 	ns := tenant("milan")
 	ns.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 	ns.Labels["pod-security.kubernetes.io/warn"] = "restricted"
-	create(t, c, ns)
+	c.Create(t, ns)
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ns.Name, Name: "milan", Annotations: map[string]string{"liqo.io/create-virtual-node": "true"},
 		Labels: map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan", "liqo.io/remote-cluster-id": "milan"},
 	}}
-	create(t, c, slice)
-	create(t, c, &corev1.Secret{
+	c.Create(t, slice)
+	c.Create(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "any-name", Labels: map[string]string{
 			"liqo.io/remote-cluster-id": "milan", "liqo.io/identity-type": "ResourceSlice", "liqo.io/resourceslice-name": "milan",
 		}},
@@ -145,11 +132,11 @@ func TestVirtualNode(t *testing.T) {
 		may(ns.Name, "secrets", "any-name")(true)
 		may(ns.Name, "secrets", "kubeconfig-controlplane-milan")(false)
 		for _, namespace := range []string{"shop", "private"} {
-			create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+			c.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 			may(namespace, "secrets", "")(false)
 		}
 		o := offloadingOf("shop", nil)
-		create(t, c, o)
+		c.Create(t, o)
 		may("shop", "secrets", "")(true)
 		// The provider has rights on the NamespaceMap.
 		m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "milan"}}
@@ -159,37 +146,31 @@ func TestVirtualNode(t *testing.T) {
 		})
 		mapped(t, c, "milan", map[string]string{"shop": "shop-rome"})
 		may("private", "secrets", "")(false)
-		if err := c.Client.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		c.Delete(t, o)
 		may("shop", "secrets", "")(false)
 		mapped(t, c, "milan", map[string]string{})
 	})
 	t.Run("another namespace", func(t *testing.T) {
 		v := virtualNode("milan", "intruder", "eu")
 		v.Namespace = "default"
-		create(t, c, v)
+		c.Create(t, v)
 		conditioned(t, c, "default", "intruder", offloadingv1beta1.VirtualNodeNone)
 		if err := c.Get(t.Context(), "default", "virtual-kubelet", new(appsv1.Deployment)); !apierrors.IsNotFound(err) {
 			t.Errorf("a process with rights: %v", err)
 		}
-		if err := c.Client.Delete(t.Context(), v); err != nil {
-			t.Fatal(err)
-		}
+		c.Delete(t, v)
 	})
 
 	// The Node, as the process makes it, with a pod. The slice goes.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan"}}}
-	create(t, c, node)
+	c.Create(t, node)
 	physical := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical"}}
-	create(t, c, physical)
+	c.Create(t, physical)
 	offloaded := pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" })
-	create(t, c, offloaded)
-	if err := c.Client.Delete(t.Context(), slice); err != nil {
-		t.Fatal(err)
-	}
+	c.Create(t, offloaded)
+	c.Delete(t, slice)
 	// Its VirtualNode goes with it, by the garbage collector.
-	gone(t, c, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "milan"}})
+	c.Gone(t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "milan"}})
 	controlplanetest.Eventually(t, "the Node is cordoned and its pod evicted", func(ctx context.Context) error {
 		if err := errors.Join(c.Client.Get(ctx, client.ObjectKeyFromObject(node), node), c.Client.Get(ctx, client.ObjectKeyFromObject(offloaded), offloaded)); err != nil {
 			return err
@@ -205,11 +186,9 @@ func TestVirtualNode(t *testing.T) {
 		}
 	}
 	// It ends.
-	if err := c.Client.Delete(t.Context(), offloaded, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
-	gone(t, c, node)
-	gone(t, c, process("milan")...)
+	c.Delete(t, offloaded, client.GracePeriodSeconds(0))
+	c.Gone(t, node)
+	c.Gone(t, process("milan")...)
 	mapped(t, c, "milan", nil)
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(physical), physical); err != nil || physical.Spec.Unschedulable {
 		t.Errorf("the other node: %v", err)
@@ -221,31 +200,29 @@ func TestVirtualNode(t *testing.T) {
 func TestVirtualNodeTenantGone(t *testing.T) {
 	c := consumer(t)
 	stop := run(t, c)
-	create(t, c, tenant("milan"))
-	create(t, c, virtualNode("milan", "milan", "eu"))
+	c.Create(t, tenant("milan"))
+	c.Create(t, virtualNode("milan", "milan", "eu"))
 	conditioned(t, c, "liqo-tenant-milan", "milan", offloadingv1beta1.VirtualNodeCreating)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan"}}}
-	create(t, c, node)
-	create(t, c, pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" }))
+	c.Create(t, node)
+	c.Create(t, pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" }))
 	stop()
-	if err := c.Client.Delete(t.Context(), tenant("milan")); err != nil {
-		t.Fatal(err)
-	}
-	gone(t, c, tenant("milan"))
+	c.Delete(t, tenant("milan"))
+	c.Gone(t, tenant("milan"))
 	run(t, c)
-	gone(t, c, node)
-	gone(t, c, process("milan")...)
+	c.Gone(t, node)
+	c.Gone(t, process("milan")...)
 }
 
 // TestVirtualNodeLimits has the processes and the controller write to Nodes and Leases of others.
 func TestVirtualNodeLimits(t *testing.T) {
 	c := consumer(t)
 	run(t, c)
-	create(t, c, tenant("milan"))
-	create(t, c, virtualNode("milan", "milan", "eu"))
+	c.Create(t, tenant("milan"))
+	c.Create(t, virtualNode("milan", "milan", "eu"))
 	conditioned(t, c, "liqo-tenant-milan", "milan", offloadingv1beta1.VirtualNodeCreating)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical", Labels: map[string]string{"a": "b"}}}
-	create(t, c, node)
+	c.Create(t, node)
 	as := func(namespace, name string) client.Client {
 		t.Helper()
 		cl, err := client.New(c.ServiceAccount(namespace, name), client.Options{Scheme: c.Client.Scheme()})

@@ -55,22 +55,22 @@ func newSite(t *testing.T, id, peer string, o services.Options) *site {
 		t.Fatal(err)
 	}
 	s.Apply(string(roles))
-	s.create(&corev1.ConfigMap{ObjectMeta: object(controlplanetest.LiqoNamespace, "liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": id}})
-	s.create(&ipamv1alpha1.Network{
+	s.Create(t, &corev1.ConfigMap{ObjectMeta: object(controlplanetest.LiqoNamespace, "liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": id}})
+	s.Create(t, &ipamv1alpha1.Network{
 		ObjectMeta: object(controlplanetest.LiqoNamespace, "pod-cidr", ipamv1alpha1.LabelNetworkType, ipamv1alpha1.NetworkTypePodCIDR),
 		Spec:       ipamv1alpha1.NetworkSpec{CIDR: podCIDR},
 	})
-	s.create(&corev1.Namespace{ObjectMeta: object("", s.tenant(), "liqo.io/tenant-namespace", "true", remoteID, peer)})
+	s.Create(t, &corev1.Namespace{ObjectMeta: object("", s.tenant(), "liqo.io/tenant-namespace", "true", remoteID, peer)})
 	list := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
 		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{c}}
 	}
 	c := &networkingv1beta1.Configuration{ObjectMeta: object(s.tenant(), "c", remoteID, peer)}
 	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: list(podCIDR), External: list("10.80.0.0/16")}
-	s.create(c)
+	s.Create(t, c)
 	controlplanetest.EditStatus(t, s.Cluster, c, func(c *networkingv1beta1.Configuration) {
 		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: list(remapped), External: list("10.80.0.0/16")}}
 	})
-	s.create(&corev1beta1.ForeignCluster{ObjectMeta: object("", peer), Spec: corev1beta1.ForeignClusterSpec{ClusterID: corev1beta1.ClusterID(peer)}})
+	s.Create(t, &corev1beta1.ForeignCluster{ObjectMeta: object("", peer), Spec: corev1beta1.ForeignClusterSpec{ClusterID: corev1beta1.ClusterID(peer)}})
 	s.network(corev1beta1.StatusEstablished)
 	s.RunManager(t, func(mgr ctrl.Manager) error {
 		o.LiqoNamespace = controlplanetest.LiqoNamespace
@@ -94,31 +94,6 @@ func (s *site) network(status corev1beta1.ConditionStatus) {
 	})
 }
 
-func (s *site) create(o client.Object) {
-	s.t.Helper()
-	if err := s.Client.Create(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *site) delete(o client.Object) {
-	s.t.Helper()
-	if err := s.Client.Delete(s.t.Context(), o); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *site) gone(o client.Object) {
-	s.t.Helper()
-	controlplanetest.Eventually(s.t, fmt.Sprintf("%T %s is gone", o, o.GetName()), func(ctx context.Context) error {
-		err := s.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
-		if err == nil {
-			return errors.New("it is there")
-		}
-		return client.IgnoreNotFound(err)
-	})
-}
-
 func object(namespace, name string, labels ...string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	for i := 0; i < len(labels); i += 2 {
@@ -130,15 +105,15 @@ func object(namespace, name string, labels ...string) metav1.ObjectMeta {
 // serve makes the Service shop/web with an endpoint, as a Deployment of a user would.
 func (s *site) serve(address string) {
 	s.t.Helper()
-	s.create(&corev1.Service{ObjectMeta: object("shop", "web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}})
-	s.create(&discoveryv1.EndpointSlice{
+	s.Create(s.t, &corev1.Service{ObjectMeta: object("shop", "web"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}})
+	s.Create(s.t, &discoveryv1.EndpointSlice{
 		ObjectMeta: object("shop", "web-1", discoveryv1.LabelServiceName, "web"), AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:     []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
 	})
 }
 
-func (s *site) export() { s.create(&mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}) }
+func (s *site) export() { s.Create(s.t, &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}) }
 
 // told waits until the gateway would tell the peer of these addresses of shop/web.
 func (s *site) told(want ...string) *networkingv1beta1.ExportedService {
@@ -224,7 +199,7 @@ func (s *site) condition(o client.Object, kind string, of func() []metav1.Condit
 func TestServices(t *testing.T) {
 	rome, milan := newSite(t, "rome", "milan", services.Options{}), newSite(t, "milan", "rome", services.Options{})
 	derived := importer.DerivedName("web")
-	rome.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	rome.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	export := &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}
 	exportConditions := func() []metav1.Condition { return export.Status.Conditions }
 	rome.export()
@@ -235,7 +210,7 @@ func TestServices(t *testing.T) {
 	heard := milan.hears(rome.told("10.243.1.2"))
 	heardConditions := func() []metav1.Condition { return heard.Status.Conditions }
 	milan.condition(heard, "Accepted", heardConditions, "NamespaceNotFound")
-	milan.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	milan.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	milan.condition(heard, "Accepted", heardConditions, "Accepted")
 	milan.leads(derived, "rome 10.71.1.2")
 	rome.leads(derived, "rome 10.243.1.2") // a Service is the same everywhere, also where it is exported
@@ -261,7 +236,7 @@ func TestServices(t *testing.T) {
 		})
 		milan.leads("web", "rome 10.71.1.2")
 		controlplanetest.Edit(t, milan.Cluster, &corev1.Namespace{ObjectMeta: object("", "shop")}, func(n *corev1.Namespace) { delete(n.Labels, "liqo.io/service-alias") })
-		milan.gone(&corev1.Service{ObjectMeta: object("shop", "web")})
+		milan.Gone(t, &corev1.Service{ObjectMeta: object("shop", "web")})
 	})
 	t.Run("a pod more", func(t *testing.T) {
 		controlplanetest.Edit(t, rome.Cluster, &discoveryv1.EndpointSlice{ObjectMeta: object("shop", "web-1")}, func(s *discoveryv1.EndpointSlice) {
@@ -277,7 +252,7 @@ func TestServices(t *testing.T) {
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
 	})
 	t.Run("somebody deletes what was made", func(t *testing.T) {
-		milan.delete(&corev1.Service{ObjectMeta: object("shop", derived)})
+		milan.Delete(t, &corev1.Service{ObjectMeta: object("shop", derived)})
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
 	})
 	t.Run("both clusters export it", func(t *testing.T) {
@@ -288,7 +263,7 @@ func TestServices(t *testing.T) {
 		milan.condition(e, "Conflict", func() []metav1.Condition { return e.Status.Conditions }, "NoConflicts")
 		controlplanetest.Edit(t, milan.Cluster, &corev1.Service{ObjectMeta: object("shop", "web")}, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
 		milan.condition(e, "Conflict", func() []metav1.Condition { return e.Status.Conditions }, "PortConflict")
-		milan.delete(e)
+		milan.Delete(t, e)
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
 	})
 	t.Run("what operators allow", func(t *testing.T) {
@@ -299,11 +274,11 @@ func TestServices(t *testing.T) {
 		}
 		allow(milan, networkingv1beta1.AnnotationImportServices, "shop/db")
 		milan.condition(heard, "Accepted", heardConditions, "NotWanted")
-		milan.gone(&corev1.Service{ObjectMeta: object("shop", derived)})
+		milan.Gone(t, &corev1.Service{ObjectMeta: object("shop", derived)})
 		allow(milan, networkingv1beta1.AnnotationImportServices, "sho*/w*")
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
 		allow(rome, networkingv1beta1.AnnotationExportServices, "")
-		rome.gone(&networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
+		rome.Gone(t, &networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
 		rome.condition(export, "Ready", exportConditions, "Pending")
 		allow(rome, networkingv1beta1.AnnotationExportServices, "db, shop")
 		rome.told("10.243.1.2", "10.243.1.3")
@@ -322,18 +297,18 @@ func TestServices(t *testing.T) {
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
 	})
 	t.Run("no more", func(t *testing.T) {
-		rome.delete(export)
-		rome.gone(&networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
+		rome.Delete(t, export)
+		rome.Gone(t, &networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
 		// What was made goes without a garbage collector, which would wait for the end of the ServiceImport.
 		kept := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")}
 		controlplanetest.Edit(t, milan.Cluster, kept, func(s *mcsv1beta1.ServiceImport) { s.Finalizers = []string{"example.org/later"} })
-		milan.delete(heard)
-		milan.gone(&corev1.Service{ObjectMeta: object("shop", derived)})
+		milan.Delete(t, heard)
+		milan.Gone(t, &corev1.Service{ObjectMeta: object("shop", derived)})
 		milan.leadsNowhere(derived)
 		controlplanetest.Edit(t, milan.Cluster, kept, func(s *mcsv1beta1.ServiceImport) { s.Finalizers = nil })
 		for _, o := range []client.Object{&mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")}, &corev1.Service{ObjectMeta: object("shop", derived)}} {
-			milan.gone(o)
-			rome.gone(o)
+			milan.Gone(t, o)
+			rome.Gone(t, o)
 		}
 	})
 }
@@ -353,12 +328,12 @@ func (s *site) leadsNowhere(service string) {
 // TestHostilePeer has a peer name what is none of its business.
 func TestHostilePeer(t *testing.T) {
 	s := newSite(t, "milan", "rome", services.Options{Alias: true})
-	s.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	s.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	theirs := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "db"), Spec: mcsv1beta1.ServiceImportSpec{
 		Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.9.9.9"}, Ports: []mcsv1beta1.ServicePort{},
 	}}
-	s.create(theirs)
-	s.create(&corev1.Service{ObjectMeta: object("shop", "mine"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
+	s.Create(t, theirs)
+	s.Create(t, &corev1.Service{ObjectMeta: object("shop", "mine"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
 	for _, test := range []struct{ namespace, name, address, reason string }{
 		{"default", "kubernetes", "10.243.1.2", "NamespaceReserved"},
 		{"kube-system", "kube-dns", "10.243.1.2", "NamespaceReserved"},
@@ -398,7 +373,7 @@ func TestHostilePeer(t *testing.T) {
 // TestUsersMayExport is who edits a namespace, and nobody who only looks.
 func TestUsersMayExport(t *testing.T) {
 	s := newSite(t, "milan", "rome", services.Options{})
-	s.create(&corev1.Namespace{ObjectMeta: object("", "shop")})
+	s.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	// Of the roles of Kubernetes these are part by their labels, where its controller for that runs.
 	for _, role := range []string{"edit", "view"} {
 		var r rbacv1.ClusterRole

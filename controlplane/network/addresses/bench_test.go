@@ -24,12 +24,12 @@ func BenchmarkConverge(b *testing.B) {
 		b.StopTimer()
 		w := &world{Cluster: controlplanetest.Start(b), tb: b}
 		w.grant(b, w.network(b, liqo, "external-cidr", "10.70.0.0/16", 1), "10.70.0.0/16")
-		w.namespace(b, "many")
+		w.Namespace(b, "many", nil)
 		var wg sync.WaitGroup
 		for part := range 10 {
 			wg.Go(func() {
 				for i := part; i < ips; i += 10 {
-					w.create(b, newIP("many", fmt.Sprintf("ip-%d", i), "10.42.0.1", ""))
+					w.Create(b, newIP("many", fmt.Sprintf("ip-%d", i), "10.42.0.1", ""))
 				}
 			})
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -37,30 +36,9 @@ func (w *world) run() {
 	})
 }
 
-func (w *world) namespace(t testing.TB, name string) {
-	t.Helper()
-	if err := w.CreateNamespace(name, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (w *world) create(t testing.TB, o client.Object) {
-	t.Helper()
-	if err := w.Client.Create(context.Background(), o); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (w *world) edit(t testing.TB, namespace, name string, change func(*ipamv1alpha1.IP)) {
 	t.Helper()
 	controlplanetest.Edit(t, w.Cluster, &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, change)
-}
-
-func (w *world) delete(t testing.TB, o client.Object) {
-	t.Helper()
-	if err := w.Client.Delete(context.Background(), o); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // network makes a Network; granted may be empty.
@@ -73,7 +51,7 @@ func (w *world) network(t testing.TB, namespace, name, cidr string, preAllocated
 	if name == "external-cidr" {
 		n.Labels = map[string]string{ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeExternalCIDR}
 	}
-	w.create(t, n)
+	w.Create(t, n)
 	return n
 }
 
@@ -133,16 +111,6 @@ func (w *world) wantService(t testing.TB, namespace, name string, reason ipamv1a
 	return &o
 }
 
-func (w *world) wantGone(t testing.TB, o client.Object) {
-	t.Helper()
-	controlplanetest.Eventually(t, fmt.Sprintf("%T %s goes", o, o.GetName()), func(ctx context.Context) error {
-		if err := w.Get(ctx, o.GetNamespace(), o.GetName(), o); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("still there (%v)", err)
-		}
-		return nil
-	})
-}
-
 func TestControllers(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t), tb: t}
 	w.run()
@@ -155,8 +123,8 @@ func TestControllers(t *testing.T) {
 }
 
 func (w *world) testAddresses(t *testing.T) {
-	w.namespace(t, "rome")
-	w.create(t, newIP("rome", "early", "10.42.0.7", ""))
+	w.Namespace(t, "rome", nil)
+	w.Create(t, newIP("rome", "early", "10.42.0.7", ""))
 	o := w.want(t, "rome", "early", "", ipamv1alpha1.ReasonNetworkNotReady)
 	if m := condition(o, ipamv1alpha1.ConditionAllocated).Message; !strings.Contains(m, "there is no external CIDR") {
 		t.Errorf("message %q", m)
@@ -186,9 +154,9 @@ func (w *world) testAddresses(t *testing.T) {
 	}
 
 	w.grant(t, w.network(t, "rome", "own", "10.9.0.0/29", 6), "10.9.0.0/29")
-	w.create(t, newIP("rome", "of-own", "10.42.0.8", "own"))
+	w.Create(t, newIP("rome", "of-own", "10.42.0.8", "own"))
 	w.want(t, "rome", "of-own", "10.9.0.6", ipamv1alpha1.ReasonAllocated)
-	w.create(t, newIP("rome", "other-family", "fd00::8", "own"))
+	w.Create(t, newIP("rome", "other-family", "fd00::8", "own"))
 	w.want(t, "rome", "other-family", "", ipamv1alpha1.ReasonInvalid)
 
 	o.Status.IP = "10.75.0.9"
@@ -198,25 +166,25 @@ func (w *world) testAddresses(t *testing.T) {
 }
 
 func (w *world) testWaiting(t *testing.T) {
-	w.namespace(t, "waiting")
+	w.Namespace(t, "waiting", nil)
 	n := w.network(t, "waiting", "small", "10.8.0.0/31", 0)
 	w.grant(t, n, "10.8.0.0/31")
 	one := newIP("waiting", "one", "10.42.0.1", "small")
 	two := newIP("waiting", "two", "10.42.0.2", "small")
 	two.Finalizers = []string{ipamv1alpha1.FinalizerIP, ipamv1alpha1.FinalizerIPMapping} // left by another implementation
-	w.create(t, one)
+	w.Create(t, one)
 	w.want(t, "waiting", "one", "10.8.0.0", ipamv1alpha1.ReasonAllocated)
-	w.create(t, two)
+	w.Create(t, two)
 	w.want(t, "waiting", "two", "10.8.0.1", ipamv1alpha1.ReasonAllocated)
-	w.create(t, newIP("waiting", "three", "10.42.0.3", "small"))
-	w.create(t, newIP("waiting", "four", "10.42.0.4", "small"))
+	w.Create(t, newIP("waiting", "three", "10.42.0.3", "small"))
+	w.Create(t, newIP("waiting", "four", "10.42.0.4", "small"))
 	w.want(t, "waiting", "four", "", ipamv1alpha1.ReasonExhausted)
 	o := w.want(t, "waiting", "three", "", ipamv1alpha1.ReasonExhausted)
 	if m := condition(o, ipamv1alpha1.ConditionAllocated).Message; !strings.Contains(m, "delete IPs that are not needed, or make a larger Network") {
 		t.Errorf("message %q", m)
 	}
-	w.delete(t, two)
-	w.wantGone(t, two)
+	w.Delete(t, two)
+	w.Gone(t, two)
 	served := func(name, addr string) {
 		controlplanetest.Eventually(t, "one that waits gets "+addr, func(ctx context.Context) error {
 			var list ipamv1alpha1.IPList
@@ -232,11 +200,11 @@ func (w *world) testWaiting(t *testing.T) {
 		})
 	}
 	served("two", "10.8.0.1")
-	w.delete(t, one)
+	w.Delete(t, one)
 	served("one", "10.8.0.0")
 
 	t.Run("the Network is made again", func(t *testing.T) {
-		w.delete(t, n)
+		w.Delete(t, n)
 		w.want(t, "waiting", "three", string(w.now(t, "waiting", "three").Status.IP), ipamv1alpha1.ReasonNetworkNotReady)
 		w.grant(t, w.network(t, "waiting", "small", "10.8.0.0/31", 0), "10.8.0.0/31")
 		w.want(t, "waiting", "three", string(w.now(t, "waiting", "three").Status.IP), ipamv1alpha1.ReasonAllocated)
@@ -263,10 +231,10 @@ func template() *ipamv1alpha1.ServiceTemplate {
 // testService follows the Service of an IP. That it goes with the IP is the work
 // of the garbage collector of Kubernetes, which needs the owner reference.
 func (w *world) testService(t *testing.T) {
-	w.namespace(t, "service")
+	w.Namespace(t, "service", nil)
 	o := newIP("service", "db", "192.168.1.5", "")
 	o.Spec.ServiceTemplate = template()
-	w.create(t, o)
+	w.Create(t, o)
 	w.wantService(t, "service", "db", ipamv1alpha1.ReasonServiceApplied)
 	check := func(ctx context.Context) error {
 		var s corev1.Service
@@ -290,8 +258,8 @@ func (w *world) testService(t *testing.T) {
 	}
 	controlplanetest.Eventually(t, "both are there", check)
 	t.Run("what is deleted or changed by hand comes back", func(t *testing.T) {
-		w.delete(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
-		w.delete(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
+		w.Delete(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
+		w.Delete(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
 		controlplanetest.Eventually(t, "both are back", check)
 		if _, err := w.Kubectl("-n", "service", "label", "service", "db", "team=other", "--overwrite"); err != nil {
 			t.Fatal(err)
@@ -314,19 +282,19 @@ func (w *world) testService(t *testing.T) {
 	})
 	t.Run("the template goes", func(t *testing.T) {
 		w.edit(t, "service", "db", func(o *ipamv1alpha1.IP) { o.Spec.ServiceTemplate = nil })
-		w.wantGone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
-		w.wantGone(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
+		w.Gone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
+		w.Gone(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "service", Name: "db"}})
 		w.wantService(t, "service", "db", "")
 	})
 }
 
 func (w *world) testServiceRefused(t *testing.T) {
-	w.namespace(t, "refused")
+	w.Namespace(t, "refused", nil)
 	theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "refused", Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
-	w.create(t, theirs)
+	w.Create(t, theirs)
 	o := newIP("refused", "db", "192.168.1.5", "")
 	o.Spec.ServiceTemplate = template()
-	w.create(t, o)
+	w.Create(t, o)
 	got := w.wantService(t, "refused", "db", ipamv1alpha1.ReasonObjectRefused)
 	if m := condition(got, ipamv1alpha1.ConditionServiceReady).Message; m != "the Service of spec.serviceTemplate cannot be made: it exists and is not of this controller's making: it is left as it is; delete it, or give one of the two another name" {
 		t.Errorf("message %q", m)
@@ -342,20 +310,20 @@ func (w *world) testServiceRefused(t *testing.T) {
 	// none leads to a node.
 	made := newIP("refused", "made", "192.168.1.6", "")
 	made.Spec.ServiceTemplate = template()
-	w.create(t, made)
+	w.Create(t, made)
 	w.wantService(t, "refused", "made", ipamv1alpha1.ReasonServiceApplied)
 	w.edit(t, "refused", "made", func(o *ipamv1alpha1.IP) { o.Spec.ServiceTemplate.Spec.ExternalIPs = []string{"10.96.0.10"} })
 	w.wantService(t, "refused", "made", ipamv1alpha1.ReasonObjectRefused)
-	w.wantGone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "refused", Name: "made"}})
+	w.Gone(t, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "refused", Name: "made"}})
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	w.create(t, n)
+	w.Create(t, n)
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.1.7"}}
 	if err := w.Client.Status().Update(context.Background(), n); err != nil {
 		t.Fatal(err)
 	}
 	node := newIP("refused", "node", "192.168.1.7", "")
 	node.Spec.ServiceTemplate = template()
-	w.create(t, node)
+	w.Create(t, node)
 	looks := 0
 	controlplanetest.Eventually(t, "no Service to a node", func(ctx context.Context) error {
 		looks++ // until the controller has seen the node
@@ -370,7 +338,7 @@ func (w *world) testServiceRefused(t *testing.T) {
 	})
 	o = newIP("refused", "nameless", "192.168.1.5", "")
 	o.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}, {Port: 2}}}}
-	w.create(t, o)
+	w.Create(t, o)
 	got = w.wantService(t, "refused", "nameless", ipamv1alpha1.ReasonObjectRefused)
 	if m := condition(got, ipamv1alpha1.ConditionServiceReady).Message; !strings.Contains(m, "the Service of spec.serviceTemplate cannot be made: ") || !strings.Contains(m, "spec.ports[0].name") {
 		t.Errorf("message %q", m)
@@ -380,23 +348,23 @@ func (w *world) testServiceRefused(t *testing.T) {
 // testSameAddress puts two IPs into the cluster that were given the same, as a
 // backup might.
 func (w *world) testSameAddress(t *testing.T) {
-	w.namespace(t, "same")
+	w.Namespace(t, "same", nil)
 	w.grant(t, w.network(t, "same", "net", "10.6.0.0/24", 0), "10.6.0.0/24")
 	w.stop()
 	for _, name := range []string{"a-older", "b-younger"} { // one second is one age
 		o := newIP("same", name, "10.42.0.1", "net")
-		w.create(t, o)
+		w.Create(t, o)
 		o.Status.IP, o.Status.CIDR = "10.6.0.7", "10.6.0.0/24"
 		if err := w.Client.Status().Update(context.Background(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.create(t, newIP("same", "c-new", "10.42.0.2", "net"))
+	w.Create(t, newIP("same", "c-new", "10.42.0.2", "net"))
 	w.run()
 	older := w.want(t, "same", "a-older", "10.6.0.7", ipamv1alpha1.ReasonAllocated)
 	w.want(t, "same", "b-younger", "10.6.0.7", ipamv1alpha1.ReasonOverlap)
 	w.want(t, "same", "c-new", "10.6.0.8", ipamv1alpha1.ReasonAllocated)
-	w.delete(t, older)
+	w.Delete(t, older)
 	w.want(t, "same", "b-younger", "10.6.0.7", ipamv1alpha1.ReasonAllocated)
 }
 
@@ -427,10 +395,10 @@ func (w *world) versions(t *testing.T) map[string]string {
 // testRestart starts the controller anew, with all IPs settled: nothing is
 // written, and it knows all that was given before.
 func (w *world) testRestart(t *testing.T) {
-	w.namespace(t, "restart")
+	w.Namespace(t, "restart", nil)
 	o := newIP("restart", "with-service", "192.168.1.5", "")
 	o.Spec.ServiceTemplate = template()
-	w.create(t, o)
+	w.Create(t, o)
 	w.wantService(t, "restart", "with-service", ipamv1alpha1.ReasonServiceApplied)
 	w.stop()
 	before := w.versions(t)
@@ -455,7 +423,7 @@ func (w *world) testRestart(t *testing.T) {
 	if diff := cmp.Diff(before, w.versions(t)); diff != "" {
 		t.Errorf("written after another look (-want +got):\n%s", diff)
 	}
-	w.create(t, newIP("restart", "next", "10.42.0.9", ""))
+	w.Create(t, newIP("restart", "next", "10.42.0.9", ""))
 	controlplanetest.Eventually(t, "the next one has an address", func(ctx context.Context) error {
 		var got ipamv1alpha1.IP
 		if err := w.Get(ctx, "restart", "next", &got); err != nil || got.Status.IP == "" {

@@ -99,9 +99,7 @@ func TestInstall(t *testing.T) {
 			&ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "pod-cidr", Namespace: "liqo"}},
 			&ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "service-cidr", Namespace: "liqo"}},
 		} {
-			if err := c.Client.Delete(ctx, o); err != nil {
-				t.Fatal(err)
-			}
+			c.Delete(t, o)
 		}
 		controlplanetest.Eventually(t, "it is back", complete)
 		for _, name := range []string{bootstrap.ClusterIDConfigMap, "pod-cidr", "service-cidr"} {

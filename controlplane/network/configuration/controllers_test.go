@@ -87,9 +87,7 @@ func TestControllers(t *testing.T) {
 		{"ipam", testIPAM}, // last: it answers for all of them
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := w.CreateNamespace(test.name, nil); err != nil {
-				t.Fatal(err)
-			}
+			w.Namespace(t, test.name, nil)
 			test.run(t, w, test.name)
 		})
 	}
@@ -145,16 +143,6 @@ func (w *world) grant(t *testing.T, namespace, name, cidr string, reason ipamv1a
 		return w.Client.Status().Update(ctx, &n)
 	})
 	return &n
-}
-
-func (w *world) gone(t *testing.T, namespace, name string) {
-	t.Helper()
-	controlplanetest.Eventually(t, "Network "+name+" goes", func(ctx context.Context) error {
-		if err := w.Get(ctx, namespace, name, new(ipamv1alpha1.Network)); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("still there (%v)", err)
-		}
-		return nil
-	})
 }
 
 // settled fails if a Configuration that is as it should be is written to.
@@ -273,7 +261,7 @@ func testChange(t *testing.T, w *world, namespace string) {
 	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
 
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: [10.11.0.0/16], external: 10.20.0.0/16}}"))
-	w.gone(t, namespace, "c-pod-10-10-0-0-16")
+	w.Gone(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c-pod-10-10-0-0-16"}})
 	c := w.want(t, namespace, "c", networkingv1beta1.ReasonWaitingForNetworks, "Waiting for all networks to be ready: c-pod-10-11-0-0-16")
 	w.wantRemote(t, c, "")
 	w.settled(t, namespace, "c")
@@ -411,9 +399,7 @@ func testRestored(t *testing.T, w *world, namespace string) {
 		}
 		return nil
 	})
-	if err := w.Client.Delete(context.Background(), first); err != nil {
-		t.Fatal(err)
-	}
+	w.Delete(t, first)
 	c := w.want(t, namespace, "c", networkingv1beta1.ReasonWaitingForNetworks)
 	w.wantRemote(t, c, "cidr: {pod: 10.81.0.0/16}")
 	w.grant(t, namespace, "c-pod-10-10-0-0-16", "10.81.0.0/16", ipamv1alpha1.ReasonRemapped)
@@ -424,9 +410,7 @@ func testRecreated(t *testing.T, w *world, namespace string) {
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.10.0.0/16}}"))
 	first := w.grant(t, namespace, "c-pod-10-10-0-0-16", "10.10.0.0/16", ipamv1alpha1.ReasonAllocated)
 	c := w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
-	if err := w.Client.Delete(context.Background(), c); err != nil {
-		t.Fatal(err)
-	}
+	w.Delete(t, c)
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.10.0.0/16}}"))
 	controlplanetest.Eventually(t, "there is another Network", func(ctx context.Context) error {
 		n := new(ipamv1alpha1.Network)
@@ -448,10 +432,8 @@ func testDeleted(t *testing.T, w *world, namespace string) {
 	if len(c.Finalizers) > 0 {
 		t.Errorf("finalizers %v", c.Finalizers)
 	}
-	if err := w.Client.Delete(context.Background(), c); err != nil {
-		t.Fatal(err)
-	}
-	w.gone(t, namespace, "c-pod-10-10-0-0-16")
+	w.Delete(t, c)
+	w.Gone(t, &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c-pod-10-10-0-0-16"}})
 	if err := w.Get(context.Background(), namespace, "c", c); !apierrors.IsNotFound(err) {
 		t.Errorf("it came back (%v)", err)
 	}

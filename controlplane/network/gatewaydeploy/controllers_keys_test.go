@@ -197,9 +197,7 @@ func (w *world) stranger(t *testing.T, s *space) {
 	theirs := func(name string, data map[string][]byte) *corev1.Secret {
 		t.Helper()
 		o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}, Data: data}
-		if err := w.Client.Create(ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		w.Create(t, o)
 		return o
 	}
 	password := theirs("password", map[string][]byte{"password": []byte("of somebody else")})

@@ -115,9 +115,7 @@ func (w *world) testRestored(t *testing.T) {
 	if err := w.Get(ctx, "", outside, bad); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Client.Delete(ctx, bad); err != nil {
-		t.Fatal(err)
-	}
+	w.Delete(t, bad)
 	bad.ResourceVersion, bad.UID, bad.RoleRef.Name = "", "", "view"
 	if err := w.Client.Create(ctx, bad); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)

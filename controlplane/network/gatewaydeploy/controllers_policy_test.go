@@ -29,9 +29,7 @@ func (w *world) testPolicies(t *testing.T) {
 	w.has(t, s, "198.51.100.77/32")
 	n := &networkingv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: "policy-node"}}
 	n.Spec.Interface.Gateway.Name, n.Spec.Interface.Node.IP = "liqo.policynode", "10.80.9.9"
-	if err := w.Client.Create(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, n)
 	controlplanetest.Eventually(t, "the agent reports", func(ctx context.Context) error {
 		if err := w.Get(ctx, "", n.Name, n); err != nil {
 			return err
@@ -43,9 +41,7 @@ func (w *world) testPolicies(t *testing.T) {
 	eventually(t, s, "WireGuard's door", "gw-server", lets("UDP 51840 from anywhere"))
 	eventually(t, s, "the door of metrics", "gw-server", lets("TCP 8082 from pods of monitoring"))
 	comesBack[networkingv1.NetworkPolicy](t, w, s.ns, "gw-server")
-	if err := w.Client.Delete(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
+	w.Delete(t, n)
 
 	s.kubectl(t, "patch", "wggatewayserver", "server", "--type=merge", "-p", `{"spec":{"deployment":{"spec":{"replicas":2}}}}`)
 	eventually(t, s, "a budget for two", "gw-server", func(b *policyv1.PodDisruptionBudget) error {

@@ -137,9 +137,7 @@ func (w *world) space(t *testing.T, yaml string) *space {
 	t.Helper()
 	w.spaces++
 	s := &space{w, fmt.Sprintf("tenant-%d", w.spaces)}
-	if err := w.CreateNamespace(s.ns, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}); err != nil {
-		t.Fatal(err)
-	}
+	w.Namespace(t, s.ns, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 	if yaml != "" {
 		s.apply(yaml)
 	}
@@ -213,9 +211,7 @@ func gone(err error) error {
 func (w *world) createNode(t *testing.T, name, address string) {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := w.Client.Create(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, n)
 	w.setNode(t, name, address, corev1.ConditionTrue)
 }
 

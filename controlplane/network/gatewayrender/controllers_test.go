@@ -55,9 +55,7 @@ func TestControllers(t *testing.T) {
 		{"somebody-elses", testSomebodyElses},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := w.CreateNamespace(test.name, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}); err != nil {
-				t.Fatal(err)
-			}
+			w.Namespace(t, test.name, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
 			test.run(t, w, test.name)
 		})
 	}
@@ -326,9 +324,7 @@ func testPorts(t *testing.T, w *world, namespace string) {
 func testRecreated(t *testing.T, w *world, namespace string) {
 	first := w.server(t, namespace, "server", nil)
 	w.condition(t, namespace, "server", networkingv1beta1.ReasonTemplateRendered)
-	if err := w.Client.Delete(context.Background(), first); err != nil {
-		t.Fatal(err)
-	}
+	w.Delete(t, first)
 	second := w.server(t, namespace, "server", nil)
 	w.condition(t, namespace, "server", networkingv1beta1.ReasonTemplateRendered)
 	eventually(t, w, namespace, "server", new(networkingv1beta1.WgGatewayServer), func(o *networkingv1beta1.WgGatewayServer) error {
@@ -345,27 +341,16 @@ func testDeleted(t *testing.T, w *world, namespace string) {
 	if len(s.Finalizers) > 0 {
 		t.Errorf("finalizers %v", s.Finalizers)
 	}
-	if err := w.Client.Delete(context.Background(), s); err != nil {
-		t.Fatal(err)
-	}
-	controlplanetest.Eventually(t, "its object goes", func(ctx context.Context) error {
-		if err := w.Get(ctx, namespace, "server", new(networkingv1beta1.WgGatewayServer)); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("still there (%v)", err)
-		}
-		return nil
-	})
+	w.Delete(t, s)
+	w.Gone(t, &networkingv1beta1.WgGatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "server"}})
 }
 
 func testSomebodyElses(t *testing.T, w *world, namespace string) {
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}}
-	if err := w.Client.Create(context.Background(), owner); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, owner)
 	u := renderShipped(t, serverKind.gatewayOf(testServer(func(s *networkingv1beta1.GatewayServer) { s.Namespace = namespace })))
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}})
-	if err := w.Client.Create(context.Background(), u); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, u)
 	w.server(t, namespace, "server", nil)
 	s := w.condition(t, namespace, "server", networkingv1beta1.ReasonObjectRefused, "belongs to ConfigMap operator")
 	if s.Status.ServerRef != nil {
@@ -377,9 +362,7 @@ func testSomebodyElses(t *testing.T, w *world, namespace string) {
 	byHand.SetResourceVersion("")
 	byHand.SetOwnerReferences(nil)
 	byHand.SetLabels(map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan"})
-	if err := w.Client.Create(context.Background(), byHand); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, byHand)
 	w.server(t, namespace, "by-hand", nil)
 	w.condition(t, namespace, "by-hand", networkingv1beta1.ReasonObjectRefused, "was not rendered")
 	live := new(networkingv1beta1.WgGatewayServer)

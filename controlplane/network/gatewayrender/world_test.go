@@ -63,9 +63,7 @@ func (w *world) server(t *testing.T, namespace, name string, change func(*networ
 	if change != nil {
 		change(s)
 	}
-	if err := w.Client.Create(context.Background(), s); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, s)
 	return s
 }
 
@@ -145,9 +143,7 @@ func (w *world) shippedCopy(t *testing.T, k *kind, namespace string, change func
 	if change != nil {
 		change(u.Object["spec"].(map[string]any)["template"].(map[string]any))
 	}
-	if err := w.Client.Create(context.Background(), u); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, u)
 }
 
 // edit changes spec.template of the copy.

@@ -40,7 +40,7 @@ func testNodes(t *testing.T, w *world) {
 	n1 := w.node(t, "n1")
 	w.node(t, "n2")
 	virtual := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"liqo.io/type": "virtual-node"}}}
-	w.create(t, virtual)
+	w.Create(t, virtual)
 	t.Cleanup(func() { w.delete(t, virtual) })
 
 	i1, i2 := eventually(t, w, "n1 takes part", inode("n1"), exists), eventually(t, w, "n2 takes part", inode("n2"), exists)
@@ -75,26 +75,26 @@ func testNodes(t *testing.T, w *world) {
 		w.stop() // so that it sees only the outcome
 		w.delete(t, n1)
 		n1.ResourceVersion = ""
-		w.create(t, n1)
+		w.Create(t, n1)
 		w.run()
 		eventually(t, w, "the spec is the same", inode("n1"), same)
 	})
 	t.Run("one that becomes virtual leaves", func(t *testing.T) {
 		w.patch(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, `{"metadata":{"labels":{"liqo.io/type":"virtual-node"}}}`)
-		w.gone(t, inode("n2"))
+		w.Gone(t, inode("n2"))
 	})
 	t.Run("a foreign finalizer stops nobody", func(t *testing.T) {
 		w.patch(t, inode("n1"), `{"metadata":{"finalizers":["`+networkingv1beta1.FinalizerInternalNodeRoute+`"]}}`)
 		w.delete(t, n1)
-		w.gone(t, inode("n1"))
+		w.Gone(t, inode("n1"))
 	})
 	t.Run("an orphan goes at the start", func(t *testing.T) {
 		w.stop()
 		o := inode("orphan")
 		o.Spec = i1.Spec
-		w.create(t, o)
+		w.Create(t, o)
 		w.run()
-		w.gone(t, o)
+		w.Gone(t, o)
 	})
 	if err := w.Get(w.ctx, "", "milan", inode("")); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the virtual node has an InternalNode (%v)", err)
@@ -106,12 +106,12 @@ func testFabric(t *testing.T, w *world) {
 	w.node(t, "n1")
 	w.namespace(t, ns)
 	g := gatewayServer(ns, "gw", peer)
-	w.create(t, g)
+	w.Create(t, g)
 	ready(t, w, g, networkingv1beta1.ReasonWaitingForGatewayPod)
 	w.pod(t, g, "10.243.1.5")
 	ready(t, w, g, networkingv1beta1.ReasonWaitingForConfiguration)
 	c := configuration(ns, peer)
-	w.create(t, c)
+	w.Create(t, c)
 	ready(t, w, g, networkingv1beta1.ReasonWaitingForConfiguration)
 	if err := w.Get(w.ctx, ns, peer, fabric("", "")); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("an InternalFabric without a Configuration (%v)", err)
@@ -171,7 +171,7 @@ func testFabric(t *testing.T, w *world) {
 		want.RemoteCIDRs = nil
 		eventually(t, w, "nothing is routed", fabric(ns, peer), is)
 		c = configuration(ns, peer)
-		w.create(t, c)
+		w.Create(t, c)
 		w.configured(t, c, "10.62.0.0/16", "10.71.0.0/16")
 		want.RemoteCIDRs = with
 		eventually(t, w, "all is routed", fabric(ns, peer), is)
@@ -199,9 +199,9 @@ func testFabric(t *testing.T, w *world) {
 		w.delete(t, c)
 		ready(t, w, g, networkingv1beta1.ReasonWaitingForConfiguration)
 		w.delete(t, fabric(ns, peer))
-		w.gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
+		w.Gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
 		c = configuration(ns, peer)
-		w.create(t, c)
+		w.Create(t, c)
 		w.configured(t, c, "10.62.0.0/16", "10.71.0.0/16")
 		eventually(t, w, "the fabric is back", fabric(ns, peer), is)
 		eventually(t, w, "so is the tunnel", tunnel(ns, peer+"-n1"), hasVNI)
@@ -213,17 +213,17 @@ func testFabric(t *testing.T, w *world) {
 			t.Errorf("tunnel %+v", g)
 		}
 		w.delete(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
-		w.gone(t, g)
+		w.Gone(t, g)
 	})
 	t.Run("the gateway is for somebody else", func(t *testing.T) {
 		w.patch(t, gatewayServer(ns, "gw", ""), `{"metadata":{"labels":{"liqo.io/remote-cluster-id":"turin"}}}`)
-		w.gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
+		w.Gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
 	})
 	t.Run("the gateway goes", func(t *testing.T) {
 		w.patch(t, gatewayServer(ns, "gw", ""), `{"metadata":{"labels":{"liqo.io/remote-cluster-id":"milan"}}}`)
 		eventually(t, w, "the fabric", fabric(ns, peer), exists)
 		w.patch(t, fabric(ns, peer), `{"metadata":{"finalizers":["`+networkingv1beta1.FinalizerInternalFabricGeneve+`","`+networkingv1beta1.FinalizerInternalFabricLegacy+`"]}}`)
 		w.delete(t, g)
-		w.gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
+		w.Gone(t, fabric(ns, peer), tunnel(ns, peer+"-n1"))
 	})
 }

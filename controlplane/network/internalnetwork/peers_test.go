@@ -26,12 +26,12 @@ func testDuplicates(t *testing.T, w *world) {
 	w.namespace(t, a)
 	first := gatewayClient(a, "first", "milan")
 	conf := configuration(a, "milan")
-	w.create(t, first, conf)
+	w.Create(t, first, conf)
 	w.pod(t, first, "10.243.1.1")
 	w.configured(t, conf, "10.61.0.0/16", "10.71.0.0/16")
 	ready(t, w, first, networkingv1beta1.ReasonInternalFabricReady)
 	second := gatewayServer(a, "second", "milan")
-	w.create(t, second)
+	w.Create(t, second)
 	w.pod(t, second, "10.243.1.2")
 	ready(t, w, second, networkingv1beta1.ReasonDuplicateGateway)
 	third, _ := w.peering(t, b, "milan", "10.243.1.3")
@@ -53,7 +53,7 @@ func testDuplicates(t *testing.T, w *world) {
 	w.delete(t, second)
 	ready(t, w, third, networkingv1beta1.ReasonInternalFabricReady)
 	serves(b, "10.243.1.3", third)
-	w.gone(t, fabric(a, "milan"))
+	w.Gone(t, fabric(a, "milan"))
 }
 
 func testNames(t *testing.T, w *world) {
@@ -62,7 +62,7 @@ func testNames(t *testing.T, w *world) {
 	w.node(t, "a-b")
 	w.peering(t, "liqo-tenant-x", "milan", "10.243.1.5")
 	g, c := gatewayServer("liqo-tenant-x", "other", "milan-a"), configuration("liqo-tenant-x", "milan-a")
-	w.create(t, g, c)
+	w.Create(t, g, c)
 	w.pod(t, g, "10.243.1.6")
 	w.configured(t, c, "10.62.0.0/16", "10.72.0.0/16")
 	controlplanetest.Eventually(t, "four tunnels between two gateways and two nodes", func(ctx context.Context) error {
@@ -189,18 +189,18 @@ func testNamespace(t *testing.T, w *world) {
 		Dst: "10.9.0.0/16", Routes: []networkingv1beta1.Route{{Dst: "10.9.0.0/16", Dev: "liqo.x"}}}}}
 	firewall := &networkingv1beta1.FirewallConfiguration{ObjectMeta: meta(networkingv1beta1.FinalizerFirewallConfiguration)}
 	firewall.Spec.Table = networkingv1beta1.FirewallTable{Name: "milan", Family: "IPV4"}
-	w.create(t, route)
-	w.create(t, firewall)
+	w.Create(t, route)
+	w.Create(t, firewall)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-n"}}
 	w.delete(t, ns)
-	w.gone(t, ns)
+	w.Gone(t, ns)
 }
 
 func testCIDR(t *testing.T, w *world) {
 	replace := func(cidr ipamv1alpha1.CIDR) {
 		n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "internal-cidr"}}
 		w.delete(t, n)
-		w.gone(t, n)
+		w.Gone(t, n)
 		if cidr != "" {
 			w.internalCIDR(t, cidr)
 		}

@@ -21,7 +21,7 @@ func (w *world) kubePod(t *testing.T, ns, name, node string, hostNetwork bool, i
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	p.Spec = corev1.PodSpec{NodeName: node, HostNetwork: hostNetwork, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
-	w.create(t, p)
+	w.Create(t, p)
 	w.podStatus(t, p, corev1.PodRunning, ips...)
 	return p
 }
@@ -88,9 +88,7 @@ func testRoutes(t *testing.T, w *world) {
 	w.destinations(t, "n2", "10.243.1.3/32 "+gw2+" other")
 	w.podStatus(t, dual, corev1.PodRunning, "10.243.1.21")
 	w.destinations(t, "n1", "10.243.1.21/32 "+gw1+" dual")
-	if err := w.Client.Delete(w.ctx, dual, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
+	w.Delete(t, dual, client.GracePeriodSeconds(0))
 	w.destinations(t, "n1")
 
 	t.Run("edits are undone", func(t *testing.T) {
@@ -104,7 +102,7 @@ func testRoutes(t *testing.T, w *world) {
 	t.Run("a busy node is written once a second", func(t *testing.T) { testPace(t, w) })
 	t.Run("they go with the node", func(t *testing.T) {
 		w.delete(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
-		w.gone(t, routes("n2"))
+		w.Gone(t, routes("n2"))
 	})
 }
 

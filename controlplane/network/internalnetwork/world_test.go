@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,15 +80,6 @@ func reconciled(t *testing.T) map[string]float64 {
 	return count
 }
 
-func (w *world) create(t *testing.T, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		if err := w.Client.Create(w.ctx, o); err != nil {
-			t.Fatalf("create %T %s: %v", o, client.ObjectKeyFromObject(o), err)
-		}
-	}
-}
-
 func (w *world) delete(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
@@ -137,21 +127,6 @@ func eventually[T client.Object](t *testing.T, w *world, what string, o T, check
 
 func exists[T client.Object](T) error { return nil }
 
-// gone waits until objects are gone.
-func (w *world) gone(t *testing.T, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		key := client.ObjectKeyFromObject(o)
-		controlplanetest.Eventually(t, fmt.Sprintf("%T %s is gone", o, key), func(ctx context.Context) error {
-			err := w.Client.Get(ctx, key, o)
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("still there (%v)", err)
-		})
-	}
-}
-
 // replaced waits until an object that was deleted is there again.
 func replaced[T client.Object](t *testing.T, w *world, o T) T {
 	t.Helper()
@@ -167,10 +142,10 @@ func replaced[T client.Object](t *testing.T, w *world, o T) T {
 func (w *world) node(t *testing.T, name string) *corev1.Node {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	w.create(t, n)
+	w.Create(t, n)
 	t.Cleanup(func() {
 		w.delete(t, n)
-		w.gone(t, inode(name))
+		w.Gone(t, inode(name))
 	})
 	return n
 }
@@ -193,9 +168,7 @@ func routes(node string) *networkingv1beta1.RouteConfiguration {
 
 func (w *world) namespace(t *testing.T, name string) {
 	t.Helper()
-	if err := w.CreateNamespace(name, nil); err != nil {
-		t.Fatal(err)
-	}
+	w.Namespace(t, name, nil)
 	t.Cleanup(func() {
 		// Not the namespace, whose end takes five seconds: the next one may find it.
 		// There is no kubelet that would end the pods.
@@ -222,7 +195,7 @@ func (w *world) peering(t *testing.T, ns, peer, podIP string) (*networkingv1beta
 	t.Helper()
 	w.namespace(t, ns)
 	g, c := gatewayServer(ns, "gw", peer), configuration(ns, peer)
-	w.create(t, g, c)
+	w.Create(t, g, c)
 	w.pod(t, g, podIP)
 	w.configured(t, c, "10.61.0.0/16", "10.71.0.0/16")
 	return g, c
@@ -309,7 +282,7 @@ func ready(t *testing.T, w *world, g client.Object, reason networkingv1beta1.Con
 func (w *world) internalCIDR(t *testing.T, cidr ipamv1alpha1.CIDR) *ipamv1alpha1.Network {
 	t.Helper()
 	n := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "internal-cidr"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: cidr}}
-	w.create(t, n)
+	w.Create(t, n)
 	w.status(t, n, map[string]any{"cidr": cidr})
 	return n
 }

@@ -27,7 +27,7 @@ func BenchmarkConverge(b *testing.B) {
 		for _, n := range installation() {
 			w.create(b, n)
 		}
-		w.namespace(b, "peers")
+		w.Namespace(b, "peers", nil)
 		var wg sync.WaitGroup
 		for part := range 10 {
 			wg.Go(func() {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,24 +42,8 @@ func (w *world) run() {
 
 func (w *world) create(t testing.TB, n *ipamv1alpha1.Network) *ipamv1alpha1.Network {
 	t.Helper()
-	if err := w.Client.Create(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, n)
 	return n
-}
-
-func (w *world) delete(t testing.TB, n *ipamv1alpha1.Network) {
-	t.Helper()
-	if err := w.Client.Delete(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (w *world) namespace(t testing.TB, name string) {
-	t.Helper()
-	if err := w.CreateNamespace(name, nil); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // want waits until a Network has this prefix and this reason.
@@ -127,7 +110,7 @@ func TestControllers(t *testing.T) {
 
 // testInstallation has a peer come before the cluster knows itself.
 func (w *world) testInstallation(t *testing.T) {
-	w.namespace(t, "early")
+	w.Namespace(t, "early", nil)
 	// They come within one second, as far as their timestamps go: then the one of the
 	// pods is first.
 	for {
@@ -136,8 +119,8 @@ func (w *world) testInstallation(t *testing.T) {
 		if pod.CreationTimestamp.Equal(&external.CreationTimestamp) {
 			break
 		}
-		w.delete(t, external)
-		w.delete(t, pod)
+		w.Delete(t, external)
+		w.Delete(t, pod)
 	}
 	n := w.want(t, "early", "pod", "", ipamv1alpha1.ReasonNetworkNotReady)
 	if !strings.Contains(message(n), "none with label ipam.liqo.io/network-type=pod-cidr, none with service-cidr, none with external-cidr, none with internal-cidr") {
@@ -159,11 +142,9 @@ func (w *world) testInstallation(t *testing.T) {
 }
 
 func (w *world) testGrants(t *testing.T) {
-	w.namespace(t, "grants")
+	w.Namespace(t, "grants", nil)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	if err := w.Client.Create(context.Background(), n); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, n)
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.31.7.8"}, {Type: corev1.NodeHostName, Address: "n"}}
 	if err := w.Client.Status().Update(context.Background(), n); err != nil {
 		t.Fatal(err)
@@ -172,9 +153,7 @@ func (w *world) testGrants(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Namespace: "default"},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"172.30.1.1"}}},
 	}
-	if err := w.Client.Create(context.Background(), servers); err != nil {
-		t.Fatal(err)
-	}
+	w.Create(t, servers)
 	for _, tt := range []struct {
 		name, asked string
 		labels      []string
@@ -211,7 +190,7 @@ func (w *world) testGrants(t *testing.T) {
 }
 
 func (w *world) testWaiting(t *testing.T) {
-	w.namespace(t, "waiting")
+	w.Namespace(t, "waiting", nil)
 	holder := w.create(t, newNetwork("waiting", "holder", "10.50.0.0/16"))
 	w.want(t, "waiting", "holder", "10.50.0.0/16", ipamv1alpha1.ReasonAllocated)
 	w.create(t, newNetwork("waiting", "next", "10.50.0.0/17", notRemapped))
@@ -222,24 +201,19 @@ func (w *world) testWaiting(t *testing.T) {
 	theirs.Finalizers = []string{ipamv1alpha1.FinalizerNetwork}
 	w.create(t, theirs)
 	w.want(t, "waiting", "theirs", "10.51.0.0/16", ipamv1alpha1.ReasonAllocated)
-	w.delete(t, theirs)
-	controlplanetest.Eventually(t, "it goes", func(ctx context.Context) error {
-		if err := w.Get(ctx, "waiting", "theirs", new(ipamv1alpha1.Network)); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("still there (%v)", err)
-		}
-		return nil
-	})
+	w.Delete(t, theirs)
+	w.Gone(t, theirs)
 	w.create(t, newNetwork("waiting", "after", "10.51.0.0/16", notRemapped))
 	w.want(t, "waiting", "after", "10.51.0.0/16", ipamv1alpha1.ReasonAllocated)
 
-	w.delete(t, holder)
+	w.Delete(t, holder)
 	w.want(t, "waiting", "next", "10.50.0.0/17", ipamv1alpha1.ReasonAllocated)
 	w.create(t, newNetwork("waiting", "holder", "10.50.128.0/17"))
 	w.want(t, "waiting", "holder", "10.50.128.0/17", ipamv1alpha1.ReasonAllocated)
 }
 
 func (w *world) testEdits(t *testing.T) {
-	w.namespace(t, "edits")
+	w.Namespace(t, "edits", nil)
 	w.create(t, newNetwork("edits", "a", "10.60.0.0/16"))
 	n := w.want(t, "edits", "a", "10.60.0.0/16", ipamv1alpha1.ReasonAllocated)
 	w.create(t, newNetwork("edits", "b", "10.60.0.0/16", notRemapped))
@@ -262,7 +236,7 @@ func (w *world) testEdits(t *testing.T) {
 // testOverlappingStatus puts two Networks into the cluster that were granted the
 // same, as a backup might.
 func (w *world) testOverlappingStatus(t *testing.T) {
-	w.namespace(t, "overlap")
+	w.Namespace(t, "overlap", nil)
 	w.stop()
 	for _, name := range []string{"a-older", "b-younger"} { // one second is one age
 		n := w.create(t, newNetwork("overlap", name, "10.243.0.0/16"))
@@ -277,13 +251,13 @@ func (w *world) testOverlappingStatus(t *testing.T) {
 	if !strings.Contains(message(younger), "overlaps 10.61.0.0/16 of Network overlap/a-older") {
 		t.Errorf("message %q", message(younger))
 	}
-	w.delete(t, older)
+	w.Delete(t, older)
 	w.want(t, "overlap", "b-younger", "10.61.0.0/16", ipamv1alpha1.ReasonRemapped)
 }
 
 // testMany has 200 clusters with few different prefixes come at once.
 func (w *world) testMany(t *testing.T) {
-	w.namespace(t, "many")
+	w.Namespace(t, "many", nil)
 	asked := []string{"10.244.0.0/16", "10.42.0.0/16", "10.0.0.0/14", "10.128.0.0/20", "172.17.0.0/16", "192.168.0.0/20", "fd00:10:244::/56", "2001:cafe:42::/56"}
 	order := rand.Perm(200)
 	var wg sync.WaitGroup
@@ -364,7 +338,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 // testChurn stops the controller in the middle of its work, over and over, while
 // Networks come and go.
 func (w *world) testChurn(t *testing.T) {
-	w.namespace(t, "churn")
+	w.Namespace(t, "churn", nil)
 	for round := range 8 {
 		before := controlplanetest.Total(t, "network", "controller_runtime_reconcile_total")
 		var wg sync.WaitGroup
@@ -430,7 +404,7 @@ func (w *world) testRestart(t *testing.T) {
 	if diff := cmp.Diff(before, w.versions(t)); diff != "" {
 		t.Errorf("written after the start (-want +got):\n%s", diff)
 	}
-	w.namespace(t, "restart")
+	w.Namespace(t, "restart", nil)
 	w.create(t, newNetwork("restart", "next", "10.42.0.0/16"))
 	controlplanetest.Eventually(t, "the next one is granted", func(ctx context.Context) error {
 		var n ipamv1alpha1.Network

@@ -1,0 +1,56 @@
+package controlplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Create creates objects.
+func (c *Cluster) Create(tb testing.TB, objects ...client.Object) {
+	tb.Helper()
+	for _, o := range objects {
+		write(tb, "create", o, func(ctx context.Context) error { return c.Client.Create(ctx, o) })
+	}
+}
+
+// Delete deletes an object, which must be there.
+func (c *Cluster) Delete(tb testing.TB, o client.Object, options ...client.DeleteOption) {
+	tb.Helper()
+	write(tb, "delete", o, func(ctx context.Context) error { return c.Client.Delete(ctx, o, options...) })
+}
+
+func write(tb testing.TB, verb string, o client.Object, request func(context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience) // also in a Cleanup, where the test's own is over
+	defer cancel()
+	if err := request(ctx); err != nil {
+		tb.Fatalf("%s %T %s: %v", verb, o, client.ObjectKeyFromObject(o), err)
+	}
+}
+
+// Gone waits until there are no such objects.
+func (c *Cluster) Gone(tb testing.TB, objects ...client.Object) {
+	tb.Helper()
+	for _, o := range objects {
+		key := client.ObjectKeyFromObject(o)
+		Eventually(tb, fmt.Sprintf("%T %s is gone", o, key), func(ctx context.Context) error {
+			err := c.Client.Get(ctx, key, o)
+			if err == nil {
+				return errors.New("it is there")
+			}
+			return client.IgnoreNotFound(err)
+		})
+	}
+}
+
+// Namespace is CreateNamespace for tests that need it.
+func (c *Cluster) Namespace(tb testing.TB, name string, labels map[string]string) {
+	tb.Helper()
+	if err := c.CreateNamespace(name, labels); err != nil {
+		tb.Fatalf("create namespace %s: %v", name, err)
+	}
+}
