@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
@@ -182,15 +183,8 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // ofTenant returns the copies in the namespace of a Tenant.
-func (r *provider) ofTenant(ctx context.Context, t client.Object) (requests []ctrl.Request) {
-	var list authv1beta1.RenewList
-	if err := r.List(ctx, &list, client.InNamespace(t.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list the Renews of a Tenant")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+func (r *provider) ofTenant(ctx context.Context, t client.Object) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(authv1beta1.RenewList), client.ObjectKeyFromObject, client.InNamespace(t.GetNamespace()))
 }
 
 func isCopy(o client.Object) bool {

@@ -31,6 +31,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // recheck is how soon a Secret that does not serve is looked at again: time may mend it, or an older one go.
@@ -111,16 +112,9 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 }
 
 // identitiesFor returns the Secrets for one provider.
-func (r *Reconciler) identitiesFor(ctx context.Context, provider string) (requests []ctrl.Request) {
-	var list corev1.SecretList
-	of := client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: provider}
-	if err := r.Secrets.List(ctx, &list, of, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list the identities for a provider")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+func (r *Reconciler) identitiesFor(ctx context.Context, provider string) []ctrl.Request {
+	return enqueue.Each(ctx, r.Secrets, new(corev1.SecretList), client.ObjectKeyFromObject,
+		client.MatchingLabels{authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: provider})
 }
 
 // Start holds the context of the sessions, and takes back what an earlier controller could not. The end of the manager

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -19,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // SetupWithManager adds the reconcilers of both sides to mgr.
@@ -64,14 +64,7 @@ func (r *provider) ofTenant(ctx context.Context, t client.Object) []ctrl.Request
 // ofAll returns the copies of all consumers.
 func (r *provider) ofAll(ctx context.Context, _ client.Object) []ctrl.Request { return r.copies(ctx) }
 
-func (r *provider) copies(ctx context.Context, where ...client.ListOption) (requests []ctrl.Request) {
-	var list authv1beta1.ResourceSliceList
-	where = append(where, client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue}, client.UnsafeDisableDeepCopy)
-	if err := r.List(ctx, &list, where...); err != nil {
-		log.FromContext(ctx).Error(err, "list the copies of ResourceSlices")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+func (r *provider) copies(ctx context.Context, where ...client.ListOption) []ctrl.Request {
+	where = append(where, client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})
+	return enqueue.Each(ctx, r, new(authv1beta1.ResourceSliceList), client.ObjectKeyFromObject, where...)
 }

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // SetupWithManager adds the reconciler to mgr. peerings sees the Secrets and RoleBindings of peerings.
@@ -58,13 +58,6 @@ func onlyDeletes() predicate.Predicate {
 
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request { return r.requests(ctx) }
 
-func (r *Reconciler) requests(ctx context.Context, o ...client.ListOption) (requests []ctrl.Request) {
-	var list authv1beta1.TenantList
-	if err := r.List(ctx, &list, append(o, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "list Tenants")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+func (r *Reconciler) requests(ctx context.Context, which ...client.ListOption) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(authv1beta1.TenantList), client.ObjectKeyFromObject, which...)
 }

@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // Options say where the external CIDR is.
@@ -116,13 +116,7 @@ func (r *Reconciler) ofNetwork(ctx context.Context, o client.Object) []ctrl.Requ
 	}
 	var requests []ctrl.Request
 	for _, key := range keys {
-		var list ipamv1alpha1.IPList
-		if err := r.List(ctx, &list, client.MatchingFields{indexNetwork: key}, client.UnsafeDisableDeepCopy); err != nil {
-			log.FromContext(ctx).Error(err, "list the IPs of a Network", "network", s.key)
-		}
-		for i := range list.Items {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
+		requests = append(requests, enqueue.Each(ctx, r, new(ipamv1alpha1.IPList), client.ObjectKeyFromObject, client.MatchingFields{indexNetwork: key})...)
 	}
 	return requests
 }

@@ -14,6 +14,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster.
@@ -45,13 +46,7 @@ func provider(_ context.Context, o client.Object) []ctrl.Request {
 
 // providers are the requests for all of them.
 func (r *Reconciler) providers(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
-	var requested offloadingv1beta1.NamespaceMapList
-	if err := r.List(ctx, &requested, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list NamespaceMaps")
-	}
-	for i := range requested.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&requested.Items[i])})
-	}
+	requests = enqueue.Each(ctx, r, new(offloadingv1beta1.NamespaceMapList), client.ObjectKeyFromObject)
 	var virtual offloadingv1beta1.VirtualNodeList
 	if err := r.List(ctx, &virtual, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "list VirtualNodes")

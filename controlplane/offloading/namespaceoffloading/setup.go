@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster.
@@ -75,13 +75,8 @@ func answers() handler.EventHandler {
 }
 
 // all are the requests for every NamespaceOffloading.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
-	var list offloadingv1beta1.NamespaceOffloadingList
-	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list NamespaceOffloadings")
-	}
-	for i := range list.Items {
-		requests = append(requests, of(list.Items[i].Namespace))
-	}
-	return requests
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(offloadingv1beta1.NamespaceOffloadingList), func(o client.Object) client.ObjectKey {
+		return of(o.GetNamespace()).NamespacedName
+	})
 }

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -24,6 +23,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces with the label of what controllers make.
@@ -64,13 +64,6 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 }
 
 // mapsOf returns the NamespaceMaps of a namespace.
-func (r *Reconciler) mapsOf(ctx context.Context, namespace string) (requests []ctrl.Request) {
-	var list offloadingv1beta1.NamespaceMapList
-	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list the NamespaceMaps of a namespace")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+func (r *Reconciler) mapsOf(ctx context.Context, namespace string) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(offloadingv1beta1.NamespaceMapList), client.ObjectKeyFromObject, client.InNamespace(namespace))
 }

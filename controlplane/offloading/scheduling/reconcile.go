@@ -23,6 +23,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/reflection"
 )
@@ -174,13 +175,8 @@ func labelled(ns client.Object) bool {
 }
 
 // all are the requests for every offloaded namespace.
-func (r *Reconciler) all(ctx context.Context, _ client.Object) (requests []ctrl.Request) {
-	var list offloadingv1beta1.NamespaceOffloadingList
-	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list NamespaceOffloadings")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: list.Items[i].Namespace}})
-	}
-	return requests
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(offloadingv1beta1.NamespaceOffloadingList), func(o client.Object) types.NamespacedName {
+		return types.NamespacedName{Namespace: o.GetNamespace()}
+	})
 }

@@ -24,6 +24,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 const (
@@ -84,16 +85,10 @@ func (r *Reconciler) slicesOf(ctx context.Context, id string) (requests []ctrl.R
 }
 
 // slicesIn are the requests for the slices of a namespace.
-func (r *Reconciler) slicesIn(ctx context.Context, namespace string) (requests []ctrl.Request) {
+func (r *Reconciler) slicesIn(ctx context.Context, namespace string) []ctrl.Request {
 	list := new(unstructured.UnstructuredList)
 	list.SetGroupVersionKind(newShadow().GroupVersionKind())
-	if err := r.Slices.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(namespace)); err != nil {
-		log.FromContext(ctx).Error(err, "list the ShadowEndpointSlices of a namespace")
-	}
-	for i := range list.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return requests
+	return enqueue.Each(ctx, r.Slices, list, client.ObjectKeyFromObject, client.InNamespace(namespace))
 }
 
 // sliceCache adds to mgr a cache of ShadowEndpointSlices.

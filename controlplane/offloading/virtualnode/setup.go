@@ -25,6 +25,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // Options say how processes are run.
@@ -123,18 +124,13 @@ func (r *processes) all(ctx context.Context, _ client.Object) (requests []ctrl.R
 }
 
 // ofNode are the requests for the processes that may keep a Node.
-func (r *processes) ofNode(ctx context.Context, n client.Object) (requests []ctrl.Request) {
-	var all appsv1.DeploymentList
+func (r *processes) ofNode(ctx context.Context, n client.Object) []ctrl.Request {
 	id := n.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
-	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy, client.MatchingLabels{
+	return enqueue.Each(ctx, r, new(appsv1.DeploymentList), func(d client.Object) client.ObjectKey {
+		return client.ObjectKey{Namespace: d.GetNamespace(), Name: id}
+	}, client.MatchingLabels{
 		networkingv1beta1.LabelRemoteClusterID: id, offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet,
-	}); err != nil {
-		log.FromContext(ctx).Error(err, "list Deployments")
-	}
-	for i := range all.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: all.Items[i].Namespace, Name: id}})
-	}
-	return requests
+	})
 }
 
 func (r *drainer) setup(mgr ctrl.Manager) error {
@@ -161,19 +157,12 @@ func (r *drainer) setup(mgr ctrl.Manager) error {
 }
 
 // ofNamespace are the requests for the Nodes of a tenant namespace.
-func (r *drainer) ofNamespace(ctx context.Context, ns client.Object) (requests []ctrl.Request) {
+func (r *drainer) ofNamespace(ctx context.Context, ns client.Object) []ctrl.Request {
 	id := ns.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
 	if id == "" {
 		return nil
 	}
-	var nodes corev1.NodeList
-	if err := r.List(ctx, &nodes, client.UnsafeDisableDeepCopy, ofPeer(id)); err != nil {
-		log.FromContext(ctx).Error(err, "list Nodes")
-	}
-	for i := range nodes.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Name: nodes.Items[i].Name}})
-	}
-	return requests
+	return enqueue.Each(ctx, r, new(corev1.NodeList), client.ObjectKeyFromObject, ofPeer(id))
 }
 
 // isVirtual tells whether a Node stands for another cluster.

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -20,6 +19,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/services/description"
 )
 
@@ -61,15 +61,8 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 }
 
 // exports are the requests for all Services that are exported.
-func (r *Reconciler) exports(ctx context.Context) (requests []ctrl.Request) {
-	var all mcsv1beta1.ServiceExportList
-	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "list the ServiceExports")
-	}
-	for i := range all.Items {
-		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-	}
-	return requests
+func (r *Reconciler) exports(ctx context.Context) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(mcsv1beta1.ServiceExportList), client.ObjectKeyFromObject)
 }
 
 // ifExported is the request for a Service if it is exported. Most are not.

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -22,6 +21,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/services/description"
 )
 
@@ -68,7 +68,7 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("serviceimport").For(new(mcsv1beta1.ServiceImport)).
 		Watches(new(networkingv1beta1.ImportedService), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
-			return []ctrl.Request{requestFor(o)}
+			return []ctrl.Request{{NamespacedName: serviceOf(o)}}
 		})).
 		// Somebody else's change of what was made is taken back; and the address of a Service is known when it is made.
 		Watches(new(corev1.Service), made).
@@ -98,10 +98,10 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
 		Complete(apply.RequeueOnConflict(r))
 }
 
-// requestFor is the request for the Service that an ImportedService is about.
-func requestFor(o client.Object) ctrl.Request {
+// serviceOf is the key of the Service that an ImportedService is about.
+func serviceOf(o client.Object) types.NamespacedName {
 	namespace, name := description.Key(o.GetName())
-	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // objectName is the name of the ImportedServices of which a request is.
@@ -113,15 +113,8 @@ func objectName(r types.NamespacedName) string {
 }
 
 // imports are the requests for some of the ImportedServices.
-func (r *Reconciler) imports(ctx context.Context, which client.ListOption) (requests []ctrl.Request) {
-	var all networkingv1beta1.ImportedServiceList
-	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy, which); err != nil {
-		log.FromContext(ctx).Error(err, "list the ImportedServices")
-	}
-	for i := range all.Items {
-		requests = append(requests, requestFor(&all.Items[i]))
-	}
-	return requests
+func (r *Reconciler) imports(ctx context.Context, which client.ListOption) []ctrl.Request {
+	return enqueue.Each(ctx, r, new(networkingv1beta1.ImportedServiceList), serviceOf, which)
 }
 
 // ifKnown is the request for a Service of a user if it is exported, or its name is that of an imported one.
