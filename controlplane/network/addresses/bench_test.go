@@ -3,8 +3,6 @@ package addresses_test
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,7 +32,7 @@ func BenchmarkConverge(b *testing.B) {
 			})
 		}
 		wg.Wait()
-		writes := w.patches(b)
+		writes := w.Patches(b, "ips")
 
 		b.StartTimer()
 		start := time.Now()
@@ -50,27 +48,7 @@ func BenchmarkConverge(b *testing.B) {
 			}
 		}
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-converge")
-		b.ReportMetric(float64(w.patches(b)-writes)/ips, "writes/ip")
+		b.ReportMetric(float64(w.Patches(b, "ips")-writes)/ips, "writes/ip")
 		b.StartTimer()
 	}
-}
-
-// patches counts what the API server was asked to write about IPs.
-func (w *world) patches(t testing.TB) (sum int) {
-	t.Helper()
-	out, err := w.Kubectl("get", "--raw", "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="ips"`) && strings.Contains(line, `verb="PATCH"`) {
-			fields := strings.Fields(line)
-			n, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += int(n)
-		}
-	}
-	return sum
 }

@@ -3,8 +3,6 @@ package prefixes_test
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +36,7 @@ func BenchmarkConverge(b *testing.B) {
 			})
 		}
 		wg.Wait()
-		writes := w.requests(b, "PATCH")
+		writes := w.Patches(b, "networks")
 
 		b.StartTimer()
 		start := time.Now()
@@ -54,34 +52,14 @@ func BenchmarkConverge(b *testing.B) {
 			}
 		}
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-converge")
-		b.ReportMetric(float64(w.requests(b, "PATCH")-writes)/(2*peers), "writes/network")
+		b.ReportMetric(float64(w.Patches(b, "networks")-writes)/(2*peers), "writes/network")
 
 		w.stop()
-		writes = w.requests(b, "PATCH")
+		writes = w.Patches(b, "networks")
 		start = time.Now()
 		controlplanetest.Settled(b, "network", 2*peers, w.run)
 		b.ReportMetric(time.Since(start).Seconds(), "s-to-restart")
-		b.ReportMetric(float64(w.requests(b, "PATCH")-writes), "writes-after-restart")
+		b.ReportMetric(float64(w.Patches(b, "networks")-writes), "writes-after-restart")
 		b.StartTimer()
 	}
-}
-
-// requests counts what the API server was asked about Networks.
-func (w *world) requests(t testing.TB, verb string) (sum int) {
-	t.Helper()
-	out, err := w.Kubectl("get", "--raw", "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="networks"`) && strings.Contains(line, `verb="`+verb+`"`) {
-			fields := strings.Fields(line)
-			n, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += int(n)
-		}
-	}
-	return sum
 }
