@@ -31,7 +31,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 	"github.com/sluice-net/sluice/reflection"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 	"github.com/sluice-net/sluice/virtualkubelet"
 )
 
@@ -102,11 +101,7 @@ func newScene(t *testing.T) *scene {
 // no others.
 func (s *scene) account() {
 	s.t.Helper()
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", "virtual-kubelet.yaml"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.rome.Apply(string(roles))
+	s.rome.ApplyManifest(s.t, "offloading", "virtual-kubelet.yaml")
 	objects, _, _ := virtualnode.Build(s.rights())
 	for _, o := range objects {
 		if _, is := o.(*appsv1.Deployment); !is {
@@ -177,11 +172,7 @@ func (s *scene) connect(v networkingv1beta1.ConnectionValue) {
 func (s *scene) slice() string {
 	s.t.Helper()
 	if s.sliceText == "" {
-		roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", "offloading.yaml"))
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.milan.Apply(string(roles))
+		s.milan.ApplyManifest(s.t, "offloading", "offloading.yaml")
 		s.milan.Create(s.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "slice"}})
 		s.milan.Create(s.t, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "rome"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +28,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/offloading"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 	"github.com/sluice-net/sluice/virtualkubelet"
 )
 
@@ -39,11 +37,7 @@ func offloads(t *testing.T) func(*controlplanetest.Cluster, *manager.Options) {
 	return func(c *controlplanetest.Cluster, o *manager.Options) {
 		authenticates(c, o)
 		for _, file := range []string{"offloading.yaml", "scheduling.yaml", "virtual-kubelet.yaml"} {
-			text, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Apply(string(text))
+			c.ApplyManifest(t, "offloading", file)
 		}
 		o.Offloading = &offloading.Options{PodSecurity: "baseline", MaxNamespaces: 10, LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement}
 	}

@@ -21,18 +21,13 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // startSite is a control plane with the controllers of the network and of identities.
 func startSite(t *testing.T, id, podCIDR string) *rome {
 	t.Helper()
 	c := controlplanetest.Start(t)
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Apply(string(roles))
+	c.ApplyManifest(t, "authentication", "authentication.yaml")
 	c.Elect(t)
 	c.RunManager(t, func(mgr ctrl.Manager) error {
 		return manager.SetupWithManager(mgr, manager.Options{

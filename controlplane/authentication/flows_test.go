@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -40,7 +39,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/credentialtest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // site is a cluster of a peering: rome asks, milan gives.
@@ -65,11 +63,7 @@ func newSite(t *testing.T, id, peer, tenant string, changes ...func(*authenticat
 	for _, change := range changes {
 		change(&s.options)
 	}
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Apply(string(roles))
+	s.ApplyManifest(t, "authentication", "authentication.yaml")
 	s.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
 	s.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant, Labels: map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": peer}}})
 	s.run()

@@ -3,7 +3,6 @@ package foreigncluster
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -22,7 +21,6 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // world is a control plane with the controller in it, under the roles that are shipped.
@@ -168,11 +166,7 @@ func TestNetwork(t *testing.T) {
 // TestAuthentication is a peering in which the other cluster is a consumer, then also a provider.
 func TestAuthentication(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t), t: t, authenticates: true}
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Apply(string(roles))
+	w.ApplyManifest(t, "authentication", "authentication.yaml")
 	stop := w.run()
 
 	tenant := &authv1beta1.Tenant{ObjectMeta: of("milan", "milan"), Spec: authv1beta1.TenantSpec{ClusterID: "milan"}}
@@ -233,11 +227,7 @@ func TestAuthentication(t *testing.T) {
 func TestOffloading(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t), t: t, offloads: true}
 	for _, file := range []string{"offloading.yaml", "virtual-kubelet.yaml"} {
-		roles, err := os.ReadFile(source.Path("deploy", "manifests", "offloading", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Apply(string(roles))
+		w.ApplyManifest(t, "offloading", file)
 	}
 	stop := w.run()
 	v := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "north"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}}

@@ -28,11 +28,7 @@ func install(t *testing.T, c *controlplanetest.Cluster) {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			b, err := os.ReadFile(source.Path("deploy", "manifests", folder, f.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Apply(string(b))
+			c.ApplyManifest(t, folder, f.Name())
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 
@@ -31,7 +30,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/offloading"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/credentialtest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // site is a cluster of a peering.
@@ -47,11 +45,7 @@ func newSite(t *testing.T, id string) *site {
 	t.Helper()
 	s := &site{Cluster: controlplanetest.Start(t), t: t, id: id}
 	for _, name := range []string{"authentication", "offloading"} {
-		roles, err := os.ReadFile(source.Path("deploy", "manifests", name, name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Apply(string(roles))
+		s.ApplyManifest(t, name, name+".yaml")
 	}
 	s.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": id}})
 	s.run()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -50,11 +49,7 @@ func newSite(t *testing.T, id, peer string, o services.Options) *site {
 	if err := s.Install(source.Path("deploy", "mcs")); err != nil {
 		t.Fatal(err)
 	}
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "services", "services.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Apply(string(roles))
+	s.ApplyManifest(t, "services", "services.yaml")
 	s.Create(t, &corev1.ConfigMap{ObjectMeta: object(controlplanetest.LiqoNamespace, "liqo-clusterid-configmap"), Data: map[string]string{"CLUSTER_ID": id}})
 	s.Create(t, &ipamv1alpha1.Network{
 		ObjectMeta: object(controlplanetest.LiqoNamespace, "pod-cidr", ipamv1alpha1.LabelNetworkType, ipamv1alpha1.NetworkTypePodCIDR),

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // Create creates objects.
@@ -53,4 +56,14 @@ func (c *Cluster) Namespace(tb testing.TB, name string, labels map[string]string
 	if err := c.CreateNamespace(name, labels); err != nil {
 		tb.Fatalf("create namespace %s: %v", name, err)
 	}
+}
+
+// ApplyManifest applies a file of deploy/manifests.
+func (c *Cluster) ApplyManifest(tb testing.TB, path ...string) {
+	tb.Helper()
+	text, err := os.ReadFile(source.Path(append([]string{"deploy", "manifests"}, path...)...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.Apply(string(text))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,18 +18,13 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestControllers runs both controllers, under the roles they are shipped with,
 // against one control plane. Every subtest has a namespace of its own.
 func TestControllers(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t), t: t, options: everything}
-	services, err := os.ReadFile(source.Path("deploy", "manifests", "services", "services.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Apply(string(services))
+	w.ApplyManifest(t, "services", "services.yaml")
 	w.createNode(t, "node-1", "192.0.2.1")
 	w.createNode(t, "node-2", "192.0.2.2")
 	w.start(t)
