@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -28,36 +26,10 @@ import (
 	"github.com/sluice-net/sluice/test/document"
 )
 
-// writes counts the requests of a client that change something.
-type writes struct {
-	client.Client
-	n atomic.Int64
-}
-
-func (w *writes) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	w.n.Add(1)
-	return w.Client.Apply(ctx, o, opts...)
-}
-
-func (w *writes) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	w.n.Add(1)
-	return w.Client.Patch(ctx, o, p, opts...)
-}
-
-func (w *writes) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	w.n.Add(1)
-	return w.Client.Delete(ctx, o, opts...)
-}
-
-func (w *writes) Status() client.SubResourceWriter {
-	w.n.Add(1) // asked for only when something is written
-	return w.Client.Status()
-}
-
 // world is a control plane with the controller in it. The tests play the IPAM.
 type world struct {
 	*controlplanetest.Cluster
-	client     *writes
+	client     *controlplanetest.Counting
 	reconciler *reconciler
 }
 
@@ -65,7 +37,7 @@ func TestControllers(t *testing.T) {
 	w := &world{Cluster: controlplanetest.Start(t)}
 	w.RunManager(t, func(mgr ctrl.Manager) error {
 		w.reconciler = newReconciler(mgr, Options{LiqoNamespace: controlplanetest.LiqoNamespace})
-		w.client = &writes{Client: w.reconciler.Client}
+		w.client = &controlplanetest.Counting{Client: w.reconciler.Client}
 		w.reconciler.Client = w.client
 		return w.reconciler.setup(mgr)
 	})
@@ -149,11 +121,11 @@ func (w *world) grant(t *testing.T, namespace, name, cidr string, reason ipamv1a
 func (w *world) settled(t *testing.T, namespace, name string) {
 	t.Helper()
 	controlplanetest.Eventually(t, "nothing is written", func(ctx context.Context) error {
-		before := w.client.n.Load()
+		before := w.client.Writes.Load()
 		if _, err := w.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}); err != nil {
 			return err
 		}
-		if n := w.client.n.Load() - before; n != 0 {
+		if n := w.client.Writes.Load() - before; n != 0 {
 			return fmt.Errorf("%d writes", n) // once perhaps, as long as a cache is behind
 		}
 		return nil

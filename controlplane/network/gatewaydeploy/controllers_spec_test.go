@@ -122,19 +122,19 @@ func (w *world) testSettled(t *testing.T) {
 	s, _ := w.settled(t)
 	req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: s.ns, Name: "server"}}
 	controlplanetest.Eventually(t, "nothing to write", func(ctx context.Context) error {
-		before := w.writes.Load()
+		before := w.client.Writes.Load()
 		if _, err := w.probe.Reconcile(ctx, req); err != nil {
 			return err
 		}
-		if n := w.writes.Load() - before; n > 0 {
+		if n := w.client.Writes.Load() - before; n > 0 {
 			return fmt.Errorf("%d writes", n)
 		}
 		return nil
 	})
 	for range 3 { // and it stays so
-		before := w.writes.Load()
-		if _, err := w.probe.Reconcile(context.Background(), req); err != nil || w.writes.Load() != before {
-			t.Errorf("%d writes (%v)", w.writes.Load()-before, err)
+		before := w.client.Writes.Load()
+		if _, err := w.probe.Reconcile(context.Background(), req); err != nil || w.client.Writes.Load() != before {
+			t.Errorf("%d writes (%v)", w.client.Writes.Load()-before, err)
 		}
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,7 +68,7 @@ type world struct {
 	options Options
 	// probe is a reconciler of servers that is called by hand. What it writes is counted.
 	probe  *reconciler
-	writes atomic.Int64
+	client *controlplanetest.Counting // of probe
 	// spaces counts the namespaces of tests.
 	spaces int
 }
@@ -78,7 +76,8 @@ type world struct {
 func (w *world) start(t *testing.T) {
 	w.stop = w.RunManager(t, func(mgr ctrl.Manager) error {
 		w.probe = newReconciler(mgr, &serverKind, w.options, &nodeAddresses{Reader: mgr.GetClient()})
-		w.probe.Client = &counting{w.probe.Client, &w.writes}
+		w.client = &controlplanetest.Counting{Client: w.probe.Client}
+		w.probe.Client = w.client
 		return SetupWithManager(mgr, w.options)
 	})
 }
@@ -86,37 +85,6 @@ func (w *world) start(t *testing.T) {
 // everything is what can be switched on.
 var everything = Options{
 	LiqoNamespace: controlplanetest.LiqoNamespace, NetworkPolicies: true, MetricsNamespace: "monitoring", DisruptionBudgets: true, Services: true,
-}
-
-// counting counts the requests that could change something.
-type counting struct {
-	client.Client
-	writes *atomic.Int64
-}
-
-func (c *counting) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	c.writes.Add(1)
-	return c.Client.Create(ctx, o, opts...)
-}
-
-func (c *counting) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	c.writes.Add(1)
-	return c.Client.Patch(ctx, o, p, opts...)
-}
-
-func (c *counting) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	c.writes.Add(1)
-	return c.Client.Delete(ctx, o, opts...)
-}
-
-func (c *counting) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	c.writes.Add(1)
-	return c.Client.Apply(ctx, o, opts...)
-}
-
-func (c *counting) Status() client.SubResourceWriter {
-	c.writes.Add(1) // asked for only to write
-	return c.Client.Status()
 }
 
 // space is a namespace with one gateway in it.

@@ -28,7 +28,7 @@ func TestControllers(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		w.client = &writes{Client: rs[0].Client}
+		w.client = &controlplanetest.Counting{Client: rs[0].Client}
 		for _, r := range rs {
 			r.Client = w.client
 			w.reconcilers[r.kind] = r

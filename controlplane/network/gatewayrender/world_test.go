@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -20,31 +18,10 @@ import (
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
-// writes counts the requests of a client that change something.
-type writes struct {
-	client.Client
-	n atomic.Int64
-}
-
-func (w *writes) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	w.n.Add(1)
-	return w.Client.Apply(ctx, o, opts...)
-}
-
-func (w *writes) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	w.n.Add(1)
-	return w.Client.Delete(ctx, o, opts...)
-}
-
-func (w *writes) Status() client.SubResourceWriter {
-	w.n.Add(1) // asked for only when something is written
-	return w.Client.Status()
-}
-
 // world is a control plane with the controllers in it.
 type world struct {
 	*controlplanetest.Cluster
-	client      *writes
+	client      *controlplanetest.Counting
 	reconcilers map[*kind]*reconciler
 }
 
@@ -107,11 +84,11 @@ func eventually[T client.Object](t *testing.T, w *world, namespace, name string,
 func (w *world) settled(t *testing.T, k *kind, namespace, name string) {
 	t.Helper()
 	controlplanetest.Eventually(t, "nothing is written", func(ctx context.Context) error {
-		before := w.client.n.Load()
+		before := w.client.Writes.Load()
 		if _, err := w.reconcilers[k].Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}); err != nil {
 			return err
 		}
-		if n := w.client.n.Load() - before; n != 0 {
+		if n := w.client.Writes.Load() - before; n != 0 {
 			return fmt.Errorf("%d writes", n) // once perhaps, as long as a cache is behind
 		}
 		return nil
