@@ -28,7 +28,6 @@ type captureRequest struct {
 const (
 	defaultPoints   = "node,tunnel,dropped"
 	defaultSnaplen  = 128
-	defaultMaxSize  = 100_000_000
 	defaultDuration = 5 * time.Minute
 
 	minCaptureSize     = 10_000 // a file says some things before the first packet

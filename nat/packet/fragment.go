@@ -6,7 +6,6 @@ import "encoding/binary"
 // word at offset 6; the offset counts in units of eight bytes.
 const (
 	flagMoreFragments = 0x2000
-	offsetMask        = 0x1fff
 	fragmentUnit      = 8
 )
 

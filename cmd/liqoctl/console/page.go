@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -30,9 +29,6 @@ func (p *Page) Line(text string) {
 		return lines
 	})
 }
-
-// Linef appends lines of text.
-func (p *Page) Linef(format string, args ...any) { p.Line(fmt.Sprintf(format, args...)) }
 
 // Heading appends a line that stands out.
 func (p *Page) Heading(text string) { p.Line(Strong(text)) }

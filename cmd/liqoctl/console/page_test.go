@@ -35,7 +35,7 @@ func examplePage(p *Page) {
 	network.Text("Everything is as it should be.")
 	p.Box("Local installation", &s)
 	p.Section(&s)
-	p.Linef("%d peerings", 3)
+	p.Line(fmt.Sprintf("%d peerings", 3))
 }
 
 func TestPageFitsTheWindow(t *testing.T) {
@@ -133,7 +133,7 @@ func TestLiveInPlace(t *testing.T) {
 				n++
 				p.Heading(fmt.Sprintf("page %d", n))
 				for i := range 2 * n {
-					p.Linef("line %d of a page that is wider than a narrow window", i)
+					p.Line(fmt.Sprintf("line %d of a page that is wider than a narrow window", i))
 				}
 				return nil
 			})
@@ -173,7 +173,7 @@ func TestLiveOnAPipe(t *testing.T) {
 			if n++; n == 4 {
 				return errors.New("the cluster went away")
 			}
-			p.Linef("page %d", n/2)
+			p.Line(fmt.Sprintf("page %d", n/2))
 			return nil
 		})
 		if got, want := out.String(), "page 0\npage 1\n"; got != want {
