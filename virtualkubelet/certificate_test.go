@@ -48,9 +48,7 @@ func (s *scene) approve(node string) {
 func (s *scene) secondNode(name string) {
 	s.t.Helper()
 	first := new(offloadingv1beta1.VirtualNode)
-	if err := s.rome.Get(s.t.Context(), tenant, "milan", first); err != nil {
-		s.t.Fatal(err)
-	}
+	s.rome.Read(s.t, tenant, "milan", first)
 	s.rome.Create(s.t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name, Labels: first.Labels}, Spec: first.Spec})
 }
 

@@ -442,9 +442,7 @@ func TestNode(t *testing.T) {
 	s.kubeconfig(s.slice())
 	s.node("is ready with credentials", ready(corev1.ConditionTrue, "KubeletReady"))
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
-	if err := s.rome.Get(t.Context(), "", "milan", n); err != nil {
-		t.Fatal(err)
-	}
+	s.rome.Read(t, "", "milan", n)
 	s.rome.Delete(t, v)
 	s.gone(s.rome, n)
 }
@@ -637,9 +635,7 @@ func TestChangesWhileAway(t *testing.T) {
 	// A start with everything in its place writes nothing.
 	s.settled("before")
 	now := new(corev1.Pod)
-	if err := s.rome.Get(t.Context(), "shop", "web-0", now); err != nil {
-		t.Fatal(err)
-	}
+	s.rome.Read(t, "shop", "web-0", now)
 	s.stop()
 	s.start()
 	s.settled("after")

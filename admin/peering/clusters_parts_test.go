@@ -25,15 +25,12 @@ import (
 
 // testObjects looks at what was made.
 func testObjects(t *testing.T, local, remote *side) {
-	ctx := t.Context()
 	for _, s := range []struct {
 		*side
 		peer, namespace string
 	}{{local, "milan", "liqo-tenant-milan"}, {remote, "rome", "liqo-tenant-rome"}} {
 		var n corev1.Namespace
-		if err := s.Get(ctx, "", s.namespace, &n); err != nil {
-			t.Fatal(err)
-		}
+		s.Read(t, "", s.namespace, &n)
 		for k, v := range map[string]string{
 			"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": s.peer,
 			"app.kubernetes.io/managed-by": "liqoctl", "pod-security.kubernetes.io/enforce": "restricted",
@@ -43,9 +40,7 @@ func testObjects(t *testing.T, local, remote *side) {
 			}
 		}
 		var c networkingv1beta1.Configuration
-		if err := s.Get(ctx, s.namespace, s.peer, &c); err != nil {
-			t.Fatal(err)
-		}
+		s.Read(t, s.namespace, s.peer, &c)
 		want := networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{
 			Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true},
 			External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}, Scalar: true},
@@ -74,9 +69,7 @@ func testKeys(t *testing.T, local, remote *side) {
 			t.Fatal(err)
 		}
 		var k networkingv1beta1.PublicKey
-		if err := x.at.Get(ctx, x.atNS, x.of.id, &k); err != nil {
-			t.Fatal(err)
-		}
+		x.at.Read(t, x.atNS, x.of.id, &k)
 		if !bytes.Equal(key, k.Spec.PublicKey) || len(key) != 32 {
 			t.Errorf("%s has another key of %s than that has", x.at.id, x.of.id)
 		}
@@ -262,9 +255,7 @@ spec: {mtu: 1300, endpoint: {port: 51840, serviceType: NodePort, nodePort: 30777
 			"(remote) Configuration applied successfully").Replace(initialized)+
 		checked+strings.Replace(gateways, "gw-rome", "gw-server", 1)+keys+established)
 	var c networkingv1beta1.GatewayClient
-	if err := local.Get(ctx, "liqo-tenant-milan", "milan", &c); err != nil {
-		t.Fatal(err)
-	}
+	local.Read(t, "liqo-tenant-milan", "milan", &c)
 	want := networkingv1beta1.Endpoint{Addresses: []string{"milan.example.com"}, Port: 30777, Protocol: corev1.ProtocolUDP}
 	if diff := cmp.Diff(want, c.Spec.Endpoint); diff != "" || c.Spec.MTU != 1300 {
 		t.Errorf("the client dials, with MTU %d (-want +got):\n%s", c.Spec.MTU, diff)
@@ -274,9 +265,7 @@ spec: {mtu: 1300, endpoint: {port: 51840, serviceType: NodePort, nodePort: 30777
 	if err := peering.Connect(ctx, local.access, remote.access, o, s.tell); err != nil {
 		t.Fatal(err)
 	}
-	if err := local.Get(ctx, "liqo-tenant-milan", "milan", &c); err != nil {
-		t.Fatal(err)
-	}
+	local.Read(t, "liqo-tenant-milan", "milan", &c)
 	if diff := cmp.Diff(want, c.Spec.Endpoint); diff != "" {
 		t.Errorf("without the flag it dials (-want +got):\n%s", diff)
 	}

@@ -288,9 +288,7 @@ func TestOnClusters(t *testing.T) {
 		connect(t, o, initialized+checked+"(remote) Deleted existing gateway server\n"+gateways+keys+established)
 		testKeys(t, local, remote)
 		var c networkingv1beta1.GatewayClient
-		if err := local.Get(ctx, "liqo-tenant-milan", "milan", &c); err != nil {
-			t.Fatal(err)
-		}
+		local.Read(t, "liqo-tenant-milan", "milan", &c)
 		if c.Spec.MTU != 1400 {
 			t.Errorf("the client's MTU is %d", c.Spec.MTU)
 		}

@@ -153,9 +153,7 @@ func testPeeringUserDenied(t *testing.T, milan *side, user *access.Cluster) {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": cluster}}
 	}
 	tenant := &authv1beta1.Tenant{}
-	if err := milan.Get(ctx, namespace, "rome", tenant); err != nil {
-		t.Fatal(err)
-	}
+	milan.Read(t, namespace, "rome", tenant)
 	before := tenant.DeepCopy()
 	tenant.Spec.TenantCondition = authv1beta1.TenantCordoned
 	if err := milan.Client.Patch(ctx, tenant, client.MergeFrom(before)); err != nil {

@@ -34,9 +34,7 @@ func testServices(t *testing.T, s *site) {
 	}
 	write := func(text string) {
 		t.Helper()
-		if err := s.Get(t.Context(), "kube-system", "coredns", corefile); err != nil {
-			t.Fatal(err)
-		}
+		s.Read(t, "kube-system", "coredns", corefile)
 		corefile.Data["Corefile"] = text
 		if err := s.Client.Update(t.Context(), corefile); err != nil {
 			t.Fatal(err)
@@ -44,9 +42,7 @@ func testServices(t *testing.T, s *site) {
 	}
 	s.install(t, wanted)
 	var service corev1.Service
-	if err := s.Get(t.Context(), "liqo", "liqo-clusterdns", &service); err != nil {
-		t.Fatal(err)
-	}
+	s.Read(t, "liqo", "liqo-clusterdns", &service)
 	forwards := "clusterset.local:53 {\n    errors\n    cache 5\n    forward . " + service.Spec.ClusterIP + "\n}\n"
 	first := read("coredns", "Corefile")
 	if !strings.HasPrefix(first, theirs) || !strings.Contains(first, forwards) {

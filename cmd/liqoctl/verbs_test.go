@@ -141,9 +141,7 @@ func testCreate(t *testing.T, r *rome) {
 	server := []string{"create", "gatewayserver", "server", "--remote-cluster-id", "milan", "--service-type", "NodePort"}
 	r.liqoctl(t, server...).want(t, "a GatewayServer", "", " INFO   Gatewayserver created\n")
 	var s networkingv1beta1.GatewayServer
-	if err := r.Get(t.Context(), "default", "server", &s); err != nil {
-		t.Fatal(err)
-	}
+	r.Read(t, "default", "server", &s)
 	want := networkingv1beta1.GatewayServerSpec{
 		ServerTemplateRef: corev1.ObjectReference{APIVersion: "networking.liqo.io/v1beta1", Kind: "WgGatewayServerTemplate", Name: "wireguard-server", Namespace: "liqo"},
 		MTU:               1340,

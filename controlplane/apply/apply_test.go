@@ -40,9 +40,7 @@ func TestObject(t *testing.T) {
 			t.Fatalf("wrote %v, %v", wrote, err)
 		}
 		var got appsv1.Deployment
-		if err := c.Get(ctx, "default", "d", &got); err != nil {
-			t.Fatal(err)
-		}
+		c.Read(t, "default", "d", &got)
 		if image := got.Spec.Template.Spec.Containers[0].Image; image != "ours" {
 			t.Errorf("image %q", image)
 		}
@@ -60,9 +58,7 @@ func TestObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got appsv1.Deployment
-		if err := c.Get(ctx, "default", "d", &got); err != nil {
-			t.Fatal(err)
-		}
+		c.Read(t, "default", "d", &got)
 		if diff := cmp.Diff(map[string]string{"liqo.io/managed": "true", "theirs": "1"}, got.Labels); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)
 		}

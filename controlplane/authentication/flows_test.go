@@ -482,9 +482,7 @@ func (s *site) condition(tenant string, c authv1beta1.TenantCondition) {
 // get it when the Tenant is active again. What it has copied stays as it is: nobody deletes and writes it again and again.
 func testDrain(t *testing.T, rome, milan *site, tenant string) {
 	var before, after authv1beta1.ResourceSlice
-	if err := milan.Get(t.Context(), milan.tenant, "milan", &before); err != nil {
-		t.Fatal(err)
-	}
+	milan.Read(t, milan.tenant, "milan", &before)
 	milan.condition(tenant, authv1beta1.TenantDrained)
 	milan.tenantBecomes(tenant, authv1beta1.ReasonTenantDrained)
 	rome.Create(t, slice(rome, "meanwhile"))
@@ -656,9 +654,7 @@ func TestInTheWay(t *testing.T) {
 	rome.Create(t, slice(rome, "other", "cpu", "1"))
 	rome.sliceBecomes("other", authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	got := new(authv1beta1.ResourceSlice)
-	if err := milan.Get(t.Context(), milan.tenant, "same", got); err != nil {
-		t.Fatal(err)
-	}
+	milan.Read(t, milan.tenant, "same", got)
 	if cpu := got.Spec.Resources[corev1.ResourceCPU]; cpu.String() != "5" || got.Labels["liqo.io/replication"] != "true" || got.Labels["liqo.io/replicated"] != "" {
 		t.Errorf("milan's own slice became %+v", got)
 	}

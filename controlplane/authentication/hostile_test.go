@@ -147,9 +147,7 @@ func TestHostileConsumer(t *testing.T) {
 	t.Run("large slices without end", func(t *testing.T) {
 		// In place of the controller of quotas, which the test's control plane has not: none are used.
 		q := new(corev1.ResourceQuota)
-		if err := milan.Get(ctx, milan.tenant, "liqo-consumer", q); err != nil {
-			t.Fatal(err)
-		}
+		milan.Read(t, milan.tenant, "liqo-consumer", q)
 		q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{}
 		for name := range q.Spec.Hard {
 			q.Status.Used[name] = resource.MustParse("0")

@@ -135,9 +135,7 @@ func TestOutages(t *testing.T) {
 func (s *site) uid(name string) types.UID {
 	s.t.Helper()
 	var o authv1beta1.ResourceSlice
-	if err := s.Get(s.t.Context(), s.tenant, name, &o); err != nil {
-		s.t.Fatal(err)
-	}
+	s.Read(s.t, s.tenant, name, &o)
 	return o.UID
 }
 

@@ -203,9 +203,7 @@ func TestProvider(t *testing.T) {
 	rome.mapping(here, "milan", "shop", "shop-rome", "Accepted")
 
 	ns := new(corev1.Namespace)
-	if err := milan.Get(t.Context(), "", "shop-rome", ns); err != nil {
-		t.Fatal(err)
-	}
+	milan.Read(t, "", "shop-rome", ns)
 	for k, v := range map[string]string{remoteID: "rome", "pod-security.kubernetes.io/enforce": "baseline"} {
 		if ns.Labels[k] != v {
 			t.Errorf("label %s is %q", k, ns.Labels[k])
@@ -252,9 +250,7 @@ func TestProvider(t *testing.T) {
 		// The map goes while nobody looks. What was made for it is found.
 		rome.Delete(t, virtualNode("milan", "milan", "north"))
 		milan.Gone(t, &offloadingv1beta1.NamespaceMap{ObjectMeta: object(tenant, "milan")})
-		if err := milan.Get(t.Context(), "", "bank", new(corev1.Namespace)); err != nil {
-			t.Fatal(err)
-		}
+		milan.Read(t, "", "bank", new(corev1.Namespace))
 		milan.run()
 		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "bank")})
 	})

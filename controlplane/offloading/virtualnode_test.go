@@ -77,9 +77,7 @@ func TestVirtualNode(t *testing.T) {
 	conditioned(t, c, ns.Name, "milan", offloadingv1beta1.VirtualNodeCreating)
 	mapped(t, c, "milan", map[string]string{})
 	d := new(appsv1.Deployment)
-	if err := c.Get(t.Context(), ns.Name, "virtual-kubelet", d); err != nil {
-		t.Fatal(err)
-	}
+	c.Read(t, ns.Name, "virtual-kubelet", d)
 	// What its pods are made of is admitted in a namespace that enforces PodSecurity restricted.
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "like-the-process", Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec}
 	controlplanetest.Eventually(t, "a pod of the Deployment is admitted", func(ctx context.Context) error { return c.Client.Create(ctx, p.DeepCopy(), client.DryRunAll) })

@@ -35,6 +35,16 @@ func write(tb testing.TB, verb string, o client.Object, request func(context.Con
 	}
 }
 
+// Read reads an object that must be there.
+func (c *Cluster) Read(tb testing.TB, namespace, name string, into client.Object) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	if err := c.Get(ctx, namespace, name, into); err != nil {
+		tb.Fatalf("read %T %s/%s: %v", into, namespace, name, err)
+	}
+}
+
 // Gone waits until there are no such objects.
 func (c *Cluster) Gone(tb testing.TB, objects ...client.Object) {
 	tb.Helper()

@@ -215,9 +215,7 @@ func (w *world) testWaiting(t *testing.T) {
 func (w *world) now(t testing.TB, namespace, name string) *ipamv1alpha1.IP {
 	t.Helper()
 	var o ipamv1alpha1.IP
-	if err := w.Get(context.Background(), namespace, name, &o); err != nil {
-		t.Fatal(err)
-	}
+	w.Read(t, namespace, name, &o)
 	return &o
 }
 

@@ -117,9 +117,7 @@ func TestInstall(t *testing.T) {
 				t.Fatal(err)
 			}
 			var n ipamv1alpha1.Network
-			if err := c.Get(ctx, "liqo", name, &n); err != nil {
-				t.Fatal(err)
-			}
+			c.Read(t, "liqo", name, &n)
 			return n.ObjectMeta
 		}
 		edited := edit("external-cidr", "label", "network", "external-cidr", "theirs=1")
@@ -129,9 +127,7 @@ func TestInstall(t *testing.T) {
 		}
 		controlplanetest.Eventually(t, "it is back", complete)
 		var n ipamv1alpha1.Network
-		if err := c.Get(ctx, "liqo", "external-cidr", &n); err != nil {
-			t.Fatal(err)
-		}
+		c.Read(t, "liqo", "external-cidr", &n)
 		if n.ResourceVersion != edited.ResourceVersion {
 			t.Errorf("written again: %v", n.ObjectMeta)
 		}

@@ -112,9 +112,7 @@ func (w *world) testRestored(t *testing.T) {
 	// A binding whose role somebody changed, which takes to make it anew.
 	ctx := context.Background()
 	bad := &rbacv1.ClusterRoleBinding{}
-	if err := w.Get(ctx, "", outside, bad); err != nil {
-		t.Fatal(err)
-	}
+	w.Read(t, "", outside, bad)
 	w.Delete(t, bad)
 	bad.ResourceVersion, bad.UID, bad.RoleRef.Name = "", "", "view"
 	if err := w.Client.Create(ctx, bad); client.IgnoreAlreadyExists(err) != nil {

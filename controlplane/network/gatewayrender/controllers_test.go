@@ -113,9 +113,7 @@ func testStatus(t *testing.T, w *world, namespace string) {
 	s := w.server(t, namespace, "server", nil)
 	w.condition(t, namespace, "server", networkingv1beta1.ReasonTemplateRendered)
 	o := new(networkingv1beta1.WgGatewayServer)
-	if err := w.Get(context.Background(), namespace, "server", o); err != nil {
-		t.Fatal(err)
-	}
+	w.Read(t, namespace, "server", o)
 	write := func(change func(*networkingv1beta1.WgGatewayServerStatus)) {
 		t.Helper()
 		before := o.DeepCopy()
@@ -309,9 +307,7 @@ func testPorts(t *testing.T, w *world, namespace string) {
 		t.Errorf("AllPortsServed: %+v", c)
 	}
 	o := new(networkingv1beta1.WgGatewayServer)
-	if err := w.Get(context.Background(), namespace, "server", o); err != nil {
-		t.Fatal(err)
-	}
+	w.Read(t, namespace, "server", o)
 	if p := o.Spec.Service.Spec.Ports; len(p) != 1 || p[0].Port != 500 {
 		t.Errorf("ports %v", p)
 	}

@@ -141,9 +141,7 @@ func testForeign(t *testing.T, w *world, namespace string) {
 
 	// Back to the default template: the object of the other kind goes.
 	s := new(networkingv1beta1.GatewayServer)
-	if err := w.Get(context.Background(), namespace, "server", s); err != nil {
-		t.Fatal(err)
-	}
+	w.Read(t, namespace, "server", s)
 	before := s.DeepCopy()
 	s.Spec.ServerTemplateRef.APIVersion, s.Spec.ServerTemplateRef.Kind = "networking.liqo.io/v1beta1", "WgGatewayServerTemplate"
 	s.Spec.ServerTemplateRef.Name = "wireguard-server"
