@@ -76,7 +76,7 @@ func Write(ctx context.Context, w io.Writer, o Options, tell progress.Func, clus
 	gathering, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	gatherers := make([]*gatherer, len(clusters))
-	tell = inTurn(tell)
+	tell = tell.Serial()
 	var wg sync.WaitGroup
 	for i, c := range clusters {
 		gatherers[i] = newGatherer(c, a, o, tell)
@@ -120,18 +120,6 @@ func Write(ctx context.Context, w io.Writer, o Options, tell progress.Func, clus
 		return Summary{}, err
 	}
 	return Summary{Files: len(a.files), Bytes: a.size, Gaps: a.gaps}, nil
-}
-
-// inTurn lets several tell at the same time.
-func inTurn(tell progress.Func) progress.Func {
-	var mu sync.Mutex
-	return func(e progress.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if tell != nil {
-			tell(e)
-		}
-	}
 }
 
 // unreachable is an error if no cluster gave anything.

@@ -41,7 +41,7 @@ type Options struct {
 // Examine looks at the clusters and judges what it finds. What cannot be read is
 // a finding; the error is for a ctx that ended.
 func Examine(ctx context.Context, o Options, say progress.Func) (*Report, error) {
-	f, err := gather(ctx, o, inTurn(say))
+	f, err := gather(ctx, o, say.Serial())
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +51,6 @@ func Examine(ctx context.Context, o Options, say progress.Func) (*Report, error)
 	}
 	r.sum()
 	return r, nil
-}
-
-// inTurn lets several goroutines tell something, one at a time.
-func inTurn(say progress.Func) progress.Func {
-	if say == nil {
-		return nil
-	}
-	var mu sync.Mutex
-	return func(e progress.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		say(e)
-	}
 }
 
 // gather asks for everything that the checks judge.

@@ -84,7 +84,7 @@ func Run(ctx context.Context, clusters []*access.Cluster, o Options, say progres
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	say = oneAtATime(say)
+	say = say.Serial()
 	r := &run{Options: o, report: &Report{}, say: say}
 	for _, c := range clusters {
 		r.sites = append(r.sites, &site{Cluster: c, run: r, inv: Inventory{Name: c.Name}})
@@ -109,19 +109,6 @@ func Run(ctx context.Context, clusters []*access.Cluster, o Options, say progres
 		o.Prepared(r.report.Clusters)
 	}
 	return r.report, r.late(limited, r.check(limited, Plan(r.report.Clusters, o.Wanted)))
-}
-
-// oneAtATime lets several clusters tell.
-func oneAtATime(say progress.Func) progress.Func {
-	if say == nil {
-		return nil
-	}
-	var mu sync.Mutex
-	return func(e progress.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		say(e)
-	}
 }
 
 // late says of an error that came because time was up that it did.

@@ -19,7 +19,7 @@ import (
 func Remove(ctx context.Context, clusters []*access.Cluster, say progress.Func) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	r := &run{say: oneAtATime(say)}
+	r := &run{say: say.Serial()}
 	errs := make([]error, len(clusters))
 	var wg sync.WaitGroup
 	for i, c := range clusters {

@@ -1,5 +1,7 @@
 package progress
 
+import "sync"
+
 // Kind says what an Event tells.
 type Kind int
 
@@ -29,6 +31,19 @@ type Event struct {
 
 // Func gets the Events, in order and one at a time. Nil is nobody.
 type Func func(Event)
+
+// Serial is f for several goroutines, which tell one after the other.
+func (f Func) Serial() Func {
+	if f == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(e)
+	}
+}
 
 // Waiting tells that something is under way.
 func (f Func) Waiting(cluster, text string) { f.tell(Waiting, cluster, text) }
