@@ -18,7 +18,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -193,20 +192,7 @@ func (s *site) copies(names ...string) {
 // event waits for an event about an object with a reason and a text.
 func (s *site) event(name, reason, says string) {
 	s.t.Helper()
-	controlplanetest.Eventually(s.t, "there is an event "+reason+" about "+name, func(ctx context.Context) error {
-		var list eventsv1.EventList
-		if err := s.Client.List(ctx, &list, client.InNamespace(s.tenant)); err != nil {
-			return err
-		}
-		var others []string
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, says) {
-				return nil
-			}
-			others = append(others, e.Regarding.Name+" "+e.Reason+" "+e.Note)
-		}
-		return fmt.Errorf("there are %q", others)
-	})
+	s.Event(s.t, s.tenant, name, reason, says)
 }
 
 // who asks an API server as whom it knows the owner of a kubeconfig.

@@ -194,7 +194,7 @@ func TestVolumes(t *testing.T) {
 		for i := range pods.Items {
 			p := &pods.Items[i]
 			if remote := strategy == offloadingv1beta1.RemotePodOffloadingStrategy; remote {
-				s.event(ns, p.Name, "FailedReflection", "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded")
+				s.Event(t, ns, p.Name, "FailedReflection", "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded")
 			} else if got := withoutDefaults(p.Spec.Tolerations); len(got) > 0 || p.Spec.Affinity != nil {
 				t.Errorf("%s, which may run here, tolerates %v, affinity %v", p.Name, got, p.Spec.Affinity)
 			}

@@ -227,7 +227,7 @@ func TestBounds(t *testing.T) {
 		theirs := &corev1.ResourceQuota{ObjectMeta: object("shop-rome", tenant), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"secrets": resource.MustParse("1")}}}
 		milan.Create(t, theirs)
 		milan.run()
-		milan.event(tenant, "milan", "NamespaceNotMade", "ResourceQuota")
+		milan.Event(t, tenant, "milan", "NamespaceNotMade", "ResourceQuota")
 		milan.mapping(tenant, "milan", "shop", "shop-rome", "CreationLoopBackOff")
 		now := new(corev1.ResourceQuota)
 		if err := milan.Get(t.Context(), "shop-rome", tenant, now); err != nil || !equality.Semantic.DeepEqual(now.Spec, theirs.Spec) {

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -143,25 +141,6 @@ func (s *site) mapping(namespace, name string, want ...string) {
 	})
 }
 
-// event waits for an event about an object with a reason and a text.
-func (s *site) event(namespace, name, reason, says string) {
-	s.t.Helper()
-	controlplanetest.Eventually(s.t, "there is an event "+reason+" about "+name, func(ctx context.Context) error {
-		var list eventsv1.EventList
-		if err := s.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		var others []string
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason && strings.Contains(e.Note, says) {
-				return nil
-			}
-			others = append(others, e.Regarding.Name+" "+e.Reason+" "+e.Note)
-		}
-		return fmt.Errorf("there are %q", others)
-	})
-}
-
 func namespaceMap(namespace, name, origin string, mapping ...string) *offloadingv1beta1.NamespaceMap {
 	m := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: object(namespace, name, "liqo.io/replicated", "true", "liqo.io/originID", origin),
@@ -276,7 +255,7 @@ func TestConsumer(t *testing.T) {
 	create(m)
 	const no = "CreationLoopBackOff"
 	milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted", "a", "kube-system", no, "b", "production", no, "c", "liqo", no, "d", "shop-naples", no, "e", tenant, no)
-	milan.event(tenant, "milan", "NamespaceNotMade", "namespace production exists and was not made for this")
+	milan.Event(t, tenant, "milan", "NamespaceNotMade", "namespace production exists and was not made for this")
 	t.Run("a map that is forged for another cluster", func(t *testing.T) {
 		create(namespaceMap(tenant, "forged", "naples", "shop", "shop-naples", "x", "x-naples"))
 		milan.mapping(tenant, "forged", "shop", "shop-naples", no, "x", "x-naples", no)
@@ -370,7 +349,7 @@ func TestConsumer(t *testing.T) {
 		}
 		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "shop-rome")})
 		milan.Gone(t, &corev1.Namespace{ObjectMeta: object("", "m1")})
-		milan.event(tenant, m.Name, "NamespaceNotMade", "has drained cluster rome")
+		milan.Event(t, tenant, m.Name, "NamespaceNotMade", "has drained cluster rome")
 		milan.mapping(other, "milan", "shop", "shop-naples", "Accepted")
 	})
 	t.Run("a Tenant that is deleted", func(t *testing.T) {

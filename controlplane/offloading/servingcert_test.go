@@ -147,7 +147,7 @@ func TestServingCertificate(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ask(tt.by, tt.request)
-			s.event("default", tt.request.Name, tt.reason, "not approved")
+			s.Event(t, "default", tt.request.Name, tt.reason, "not approved")
 			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(tt.request), tt.request); err != nil || len(tt.request.Status.Conditions) > 0 {
 				t.Errorf("%v, %+v", err, tt.request.Status)
 			}

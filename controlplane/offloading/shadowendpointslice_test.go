@@ -82,7 +82,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.71.9.9"}}
 	})
 	create(shadowSlice("web-1", "10.243.1.2", "10.243.9.9"))
-	milan.event("shop-rome", "web-1", "NetworkMissing", "there is no Configuration")
+	milan.Event(t, "shop-rome", "web-1", "NetworkMissing", "there is no Configuration")
 	milan.sliceIs("web-1", true)
 
 	cidrs := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
@@ -95,7 +95,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.71.0.0/16"), External: cidrs("10.72.0.0/16")}}
 	})
 	milan.sliceIs("web-1", false, "10.71.1.2")
-	milan.event("shop-rome", "web-1", "EndpointsRefused", "an address of Node worker")
+	milan.Event(t, "shop-rome", "web-1", "EndpointsRefused", "an address of Node worker")
 	milan.Create(t, &corev1beta1.ForeignCluster{ObjectMeta: object("", "rome"), Spec: corev1beta1.ForeignClusterSpec{ClusterID: "rome"}})
 	milan.network("rome", corev1beta1.StatusEstablished)
 	made := milan.sliceIs("web-1", true, "10.71.1.2")
@@ -129,7 +129,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 		theirs := &discoveryv1.EndpointSlice{ObjectMeta: object("shop-rome", "taken"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
 		milan.Create(t, theirs)
 		create(shadowSlice("taken", "10.243.1.2"))
-		milan.event("shop-rome", "taken", "EndpointSliceInTheWay", "is not of this controller's making")
+		milan.Event(t, "shop-rome", "taken", "EndpointSliceInTheWay", "is not of this controller's making")
 		again := new(discoveryv1.EndpointSlice)
 		if err := milan.Get(t.Context(), "shop-rome", "taken", again); err != nil || again.ResourceVersion != theirs.ResourceVersion {
 			t.Errorf("it was touched: %v", err)
@@ -146,7 +146,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 		err := rome.Create(t.Context(), large)
 		t.Logf("an API server says of a port that is no int32: %v", err)
 		if err == nil {
-			milan.event("shop-rome", "large", "EndpointSliceRefused", "")
+			milan.Event(t, "shop-rome", "large", "EndpointSliceRefused", "")
 		}
 		milan.stop()
 		create(shadowSlice("web-2", "10.243.2.2"))
@@ -157,7 +157,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 		if err := patch(t, rome, shadowSlice("web-2"), `{"spec":{"template":{"addressType":"FQDN"}}}`); err != nil {
 			t.Fatal(err)
 		}
-		milan.event("shop-rome", "web-2", "EndpointSliceRefused", "FQDN")
+		milan.Event(t, "shop-rome", "web-2", "EndpointSliceRefused", "FQDN")
 		milan.Gone(t, &discoveryv1.EndpointSlice{ObjectMeta: object("shop-rome", "web-2")})
 	})
 	t.Run("a user's namespace is none of ours", func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestShadowEndpointSlices(t *testing.T) {
 			return s
 		}
 		create(shadow("elsewhere", spec("192.0.2.1")))
-		milan.event("shop-rome", "elsewhere", "NetworkMissing", "192.0.2.1 is in no CIDR")
+		milan.Event(t, "shop-rome", "elsewhere", "NetworkMissing", "192.0.2.1 is in no CIDR")
 		create(shadow("home", spec("10.70.0.9")))
 		if p := milan.podIs("home", nil); p.Spec.HostAliases[0].IP != "10.72.0.9" {
 			t.Errorf("%+v", p.Spec.HostAliases)

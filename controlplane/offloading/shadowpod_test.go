@@ -76,7 +76,7 @@ func TestShadowPods(t *testing.T) {
 	milan.Create(t, namespaceMap(tenant, "milan", "rome", "shop", "shop-rome"))
 	milan.mapping(tenant, "milan", "shop", "shop-rome", "Accepted")
 	create(shadow("first", withCPU("1500m")))
-	milan.event("shop-rome", "first", "QuotaMissing", "ResourceSlice")
+	milan.Event(t, "shop-rome", "first", "QuotaMissing", "ResourceSlice")
 	milan.Create(t, sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))
 	first := milan.podIs("first", nil)
 	milan.phaseIs("first", corev1.PodPending)
@@ -84,35 +84,35 @@ func TestShadowPods(t *testing.T) {
 	t.Run("a spec that cannot be read hides no others", func(t *testing.T) {
 		create(shadow("hostile", map[string]any{"containers": "a"}))
 		create(shadow("unknown", map[string]any{"containers": []any{}, "ofTheYear2030": true}))
-		milan.event("shop-rome", "hostile", "PodRefused", "cannot be read")
-		milan.event("shop-rome", "unknown", "PodRefused", "ofTheYear2030")
+		milan.Event(t, "shop-rome", "hostile", "PodRefused", "cannot be read")
+		milan.Event(t, "shop-rome", "unknown", "PodRefused", "ofTheYear2030")
 		milan.phaseIs("hostile", corev1.PodPending)
 	})
 	t.Run("what is too large is not held", func(t *testing.T) {
 		large := shadow("large", withCPU("1m"))
 		large.SetAnnotations(map[string]string{"a": strings.Repeat("x", 100<<10)})
 		create(large)
-		milan.event("shop-rome", "large", "PodRefused", "labels and annotations are larger than 64 KiB")
+		milan.Event(t, "shop-rome", "large", "PodRefused", "labels and annotations are larger than 64 KiB")
 		spec := withCPU("1m")
 		spec["containers"].([]any)[0].(map[string]any)["args"] = []any{strings.Repeat("x", 130<<10)}
 		create(shadow("long", spec))
-		milan.event("shop-rome", "long", "PodRefused", "larger than 128 KiB")
+		milan.Event(t, "shop-rome", "long", "PodRefused", "larger than 128 KiB")
 	})
 	t.Run("what the provider decides", func(t *testing.T) {
 		node := withCPU("1m")
 		node["nodeName"] = "master"
 		create(shadow("node", node))
-		milan.event("shop-rome", "node", "PodRefused", "spec.pod.nodeName")
+		milan.Event(t, "shop-rome", "node", "PodRefused", "spec.pod.nodeName")
 		host := withCPU("1m")
 		host["hostNetwork"] = true
 		create(shadow("host", host))
-		milan.event("shop-rome", "host", "PodRefused", "PodSecurity")
+		milan.Event(t, "shop-rome", "host", "PodRefused", "PodSecurity")
 		milan.phaseIs("host", corev1.PodPending)
 	})
 	t.Run("over quota", func(t *testing.T) {
 		create(shadow("second", withCPU("600m")))
 		// 1500m, or a little more while the API server judges a pod that it will refuse.
-		milan.event("shop-rome", "second", "QuotaExceeded", "600m of cpu are asked for; of 2, which are granted, other pods have 150")
+		milan.Event(t, "shop-rome", "second", "QuotaExceeded", "600m of cpu are asked for; of 2, which are granted, other pods have 150")
 		milan.phaseIs("second", corev1.PodPending)
 		// One that has ended gives back what it took, and is not made again.
 		first.Status.Phase = corev1.PodSucceeded
@@ -162,11 +162,11 @@ func TestShadowPods(t *testing.T) {
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":1000,"containers":[{"name":"a","image":"c","resources":{"requests":{"cpu":"600m"}}}]}}}`)
 		is("c", 1000)
 		change(`{"spec":{"pod":{"containers":[{"name":"a","image":"c","resources":{"requests":{"cpu":"700m"}}}]}}}`)
-		milan.event("shop-rome", "second", "PodNotResized", "container a requests 600m of cpu and is to have 700m")
+		milan.Event(t, "shop-rome", "second", "PodNotResized", "container a requests 600m of cpu and is to have 700m")
 		is("c", 1000)
 		// One that Kubernetes refuses leaves the pod as it is, and the next one goes on from there.
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":2000}}}`)
-		milan.event("shop-rome", "second", "PodRefused", "goes on as it is")
+		milan.Event(t, "shop-rome", "second", "PodRefused", "goes on as it is")
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":500,"containers":[{"name":"a","image":"d"}]}}}`)
 		is("d", 500)
 	})
@@ -217,7 +217,7 @@ func TestShadowPods(t *testing.T) {
 			return nil
 		})
 		create(shadow("third", withCPU("1500m")))
-		milan.event("shop-rome", "third", "QuotaExceeded", "600m of it those of ResourceSlices that are gone or not granted any more")
+		milan.Event(t, "shop-rome", "third", "QuotaExceeded", "600m of it those of ResourceSlices that are gone or not granted any more")
 		create(shadow("fourth", withCPU("1400m")))
 		milan.podIs("fourth", nil)
 	})

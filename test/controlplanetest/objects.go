@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
+	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/test/source"
@@ -66,6 +68,27 @@ func (c *Cluster) Namespace(tb testing.TB, name string, labels map[string]string
 	if err := c.CreateNamespace(name, labels); err != nil {
 		tb.Fatalf("create namespace %s: %v", name, err)
 	}
+}
+
+// Event waits for an event of the controllers about an object, of whose type and text, "Warning: this is why", says is
+// a part.
+func (c *Cluster) Event(tb testing.TB, namespace, about, reason, says string) {
+	tb.Helper()
+	Eventually(tb, "there is an event "+reason+" about "+about, func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := c.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			text := e.Type + ": " + e.Note
+			if e.ReportingController == Controller && e.Regarding.Name == about && e.Reason == reason && strings.Contains(text, says) {
+				return nil
+			}
+			others = append(others, e.Regarding.Name+" "+e.Reason+" "+text)
+		}
+		return fmt.Errorf("there are %q", others)
+	})
 }
 
 // ApplyManifest applies a file of deploy/manifests.

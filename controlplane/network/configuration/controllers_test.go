@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -195,23 +194,7 @@ func testDocuments(t *testing.T, w *world, namespace string) {
 	w.grant(t, namespace, "declarative-pod-10-42-0-0-16", "10.42.0.0/16", ipamv1alpha1.ReasonAllocated)
 	w.grant(t, namespace, "declarative-external-10-70-0-0-16", "10.73.0.0/16", ipamv1alpha1.ReasonRemapped)
 	w.want(t, namespace, "declarative", networkingv1beta1.ReasonNetworkCIDRsConfigured)
-	eventFor(t, w, namespace, "dry-paper", "NetworkCIDRsConfigured", corev1.EventTypeNormal)
-}
-
-func eventFor(t *testing.T, w *world, namespace, name, reason, kind string) {
-	t.Helper()
-	controlplanetest.Eventually(t, "an event "+reason, func(ctx context.Context) error {
-		var events eventsv1.EventList
-		if err := w.Client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		for _, e := range events.Items {
-			if e.Regarding.Name == name && e.Reason == reason && e.Type == kind {
-				return nil
-			}
-		}
-		return fmt.Errorf("none among %d", len(events.Items))
-	})
+	w.Event(t, namespace, "dry-paper", "NetworkCIDRsConfigured", corev1.EventTypeNormal)
 }
 
 func testLists(t *testing.T, w *world, namespace string) {
@@ -250,7 +233,7 @@ func testRefused(t *testing.T, w *world, namespace string) {
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.10.0.0/16}}"))
 	w.grant(t, namespace, "c-pod-10-10-0-0-16", "", ipamv1alpha1.ReasonExhausted)
 	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkRefused, "Network c-pod-10-10-0-0-16: says the IPAM")
-	eventFor(t, w, namespace, "c", "NetworkRefused", corev1.EventTypeWarning)
+	w.Event(t, namespace, "c", "NetworkRefused", corev1.EventTypeWarning)
 	w.settled(t, namespace, "c")
 	w.grant(t, namespace, "c-pod-10-10-0-0-16", "10.10.0.0/16", ipamv1alpha1.ReasonAllocated)
 	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
@@ -316,7 +299,7 @@ func testBadInput(t *testing.T, w *world, namespace string) {
 				return err
 			})
 			w.want(t, namespace, tt.name, networkingv1beta1.ReasonInvalidConfiguration, tt.want)
-			eventFor(t, w, namespace, tt.name, "InvalidConfiguration", corev1.EventTypeWarning)
+			w.Event(t, namespace, tt.name, "InvalidConfiguration", corev1.EventTypeWarning)
 			w.settled(t, namespace, tt.name)
 		})
 	}

@@ -87,7 +87,7 @@ func testDocuments(t *testing.T, w *world, namespace string) {
 	}
 	w.settled(t, &serverKind, namespace, "server")
 	w.settled(t, &clientKind, namespace, "client")
-	eventFor(t, w, namespace, "server", "TemplateRendered", corev1.EventTypeNormal)
+	w.Event(t, namespace, "server", "TemplateRendered", corev1.EventTypeNormal)
 }
 
 // testRestricted checks the pods of the default templates against PodSecurity.
@@ -186,7 +186,7 @@ func testTemplateChange(t *testing.T, w *world, namespace string) {
 	if err := w.Get(context.Background(), namespace, "server", new(networkingv1beta1.WgGatewayServer)); err != nil {
 		t.Error(err)
 	}
-	eventFor(t, w, namespace, "server", "TemplateInvalid", corev1.EventTypeWarning)
+	w.Event(t, namespace, "server", "TemplateInvalid", corev1.EventTypeWarning)
 	w.settled(t, &serverKind, namespace, "server")
 }
 
@@ -272,7 +272,7 @@ func testBadInput(t *testing.T, w *world, namespace string) {
 			if err := w.Get(context.Background(), namespace, tt.name, new(networkingv1beta1.WgGatewayServer)); !apierrors.IsNotFound(err) {
 				t.Errorf("there is an object (%v)", err)
 			}
-			eventFor(t, w, namespace, tt.name, string(tt.reason), corev1.EventTypeWarning)
+			w.Event(t, namespace, tt.name, string(tt.reason), corev1.EventTypeWarning)
 			if tt.reason != networkingv1beta1.ReasonObjectRefused { // which is tried again
 				w.settled(t, &serverKind, namespace, tt.name)
 			}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,22 +91,6 @@ func (w *world) settled(t *testing.T, k *kind, namespace, name string) {
 			return fmt.Errorf("%d writes", n) // once perhaps, as long as a cache is behind
 		}
 		return nil
-	})
-}
-
-func eventFor(t *testing.T, w *world, namespace, name, reason, kind string) {
-	t.Helper()
-	controlplanetest.Eventually(t, "an event "+reason, func(ctx context.Context) error {
-		var events eventsv1.EventList
-		if err := w.Client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		for _, e := range events.Items {
-			if e.Regarding.Name == name && e.Reason == reason && e.Type == kind && e.ReportingController == "liqo-controller" {
-				return nil
-			}
-		}
-		return fmt.Errorf("none among %d", len(events.Items))
 	})
 }
 
