@@ -263,7 +263,7 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request) error {
 func podName(text string) (n types.NamespacedName, err error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return n, refuse("%q is no pod: write NAMESPACE/POD", text)
+		return n, refuse("%q is not a pod: write NAMESPACE/POD", text)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
@@ -274,7 +274,7 @@ func addressOf(text string) (netip.Addr, uint16, error) {
 	}
 	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	if err != nil || a.Zone() != "" {
-		return a, 0, refuse("%q is no address: write ADDRESS or ADDRESS:PORT, such as 10.71.2.20:443 or [fd00:71::20]:443", text)
+		return a, 0, refuse("%q is not an address: write ADDRESS or ADDRESS:PORT, such as 10.71.2.20:443 or [fd00:71::20]:443", text)
 	}
 	return a.Unmap(), 0, nil
 }

@@ -62,7 +62,7 @@ func Follow(ctx context.Context, o Options) (*Way, error) {
 		case err != nil:
 			o.RemoteErr = err
 		case remote.ID != peer.ID:
-			return nil, o.Remote.Errorf("this cluster is %q, and %s leads to %q: name another one by --remote-kubeconfig or --remote-context", remote.ID, o.To, peer.ID)
+			return nil, o.Remote.Errorf("this cluster is %q, and %s leads to %q: name another one with --remote-kubeconfig or --remote-context", remote.ID, o.To, peer.ID)
 		default:
 			remote.Peer = remote.cluster.Peer(local.ID)
 			f.Remote = &remote.Side

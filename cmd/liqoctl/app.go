@@ -109,7 +109,7 @@ func (a *app) either(ctx context.Context) (clusters [2]*access.Cluster, unreache
 }
 
 // errNoRemote is the refusal to work on whatever cluster the environment points to.
-var errNoRemote = errors.New("which is the remote cluster? Name it with --remote-kubeconfig or --remote-context: it is never taken from the environment alone")
+var errNoRemote = errors.New("no remote cluster given: name it with --remote-kubeconfig or --remote-context; it is never taken from the environment alone")
 
 // confirm asks before something is destroyed, and says what. Its error is the last word.
 func (a *app) confirm(ctx context.Context, command string, what []string) error {

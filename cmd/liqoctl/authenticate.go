@@ -31,8 +31,8 @@ The provider makes a nonce, the consumer signs it with its key, and the provider
 key. No private key leaves its cluster. With the certificate the consumer can create ResourceSlices in its tenant
 namespace at the provider, and nothing else.
 
-Both clusters need authentication: 'liqoctl install --set authentication.enabled=true'. The command may be repeated:
-what is there already is left as it is.`,
+Authentication must be enabled in both clusters: 'liqoctl install --set authentication.enabled=true'. The command can be
+repeated; existing objects are left unchanged.`,
 		Example: `  liqoctl authenticate --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml`,
 	}, "both clusters have what the identity takes")
 	proxy.add(cmd.Flags())
@@ -46,13 +46,13 @@ type proxyFlags struct {
 }
 
 func (p *proxyFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&p.url, "proxy-url", "", "`URL` of the HTTP proxy by which the consumer is to reach the provider's API server")
-	fs.BoolVar(&p.inBand, "in-band", false, "the consumer is to reach it through the tunnel, by the proxy at the provider that the IP api-server-proxy stands for")
+	fs.StringVar(&p.url, "proxy-url", "", "`URL` of the HTTP proxy through which the consumer reaches the provider's API server")
+	fs.BoolVar(&p.inBand, "in-band", false, "the consumer reaches the provider's API server through the tunnel, by the provider's proxy behind the IP api-server-proxy")
 }
 
 func (p *proxyFlags) into(o *peering.Options) (err error) {
 	if p.inBand && p.url != "" {
-		return errors.New("--in-band and --proxy-url name a proxy each: drop one of them")
+		return errors.New("--in-band and --proxy-url each name a proxy: use only one of them")
 	}
 	o.InBand = p.inBand
 	o.ProxyURL, err = proxyURL(p.url)
@@ -63,10 +63,10 @@ func unauthenticateCommand(a *app) *cobra.Command {
 	return identityCommand(a, peering.Unauthenticate, &cobra.Command{
 		Use:     "unauthenticate",
 		Aliases: []string{"unauth"},
-		Short:   "Take back this cluster's identity in the other one",
-		Long: `Take back the identity of the local cluster, the consumer, in the remote one, the provider.
+		Short:   "Remove this cluster's identity in the other one",
+		Long: `Remove the identity of the local cluster, the consumer, in the remote one, the provider.
 
-It fails while the consumer has ResourceSlices of the provider: delete them first.`,
+The command fails while the consumer has ResourceSlices of the provider. Delete them first.`,
 		Example: `  liqoctl unauthenticate --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml`,
 	}, "nothing of the identity is left")
 }

@@ -38,7 +38,7 @@ func newOneCluster(a *app, cmd *cobra.Command, flag, usage string) *oneCluster {
 }
 
 func (c *oneCluster) addTimeout(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.timeout, "timeout", timeoutOfIdentities, "`DURATION` after which to give up and say what is missing; 0 is never")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", timeoutOfIdentities, "`DURATION` to wait before giving up and reporting what is missing; 0: no limit")
 }
 
 func (c *oneCluster) options() peering.Options {
@@ -46,25 +46,27 @@ func (c *oneCluster) options() peering.Options {
 }
 
 const (
-	consumerID = "`ID` of the consumer (there: liqoctl info --get clusterid)"
-	providerID = "`ID` of the provider (there: liqoctl info --get clusterid)"
+	consumerID = "`ID` of the consumer (liqoctl info --get clusterid prints it there)"
+	providerID = "`ID` of the provider (liqoctl info --get clusterid prints it there)"
 )
 
 func createNonceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nonce",
-		Short: "Make a nonce for a consumer to sign",
-		Long: `Make a nonce in this cluster, the provider, and the tenant namespace for it. The consumer proves who it is by signing it.
+		Short: "Create a nonce for a consumer to sign",
+		Long: `Create a nonce in this cluster, the provider, and the tenant namespace for it. The consumer proves its
+identity by signing the nonce.
 
-This is the first of four steps, for two operators of whom none reaches both clusters; 'liqoctl authenticate' takes all
-of them at once:
+This is the first of four steps for two operators who each have access to one cluster only. 'liqoctl authenticate' does
+all of them at once:
 
   1. provider: liqoctl create nonce, liqoctl get nonce
   2. consumer: liqoctl generate tenant --nonce ... > tenant.yaml
   3. provider: kubectl apply -f tenant.yaml, liqoctl generate identity > identity.yaml
   4. consumer: kubectl apply -f identity.yaml
 
-What they hand to each other, by any means, holds no secret. Each should make sure that it comes from the other.`,
+The operators can exchange the output by any means, as it contains no secrets. Each should make sure that what they
+receive comes from the other.`,
 		Example: `  liqoctl create nonce --remote-cluster-id rome
   liqoctl get nonce --remote-cluster-id rome`,
 		Args: cobra.NoArgs,
@@ -85,8 +87,8 @@ func getNonceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nonce",
 		Short: "Print the nonce for a consumer",
-		Long: `Print the nonce that 'liqoctl create nonce' has had made in this cluster, the provider, without a newline. It serves
-once: a Tenant that was accepted has used it up, and there is another one.`,
+		Long: `Print, without a newline, the nonce that 'liqoctl create nonce' has created in this cluster, the
+provider. It can be used once: after a Tenant with it was accepted, there is a new nonce.`,
 		Example: `  liqoctl get nonce --remote-cluster-id rome`,
 		Args:    cobra.NoArgs,
 	}
@@ -113,7 +115,7 @@ func getKubeconfigCommand(a *app) *cobra.Command {
 		Short:   "Print the kubeconfig of an identity",
 		Long: `Print the kubeconfig of an Identity: how this cluster, the consumer, reaches the provider.
 
-It holds a private key, that of this cluster. Whoever has it can ask the provider for resources in the name of this
+It contains the private key of this cluster. Whoever has it can ask the provider for resources in the name of this
 cluster: keep it out of logs and shared files.`,
 		Example: `  liqoctl get kubeconfig controlplane-milan --remote-cluster-id milan > milan.yaml
   chmod 600 milan.yaml`,
@@ -142,8 +144,8 @@ func generateTenantCommand(a *app) *cobra.Command {
 		Short: "Print the Tenant that proves to a provider who this cluster is",
 		Long: `Print the Tenant by which this cluster, the consumer, proves to a provider who it is. The provider applies it.
 
-The controller of this cluster signs the provider's nonce with the key of the cluster and asks for a certificate for that
-key; both are in the Tenant. The key itself stays where it is.`,
+The controller of this cluster signs the provider's nonce with the key of the cluster and asks for a certificate for
+that key; both are in the Tenant. The key itself does not leave the cluster.`,
 		Example: `  liqoctl generate tenant --remote-cluster-id milan --nonce "$NONCE" > rome-tenant.yaml
   kubectl --kubeconfig milan.yaml apply -f rome-tenant.yaml`,
 		Args: cobra.NoArgs,
@@ -151,14 +153,14 @@ key; both are in the Tenant. The key itself stays where it is.`,
 	c := newOneCluster(a, cmd, "remote-cluster-id", providerID)
 	var proof peering.Proof
 	fs := cmd.Flags()
-	nonce := fs.String("nonce", "", "`NONCE` of the provider, as 'liqoctl get nonce' prints it there (default the one that was signed before)")
+	nonce := fs.String("nonce", "", "`NONCE` of the provider, as 'liqoctl get nonce' prints it there (default the one that was signed last)")
 	fs.StringVar(&proof.Namespace, "remote-tenant-namespace", "", "`NAME` of the tenant namespace at the provider (default liqo-tenant-<ID of this cluster>)")
-	proxy := fs.String("proxy-url", "", "`URL` of the HTTP proxy by which this cluster is to reach the provider's API server")
+	proxy := fs.String("proxy-url", "", "`URL` of the HTTP proxy through which this cluster reaches the provider's API server")
 	c.addTimeout(cmd)
 	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if proof.Nonce = []byte(*nonce); *nonce != "" && !credentials.ValidNonce(proof.Nonce) {
-			return errors.New("--nonce: that is no nonce: it must be what 'liqoctl get nonce' prints at the provider")
+			return errors.New("--nonce: not a nonce: use the output of 'liqoctl get nonce' at the provider")
 		}
 		if proof.ProxyURL, err = proxyURL(*proxy); err != nil {
 			return err
@@ -195,7 +197,7 @@ func generateIdentityCommand(a *app) *cobra.Command {
 		Long: `Print the Identity that this cluster, the provider, grants to a consumer. The consumer applies it.
 
 The Tenant of the consumer must have been applied here; the command waits until the controller has accepted it. The
-certificate in the Identity is of use only to who has the consumer's key.`,
+certificate in the Identity is useful only with the consumer's key.`,
 		Example: `  liqoctl generate identity --remote-cluster-id rome > milan-identity.yaml
   kubectl --kubeconfig rome.yaml apply -f milan-identity.yaml`,
 		Args: cobra.NoArgs,

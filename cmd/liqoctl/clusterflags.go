@@ -41,9 +41,9 @@ func (a *app) newClusterFlags(prefix string) *clusterFlags {
 	all.StringVar(&f.liqoNamespace, "liqo-namespace", access.DefaultLiqoNamespace, "")
 	common := map[string]string{
 		"kubeconfig":     "`FILE` with the address of the API server and the credentials",
-		"context":        "`NAME` of the kubeconfig's context",
-		"cluster":        "`NAME` of the kubeconfig's cluster",
-		"user":           "`NAME` of the kubeconfig's user",
+		"context":        "`NAME` of the context in the kubeconfig",
+		"cluster":        "`NAME` of the cluster in the kubeconfig",
+		"user":           "`NAME` of the user in the kubeconfig",
 		"namespace":      "`NAME` of the namespace to work in",
 		"liqo-namespace": "`NAME` of the namespace of the installation",
 	}
@@ -56,7 +56,7 @@ func (a *app) newClusterFlags(prefix string) *clusterFlags {
 			flag.Hidden, flag.Shorthand = true, ""
 		}
 		if prefix != "" {
-			flag.Name, flag.Shorthand, flag.Usage = prefix+flag.Name, "", flag.Usage+", of the remote cluster"
+			flag.Name, flag.Shorthand, flag.Usage = prefix+flag.Name, "", "remote cluster: "+flag.Usage
 		}
 		f.flags.AddFlag(flag)
 	})
@@ -192,7 +192,7 @@ func (f *clusterFlags) originWithout(files []string) (string, error) {
 	} else if err != nil && !errors.Is(err, rest.ErrNotInCluster) {
 		return "", fmt.Errorf("the pod's service account cannot be used: %w", err)
 	}
-	return "", fmt.Errorf("there is no cluster in the kubeconfig %s: name a kubeconfig with --%skubeconfig or by the variable KUBECONFIG",
+	return "", fmt.Errorf("there is no cluster in the kubeconfig %s: name a kubeconfig with --%skubeconfig or the variable KUBECONFIG",
 		strings.Join(files, string(listSeparator)), f.prefix)
 }
 

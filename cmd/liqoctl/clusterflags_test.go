@@ -46,8 +46,8 @@ users: [{name: u, user: {token: x}}]
 	}{
 		{"no such file", "", []string{"--kubeconfig", dir + "/nope"}, "kubeconfig DIR/nope cannot be read: stat DIR/nope: no such file or directory; name another with --kubeconfig"},
 		{"not YAML", "", []string{"--kubeconfig", file("bad", "a: [")}, `kubeconfig DIR/bad cannot be read: error loading config file "DIR/bad": yaml: line 1: did not find expected node content; name another with --kubeconfig`},
-		{"empty", "", []string{"--kubeconfig", file("empty", "")}, "there is no cluster in the kubeconfig DIR/empty: name a kubeconfig with --kubeconfig or by the variable KUBECONFIG"},
-		{"by the variable", dir + "/a:" + dir + "/b", nil, "there is no cluster in the kubeconfig DIR/a:DIR/b: name a kubeconfig with --kubeconfig or by the variable KUBECONFIG"},
+		{"empty", "", []string{"--kubeconfig", file("empty", "")}, "there is no cluster in the kubeconfig DIR/empty: name a kubeconfig with --kubeconfig or the variable KUBECONFIG"},
+		{"by the variable", dir + "/a:" + dir + "/b", nil, "there is no cluster in the kubeconfig DIR/a:DIR/b: name a kubeconfig with --kubeconfig or the variable KUBECONFIG"},
 		{"no current context", good, nil, "kubeconfig DIR/good has no current context: choose one of milan, rome with --context"},
 		{"no such context", good, []string{"--context", "turin"}, `kubeconfig DIR/good has no context "turin": it has milan, rome`},
 		{"a context without its cluster", gone, nil, `kubeconfig DIR/gone, context rome refers to the cluster "d", which is not in it`},

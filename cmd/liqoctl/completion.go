@@ -21,18 +21,18 @@ func chooseShell(args []string, login string) (string, error) {
 	if shell := filepath.Base(login); slices.Contains(shells, shell) {
 		return shell, nil
 	}
-	return "", fmt.Errorf("which shell? Name one of %s: the variable SHELL, %q, names none of them", strings.Join(shells, ", "), login)
+	return "", fmt.Errorf("no shell given: name one of %s; the variable SHELL, %q, is none of them", strings.Join(shells, ", "), login)
 }
 
 func completionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion [bash|zsh|fish|powershell]",
 		Short: "Print a shell completion script",
-		Long: `Print a shell completion script for commands, flags and their values. If no shell is named, the script is for the
-login shell, which the variable SHELL names; a comment at its head says which one that is.
+		Long: `Print a shell completion script for commands, flags and their values. Without an argument, the script is
+for the login shell, from the variable SHELL; a comment at the top of the script names that shell.
 
-As a plug-in of kubectl (a file named kubectl-liqo in the PATH) it is completed by kubectl's own completion, which
-looks for a program named kubectl_complete-liqo: a second link to the same file is enough.`,
+If liqoctl is a kubectl plug-in (a file named kubectl-liqo in the PATH), kubectl's own completion completes it. For
+this, kubectl looks for a program named kubectl_complete-liqo: a second link to the same file is enough.`,
 		Example: `  # bash, which needs the package bash-completion
   source <(liqoctl completion bash)
   liqoctl completion bash > ~/.local/share/bash-completion/completions/liqoctl

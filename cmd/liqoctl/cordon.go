@@ -20,34 +20,35 @@ func changeCommands(a *app) []*cobra.Command {
 		return cmd
 	}
 	return []*cobra.Command{
-		parent(peering.Cordon, "Grant a consumer no more than it has",
-			`Grant a consumer, or one of its ResourceSlices, no more than it has. What was granted stays.`,
+		parent(peering.Cordon, "Grant no more resources to a consumer",
+			`Grant no more resources to a consumer, or for one of its ResourceSlices. What was granted stays granted.`,
 			changeTenantCommand(a, peering.Cordon, true, &cobra.Command{
-				Short: "Grant a consumer no more than it has",
-				Long:  `Grant a consumer no more than it has: its new ResourceSlices are denied, and those it has stay as they are.`,
+				Short: "Grant no more resources to a consumer",
+				Long:  `Grant no more resources to a consumer: new ResourceSlices are denied, and existing ones stay as they are.`,
 			}),
 			changeSliceCommand(a, peering.Cordon, true, &cobra.Command{
-				Short: "Grant a ResourceSlice no more than it has",
-				Long: `Grant a ResourceSlice of a consumer no more than it has: one that was accepted stays as it is, whatever is asked for from
-now on, and one that was not is denied.`,
+				Short: "Grant no more resources for a ResourceSlice",
+				Long: `Grant no more resources for a ResourceSlice of a consumer. A ResourceSlice that was accepted
+stays as it is, whatever it asks for from now on. Any other ResourceSlice is denied.`,
 			})),
 		parent(peering.Uncordon, "Undo a cordon",
-			`Undo 'liqoctl cordon': what is asked for is granted again.`,
+			`Undo 'liqoctl cordon': new requests are granted again.`,
 			changeTenantCommand(a, peering.Uncordon, false, &cobra.Command{
 				Short: "Undo the cordon of a consumer",
-				Long:  `Undo 'liqoctl cordon tenant': what the consumer asks for is granted again.`,
+				Long:  `Undo 'liqoctl cordon tenant': the consumer's requests are granted again.`,
 			}),
 			changeSliceCommand(a, peering.Uncordon, false, &cobra.Command{
 				Short: "Undo the cordon of a ResourceSlice",
-				Long:  `Undo 'liqoctl cordon resourceslice': what it asks for is granted again.`,
+				Long:  `Undo 'liqoctl cordon resourceslice': the ResourceSlice's requests are granted again.`,
 			})),
-		parent(peering.Drain, "Take back what a consumer has",
-			`Take back what a consumer has, and refuse what it asks for.`,
+		parent(peering.Drain, "Take back the resources of a consumer",
+			`Take back the resources of a consumer, and deny its requests.`,
 			changeTenantCommand(a, peering.Drain, true, &cobra.Command{
-				Short: "Take back what a consumer has",
-				Long: `Take back what a consumer has, and refuse what it asks for. The command waits until nothing is left.
+				Short: "Take back the resources of a consumer",
+				Long: `Take back the resources of a consumer, and deny its requests. The command waits until nothing is
+left.
 
-'liqoctl activate tenant' lets it ask again. To end the relation, delete the Tenant.`,
+'liqoctl activate tenant' lets the consumer ask again. To remove the consumer for good, delete the Tenant.`,
 			})),
 		parent(peering.Activate, "Let a drained consumer ask for resources again",
 			`Undo 'liqoctl drain': the consumer may ask for resources again.`,
@@ -73,9 +74,9 @@ func changeCommand(a *app, k *kind, c peering.Change, asks bool, change func(ctx
 	cmd.Aliases = k.allAliases()
 	cmd.Args = oneName
 	cmd.ValidArgsFunction = completeNames(a, k)
-	cmd.Long += "\n\nIt is a command for the provider. A name that is there in several namespaces needs -n."
+	cmd.Long += "\n\nRun this command in the provider's cluster. If the name exists in several namespaces, add -n."
 	var timeout time.Duration
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` after which to give up waiting for the controller")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` to wait for the controller before giving up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {

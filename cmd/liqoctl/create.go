@@ -21,10 +21,10 @@ func createCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create an object of a peering",
-		Long: `Create an object of a peering in one cluster, where 'liqoctl network connect' cannot reach both at once.
+		Long: `Create an object of a peering in one cluster, if 'liqoctl network connect' cannot reach both clusters at
+once.
 
-With -o the object is printed and not created. An object that exists already is not changed, so a command can be
-repeated.`,
+With -o the object is printed, not created. An existing object is not changed, so a command can be repeated.`,
 	}
 	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a), createNonceCommand(a), createTenantCommand(a), createIdentityCommand(a), createResourceSliceCommand(a), createVirtualNodeCommand(a))
 	return cmd
@@ -47,7 +47,7 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 	cmd.Aliases = k.allAliases()
 	cmd.Args = oneName
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the cluster at the other end (there: liqoctl info --get clusterid)")
+	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the other cluster (liqoctl info --get clusterid prints it there)")
 	require(cmd, "remote-cluster-id")
 	c.out = a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +62,7 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 // oneName is the Args of commands that are about one object.
 func oneName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("want one NAME, for the object; got %d", len(args))
+		return fmt.Errorf("expected one NAME for the object, got %d", len(args))
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func oneName(_ *cobra.Command, args []string) error {
 // addWait adds the flags of kinds that the controllers make something of.
 func (c *creation) addWait(cmd *cobra.Command, forWhat string) {
 	cmd.Flags().BoolVar(&c.wait, "wait", false, "wait until "+forWhat)
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` to wait before giving up")
 }
 
 // require marks flags as required.
@@ -114,9 +114,9 @@ func (c *creation) run(ctx context.Context, in *access.Cluster, obj client.Objec
 		if err := c.compare(ctx, in, wanted); err != nil {
 			return err
 		}
-		c.console.Info(c.kind.sentence() + " exists already, and is as it should be")
+		c.console.Info(c.kind.sentence() + " already exists, as it should be")
 	case apierrors.IsNotFound(err) && kindOfStatus(err) == "namespaces":
-		return in.Errorf("create %s: there is no namespace %q: create it, or choose another with -n", what, obj.GetNamespace())
+		return in.Errorf("create %s: there is no namespace %q: create it, or choose another one with -n", what, obj.GetNamespace())
 	default:
 		return in.Explain("create "+what, err)
 	}
@@ -147,7 +147,7 @@ func (c *creation) compare(ctx context.Context, in *access.Cluster, wanted *unst
 		return err
 	}
 	if diff := objectDifferences(wanted.Object, actual.Object); len(diff) > 0 {
-		return in.Errorf("%s exists already, and differs: %s\nto change it, run the same command with '-o yaml | kubectl apply -f -'; to keep it, choose another name",
+		return in.Errorf("%s already exists, and differs: %s\nto change it, run the same command with '-o yaml | kubectl apply -f -'; to keep it, choose another name",
 			c.kind.of(key), strings.Join(diff, "; "))
 	}
 	return nil
@@ -167,7 +167,7 @@ func (a *app) await(ctx context.Context, in *access.Cluster, k *kind, key client
 		return missing == "", nil
 	})
 	if late {
-		return in.Errorf("%s is not ready: %s (waited %v); it stays, and 'kubectl -n %s describe %s %s' tells more",
+		return in.Errorf("%s is not ready: %s (waited %v); it stays; 'kubectl -n %s describe %s %s' shows more",
 			k.of(key), missing, timeout, key.Namespace, k.name, key.Name)
 	}
 	if err != nil {
@@ -203,7 +203,7 @@ func poll(ctx context.Context, timeout time.Duration, done func(context.Context)
 	}
 }
 
-var errInterrupted = errors.New("interrupted while waiting; what was done stays, and the same command goes on from there")
+var errInterrupted = errors.New("interrupted while waiting; what was done stays, and the same command continues from there")
 
 func interrupted(ctx context.Context) error {
 	if ctx.Err() != nil {

@@ -13,17 +13,17 @@ import (
 func createConfigurationCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Store the other cluster's CIDRs in this one",
-		Long: `Create a Configuration: it tells this cluster the CIDRs of the other one, as the other one uses them. Its status
-then says by which CIDRs this cluster reaches them.
+		Long: `Create a Configuration. It holds the CIDRs of the other cluster, as that cluster uses them. Its status
+then shows the CIDRs by which this cluster reaches them.
 
-In the other cluster 'liqoctl generate configuration' prints it ready to apply.`,
+'liqoctl generate configuration', run in the other cluster, prints the object ready to apply.`,
 		Example: `  liqoctl create configuration milan --remote-cluster-id milan \
     --pod-cidr 10.243.0.0/16 --external-cidr 10.70.0.0/16 --wait`,
 	}
 	c := newCreation(a, kindConfiguration, cmd)
 	var pod, external []string
-	cmd.Flags().StringSliceVar(&pod, "pod-cidr", nil, "`CIDR` of the pods of the other cluster; may be repeated")
-	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "`CIDR` of the other cluster for addresses that do not belong to pods; may be repeated")
+	cmd.Flags().StringSliceVar(&pod, "pod-cidr", nil, "pod `CIDR` of the other cluster; may be repeated")
+	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "external `CIDR` of the other cluster, for addresses that are not pods'; may be repeated")
 	require(cmd, "pod-cidr", "external-cidr")
 	c.addWait(cmd, "it is known by which CIDRs the other cluster is reached")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -55,9 +55,9 @@ func cidrs(flag string, values []string) (networkingv1beta1.CIDRs, error) {
 		p, err := netip.ParsePrefix(v)
 		switch {
 		case err != nil:
-			return list, fmt.Errorf("--%s: %q is no CIDR, such as 10.243.0.0/16", flag, v)
+			return list, fmt.Errorf("--%s: %q is not a CIDR, such as 10.243.0.0/16", flag, v)
 		case p != p.Masked():
-			return list, fmt.Errorf("--%s: %s has host bits: %s is meant", flag, v, p.Masked())
+			return list, fmt.Errorf("--%s: %s has host bits: use %s", flag, v, p.Masked())
 		}
 		list.List = append(list.List, networkingv1beta1.CIDR(v))
 	}

@@ -15,24 +15,26 @@ import (
 func createGatewayClientCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Create the end of the tunnel that connects to the other cluster",
-		Long: `Create a GatewayClient: this cluster's end of the tunnel, which connects to the other cluster's GatewayServer. Address
-and port are those in the GatewayServer's status ('kubectl get gatewayservers' shows them).`,
-		Example: `  liqoctl create gatewayclient client --remote-cluster-id rome --addresses 172.19.0.8 --port 32009 --wait`,
+		Long: `Create a GatewayClient: this cluster's end of the tunnel, which connects to the other cluster's
+GatewayServer. Take the address and the port from the GatewayServer's status, which 'kubectl get gatewayservers'
+shows.`,
+		Example: `  liqoctl create gatewayclient client --remote-cluster-id rome \
+    --addresses 172.19.0.8 --port 32009 --wait`,
 	}
 	c := newCreation(a, kindGatewayClient, cmd)
 	g := &gatewayFlags{}
 	o := &peering.ClientOptions{}
 	g.add(cmd, peering.DefaultClientTemplateType, peering.DefaultClientTemplateName)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&o.Addresses, "addresses", nil, "`ADDRESS` or name by which the gateway server is reached; of several the first is used")
-	portFlag(fs, &o.Port, "port", "`PORT` by which the gateway server is reached")
+	fs.StringSliceVar(&o.Addresses, "addresses", nil, "`ADDRESS` or DNS name of the gateway server; of several the first is used")
+	portFlag(fs, &o.Port, "port", "`PORT` of the gateway server")
 	fs.StringVar((*string)(&o.Protocol), "protocol", string(corev1.ProtocolUDP), "`PROTOCOL` of the tunnel: UDP")
 	require(cmd, "addresses", "port")
 	complete(cmd, "protocol", string(corev1.ProtocolUDP))
 	c.addWait(cmd, "the gateway runs and has keys")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Protocol = corev1.Protocol(strings.ToUpper(string(o.Protocol))); o.Protocol != corev1.ProtocolUDP {
-			return fmt.Errorf("--protocol %s: WireGuard has only UDP", o.Protocol)
+			return fmt.Errorf("--protocol %s: WireGuard supports only UDP", o.Protocol)
 		}
 		if o.Port == 0 {
 			return errors.New("--port 0: must be from 1 to 65535")

@@ -12,8 +12,8 @@ import (
 func createGatewayServerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Create the end of the tunnel that the other cluster connects to",
-		Long: `Create a GatewayServer: this cluster's end of the tunnel, behind a Service that the other cluster's GatewayClient must
-reach. Its status has the address and the port.`,
+		Long: `Create a GatewayServer: this cluster's end of the tunnel, behind a Service that the other cluster's
+GatewayClient must reach. Its status shows the address and the port.`,
 		Example: `  liqoctl create gatewayserver server --remote-cluster-id milan --service-type NodePort --wait
 
   # Show the object first.
@@ -25,10 +25,10 @@ reach. Its status has the address and the port.`,
 	g.add(cmd, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
 	fs := cmd.Flags()
 	var exposed string
-	fs.StringVar(&exposed, "service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default the installation's, LoadBalancer)")
-	portFlag(fs, &o.Port, "port", "`PORT` of the Service (default the installation's, 51840)")
-	portFlag(fs, &o.NodePort, "node-port", "`PORT` of the nodes, of a Service of type NodePort (default any free one)")
-	fs.StringVar(&o.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` to ask for, of a Service of type LoadBalancer (default any)")
+	fs.StringVar(&exposed, "service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
+	portFlag(fs, &o.Port, "port", "`PORT` of the Service (default that of the installation, 51840)")
+	portFlag(fs, &o.NodePort, "node-port", "node `PORT` of a Service of type NodePort (default any free one)")
+	fs.StringVar(&o.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` to request for a Service of type LoadBalancer (default any)")
 	complete(cmd, "service-type", serviceTypes()...)
 	c.addWait(cmd, "the gateway runs, has keys, and an address for the other cluster")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -84,7 +84,7 @@ type gatewayFlags struct {
 
 func (g *gatewayFlags) add(cmd *cobra.Command, templateType, templateName string) {
 	fs := cmd.Flags()
-	fs.IntVar(&g.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default the installation's, 1340)")
+	fs.IntVar(&g.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default that of the installation, 1340)")
 	fs.StringVar(&g.template.Type, "type", templateType, "`GROUP/VERSION/RESOURCE` of the template")
 	fs.StringVar(&g.template.Name, "template-name", templateName, "`NAME` of the template")
 	fs.StringVar(&g.template.Namespace, "template-namespace", "", "`NAMESPACE` of the template (default that of the installation)")

@@ -12,14 +12,14 @@ import (
 func createPublicKeyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Short: "Store the public key of the other cluster's gateway",
-		Long: `Create a PublicKey: by it this cluster's gateway knows the other one.
-
-In the other cluster 'liqoctl generate publickey' prints it ready to apply.`,
-		Example: `  liqoctl create publickey milan --remote-cluster-id milan --public-key n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=`,
+		Long: `Create a PublicKey, by which this cluster's gateway recognizes the gateway of the other cluster.
+'liqoctl generate publickey', run in the other cluster, prints the object ready to apply.`,
+		Example: `  liqoctl create publickey milan --remote-cluster-id milan \
+    --public-key n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=`,
 	}
 	c := newCreation(a, kindPublicKey, cmd)
 	var text string
-	cmd.Flags().StringVar(&text, "public-key", "", "`KEY` of the other cluster's gateway, in base64, as wg pubkey prints it")
+	cmd.Flags().StringVar(&text, "public-key", "", "`KEY` of the other cluster's gateway, in base64, as printed by wg pubkey")
 	require(cmd, "public-key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		key, err := base64.StdEncoding.DecodeString(text)

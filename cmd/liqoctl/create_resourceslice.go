@@ -19,19 +19,21 @@ func createResourceSliceCommand(a *app) *cobra.Command {
 		Short: "Ask the other cluster for resources",
 		Long: `Ask the other cluster, the provider, for resources, and wait for its answer.
 
-This cluster needs an identity there: 'liqoctl authenticate' makes one. What is not asked for is up to the provider. What
-is granted becomes a virtual node of the same name, where offloading is enabled, unless --no-virtual-node.`,
+This cluster needs an identity at the provider, which 'liqoctl authenticate' creates. The provider decides about
+resources that you do not ask for. If offloading is enabled, the granted resources become a virtual node of the same
+name, unless you set --no-virtual-node.`,
 		Example: `  liqoctl create resourceslice milan --remote-cluster-id milan --cpu 8 --memory 32Gi
 
-  # Other resources, by another class of the provider's.
-  liqoctl create resourceslice gpus --remote-cluster-id milan --class gold --resource nvidia.com/gpu=2`,
+  # Other resources, of another class at the provider.
+  liqoctl create resourceslice gpus --remote-cluster-id milan \
+    --class gold --resource nvidia.com/gpu=2`,
 	}
 	c := newCreation(a, kindResourceSlice, cmd)
 	fs := cmd.Flags()
 	var f sliceFlags
 	f.add(fs, "class")
-	without := fs.Bool("no-virtual-node", false, "do not ask for a virtual node")
-	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting for the answer")
+	without := fs.Bool("no-virtual-node", false, "do not create a virtual node")
+	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` to wait for the answer before giving up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := f.slice()
 		if err != nil {
@@ -64,7 +66,7 @@ type resourceFlags struct {
 
 // add adds the flags; class is the name of that of the class.
 func (f *sliceFlags) add(fs *pflag.FlagSet, class string) {
-	fs.StringVar(&f.class, class, authv1beta1.SliceClassDefault, "`NAME` of the class: who at the provider decides")
+	fs.StringVar(&f.class, class, authv1beta1.SliceClassDefault, "`NAME` of the class, which selects the controller at the provider that decides")
 	f.resourceFlags.add(fs, nil)
 }
 
@@ -74,7 +76,7 @@ func (f *resourceFlags) add(fs *pflag.FlagSet, defaults map[corev1.ResourceName]
 	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods} {
 		f.amounts[r] = fs.String(string(r), defaults[r], "`QUANTITY` of "+string(r))
 	}
-	fs.StringToStringVar(&f.others, "resource", nil, "`NAME=QUANTITY` of another resource, or several")
+	fs.StringToStringVar(&f.others, "resource", nil, "`NAME=QUANTITY` of another resource, or several separated by commas")
 }
 
 // slice is what they say.

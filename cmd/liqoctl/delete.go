@@ -16,9 +16,9 @@ func deleteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete",
 		Short: "Delete an object of a peering",
-		Long: `Delete an object of a peering in one cluster, and what the controllers made from it.
+		Long: `Delete an object of a peering in one cluster, and what the controllers created from it.
 
-'liqoctl network disconnect' and 'liqoctl network reset' do it for both clusters at once.`,
+'liqoctl network disconnect' and 'liqoctl network reset' do this for both clusters at once.`,
 	}
 	for _, k := range userKinds {
 		cmd.AddCommand(deleteKindCommand(a, k))
@@ -44,7 +44,7 @@ func deleteKindCommand(a *app, k *kind) *cobra.Command {
 	cmd.ValidArgsFunction = completeNames(a, k)
 	cmd.Flags().BoolVar(&d.wait, "wait", true, "wait until it is deleted, with everything that belongs to it")
 	cmd.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false, "do not fail if an object does not exist")
-	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting")
+	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "`DURATION` to wait before giving up")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {
@@ -78,7 +78,7 @@ func (d *deletion) run(ctx context.Context, in *access.Cluster, key client.Objec
 		d.console.Info(fmt.Sprintf("%s does not exist", d.kind.of(key)))
 		return nil
 	case apierrors.IsNotFound(err):
-		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all", d.kind.of(key), d.kind.plural)
+		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all of them", d.kind.of(key), d.kind.plural)
 	case err != nil:
 		return in.Explain("delete "+d.kind.of(key), err)
 	}
@@ -105,7 +105,7 @@ func (d *deletion) gone(ctx context.Context, in *access.Cluster, key client.Obje
 		return false, in.Explain("read "+d.kind.of(key), err)
 	})
 	if late {
-		return in.Errorf("%s is marked for deletion, but not gone after %v: its finalizers %v wait for what belongs to it; do the controllers run?",
+		return in.Errorf("%s is marked for deletion, but still exists after %v: its finalizers %v wait for what belongs to it; check that the controllers run",
 			d.kind.of(key), d.timeout, finalizers)
 	}
 	return err

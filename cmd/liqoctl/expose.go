@@ -15,8 +15,8 @@ import (
 func exposeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expose",
-		Short: "Let pods of another cluster reach something here",
-		Long:  `Let pods of another cluster reach something of the local one, besides its pods.`,
+		Short: "Let pods of another cluster reach a Service of this one",
+		Long:  `Let pods of another cluster reach addresses of the local cluster that are not pods'.`,
 	}
 	cmd.AddCommand(exposeServiceCommand(a))
 	return cmd
@@ -26,39 +26,40 @@ func exposeServiceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service NAME",
 		Short: "Let pods of another cluster reach a Service",
-		Long: `Let pods of another cluster, the remote one, reach a Service of the local cluster by a Service of the same name there. Its
-pods may come and go: what the other cluster uses is the address of the Service.
+		Long: `Let pods of the remote cluster reach a Service of the local cluster through a Service of the same name
+there. The remote cluster uses the address of the Service, so the pods behind it can come and go.
 
-  1. the local cluster gets an IP for the address of the Service, of the same name; it gives
+  1. the local cluster gets an IP object with the name and the address of the Service; it gives
      the Service an address in the external CIDR
-  2. the remote cluster gets a Service without selector and an EndpointSlice that leads to
-     what this address is there
+  2. the remote cluster gets a Service without a selector, and an EndpointSlice with that address
+     as the remote cluster uses it
 
-With -o, or without --remote-kubeconfig or --remote-context, the second step is left to you: the two objects are printed,
-to be applied there. --external-cidr then says what the remote cluster uses for the external CIDR of the local one, as
-'liqoctl info peer' shows there.
+With -o, or without --remote-kubeconfig or --remote-context, the two objects of the second step are printed, and you
+apply them in the remote cluster. --external-cidr is then the CIDR that the remote cluster uses for the external CIDR of
+the local one; 'liqoctl info peer' shows it there.
 
-The IP is known to all peers: NetworkPolicies decide who may reach the Service. Repeat the command when the ports of the
-Service have changed. To take it back, delete the IP here, and the Service and its EndpointSlice there.`,
+All peers learn about the IP object; NetworkPolicies decide who may reach the Service. Repeat the command when the ports
+of the Service change. To undo it, delete the IP here, and the Service and its EndpointSlice there.`,
 		Example: `  # Pods of milan reach http://web.shop of rome, where Service shop/web is.
   liqoctl expose service web -n shop --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
 
   # With access to rome only.
-  liqoctl expose service web -n shop --kubeconfig rome.yaml --external-cidr 10.71.0.0/16 > web-for-milan.yaml`,
+  liqoctl expose service web -n shop --kubeconfig rome.yaml \
+    --external-cidr 10.71.0.0/16 > web-for-milan.yaml`,
 		Args:              oneName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	a.addRemoteFlags(cmd)
 	var o peering.ExposeOptions
-	cidr := cmd.Flags().String("external-cidr", "", "`CIDR` that stands for this cluster's external CIDR in the other one, where that cannot be asked")
-	cmd.Flags().DurationVar(&o.Timeout, "timeout", timeoutOfNetwork, "`DURATION` after which to give up and say what is missing; 0 is never")
+	cidr := cmd.Flags().String("external-cidr", "", "`CIDR` that stands for this cluster's external CIDR in the other cluster, if that cluster cannot be queried")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", timeoutOfNetwork, "`DURATION` to wait before giving up and reporting what is missing; 0: no limit")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		switch both := a.remote.chosen(); {
 		case both && *cidr != "":
-			return errors.New("--external-cidr: the remote cluster is asked for it, so leave it out")
+			return errors.New("--external-cidr: leave it out, as the remote cluster is queried for it")
 		case !both && *cidr == "":
-			return errors.New("which cluster is to reach the Service? Name it with --remote-kubeconfig or --remote-context, or say with --external-cidr what stands there for this cluster's external CIDR")
+			return errors.New("no remote cluster given: name the one that is to reach the Service with --remote-kubeconfig or --remote-context, or set --external-cidr to the CIDR that stands there for this cluster's external CIDR")
 		case !both:
 			if o.ExternalCIDR, err = netip.ParsePrefix(*cidr); err != nil || o.ExternalCIDR != o.ExternalCIDR.Masked() {
 				return fmt.Errorf("--external-cidr %q: must be a CIDR without host bits, such as 10.71.0.0/16", *cidr)

@@ -20,9 +20,8 @@ func generateCommand(a *app) *cobra.Command {
 		Use:     "generate",
 		Aliases: []string{"gen"},
 		Short:   "Print objects for the other cluster to apply",
-		Long: `Print objects about this cluster that the other cluster has to apply: in the namespace of the peering there.
-
-Nothing is changed there. What this cluster must have for it, such as a signature, is made.`,
+		Long: `Print objects about this cluster, to be applied in the other cluster in the namespace of the peering.
+The other cluster is not changed. This cluster creates what the object needs, such as a signature.`,
 	}
 	cmd.AddCommand(generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a))
 	cmd.AddCommand(generatePeeringUserCommand(a))
@@ -75,7 +74,8 @@ func generatePublicKeyCommand(a *app) *cobra.Command {
 		Short:   "Print the key of this cluster's gateway for the other cluster",
 		Long: `Print a PublicKey with the key of a gateway of this cluster. The other cluster applies it. The command waits until the
 gateway has its keys.`,
-		Example: `  liqoctl generate publickey --kubeconfig rome.yaml --gateway-type server --gateway-name server > rome-key.yaml
+		Example: `  liqoctl generate publickey --kubeconfig rome.yaml \
+    --gateway-type server --gateway-name server > rome-key.yaml
   kubectl --kubeconfig milan.yaml apply -f rome-key.yaml`,
 		Args: cobra.NoArgs,
 	}
@@ -84,7 +84,7 @@ gateway has its keys.`,
 	var timeout time.Duration
 	cmd.Flags().StringVar(&end, "gateway-type", "", "`TYPE` of this cluster's gateway: server or client")
 	cmd.Flags().StringVar(&name, "gateway-name", "", "`NAME` of this cluster's GatewayServer or GatewayClient")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting for the keys")
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "`DURATION` to wait for the keys before giving up")
 	require(cmd, "gateway-type", "gateway-name")
 	complete(cmd, "gateway-type", "server", "client")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

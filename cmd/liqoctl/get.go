@@ -21,10 +21,10 @@ func getCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "List the objects of peerings",
-		Long: `List the objects of peerings in one cluster, as kubectl does; 'liqoctl get peerings' has one line for each peering,
-and 'liqoctl get pods' one for each pod that may run in another cluster.
+		Long: `List the objects of peerings in one cluster, as kubectl does. 'liqoctl get peerings' prints one line per
+peering, and 'liqoctl get pods' one line per pod that may run in another cluster.
 
-'liqoctl network status' adds what the gateways themselves tell.`,
+'liqoctl network status' adds data from the gateways themselves.`,
 	}
 	cmd.AddCommand(getPeeringsCommand(a), getPodsCommand(a), getServicesCommand(a))
 	for _, k := range append(userKinds, kindConnection) {
@@ -40,7 +40,7 @@ func getKindCommand(a *app, k *kind) *cobra.Command {
 		Use:     k.name + " [NAME...]",
 		Aliases: k.allAliases(),
 		Short:   "List " + k.title + "s",
-		Long:    fmt.Sprintf("List the %ss of a namespace, or of all, or those that are named.", k.title),
+		Long:    fmt.Sprintf("List the %ss of a namespace or of all namespaces, or only the named ones.", k.title),
 		Args:    cobra.ArbitraryArgs,
 		Example: fmt.Sprintf("  liqoctl get %s -A -o wide\n  liqoctl get %[1]s -n liqo-tenant-milan milan -o yaml", k.plural),
 	}
@@ -48,7 +48,7 @@ func getKindCommand(a *app, k *kind) *cobra.Command {
 	q.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if len(names) > 0 && (q.all || q.selector != "") {
-			return fmt.Errorf("names do not go together with --all-namespaces or --selector")
+			return fmt.Errorf("names cannot be combined with --all-namespaces or --selector")
 		}
 		in, err := a.one(cmd.Context())
 		if err != nil {
@@ -75,7 +75,7 @@ type query struct {
 func (q *query) addFlags(cmd *cobra.Command) {
 	q.out = q.outputFlag(cmd, formatWide, formatYAML, formatJSON, formatName)
 	fs := cmd.Flags()
-	fs.BoolVarP(&q.all, "all-namespaces", "A", false, "those of all namespaces")
+	fs.BoolVarP(&q.all, "all-namespaces", "A", false, "list the objects of all namespaces")
 	fs.StringVarP(&q.selector, "selector", "l", "", "only objects with these `LABELS`: key=value,...")
 	fs.StringVar(&q.remoteClusterID, "remote-cluster-id", "", "only objects about the cluster with this `ID`")
 }

@@ -21,9 +21,9 @@ func getPeeringsCommand(a *app) *cobra.Command {
 		Use:     "peerings [ID...]",
 		Aliases: []string{"peering", "peers", "peer"},
 		Short:   "List the peerings of a cluster",
-		Long: `List the peerings of a cluster, or those with the given clusters: the end of the tunnel that is here, whether it is
-connected, and by which CIDRs the pods of the other cluster are reached from here. With -o wide also the other cluster's
-role: whether it asks this one for resources (Consumer), or is asked by it (Provider).`,
+		Long: `List the peerings of a cluster, or those with the given clusters: this cluster's end of the tunnel,
+whether it is connected, and the CIDRs by which pods of the other cluster are reached from here. -o wide also shows the
+other cluster's role: a Consumer asks this cluster for resources, a Provider is asked by it.`,
 		Args:    cobra.ArbitraryArgs,
 		Example: "  liqoctl get peerings\n  liqoctl get peerings milan -o json",
 	}

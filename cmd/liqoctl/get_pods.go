@@ -17,12 +17,12 @@ func getPodsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pods",
 		Aliases: []string{"pod", "po"},
-		Short:   "List what runs where: the pods of offloaded namespaces, and those of other clusters",
-		Long: `List what runs where: the pods of offloaded namespaces, and those of other clusters that run in this one. FROM is the
-cluster whose pod it is, IN the one in which it runs.
+		Short:   "List where pods run: those of offloaded namespaces, and those of other clusters",
+		Long: `List where pods run: those of offloaded namespaces, and those of other clusters that run in this one.
+FROM is the cluster that the pod belongs to, IN the cluster in which it runs.
 
-With -o wide also its address, its namespace in the other one of the two clusters, and why it is not ready. What keeps a
-pod from running in the other cluster 'liqoctl network doctor' tells.`,
+-o wide also shows the pod's address, its namespace in the other one of the two clusters, and why it is not ready.
+'liqoctl network doctor' finds out what keeps a pod from running in the other cluster.`,
 		Args:    cobra.NoArgs,
 		Example: "  liqoctl get pods\n  liqoctl get pods -n shop -o wide\n  liqoctl get pods --remote-cluster-id milan -o json",
 	}
@@ -48,7 +48,7 @@ pod from running in the other cluster 'liqoctl network doctor' tells.`,
 		case out.given() && out.format != formatWide:
 			return out.data(pods)
 		case len(pods) == 0:
-			a.console.Info("There are no pods of offloaded namespaces, and none of other clusters")
+			a.console.Info("There are no pods of offloaded namespaces or of other clusters")
 		default:
 			a.console.Show(func(p *console.Page) { p.Table(podTable(pods, out.format == formatWide, time.Now())) })
 		}

@@ -22,13 +22,14 @@ func createTenantCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tenant",
 		Short: "Let a consumer ask for resources as a user of this cluster",
-		Long: `Let a consumer ask this cluster, the provider, for resources as a user whose credentials you have made, and hand to it
-by other means: where this cluster signs no client certificates, or has users of its own.
+		Long: `Let a consumer ask this cluster, the provider, for resources as a user whose credentials you create and
+hand over yourself. Use it if this cluster does not sign client certificates, or has its own users.
 
-It makes the tenant namespace, a RoleBinding of the user to the ClusterRole liqo-remote-controlplane, and a Tenant with
-authzPolicy TolerateNoHandshake. The consumer takes the credentials by 'liqoctl create identity', before or after.
+The command creates the tenant namespace, a RoleBinding of the user to the ClusterRole liqo-remote-controlplane, and a
+Tenant with authzPolicy TolerateNoHandshake. The consumer stores the credentials with 'liqoctl create identity', before
+or after this command.
 
-'liqoctl generate tenant' prints the Tenant of a consumer that has no credentials yet.`,
+For a consumer without credentials, 'liqoctl generate tenant' prints the Tenant.`,
 		Example: `  liqoctl create tenant --remote-cluster-id rome --user rome
 
   # A service account of this cluster.
@@ -36,7 +37,7 @@ authzPolicy TolerateNoHandshake. The consumer takes the credentials by 'liqoctl 
 		Args: cobra.NoArgs,
 	}
 	c := newOneCluster(a, cmd, "remote-cluster-id", consumerID)
-	user := cmd.Flags().String("user", "", "`NAME` of the user in the credentials: the CN of a client certificate, for example")
+	user := cmd.Flags().String("user", "", "`NAME` of the user in the credentials, such as the CN of a client certificate")
 	require(cmd, "user")
 	c.addTimeout(cmd)
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
@@ -60,15 +61,15 @@ authzPolicy TolerateNoHandshake. The consumer takes the credentials by 'liqoctl 
 func createIdentityCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "identity",
-		Short: "Take credentials that the operator of a provider has made",
-		Long: `Take credentials for a provider that its operator has made, where 'liqoctl authenticate' cannot: they are stored in a
-Secret of this cluster, the consumer, by which its controllers ask the provider for resources. With newer credentials the
-command replaces those in the Secret; nothing is interrupted.
+		Short: "Store credentials that the operator of a provider has made",
+		Long: `Store credentials for a provider, made by the provider's operator, if 'liqoctl authenticate' cannot be
+used. They go into a Secret of this cluster, the consumer, whose controllers use it to ask the provider for resources.
+Run the command again with newer credentials to replace them; nothing is interrupted.
 
-The kubeconfig must hold all that it needs: no program is run and no file is read for it. 'kubectl config view --raw
---minify --flatten' makes such a one. The user in it is the one of 'liqoctl create tenant' there.
+The kubeconfig must be self-contained: it may refer to no programs or files. 'kubectl config view --raw --minify
+--flatten' prints such a kubeconfig. Its user is the one that was given to 'liqoctl create tenant' at the provider.
 
-'liqoctl generate identity' prints what a provider has granted after a handshake.`,
+After a handshake, use 'liqoctl generate identity' instead: it prints what the provider has granted.`,
 		Example: `  liqoctl create identity --remote-cluster-id milan --identity-kubeconfig rome-in-milan.yaml
 
   kubectl --context rome-in-milan config view --raw --minify --flatten |
@@ -77,7 +78,7 @@ The kubeconfig must hold all that it needs: no program is run and no file is rea
 	}
 	c := newOneCluster(a, cmd, "remote-cluster-id", providerID)
 	fs := cmd.Flags()
-	path := fs.String("identity-kubeconfig", "", "`FILE` with the credentials; - is standard input")
+	path := fs.String("identity-kubeconfig", "", "`FILE` with the credentials; - is stdin")
 	namespace := fs.String("remote-tenant-namespace", "", "`NAME` of the tenant namespace at the provider (default liqo-tenant-<ID of this cluster>)")
 	require(cmd, "identity-kubeconfig")
 	c.addTimeout(cmd)
@@ -90,7 +91,7 @@ The kubeconfig must hold all that it needs: no program is run and no file is rea
 		given := peering.Given{ProviderID: c.peer, Namespace: *namespace, Kubeconfig: text}
 		if out.given() {
 			if *namespace == "" {
-				return errors.New("--remote-tenant-namespace is needed with -o, which asks no cluster")
+				return errors.New("--remote-tenant-namespace is required with -o, which queries no cluster")
 			}
 			return out.objects(peering.NewIdentitySecret(c.metadata(), given))
 		}
@@ -126,10 +127,10 @@ func readKubeconfig(path string, stdin io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > maxKubeconfig {
-		return nil, errors.New("larger than a Secret can hold, 1 MiB")
+		return nil, errors.New("larger than the 1 MiB that a Secret can hold")
 	}
 	if _, err := credentials.ReadKubeconfig(text); err != nil {
-		return nil, fmt.Errorf("%w; 'kubectl config view --raw --minify --flatten' makes one that needs no files", err)
+		return nil, fmt.Errorf("%w; 'kubectl config view --raw --minify --flatten' prints one that needs no files", err)
 	}
 	return text, nil
 }

@@ -75,7 +75,7 @@ func TestIdentitiesByHand(t *testing.T) {
 	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan").want(t, "nothing to sign", "",
 		" ERRO   no nonce of cluster milan has been signed yet: name it with --nonce; 'liqoctl get nonce --remote-cluster-id rome' prints it there\n")
 	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--nonce", "aGVsbG8=").want(t, "no nonce", "",
-		" ERRO   --nonce: that is no nonce: it must be what 'liqoctl get nonce' prints at the provider\n")
+		" ERRO   --nonce: not a nonce: use the output of 'liqoctl get nonce' at the provider\n")
 	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--proxy-url", "socks5://x").want(t, "no HTTP proxy", "",
 		` ERRO   --proxy-url "socks5://x": must be the URL of an HTTP proxy without a user, such as http://10.0.0.1:8118`+"\n")
 

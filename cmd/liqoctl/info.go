@@ -19,13 +19,12 @@ func infoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Show the installation in a cluster and its peerings",
-		Long: `Show the installation in a cluster, its state, and the peerings of the cluster. The role is the other cluster's: a
-Provider is asked for resources, a Consumer asks for some, Unknown is neither.
+		Long: `Show the installation in a cluster, its state, and the peerings of the cluster. The role is that of the
+other cluster: a Provider is asked for resources, a Consumer asks for them, Unknown is neither.
 
-Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 where there may be
-peerings that are not shown. With --get, only one value is printed,
-for scripts; "clusterid" is short for "local.clusterID". Its path is that of the output of -o json, in upper or lower
-case.`,
+Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 if there may be peerings
+that are not shown. With --get, only one value is printed, for scripts; "clusterid" is short for "local.clusterID". The
+path is that of the output of -o json, in upper or lower case.`,
 		Example: `  liqoctl info
   liqoctl info --verbose
 
@@ -82,15 +81,17 @@ func infoPeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer [PEER-ID...]",
 		Short: "Show peerings of a cluster",
-		Long: `Show the peering with some clusters, or with all. Network: its state, what is wrong and what to do about it, by which
-addresses the peer is reached from here, and where the gateway server is. Authentication: whether one cluster may ask the
-other for resources, and what was asked for and granted.
+		Long: `Show the peering with some clusters, or with all. "Network" shows its state, what is wrong and what to do
+about it, the addresses by which this cluster reaches the peer, and where the gateway server is. "Authentication" shows
+whether one cluster may ask the other for resources, and what was requested and granted.
 
-Exposed IPs are addresses that IP objects make known to all peers, with their addresses in this cluster's external CIDR. A
-peer reaches each by the same host part in its own prefix for that CIDR, which 'liqoctl info peer' shows there.
+Exposed IPs are addresses that IP objects make known to all peers, with their addresses in this cluster's external CIDR.
+A peer reaches each of them by the same host part in its own prefix for that CIDR; run 'liqoctl info peer' there to see
+the prefix.
 
-The roles are the peer's: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither. Where
-this cluster has the gateway server, the peer has the client. The address is always the server's, as the client needs it.`,
+The roles are the peer's: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither. If
+this cluster has the gateway server, the peer has the client. The address is always that of the server, as the client
+needs it.`,
 		Example: `  liqoctl info peer
   liqoctl info peer milan
 
@@ -163,7 +164,7 @@ this cluster has the gateway server, the peer has the client. The address is alw
 func (a *app) warnOfNoAddress(peers []*survey.Peer) {
 	for _, p := range peers {
 		if g := p.Gateway; g != nil && (g.Endpoint == nil || len(g.Endpoint.Addresses) == 0) {
-			a.console.Warn(fmt.Sprintf("%s has no address yet: 'liqoctl get %s -n %s %s' shows when it has", g, strings.ToLower(g.Kind), g.Namespace, g.Name))
+			a.console.Warn(fmt.Sprintf("%s has no address yet: 'liqoctl get %s -n %s %s' shows when it has one", g, strings.ToLower(g.Kind), g.Namespace, g.Name))
 		}
 	}
 }

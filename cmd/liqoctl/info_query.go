@@ -98,7 +98,7 @@ func step(tree any, path string) (next any, key, rest string, err error) {
 		head, rest, _ := strings.Cut(path, ".")
 		i, err := strconv.Atoi(head)
 		if err != nil || i < 0 || i >= len(v) {
-			return nil, "", "", fmt.Errorf("no %q: it is a list of %d, which count from 0", head, len(v))
+			return nil, "", "", fmt.Errorf("no %q: it is a list of %d, counted from 0", head, len(v))
 		}
 		return v[i], head, rest, nil
 	}

@@ -247,7 +247,7 @@ func TestGet(t *testing.T) {
 			`--get local.clusterident: "local" has no "clusterident": choose from APIServerAddr, clusterID, kubernetesVersion, labels, version`},
 		{"a mistake at the beginning", "", infoOf(s), []string{"cluster"}, `--get cluster: there is no "cluster": choose from health, local, network, peerings`},
 		{"behind a value", "", infoOf(s), []string{"local.version.major"}, `--get local.version.major: "local.version" has no "major": it is a value`},
-		{"behind the end of a list", "", infoOf(s), []string{"peerings.peers.7"}, `--get peerings.peers.7: "peerings.peers" has no "7": it is a list of 3, which count from 0`},
+		{"behind the end of a list", "", infoOf(s), []string{"peerings.peers.7"}, `--get peerings.peers.7: "peerings.peers" has no "7": it is a list of 3, counted from 0`},
 		{"nothing yet", "", infoOf(s), []string{"network.internalCIDR"}, "--get network.internalCIDR: it has no value yet"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,18 +22,19 @@ func installCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install [kubeadm|kind|k3s|aks|eks|gke|openshift]",
 		Short: "Install Sluice in a cluster, or upgrade it",
-		Long: `Install Sluice in a cluster, or upgrade what is installed: the chart in this program, as a Helm release that 'helm list'
-shows, after the CRDs, which Helm would not update. Repeating the command changes nothing; after an interruption it
-continues. The values of earlier installs are kept, unless this command sets others, or --reset-values is given.
+		Long: `Install Sluice in a cluster, or upgrade an installation. The command first applies the CRDs, which Helm
+would not update, and then the chart in this program, as a Helm release that 'helm list' shows. Repeating the command
+changes nothing; after an interruption it continues. The values of earlier installs are kept, unless this command sets
+others or --reset-values is given.
 
-The images are those of the same build, which 'make images build' makes. --set registry=REGISTRY,tag=TAG installs others.
+The images are those of the same build, as 'make images build' builds them. --set registry=REGISTRY,tag=TAG selects
+others.
 
 The CIDRs of pods and Services are detected from the configuration of the CNI, of the control plane and of the nodes,
-and the output says where each was found. Nothing is changed before all settings are known and all checks have passed.
-The kind of cluster is only needed if it cannot be detected.
+and the output shows where each was found. Nothing is changed before all settings are known and all checks have passed.
+Name the kind of cluster only if it cannot be detected.
 
-The cluster needs an ID that is different from those of its peers, and keeps it. Without --cluster-id one is
-generated.`,
+The cluster needs an ID that differs from those of its peers, and keeps it. Without --cluster-id one is generated.`,
 		Example: `  liqoctl install --cluster-id rome
 
   # Show what would be installed, and with which values (for Helm or a Git repository).
@@ -82,24 +83,24 @@ type installFlags struct {
 
 func (f *installFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.clusterID, "cluster-id", "", "`ID` of this cluster, different from those of its peers: lower-case letters, digits, dashes (default generated)")
-	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that characterize this cluster")
+	fs.StringToStringVar(&f.clusterLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that describe this cluster")
 	fs.Lookup("cluster-labels").DefValue = ""
-	fs.StringSliceVar(&f.pods, "pod-cidr", nil, "`CIDR` of the pods; may be repeated (default detected)")
-	fs.StringSliceVar(&f.services, "service-cidr", nil, "`CIDR` of the Services; may be repeated (default detected)")
+	fs.StringSliceVar(&f.pods, "pod-cidr", nil, "pod `CIDR`; may be repeated (default detected)")
+	fs.StringSliceVar(&f.services, "service-cidr", nil, "Service `CIDR`; may be repeated (default detected)")
 	fs.StringSliceVar(&f.reserved, "reserved-subnets", nil, "`CIDRS` of networks around the cluster, never used to remap a peer's CIDRs")
-	fs.StringVar(&f.apiServerURL, "api-server-url", "", "`URL` by which other clusters reach this one's API server (default the endpoint of Service default/kubernetes)")
-	fs.StringArrayVarP(&f.sources.Files, "values", "f", nil, "`FILE` with values of the chart, - for the standard input; may be repeated")
+	fs.StringVar(&f.apiServerURL, "api-server-url", "", "`URL` at which other clusters reach the API server of this one (default the endpoint of Service default/kubernetes)")
+	fs.StringArrayVarP(&f.sources.Files, "values", "f", nil, "`FILE` with values of the chart; - is stdin; may be repeated")
 	fs.StringArrayVar(&f.sources.Set, "set", nil, "`VALUE` of the chart (path=value,...); may be repeated")
 	fs.StringArrayVar(&f.sources.SetString, "set-string", nil, "like --set, but the `VALUE` is always a string")
 	fs.BoolVar(&f.resetValues, "reset-values", false, "drop the values of the installed release instead of keeping them")
 	fs.BoolVar(&f.metrics, "enable-metrics", false, "create a Service for the metrics of each gateway, and open the metrics port of the node agents")
 	fs.BoolVar(&f.coreDNS, "coredns", false, "run a DNS server for Services of other clusters, and make the cluster's CoreDNS forward clusterset.local to it")
-	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` after which to give up waiting")
+	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` to wait before giving up")
 	fs.BoolVar(&f.skipValidation, "skip-validation", false, "use --pod-cidr and --service-cidr as given, even if the cluster has other addresses")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests")
-	fs.BoolVar(&f.includeCRDs, "include-crds", false, "with --dry-run: print the CRDs, too")
+	fs.BoolVar(&f.includeCRDs, "include-crds", false, "with --dry-run: also print the CRDs")
 	fs.BoolVar(&f.onlyValues, "only-output-values", false, "change nothing: write the values of the chart to --dump-values-path")
-	fs.StringVar(&f.valuesPath, "dump-values-path", "./values.yaml", "`FILE` for the values of the chart, - for the standard output")
+	fs.StringVar(&f.valuesPath, "dump-values-path", "./values.yaml", "`FILE` for the values of the chart; - is stdout")
 	fs.StringVar(&f.chartPath, "local-chart-path", "", "`PATH` of a chart to use instead of the built-in one")
 	fs.StringVar(&f.version, "version", "", "")
 	fs.StringVar(&f.repo, "repo-url", "", "")
@@ -198,7 +199,7 @@ func (f *installFlags) chart() (*release.Chart, error) {
 	case f.repo != "":
 		return nil, fmt.Errorf("--repo-url: the chart is in this program; --local-chart-path takes another one")
 	case f.version != "" && f.version != version:
-		return nil, fmt.Errorf("--version: this program installs %s: get liqoctl %s, or set the tag of the images with --set tag=%s", version, f.version, f.version)
+		return nil, fmt.Errorf("--version: this program installs %s: use liqoctl %s, or set the tag of the images with --set tag=%s", version, f.version, f.version)
 	case f.chartPath != "":
 		return release.Folder(f.chartPath, build())
 	}

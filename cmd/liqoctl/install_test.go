@@ -26,7 +26,7 @@ func TestInstallMistakes(t *testing.T) {
 		}
 	}
 	got := liqoctl(t.Context(), "install", "--version", "v9.9.9")
-	if got.code != 1 || !strings.Contains(got.stderr, "get liqoctl v9.9.9, or set the tag of the images with --set tag=v9.9.9") {
+	if got.code != 1 || !strings.Contains(got.stderr, "use liqoctl v9.9.9, or set the tag of the images with --set tag=v9.9.9") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -58,7 +58,7 @@ func TestInstallWithoutChanges(t *testing.T) {
 		{"an address of the API server", append(install, "--dry-run", "--set", "authentication.enabled=true", "--api-server-url", "https://203.0.113.7:6443"), 0, `--api-server-url=https://203.0.113.7:6443\n`, `INFO`},
 		{"none", append(install, "--dry-run", "--api-server-url", "203.0.113.7"), 1, `^$`, `^ ERRO   --api-server-url: "203.0.113.7" is not an https URL, such as https://203.0.113.7:6443\n$`},
 		{"two of them", append(install, "--dry-run", "--set", "apiServer.address=https://a", "--api-server-url", "https://b"), 1, `^$`, `--api-server-url https://b contradicts the value apiServer.address https://a: drop one of them\n`},
-		{"nothing to uninstall", []string{"uninstall", "--purge"}, 0, `^$`, `^ INFO   Nothing is installed: nothing to remove\n$`},
+		{"nothing to uninstall", []string{"uninstall", "--purge"}, 0, `^$`, `^ INFO   Nothing is installed, so there is nothing to remove\n$`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := run(tt.args...)

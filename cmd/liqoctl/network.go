@@ -16,9 +16,9 @@ func networkCommand(a *app) *cobra.Command {
 		Short: "Connect clusters, watch and repair the connection",
 		Long: `Connect two clusters pod to pod, watch the connection and repair it.
 
-Two clusters are given: the local one by --kubeconfig and --context, the remote one by the same flags with remote- in
-front. Both may be contexts of one kubeconfig. The remote cluster gets the end of the tunnel that waits, the gateway
-server, and must be reached from the local one, which gets the gateway client.`,
+Name two clusters: the local one by --kubeconfig and --context, the remote one by the same flags with the prefix
+remote-. Both may be contexts of one kubeconfig. The remote cluster gets the gateway server, which waits for
+connections, so the local cluster must be able to reach it; the local cluster gets the gateway client.`,
 	}
 	a.addRemoteFlags(cmd)
 	cmd.AddCommand(
@@ -38,7 +38,7 @@ type peeringFlags struct {
 
 // add adds the flags. forWhat says what --wait waits for.
 func (f *peeringFlags) add(fs *pflag.FlagSet, timeout time.Duration, forWhat string) {
-	fs.DurationVar(&f.timeout, "timeout", timeout, "`DURATION` after which to give up and say what is missing; 0 is never")
+	fs.DurationVar(&f.timeout, "timeout", timeout, "`DURATION` to wait before giving up and reporting what is missing; 0: no limit")
 	fs.BoolVar(&f.wait, "wait", f.wait, "wait until "+forWhat)
 	fs.BoolVar(&f.skipValidation, "skip-validation", false, "do not check templates, node ports and addresses of nodes beforehand")
 }

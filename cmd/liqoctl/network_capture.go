@@ -30,8 +30,8 @@ func networkCaptureCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [PEER-ID]",
 		Short: "Record the packets of a peering, for Wireshark",
-		Long: `Record packets where the gateway of a peering handles them, in a file that Wireshark and tshark open. The
-gateway copies them itself: its pod needs no privileges and no change, and traffic is not delayed.
+		Long: `Record packets where the gateway of a peering handles them, to a file that Wireshark and tshark can open.
+The gateway copies them itself: its pod needs no privileges and no change, and traffic is not delayed.
 
   node                            gateway                                  peer
     |             +--------------------------------------------+             ^
@@ -49,13 +49,12 @@ and the same in the other direction. Outbound packets go to the peer, inbound pa
 
 A filter is an expression of tcpdump: host, net, port, portrange with src or dst, tcp, udp, sctp, icmp, icmp6, ip, ip6,
 arp, and, or, not and parentheses. It sees a packet as it is at the capture point: at node with the addresses by which
-this cluster reaches the peer's pods, in the tunnel with the pods' own addresses, on the wire with those of the
-gateways.
+this cluster reaches the peer's pods, at tunnel with the pods' own addresses, at wire with those of the gateways.
 
 A capture shows the traffic of users. By default only the beginning of each packet is kept, which is mostly headers.
-Whoever may run commands in the gateway's pod (pods/exec) may capture; the gateway logs when a capture begins and
-ends, and counts them. It ends when a limit is reached or with Ctrl-C; the file is valid then, and also if the
-connection breaks. Packets that cannot be transferred in time are left out and counted as lost.`,
+Whoever may run commands in the gateway's pod (pods/exec) may capture; the gateway logs the beginning and the end of
+each capture, and counts captures. A capture ends when a limit is reached or with Ctrl-C; the file is valid then, and
+also if the connection breaks. Packets that cannot be transferred in time are left out and counted as lost.`,
 		Example: `  # Packets from the nodes, packets to the peer and dropped packets, for half a minute.
   liqoctl network capture milan --duration 30s
 
@@ -74,12 +73,12 @@ connection breaks. Packets that cannot be transferred in time are left out and c
 	fs := cmd.Flags()
 	fs.StringSliceVar(&r.points, "point", []string{"node", "tunnel", "dropped"}, "`POINTS` to capture at, or all")
 	fs.StringVar(&r.filter, "filter", "", "`EXPR` that selects packets (default: all)")
-	fs.StringVarP(&r.file, "write", "w", "", "`FILE` to write, - is stdout (default: the peer and the time)")
-	fs.DurationVar(&r.duration, "duration", 5*time.Minute, "`TIME` after which it ends, 24h at most")
+	fs.StringVarP(&r.file, "write", "w", "", "`FILE` to write; - is stdout (default: named after the peer and the time)")
+	fs.DurationVar(&r.duration, "duration", 5*time.Minute, "`TIME` after which the capture ends, 24h at most")
 	fs.IntVarP(&r.snaplen, "snaplen", "s", 128, "`BYTES` to keep of each packet; 0: all")
-	fs.Uint64VarP(&r.count, "count", "c", 0, "`NUMBER` of packets after which it ends; 0: no limit")
-	fs.StringVar(&r.maxSize, "max-size", "100MB", "`SIZE` of the file at which it ends")
-	fs.BoolVar(&r.force, "force", false, "overwrite a FILE that is there")
+	fs.Uint64VarP(&r.count, "count", "c", 0, "`NUMBER` of packets after which the capture ends; 0: no limit")
+	fs.StringVar(&r.maxSize, "max-size", "100MB", "`SIZE` of the file at which the capture ends")
+	fs.BoolVar(&r.force, "force", false, "overwrite an existing FILE")
 	fs.BoolVar(&r.atRemote, "remote", false, "capture in the gateway of the remote cluster")
 	complete(cmd, "point", append(capturePoints, "all")...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -104,7 +103,7 @@ type captureRun struct {
 
 func (r *captureRun) run(ctx context.Context, args []string) error {
 	if r.file == "-" && r.console.Width() > 0 {
-		return errors.New("-w -: a terminal cannot show a capture: pipe it into 'tshark -r -', or leave -w away to write a file")
+		return errors.New("-w -: a terminal cannot show a capture: pipe it into 'tshark -r -', or leave -w out to write a file")
 	}
 	if err := r.vacant(); err != nil {
 		return err
@@ -132,7 +131,7 @@ func (r *captureRun) vacant() error {
 	}
 	// A device or a pipe is there to be written to.
 	if info, err := os.Stat(r.file); err == nil && info.Mode().IsRegular() {
-		return fmt.Errorf("-w %s: this file exists already: name another one, or overwrite it with --force", r.file)
+		return fmt.Errorf("-w %s: this file already exists: name another one, or overwrite it with --force", r.file)
 	}
 	return nil
 }
@@ -164,7 +163,7 @@ func (r *captureRun) peer(ctx context.Context, ids []string) (*access.Cluster, *
 		for _, p := range peers {
 			known = append(known, p.ID)
 		}
-		return nil, nil, nil, c.Errorf("whose packets? Name a peer: %s", knownPeers(s, known))
+		return nil, nil, nil, c.Errorf("no peer given: name one of them: %s", knownPeers(s, known))
 	}
 	return c, s, peers[0], nil
 }
@@ -172,7 +171,7 @@ func (r *captureRun) peer(ctx context.Context, ids []string) (*access.Cluster, *
 // remotePeer turns the view around: in the remote cluster the peer is the local one.
 func (r *captureRun) remotePeer(ctx context.Context, ids []string) (*access.Cluster, []string, error) {
 	if !r.remote.given() {
-		return nil, nil, errors.New("--remote: which cluster that is, --remote-kubeconfig or --remote-context says")
+		return nil, nil, errors.New("--remote: name the remote cluster with --remote-kubeconfig or --remote-context")
 	}
 	local, remote, err := r.two(ctx)
 	if err != nil {
@@ -184,7 +183,7 @@ func (r *captureRun) remotePeer(ctx context.Context, ids []string) (*access.Clus
 	}
 	there, err := remote.ID(ctx)
 	if err == nil && len(ids) > 0 && ids[0] != there {
-		err = remote.Errorf("this cluster is %q, not %q: name another one by --remote-kubeconfig or --remote-context", there, ids[0])
+		err = remote.Errorf("this cluster is %q, not %q: name another one with --remote-kubeconfig or --remote-context", there, ids[0])
 	}
 	return remote, []string{here}, err
 }
@@ -199,14 +198,14 @@ func capturePod(c *access.Cluster, s *survey.Cluster, p *survey.Peer) (types.Nam
 		return types.NamespacedName{}, s.Gaps[i].Err
 	}
 	if p.Gateway == nil {
-		return types.NamespacedName{}, c.Errorf("the peering with %s has no gateway: 'liqoctl network doctor %s' says what is missing", p.ID, p.ID)
+		return types.NamespacedName{}, c.Errorf("the peering with %s has no gateway: 'liqoctl network doctor %s' finds out what is missing", p.ID, p.ID)
 	}
 	pod := p.Gateway.Active()
 	if i := unread("Pod"); pod == nil && i >= 0 {
 		return types.NamespacedName{}, s.Gaps[i].Err
 	}
 	if pod == nil {
-		return types.NamespacedName{}, c.Errorf("no pod of %s carries traffic now: 'liqoctl network doctor %s' says why", p.Gateway, p.ID)
+		return types.NamespacedName{}, c.Errorf("no pod of %s carries traffic now: 'liqoctl network doctor %s' finds out why", p.Gateway, p.ID)
 	}
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, nil
 }
@@ -278,7 +277,7 @@ func captureError(c *access.Cluster, ctx context.Context, t pcapng.Totals, err e
 	case t.End != "" || ctx.Err() != nil && t.Bytes > 0:
 		return nil
 	case err == nil:
-		return c.Errorf("the capture broke off before its end")
+		return c.Errorf("the capture broke off early")
 	}
 	// What the gateway refuses it explains better than the way to it does.
 	var exit exec.CodeExitError

@@ -49,7 +49,7 @@ func TestCaptureErrors(t *testing.T) {
 		"Ctrl-C":           {interrupted, pcapng.Totals{Packets: 3, Bytes: 900}, context.Canceled, ""},
 		"Ctrl-C too early": {interrupted, pcapng.Totals{}, context.Canceled, "context canceled"},
 		"broken":           {t.Context(), pcapng.Totals{Packets: 3, Bytes: 900}, broken, "unexpected EOF"},
-		"without an end":   {t.Context(), pcapng.Totals{Packets: 3, Bytes: 900}, nil, "(local) the capture broke off before its end"},
+		"without an end":   {t.Context(), pcapng.Totals{Packets: 3, Bytes: 900}, nil, "(local) the capture broke off early"},
 		"refused": {t.Context(), pcapng.Totals{}, c.Explain("run x", fmt.Errorf("gateway: --filter: column 1: no\n  x\n  ^\nTry 'gateway --help'.: %w", exit)),
 			"(local) the gateway refuses: --filter: column 1: no\n  x\n  ^"},
 		"refused later": {t.Context(), pcapng.Totals{}, c.Explain("run x", fmt.Errorf("gateway: two captures are under way: %w", exit)),
@@ -71,9 +71,9 @@ func TestCapturePod(t *testing.T) {
 		t.Errorf("%v, %v", pod, err)
 	}
 	for want, peer := range map[string]*survey.Peer{
-		"the peering with milan has no gateway: 'liqoctl network doctor milan' says what is missing": {ID: "milan"},
-		"no pod of GatewayServer a/b carries traffic now: 'liqoctl network doctor milan' says why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayServer", Namespace: "a", Name: "b", Pods: pods[1:]}},
-		"no pod of GatewayClient a/b carries traffic now: 'liqoctl network doctor milan' says why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayClient", Namespace: "a", Name: "b"}},
+		"the peering with milan has no gateway: 'liqoctl network doctor milan' finds out what is missing": {ID: "milan"},
+		"no pod of GatewayServer a/b carries traffic now: 'liqoctl network doctor milan' finds out why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayServer", Namespace: "a", Name: "b", Pods: pods[1:]}},
+		"no pod of GatewayClient a/b carries traffic now: 'liqoctl network doctor milan' finds out why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayClient", Namespace: "a", Name: "b"}},
 	} {
 		if _, err := capturePod(c, &survey.Cluster{}, peer); err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
@@ -122,7 +122,7 @@ func TestCaptureFile(t *testing.T) {
 		t.Errorf("a second of that name: %v", err)
 	}
 	got := liqoctl(t.Context(), "network", "capture", "--kubeconfig", "nowhere", "-w", path)
-	got.want(t, "a file that is there", "", " ERRO   -w "+path+": this file exists already: name another one, or overwrite it with --force\n")
+	got.want(t, "a file that is there", "", " ERRO   -w "+path+": this file already exists: name another one, or overwrite it with --force\n")
 	for _, args := range [][]string{{"-w", path, "--force"}, {"-w", os.DevNull}, {"-w", path + "2"}} {
 		got := liqoctl(t.Context(), append([]string{"network", "capture", "--kubeconfig", "nowhere"}, args...)...)
 		if !strings.Contains(got.stderr, "kubeconfig nowhere cannot be read") {

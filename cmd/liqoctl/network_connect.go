@@ -22,30 +22,30 @@ func networkConnectCommand(a *app) *cobra.Command {
 		Long: `Connect two clusters pod to pod through a gateway in each and a WireGuard tunnel between them.
 
 The remote cluster gets the gateway server, behind a Service that the local cluster must be able to reach: make the
-cluster that is easier to reach the remote one. How it is exposed:
+cluster that is easier to reach the remote one. The type of the Service decides how:
 
-  LoadBalancer  by the address that the cloud, or MetalLB, gives the Service
-  NodePort      by the address of a node and a port from 30000 to 32767
-  ClusterIP     by the Service's own address, for clusters that reach each other's Services already
+  LoadBalancer  at the address that the cloud, or MetalLB, gives the Service
+  NodePort      at the address of a node and a port from 30000 to 32767
+  ClusterIP     at the Service's own address, for clusters that already reach each other's Services
 
 The local cluster gets the gateway client, which dials that address; --gw-client-address and --gw-client-port set
-another address, such as that of a NAT or a port forwarding.
+another address, such as that of a NAT or a port forward.
 
-Before anything is changed both clusters are checked: access, rights, versions, templates. Then, step by step:
+Before anything is changed, both clusters are checked: access, rights, versions, templates. The steps are then:
 
-  1. each cluster gets a tenant namespace, liqo-tenant-<ID of the other>, and in it a
-     Configuration with the CIDRs of the other; it chooses the CIDRs by which it reaches them
-  2. a GatewayServer in the remote cluster, a GatewayClient in the local one
-  3. each gets the public key of the other's gateway, unless --disable-sharing-keys
+  1. each cluster gets a tenant namespace, liqo-tenant-<ID of the other>, with a Configuration that
+     holds the CIDRs of the other; it chooses the CIDRs by which it reaches them
+  2. the remote cluster gets a GatewayServer, the local one a GatewayClient
+  3. each gets the public key of the other's gateway, unless you set --disable-sharing-keys
   4. with --wait: the command waits until the gateways answer each other
 
 The command can be repeated, and continues where it was interrupted. Existing objects stay as they are: flags that are
-not given change nothing. Objects with other names, or in another namespace, are used if they are for the same
-cluster. If the flags expose the gateway server in another way, it is deleted and created again. If the clusters are
-connected in the opposite direction, they stay so.
+not given change nothing. Objects with other names, or in another namespace, are used if they are for the same cluster.
+If the flags expose the gateway server in another way, it is deleted and created again. Clusters that are connected in
+the opposite direction stay connected that way.
 
-With -o, both ends of the connection are printed on stdout as 'liqoctl info peer' prints them, under "local" and "remote".
-What is done is told on stderr in any case.`,
+With -o, both ends of the connection are printed on stdout, as 'liqoctl info peer' prints them, under "local" and
+"remote". Progress always goes to stderr.`,
 		Example: `  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml \
     --gw-server-service-type NodePort --wait
 
@@ -54,8 +54,9 @@ What is done is told on stderr in any case.`,
     --gw-server-service-type NodePort --gw-server-service-nodeport 30742 \
     --gw-client-address 203.0.113.7 --gw-client-port 51840
 
-  # In a script: how the connection is.
-  liqoctl network connect --context rome --remote-context milan --wait -o json | jq -r .local.network.connection.status`,
+  # In a script: print the state of the connection.
+  liqoctl network connect --context rome --remote-context milan --wait -o json \
+    | jq -r .local.network.connection.status`,
 		Args: cobra.NoArgs,
 	}
 	var f connectFlags
@@ -112,7 +113,7 @@ func connectionInfoOf(local, remote *survey.Cluster) (info connectionInfo, err e
 	}{{local, remote, &info.Local}, {remote, local, &info.Remote}} {
 		p := e.at.Peer(e.of.Installation.ClusterID)
 		if p == nil || p.ID == "" {
-			return info, fmt.Errorf("(%s) the clusters are connected, and what there is of cluster %q cannot be read here", e.at.Name, e.of.Installation.ClusterID)
+			return info, fmt.Errorf("(%s) the clusters are connected, but the objects of cluster %q cannot be read here", e.at.Name, e.of.Installation.ClusterID)
 		}
 		*e.into = peerInfoOf(e.at, p)
 	}
@@ -136,15 +137,15 @@ func (f *connectFlags) addGateways(cmd *cobra.Command) {
 	fs.SetNormalizeFunc(currentName)
 	f.given = fs.Changed
 	addTemplate(fs, "gw-server", &f.server.Template, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
-	fs.StringVar(&f.serviceType, "gw-server-service-type", "", "`TYPE` of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default the installation's, LoadBalancer)")
-	portFlag(fs, &f.server.Port, "gw-server-service-port", "`PORT` of the gateway server's Service (default the installation's, 51840)")
-	portFlag(fs, &f.server.NodePort, "gw-server-service-nodeport", "`PORT` of the nodes, of a Service of type NodePort or LoadBalancer (default any free one)")
-	fs.StringVar(&f.server.LoadBalancerIP, "gw-server-service-loadbalancerip", "", "`ADDRESS` to ask for, of a Service of type LoadBalancer (default any)")
+	fs.StringVar(&f.serviceType, "gw-server-service-type", "", "`TYPE` of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
+	portFlag(fs, &f.server.Port, "gw-server-service-port", "`PORT` of the gateway server's Service (default that of the installation, 51840)")
+	portFlag(fs, &f.server.NodePort, "gw-server-service-nodeport", "node `PORT` of a Service of type NodePort or LoadBalancer (default any free one)")
+	fs.StringVar(&f.server.LoadBalancerIP, "gw-server-service-loadbalancerip", "", "`ADDRESS` to request for a Service of type LoadBalancer (default any)")
 	addTemplate(fs, "gw-client", &f.client.Template, peering.DefaultClientTemplateType, peering.DefaultClientTemplateName)
-	fs.StringVar(&f.client.Address, "gw-client-address", "", "`ADDRESS`, or DNS name, by which the client reaches the server (default what the server tells)")
-	portFlag(fs, &f.client.Port, "gw-client-port", "`PORT` by which the client reaches the server (default what the server tells)")
-	fs.IntVar(&f.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default the installation's, 1340)")
-	fs.BoolVar(&f.disableSharingKeys, "disable-sharing-keys", false, "leave it to the user to give each cluster the public key of the other")
+	fs.StringVar(&f.client.Address, "gw-client-address", "", "`ADDRESS`, or DNS name, at which the client reaches the server (default the one in the server's status)")
+	portFlag(fs, &f.client.Port, "gw-client-port", "`PORT` at which the client reaches the server (default the one in the server's status)")
+	fs.IntVar(&f.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default that of the installation, 1340)")
+	fs.BoolVar(&f.disableSharingKeys, "disable-sharing-keys", false, "do not give each cluster the public key of the other: you do it yourself")
 	complete(cmd, "gw-server-service-type", serviceTypes()...)
 }
 

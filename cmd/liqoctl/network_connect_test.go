@@ -65,31 +65,31 @@ func TestConnectFlags(t *testing.T) {
 	}
 }
 
-const remoteMissing = " ERRO   which is the remote cluster? Name it with --remote-kubeconfig or --remote-context"
+const remoteMissing = " ERRO   no remote cluster given: name it with --remote-kubeconfig or --remote-context"
 
 // TestNetworkRefuses has commands end before they ask any cluster.
 func TestNetworkRefuses(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"network connect --kubeconfig nowhere --mtu 1", "--mtu 1: must be from 576 to 65455"},
 		{"network connect rome", `see 'liqoctl network connect --help'`},
-		{"network reset --kubeconfig nowhere --skip-confirm --remote-cluster-id Mi.lan", `--remote-cluster-id "Mi.lan" is the ID of no cluster`},
+		{"network reset --kubeconfig nowhere --skip-confirm --remote-cluster-id Mi.lan", `--remote-cluster-id "Mi.lan" is not the ID of a cluster`},
 		// Which clusters it is about is found out before anything is asked, and the remote one is never guessed.
 		{"network reset --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"},
 		{"network disconnect --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"},
 		{"network init --kubeconfig nowhere", remoteMissing},
 		{"network connect --kubeconfig nowhere --remote-context milan --gw-server-service-nodeport=", "kubeconfig nowhere cannot be read"},
-		{"network connect --kubeconfig nowhere --gw-server-service-nodeport any", `"any" is no number`},
+		{"network connect --kubeconfig nowhere --gw-server-service-nodeport any", `"any" is not a number`},
 		{"network connect --kubeconfig nowhere", remoteMissing},
 		{"network disconnect --kubeconfig nowhere", remoteMissing},
 		{"network reset --kubeconfig nowhere --skip-confirm", remoteMissing},
 		{"network connect --kubeconfig nowhere --remote-liqo-namespace liqo --remote-namespace x", remoteMissing},
 		{"network status --kubeconfig nowhere --remote-liqo-namespace liqo", remoteMissing},
-		{"expose service web --kubeconfig nowhere", " ERRO   which cluster is to reach the Service?"},
+		{"expose service web --kubeconfig nowhere", " ERRO   no remote cluster given: name the one that is to reach the Service"},
 		{"expose service web --kubeconfig nowhere --external-cidr 10.71.0.1/16", `--external-cidr "10.71.0.1/16": must be a CIDR without host bits`},
-		{"expose service web --kubeconfig nowhere --remote-context milan --external-cidr 10.71.0.0/16", "--external-cidr: the remote cluster is asked for it"},
+		{"expose service web --kubeconfig nowhere --remote-context milan --external-cidr 10.71.0.0/16", "--external-cidr: leave it out, as the remote cluster is queried for it"},
 		{"peer --kubeconfig nowhere", remoteMissing},
 		{"unpeer --kubeconfig nowhere", remoteMissing},
-		{"peer --in-band --proxy-url http://10.0.0.1:8118", "--in-band and --proxy-url name a proxy each: drop one of them"},
+		{"peer --in-band --proxy-url http://10.0.0.1:8118", "--in-band and --proxy-url each name a proxy: use only one of them"},
 		{"peer --cpu much", `cpu "much": must be a quantity`},
 		{"peer --create-virtual-node --create-resource-slice=false", "--create-virtual-node: a virtual node has the resources of a ResourceSlice"},
 		{"peer --proxy-url 10.0.0.1:8118", `--proxy-url "10.0.0.1:8118": must be the URL of an HTTP proxy`},

@@ -16,12 +16,12 @@ func networkDisconnectCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disconnect",
 		Short: "Take down the connection between two clusters",
-		Long: `Take down the connection between two clusters: their gateways for each other are deleted, and with them the tunnel and
-the keys. Pods of the two clusters reach each other no more, and open connections break.
+		Long: `Take down the connection between two clusters: delete their gateways for each other, and with them the
+tunnel and the keys. Pods of the two clusters can no longer reach each other, and open connections break.
 
-What each cluster knows of the other's network stays, so that 'liqoctl network connect' finds the same addresses again;
-'liqoctl network reset' removes that, too. Which of the clusters has the server is found out. A gateway that is gone
-already is no mistake, so the command may be repeated.`,
+Each cluster keeps what it knows of the other's network, so that 'liqoctl network connect' uses the same addresses
+again; 'liqoctl network reset' removes that as well. The command finds out which of the clusters has the server. It can
+be repeated: a gateway that is already gone is not an error.`,
 		Example: `  liqoctl network disconnect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --wait
 
   # In a script.
@@ -56,7 +56,7 @@ type removalFlags struct {
 func (f *removalFlags) add(fs *pflag.FlagSet, forWhat string) {
 	f.peeringFlags.add(fs, timeoutOfNetwork, forWhat)
 	hide(fs, "skip-validation") // of what is removed no template is needed
-	fs.StringVar(&f.remoteClusterID, "remote-cluster-id", "", "`ID` of a remote cluster that is gone for good: clean up in the local one alone")
+	fs.StringVar(&f.remoteClusterID, "remote-cluster-id", "", "`ID` of a remote cluster that is gone for good: clean up in the local one only")
 }
 
 // clusters are both, or the local one alone.
@@ -65,7 +65,7 @@ func (f *removalFlags) clusters(ctx context.Context, a *app) (local, remote *acc
 		return a.two(ctx)
 	}
 	if wrong := validation.IsDNS1123Label(f.remoteClusterID); len(wrong) > 0 {
-		return nil, nil, fmt.Errorf("--remote-cluster-id %q is the ID of no cluster: %s", f.remoteClusterID, wrong[0])
+		return nil, nil, fmt.Errorf("--remote-cluster-id %q is not the ID of a cluster: %s", f.remoteClusterID, wrong[0])
 	}
 	local, err = a.one(ctx)
 	return local, nil, err

@@ -14,19 +14,20 @@ import (
 func networkDoctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [PEER-ID]",
-		Short: "Find out why two clusters are not connected, or not well",
-		Long: `Find out why two clusters are not connected, or not well: look at both, step by step, and tell for each thing that is
-not as it should be what leads to it and what to do.
+		Short: "Find out why the connection of two clusters does not work well",
+		Long: `Find out why two clusters are not connected, or not well connected. The doctor checks both clusters step
+by step, and explains the cause and the fix of everything that is wrong.
 
-The steps depend on each other, from the API servers over CIDRs, gateways, keys and firewalls to packets of all sizes
-through the tunnel: where one fails, those that need it are skipped, so that the first failure is the cause. Gateways
-are asked twice, to see what they send and receive meanwhile. Where they have no session this takes some seconds more,
-as they try again only every five.
+The checks depend on each other, from the API servers through CIDRs, gateways, keys and firewalls to packets of all
+sizes through the tunnel. If one fails, those that need it are skipped, so the first failure is the cause. Gateways are
+queried twice, to see what they send and receive in between. If they have no session this takes some seconds longer, as
+they try to connect only every five seconds.
 
-With one cluster instead of two, all of its peerings are looked at, or the named one, as far as one side can tell.
-Nothing is changed. Of keys only the public halves are looked at.
+With one cluster instead of two, the doctor checks all of its peerings, or the named one, as far as this is possible
+from one side. Nothing is changed, and no private key is read.
 
-Gateways and node agents are asked as by 'kubectl exec'. Who may not do that, or may not read something, sees less.`,
+Gateways and node agents are queried in the same way as with 'kubectl exec'. Without the right to do that, or to read
+some objects, you see less.`,
 		Example: `  # Both sides: the local cluster and the remote one.
   liqoctl network doctor --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
 

@@ -20,18 +20,19 @@ func networkDropsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drops [PEER-ID...]",
 		Short: "Show which packets of a peering were dropped, and why",
-		Long: `Show packets that the gateways of all peerings, or some, dropped lately: when, why, in which direction, from where to
-where, through which node. Below the first of each reason it says what the reason means and what to do. The gateway of
-the remote cluster is asked, too, where --remote-kubeconfig or --remote-context names it. Where one of the two does not
-answer, the other one's are shown, and the exit code is 1.
+		Long: `Show packets that the gateways of all peerings, or of some, dropped recently: when, why, in which
+direction, from where to where, through which node. Below the first packet of each reason, the output explains the
+reason and what to do. If --remote-kubeconfig or --remote-context names a remote cluster, its gateway is queried as
+well. If one of the two does not answer, the packets of the other are shown, and the exit code is 1.
 
-A gateway keeps the headers of the last 16 packets of each reason and direction, at most four in a second, and nothing
-of what they carry; 'liqoctl network status -o wide' counts all of them. Packets that DropTunnelFlushed and
-DropTunnelRejected count are not kept. Addresses are as they were when the packet was dropped: to the peer those that
-this cluster uses, from the peer those inside the tunnel. Where what arrived is no packet of a node or of the peer, they
-are those of the datagram that it came in (outer addresses).
+A gateway keeps the headers of the last 16 packets of each reason and direction, at most four per second, and nothing of
+their contents; 'liqoctl network status -o wide' shows the number of all dropped packets. Packets counted as
+DropTunnelFlushed and DropTunnelRejected are not kept. Addresses are those that the packet had when it was dropped:
+towards the peer those that this cluster uses, from the peer those inside the tunnel. If the data did not contain a
+packet of a node or of the peer, the addresses are those of the datagram that carried it (outer addresses).
 
-The gateways are asked by the same way as 'kubectl exec'. To record packets from now on: 'liqoctl network capture --point dropped'.`,
+Gateways are queried in the same way as with 'kubectl exec'. To record packets from now on, use 'liqoctl network capture
+--point dropped'.`,
 		Example: `  liqoctl network drops milan
 
   # At both ends, as it happens.
@@ -44,7 +45,7 @@ The gateways are asked by the same way as 'kubectl exec'. To record packets from
 	}
 	r := &dropsRun{app: a}
 	reasons := cmd.Flags().StringSlice("reason", nil, "show only these `REASONS`, such as DropNoMapping or NoMapping")
-	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "go on showing, until Ctrl-C")
+	cmd.Flags().BoolVarP(&r.follow, "follow", "f", false, "keep running until Ctrl-C")
 	complete(cmd, "reason", drops.Reasons()...)
 	out := a.outputFlag(cmd, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -85,7 +86,7 @@ func (r *dropsRun) run(ctx context.Context, ids []string) error {
 	}
 	if r.follow {
 		if len(sources) > maxFollowed {
-			return fmt.Errorf("-f: %d gateways are more than can be followed, %d: name some peers", len(sources), maxFollowed)
+			return fmt.Errorf("-f: %d gateways are more than the %d that can be followed: name some peers", len(sources), maxFollowed)
 		}
 		if len(sources) > 0 {
 			for _, err := range errs {

@@ -18,11 +18,10 @@ func networkInitCommand(a *app) *cobra.Command {
 		Long: `Exchange the CIDRs of two clusters, without connecting them yet.
 
 Each cluster gets a tenant namespace for the other and in it a Configuration with the pod CIDR and the external CIDR
-that the other uses. Where these are taken, the cluster chooses others by which it reaches its peer: see the columns of
-'kubectl get configurations -A'. 'liqoctl network connect' does this as well; 'init' alone is for those who want to
-look at the addresses first.
+that the other uses. If these are in use, the cluster chooses others by which it reaches its peer: see the columns of
+'kubectl get configurations -A'. 'liqoctl network connect' does the same; use 'init' to check the addresses first.
 
-The command may be repeated. What is there already is left as it is.`,
+The command can be repeated; existing objects are left unchanged.`,
 		Example: `  liqoctl network init --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --wait
 
   # Two contexts of one kubeconfig.

@@ -9,16 +9,16 @@ import (
 func networkResetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Disconnect two clusters and have them forget each other",
-		Long: `Do what 'liqoctl network disconnect' does, and have both clusters forget each other: Configurations and public keys are
-deleted, and the addresses that stood for the other cluster are free again. After another 'liqoctl network connect' they
-may be others.
+		Short: "Disconnect two clusters, and make them forget each other",
+		Long: `Do what 'liqoctl network disconnect' does, and make both clusters forget each other: delete
+Configurations and public keys, and free the addresses that stood for the other cluster. After another 'liqoctl network
+connect' these addresses may be different.
 
 A tenant namespace is deleted as well if liqoctl made it (it then has the label app.kubernetes.io/managed-by=liqoctl)
-and nothing is left in it but what liqoctl and the controllers made. Every other namespace stays.`,
+and only objects of liqoctl and the controllers are left in it. All other namespaces stay.`,
 		Example: `  liqoctl network reset --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --wait
 
-  # Milan does not exist any more.
+  # Milan no longer exists.
   liqoctl network reset --context rome --remote-cluster-id milan --wait`,
 		Args: cobra.NoArgs,
 	}

@@ -23,36 +23,41 @@ func networkStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [PEER-ID...]",
 		Short: "Show the peerings of a cluster: state, latency, throughput, drops, keys, nodes",
-		Long: `Show all peerings of a cluster, or some, in a table. With --remote-kubeconfig, the other end of the peering with that
-cluster stands below this one's.
+		Long: `Show all peerings of a cluster, or some, in a table. With --remote-kubeconfig, the other end of the
+peering with that cluster is shown below the end in this cluster.
 
-STATE is that of the Connection, or No traffic where no pod of the gateway forwards; (!) means that something else is
-wrong, which is said below the table. Of two ends it is also said where they contradict each other. OUT and IN are what
-the gateway carried to the peer and from it between two readings of its counters, DROPS all packets that it dropped
-since it started (-o wide names the reasons). KEY is the age of this end's key, HANDSHAKE of the last one. PODS are the
-gateway's that are ready, NODES those of this cluster that are joined to it. AUTHENTICATION, where clusters have
-identities in each other, is how these are, OFFLOADING how the virtual nodes are, as 'liqoctl info' shows it. SERVICES,
-where they are exchanged, are how many the peer may use, and how many of its own it has told.
+STATE is the state of the Connection, or "No traffic" if no pod of the gateway forwards; (!) means that something else
+is wrong, which is explained below the table. If both ends are shown, contradictions between them are explained, too.
 
-The counters come from the gateways by the same way as 'kubectl exec'. Who may not use it sees the rest of the table.
-The exit code is 1 where there may be peerings that could not be read. Where one of two clusters does not answer, the
-other one is shown, and the exit code is 1; with -w it is tried again and again. In a narrow window the last columns make room for the first.`,
+  OUT, IN         traffic to and from the peer between two readings of the gateway's counters
+  DROPS           packets that the gateway has dropped since it started; -o wide lists the reasons
+  KEY, HANDSHAKE  age of the key of this end, and of the last handshake
+  PODS            pods of the gateway that are ready
+  NODES           nodes of this cluster that are joined to the gateway
+  AUTHENTICATION  state of the clusters' identities in each other, if there are any
+  OFFLOADING      state of the virtual nodes, as 'liqoctl info' shows it
+  SERVICES        if Services are exchanged: how many the peer may use, and how many it offers
+
+The counters are read from the gateways in the same way as with 'kubectl exec'; without that right you see the rest of
+the table. The exit code is 1 if there may be peerings that could not be read. If one of two clusters does not answer,
+the other one is shown, and the exit code is 1; with -w the command keeps trying. In a narrow window the last columns
+are left out first.`,
 		Example: `  liqoctl network status
   liqoctl network status milan -o wide
 
   # Both ends, until Ctrl-C.
   liqoctl network status --remote-kubeconfig milan.yaml -w
 
-  # In a script: fail when a peering is not healthy.
+  # In a script: fail if a peering is not healthy.
   liqoctl network status --interval 0 --exit-code`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: a.completePeers,
 	}
 	st := &statusRun{app: a}
 	st.look = st.readSite
-	cmd.Flags().BoolVarP(&st.watch, "watch", "w", false, "go on showing, until Ctrl-C")
-	cmd.Flags().DurationVar(&st.interval, "interval", statusInterval, "`TIME` between two readings; 0 shows no throughput, and does not wait")
-	cmd.Flags().BoolVar(&st.exitCode, "exit-code", false, "exit with 1 when a peering is not healthy")
+	cmd.Flags().BoolVarP(&st.watch, "watch", "w", false, "keep running until Ctrl-C")
+	cmd.Flags().DurationVar(&st.interval, "interval", statusInterval, "`TIME` between two readings; 0: do not wait, and show no throughput")
+	cmd.Flags().BoolVar(&st.exitCode, "exit-code", false, "exit with code 1 if a peering is not healthy")
 	st.out = a.outputFlag(cmd, formatJSON, formatYAML, formatWide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		st.ids = args
@@ -104,7 +109,7 @@ const nodesAge = 30 * time.Second
 
 func (r *statusRun) run(ctx context.Context) error {
 	if r.watch && r.interval < minInterval {
-		return fmt.Errorf("--interval %v is too short to watch by: take at least %v", r.interval, minInterval)
+		return fmt.Errorf("--interval %v is too short for -w: use at least %v", r.interval, minInterval)
 	}
 	if err := r.connect(ctx); err != nil {
 		return err
@@ -193,7 +198,7 @@ func (r *statusRun) read(ctx context.Context) ([]*survey.Cluster, error) {
 	}
 	if len(readings) > 1 && readings[0] != nil && readings[1] != nil {
 		if id, c := r.sites[0].id, r.sites[1]; id != "" && id == c.id {
-			return nil, c.Errorf("its ID is %s, too, and the two ends of a peering have different ones: name the other cluster with %s or %s", id, c.Flag("kubeconfig"), c.Flag("context"))
+			return nil, c.Errorf("its ID is also %s, but the two ends of a peering have different IDs: name the other cluster with %s or %s", id, c.Flag("kubeconfig"), c.Flag("context"))
 		}
 	}
 	if readings[0] == nil {

@@ -158,7 +158,7 @@ func TestNetworkStatusMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-w", "--interval", "0"}, "--interval 0s is too short to watch by: take at least 500ms"},
+		{[]string{"-w", "--interval", "0"}, "--interval 0s is too short for -w: use at least 500ms"},
 		{[]string{"--interval", "soon"}, `invalid argument "soon" for "--interval" flag`},
 		{[]string{"-o", "xml"}, `"xml" is not one of json, yaml, wide`},
 	} {

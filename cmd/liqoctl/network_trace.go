@@ -20,20 +20,20 @@ func networkTraceCommand(a *app) *cobra.Command {
 		Use:   "trace NAMESPACE/POD ADDRESS[:PORT]",
 		Short: "Show the way of a packet from a pod to the other cluster and back, and where it stops",
 		Long: `Show the way of a packet from a pod of the local cluster to an address behind a peering, and that of its answer: pod,
-node, gateway, translation, WireGuard, and the same at the other end. At each hop it says the addresses with which the
-packet leaves it, which route, link, MTU and session there are, and which object decides. Where what nodes and gateways
-report means that the packet goes no further, it says why and what to do.
+node, gateway, translation, WireGuard, and the same at the other end. Each hop shows the addresses with which the packet
+leaves it, the route, the link, the MTU and the session that it uses, and the object that decides. If the reports of
+nodes and gateways mean that the packet goes no further, the output explains why and what to do.
 
-Nothing is sent: it shows what would become of a packet as things are now. Packets that a gateway has dropped within
-the last minute with the same addresses, and port if one is given, count as well, so filters show once somebody tries.
-With --live nodes and gateways also count packets with these addresses, and port, that pass them now: nodes between pod
-and node and between node and link, gateways at each point as 'network capture' does. Where some are seen and none at
-the next point, there they stop. Send some meanwhile. Not looked at are NetworkPolicies and what the pod at the other
-end does ('liqoctl network doctor', 'liqoctl test network').
+Nothing is sent: the output shows what would happen to a packet in the present state. Packets with the same addresses
+(and port, if you give one) that a gateway has dropped within the last minute count as well, so filters show once
+somebody has tried. With --live, nodes and gateways also count such packets as they pass: nodes between pod and node and
+between node and link, gateways at each point of 'network capture'. If some are seen at one point and none at the next,
+they stop there. Send some packets while the command counts. NetworkPolicies and what the pod at the other end does are
+not checked; for these use 'liqoctl network doctor' and 'liqoctl test network'.
 
-What happens in the remote cluster is shown where --remote-kubeconfig or --remote-context names it. Gateways and the
-agents of nodes are asked by the same way as 'kubectl exec'. The exit code is 1 where the packet stops, and where the
-remote cluster does not answer: then the way as far as the local one knows it is shown.`,
+The hops in the remote cluster are shown if --remote-kubeconfig or --remote-context names it. Gateways and node agents
+are queried in the same way as with 'kubectl exec'. The exit code is 1 if the packet stops, and if the remote cluster
+does not answer: then the hops that the local cluster knows are shown.`,
 		Example: `  liqoctl network trace default/client 10.71.2.20:443 --remote-kubeconfig milan.yaml
   liqoctl network trace default/client 10.71.2.20 --remote-kubeconfig milan.yaml --live 10s
   liqoctl network trace default/client 10.71.2.20 -o json`,
@@ -41,14 +41,14 @@ remote cluster does not answer: then the way as far as the local one knows it is
 	}
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	var live time.Duration
-	cmd.Flags().DurationVar(&live, "live", 0, "`TIME` to watch nodes and gateways for such packets, and say where they stop")
+	cmd.Flags().DurationVar(&live, "live", 0, "`TIME` to watch nodes and gateways for such packets, to find out where they stop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o, err := traceOptions(args[0], args[1])
 		if err != nil {
 			return err
 		}
 		if o.Live = live; live != 0 && (live < trace.MinLive || live > trace.MaxLive) {
-			return fmt.Errorf("--live %v: from %v to %v", live, trace.MinLive, trace.MaxLive)
+			return fmt.Errorf("--live %v: must be from %v to %v", live, trace.MinLive, trace.MaxLive)
 		}
 		return a.trace(cmd.Context(), o, out)
 	}
@@ -59,16 +59,16 @@ remote cluster does not answer: then the way as far as the local one knows it is
 func traceOptions(pod, to string) (o trace.Options, err error) {
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return o, fmt.Errorf("%q is no pod: write NAMESPACE/POD", pod)
+		return o, fmt.Errorf("%q is not a pod: write NAMESPACE/POD", pod)
 	}
 	o.From = types.NamespacedName{Namespace: namespace, Name: name}
 	if at, err := netip.ParseAddrPort(to); err == nil {
 		o.To, o.Port = at.Addr(), at.Port()
 	} else if o.To, err = netip.ParseAddr(strings.Trim(to, "[]")); err != nil {
-		return o, fmt.Errorf("%q is no address: write ADDRESS or ADDRESS:PORT, such as 10.71.2.20:443 or [fd00:71::20]:443; names are not looked up", to)
+		return o, fmt.Errorf("%q is not an address: write ADDRESS or ADDRESS:PORT, such as 10.71.2.20:443 or [fd00:71::20]:443; names are not looked up", to)
 	}
 	if o.To.Zone() != "" {
-		return o, fmt.Errorf("%q is an address of one link only", to)
+		return o, fmt.Errorf("%q is a link-local address, which is valid on one link only", to)
 	}
 	o.To = o.To.Unmap()
 	return o, nil

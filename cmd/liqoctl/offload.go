@@ -20,12 +20,12 @@ import (
 func offloadCommands(a *app) []*cobra.Command {
 	offload := &cobra.Command{
 		Use: "offload", Short: "Let pods of a namespace run in other clusters",
-		Long: `Let pods of a namespace run in other clusters: on the virtual nodes that stand for them.`,
+		Long: `Let pods of a namespace run in other clusters, on the virtual nodes that stand for these clusters.`,
 	}
 	offload.AddCommand(offloadNamespaceCommand(a))
 	unoffload := &cobra.Command{
 		Use: "unoffload", Short: "Undo an offload",
-		Long: `Undo 'liqoctl offload': the pods run in this cluster alone again.`,
+		Long: `Undo 'liqoctl offload': the pods run only in this cluster again.`,
 	}
 	unoffload.AddCommand(unoffloadNamespaceCommand(a))
 	return []*cobra.Command{offload, unoffload}
@@ -35,27 +35,29 @@ func offloadNamespaceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "namespace NAME...", Aliases: kindNamespace.allAliases(),
 		Short: "Let pods of a namespace run in other clusters",
-		Long: `Let pods of a namespace run in other clusters, the providers, and wait until these have a namespace for them.
+		Long: `Let pods of a namespace run in other clusters, the providers, and wait until the providers have a
+namespace for them.
 
-Each provider that is selected gets a namespace, called as --namespace-mapping-strategy says:
+Each selected provider gets a namespace. --namespace-mapping-strategy decides on its name:
   DefaultName      NAME-CLUSTERID, with the ID of this cluster
   EnforceSameName  NAME
-  SelectedName     what --remote-namespace-name says
+  SelectedName     the value of --remote-namespace-name
 
-New pods run where --pod-offloading-strategy says:
-  LocalAndRemote   on any node, here or there
-  Remote           on virtual nodes: at a provider
-  Local            on nodes of this cluster. Services are reflected all the same
+--pod-offloading-strategy decides where new pods run:
+  LocalAndRemote   on any node
+  Remote           on virtual nodes, at a provider
+  Local            on nodes of this cluster; Services are reflected nevertheless
 
-A pod that waits for a node already may run on virtual nodes too, if every one of them is selected. Other pods stay
-where they are: make them anew to move them.
+A pod that is already waiting for a node may also run on virtual nodes, if all of them are selected. Other pods stay
+where they are; recreate them to move them.
 
-The name at the providers cannot be changed later: 'liqoctl unoffload namespace' comes first. That no provider is
-selected is a warning, as one may come later; that one cannot make the namespace is an error.`,
+To change the name at the providers later, run 'liqoctl unoffload namespace' first. If no provider is selected yet,
+there is only a warning; if a provider cannot create the namespace, the command fails.`,
 		Example: `  liqoctl offload namespace demo
 
-  # Only at providers in Europe that have GPUs, or in the region us-east; and there under the same name.
-  liqoctl offload namespace demo -l region=eu,gpu -l region=us-east --namespace-mapping-strategy EnforceSameName
+  # Only at providers in Europe that have GPUs, or in the region us-east; under the same name.
+  liqoctl offload namespace demo -l region=eu,gpu -l region=us-east \
+    --namespace-mapping-strategy EnforceSameName
 
   # For GitOps.
   liqoctl offload namespace demo --pod-offloading-strategy Remote -o yaml`,
@@ -68,13 +70,13 @@ selected is a warning, as one may come later; that one cannot make the namespace
 	var chosen string
 	var timeout time.Duration
 	fs.StringVar(&pods, "pod-offloading-strategy", pods, "where pods run: LocalAndRemote, Local or Remote (`STRATEGY`)")
-	fs.StringVar(&mapping, "namespace-mapping-strategy", mapping, "`STRATEGY` of names at the providers: DefaultName, EnforceSameName or SelectedName")
-	fs.StringVar(&spec.RemoteNamespaceName, "remote-namespace-name", "", "`NAME` at the providers, with SelectedName")
+	fs.StringVar(&mapping, "namespace-mapping-strategy", mapping, "`STRATEGY` for the namespaces' names at the providers: DefaultName, EnforceSameName or SelectedName")
+	fs.StringVar(&spec.RemoteNamespaceName, "remote-namespace-name", "", "`NAME` of the namespace at the providers, for SelectedName")
 	complete(cmd, "pod-offloading-strategy", string(offloadingv1beta1.LocalAndRemotePodOffloadingStrategy), string(offloadingv1beta1.LocalPodOffloadingStrategy), string(offloadingv1beta1.RemotePodOffloadingStrategy))
 	complete(cmd, "namespace-mapping-strategy", string(offloadingv1beta1.DefaultNameMappingStrategy), string(offloadingv1beta1.EnforceSameNameMappingStrategy), string(offloadingv1beta1.SelectedNameMappingStrategy))
-	fs.StringArrayVarP(&selectors, "selector", "l", nil, "`LABELS` of virtual nodes, as kubectl's -l; several: one of them is enough (default: every virtual node)")
-	fs.StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces to offload, instead of their names")
-	fs.DurationVar(&timeout, "timeout", 20*time.Second, "`DURATION` after which to give up waiting for the providers")
+	fs.StringArrayVarP(&selectors, "selector", "l", nil, "`LABELS` of virtual nodes, as for kubectl -l; if repeated, one match is enough (default: every virtual node)")
+	fs.StringVar(&chosen, "ns-selector", "", "`LABELS` of the namespaces to offload, instead of their names")
+	fs.DurationVar(&timeout, "timeout", 20*time.Second, "`DURATION` to wait for the providers before giving up")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, chosen) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -122,16 +124,16 @@ selected is a warning, as one may come later; that one cannot make the namespace
 func unoffloadNamespaceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "namespace NAME...", Aliases: kindNamespace.allAliases(),
-		Short: "Have the pods of a namespace run in this cluster alone again",
-		Long: `Have the pods of a namespace run in this cluster alone again, and wait until the providers have removed their namespaces
-for it, with all that is in them. Pods that run there end.`,
+		Short: "Let the pods of a namespace run only in this cluster again",
+		Long: `Let the pods of a namespace run only in this cluster again, and wait until the providers have removed
+their namespaces for it, with everything in them. Pods that run there end.`,
 		Example: "  liqoctl unoffload namespace demo",
 	}
 	cmd.ValidArgsFunction = completeNames(a, kindNamespace)
 	var chosen string
 	var timeout time.Duration
 	cmd.Flags().StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces, instead of their names")
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` after which to give up waiting for the providers")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` to wait for the providers before giving up")
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, chosen) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in, err := a.one(cmd.Context())
@@ -143,7 +145,7 @@ for it, with all that is in them. Pods that run there end.`,
 		}
 		var what []string
 		for _, name := range args {
-			what = append(what, fmt.Sprintf("the namespaces for %s of cluster %s at its providers, with all that is in them", name, in.Where()))
+			what = append(what, fmt.Sprintf("the namespaces for %s of cluster %s at its providers, with everything in them", name, in.Where()))
 		}
 		if err := a.confirm(cmd.Context(), "remove", what); err != nil {
 			return err
@@ -161,9 +163,9 @@ for it, with all that is in them. Pods that run there end.`,
 func namesOrSelector(names []string, selector string) error {
 	switch {
 	case len(names) == 0 && selector == "":
-		return errors.New("want the NAME of a namespace, or several, or --ns-selector")
+		return errors.New("expected one or more NAMEs of namespaces, or --ns-selector")
 	case len(names) > 0 && selector != "":
-		return errors.New("want either names of namespaces or --ns-selector")
+		return errors.New("expected either names of namespaces or --ns-selector, not both")
 	}
 	return nil
 }
@@ -182,7 +184,7 @@ func checkOffloading(s offloadingv1beta1.NamespaceOffloadingSpec) error {
 		return fmt.Errorf("--pod-offloading-strategy %q: must be LocalAndRemote, Local or Remote", s.PodOffloadingStrategy)
 	}
 	if selected != (s.RemoteNamespaceName != "") {
-		return errors.New("--remote-namespace-name and --namespace-mapping-strategy SelectedName go together")
+		return errors.New("--remote-namespace-name and --namespace-mapping-strategy SelectedName must be used together")
 	}
 	return nil
 }

@@ -27,19 +27,19 @@ func TestOffloadPrints(t *testing.T) {
 
 func TestOffloadMistakes(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"offload namespace", "want the NAME of a namespace, or several, or --ns-selector"},
-		{"offload namespace shop --ns-selector a=b", "want either names of namespaces or --ns-selector"},
+		{"offload namespace", "expected one or more NAMEs of namespaces, or --ns-selector"},
+		{"offload namespace shop --ns-selector a=b", "expected either names of namespaces or --ns-selector, not both"},
 		{"offload namespace shop --pod-offloading-strategy Everywhere", `--pod-offloading-strategy "Everywhere": must be LocalAndRemote, Local or Remote`},
 		{"offload namespace shop --namespace-mapping-strategy Any", `--namespace-mapping-strategy "Any": must be DefaultName, EnforceSameName or SelectedName`},
-		{"offload namespace shop --remote-namespace-name guest", "--remote-namespace-name and --namespace-mapping-strategy SelectedName go together"},
-		{"offload namespace shop --namespace-mapping-strategy SelectedName", "--remote-namespace-name and --namespace-mapping-strategy SelectedName go together"},
+		{"offload namespace shop --remote-namespace-name guest", "--remote-namespace-name and --namespace-mapping-strategy SelectedName must be used together"},
+		{"offload namespace shop --namespace-mapping-strategy SelectedName", "--remote-namespace-name and --namespace-mapping-strategy SelectedName must be used together"},
 		{"offload namespace shop -l a==b==c", `--selector "a==b==c": `},
-		{"unoffload namespace", "want the NAME of a namespace, or several, or --ns-selector"},
+		{"unoffload namespace", "expected one or more NAMEs of namespaces, or --ns-selector"},
 		{"create virtualnode milan --remote-cluster-id milan", "at least one of the flags in the group [kubeconfig-secret-name resource-slice-name] is required"},
 		{"create virtualnode milan --remote-cluster-id milan --resource-slice-name a --cpu 4", "if any flags in the group [resource-slice-name cpu] are set none of the others can be"},
 		{"create virtualnode milan --remote-cluster-id milan --kubeconfig-secret-name a --vk-options-template b", `--vk-options-template "b": must be NAMESPACE/NAME`},
-		{"create virtualnode milan --remote-cluster-id milan --resource-slice-name a -o yaml", "-o: what a ResourceSlice was granted is known in the cluster alone"},
-		{"delete virtualnode", "want one NAME, for the object; got 0"},
+		{"create virtualnode milan --remote-cluster-id milan --resource-slice-name a -o yaml", "-o: only the cluster knows what a ResourceSlice was granted"},
+		{"delete virtualnode", "expected one NAME for the object, got 0"},
 	} {
 		got := liqoctl(t.Context(), append(strings.Fields(tt.args), "--kubeconfig", "nowhere")...)
 		if got.code != 1 || !strings.Contains(got.stderr, " ERRO   "+tt.want) || got.stdout != "" {

@@ -23,18 +23,18 @@ func consoleCommand(a *app) *cobra.Command {
 	r := &pageRun{app: a}
 	cmd := &cobra.Command{
 		Use:   "console [CONTEXT...]",
-		Short: "Show clusters and peerings on a page in the browser: map, plots, traces, drops, checks",
-		Long: `Show clusters and peerings on a page in the browser: a map of clusters, nodes and peerings, and, of a peering that is
-down, what the doctor says; plots of what gateways carry, over the last hour, and with --prometheus month; the way of a
-packet; dropped packets; the doctor's checks; a support bundle by a button.
+		Short: "Show clusters and peerings in the browser: map, plots, traces, drops, checks",
+		Long: `Show clusters and peerings on a page in the browser: a map of clusters, nodes and peerings, with the
+doctor's findings for a peering that is down; plots of the gateways' traffic over the last hour, or the last month with
+--prometheus; the way of a packet; dropped packets; the doctor's checks; and a button for a support bundle.
 
-Without contexts the page shows the cluster that the other commands would work on, and the remote one where
---remote-kubeconfig or --remote-context names it; with contexts those of the kubeconfig, up to 64. Of a peering both
-ends are shown where both clusters are.
+Without arguments, the page shows the cluster that the other commands would use, and the remote cluster if
+--remote-kubeconfig or --remote-context names one. With arguments, it shows the clusters of these contexts of the
+kubeconfig, up to 64. If the page shows both clusters of a peering, it shows both ends.
 
-The page is served on this machine alone, on loopback, as long as the command runs, with your rights in the clusters.
-Nothing is installed and nothing is changed. Clusters are read while a page is open. The address of the page holds a
-token: who has it sees what you may see. Of a machine that you reach by SSH:
+The page is served on this machine only, on loopback, while the command runs. It works with your rights in the clusters,
+installs nothing and changes nothing. Clusters are read while a page is open. The page's address contains a token:
+whoever has it sees everything that you may see. To see the page of a machine that you reach by SSH:
 
   ssh -L 4711:127.0.0.1:4711 HOST liqoctl console --no-browser --port 4711`,
 		Example: `  # The current context.
@@ -46,8 +46,9 @@ token: who has it sees what you may see. Of a machine that you reach by SSH:
   # Several clusters of one kubeconfig.
   liqoctl console rome milan turin
 
-  # Plots of up to a month, from a Prometheus that tells clusters apart by a label.
-  liqoctl console rome milan --prometheus 'rome=http://localhost:9090?cluster=rome' --prometheus 'milan=http://localhost:9090?cluster=milan'`,
+  # Plots of up to a month, from a Prometheus that distinguishes clusters by a label.
+  liqoctl console rome milan --prometheus 'rome=http://localhost:9090?cluster=rome' \
+    --prometheus 'milan=http://localhost:9090?cluster=milan'`,
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return contextNames(a.local.kube.ToRawKubeConfigLoader()), cobra.ShellCompDirectiveNoFileComp
@@ -55,8 +56,8 @@ token: who has it sees what you may see. Of a machine that you reach by SSH:
 	}
 	a.addRemoteFlags(cmd)
 	fs := cmd.Flags()
-	fs.Uint16Var(&r.port, "port", 0, "`PORT` of loopback to listen on (default any that is free)")
-	fs.StringArrayVar(&r.prometheus, "prometheus", nil, "`[CLUSTER-ID=]URL` of the Prometheus that keeps metrics of gateways, for plots of more than an hour")
+	fs.Uint16Var(&r.port, "port", 0, "`PORT` to listen on, on loopback (default any free one)")
+	fs.StringArrayVar(&r.prometheus, "prometheus", nil, "`[CLUSTER-ID=]URL` of the Prometheus that stores metrics of gateways, for plots of more than an hour")
 	fs.BoolVar(&r.noBrowser, "no-browser", false, "do not open a browser")
 	fs.DurationVar(&r.interval, "interval", page.DefaultInterval, "`TIME` between two readings of a cluster")
 	cmd.RunE = func(cmd *cobra.Command, contexts []string) error { return r.run(cmd.Context(), contexts) }
@@ -74,7 +75,7 @@ type pageRun struct {
 
 func (r *pageRun) run(ctx context.Context, contexts []string) error {
 	if r.interval < time.Second {
-		return fmt.Errorf("--interval %v would be a burden to API servers: take at least 1s", r.interval)
+		return fmt.Errorf("--interval %v would burden the API servers: use at least 1s", r.interval)
 	}
 	clusters, err := r.clusters(contexts)
 	if err != nil {
@@ -89,7 +90,7 @@ func (r *pageRun) run(ctx context.Context, contexts []string) error {
 		return err
 	}
 	fmt.Fprintln(r.stdout, server.URL())
-	r.console.Info("Ctrl-C ends the page. Its address is for you alone: who has it sees what you may see")
+	r.console.Info("Ctrl-C ends the page. Keep its address to yourself: whoever has it sees everything that you may see")
 	ctx, cancel := context.WithCancel(ctx)
 	var browser sync.WaitGroup
 	defer browser.Wait()
@@ -97,7 +98,7 @@ func (r *pageRun) run(ctx context.Context, contexts []string) error {
 	if !r.noBrowser {
 		browser.Go(func() {
 			if err := openBrowser(ctx, server.URL(), server.Opened()); err != nil && ctx.Err() == nil {
-				r.console.Warn(fmt.Sprintf("no browser could be opened: %v; open the address above", err))
+				r.console.Warn(fmt.Sprintf("cannot open a browser: %v; open the address above yourself", err))
 			}
 		})
 	}
@@ -130,7 +131,7 @@ func (r *pageRun) clusters(contexts []string) (out []*access.Cluster, err error)
 	named := []*clusterFlags{r.local}
 	if len(contexts) > 0 {
 		if r.local.flags.Changed("context") {
-			return nil, errors.New("name contexts either with --context or as arguments")
+			return nil, errors.New("name contexts either with --context or as arguments, not both")
 		}
 		named = nil
 		for _, name := range contexts {

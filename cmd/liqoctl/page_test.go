@@ -39,7 +39,7 @@ func TestConsoleClusters(t *testing.T) {
 		{"contexts", "", "milan rome", "https://127.0.0.1:2 https://127.0.0.1:1"},
 		{"two ends", "--context rome --remote-kubeconfig " + file + " --remote-context milan", "", "https://127.0.0.1:1 https://127.0.0.1:2"},
 		{"a context that is not there", "", "turin", `kubeconfig ` + file + ` has no context "turin": it has milan, rome`},
-		{"both ways to name one", "--context rome", "milan", "name contexts either with --context or as arguments"},
+		{"both ways to name one", "--context rome", "milan", "name contexts either with --context or as arguments, not both"},
 	} {
 		a := newApp("liqoctl", nil, new(bytes.Buffer), new(bytes.Buffer))
 		cmd := consoleCommand(a)

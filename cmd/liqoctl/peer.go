@@ -24,31 +24,33 @@ const (
 func peerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
-		Short: "Connect two clusters, and let one ask the other for resources",
+		Short: "Connect two clusters, and let one use resources of the other",
 		Long: `Peer two clusters, the consumer (local) and the provider (remote):
 
-  1. network: as 'liqoctl network connect --wait' does, with the choice in which of the
-     clusters the gateway server is; --networking-disabled leaves it as it is
+  1. network: as 'liqoctl network connect --wait' does, but you can choose which cluster gets the
+     gateway server; --networking-disabled skips this step
   2. identity: as 'liqoctl authenticate' does
   3. resources: as 'liqoctl create resourceslice' does, with the provider's ID as name, unless
-     --create-resource-slice=false; if the provider refuses, that is a warning
-  4. virtual node: a node of the consumer that stands for the provider and has what is granted,
-     unless --create-virtual-node=false; 'liqoctl offload namespace' lets pods run on it
+     --create-resource-slice=false; if the provider denies them, there is only a warning
+  4. virtual node: a node of the consumer that stands for the provider and has the granted
+     resources, unless --create-virtual-node=false; 'liqoctl offload namespace' lets pods run on it
 
-Where authentication is not enabled in both clusters, the command connects the network and says that this is all. Where
-offloading is not, it ends with the resources and says so. If it was asked for more, by a flag, it fails before anything
-is changed. With --enable-authentication it enables authentication first, as
-'liqoctl install --set authentication.enabled=true' does: the controllers then may approve requests for client
-certificates, which they have no need to where clusters share a network alone.
+If authentication is not enabled in both clusters, the command only connects the network, and says so. If offloading is
+not enabled, it stops after step 3, and says so. If a flag asks for more than that, it fails before it changes anything.
+With --enable-authentication it first enables authentication, as 'liqoctl install --set authentication.enabled=true'
+does. This gives the controllers the right to approve requests for client certificates, which they do not need if the
+clusters only share a network.
 
 The command can be repeated, and continues where it was interrupted.`,
-		Example: `  liqoctl peer --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml --gw-server-service-type NodePort
+		Example: `  liqoctl peer --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml \
+    --gw-server-service-type NodePort
 
   # Only the consumer can be reached from outside.
   liqoctl peer --context consumer --remote-context provider --gw-server-service-location Consumer
 
   # The clusters are connected by other means.
-  liqoctl peer --context consumer --remote-context provider --networking-disabled --cpu 8 --memory 32Gi`,
+  liqoctl peer --context consumer --remote-context provider \
+    --networking-disabled --cpu 8 --memory 32Gi`,
 		Args: cobra.NoArgs,
 	}
 	a.addRemoteFlags(cmd)
@@ -62,8 +64,8 @@ The command can be repeated, and continues where it was interrupted.`,
 	var o peering.PeerOptions
 	fs.BoolVar(&o.NetworkingDisabled, "networking-disabled", false, "leave the network as it is")
 	ask := fs.Bool("create-resource-slice", true, "ask the provider for resources")
-	node := fs.Bool("create-virtual-node", true, "make a virtual node of the resources")
-	enable := fs.Bool("enable-authentication", false, "enable authentication in the clusters where it is not")
+	node := fs.Bool("create-virtual-node", true, "create a virtual node with the resources")
+	enable := fs.Bool("enable-authentication", false, "enable authentication in the clusters where it is disabled")
 	var slice sliceFlags
 	slice.add(fs, "resource-slice-class")
 	var proxy proxyFlags
@@ -71,7 +73,7 @@ The command can be repeated, and continues where it was interrupted.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		o.NodeRequired = fs.Changed("create-virtual-node") && *node
 		if o.NodeRequired && !*ask {
-			return errors.New("--create-virtual-node: a virtual node has the resources of a ResourceSlice: leave out --create-resource-slice=false")
+			return errors.New("--create-virtual-node: a virtual node has the resources of a ResourceSlice: drop --create-resource-slice=false")
 		}
 		if o.Options, err = f.options(a); err != nil {
 			return err
@@ -116,7 +118,7 @@ func (a *app) enableAuthentication(ctx context.Context, c *access.Cluster) error
 		return err
 	}
 	if !plan.Upgrade || len(plan.OtherImages) > 0 {
-		return fmt.Errorf("cluster %s was installed by another version or by other means, which this command does not change: enable it there by what it was installed with, as authentication.enabled of the chart", plan.ClusterID)
+		return fmt.Errorf("cluster %s was installed by another version or by other means, so this command does not change it: enable authentication there in the way it was installed, such as authentication.enabled of the chart", plan.ClusterID)
 	}
 	_, err = plan.Apply(ctx, a.console.Progress())
 	return err
@@ -135,22 +137,23 @@ func atConsumer(location string) (bool, error) {
 func unpeerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpeer",
-		Short: "Take back what 'liqoctl peer' has made",
-		Long: `Take back what 'liqoctl peer' has made, in the opposite order and without a question: the virtual nodes, once the pods on
-them have ended, the consumer's ResourceSlices, its identity at the provider, and the network, as
-'liqoctl network reset' does. If the provider has an identity at the consumer, too, the network stays.
+		Short: "Undo 'liqoctl peer'",
+		Long: `Undo 'liqoctl peer', in the opposite order and without asking for confirmation. The command removes the
+virtual nodes once their pods have ended, the consumer's ResourceSlices, its identity at the provider, and the network
+as 'liqoctl network reset' does. If the provider also has an identity at the consumer, the network stays.
 
-The pods are evicted. Those of a Deployment start elsewhere; where a PodDisruptionBudget forbids it, the command waits.
+The pods are evicted, and those of a Deployment start elsewhere. If a PodDisruptionBudget forbids an eviction, the
+command waits.
 
-The tenant namespaces stay, for a peering to come, unless --delete-namespaces: then they are deleted if nothing is left
-in them but what liqoctl and the controllers made. The command can be repeated, and continues where it was interrupted.`,
+The tenant namespaces stay for a later peering. With --delete-namespaces they are deleted if only objects of liqoctl and
+the controllers are left in them. The command can be repeated, and continues where it was interrupted.`,
 		Example: `  liqoctl unpeer --kubeconfig consumer.yaml --remote-kubeconfig provider.yaml --delete-namespaces`,
 		Args:    cobra.NoArgs,
 	}
 	a.addRemoteFlags(cmd)
 	f := removalFlags{peeringFlags: peeringFlags{wait: true}}
 	f.add(cmd.Flags(), "nothing of the peering is left")
-	deleteNamespaces := cmd.Flags().Bool("delete-namespaces", false, "delete the tenant namespaces, too")
+	deleteNamespaces := cmd.Flags().Bool("delete-namespaces", false, "also delete the tenant namespaces")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
@@ -166,22 +169,23 @@ in them but what liqoctl and the controllers made. The command can be repeated, 
 func forceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "force",
-		Short: "End what cannot be ended otherwise",
-		Long:  `End what cannot be ended otherwise, because the other cluster is gone.`,
+		Short: "End a peering with a cluster that is gone",
+		Long:  `End a peering although the other cluster is gone.`,
 	}
 	unpeer := &cobra.Command{
 		Use:   "unpeer ID",
 		Short: "Forget a cluster that is gone for good",
-		Long: `Forget a cluster that is gone for good: delete in this cluster everything of the peering with it, in whichever role it
-was, and the tenant namespace if nothing is left in it but what liqoctl and the controllers made.
+		Long: `Forget a cluster that is gone for good: delete everything in this cluster that belongs to the peering
+with it, whatever its role was. The tenant namespace is deleted as well if only objects of liqoctl and the controllers
+are left in it.
 
-What this cluster has made in the other one stays there, should it come back. Where the other cluster can be reached,
-'liqoctl unpeer' is the right command.`,
+Objects that this cluster created in the other one stay there, should it come back. If the other cluster can be reached,
+use 'liqoctl unpeer'.`,
 		Example:           `  liqoctl force unpeer milan`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || len(validation.IsDNS1123Label(args[0])) > 0 {
-				return fmt.Errorf("want one ID, of the cluster that is gone, as 'liqoctl info' shows it; got %q", args)
+				return fmt.Errorf("expected one ID, that of the cluster that is gone, as 'liqoctl info' shows it; got %q", args)
 			}
 			return nil
 		},

@@ -9,20 +9,20 @@ import (
 )
 
 // operatorsCluster is the cluster whose operator a peering user is for.
-const operatorsCluster = "`ID` of the cluster whose operator it is for (there: liqoctl info --get clusterid)"
+const operatorsCluster = "`ID` of the cluster whose operator gets the user (liqoctl info --get clusterid prints it there)"
 
 func generatePeeringUserCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peering-user",
-		Short: "Make a user with which the operator of another cluster can peer with this one",
-		Long: `Make a user for the operator of another cluster, and print its kubeconfig. With it 'liqoctl peer' and 'liqoctl unpeer' work
-on this cluster as with an administrator's. The user may write the objects of the peering, in the tenant namespace for
-that cluster, and nothing elsewhere: it reads no Secret of this cluster but the keys of the gateways for its own, and
-does not undo 'liqoctl cordon' or 'liqoctl drain'.
+		Short: "Create a user with which the operator of another cluster can peer with this one",
+		Long: `Create a user for the operator of another cluster, and print its kubeconfig. With this kubeconfig,
+'liqoctl peer' and 'liqoctl unpeer' work on this cluster as with an administrator's. The user may write the objects of
+the peering in the tenant namespace for that cluster, and nothing elsewhere. Of this cluster's Secrets it can read only
+the keys of the gateways for that cluster, and it cannot undo 'liqoctl cordon' or 'liqoctl drain'.
 
-The kubeconfig is printed once, and holds a private key: hand it over as you would a password. The address of the API
-server in it is that of the kubeconfig in use; the other operator must reach it. 'liqoctl delete peering-user' takes
-the rights back.`,
+The kubeconfig is printed once and contains a private key: treat it like a password. It has the API server's address
+from the kubeconfig that you use; the other operator must be able to reach this address. 'liqoctl delete peering-user'
+revokes the rights.`,
 		Example: `  # the operator of milan, for the operator of rome
   liqoctl generate peering-user --consumer-cluster-id rome > milan-for-rome.yaml
 
@@ -32,7 +32,7 @@ the rights back.`,
 	}
 	c := newOneCluster(a, cmd, "consumer-cluster-id", operatorsCluster)
 	c.addTimeout(cmd)
-	mode := cmd.Flags().String("tls-compatibility-mode", "auto", "`MODE`: true has the user get an RSA key, for TLS libraries that do not know Ed25519; auto and false do not")
+	mode := cmd.Flags().String("tls-compatibility-mode", "auto", "`MODE`: true gives the user an RSA key, for TLS libraries without Ed25519; auto and false do not")
 	complete(cmd, "tls-compatibility-mode", "auto", "true", "false")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		rsa, known := map[string]bool{"auto": false, "false": false, "true": true}[*mode]
@@ -56,9 +56,9 @@ the rights back.`,
 func deletePeeringUserCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peering-user",
-		Short: "Take the rights of peering users back",
-		Long: `Take the rights of the peering users for the operators of a cluster back: of all of them. What they have made stays.
-Their certificates remain valid until they expire, and may do nothing.`,
+		Short: "Revoke the rights of peering users",
+		Long: `Revoke the rights of all peering users for the operators of a cluster. Objects that they created stay.
+Their certificates remain valid until they expire, but give no rights.`,
 		Example: `  liqoctl delete peering-user --consumer-cluster-id rome`,
 		Args:    cobra.NoArgs,
 	}

@@ -22,7 +22,7 @@ func (p *port) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return fmt.Errorf("%q is no number", text)
+		return fmt.Errorf("%q is not a number", text)
 	}
 	*p = port(n)
 	return nil

@@ -43,10 +43,10 @@ func (a *app) answers(ctx context.Context, c *access.Cluster) error {
 		return c.Explain("reach the cluster", ctx.Err())
 	case utilnet.IsTimeout(err): // also of TLS
 		return unreached(c, err, fmt.Sprintf("the API server %s does not answer", c.Config.Host),
-			fmt.Sprintf("check that the cluster runs, that a firewall or VPN does not keep you from it, and that this is the right one (%s)", c.Origin))
+			fmt.Sprintf("check that the cluster runs, that no firewall or VPN is in the way, and that this is the right cluster (%s)", c.Origin))
 	}
 	if noAPIServer(err) {
-		return unreached(c, err, fmt.Sprintf("what answers at %s is no Kubernetes API server, or one older than 1.28", c.Config.Host),
+		return unreached(c, err, fmt.Sprintf("the server at %s is not a Kubernetes API server, or is older than 1.28", c.Config.Host),
 			fmt.Sprintf("check --%skubeconfig (%s)", a.prefixOf(c), c.Origin))
 	}
 	return c.Explain("reach the cluster", err)

@@ -78,11 +78,11 @@ func TestReach(t *testing.T) {
 		{"the token has expired", expired.URL, nil, []string{"does not accept the credentials of kubeconfig ", ", context rome: log in again, or choose others with --kubeconfig or --context"}},
 		{"another cluster's certificate", foreign.URL, nil, []string{"shows a certificate that kubeconfig ", "does not trust: get a kubeconfig of this cluster"}},
 		{"no such host", "https://no-such-host.invalid:6443", nil, []string{"name no-such-host.invalid cannot be resolved: check --kubeconfig"}},
-		{"a web server that knows no such page", html(http.StatusNotFound), nil, []string{" is no Kubernetes API server, or one older than 1.28: check --kubeconfig"}},
-		{"a web server that welcomes everybody", html(http.StatusOK), nil, []string{" is no Kubernetes API server, or one older than 1.28: check --kubeconfig"}},
-		{"a web server that takes no POST", html(http.StatusMethodNotAllowed), nil, []string{" is no Kubernetes API server, or one older than 1.28: check --kubeconfig"}},
+		{"a web server that knows no such page", html(http.StatusNotFound), nil, []string{" is not a Kubernetes API server, or is older than 1.28: check --kubeconfig"}},
+		{"a web server that welcomes everybody", html(http.StatusOK), nil, []string{" is not a Kubernetes API server, or is older than 1.28: check --kubeconfig"}},
+		{"a web server that takes no POST", html(http.StatusMethodNotAllowed), nil, []string{" is not a Kubernetes API server, or is older than 1.28: check --kubeconfig"}},
 		{"a proxy whose server is away", html(http.StatusBadGateway), nil, []string{"reach the cluster: "}},
-		{"silence", mute, []string{"--request-timeout=1s"}, []string{"the API server " + mute + " does not answer: check that the cluster runs, that a firewall or VPN does not keep you from it"}},
+		{"silence", mute, []string{"--request-timeout=1s"}, []string{"the API server " + mute + " does not answer: check that the cluster runs, that no firewall or VPN is in the way"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := liqoctl(t.Context(), append([]string{"--kubeconfig", kubeconfigFor(t, tt.server), "generate", "configuration"}, tt.flags...)...)

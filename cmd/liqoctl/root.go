@@ -24,15 +24,16 @@ func rootCommand(a *app) *cobra.Command {
 		Short:       "Connect Kubernetes clusters pod to pod",
 		Long: `Connect Kubernetes clusters pod to pod, even if both use the same addresses.
 
-A command reaches a cluster as kubectl does: by --kubeconfig and --context, KUBECONFIG, or ~/.kube/config. Commands
-for two clusters have the same flags with the prefix remote- for the other one.`,
+Commands find a cluster as kubectl does: by --kubeconfig and --context, KUBECONFIG, or ~/.kube/config. Commands for two
+clusters take the same flags with the prefix remote- for the other cluster.`,
 		Example: `  # Connect two clusters; the remote one is the gateway server.
-  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait
+  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml \
+    --gw-server-service-type NodePort --wait
 
-  # How are the peerings of this cluster?
+  # Show the state of this cluster's peerings.
   liqoctl network status
 
-  # Why does a connection not work?
+  # Find out why a connection does not work.
   liqoctl network doctor --kubeconfig rome.yaml --remote-kubeconfig milan.yaml`,
 		SilenceErrors: true, // run prints them
 		SilenceUsage:  true,
@@ -44,8 +45,8 @@ for two clusters have the same flags with the prefix remote- for the other one.`
 	a.addGlobalFlags(cmd)
 	cmd.AddGroup(
 		&cobra.Group{ID: groupNetwork, Title: "Clusters and their connection:"},
-		&cobra.Group{ID: groupAllow, Title: "What consumers have of this cluster:"},
-		&cobra.Group{ID: groupOffload, Title: "What runs in other clusters, or is used there:"},
+		&cobra.Group{ID: groupAllow, Title: "Resources of this cluster that consumers use:"},
+		&cobra.Group{ID: groupOffload, Title: "Pods and Services in other clusters:"},
 		&cobra.Group{ID: groupObjects, Title: "Objects of a peering, one cluster at a time:"},
 		&cobra.Group{ID: groupInstall, Title: "Installation:"},
 	)
@@ -101,7 +102,7 @@ func helpCommand() *cobra.Command {
 				return err
 			}
 			if len(rest) > 0 {
-				return fmt.Errorf("there is no command %q: '%s --help' lists those there are", strings.Join(args, " "), about.CommandPath())
+				return fmt.Errorf("there is no command %q: '%s --help' lists the commands", strings.Join(args, " "), about.CommandPath())
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()

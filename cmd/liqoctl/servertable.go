@@ -47,7 +47,7 @@ func (t *serverTable) list(ctx context.Context, in *access.Cluster, k *kind, nam
 func (t *serverTable) get(ctx context.Context, in *access.Cluster, k *kind, key client.ObjectKey) error {
 	_, err := t.add(in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(key.Namespace), key.Name).SetHeader("Accept", asTable).Do(ctx))
 	if apierrors.IsNotFound(err) && isStatusOf(err, key.Name) {
-		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all", k.of(key), k.plural)
+		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all of them", k.of(key), k.plural)
 	}
 	if err != nil {
 		return explainTable(in, "read "+k.of(key), err)
@@ -81,7 +81,7 @@ func isStatusOf(err error, name string) bool {
 
 func explainTable(in *access.Cluster, doing string, err error) error {
 	if apierrors.IsNotFound(err) { // there is no such path
-		return in.Errorf("%s: the cluster does not know this kind: its CRDs are missing or old; run 'liqoctl install' with this version", doing)
+		return in.Errorf("%s: the cluster does not know this kind: its CRDs are missing or old; run 'liqoctl install' of this version", doing)
 	}
 	return in.Explain(doing, err)
 }

@@ -22,12 +22,12 @@ const timeoutOfExport = 20 * time.Second
 func serviceCommands(a *app) []*cobra.Command {
 	export := &cobra.Command{
 		Use: "export", Short: "Let other clusters use a Service",
-		Long: `Let other clusters use a Service of this one: there it has an address of its own, and the endpoints of this cluster.`,
+		Long: `Let other clusters use a Service of this one. In each of them it has an address of its own, and the endpoints of this cluster.`,
 	}
 	export.AddCommand(exportServiceCommand(a))
 	unexport := &cobra.Command{
 		Use: "unexport", Short: "Undo an export",
-		Long: `Undo 'liqoctl export': other clusters do not use the Service any more.`,
+		Long: `Undo 'liqoctl export': other clusters can no longer use the Service.`,
 	}
 	unexport.AddCommand(unexportServiceCommand(a))
 	return []*cobra.Command{export, unexport}
@@ -37,11 +37,12 @@ func exportServiceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "service NAME", Aliases: []string{"svc"},
 		Short: "Let other clusters use a Service",
-		Long: `Let other clusters use a Service, by a ServiceExport of its name: all clusters that this one is connected to, or those that
---to names. Each makes of it a ServiceImport in its namespace of the same name, if it has one, and a Service with the
-endpoints of all clusters that export it. Both clusters need services.enabled=true in their installation.
+		Long: `Let other clusters use a Service: all clusters that this one is connected to, or those listed with --to.
+The command creates a ServiceExport with the name of the Service. Each of the clusters that has a namespace of the same
+name then creates a ServiceImport in it, and a Service with the endpoints of all clusters that export it. Both clusters
+need services.enabled=true in their installation.
 
-Repeat the command to export to others. That no cluster is connected is a warning, as one may come later.`,
+Repeat the command to export to other clusters. If no cluster is connected yet, there is only a warning.`,
 		Example: `  liqoctl export service web -n shop
 
   # To one cluster only.
@@ -54,13 +55,13 @@ Repeat the command to export to others. That no cluster is connected is a warnin
 	}
 	var to []string
 	var timeout time.Duration
-	cmd.Flags().StringSliceVar(&to, "to", nil, "`IDS` of the clusters that may use it, separated by commas (default: all)")
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` after which to give up waiting for the controller")
+	cmd.Flags().StringSliceVar(&to, "to", nil, "`IDS` of the clusters that may use the Service, separated by commas (default: all)")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` to wait for the controller before giving up")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, id := range to {
 			if len(validation.IsDNS1123Label(id)) > 0 {
-				return fmt.Errorf("--to %q: is not the ID of a cluster; 'liqoctl get peerings' lists them", id)
+				return fmt.Errorf("--to %q: not the ID of a cluster; 'liqoctl get peerings' lists the IDs", id)
 			}
 		}
 		in, err := a.one(cmd.Context())
@@ -79,15 +80,15 @@ Repeat the command to export to others. That no cluster is connected is a warnin
 func unexportServiceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "service NAME", Aliases: []string{"svc"},
-		Short: "Have other clusters not use a Service any more",
-		Long: `Have other clusters not use a Service any more: its ServiceExport is deleted. The Service itself stays. Connections that
-other clusters have to its endpoints are not cut; there are no new ones.`,
+		Short: "Stop letting other clusters use a Service",
+		Long: `Stop letting other clusters use a Service: delete its ServiceExport. The Service itself stays. Open
+connections from other clusters to its endpoints are not cut, but there are no new ones.`,
 		Example:           "  liqoctl unexport service web -n shop",
 		Args:              oneName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var timeout time.Duration
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` after which to give up")
+	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` to wait before giving up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {
@@ -102,9 +103,9 @@ func getServicesCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "services", Aliases: []string{"service", "svc"},
 		Short: "List the Services that clusters share: exported from here, imported from others",
-		Long: `List the Services that clusters share: those of this cluster that others may use (TO), and those that are here with the
-endpoints of other clusters (FROM). ADDRESS is the one by which pods of this cluster reach them, READY how many of the
-endpoints are. With -o wide also what is not as asked for, and why.`,
+		Long: `List the Services that clusters share: those of this cluster that others may use (TO), and those with
+endpoints in other clusters (FROM). ADDRESS is the address at which pods of this cluster reach the Service, READY the
+number of ready endpoints. -o wide also shows what differs from the request, and why.`,
 		Args:    cobra.NoArgs,
 		Example: "  liqoctl get services\n  liqoctl get services -n shop -o wide\n  liqoctl get services -o json",
 	}
@@ -124,11 +125,11 @@ endpoints are. With -o wide also what is not as asked for, and why.`,
 		}
 		switch {
 		case !served:
-			return in.Errorf("cluster %s does not share Services: it lacks the kinds for it; this enables it: %s", in.Where(), in.Command("install", "--set", "services.enabled=true"))
+			return in.Errorf("cluster %s does not share Services, as it lacks the kinds for it; to enable it, run: %s", in.Where(), in.Command("install", "--set", "services.enabled=true"))
 		case out.given() && out.format != formatWide:
 			return out.data(shared)
 		case len(shared) == 0:
-			a.console.Info("No Service is exported or imported: 'liqoctl export service' does it")
+			a.console.Info("No Service is exported or imported; 'liqoctl export service' exports one")
 		default:
 			a.console.Show(func(p *console.Page) { p.Table(serviceTable(shared, out.format == formatWide)) })
 		}

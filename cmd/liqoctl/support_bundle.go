@@ -21,18 +21,19 @@ func supportBundleCommand(a *app) *cobra.Command {
 	b := &bundleRun{app: a}
 	cmd := &cobra.Command{
 		Use:   "bundle",
-		Short: "Pack everything that a problem report needs into one archive, secrets left out",
-		Long: `Pack into one .tar.gz what a problem report needs: versions, the objects of networking.liqo.io and ipam.liqo.io,
-Deployments, pods, Services, events and network policies of the installation and of the gateways, nodes, logs (also of
-the containers before their last restart), what gateways and node agents say of themselves, and what 'liqoctl network
-doctor' finds. With --remote-kubeconfig of both clusters. A README.md in the archive tells what is what.
+		Short: "Pack everything that a problem report needs, without secrets, into one archive",
+		Long: `Pack what a problem report needs into one .tar.gz: versions, the objects of networking.liqo.io and
+ipam.liqo.io, Deployments, pods, Services, events and network policies of the installation and of the gateways, nodes,
+logs (also of the containers before their last restart), the status of gateways and node agents, and the findings of
+'liqoctl network doctor'. With --remote-kubeconfig, the archive covers both clusters. A README.md in the archive
+explains its files.
 
-Secrets are not read, values of environment variables and unknown annotations left out, and texts are searched for
-whatever looks like a private key, a token or a password. IP addresses, names and public keys are NOT left out, as a
+Secrets are not read, values of environment variables and unknown annotations are left out, and anything in texts that
+looks like a private key, a token or a password is removed. IP addresses, names and public keys are NOT left out, as a
 network problem cannot be understood without them: look through the archive before you publish it.
 
-What you may not read, and a cluster that does not answer, is listed in manifest.json; the rest is packed. No file is
-overwritten, and only you can read the new one.`,
+Objects that you may not read, and a cluster that does not answer, are listed in manifest.json; the rest is packed. No
+file is overwritten, and only you can read the new one.`,
 		Example: `  liqoctl support bundle
 
   # Both clusters, to a file of your choice.
@@ -41,9 +42,9 @@ overwritten, and only you can read the new one.`,
 	}
 	a.addRemoteFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&b.file, "output-file", "", "`FILE` to make; - is stdout (default sluice-support-TIME.tar.gz)")
-	flags.DurationVar(&b.options.Timeout, "timeout", bundle.DefaultTimeout, "gather for this `TIME` at most, and pack what came")
-	flags.Int64Var(&b.logKiB, "log-size", bundle.DefaultLogBytes>>10, "`KIB` of each log to pack, from its end")
+	flags.StringVar(&b.file, "output-file", "", "`FILE` to write; - is stdout (default sluice-support-TIME.tar.gz)")
+	flags.DurationVar(&b.options.Timeout, "timeout", bundle.DefaultTimeout, "`TIME` to collect at most; what has arrived by then is packed")
+	flags.Int64Var(&b.logKiB, "log-size", bundle.DefaultLogBytes>>10, "`KIB` to pack from the end of each log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) }
 	return cmd
 }
@@ -61,7 +62,7 @@ func (b *bundleRun) run(ctx context.Context) error {
 		return errors.New("--log-size and --timeout must be above 0")
 	}
 	if b.file == "-" && b.console.Width() > 0 {
-		return errors.New("an archive is no text for a terminal: redirect stdout, or name a file with --output-file")
+		return errors.New("cannot write an archive to a terminal: redirect stdout, or name a file with --output-file")
 	}
 	clusters, err := b.clusters()
 	if err != nil {
@@ -86,7 +87,7 @@ func (b *bundleRun) run(ctx context.Context) error {
 	for _, line := range gapLines(summary.Gaps) {
 		b.console.Warn(line)
 	}
-	b.console.Info(fmt.Sprintf("%d files packed, %d KiB of text: look through them before you give them away", summary.Files, summary.Bytes>>10))
+	b.console.Info(fmt.Sprintf("%d files packed, %d KiB of text: look through them before you share them", summary.Files, summary.Bytes>>10))
 	if b.file != "-" {
 		fmt.Fprintln(b.stdout, b.file)
 	}
@@ -117,10 +118,10 @@ func (b *bundleRun) create() (w io.Writer, done func(error) error, err error) {
 	}
 	f, err := os.OpenFile(b.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, nil, fmt.Errorf("%s exists, and nothing is overwritten: name another file with --output-file", b.file)
+		return nil, nil, fmt.Errorf("%s already exists: name another file with --output-file", b.file)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the archive: %w; name another file with --output-file", err)
+		return nil, nil, fmt.Errorf("create the archive: %w; name another file with --output-file", err)
 	}
 	return f, func(err error) error {
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -149,7 +150,7 @@ func gapLines(gaps []bundle.Gap) (lines []string) {
 	}
 	for i, why := range reasons {
 		if i == maxGapLines {
-			return append(lines, fmt.Sprintf("and more that is missing for %d other reasons: see manifest.json", len(reasons)-i))
+			return append(lines, fmt.Sprintf("and more files are missing for %d other reasons: see manifest.json", len(reasons)-i))
 		}
 		what := about[why]
 		if len(what) > 3 {

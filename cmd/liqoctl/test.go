@@ -19,11 +19,11 @@ func testCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test",
 		Short: "Test the connection",
-		Long:  "Test the connection, by using it.",
+		Long:  "Test the connection by sending traffic through it.",
 	}
 	fs := cmd.PersistentFlags()
 	fs.DurationVar(&f.timeout, "timeout", nettest.DefaultTimeout, "`TIME` that the test may take")
-	fs.BoolVar(&f.failFast, "fail-fast", false, "end with the first group of checks in which something failed")
+	fs.BoolVar(&f.failFast, "fail-fast", false, "stop after the first group of checks in which one failed")
 	cmd.AddCommand(testNetworkCommand(a, f))
 	return cmd
 }

@@ -32,27 +32,28 @@ func testNetworkCommand(a *app, f *testFlags) *cobra.Command {
 		Short: "Test that pods of connected clusters reach each other, in every way that should work",
 		Long: `Test that pods of connected clusters reach each other, in every way that should work.
 
-In each cluster a pod starts on every node, in the namespace ` + nettest.Namespace + `, and all of them try to reach each
-other: their own cluster's, which shows that its network is well, and those of the other clusters, at the addresses that
-these have here. A check succeeds when the right pod answers and sees the pod that asks by its own address in its own
-view, not by that of a node which hides it. The checks that run unasked:
+In each cluster a pod starts on every node, in the namespace ` + nettest.Namespace + `. Each pod tries to reach the pods
+of its own cluster, which shows that the cluster's network works, and those of the other clusters, at the addresses that
+these have here. A check succeeds if the right pod answers and sees the client pod's own address, as it is in the
+answering pod's cluster, not the address of a node that hides it. These checks run by default:
 
   pod-to-pod           every pod to every other
-  large packets        a download, and datagrams with and without fragments: an MTU that is too large shows here
-  pod-to-service       by a Service whose endpoints are the pods of the other cluster
+  large packets        a download, and datagrams with and without fragments: finds an MTU that
+                       is too large
+  pod-to-service       through a Service whose endpoints are the pods of the other cluster
   node-to-pod          from the network of every node
   pod-to-internet      to --internet-address
 
-The pods have no privilege. Those that stand for nodes need the network of their node, so they have the namespace
-` + nettest.HostNamespace + `; where a policy forbids such pods, nodes are not tested.
+The pods have no privileges. Those that stand for nodes need the network of their node, so they run in the namespace
+` + nettest.HostNamespace + `; if a policy forbids such pods, nodes are not tested.
 
-The pods stay, and the next test uses them again, unless --rm is given. Then they go, also after Ctrl-C.`,
+The pods stay, and the next test uses them again. With --rm they are removed at the end, also after Ctrl-C.`,
 		Example: `  liqoctl test network --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --rm
 
   # One cluster with two others.
   liqoctl test network --kubeconfig rome.yaml -p milan.yaml -p turin.yaml
 
-  # Also by the node ports of the worker nodes, from pods and from here.
+  # Also through the node ports of the worker nodes, from pods and from this machine.
   liqoctl test network -p milan.yaml --pod-np --np-ext --np-nodes workers
 
   # What failed, in a script.
@@ -63,16 +64,16 @@ The pods stay, and the next test uses them again, unless --rm is given. Then the
 	o := &t.options
 	fs := cmd.Flags()
 	fs.StringSliceVarP(&t.remotes, "remote-kubeconfigs", "p", nil, "`FILES` with the kubeconfigs of the remote clusters")
-	fs.BoolVar(&o.Remove, "rm", false, "remove pods and Services in the end")
+	fs.BoolVar(&o.Remove, "rm", false, "remove the pods and Services at the end")
 	fs.BoolVar(&t.info, "info", false, "show pods, nodes and CIDRs of each cluster before the checks")
-	fs.BoolVar(&o.Basic, "basic", false, "only pod-to-pod, and what is asked for")
+	fs.BoolVar(&o.Basic, "basic", false, "only pod-to-pod, and checks requested by flags")
 	fs.BoolVar(&o.ExternalNodePort, "np-ext", false, "also reach node ports from this machine")
 	fs.BoolVar(&o.PodNodePort, "pod-np", false, "also reach node ports from pods")
-	fs.StringVar((*string)(&o.Nodes), "np-nodes", string(nettest.AllNodes), "`NODES` whose ports are tried: all, workers or control-planes")
+	fs.StringVar((*string)(&o.Nodes), "np-nodes", string(nettest.AllNodes), "`NODES` whose ports are tested: all, workers or control-planes")
 	fs.BoolVar(&o.LoadBalancer, "lb", false, "also reach Services of type LoadBalancer from this machine")
-	fs.BoolVar(&o.ExternalIP, "ip", false, "also reach --internet-address, port 443, by an address of each cluster's external CIDR")
-	fs.StringVar(&t.internet, "internet-address", "1.1.1.1", "`ADDRESS` outside of all clusters that serves HTTP and HTTPS; empty: pods do not reach out")
-	fs.StringVar(&o.Image, "image", "", "`IMAGE` of the pods (default: beside the controller's)")
+	fs.BoolVar(&o.ExternalIP, "ip", false, "also reach --internet-address, port 443, through an address of each cluster's external CIDR")
+	fs.StringVar(&t.internet, "internet-address", "1.1.1.1", "`ADDRESS` outside of all clusters that serves HTTP and HTTPS; empty: no check of the Internet")
+	fs.StringVar(&o.Image, "image", "", "`IMAGE` of the pods (default: from the same place as the controller's)")
 	fs.Int32Var(&o.Replicas, "replicas", 0, "`NUMBER` of pods in each cluster; 0: one on every node")
 	complete := cobra.FixedCompletions(nettest.NodeSets, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("np-nodes", complete); err != nil {
@@ -112,13 +113,13 @@ func (t *networkTest) complete() error {
 	if t.internet != "" {
 		var err error
 		if o.Internet, err = netip.ParseAddr(t.internet); err != nil {
-			return fmt.Errorf("--internet-address %s is no address: take one such as 1.1.1.1", t.internet)
+			return fmt.Errorf("--internet-address %s is not an address: use one such as 1.1.1.1", t.internet)
 		}
 	} else if o.ExternalIP {
-		return errors.New("--ip needs an --internet-address")
+		return errors.New("--ip needs --internet-address")
 	}
 	if o.Replicas < 0 {
-		return fmt.Errorf("--replicas %d: take a number that is not negative", o.Replicas)
+		return fmt.Errorf("--replicas %d: must not be negative", o.Replicas)
 	}
 	o.Timeout, o.FailFast, o.Labels, o.Annotations = t.timeout, t.failFast, t.labels, t.annotations
 	if t.info && !t.out.given() {
@@ -140,7 +141,7 @@ func (t *networkTest) connect(ctx context.Context) ([]*access.Cluster, error) {
 		flags = append(flags, f)
 	}
 	if len(flags) < 2 {
-		return nil, errors.New("a network has two ends: name the other cluster by --remote-kubeconfig or --remote-context, or several with -p")
+		return nil, errors.New("no remote cluster given: name it with --remote-kubeconfig or --remote-context, or several with -p")
 	}
 	clusters := make([]*access.Cluster, len(flags))
 	errs := make([]error, len(flags))

@@ -60,8 +60,8 @@ func TestNetworkTestVerdict(t *testing.T) {
 	}{
 		{[]nettest.Outcome{ok}, "<nil>"},
 		{[]nettest.Outcome{ok, failed}, "1 of 2 checks failed: 'liqoctl network doctor' looks for the cause"},
-		{[]nettest.Outcome{ok, unrouted}, "1 of 2 checks failed: this machine has no route to the addresses of 1, which tells nothing of the clusters"},
-		{[]nettest.Outcome{failed, unrouted}, "2 of 2 checks failed: this machine has no route to the addresses of 1, which tells nothing of the clusters; for the rest, 'liqoctl network doctor' looks for the cause"},
+		{[]nettest.Outcome{ok, unrouted}, "1 of 2 checks failed: this machine has no route to the addresses of 1, which says nothing about the clusters"},
+		{[]nettest.Outcome{failed, unrouted}, "2 of 2 checks failed: this machine has no route to the addresses of 1, which says nothing about the clusters; for the rest, 'liqoctl network doctor' looks for the cause"},
 	} {
 		if got := fmt.Sprint(verdict(&nettest.Report{Outcomes: test.outcomes})); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
@@ -74,10 +74,10 @@ func TestNetworkTestFlags(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "a network has two ends"},
+		{nil, "no remote cluster given"},
 		{[]string{"--np-nodes", "some"}, "--np-nodes some is not one of [all workers control-planes]"},
-		{[]string{"--internet-address", "example.org"}, "--internet-address example.org is no address"},
-		{[]string{"--internet-address", "", "--ip"}, "--ip needs an --internet-address"},
+		{[]string{"--internet-address", "example.org"}, "--internet-address example.org is not an address"},
+		{[]string{"--internet-address", "", "--ip"}, "--ip needs --internet-address"},
 		{[]string{"--replicas", "-1"}, "--replicas -1"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {

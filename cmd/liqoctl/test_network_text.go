@@ -45,7 +45,7 @@ func outcomePage(r *nettest.Report, all bool) func(*console.Page) {
 			p.Table([]string{"CHECK", "FROM", "TO", "ADDRESS", "SEEN AS", "LATENCY", "RESULT"}, rows)
 		}
 		if hidden := len(r.Outcomes) - len(shown); hidden > 0 {
-			p.Line(console.Faint(fmt.Sprintf("%s that succeeded are not shown one by one; -v shows them.", count(hidden, "check"))))
+			p.Line(console.Faint(fmt.Sprintf("%s that succeeded are not listed; -v lists them.", count(hidden, "check"))))
 		}
 	}
 }
@@ -66,7 +66,7 @@ func verdict(r *nettest.Report) error {
 	if unrouted == 0 {
 		return errors.New(text + cause)
 	}
-	text += fmt.Sprintf("this machine has no route to the addresses of %d, which tells nothing of the clusters", unrouted)
+	text += fmt.Sprintf("this machine has no route to the addresses of %d, which says nothing about the clusters", unrouted)
 	if unrouted < failed {
 		text += "; for the rest, " + cause
 	}

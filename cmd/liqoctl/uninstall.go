@@ -14,21 +14,21 @@ func uninstallCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Sluice from a cluster",
-		Long: `Remove Sluice from a cluster, and what it has made: links, routes and rules on the nodes first, then the programs, then
-the objects of the controllers, and the namespaces in which nothing of others is. What is removed is printed, and what is
-left on purpose at the end.
+		Long: `Remove Sluice from a cluster, with everything that it created: first links, routes and rules on the nodes,
+then the programs, then the objects of the controllers, and the namespaces that contain nothing else. The command prints
+what it removes, and at the end what it leaves on purpose.
 
-The CRDs, and what users have made of their kinds, stay unless --purge is given: then nothing is left.
+The CRDs, and users' objects of these kinds, stay. With --purge nothing is left.
 
-A cluster with peerings is not touched: 'liqoctl network reset' removes them, in the other cluster, too.`,
+A cluster with peerings is not touched. Remove them first, in both clusters, with 'liqoctl network reset'.`,
 		Example: `  liqoctl uninstall --purge`,
 		Args:    cobra.NoArgs,
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.Purge, "purge", false, "remove the CRDs, too, with all objects of their kinds")
-	fs.BoolVar(&o.Force, "force", false, "remove this side of the peerings that there are")
-	fs.BoolVar(&o.SkipNodes, "skip-node-cleanup", false, "leave what the agents have made on the nodes")
-	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "`TIME` after which to give up waiting for one step")
+	fs.BoolVar(&o.Purge, "purge", false, "also remove the CRDs, with all objects of their kinds")
+	fs.BoolVar(&o.Force, "force", false, "also remove this cluster's side of existing peerings")
+	fs.BoolVar(&o.SkipNodes, "skip-node-cleanup", false, "leave on the nodes what the agents created")
+	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "`TIME` to wait for each step before giving up")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		chart, err := release.Embedded(build())
 		if err != nil {
@@ -43,7 +43,7 @@ A cluster with peerings is not touched: 'liqoctl network reset' removes them, in
 			return err
 		}
 		if removal.Nothing {
-			a.console.Info("Nothing is installed: nothing to remove")
+			a.console.Info("Nothing is installed, so there is nothing to remove")
 			return nil
 		}
 		if err := a.confirm(cmd.Context(), cmd.Name(), removal.ToRemove); err != nil {

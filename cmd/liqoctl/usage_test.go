@@ -21,16 +21,16 @@ func TestUsageMistakes(t *testing.T) {
 		{"version --nothing-like-it", `unknown flag: --nothing-like-it; see 'liqoctl version --help'`},
 		{"version -x", `unknown shorthand flag: 'x' in -x; see 'liqoctl version --help'`},
 		{"version -o xml", `invalid argument "xml" for "-o, --output" flag: "xml" is not one of json, yaml; see 'liqoctl version --help'`},
-		{"version -v=many", `invalid argument "many" for "-v, --verbose" flag: "many" is no level: use 0 to 10; see 'liqoctl version --help'`},
-		{"create gatewayserver", `want one NAME, for the object; got 0; see 'liqoctl create gatewayserver --help'`},
+		{"version -v=many", `invalid argument "many" for "-v, --verbose" flag: "many" is not a level: use 0 to 10; see 'liqoctl version --help'`},
+		{"create gatewayserver", `expected one NAME for the object, got 0; see 'liqoctl create gatewayserver --help'`},
 		{"create gatewayserver x", `required flag(s) "remote-cluster-id" not set; see 'liqoctl create gatewayserver --help'`},
 		{"create gatewayserver x --remote-cluster-id Milan", `--remote-cluster-id "Milan": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl create gatewayserver --help'`},
 		{"get nonce --remote-cluster-id Rome", `--remote-cluster-id "Rome": must be lower-case letters, digits and dashes, at most 63; see 'liqoctl get nonce --help'`},
-		{"get kubeconfig --remote-cluster-id rome", `want one NAME, for the object; got 0; see 'liqoctl get kubeconfig --help'`},
-		{"force unpeer", `want one ID, of the cluster that is gone, as 'liqoctl info' shows it; got []; see 'liqoctl force unpeer --help'`},
+		{"get kubeconfig --remote-cluster-id rome", `expected one NAME for the object, got 0; see 'liqoctl get kubeconfig --help'`},
+		{"force unpeer", `expected one ID, that of the cluster that is gone, as 'liqoctl info' shows it; got []; see 'liqoctl force unpeer --help'`},
 		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},
 		{"completion tcsh", `invalid argument "tcsh" for "liqoctl completion"; see 'liqoctl completion --help'`},
-		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists those there are`},
+		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists the commands`},
 	}
 	for _, tt := range tests {
 		liqoctl(t.Context(), strings.Fields(tt.args)...).want(t, tt.args, "", " ERRO   "+tt.want+"\n")
@@ -125,7 +125,7 @@ func TestCompletionWithoutShell(t *testing.T) {
 		t.Setenv("SHELL", tt.login)
 		got := liqoctl(t.Context(), "completion")
 		if tt.shell == "" {
-			got.want(t, tt.login, "", " ERRO   which shell? Name one of bash, zsh, fish, powershell: the variable SHELL, \""+tt.login+"\", names none of them\n")
+			got.want(t, tt.login, "", " ERRO   no shell given: name one of bash, zsh, fish, powershell; the variable SHELL, \""+tt.login+"\", is none of them\n")
 			continue
 		}
 		got.want(t, tt.login, liqoctl(t.Context(), "completion", tt.shell).stdout, "")

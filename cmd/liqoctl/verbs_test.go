@@ -101,7 +101,7 @@ func (e errorString) Error() string { return string(e) }
 func testVersion(t *testing.T, r *rome) {
 	got := r.liqoctl(t, "version")
 	got.want(t, "nothing deployed", "Client version: "+clientVersion()+"\n",
-		" WARN   the version of the installation is not known: there is no Deployment liqo/liqo-controller: nothing is installed, or in another namespace, to be named by --liqo-namespace\n")
+		" WARN   the version of the installation is unknown: there is no Deployment liqo/liqo-controller: nothing is installed, or it is in another namespace: name that with --liqo-namespace\n")
 	r.Create(t, controllerDeployment("registry:5000/sluice/controller:v1.2.3"))
 	r.liqoctl(t, "version").want(t, "deployed", "Client version: "+clientVersion()+"\nServer version: v1.2.3\n", "")
 	got = r.liqoctl(t, "version", "-o", "json")
@@ -136,7 +136,7 @@ func testGenerateConfiguration(t *testing.T, r *rome) {
 func testCreate(t *testing.T, r *rome) {
 	configuration := []string{"create", "configuration", "milan", "--remote-cluster-id", "milan", "--pod-cidr", "10.243.0.0/16", "--external-cidr", "10.70.0.0/16", "--wait"}
 	r.liqoctl(t, configuration...).want(t, "a Configuration", "", " INFO   Configuration created\n INFO   configuration is ready\n")
-	r.liqoctl(t, configuration...).want(t, "again", "", " INFO   Configuration exists already, and is as it should be\n INFO   configuration is ready\n")
+	r.liqoctl(t, configuration...).want(t, "again", "", " INFO   Configuration already exists, as it should be\n INFO   configuration is ready\n")
 
 	server := []string{"create", "gatewayserver", "server", "--remote-cluster-id", "milan", "--service-type", "NodePort"}
 	r.liqoctl(t, server...).want(t, "a GatewayServer", "", " INFO   Gatewayserver created\n")
@@ -151,9 +151,9 @@ func testCreate(t *testing.T, r *rome) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	r.liqoctl(t, append(server, "--wait")...).want(t, "again, and wait", "",
-		" INFO   Gatewayserver exists already, and is as it should be\n INFO   gatewayserver is ready\n")
+		" INFO   Gatewayserver already exists, as it should be\n INFO   gatewayserver is ready\n")
 	r.liqoctl(t, append(server, "--mtu", "1400", "--port", "51820", "--global-labels", "a=b")...).want(t, "something else", "",
-		" ERRO   GatewayServer default/server exists already, and differs: metadata.labels.a is not set to \"b\"; spec.endpoint.port is 51840, not 51820; spec.mtu is 1340, not 1400\n"+
+		" ERRO   GatewayServer default/server already exists, and differs: metadata.labels.a is not set to \"b\"; spec.endpoint.port is 51840, not 51820; spec.mtu is 1340, not 1400\n"+
 			"        to change it, run the same command with '-o yaml | kubectl apply -f -'; to keep it, choose another name\n")
 
 	r.liqoctl(t, "create", "publickey", "milan", "--remote-cluster-id", "milan", "--public-key", "n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=").
@@ -285,7 +285,7 @@ func testGet(t *testing.T, r *rome) {
 	table("Connections", "NAMESPACE NAME TYPE STATUS AGE\nturin gw-client Client Connecting AGE", "get", "connections", "-A", "-l", "liqo.io/remote-cluster-id=turin")
 	r.liqoctl(t, "-n", "liqo", "get", "connections").want(t, "nothing", "", " INFO   There are no Connections in namespace liqo (-A: in all)\n")
 	r.liqoctl(t, "get", "connections", "-A", "-l", "no=ne").want(t, "nothing anywhere", "", " INFO   There are no Connections in any namespace\n")
-	r.liqoctl(t, "get", "gws", "nope").want(t, "no such object", "", " ERRO   GatewayServer default/nope does not exist: 'liqoctl get gatewayservers -A' lists all\n")
+	r.liqoctl(t, "get", "gws", "nope").want(t, "no such object", "", " ERRO   GatewayServer default/nope does not exist: 'liqoctl get gatewayservers -A' lists all of them\n")
 	if got := r.liqoctl(t, "__complete", "get", "gatewayserver", ""); !strings.HasPrefix(got.stdout, "server\n") {
 		t.Errorf("completion: %+v", got)
 	}
@@ -314,7 +314,7 @@ func testWaiting(t *testing.T, r *rome) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	got = liqoctl(ctx, "--kubeconfig", r.Kubeconfig, "create", "gws", "cloud", "--remote-cluster-id", "paris", "--template-name", "no-such", "--wait")
-	if !strings.HasSuffix(got.stderr, " ERRO   interrupted while waiting; what was done stays, and the same command goes on from there\n") {
+	if !strings.HasSuffix(got.stderr, " ERRO   interrupted while waiting; what was done stays, and the same command continues from there\n") {
 		t.Errorf("interrupted: %+v", got)
 	}
 }
@@ -322,15 +322,15 @@ func testWaiting(t *testing.T, r *rome) {
 func testMistakes(t *testing.T, r *rome) {
 	for _, tt := range []struct{ name, args, want string }{
 		{"a namespace that is not there", "-n nope create publickey milan --remote-cluster-id milan --public-key n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=",
-			`create PublicKey nope/milan: there is no namespace "nope": create it, or choose another with -n`},
+			`create PublicKey nope/milan: there is no namespace "nope": create it, or choose another one with -n`},
 		{"a key that is none", "create publickey milan --remote-cluster-id milan --public-key abc", `--public-key "abc": must be 32 bytes in base64, 44 characters`},
-		{"a CIDR with host bits", "create configuration x --remote-cluster-id x --pod-cidr 10.0.0.1/16 --external-cidr 10.70.0.0/16", "--pod-cidr: 10.0.0.1/16 has host bits: 10.0.0.0/16 is meant"},
-		{"no CIDR", "create configuration x --remote-cluster-id x --pod-cidr 10.0.0.1 --external-cidr 10.70.0.0/16", `--pod-cidr: "10.0.0.1" is no CIDR, such as 10.243.0.0/16`},
+		{"a CIDR with host bits", "create configuration x --remote-cluster-id x --pod-cidr 10.0.0.1/16 --external-cidr 10.70.0.0/16", "--pod-cidr: 10.0.0.1/16 has host bits: use 10.0.0.0/16"},
+		{"no CIDR", "create configuration x --remote-cluster-id x --pod-cidr 10.0.0.1 --external-cidr 10.70.0.0/16", `--pod-cidr: "10.0.0.1" is not a CIDR, such as 10.243.0.0/16`},
 		{"a type of Service that is none", "create gws x --remote-cluster-id x --service-type Cloud", `--service-type "Cloud": must be LoadBalancer, NodePort, ClusterIP`},
-		{"a protocol", "create gwc x --remote-cluster-id x --addresses a --port 1 --protocol tcp", "--protocol TCP: WireGuard has only UDP"},
+		{"a protocol", "create gwc x --remote-cluster-id x --addresses a --port 1 --protocol tcp", "--protocol TCP: WireGuard supports only UDP"},
 		{"an address with a port", "create gwc x --remote-cluster-id x --addresses 192.0.2.1:5 --port 1", `--addresses "192.0.2.1:5": must be an IP address or a DNS name, without a port (that is --port)`},
 		{"a gateway type", "generate publickey --gateway-type both --gateway-name x", `--gateway-type "both": must be server or client`},
-		{"names and all namespaces", "get gws -A server", "names do not go together with --all-namespaces or --selector"},
+		{"names and all namespaces", "get gws -A server", "names cannot be combined with --all-namespaces or --selector"},
 		{"a selector", "get gws -l a=b=c", `--selector: found '=', expected: ',' or 'end of string'`},
 		{"no installation there", "--liqo-namespace nope generate configuration",
 			"there is no ConfigMap nope/liqo-clusterid-configmap, so Sluice is not installed: install it with 'liqoctl install', or name its namespace with --liqo-namespace"},
@@ -341,7 +341,7 @@ func testMistakes(t *testing.T, r *rome) {
 
 func testDelete(t *testing.T, r *rome) {
 	r.liqoctl(t, "delete", "gatewayserver", "cloud", "server").want(t, "two of them", "", " INFO   Gatewayserver deleted\n INFO   Gatewayserver deleted\n")
-	r.liqoctl(t, "delete", "gws", "server").want(t, "again", "", " ERRO   GatewayServer default/server does not exist: 'liqoctl get gatewayservers -A' lists all\n")
+	r.liqoctl(t, "delete", "gws", "server").want(t, "again", "", " ERRO   GatewayServer default/server does not exist: 'liqoctl get gatewayservers -A' lists all of them\n")
 	r.liqoctl(t, "delete", "gws", "server", "--ignore-not-found").want(t, "again, no matter", "", " INFO   GatewayServer default/server does not exist\n")
 	r.liqoctl(t, "delete", "publickey", "milan").want(t, "a PublicKey", "", " INFO   Publickey deleted\n")
 	r.liqoctl(t, "delete", "configuration", "milan").want(t, "a Configuration", "", " INFO   Configuration deleted\n")

@@ -22,19 +22,19 @@ func versionCommand(a *app) *cobra.Command {
 		Short: "Print the versions of this program and of the installation in the cluster",
 		Long: `Print the version of this program, and that of the installation in the cluster.
 
-A cluster that cannot be reached is a remark, not an error: the version of this program is known anyway.`,
+If the cluster cannot be reached, the command prints a warning and still succeeds.`,
 		Example: `  liqoctl version
   liqoctl version --client -o json`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&clientOnly, "client", false, "ask no cluster")
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "print only the version of this program")
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		v := versions{Client: thisClient()}
 		if !clientOnly {
 			installed, err := a.installedVersion(cmd.Context())
 			if err != nil {
-				a.console.Warn(fmt.Sprintf("the version of the installation is not known: %v", err))
+				a.console.Warn(fmt.Sprintf("the version of the installation is unknown: %v", err))
 			}
 			v.Server = installed
 		}
@@ -93,7 +93,7 @@ func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {
 	var d appsv1.Deployment
 	if err := c.Client.Get(ctx, key, &d); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, c.Errorf("there is no Deployment %s: nothing is installed, or in another namespace, to be named by --liqo-namespace", key)
+			return nil, c.Errorf("there is no Deployment %s: nothing is installed, or it is in another namespace: name that with --liqo-namespace", key)
 		}
 		return nil, c.Explain("read Deployment "+key.String(), err)
 	}
@@ -102,7 +102,7 @@ func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {
 			return &serverInfo{Version: imageVersion(container.Image, d.Labels[versionLabel]), Image: container.Image}, nil
 		}
 	}
-	return nil, c.Errorf("Deployment %s has no container named controller: it is not Sluice's", key)
+	return nil, c.Errorf("Deployment %s has no container named controller: it does not belong to Sluice", key)
 }
 
 // versionLabel is the recommended label of Kubernetes.

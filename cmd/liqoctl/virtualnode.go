@@ -18,37 +18,39 @@ func createVirtualNodeCommand(a *app) *cobra.Command {
 		Short: "Create a node that stands for the other cluster",
 		Long: `Create a VirtualNode: a node of this cluster that stands for the other one, the provider. Wait until it is ready.
 
-'liqoctl peer' and 'liqoctl create resourceslice' make one of what is granted. This makes another one of the same
-ResourceSlice, or one by credentials of your own: a Secret in the tenant namespace with a kubeconfig for the provider.
+'liqoctl peer' and 'liqoctl create resourceslice' create one for the granted resources. This command creates another one
+for the same ResourceSlice, or one with credentials of your own: a Secret in the tenant namespace with a kubeconfig for
+the provider.
 
-With --resource-slice-name the node has what the provider has granted. With --kubeconfig-secret-name it has what the
-flags say.`,
+With --resource-slice-name the node has the resources that the provider has granted. With --kubeconfig-secret-name it
+has the resources that the flags set.`,
 		Example: `  liqoctl create virtualnode milan --remote-cluster-id milan --resource-slice-name milan
 
-  # By a kubeconfig of your own.
-  liqoctl create virtualnode gpus --remote-cluster-id milan --kubeconfig-secret-name milan-gpus --cpu 8 --resource nvidia.com/gpu=2`,
+  # With a kubeconfig of your own.
+  liqoctl create virtualnode gpus --remote-cluster-id milan \
+    --kubeconfig-secret-name milan-gpus --cpu 8 --resource nvidia.com/gpu=2`,
 	}
 	c := newCreation(a, kindVirtualNode, cmd)
 	fs := cmd.Flags()
 	var f virtualNodeFlags
-	f.createNode = fs.Bool("create-node", true, "make a Node; without one Services are reflected, and no pod runs there")
-	f.noCheck = fs.Bool("disable-network-check", false, "let the node be ready while the networks are not connected")
+	f.createNode = fs.Bool("create-node", true, "create a Node; without one Services are reflected, but no pods run there")
+	f.noCheck = fs.Bool("disable-network-check", false, "report the node as ready even if the networks are not connected")
 	fs.StringVar(&f.secret, "kubeconfig-secret-name", "", "`NAME` of the Secret with a kubeconfig for the provider")
-	fs.StringVar(&f.slice, "resource-slice-name", "", "`NAME` of the ResourceSlice whose resources and credentials it has")
+	fs.StringVar(&f.slice, "resource-slice-name", "", "`NAME` of the ResourceSlice whose resources and credentials the node uses")
 	fs.StringVar(&f.template, "vk-options-template", "", "`NAMESPACE/NAME` of the VkOptionsTemplate (default: that of the installation)")
 	f.resourceFlags.add(fs, map[corev1.ResourceName]string{corev1.ResourceCPU: "2", corev1.ResourceMemory: "4Gi", corev1.ResourcePods: "110"})
 	fs.StringSliceVar(&f.storage, "storage-classes", nil, "`NAMES` of the provider's storage classes, the default first")
 	fs.StringSliceVar(&f.ingress, "ingress-classes", nil, "`NAMES` of the provider's ingress classes, the default first")
 	fs.StringSliceVar(&f.loadBalancer, "load-balancer-classes", nil, "`NAMES` of the provider's load balancer classes, the default first")
 	fs.StringToStringVar(&f.labels, "labels", nil, "`LABELS` of the node: key=value,...")
-	fs.StringToStringVar(&f.nodeSelector, "node-selector", nil, "`LABELS` of the provider's nodes that pods run on: key=value,...")
-	fs.StringVar(&f.runtimeClass, "runtime-class-name", "", "`NAME` of the provider's runtime class for pods that name none")
+	fs.StringToStringVar(&f.nodeSelector, "node-selector", nil, "`LABELS` of the provider's nodes on which pods run: key=value,...")
+	fs.StringVar(&f.runtimeClass, "runtime-class-name", "", "`NAME` of the provider's runtime class for pods that do not name one")
 	cmd.MarkFlagsOneRequired("kubeconfig-secret-name", "resource-slice-name")
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig-secret-name", "resource-slice-name")
 	for _, flag := range []string{"cpu", "memory", "pods", "resource", "storage-classes", "ingress-classes", "load-balancer-classes"} {
 		cmd.MarkFlagsMutuallyExclusive("resource-slice-name", flag)
 	}
-	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` after which to give up waiting")
+	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "`DURATION` to wait before giving up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, err := f.spec()
 		if err != nil {
@@ -56,7 +58,7 @@ flags say.`,
 		}
 		if c.out.given() {
 			if f.slice != "" {
-				return errors.New("-o: what a ResourceSlice was granted is known in the cluster alone: name a Secret with --kubeconfig-secret-name")
+				return errors.New("-o: only the cluster knows what a ResourceSlice was granted: name a Secret with --kubeconfig-secret-name")
 			}
 			namespace := peering.TenantNamespaceName(c.remoteClusterID) // where it counts
 			if cmd.Flags().Changed("namespace") {
@@ -119,16 +121,16 @@ func deleteVirtualNodeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: kindVirtualNode.name + " NAME", Aliases: kindVirtualNode.allAliases(),
 		Short: "Delete a node that stands for another cluster",
-		Long: `Delete a VirtualNode, and wait until its pods have ended, here and at the provider, and its Node is gone. The pods are
-evicted: those of a Deployment start elsewhere.
+		Long: `Delete a VirtualNode, and wait until its pods have ended in both clusters and its Node is gone. The pods
+are evicted; those of a Deployment start elsewhere.
 
-A ResourceSlice that asks for it stays, and asks for no virtual node any more: its annotation
-liqo.io/create-virtual-node becomes false.`,
+A ResourceSlice that asked for the node stays, but its annotation liqo.io/create-virtual-node is set to false, so that
+no node is created for it again.`,
 		Example: "  liqoctl delete virtualnode milan",
 		Args:    oneName,
 	}
 	cmd.ValidArgsFunction = completeNames(a, kindVirtualNode)
-	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "`DURATION` after which to give up waiting")
+	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "`DURATION` to wait before giving up")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {

@@ -35,7 +35,7 @@ func (c *Console) Confirm(ctx context.Context, command string, what []string) er
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%s needs an answer, and standard input has none: answer y, or run it again with --skip-confirm", command)
+		return fmt.Errorf("%s asks for confirmation, and there is no answer on stdin: answer y, or run it again with --skip-confirm", command)
 	case err != nil:
 		return ErrAborted
 	}

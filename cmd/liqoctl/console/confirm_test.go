@@ -12,7 +12,7 @@ import (
 const question = "disconnect is a potentially destructive command.\nAre you sure you want to continue? [y/N]\n"
 
 func TestConfirm(t *testing.T) {
-	const nobody = "disconnect needs an answer, and standard input has none: answer y, or run it again with --skip-confirm"
+	const nobody = "disconnect asks for confirmation, and there is no answer on stdin: answer y, or run it again with --skip-confirm"
 	tests := []struct {
 		name, in, want string // want: the error
 	}{

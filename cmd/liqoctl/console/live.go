@@ -78,7 +78,7 @@ func (c *Console) place(p *Page) {
 	c.area.set(c.out, func(columns, rows int) []string {
 		lines := p.lines(layout{columns: columns - 1, ascii: c.out.ascii})
 		if n := max(rows-1, 1); len(lines) > n {
-			more := fmt.Sprintf("%d more lines; a higher window shows them", len(lines)-n+1)
+			more := fmt.Sprintf("%d more lines; enlarge the window", len(lines)-n+1)
 			lines = append(lines[:n-1:n-1], glyphs(Faint(more)))
 		}
 		drawn := make([]string, len(lines))

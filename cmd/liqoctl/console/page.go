@@ -43,7 +43,7 @@ func (p *Page) lines(l layout) [][]glyph {
 }
 
 // Fold breaks paragraphs, which blank lines separate, into lines of at most so
-// many columns. Lines that begin with a space or a dash stay as they are.
+// many columns. Lines that begin with a space stay as they are.
 func Fold(text string, columns int) string {
 	var b strings.Builder
 	paragraph := ""
@@ -58,7 +58,7 @@ func Fold(text string, columns int) string {
 	}
 	for line := range strings.SplitSeq(text, "\n") {
 		switch {
-		case line == "" || strings.HasPrefix(line, " ") || strings.HasPrefix(line, "-"):
+		case line == "" || strings.HasPrefix(line, " "):
 			flush()
 			b.WriteString(line + "\n")
 		case paragraph == "":

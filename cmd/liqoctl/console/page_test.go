@@ -150,11 +150,11 @@ func TestLiveInPlace(t *testing.T) {
 		c.Info("in between")
 		time.Sleep(time.Second)
 		check("" +
-			" INFO   in between\npage 2\nline 0 of a page that is wider than a\nnarrow window\nline 1 of a page that is wider than a\n5 more lines; a higher window shows th…\n")
+			" INFO   in between\npage 2\nline 0 of a page that is wider than a\nnarrow window\nline 1 of a page that is wider than a\n5 more lines; enlarge the window\n")
 		s.resize(20)
 		time.Sleep(resized)
 		check("" +
-			" INFO   in between\npage 2\nline 0 of a page\nthat is wider than\na narrow window\n9 more lines; a hi…\n")
+			" INFO   in between\npage 2\nline 0 of a page\nthat is wider than\na narrow window\n9 more lines; enla…\n")
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the end: %v", err)

@@ -85,12 +85,12 @@ func TestWrap(t *testing.T) {
 }
 
 func TestFold(t *testing.T) {
-	in := "One paragraph of\nseveral lines.\n\nA list:\n  - stays as it is, however long it may be\n- this too, however long it may be\nThe end"
-	want := "One paragraph of\nseveral lines.\n\nA list:\n  - stays as it is, however long it may be\n- this too, however long it may be\nThe end"
+	in := "One paragraph of\n--several lines.\n\nA list:\n  - stays as it is, however long it may be\nThe end"
+	want := "One paragraph of\n--several lines.\n\nA list:\n  - stays as it is, however long it may be\nThe end"
 	if diff := cmp.Diff(want, Fold(in, 20)); diff != "" {
 		t.Errorf("20 columns (-want +got):\n%s", diff)
 	}
-	want = strings.Replace(want, "of\nseveral", "of several", 1)
+	want = strings.Replace(want, "of\n--several", "of --several", 1)
 	if diff := cmp.Diff(want, Fold(in, 100)); diff != "" {
 		t.Errorf("100 columns (-want +got):\n%s", diff)
 	}

@@ -224,7 +224,7 @@ func TestTmuxConfirm(t *testing.T) {
 		{"yes", "yes Enter", "yes\nexit code 0\n"},
 		{"no", "Enter", "\n ERRO   action aborted\nexit code 1\n"},
 		{"Ctrl-C", "C-c", "^C\n ERRO   action aborted\nexit code 1\n"},
-		{"Ctrl-D", "C-d", "\n ERRO   disconnect needs an answer, and standard input has none: answer y, or run it again with\n        --skip-confirm\nexit code 1\n"},
+		{"Ctrl-D", "C-d", "\n ERRO   disconnect asks for confirmation, and there is no answer on stdin: answer y, or run it again\n        with --skip-confirm\nexit code 1\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := openWindow(t, "confirm", 100, 24)

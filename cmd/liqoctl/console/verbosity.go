@@ -23,7 +23,7 @@ func (v *verbosity) Set(s string) error {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > 10 {
-		return fmt.Errorf("%q is no level: use 0 to 10", s)
+		return fmt.Errorf("%q is not a level: use 0 to 10", s)
 	}
 	*v = verbosity(n)
 	return nil
