@@ -25,16 +25,17 @@ type options struct {
 	version    bool
 }
 
-const usageHead = `clusterdns answers DNS questions about the Services that clusters import from each
-other: web.shop.svc.clusterset.local is the ServiceImport web in the namespace
-shop. It follows the ServiceImports of its cluster and the EndpointSlices behind
-them, whoever writes them, and knows nothing else: every other domain is refused.
+const usageHead = `clusterdns answers DNS queries for Services that clusters
+import from each other: web.shop.svc.clusterset.local is the ServiceImport web in
+the namespace shop. It follows the ServiceImports of its cluster and their
+EndpointSlices, no matter who writes them. Queries for all other domains are
+refused.
 
 Usage:
   clusterdns [flags]
   clusterdns status [--admin-socket PATH] [-o text|json]
 
-The DNS server of the cluster forwards the domain to it. Of CoreDNS that is
+The DNS server of the cluster must forward the domain to it. In CoreDNS:
   clusterset.local:53 {
       forward . ADDRESS-OF-ITS-SERVICE
   }
@@ -44,18 +45,18 @@ Flags:
 
 const usageTail = `
 Examples:
-  # In a cluster a Deployment runs it. From a terminal:
+  # From a terminal. In a cluster a Deployment runs clusterdns.
   clusterdns --kubeconfig rome.yaml --listen-address 127.0.0.1:1053
   dig -p 1053 @127.0.0.1 web.shop.svc.clusterset.local
 
-While the API server is away, clusterdns answers from what it read last.
+While the API server is unavailable, clusterdns answers from what it read last.
 
 Signals: SIGTERM and SIGINT stop clusterdns within two seconds.
 Exit status: 0 after a signal, 1 after an error, which is printed.
 `
 
-const statusHead = `status shows the state of a running clusterdns: how many Services it knows, and
-what it has answered.
+const statusHead = `status shows the state of a running clusterdns: the number of
+Services that it knows, and its answers so far.
 
 Usage:
   clusterdns status [--admin-socket PATH] [-o text|json]
@@ -75,7 +76,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs := daemon.NewFlagSet(string(program), nil)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
 	fs.StringVar(&o.zone, "zone", clusterdns.DefaultZone, "`DOMAIN` of the cluster set")
-	fs.Uint32Var(&o.ttl, "ttl", clusterdns.DefaultTTL, "for how many `seconds` an answer may be kept")
+	fs.Uint32Var(&o.ttl, "ttl", clusterdns.DefaultTTL, "`seconds` for which an answer may be cached")
 	daemon.AddrPortVar(fs, &o.address, "listen-address", ":1053", "`IP:port` of the DNS server, UDP and TCP")
 	program.Vars(fs, &o.listen, &o.log, ":8082", ":8081")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")

@@ -98,28 +98,28 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	authenticate := fs.Bool("authentication", false, "let clusters ask each other for resources: identities, Tenants, ResourceSlices")
 	var auth authentication.Options
 	var apiServerCA string
-	fs.StringVar(&auth.APIServer.URL, "api-server-url", "", "`URL` by which consumers reach this cluster's API server (default: the endpoint of Service default/kubernetes)")
-	fs.StringVar(&apiServerCA, "api-server-ca", "", "`FILE` with the certificate authority of that, PEM; system: the ones of the consumer's system (default: that of the service account)")
-	fs.DurationVar(&auth.CertificateLifetime, "client-certificate-lifetime", 0, "`time` for which certificates of consumers are valid, at least 10m; 0: as long as the signer likes")
+	fs.StringVar(&auth.APIServer.URL, "api-server-url", "", "`URL` at which consumers reach this cluster's API server (default: the endpoint of Service default/kubernetes)")
+	fs.StringVar(&apiServerCA, "api-server-ca", "", "`FILE` with the certificate authority of that API server, in PEM; system: those of the consumer's system (default: that of the service account)")
+	fs.DurationVar(&auth.CertificateLifetime, "client-certificate-lifetime", 0, "`time` for which certificates of consumers are valid, at least 10m; 0: the signer decides")
 	fs.BoolVar(&auth.Slices.DefaultClass, "default-resource-slices", true, "grant what ResourceSlices of class default ask for; =false denies them")
 	fs.StringToStringVar(&auth.Slices.NodeLabels, "cluster-labels", nil, "`LABELS` (key=value,...) that virtual nodes of this cluster have in the clusters of its consumers")
 	fs.Lookup("cluster-labels").DefValue = "" // not []
-	fs.Var(&classesFlag{to: &auth.Slices.IngressClasses}, "ingress-classes", "`NAMES` (name,name;default,...) of the ingress classes that consumers are told of (default: all of this cluster)")
-	fs.Var(&classesFlag{to: &auth.Slices.LoadBalancerClasses}, "load-balancer-classes", "`NAMES` (name,name;default,...) of the classes of load balancers that consumers are told of")
-	offload := fs.Bool("offloading", false, "let pods of this cluster run in others, and theirs here; needs --authentication")
+	fs.Var(&classesFlag{to: &auth.Slices.IngressClasses}, "ingress-classes", "`NAMES` (name,name;default,...) of the ingress classes offered to consumers (default: all of this cluster)")
+	fs.Var(&classesFlag{to: &auth.Slices.LoadBalancerClasses}, "load-balancer-classes", "`NAMES` (name,name;default,...) of the load balancer classes offered to consumers")
+	offload := fs.Bool("offloading", false, "let pods of this cluster run in other clusters, and theirs in this one; needs --authentication")
 	var off offloading.Options
 	var enforcement string
 	off.NamespaceQuota = defaultQuota()
 	fs.StringVar(&off.PodSecurity, "pod-security-level", "baseline", "PodSecurity `level` of the namespaces of other clusters: restricted, baseline or privileged")
 	fs.IntVar(&off.MaxNamespaces, "max-namespaces", 100, "`number` of namespaces that another cluster may have here")
-	fs.Var(&quotaFlag{to: &off.NamespaceQuota}, "namespace-quota", "`resource=number` of objects in each of these namespaces, or several, by the names of ResourceQuotas; empty: any number (default: those of the chart's value offloading.namespaceQuota)")
+	fs.Var(&quotaFlag{to: &off.NamespaceQuota}, "namespace-quota", "`resource=number` of objects allowed in each of these namespaces, or several, named as in a ResourceQuota; empty: no limit (default: those of the chart's value offloading.namespaceQuota)")
 	fs.Lookup("namespace-quota").DefValue = "" // long
-	fs.BoolVar(&off.NoAPIServerAccess, "no-api-server-access", false, "keep pods that run in other clusters from the API server of this one")
-	fs.StringVar(&enforcement, "limits-enforcement", "None", "what containers of other clusters must state: None, Soft (requests of CPU and memory) or Hard (limits, equal to the requests)")
+	fs.BoolVar(&off.NoAPIServerAccess, "no-api-server-access", false, "give pods that run in other clusters no access to the API server of this one")
+	fs.StringVar(&enforcement, "limits-enforcement", "None", "what containers of other clusters must declare: None, Soft (requests of CPU and memory) or Hard (limits, equal to the requests)")
 	withServices := fs.Bool("services", false, "let clusters use each other's Services, by ServiceExports and ServiceImports")
 	var svc services.Options
 	fs.BoolVar(&svc.Alias, "service-alias", false, "give imported Services their own name as well, unless the label liqo.io/service-alias of a namespace says otherwise")
-	leaderElection := fs.Bool("leader-election", true, "let one of several replicas lead, by Lease "+manager.Lease)
+	leaderElection := fs.Bool("leader-election", true, "elect one of several replicas as leader, with Lease "+manager.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 7*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
 	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between attempts to get or renew the Lease")

@@ -173,7 +173,7 @@ func parseCaptureFlags(args []string, stdout io.Writer) (o captureOptions, err e
 	fs.Uint64VarP(&o.request.Count, "count", "c", 0, "`number` of packets after which it ends; 0: no limit")
 	size := fs.String("max-size", "100MB", "`SIZE` of the file at which it ends")
 	fs.DurationVar(&o.request.Duration, "duration", defaultDuration, "`time` after which it ends, 24h at most")
-	fs.BoolVar(&o.untilEOF, "until-eof", false, "end when stdin ends as well; for callers over a network")
+	fs.BoolVar(&o.untilEOF, "until-eof", false, "also end when stdin ends; for callers over a network")
 	fs.StringVar(&o.adminSocket, "admin-socket", "", fmt.Sprintf("`PATH` of the gateway's socket (default %s)", program.AdminSocketText()))
 	if err := daemon.Parse(fs, args, stdout, captureHead, captureTailHelp); err != nil {
 		return o, err

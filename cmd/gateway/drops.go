@@ -14,10 +14,11 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 )
 
-const dropsHead = `drops shows packets that a running gateway dropped: when, why, which way, from where
-to where. The gateway keeps the headers of the last few of each reason, at most four
-in a second, and nothing of what they carry; status counts all of them. Packets that
-DropTunnelFlushed and DropTunnelRejected count are not kept.
+const dropsHead = `drops shows packets that a running gateway dropped: when, why,
+in which direction, from where to where. The gateway keeps the headers of the last
+few packets of each reason, at most four per second, and nothing of their
+contents; status counts all of them. Packets counted as DropTunnelFlushed and
+DropTunnelRejected are not kept.
 
 Usage:
   gateway drops [-f] [--reason REASON,...] [-o text|json]
@@ -117,10 +118,10 @@ func dropsCommand(ctx context.Context, args []string, stdout, _ io.Writer) error
 
 func parseDropsFlags(args []string, stdout io.Writer) (o dropsOptions, err error) {
 	fs := daemon.NewFlagSet("gateway drops", nil)
-	fs.BoolVarP(&o.follow, "follow", "f", false, "go on showing, until Ctrl-C")
+	fs.BoolVarP(&o.follow, "follow", "f", false, "keep running until Ctrl-C")
 	reasons := fs.StringSlice("reason", nil, "show only these `REASONS`, such as DropNoMapping or NoMapping")
-	output := fs.StringP("output", "o", "text", "`format`: text or json, an object in each line")
-	fs.BoolVar(&o.untilEOF, "until-eof", false, "end when stdin ends as well; for callers over a network")
+	output := fs.StringP("output", "o", "text", "`format`: text or json with one object per line")
+	fs.BoolVar(&o.untilEOF, "until-eof", false, "also end when stdin ends; for callers over a network")
 	fs.StringVar(&o.adminSocket, "admin-socket", "", fmt.Sprintf("`PATH` of the gateway's socket (default %s)", program.AdminSocketText()))
 	if err := daemon.Parse(fs, args, stdout, dropsHead, dropsTail); err != nil {
 		return o, err

@@ -63,7 +63,7 @@ objects:
   GeneveTunnel
   RouteConfiguration               which pods live on which node
   IP                               single hosts made reachable for the peer
-  ExportedService                  with --services: Services that the peer is told of
+  ExportedService                  with --services: Services offered to the peer
 Changes take effect within a second. If a file has a mistake, the gateway reports
 it and keeps the configuration in force. It writes the state of the tunnel to
 DIR/status/connection.yaml.
@@ -96,8 +96,8 @@ Examples:
       --mode server --kubeconfig gateway.kubeconfig --keys-dir ./keys
 
 Environment: GOMAXPROCS sets the number of processors that the gateway uses. The
-default is half of those available, as the kernel needs the others, but two of
-two.
+default is half of the available processors, as the kernel needs the others; of
+two it uses both.
 
 Signals: SIGINT and SIGTERM stop the gateway within two seconds. With
 --leader-election, a leader that receives SIGTERM frees its Lease and keeps
@@ -133,14 +133,14 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between pings through the tunnel (default 2s)")
 	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of unanswered intervals after which the Connection is in Error (default 5)")
-	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` between updates of the latency in the Connection; one that is about the same waits ten times as long, 100s at most (default 10s)")
+	fs.DurationVar(&o.ping.UpdateInterval, "ping-update-status-interval", 0, "`time` between updates of the latency in the Connection; ten times as long, but 100s at most, while it stays about the same (default 10s)")
 	fs.StringVar(&o.listen.AdminSocket, "admin-socket", "", "`PATH` of the socket for 'gateway status' (default "+program.AdminSocketText()+")")
 	daemon.LogVar(fs, &o.log)
-	fs.TextVar(&o.sources, "strict-source", dataplane.SourceRouted, "drop packets of a pod from another node than its route says: routed; strict: also of pods without a route, as new ones are for a moment; or off: any node can send as any pod")
+	fs.TextVar(&o.sources, "strict-source", dataplane.SourceRouted, "routed: drop packets of a pod that come from a node other than that of its route; strict: also drop packets of pods without a route, such as new ones for a moment; off: any node can send as any pod")
 	fs.Lookup("strict-source").NoOptDefVal = dataplane.SourceStrict.String()
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
-	fs.BoolVar(&o.pathMTU, "path-mtu-discovery", false, "find out how large packets the path to the peer carries, and use that, up to spec.mtu, which is then only the size of the links of nodes")
+	fs.BoolVar(&o.pathMTU, "path-mtu-discovery", false, "find the largest packet that the path to the peer carries, and use this size, up to spec.mtu; the links of nodes keep spec.mtu as their MTU")
 	fs.BoolVar(&o.workers, "wireguard-workers", false, "use several processors per direction instead of one, at up to twice the processor time")
 	fs.BoolVar(&o.services, "services", false, "exchange Services with the peer's gateway, on TCP port 6092 in the tunnel")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")

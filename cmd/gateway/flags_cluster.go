@@ -39,7 +39,7 @@ func addClusterFlags(fs *pflag.FlagSet) *clusterFlags {
 	all.StringVar(&f.NodeName, "node-name", "", "`name` of the node that the gateway runs on")
 	all.StringVar(&f.Election.Identity, "pod-name", "", "`name` of the gateway's pod, for --leader-election")
 	all.StringVar(&f.KeysDir, "keys-dir", "/etc/wireguard/keys", "`DIR` with the gateway's keys: the files privateKey and publicKey of its Secret")
-	all.StringVar(&f.CacheDir, "cache-dir", "", "`DIR` that outlives the container, for the objects: a start while the API server is away goes on by them (default: none)")
+	all.StringVar(&f.CacheDir, "cache-dir", "", "`DIR` that outlives the container, to store the objects: the gateway can start with them while the API server is unavailable (default: none)")
 	all.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
 	all.BoolVar(&f.Elect, "leader-election", false, "carry traffic only while holding the Lease NAME.NS.MODE.connections.liqo.io")
 	all.DurationVar(&f.Election.LeaseDuration, "leader-election-lease-duration", 15*time.Second, "`time` without a renewal after which another replica takes over")

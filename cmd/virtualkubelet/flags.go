@@ -33,18 +33,19 @@ type options struct {
 	version                    bool
 }
 
-const usageHead = `virtualkubelet keeps the virtual nodes that stand for one other cluster, the
-provider. What the scheduler puts on such a node runs at the provider: each pod
-becomes a ShadowPod there, and the status of the pod that is made of it comes
-back. kubectl logs, exec, attach and port-forward work as with any node.
+const usageHead = `virtualkubelet runs the virtual nodes that stand for one other
+cluster, the provider. Pods that the scheduler assigns to such a node run at the
+provider: each becomes a ShadowPod there, and the status of the pod that is
+created from it is copied back. kubectl logs, exec, attach and port-forward work
+as with any node.
 
 Usage:
   virtualkubelet --cluster-id ID --peer-id ID --tenant-namespace NAME [flags]
   virtualkubelet status [--admin-socket PATH] [-o text|json]
 
-It is configured by the VirtualNodes of that provider in the tenant namespace,
-which also name the Secret with the kubeconfig for the provider, by the
-NamespaceMap, which says what the namespaces are called there, and by the
+It is configured by objects in the tenant namespace: the VirtualNodes of that
+provider, which also name the Secret with the kubeconfig for the provider; the
+NamespaceMap, with the names of the namespaces at the provider; and the
 Configuration and the Connections of the peering. One process serves all virtual
 nodes of a provider. When it stops, nodes and pods stay as they are.
 
@@ -53,7 +54,7 @@ Flags:
 
 const usageTail = `
 Examples:
-  # In a cluster a Deployment in the tenant namespace runs it.
+  # What a Deployment in the tenant namespace runs.
   virtualkubelet --cluster-id rome --peer-id milan --tenant-namespace liqo-tenant-milan
 
   # From a terminal. The API server must reach --node-ip.
@@ -61,14 +62,14 @@ Examples:
       --kubeconfig rome.yaml --node-ip 192.0.2.10
 
 Environment: POD_IP is the default of --node-ip. KUBERNETES_SERVICE_PORT is the
-port by which offloaded pods reach the API server of this cluster (default 443).
+port at which offloaded pods reach the API server of this cluster (default 443).
 
 Signals: SIGTERM and SIGINT stop virtualkubelet within two seconds.
 Exit status: 0 after a signal, 1 after an error, which is printed.
 `
 
-const statusHead = `status shows the state of a running virtualkubelet: its nodes, how many pods are on
-them, and what is wrong.
+const statusHead = `status shows the state of a running virtualkubelet: its nodes,
+the number of pods on them, and what is wrong.
 
 Usage:
   virtualkubelet status [--admin-socket PATH] [-o text|json]
@@ -98,7 +99,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&o.tenantNamespace, "tenant-namespace", "", "`NAME` of the namespace of the peering in this cluster")
 	fs.StringVar(&o.namespace, "namespace", "liqo", "`NAME` of the namespace of the installation")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of this cluster (default: the service account of the pod)")
-	daemon.Func(fs, "node-ip", "", "`IP` of the virtual nodes, where the API server reaches this process (default: POD_IP)", func(s string) (err error) {
+	daemon.Func(fs, "node-ip", "", "`IP` of the virtual nodes, at which the API server reaches this process (default: POD_IP)", func(s string) (err error) {
 		if s == "" {
 			o.address = netip.Addr{}
 			return nil
@@ -109,12 +110,12 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 		return nil
 	})
 	fs.Uint16Var(&o.port, "listen-port", 10250, "TCP `port` of the kubelet API")
-	fs.DurationVar(&o.lease, "node-lease-duration", virtualkubelet.DefaultLeaseDuration, "`time` for which a node counts as alive after a sign of life, of which it gives four in that time")
+	fs.DurationVar(&o.lease, "node-lease-duration", virtualkubelet.DefaultLeaseDuration, "`time` for which a node counts as alive after a heartbeat; four are sent in that time")
 	o.policies = map[string]reflection.Policy{}
 	for _, kind := range slices.Sorted(maps.Keys(reflection.Switchable)) {
-		usage := "`TYPE` of what is reflected of this kind, as above"
+		usage := "`TYPE` for this kind, as above"
 		if kind == "configmap" {
-			usage = "`TYPE` of what is reflected: DenyList (all but those with liqo.io/skip-reflection), AllowList (those with liqo.io/allow-reflection) or None"
+			usage = "`TYPE`, which selects the objects to reflect: DenyList (all except those with liqo.io/skip-reflection), AllowList (those with liqo.io/allow-reflection) or None"
 		}
 		daemon.Func(fs, kind+"-reflection-type", string(reflection.DenyList), usage, func(s string) error {
 			p := reflection.Policy(s)
