@@ -14,8 +14,8 @@ const readmeHead = `<!-- Generated from values.yaml and values.schema.json by ` 
 
 # Chart of Sluice
 
-` + "`liqoctl install`" + ` installs this chart: it carries it with it, finds out what the cluster tells, applies the CRDs, and
-waits until everything works. Helm's own command does as well, and sees the release that liqoctl makes:
+` + "`liqoctl install`" + ` installs this chart. It contains the chart, detects the settings of the cluster, applies the CRDs, and
+waits until everything works. You can also use Helm itself, which sees the release that liqoctl creates:
 
 ` + "```" + `
 kubectl apply --server-side --force-conflicts -f crds
@@ -24,8 +24,8 @@ kubectl label namespace liqo pod-security.kubernetes.io/enforce=restricted
 helm upgrade --install sluice . --namespace liqo --set discovery.config.clusterID=rome --set ipam.podCIDR=10.244.0.0/16
 ` + "```" + `
 
-The same as plain manifests, with the defaults, is in deploy/manifests. files/dashboard.json is a dashboard for Grafana's
-import, files/alerts.yaml a file of alerts for Prometheus.
+deploy/manifests has the same as plain manifests, with the defaults. files/dashboard.json is a dashboard to import into
+Grafana, files/alerts.yaml a file with alerts for Prometheus.
 
 ## Values
 
@@ -36,8 +36,8 @@ import, files/alerts.yaml a file of alerts for Prometheus.
 const readmeIgnored = `
 ## Values of Liqo's chart that do nothing here
 
-They are accepted, so that a file of values that was made for Liqo goes on working; liqoctl tells which of them it does
-not use. Every other value that is not named here is refused.
+They are accepted, so that a values file for Liqo keeps working; liqoctl lists the ones that it does not use. All other
+values that are not named here are rejected.
 
 | Value | Why |
 |---|---|
