@@ -50,11 +50,11 @@ func tenantFindings(t *authv1beta1.Tenant) []Finding {
 	id := t.Spec.ClusterID
 	switch t.Spec.TenantCondition {
 	case authv1beta1.TenantCordoned:
-		return on(fail("cluster %s is cordoned: it keeps what it has, and gets no more", id).
-			because("spec.tenantCondition is %s", t.Spec.TenantCondition).fix("if that is not wanted any more: liqoctl uncordon tenant %s", t.Name))
+		return on(fail("cluster %s is cordoned: it keeps its resources, and gets no more", id).
+			because("spec.tenantCondition is %s", t.Spec.TenantCondition).fix("if you no longer want this: liqoctl uncordon tenant %s", t.Name))
 	case authv1beta1.TenantDrained:
-		return on(fail("cluster %s is drained: it has nothing, and is refused what it asks for", id).
-			because("spec.tenantCondition is %s", t.Spec.TenantCondition).fix("if that is not wanted any more: liqoctl activate tenant %s", t.Name))
+		return on(fail("cluster %s is drained: it has no resources, and its requests are denied", id).
+			because("spec.tenantCondition is %s", t.Spec.TenantCondition).fix("if you no longer want this: liqoctl activate tenant %s", t.Name))
 	}
 	c := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
 	switch {
@@ -64,10 +64,10 @@ func tenantFindings(t *authv1beta1.Tenant) []Finding {
 	case c.Status == metav1.ConditionTrue:
 		return nil
 	case c.Reason == authv1beta1.ReasonRoleBindingMissing:
-		return on(fail("%s", c.Message).because("with authzPolicy %s the rights are given by hand, and no user has them", t.Spec.AuthzPolicy).
+		return on(fail("%s", c.Message).because("with authzPolicy %s you grant the rights by hand, and no user has them", t.Spec.AuthzPolicy).
 			fix("%s", bind(t.Namespace, "USER")))
 	}
-	return on(fail("%s", c.Message).because("the controller says %s", c.Reason).fix("mend what it names; liqoctl authenticate makes all of it anew"))
+	return on(fail("%s", c.Message).because("the controller says %s", c.Reason).fix("fix what it names; liqoctl authenticate creates all of it again"))
 }
 
 // bind is the command by which a provider gives a user the rights of a consumer.
@@ -95,7 +95,7 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 	}
 	if !c.Status.Well() {
 		return []Finding{fail("%s", c.Message).because("the controller says %s", c.Reason).
-			fix("mend what it names; 'liqoctl authenticate' makes the identity anew").on("ForeignCluster " + e.peer.Foreign.Name)}
+			fix("fix what it names; 'liqoctl authenticate' creates the identity again").on("ForeignCluster " + e.peer.Foreign.Name)}
 	}
 	if out := e.apiServerFindings(); len(out) > 0 || !e.slicesWait() {
 		return out
@@ -114,7 +114,7 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 		case authv1beta1.ReasonRoleBindingMissing:
 			return on(e.denied("cluster %s denies access to its namespace %s", e.id, there))
 		case authv1beta1.ReasonNameTaken, authv1beta1.ReasonAnswerInvalid:
-			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("mend what it names; of two objects of one name rename or delete one"))
+			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("fix what it names; rename or delete one of two objects with the same name"))
 		}
 	}
 	return nil
@@ -189,9 +189,9 @@ func (e *end) fixDenial(s *authv1beta1.ResourceSlice, reason string) string {
 	case authv1beta1.ReasonSliceCordoned:
 		command = "uncordon resourceslice " + s.Name
 	default:
-		return fmt.Sprintf("ask for something else, or have the administrator of cluster %s mend what it names", e.id)
+		return fmt.Sprintf("ask for something else, or ask the administrator of cluster %s to fix what it names", e.id)
 	}
-	return fmt.Sprintf("if that is not wanted any more, in cluster %s: liqoctl %s", e.id, command)
+	return fmt.Sprintf("if you no longer want this, in cluster %s: liqoctl %s", e.id, command)
 }
 
 // apiServerFindings are what is wrong with the API server of the peer: the controller asks it every 15 seconds.
@@ -200,7 +200,7 @@ func (e *end) apiServerFindings() []Finding {
 	for _, c := range f.Status.Conditions {
 		if c.Type == corev1beta1.ConditionAPIServer && !c.Status.Well() {
 			return []Finding{fail("%s", c.Message).because("it is down, or not reachable from the pods of this cluster, or the credentials were revoked").
-				fix("see that cluster %s answers at %s, or set apiServer.address there to what can be reached from here, or name a proxy with --proxy-url; 'liqoctl authenticate' makes the identity anew",
+				fix("see that cluster %s answers at %s, or set apiServer.address there to an address that can be reached from here, or name a proxy with --proxy-url; 'liqoctl authenticate' creates the identity again",
 					e.id, f.Status.APIServerURL).
 				on("ForeignCluster " + f.Name)}
 		}

@@ -47,7 +47,7 @@ func permissions(c *cluster) []Finding {
 		return []Finding{fail("%s", plain(c.needed)).because("what cannot be read cannot be judged: the checks that need it are skipped")}
 	}
 	if c.wanted != nil {
-		return []Finding{warn("%s", plain(c.wanted)).because("gateways, logs and events cannot be asked without: some checks see less, or nothing")}
+		return []Finding{warn("%s", plain(c.wanted)).because("gateways, logs and events cannot be queried without it: some checks see less, or nothing")}
 	}
 	return []Finding{pass("all that is asked for may be read")}
 }
@@ -70,7 +70,7 @@ func kubernetesVersion(c *cluster) []Finding {
 }
 
 // upgradeHint is what to do about CRDs and components of another version.
-const upgradeHint = "run 'liqoctl install' of the version that shall be in the cluster: it updates CRDs and components"
+const upgradeHint = "run 'liqoctl install' of the version that the cluster should have: it updates CRDs and components"
 
 func customResources(c *cluster) []Finding {
 	if c.crds.err != nil {
@@ -119,7 +119,7 @@ func compareCRD(want, have *apiextensionsv1.CustomResourceDefinition) (out []Fin
 		}
 		if lacks := lacking(v.Schema, have.Spec.Versions[at].Schema); len(lacks) > 0 {
 			out = append(out, fail("it has no %s", shorten(lacks, 3)).on(object).
-				because("it is of an older version: the API server drops what it does not know, so controllers and gateways cannot tell their state").fix(upgradeHint))
+				because("it is of an older version: the API server drops fields that it does not know, so controllers and gateways cannot report their state").fix(upgradeHint))
 		}
 	}
 	return out
@@ -196,14 +196,14 @@ func installation(c *cluster) (out []Finding) {
 		out = append(out, skip("%s", deployments))
 	case !controller:
 		out = append(out, fail("there is no Deployment of the controller in namespace %s", c.Installation.Namespace).
-			because("nobody makes gateways of the objects, nor keeps them").fix("install it with 'liqoctl install'"))
+			because("nothing creates gateways from the objects, or maintains them").fix("install it with 'liqoctl install'"))
 	}
 	switch {
 	case !agents && daemonSets != "":
 		out = append(out, skip("%s", daemonSets))
 	case !agents:
 		out = append(out, warn("there is no DaemonSet of the node agent").
-			because("without it the nodes have no tunnels to the gateways, unless something else makes them").fix("install it with 'liqoctl install'"))
+			because("without it the nodes have no tunnels to the gateways, unless something else creates them").fix("install it with 'liqoctl install'"))
 	}
 	if len(out) == 0 {
 		out = append(out, pass("%s", strings.Join(c.componentTexts(), ", ")))
@@ -220,12 +220,12 @@ func (c *cluster) componentTexts() (out []string) {
 }
 
 // noController is what it means that no controller runs.
-const noController = "connections stay as they are, but no change of an object has any effect, and a gateway pod that is replaced carries nothing"
+const noController = "connections stay as they are, but changes of objects have no effect, and a replaced gateway pod carries no traffic"
 
 // component judges a Deployment or a DaemonSet of the installation.
 func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if o.Kind == "Deployment" && o.Desired == 0 {
-		return []Finding{warn("it is to have no pods at all").on(o.String()).
+		return []Finding{warn("it is scaled to zero pods").on(o.String()).
 			because("somebody scaled it to zero: %s", noController).
 			fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)}
 	}
@@ -237,7 +237,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	}
 	f := warn("%s%s", o.Readiness(), unreadyPods(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
 	if o.Kind == "DaemonSet" {
-		f = f.because("the network of the other nodes does not follow changes any more, and that of new ones never comes up")
+		f = f.because("the network of the other nodes no longer follows changes, and that of new nodes never comes up")
 	}
 	if o.Ready == 0 {
 		f.Status = Failed
@@ -276,7 +276,7 @@ func refusedBy(e *corev1.Event) Finding {
 	f := fail("the API server refuses its pods: %s", e.Message)
 	if strings.Contains(e.Message, "violates PodSecurity") {
 		return f.because("the label pod-security.kubernetes.io/enforce of namespace %s does not admit them", e.InvolvedObject.Namespace).
-			fix("take out of the template what is refused, or give the namespace a level that admits it")
+			fix("remove from the template what is refused, or give the namespace a level that admits it")
 	}
 	if strings.Contains(e.Message, "exceeded quota") {
 		return f.fix("raise the ResourceQuota of namespace %s", e.InvolvedObject.Namespace)

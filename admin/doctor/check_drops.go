@@ -47,7 +47,7 @@ func dropsRising(e *end) (out []Finding) {
 	for name, s := range e.after.DataPlane.Sockets {
 		if rising := s.Overruns - min(e.before.DataPlane.Sockets[name].Overruns, s.Overruns); rising > 0 {
 			out = append(out, warn("the kernel dropped %d datagrams of the socket %s in %v: its buffer was full", rising, name, window).on(e.gateway().String()).
-				because("more arrives than the gateway can take").fix("give the gateway more CPU, or raise net.core.rmem_max on its node"))
+				because("more packets arrive than the gateway can handle").fix("give the gateway more CPU, or raise net.core.rmem_max on its node"))
 		}
 	}
 	if f := unchecked(e); f != nil {
@@ -82,9 +82,9 @@ func unchecked(e *end) *Finding {
 		f = warn("any node can send as any pod: the gateway does not check where packets of pods come from").
 			because("--strict-source=off is among its arguments").fix("leave it out, unless pods send from other nodes than their own")
 	case rising > 0 && p.Sources == "routed":
-		f = warn("it was not checked from which node %d packets of pods came", rising).
+		f = warn("for %d packets of pods it was not checked from which node they came", rising).
 			because("the pods have no route: they are newer than their routes, or there are none").
-			fix("if it goes on, see 'kubectl get routeconfigurations -A' and the log of the controller")
+			fix("if it continues, see 'kubectl get routeconfigurations -A' and the log of the controller")
 	default:
 		return nil
 	}

@@ -23,17 +23,17 @@ func service(e *end) []Finding {
 	case e.serviceErr != nil:
 		return []Finding{skip("%s", plain(e.serviceErr))}
 	case e.service == nil:
-		return []Finding{fail("there is none for the gateway server").on(object).fix("the controller makes it: see its log, and 'kubectl -n %s describe gatewayserver %s'", g.Namespace, g.Name)}
+		return []Finding{fail("there is no Service for the gateway server").on(object).fix("the controller creates it: see its log, and 'kubectl -n %s describe gatewayserver %s'", g.Namespace, g.Name)}
 	}
 	if out := conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionEndpointReady); len(out) > 0 {
 		return out
 	}
 	if p := e.activePod(); p != nil && !matches(e.service.Spec.Selector, p.Labels) {
 		return []Finding{fail("it selects no pod: the labels of pod %s do not match its selector", p.Name).on(object).
-			because("what arrives at the Service goes nowhere").fix("let selector and pod labels of the template agree; delete the Service if somebody changed it by hand")}
+			because("packets to the Service go nowhere").fix("make the selector match the pod labels of the template; delete the Service if somebody changed it by hand")}
 	}
 	if !slices.ContainsFunc(e.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP }) {
-		return []Finding{fail("it has no UDP port").on(object).because("WireGuard is UDP").fix("let the template's Service have protocol UDP")}
+		return []Finding{fail("it has no UDP port").on(object).because("WireGuard is UDP").fix("set the protocol of the template's Service to UDP")}
 	}
 	if g.Endpoint == nil || len(g.Endpoint.Addresses) == 0 || portOf(g.Endpoint) == 0 {
 		return []Finding{fail("the gateway server has no endpoint yet").on(g.String()).
@@ -100,13 +100,13 @@ func endpoints(p *peering) []Finding {
 	f := warn("the client dials %s, but the server says that it is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster)
 	if client.connected() && client.after != nil && client.after.DataPlane.Tunnel.Endpoint.IsValid() {
 		learnt := client.after.DataPlane.Tunnel.Endpoint
-		f = f.because("it works by what the tunnel has learnt from the server, which is at %s for it; after a restart it would not, unless a name leads there", learnt)
+		f = f.because("it works because the tunnel has learnt the server's address, %s; after a restart it would not, unless a DNS name leads there", learnt)
 		if len(addressesOf(dials)) < len(dials.Addresses) {
 			return []Finding{f.fix("see that the name has the address %s, and that the port is %d", learnt.Addr(), learnt.Port())}
 		}
 		return []Finding{f.fix("set what the client dials to what works: %s", client.dialCommand(learnt.Addr().Unmap().String(), int32(learnt.Port())))}
 	}
-	return []Finding{f.because("the server's endpoint has changed, a hand has written another, or a NAT or name in between leads from the one to the other").
+	return []Finding{f.because("the server's endpoint has changed, somebody has set another one by hand, or a NAT or DNS name leads from the one to the other").
 		fix("%s", client.redial(server))}
 }
 
@@ -115,9 +115,9 @@ func endpoints(p *peering) []Finding {
 func (e *end) redial(server *end) string {
 	dials, at := e.gateway().Endpoint, server.gateway().Endpoint
 	if portOf(dials) != portOf(at) {
-		return fmt.Sprintf("unless something in between leads from port %d to %d, correct the port: %s", portOf(dials), portOf(at), e.dialCommand("", portOf(at)))
+		return fmt.Sprintf("unless something in between forwards port %d to %d, correct the port: %s", portOf(dials), portOf(at), e.dialCommand("", portOf(at)))
 	}
-	return fmt.Sprintf("without such a NAT or name, have the client dial what the status of the %s says: %s; with it, look whether it still leads there",
+	return fmt.Sprintf("without such a NAT or name, make the client dial the address in the status of the %s: %s; otherwise check that it still leads there",
 		server.gateway(), e.dialCommand(at.Addresses[0], portOf(at)))
 }
 
@@ -178,10 +178,10 @@ func mtus(p *peering) (out []Finding) {
 	for _, e := range p.ends() {
 		if a := e.after; a != nil && a.DataPlane.MTU != 0 && a.DataPlane.MTU != e.mtu() {
 			out = append(out, warn("its spec says an MTU of %d, its gateway works with %d", e.mtu(), a.DataPlane.MTU).on(e.gateway().String()).in(e.cluster).
-				because("the gateway has not taken the change over yet, or refuses it"))
+				because("the gateway has not applied the change yet, or refuses it"))
 		}
 		if fabric := e.peer.Fabric; fabric != nil && fabric.Spec.MTU != 0 && fabric.Spec.MTU != e.mtu() {
-			out = append(out, warn("the nodes send packets of up to %d bytes, the gateway takes %d", fabric.Spec.MTU, e.mtu()).
+			out = append(out, warn("the nodes send packets of up to %d bytes, the gateway accepts %d", fabric.Spec.MTU, e.mtu()).
 				on("InternalFabric "+fabric.Namespace+"/"+fabric.Name).in(e.cluster).because("the controller has not followed the change yet").fix("see the log of the controller"))
 		}
 	}

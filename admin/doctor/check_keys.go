@@ -40,7 +40,7 @@ func (e *end) peerKey(other *end) (out []Finding, compared bool) {
 		c := meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionKeysReady))
 		if c.Reason == string(networkingv1beta1.ReasonSecretDeleted) { // packets pass
 			f.Status = Warning
-			f = f.fix("run 'liqoctl network connect' again: it has new keys made and tells the peer")
+			f = f.fix("run 'liqoctl network connect' again: it has new keys generated, and gives them to the peer")
 		}
 		out = append(out, f.in(e.cluster))
 	}

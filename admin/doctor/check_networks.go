@@ -81,8 +81,8 @@ func (c *cluster) refusedNetworks(networks []survey.Network) (out []Finding) {
 			continue
 		}
 		out = append(out, fail("%s is not granted: %s", n.Desired, n.Problem).on("Network "+c.Installation.Namespace+"/"+n.Name).
-			because("what it stands for and what is in its way have the same addresses: from this cluster only one of the two can be reached").
-			fix("delete it if nothing of that kind is there; otherwise free the prefix: 'liqoctl network reset' with the peer whose it is, and 'liqoctl network connect' again, which takes another"))
+			because("two networks have the same addresses: only one of them can be reached from this cluster").
+			fix("delete it if there is no such network; otherwise free the prefix: run 'liqoctl network reset' with the peer that uses it, and 'liqoctl network connect' again, which chooses another prefix"))
 	}
 	return out
 }
@@ -92,7 +92,7 @@ func overlapsAmong(ps []named) (out []Finding) {
 	for i, p := range ps {
 		if o, ok := clash(p.prefix, ps[:i]); ok {
 			out = append(out, fail("the %s %s and the %s %s overlap", o.what, o.prefix, p.what, p.prefix).
-				because("one address would mean two things").fix("install again with CIDRs that are apart"))
+				because("one address would mean two things").fix("install again with CIDRs that do not overlap"))
 		}
 	}
 	return out
@@ -106,15 +106,15 @@ func (c *cluster) nodesWithin() (out []Finding) {
 		if contains(pods, a.prefix.Addr()) {
 			if len(out) == 0 {
 				out = append(out, warn("the %s, %s, lies in the pod CIDR %s", a.what, a.prefix.Addr(), prefixText(prefixesOf(pods))).
-					because("that is so where pods have addresses of the nodes' network, as with the VPC CNI of EKS; elsewhere packets to the node would go where those to pods go").
-					fix("if pods and nodes are not in one network, install again with the --pod-cidr of the pods alone"))
+					because("this is normal if pods have addresses of the nodes' network, as with the VPC CNI of EKS; otherwise packets to the node would be routed like those to pods").
+					fix("if pods and nodes are not in one network, install again with a --pod-cidr that covers only the pods"))
 			}
 			continue
 		}
 		if o, ok := clash(a.prefix, c.own()); ok {
 			out = append(out, fail("the %s, %s, lies in the %s %s", a.what, a.prefix.Addr(), o.what, o.prefix).
-				because("packets to the node would go where that CIDR goes").
-				fix("install again with a CIDR that is apart from the nodes' network, and reserve that network: --reserved-subnets"))
+				because("packets to the node would be routed like those to that CIDR").
+				fix("install again with a CIDR outside the nodes' network, and reserve that network: --reserved-subnets"))
 		}
 	}
 	return out
@@ -127,8 +127,8 @@ func (c *cluster) podsOutside() (out []Finding) {
 		return nil
 	}
 	wrong := func(f Finding) []Finding {
-		return []Finding{f.because("packets of such pods are dropped as spoofed (DropSpoofedSource), and the peer cannot reach them").
-			fix("install again with --pod-cidr as it is: see the configuration of the CNI")}
+		return []Finding{f.because("packets of such pods are dropped as spoofed (DropSpoofedSource), and the peer cannot reach these pods").
+			fix("install again with the real --pod-cidr: see the configuration of the CNI")}
 	}
 	for i := range c.pods.items {
 		p := &c.pods.items[i]
@@ -175,7 +175,7 @@ func (c *cluster) serviceOutside() []Finding {
 		return nil
 	}
 	return []Finding{fail("the Service kubernetes has %s, which is not in the service CIDR of the installation, %s", a, prefixText(prefixesOf(ours))).
-		because("a peer's CIDR may be remapped onto addresses of Services").fix("install again with --service-cidr as it is")}
+		because("a peer's CIDR may be remapped onto addresses of Services").fix("install again with the real --service-cidr")}
 }
 
 // cidrClashes judges by what this cluster reaches the other: these prefixes must
@@ -186,7 +186,7 @@ func cidrClashes(e *end) (out []Finding) {
 		return []Finding{skip("%s", why)}
 	}
 	if conf == nil || conf.Status.Remote == nil {
-		return []Finding{skip("it is not settled yet by which addresses %s is reached: see the Configuration", e.id)}
+		return []Finding{skip("the addresses by which %s is reached are not settled yet: see the Configuration", e.id)}
 	}
 	object := "Configuration " + conf.Namespace + "/" + conf.Name
 	used := append(e.cluster.own(), e.cluster.nodeAddresses()...)
@@ -211,7 +211,7 @@ func cidrClashes(e *end) (out []Finding) {
 		if o, ok := clash(p.prefix, append(used, all[:i]...)); ok {
 			out = append(out, fail("the %s of %s are reached as %s, which overlaps the %s %s", p.what, e.id, p.prefix, o.what, o.prefix).on(object).
 				because("packets to these addresses go somewhere else").
-				fix("reserve what is used around the cluster (--reserved-subnets of 'liqoctl install'), then let the CIDR be chosen anew: 'liqoctl network reset' and 'connect'"))
+				fix("reserve the networks around the cluster (--reserved-subnets of 'liqoctl install'), then have another CIDR chosen: 'liqoctl network reset' and 'connect'"))
 		}
 	}
 	if len(out) == 0 {

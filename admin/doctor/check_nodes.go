@@ -44,7 +44,7 @@ func nodeTunnels(e *end) []Finding {
 // gateway.
 func (e *end) nodeProblem(n *survey.Node) (f Finding, bad bool) {
 	if n.Internal == nil {
-		return fail("has no InternalNode").because("the controller makes one for each node").fix("see the log of the controller"), true
+		return fail("has no InternalNode").because("the controller creates one for each node").fix("see the log of the controller"), true
 	}
 	for _, t := range []networkingv1beta1.ConditionType{networkingv1beta1.ConditionTunnelsReady, networkingv1beta1.ConditionAddressTranslationReady} {
 		if c := meta.FindStatusCondition(n.Internal.Status.Conditions, string(t)); c != nil && c.Status != metav1.ConditionTrue {
@@ -56,7 +56,7 @@ func (e *end) nodeProblem(n *survey.Node) (f Finding, bad bool) {
 			fix("%s", e.agentHint(n.Name)), true
 	}
 	if e.peer.Fabric != nil && !e.cluster.Unread("GeneveTunnel") && !slices.Contains(e.peer.Tunnels, n.Name) {
-		return fail("has no GeneveTunnel to the gateway").because("the controller makes one for each node").fix("see the log of the controller"), true
+		return fail("has no GeneveTunnel to the gateway").because("the controller creates one for each node").fix("see the log of the controller"), true
 	}
 	if f, bad := e.neverReceived(n.Name); bad {
 		return f, true
@@ -71,8 +71,8 @@ func (e *end) withoutAgent(node string) (f Finding, bad bool) {
 	if agents.err != nil || len(agents.items) == 0 || slices.ContainsFunc(agents.items, onNode) {
 		return f, false
 	}
-	return warn("no agent's pod is on it").because("its tunnel stays as it is, and follows no change any more").
-		fix("see whether tolerations and node selector of the node agent's DaemonSet admit this node"), true
+	return warn("there is no agent pod on it").because("its tunnel stays as it is, but no longer follows changes").
+		fix("check that tolerations and node selector of the node agent's DaemonSet admit this node"), true
 }
 
 // neverReceived tells whether packets of a node have never arrived at the gateway, which
@@ -84,14 +84,14 @@ func (e *end) neverReceived(node string) (f Finding, bad bool) {
 	problem, known := e.after.Unheard(node)
 	switch {
 	case !known:
-		return fail("%s", problem).because("the gateway has not taken the node over yet, or leaves it out").fix("see 'gateway status' in the gateway's pod"), true
+		return fail("%s", problem).because("the gateway has not added the node yet, or leaves it out").fix("see 'gateway status' in the gateway's pod"), true
 	case problem == "":
 		return f, false
 	}
 	t := e.after.DataPlane.Nodes[slices.IndexFunc(e.after.DataPlane.Nodes, func(t survey.NodeTunnel) bool { return t.Name == node })]
 	f = fail("%s", problem)
 	f = f.
-		because("the agent of the node is away, or UDP %d between node and gateway pod is blocked, or the node sends from another address than %s", e.nodePort(), t.Underlay).
+		because("the agent of the node does not run, or UDP %d between node and gateway pod is blocked, or the node sends from another address than %s", e.nodePort(), t.Underlay).
 		fix("%s; let firewalls and NetworkPolicies pass UDP %d between nodes and gateway pods", e.agentHint(node), e.nodePort())
 	if a, ok := e.agents[node]; ok {
 		f = e.byAgent(f, a)
@@ -136,9 +136,9 @@ func (e *end) agentHint(node string) string {
 		return fmt.Sprintf("see 'kubectl -n %s exec %s -- fabric status'", p.Namespace, p.Name)
 	}
 	if e.cluster.agents.err != nil {
-		return "see the pod of the node agent there, which could not be looked at"
+		return "see the pod of the node agent there, which could not be read"
 	}
-	return "no agent's pod is on the node: see whether the DaemonSet of the node agent is there, and whether its tolerations and node selector admit this node"
+	return "there is no agent pod on the node: check that the DaemonSet of the node agent exists, and that its tolerations and node selector admit this node"
 }
 
 // linkKinds says of what kind the nodes' links are, where agents were asked.

@@ -19,7 +19,7 @@ func tenantNamespace(e *end) []Finding {
 		return []Finding{unseen(why)}
 	}
 	if e.peer == nil || e.peer.Namespace == "" {
-		return []Finding{fail("nothing in this cluster is about %s", e.id).
+		return []Finding{fail("nothing in this cluster refers to %s", e.id).
 			because("the clusters were never connected, or were disconnected").fix("'liqoctl network connect' connects them")}
 	}
 	ns := e.cluster.namespace(e.peer.Namespace)
@@ -29,7 +29,7 @@ func tenantNamespace(e *end) []Finding {
 		return []Finding{skip("%s", plain(e.cluster.namespaces.err))}
 	case ns != nil && ns.Status.Phase == corev1.NamespaceTerminating:
 		return []Finding{fail("it is being deleted, and the peering with it").on(object).
-			fix("wait until it is gone, then connect anew; 'kubectl get namespace %s -o yaml' says what holds it up", ns.Name)}
+			fix("wait until it is gone, then connect again; 'kubectl get namespace %s -o yaml' shows what blocks the deletion", ns.Name)}
 	case ns != nil && ns.Labels[networkingv1beta1.LabelTenantNamespace] != networkingv1beta1.LabelTrue:
 		return []Finding{pass("%s, which is no tenant namespace by its labels, but needs not be", ns.Name)}
 	}
@@ -93,8 +93,8 @@ func (e *end) configuration(other *cluster) (out []Finding) {
 	}
 	object := "Configuration " + conf.Namespace + "/" + conf.Name
 	for _, f := range conditionFindings(object, conf.Status.Conditions, networkingv1beta1.ConditionNetworkCIDRsConfigured) {
-		out = append(out, f.in(e.cluster).because("by which addresses %s is reached is not settled, or stays as it was before", e.id).
-			fix("do what the message says; a Network of namespace %s that you delete is made again by the controller, with a prefix that is free", conf.Namespace))
+		out = append(out, f.in(e.cluster).because("the addresses by which %s is reached are not settled yet, or stay as they were before", e.id).
+			fix("do what the message says; a Network of namespace %s that you delete is created again by the controller, with a free prefix", conf.Namespace))
 	}
 	if conf.Spec.Local != nil {
 		out = append(out, e.differs("this cluster", "spec.local", conf.Spec.Local.CIDR, e.cluster,
@@ -128,7 +128,7 @@ func (e *end) differs(who, field string, said networkingv1beta1.ClusterCIDR, of 
 		}
 		out = append(out, fail("%s says that the %s of %s are in %s, but they are in %s", kind.field, kind.name, who, prefixText(said), prefixText(is)).
 			on("Configuration "+conf.Namespace+"/"+conf.Name).in(e.cluster).
-			because("packets are translated to addresses that mean nothing there, or something else").fix("%s", fix))
+			because("packets are translated to addresses that do not exist there, or belong to something else").fix("%s", fix))
 	}
 	return out
 }
@@ -143,10 +143,10 @@ func gateways(p *peering) (out []Finding) {
 			out = append(out, fail("there is neither a GatewayServer nor a GatewayClient for %s", e.id).in(e.cluster).
 				fix("'liqoctl network connect' makes them"))
 		case g.Deleting:
-			out = append(out, fail("it is being deleted").on(g.String()).in(e.cluster).fix("wait until it is gone, then connect anew"))
+			out = append(out, fail("it is being deleted").on(g.String()).in(e.cluster).fix("wait until it is gone, then connect again"))
 		}
 		for _, s := range e.peer.Surplus {
-			out = append(out, warn("it is of no effect, as another one counts").on(s).in(e.cluster).fix("delete it"))
+			out = append(out, warn("it has no effect, as another one is used").on(s).in(e.cluster).fix("delete it"))
 		}
 		if g != nil {
 			for _, f := range conditionFindings(g.String(), g.Conditions, networkingv1beta1.ConditionAllPortsServed) {
@@ -158,10 +158,10 @@ func gateways(p *peering) (out []Finding) {
 	if p.remote != nil && !slices.ContainsFunc(out, func(f Finding) bool { return f.Status == Failed || f.blind }) {
 		a, b := p.local.gateway(), p.remote.gateway()
 		if a.Role == b.Role {
-			f := fail("both ends are a %s", a.Kind).fix("disconnect ('liqoctl network disconnect') and connect anew: one end is a GatewayServer, the other a GatewayClient")
-			f = f.because("both dial, nobody waits")
+			f := fail("both ends are a %s", a.Kind).fix("disconnect ('liqoctl network disconnect') and connect again: one end is a GatewayServer, the other a GatewayClient")
+			f = f.because("both dial, and neither waits")
 			if a.Role == networkingv1beta1.ConnectionServer {
-				f = f.because("both wait, nobody dials")
+				f = f.because("both wait, and neither dials")
 			}
 			out = append(out, f)
 		}
@@ -190,7 +190,7 @@ func template(e *end) []Finding {
 	}
 	if e.templateErr != nil {
 		return []Finding{warn("its template %s %s cannot be read: %s", g.Template.Kind, name, plain(e.templateErr)).on(g.String()).
-			because("the gateway stays as it was rendered last, and cannot be rendered anew").fix("create the template, or let the gateway refer to another")}
+			because("the gateway stays as it was rendered last, and cannot be rendered again").fix("create the template, or make the gateway refer to another one")}
 	}
 	if !e.cluster.Installation.OfLiqo() && meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionTemplateRendered)) == nil {
 		return []Finding{fail("no controller has looked at it").on(g.String()).
@@ -208,8 +208,8 @@ func gatewayRights(e *end) []Finding {
 		return []Finding{skip("what a gateway of Liqo needs is not judged")}
 	case len(e.account) > 0:
 		return []Finding{fail("its service account may not %s", shorten(e.account, 3)).on(g.String()).
-			because("the gateway cannot read what it works by, or cannot tell its state").
-			fix("the controller makes roles and bindings: see its log, and whether somebody deleted the ClusterRole liqo-gateway")}
+			because("the gateway cannot read the objects that it needs, or cannot report its state").
+			fix("the controller creates roles and bindings: see its log, and check whether somebody deleted the ClusterRole liqo-gateway")}
 	}
 	return []Finding{pass("the gateway may do what it must")}
 }
@@ -238,14 +238,14 @@ func objectsApplied(e *end) (out []Finding) {
 		out = append(out, fail("the gateway waits: %s", p).on(g.String()))
 	}
 	for _, p := range s.Refused {
-		out = append(out, fail("the gateway refuses the newest objects: %s", p).on(g.String()).because("what was in force before stays"))
+		out = append(out, fail("the gateway refuses the newest objects: %s", p).on(g.String()).because("the previous state stays in force"))
 	}
 	for _, p := range s.Ignored {
 		out = append(out, warn("the gateway leaves an object out: %s", p).on(g.String()))
 	}
 	if c := e.after.Cluster; c != nil && !c.API.Connected {
 		out = append(out, warn("the gateway cannot reach the API server: %s", c.API.Error).on(g.String()).
-			because("it goes on by what it has, but follows no change"))
+			because("it continues with the objects that it has, but follows no changes"))
 	}
 	if len(out) == 0 {
 		out = append(out, pass("the gateway works by the newest objects"))
@@ -277,7 +277,7 @@ func firewall(e *end) (out []Finding) {
 				h.Type == networkingv1beta1.HostConditionError && h.Status == metav1.ConditionTrue
 			if h.Host == g.Name && bad {
 				out = append(out, warn("the gateway does not apply it: %s", h.Message).on("FirewallConfiguration "+o.Namespace+"/"+o.Name).
-					because("what it should filter passes, or what it should let through is dropped; the rules before stay in force"))
+					because("traffic that it should filter passes, or traffic that it should allow is dropped; the previous rules stay in force"))
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func virtualNodes(e *end) (out []Finding) {
 		seen++
 		if why := e.cluster.nodeProblem(v); why != "" {
 			out = append(out, fail("the virtual node is not ready").on("VirtualNode "+v.Namespace+"/"+v.Name).
-				because("%s", why).fix("mend what is named; 'kubectl -n %s describe virtualnode %s' and the logs of Deployment virtual-kubelet tell more", v.Namespace, v.Name))
+				because("%s", why).fix("fix what is named; 'kubectl -n %s describe virtualnode %s' and the logs of Deployment virtual-kubelet show more", v.Namespace, v.Name))
 		}
 	}
 	for i := range o.slices.items {
@@ -63,7 +63,7 @@ func virtualNodes(e *end) (out []Finding) {
 			}
 		}
 		out = append(out, fail("there is no virtual node for it").on("ResourceSlice "+s.Namespace+"/"+s.Name).
-			because("%s", why).fix("mend what is named, or run 'liqoctl peer' again, which waits and tells"))
+			because("%s", why).fix("fix what is named, or run 'liqoctl peer' again, which waits and reports"))
 	}
 	switch {
 	case len(out) > 0:
@@ -237,7 +237,7 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 		}
 	}
 	if !ready && first != "" {
-		return trouble{first, "mend what is named; see the check of the virtual nodes"}
+		return trouble{first, "fix what is named; see the check of the virtual nodes"}
 	}
 	if !slices.ContainsFunc(p.Spec.Tolerations, toleratesVirtual) && !asksForVirtual(p) {
 		return trouble{"it does not tolerate virtual nodes: it was made before its namespace was offloaded, or this API server serves no MutatingAdmissionPolicy (Kubernetes 1.36)",
@@ -280,19 +280,19 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 		return t
 	}
 	if why := c.nodeProblem(v); why != "" {
-		return trouble{fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why), "mend what is named; see the check of the virtual nodes"}
+		return trouble{fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why), "fix what is named; see the check of the virtual nodes"}
 	}
 	if of == nil {
 		return notOffloaded(p)
 	}
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil && w.Reason != "" {
-			return trouble{fmt.Sprintf("container %s waits at the provider: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")), "mend what is named, as for a pod that runs here"}
+			return trouble{fmt.Sprintf("container %s waits at the provider: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")), "fix what is named, as for a pod that runs here"}
 		}
 	}
 	for _, condition := range of.Status.RemoteNamespacesConditions[string(v.Spec.ClusterID)] {
 		if condition.Type == offloadingv1beta1.NamespaceReady && condition.Status != corev1.ConditionTrue && condition.Reason != offloadingv1beta1.ReasonPodAdmissionMissing {
-			return trouble{"its namespace is not ready in cluster " + string(v.Spec.ClusterID) + ": " + condition.Message, "mend what is named, or ask the administrators of the provider"}
+			return trouble{"its namespace is not ready in cluster " + string(v.Spec.ClusterID) + ": " + condition.Message, "fix what is named, or ask the administrators of the provider"}
 		}
 	}
 	for i := range c.offloads.events.items { // the last first; the status comes before, as it is of now
@@ -302,6 +302,6 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 			}
 		}
 	}
-	return trouble{fmt.Sprintf("cluster %s has not told why", v.Spec.ClusterID),
+	return trouble{fmt.Sprintf("cluster %s has not given a reason", v.Spec.ClusterID),
 		fmt.Sprintf("have its administrators run: kubectl -n %s describe shadowpod %s", cmp.Or(of.Status.RemoteNamespaceName, "NAMESPACE"), p.Name)}
 }

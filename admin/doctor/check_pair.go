@@ -34,7 +34,7 @@ func identity(f *facts) (out []Finding) {
 				fix("name two clusters: --kubeconfig and --context, --remote-kubeconfig and --remote-context"))
 		case a.Installation.ClusterID == b.Installation.ClusterID:
 			out = append(out, fail("both clusters have the ID %s", a.Installation.ClusterID).because("a cluster cannot tell itself from its peer").
-				fix("install one of them anew with another --cluster-id"))
+				fix("reinstall one of them with another --cluster-id"))
 		}
 	}
 	if len(out) == 0 {
@@ -122,7 +122,7 @@ func versions(f *facts) (out []Finding) {
 	case len(texts) < 2:
 		return []Finding{pass("nothing to compare: %s is %s", all[0].what, all[0].version)}
 	case len(differ) > 0:
-		return append(out, warn("versions differ: %s", strings.Join(texts, ", ")).because("%s and %s are of different releases: what one writes the other may not understand", name, strings.Join(differ, ", ")).
+		return append(out, warn("versions differ: %s", strings.Join(texts, ", ")).because("%s and %s are of different releases: one may not understand what the other writes", name, strings.Join(differ, ", ")).
 			fix("bring both clusters to the same version: 'liqoctl install' of that version"))
 	}
 	return append(out, pass("%s", shorten(texts, 3)))
@@ -154,7 +154,7 @@ func clocks(f *facts) (out []Finding) {
 		known++
 		if d := *c.ahead; d.Abs() > maxSkew {
 			out = append(out, warn("%s is %s", c.what, offset(d)).in(c.in).
-				because("certificates and tokens may count as expired or not yet valid, and ages that are shown are wrong by this much; a gateway whose clock was set back is refused by its peer, as WireGuard takes no handshake that is older than the last").
+				because("certificates and tokens may count as expired or not yet valid, and displayed ages are wrong by this much; a peer rejects a gateway whose clock was set back, as WireGuard accepts no handshake that is older than the last").
 				fix("synchronise the clocks: NTP or chrony on nodes and on this machine"))
 		}
 	}

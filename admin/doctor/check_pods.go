@@ -29,7 +29,7 @@ func podSecurity(c *cluster) (out []Finding) {
 		}
 		if level := ns.Labels[enforceLabel]; level == "baseline" || level == "restricted" {
 			f := fail("the level %s admits no pod that uses the node's network, as the node agents do", level).on("Namespace "+ns.Name).
-				because("agents that run already go on, new ones are refused").
+				because("running agents keep working, new ones are refused").
 				fix("kubectl label --overwrite namespace %s %s=privileged", ns.Name, enforceLabel)
 			if o.Healthy() {
 				f.Status = Warning
@@ -102,7 +102,7 @@ func gatewayPods(e *end) (out []Finding) {
 	}
 	if len(e.alsoLeads) > 0 && active == 1 {
 		out = append(out, fail("%s leads, and so does %s", ready.Name, shorten(e.alsoLeads, 3)).on(g.String()).
-			because("a gateway that was cut off has not heard that another one leads: two with one key take the tunnel from each other").
+			because("a gateway that was cut off does not know that another one leads: two gateways with one key take the tunnel from each other").
 			fix("delete the pod that lacks the label %s", networkingv1beta1.LabelActive))
 	}
 	if c := e.peer.Connection; c != nil {
@@ -122,13 +122,13 @@ func (e *end) noActivePod() Finding {
 		if o.Kind != "Deployment" || o.Ready > 0 {
 			continue
 		}
-		f = f.because("the controller marks the one that leads and tells the nodes where it is, and no pod of %s runs", o)
+		f = f.because("the controller marks the leading pod and points the nodes to it, but no pod of %s runs", o)
 		if o.Off() {
 			return f.fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)
 		}
 		return f.fix("see 'kubectl -n %s describe pods'", o.Namespace)
 	}
-	return f.because("the one that leads is, once the controller has marked it: none leads yet").
+	return f.because("the leading pod becomes active when the controller has marked it: none leads yet").
 		fix("see the logs of the gateway's pods, and of the Deployment liqo-controller")
 }
 
@@ -136,7 +136,7 @@ func (e *end) noActivePod() Finding {
 func addConsequence(out []Finding) []Finding {
 	for i := range out {
 		if out[i].Status == Failed && out[i].Cause == "" {
-			out[i] = out[i].because("no gateway of this cluster does its work: nothing passes to the peer, or from it")
+			out[i] = out[i].because("no gateway of this cluster works: no traffic passes to or from the peer")
 		}
 	}
 	return out
@@ -146,8 +146,8 @@ func addConsequence(out []Finding) []Finding {
 func (e *end) noPods() Finding {
 	object := "Deployment " + e.peer.Namespace + "/" + e.deployment()
 	if n := e.replicas; n != nil && *n == 0 {
-		return fail("it is to have no pods at all").on(object).because("somebody scaled it to zero, and no controller has undone that").
-			fix("kubectl -n %s scale deployment %s --replicas=1; see that the controller runs, which keeps it so", e.peer.Namespace, e.deployment())
+		return fail("it is scaled to zero pods").on(object).because("somebody scaled it to zero, and no controller has undone that").
+			fix("kubectl -n %s scale deployment %s --replicas=1; and see that the controller runs, which maintains this", e.peer.Namespace, e.deployment())
 	}
 	if ev := refusedPods(e.cluster.events.items, e.peer.Namespace, e.deployment()); ev != nil {
 		return refusedBy(ev).on(object)
@@ -197,7 +197,7 @@ func (e *end) containerProblem(p *corev1.Pod, c *corev1.ContainerStatus) (f Find
 	if w := c.State.Waiting; w != nil {
 		switch w.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-			return fail("its image %s cannot be had: %s", c.Image, w.Message).fix("make the image available to the node %s, or name another in the template", p.Spec.NodeName), true
+			return fail("its image %s cannot be pulled: %s", c.Image, w.Message).fix("make the image available to the node %s, or name another in the template", p.Spec.NodeName), true
 		case "CrashLoopBackOff", "RunContainerError":
 			return e.crashed(p, c), true
 		case "ContainerCreating", "PodInitializing":
@@ -229,7 +229,7 @@ func (e *end) crashed(p *corev1.Pod, c *corev1.ContainerStatus) Finding {
 	}
 	f := fail("%s", text).fix("see 'kubectl -n %s logs %s --previous'", p.Namespace, p.Name)
 	if words := e.lastLogs[p.Name]; words != "" {
-		f = f.because("its last words: %s", words)
+		f = f.because("its last output: %s", words)
 	}
 	return f
 }

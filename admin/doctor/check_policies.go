@@ -43,11 +43,11 @@ func networkPolicies(e *end) (out []Finding) {
 			continue
 		}
 		found := fail("it keeps %s from gateway pods: no policy lets UDP %d pass there", f.what, f.port).on(policyNames(blocking)).
-			because("NetworkPolicies select the gateway's pod for %s, and what none of them names is dropped", strings.ToLower(string(f.direction))).
+			because("NetworkPolicies select the gateway's pod for %s, and packets that none of them allows are dropped", strings.ToLower(string(f.direction))).
 			fix("let a policy of namespace %s that selects networking.liqo.io/component=gateway pass UDP %d %s", e.peer.Namespace, f.port, f.scope())
 		if f.flows {
 			found.Status = Warning
-			found = found.because("packets pass nevertheless: nothing enforces the policy, or it has come later than the flow; a new gateway pod may be cut off")
+			found = found.because("packets pass nevertheless: nothing enforces the policy, or it is newer than the flow; a new gateway pod may be cut off")
 		}
 		out = append(out, found)
 	}

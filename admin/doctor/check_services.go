@@ -12,13 +12,13 @@ func exchange(e *end) (out []Finding) {
 		return []Finding{pass("no Services are exchanged")}
 	}
 	if len(s.LeftOut) > 0 {
-		out = append(out, warn("%d Services are not told to the peer", len(s.LeftOut)).on(gateway).
+		out = append(out, warn("%d Services are not offered to the peer", len(s.LeftOut)).on(gateway).
 			because("%s", s.LeftOut[0]).fix("export fewer Services, or with fewer endpoints, to this peer: docs/services-exchange.md has the limits"))
 	}
 	// Without the exchange a peer is well, if nobody misses it. What was refused and is not any more is no news.
 	if !s.Heard && s.Problem != "" && e.connected() && (s.Exported+len(s.Imported) > 0 || len(s.Refused) > 0) {
-		out = append(out, warn("the Services of the peer are not heard; those that were heard before stay").on(gateway).
-			because("%s", s.Problem).fix("both installations need services.enabled=true; docs/services-exchange.md explains why something is refused"))
+		out = append(out, warn("the Services of the peer are not received; those received before stay").on(gateway).
+			because("%s", s.Problem).fix("both installations need services.enabled=true; docs/services-exchange.md explains why Services are refused"))
 	}
 	if len(out) > 0 {
 		return out
@@ -56,7 +56,7 @@ func sharedServices(c *cluster) (out []Finding) {
 			kind = "serviceexport"
 		}
 		out = append(out, warn("the Service is not shared as asked for").on("Service "+s.Namespace+"/"+s.Name).
-			because("%s", why).fix("mend what is named; 'kubectl -n %s describe %s %s' and 'liqoctl get services -o wide' tell more", s.Namespace, kind, s.Name))
+			because("%s", why).fix("fix what is named; 'kubectl -n %s describe %s %s' and 'liqoctl get services -o wide' show more", s.Namespace, kind, s.Name))
 	}
 	switch {
 	case wrong > most:

@@ -7,7 +7,7 @@ import (
 )
 
 // firewallHint is what to look at where UDP gets lost.
-const firewallHint = "look at firewalls and security groups on the way, at those of the server's nodes or load balancer, and whether the address is reachable from the client's cluster at all"
+const firewallHint = "check firewalls and security groups on the way and at the server's nodes or load balancer, and whether the client's cluster can reach the address at all"
 
 // reachability tells apart, by what both gateways sent and received, where UDP
 // gets lost.
@@ -35,7 +35,7 @@ func reachability(p *peering) []Finding {
 	case !from.sent():
 		f := fail("the client sends nothing").on(client.gateway().String()).in(client.cluster)
 		if why := client.after.DataPlane.Tunnel.LookupError; why != "" {
-			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or what the DNS of the client's cluster says")}
+			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or the DNS of the client's cluster")}
 		}
 		if client.dialsElsewhere(server) {
 			return []Finding{f.because("nothing can be sent to %s, which may not be the server's address: it says that it is at %s",
@@ -44,20 +44,20 @@ func reachability(p *peering) []Finding {
 		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod, and the condition PeerAnswers of its Connection")}
 	case !to.received():
 		f := fail("the client sends to %s, but nothing arrives at the server", at).in(client.cluster).
-			because("UDP is blocked or misled on the way to the server").fix("%s; the server's Service must lead to its pod", firewallHint)
+			because("UDP is blocked or misrouted on the way to the server").fix("%s; the server's Service must lead to its pod", firewallHint)
 		if client.dialsElsewhere(server) {
 			f = f.because("this is not where the server is, or UDP is blocked on the way to it: it says that it is at %s", endpointText(server.gateway().Endpoint)).
 				fix("%s; otherwise %s", client.redial(server), firewallHint)
 		}
 		return []Finding{f}
 	case to.rxInitiations > 0 && to.txResponses == 0 && !session(server.after):
-		return []Finding{fail("handshakes of somebody arrive at the server, but none that it accepts").in(server.cluster).
-			because("they are of another key than the server expects, or older than one that it has taken: the client's clock was set back").
-			fix("compare the keys ('liqoctl network rotate-keys' makes new ones on both sides), and the clock of the client's node")}
+		return []Finding{fail("handshakes arrive at the server, but none that it accepts").in(server.cluster).
+			because("they use another key than the server expects, or are older than one that it has accepted: the client's clock was set back").
+			fix("compare the keys ('liqoctl network rotate-keys' replaces them on both sides), and the clock of the client's node")}
 	case to.sent() && !from.received():
 		return []Finding{fail("the server answers, but nothing comes back to the client").in(client.cluster).
 			because("UDP is blocked on the way back, or the server's cluster sends its answers from another address than the client dialled").
-			fix("%s; a load balancer or NAT must let answers out by the way that the questions came", firewallHint)}
+			fix("%s; a load balancer or NAT must send answers back on the path of the requests", firewallHint)}
 	}
 	return []Finding{pass("UDP passes in both directions between the client and %s", at)}
 }
@@ -68,7 +68,7 @@ func oneSided(e *end) []Finding {
 		return []Finding{skip("the gateway cannot be asked: %s", e.silent())}
 	}
 	t, g := e.traffic(), e.gateway()
-	both := "run this with the kubeconfig of both clusters: then it tells which of the two it is"
+	both := "run this with the kubeconfigs of both clusters, which shows the cause"
 	switch {
 	case e.connected():
 		return []Finding{pass("UDP passes in both directions")}
@@ -85,8 +85,8 @@ func oneSided(e *end) []Finding {
 		return []Finding{fail("nothing arrives from the client").on(g.String()).
 			because("the client does not run or dials another address, or UDP does not get here").fix("%s", both)}
 	case t.rxInitiations > 0 && t.txResponses == 0 && !session(e.after):
-		return []Finding{fail("handshakes of somebody arrive, but none that this gateway accepts").on(g.String()).
-			because("they are of another key than this side expects").fix("%s", both)}
+		return []Finding{fail("handshakes arrive, but none that this gateway accepts").on(g.String()).
+			because("they use another key than this side expects").fix("%s", both)}
 	}
 	return []Finding{pass("UDP arrives")}
 }
@@ -104,11 +104,11 @@ func handshake(p *peering) (out []Finding) {
 		case last.IsZero():
 			out = append(out, fail("there was never a handshake with %s", e.id).on(e.gateway().String()).in(e.cluster).
 				because("%s", or(e.after.Sync.Peer.Silence.Message, "nothing that the peer's key made has come back")).
-				fix("keys and UDP are judged above; 'gateway status' in the pod says what the gateway waits for"))
+				fix("see the checks of keys and UDP above; 'gateway status' in the pod shows what the gateway waits for"))
 		default:
 			out = append(out, fail("the last handshake with %s was %s ago, and none since", e.id, e.after.Time.Sub(last).Round(time.Second)).on(e.gateway().String()).in(e.cluster).
 				because("%s", or(e.after.Sync.Peer.Silence.Message, "the session has expired after three minutes")).
-				fix("see whether the other gateway runs, or its cluster was disconnected or uninstalled, and whether keys were replaced on one side only"))
+				fix("check that the other gateway runs, that its cluster was not disconnected or uninstalled, and that keys were not replaced on one side only"))
 		}
 	}
 	switch {
@@ -146,11 +146,11 @@ func pings(p *peering) (out []Finding) {
 		switch lost := small.Sent - small.Received; {
 		case small.Received == 0:
 			out = append(out, fail("%d pings to the peer's gateway, no answer", small.Sent).on(e.gateway().String()).in(e.cluster).
-				because("%s", or(e.silence(), "there is a WireGuard session, but the other gateway forwards nothing: it has nothing in force, or is not the one that leads")).
+				because("%s", or(e.silence(), "there is a WireGuard session, but the other gateway forwards nothing: it has no configuration in force, or does not lead")).
 				fix("see the checks of the other cluster, and 'gateway status' in its pod"))
 		case float64(lost) > maxLoss*float64(small.Sent):
 			out = append(out, warn("%d of %d pings got lost", lost, small.Sent).on(e.gateway().String()).in(e.cluster).
-				because("the network between the gateways loses packets, or one of the gateways has more to do than it can").
+				because("the network between the gateways loses packets, or one of the gateways is overloaded").
 				fix("look for overruns and drops in 'gateway status', and for loss between the clusters"))
 		default:
 			texts = append(texts, fmt.Sprintf("%d of %d answered, %s", small.Received, small.Sent, milliseconds(small.Avg)))
@@ -215,10 +215,10 @@ func pathMTU(p *peering) (out []Finding) {
 		switch {
 		case r.Largest < r.MTU:
 			out = append(out, fail("packets of %d bytes get through, %d do not; the MTU is %d", r.Largest, r.Largest+1, r.MTU).on(g).in(e.cluster).
-				because("something on the way drops what is too large for it without a word: connections open and then hang").
+				because("something on the path silently drops packets that are too large: connections open and then hang").
 				fix("give both gateways an MTU of at most %d: 'liqoctl network connect --mtu %d'", r.Largest, r.Largest))
 		case r.Path.Inner > 0 && r.Path.Inner < r.MTU:
-			out = append(out, warn("the way to the peer takes %d bytes at a time: the tunnel's packets of up to %d leave in fragments", r.Path.Inner, r.MTU).on(g).in(e.cluster).
+			out = append(out, warn("the path to the peer carries packets of %d bytes: the tunnel's packets of up to %d are fragmented", r.Path.Inner, r.MTU).on(g).in(e.cluster).
 				because("fragments cost throughput, and many networks drop them").
 				fix("give both gateways an MTU of at most %d: 'liqoctl network connect --mtu %d'", r.Path.Inner, r.Path.Inner))
 		case r.Largest > r.MTU:
@@ -251,8 +251,8 @@ func mss(p *peering) (out []Finding) {
 	for _, e := range p.ends() {
 		mtu := e.mtu()
 		if mtu-headers4 < smallestMSS {
-			out = append(out, warn("an MTU of %d leaves TCP %d bytes in a packet", mtu, mtu-headers4).on(e.gateway().String()).in(e.cluster).
-				because("hosts need not take an MSS below %d", smallestMSS).fix("use a larger MTU"))
+			out = append(out, warn("an MTU of %d leaves %d bytes for TCP in a packet", mtu, mtu-headers4).on(e.gateway().String()).in(e.cluster).
+				because("hosts need not accept an MSS below %d", smallestMSS).fix("use a larger MTU"))
 			continue
 		}
 		text := fmt.Sprintf("%d for IPv4, %d for IPv6", mtu-headers4, mtu-headers6)

@@ -152,7 +152,7 @@ func TestWhyPending(t *testing.T) {
 			p := w.pending("a", "north")
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 			return p
-		}, "container web waits at the provider: ImagePullBackOff", "mend what is named"},
+		}, "container web waits at the provider: ImagePullBackOff", "fix what is named"},
 		{"an image that cannot be pulled, and that was refused before", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			w.offload("shop")
@@ -160,7 +160,7 @@ func TestWhyPending(t *testing.T) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}
 			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "QuotaExceeded", "cpu")}
 			return p
-		}, "container web waits at the provider: ImagePullBackOff", "mend what is named"},
+		}, "container web waits at the provider: ImagePullBackOff", "fix what is named"},
 		{"its namespace cannot be made", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			c := &w.offload("shop").Status.RemoteNamespacesConditions["milan"][1]
@@ -168,7 +168,7 @@ func TestWhyPending(t *testing.T) {
 			return w.pending("a", "north")
 		}, "its namespace is not ready in cluster milan: it is in the way", "ask the administrators"},
 		{"nobody knows", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "north") },
-			"cluster milan has not told why", "kubectl -n shop-rome describe shadowpod a"},
+			"cluster milan has not given a reason", "kubectl -n shop-rome describe shadowpod a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)

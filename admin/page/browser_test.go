@@ -219,7 +219,7 @@ func TestPage(t *testing.T) {
 			p.Must(`(() => { const f = document.querySelector("form"); f.elements.from.value = "default/nobody"; f.requestSubmit(); })()`, nil)
 			p.Until(`document.querySelector("main [role=status]").innerText.includes("there is no pod default/nobody")`)
 			p.Must(`(() => { const f = document.querySelector("form"); f.elements.from.value = "default/rome-client"; f.elements.toCluster.value = ""; f.elements.to.value = "milan.example"; f.requestSubmit(); })()`, nil)
-			p.Until(`document.querySelector("main [role=status]").innerText.includes("is no address")`)
+			p.Until(`document.querySelector("main [role=status]").innerText.includes("is not an address")`)
 
 			p.Must(`(() => { const f = document.querySelector("form"); f.elements.to.value = "10.71.2.20:443"; f.elements.live.click(); f.requestSubmit(); })()`, nil)
 			p.Until(`document.querySelector("li.stop")?.innerText.includes("and none here") && document.querySelectorAll(".seen").length === 4 && document.querySelector(".seen").innerText.includes("12 at pod, 12 at link") && document.querySelector(".uncounted").innerText.includes("Not counted: its agent is of a version")`)

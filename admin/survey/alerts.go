@@ -173,10 +173,10 @@ func (c *Cluster) whyNoneActive() string {
 			if o.Off() {
 				advice = fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)
 			}
-			return fmt.Sprintf("%s marks the one that leads, and tells the nodes where it is, and no pod of it runs: %s", o, advice)
+			return fmt.Sprintf("%s marks the leading pod and points the nodes to it, but no pod of it runs: %s", o, advice)
 		}
 	}
-	return "see its condition Deployed, and whether the controller runs, which marks the one that leads"
+	return "see its condition Deployed, and whether the controller runs, which marks the leading pod"
 }
 
 // Idle tells whether the alerts say that nothing is forwarded, whatever the tunnel
@@ -274,7 +274,7 @@ func heardAlerts(c *Cluster, p *Peer) []Alert {
 		return nil
 	}
 	return []Alert{{Object: g.String(), Reason: ReasonNotHeard, Warning: len(silent)+len(missing) < all, Message: fmt.Sprintf(
-		"of %d of %d nodes nothing arrives at the gateway: %s. The agent of the node is away, or UDP between node and gateway pod is blocked: 'liqoctl network doctor' tells which",
+		"of %d of %d nodes nothing arrives at the gateway: %s. The agent of the node does not run, or UDP between node and gateway pod is blocked: 'liqoctl network doctor' finds out which",
 		len(silent), all, why)}}
 }
 
@@ -305,7 +305,7 @@ func firewallAlerts(_ *Cluster, p *Peer) (out []Alert) {
 func surplusAlerts(_ *Cluster, p *Peer) (out []Alert) {
 	for _, o := range p.Surplus {
 		out = append(out, Alert{Object: o, Reason: ReasonSurplus, Warning: true, Message: fmt.Sprintf(
-			"it is of no effect, as another one counts for %s, in namespace %s: delete it", p, p.Namespace)})
+			"it has no effect, as another one is used for %s, in namespace %s: delete it", p, p.Namespace)})
 	}
 	return out
 }

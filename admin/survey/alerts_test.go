@@ -210,7 +210,7 @@ func TestNoPodIsActiveWithoutAController(t *testing.T) {
 	s.Installation.Components = []Component{{Kind: kindDeployment, Namespace: "liqo", Name: "liqo-controller"}}
 	_, alerts := s.Health(s.Peer("milan"))
 	want := "GatewayServer liqo-tenant-milan/milan: none of its pods is active, so nothing is forwarded: " +
-		"Deployment liqo/liqo-controller marks the one that leads, and tells the nodes where it is, and no pod of it runs: " +
+		"Deployment liqo/liqo-controller marks the leading pod and points the nodes to it, but no pod of it runs: " +
 		"kubectl -n liqo scale deployment liqo-controller --replicas=1"
 	if len(alerts) != 1 || alerts[0].String() != want {
 		t.Errorf("%v, want %s", alerts, want)

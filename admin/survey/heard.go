@@ -32,7 +32,7 @@ func (r *GatewayReport) Unheard(node string) (problem string, known bool) {
 	case last.IsZero() && r.Time.Sub(r.Started) < settling:
 		return "", true // it has hardly been asked
 	case last.IsZero():
-		return "has never been heard: no packet of it has arrived at the gateway", true
+		return "has never been heard: none of its packets has arrived at the gateway", true
 	case silence > longestSilence:
 		return fmt.Sprintf("has not been heard for %v", silence.Round(time.Second)), true
 	}

@@ -64,17 +64,17 @@ func (p *Peer) KeyFaults(r *GatewayReport) (out []KeyFault) {
 	switch n := len(p.PublicKeys); {
 	case n == 0:
 		return []KeyFault{{Message: fmt.Sprintf("there is no PublicKey of %s in namespace %s", p, p.Namespace),
-			Cause: "the gateway does not know whom to talk to, and takes no handshake", Fix: how}}
+			Cause: "the gateway does not know its peer, and accepts no handshake", Fix: how}}
 	case n > 1:
 		return []KeyFault{{Message: fmt.Sprintf("there are %d PublicKeys of %s in namespace %s", n, p, p.Namespace),
-			Cause: "which of them is the right one is not for the gateway to guess", Fix: "delete all but one"}}
+			Cause: "the gateway cannot know which of them is the right one", Fix: "delete all but one"}}
 	}
 	o := &p.PublicKeys[0]
 	object, has := publicKeyName(o), base64.StdEncoding.EncodeToString(o.Spec.PublicKey)
 	switch {
 	case len(o.Spec.PublicKey) != publicKeyLen:
 		return []KeyFault{{Object: object, Message: fmt.Sprintf("it holds %d bytes; a key has %d", len(o.Spec.PublicKey), publicKeyLen),
-			Cause: "something was cut, or encoded twice", Fix: how}}
+			Cause: "the key was truncated, or encoded twice", Fix: how}}
 	case has == p.Gateway.PublicKey(r):
 		return []KeyFault{{Object: object, Message: fmt.Sprintf("it holds the key of this cluster's own gateway, not that of %s", p),
 			Cause: "the keys were applied in the wrong cluster", Fix: how}}
@@ -84,7 +84,7 @@ func (p *Peer) KeyFaults(r *GatewayReport) (out []KeyFault) {
 	t := r.DataPlane.Tunnel
 	if t.Peer != "" && t.Peer != has {
 		out = append(out, KeyFault{Object: object, Message: fmt.Sprintf("the gateway still works with %s instead of %s", keyText(t.Peer), keyText(has)),
-			Cause: "it has not taken the change over yet, or refuses it", Warning: true})
+			Cause: "it has not applied the change yet, or refuses it", Warning: true})
 	}
 	if own := p.Gateway.Keys; own != nil && own.Public != "" && t.Self != "" && own.Public != t.Self {
 		out = append(out, KeyFault{Object: "Secret " + p.Gateway.Namespace + "/" + own.Secret, Message: fmt.Sprintf("the gateway still works with the key %s instead of %s", keyText(t.Self), keyText(own.Public)),
@@ -100,8 +100,8 @@ func (p *Peer) HandshakeFault(r *GatewayReport) *KeyFault {
 	if r == nil || r.Sync.Peer.Value != networkingv1beta1.Connected || !r.RefusesHandshakes() {
 		return nil
 	}
-	return &KeyFault{Object: p.Gateway.String(), Message: "handshakes of somebody arrive, and none that this gateway accepts", Warning: true,
-		Cause: fmt.Sprintf("one of the two clusters has another PublicKey than the other's gateway has: the session of before ends when a gateway is started again. Or they are not of %s at all", p),
+	return &KeyFault{Object: p.Gateway.String(), Message: "handshakes arrive, but none that this gateway accepts", Warning: true,
+		Cause: fmt.Sprintf("one of the two clusters has a PublicKey that is not that of the other's gateway, and the old session ends when a gateway restarts; or the handshakes are not from %s at all", p),
 		Fix:   "run 'liqoctl network doctor' with the kubeconfig of both clusters; 'liqoctl network connect' exchanges the keys again"}
 }
 
@@ -117,7 +117,7 @@ func (p *Peer) KeyMismatch(theirs string, keys *Keys) (fault *KeyFault, compared
 		return nil, true
 	}
 	const follows = "no handshake succeeds, and sessions end after three minutes"
-	cause := "it was written later than those keys were made, by hand or of another gateway; " + follows
+	cause := "it was written after those keys were generated, by hand or for another gateway; " + follows
 	if keys != nil && keys.Since.After(PublicKeySince(o)) {
 		cause = "the keys of that gateway have changed since: its Secret was deleted or replaced; " + follows
 	}

@@ -303,7 +303,7 @@ func (h *Hop) nodeTunnel(r *survey.GatewayReport, node string) {
 	}
 	t := r.DataPlane.Nodes[i]
 	h.Facts = append(h.Facts, fmt.Sprintf("tunnel of node %s: %s, VNI %d, from %s", node, cmp.Or(t.Encapsulation, "not known yet"), t.VNI, t.Underlay))
-	message := fmt.Sprintf("node %s has never been heard: no packet of it has arrived at the gateway", node)
+	message := fmt.Sprintf("node %s has never been heard: none of its packets has arrived at the gateway", node)
 	if silence := r.Time.Sub(t.LastSeen); !t.LastSeen.IsZero() {
 		if silence <= longestSilence {
 			return
@@ -311,7 +311,7 @@ func (h *Hop) nodeTunnel(r *survey.GatewayReport, node string) {
 		message = fmt.Sprintf("node %s has not been heard for %v", node, silence.Round(time.Second))
 	}
 	h.Problem = &Problem{message,
-		fmt.Sprintf("the agent of the node is away, or UDP between node and gateway pod is blocked, or the node sends from another address than %s", t.Underlay),
+		fmt.Sprintf("the agent of the node does not run, or UDP between node and gateway pod is blocked, or the node sends from another address than %s", t.Underlay),
 		seeFabric + "; let firewalls and NetworkPolicies pass UDP 6091 between nodes and gateway pods"}
 }
 

@@ -137,7 +137,7 @@ func TestStops(t *testing.T) {
 			f.Local.report().Sync.Refused = manifests.Problems{{Object: "x", Reason: "y"}}
 		}, "local gateway: the gateway has no configuration; objects-applied"},
 		"node unknown":     {func(f *Facts) { f.Local.report().DataPlane.Nodes = nil }, "local gateway: node rome-1 is not known to the gateway; gateway status"},
-		"node never heard": {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "local gateway: node rome-1 has never been heard: no packet of it has arrived at the gateway; UDP 6091"},
+		"node never heard": {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "local gateway: node rome-1 has never been heard: none of its packets has arrived at the gateway; UDP 6091"},
 		"node silent":      {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = now.Add(-time.Minute) }, "local gateway: node rome-1 has not been heard for 1m0s; UDP 6091"},
 		"chain drops all": {func(f *Facts) {
 			f.Local.report().DataPlane.Filter = []survey.FilterChain{{Table: "a", Chain: "b", Policy: "drop"}}
@@ -157,7 +157,7 @@ func TestStops(t *testing.T) {
 		"not theirs":          {func(f *Facts) { f.Remote.report().DataPlane.LocalPods = nil }, "remote translation: 10.243.2.20 is not an address of this cluster; check configuration"},
 		"no IP object":        {func(f *Facts) { f.To, f.Remote.Exposed = addr("10.73.0.7"), nil }, "remote translation: no IP object gives 10.70.0.7 to anybody; kubectl get ips"},
 		"no pod there":        {func(f *Facts) { f.Remote.Target = nil }, "remote pod: no pod of this cluster has the address 10.243.2.20; kubectl get pods"},
-		"silent node there":   {func(f *Facts) { f.Remote.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "remote gateway: node milan-1 has never been heard: no packet of it has arrived at the gateway; UDP 6091"},
+		"silent node there":   {func(f *Facts) { f.Remote.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "remote gateway: node milan-1 has never been heard: none of its packets has arrived at the gateway; UDP 6091"},
 		"no link there":       {func(f *Facts) { f.Remote.Agents["milan-1"].Report.Tunnels = nil }, "remote node: the node has no link to the gateway; fabric status"},
 		"pod is done":         {func(f *Facts) { f.Remote.Target.Phase = "Succeeded" }, "remote pod: the pod does not run: it is Succeeded; describe pod web"},
 		"no route back":       {func(f *Facts) { f.Remote.Agents["milan-1"].Report.Tunnels[0].Routes = nil }, "remote node: no route of the node leads 10.81.1.5 into link liqo.rome; fabric status"},

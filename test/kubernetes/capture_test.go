@@ -131,7 +131,7 @@ func (c *capturing) remoteEnd(t *testing.T) {
 		t.Errorf("%d of 20 packets are of pod %s", n, src)
 	}
 	c.refuses(t, []string{`this cluster is "` + c.b.Name + `", not "naples"`}, c.both("network", "capture", "naples", "--remote")...)
-	c.refuses(t, []string{"--remote: which cluster that is, --remote-kubeconfig"}, c.args(c.b.Name, "--remote")...)
+	c.refuses(t, []string{"--remote: name the remote cluster with --remote-kubeconfig"}, c.args(c.b.Name, "--remote")...)
 }
 
 // pipe shows packets as they come. The only peer needs no name.

@@ -65,7 +65,7 @@ func faultsOfObjects() []fault {
 				rand.Read(key)
 				x.patch(t, x.a, x.here, "publickey/"+x.b.Name, fmt.Sprintf(`{"spec":{"publicKey":%q}}`, base64.StdEncoding.EncodeToString(key)))
 			},
-			want: symptom{"keys", "local", doctor.Failed, "but the gateway of milan has", "by hand or of another gateway", "liqoctl network connect"},
+			want: symptom{"keys", "local", doctor.Failed, "but the gateway of milan has", "by hand or for another gateway", "liqoctl network connect"},
 			heal: connectAsAdvised,
 		},
 		{
@@ -73,7 +73,7 @@ func faultsOfObjects() []fault {
 			inject: func(t *testing.T, x *examined) {
 				x.patch(t, x.a, x.here, "gatewayclient/"+x.b.Name, `{"spec":{"endpoint":{"port":30743}}}`)
 			},
-			want: symptom{"endpoint", "local", doctor.Warning, "the client dials 203.0.113.20:30743", "it works by what the tunnel has learnt", nodePort},
+			want: symptom{"endpoint", "local", doctor.Warning, "the client dials 203.0.113.20:30743", "it works because the tunnel has learnt", nodePort},
 			heal: kubectlAsAdvised(clusterA),
 		},
 		{
@@ -101,7 +101,7 @@ func faultsOfObjects() []fault {
 			inject: func(t *testing.T, x *examined) {
 				x.patch(t, x.a, x.here, "configuration/"+x.b.Name, fmt.Sprintf(`{"spec":{"remote":{"cidr":{"pod":[%q]}}}}`, kubelab.ServiceCIDR))
 			},
-			want: symptom{"configuration", "local", doctor.Failed, "are in 10.96.0.0/16, but they are in 10.243.0.0/16", "mean nothing there", "liqoctl network connect"},
+			want: symptom{"configuration", "local", doctor.Failed, "are in 10.96.0.0/16, but they are in 10.243.0.0/16", "do not exist there", "liqoctl network connect"},
 			heal: connectAsAdvised,
 		},
 		{
@@ -109,7 +109,7 @@ func faultsOfObjects() []fault {
 			inject: func(t *testing.T, x *examined) {
 				x.kubectl(t, x.a, "-n", x.here, "patch", x.podNetwork(t), "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"cidr":%q}}`, kubelab.ServiceCIDR))
 			},
-			want: symptom{"configuration", "local", doctor.Failed, "overlaps 10.96.0.0/16 of Network liqo/service-cidr", "is not settled", "that you delete is made again"},
+			want: symptom{"configuration", "local", doctor.Failed, "overlaps 10.96.0.0/16 of Network liqo/service-cidr", "are not settled yet", "that you delete is created again"},
 			heal: func(t *testing.T, x *examined, _ string) {
 				x.kubectl(t, x.a, "-n", x.here, "delete", x.podNetwork(t))
 			},
@@ -158,7 +158,7 @@ func faultsOfTheNetwork() []fault {
 		{
 			name:   "blocked UDP",
 			inject: func(_ *testing.T, x *examined) { x.Cut() },
-			want:   symptom{"reachability", "local", doctor.Failed, "nothing arrives at the server", "UDP is blocked or misled on the way to the server", "look at firewalls"},
+			want:   symptom{"reachability", "local", doctor.Failed, "nothing arrives at the server", "UDP is blocked or misrouted on the way to the server", "check firewalls"},
 			heal:   func(_ *testing.T, x *examined, _ string) { x.Mend() },
 		},
 		{
@@ -166,7 +166,7 @@ func faultsOfTheNetwork() []fault {
 			inject: func(_ *testing.T, x *examined) {
 				x.a.Router.Nft("table ip deaf { chain in { type filter hook prerouting priority raw; iifname wan0 meta l4proto udp drop; }; }")
 			},
-			want: symptom{"reachability", "local", doctor.Failed, "nothing comes back to the client", "UDP is blocked on the way back", "must let answers out"},
+			want: symptom{"reachability", "local", doctor.Failed, "nothing comes back to the client", "UDP is blocked on the way back", "must send answers back"},
 			heal: func(_ *testing.T, x *examined, _ string) { x.a.Router.Nft("delete table ip deaf") },
 		},
 		{
@@ -203,7 +203,7 @@ func faultsOfTheNetwork() []fault {
 				}
 				x.a.Nodes[0].Host.Run("ip", "link", "delete", links[0].Name)
 			},
-			want:  symptom{"nodes", "local", doctor.Failed, "has not been heard for", "the agent of the node is away", "no agent's pod is on the node"},
+			want:  symptom{"nodes", "local", doctor.Failed, "has not been heard for", "the agent of the node does not run", "there is no agent pod on the node"},
 			warns: survey.ReasonNotHeard,
 			heal:  withAgent,
 		},
@@ -221,7 +221,7 @@ func faultsOfTheNetwork() []fault {
 		{
 			name: "node whose agent is gone", long: true,
 			inject: func(t *testing.T, x *examined) { x.withoutAgent(t) },
-			want:   symptom{"nodes", "local", doctor.Warning, "no agent's pod is on it", "its tunnel stays as it is", "DaemonSet"},
+			want:   symptom{"nodes", "local", doctor.Warning, "there is no agent pod on it", "its tunnel stays as it is", "DaemonSet"},
 			heal:   withAgent,
 		},
 	}
@@ -288,7 +288,7 @@ func faultsOfClusters() []fault {
 				x.kubectl(t, x.b, "-n", x.there, "scale", "deployment", "gw-"+x.a.Name, "--replicas=0")
 				x.kubectl(t, x.b, "-n", x.there, "wait", "--for=delete", "pods", "--all", "--timeout=60s")
 			},
-			want: symptom{"gateway-pods", "remote", doctor.Failed, "it is to have no pods at all", "somebody scaled it to zero", "scale deployment gw-rome --replicas=1"},
+			want: symptom{"gateway-pods", "remote", doctor.Failed, "it is scaled to zero pods", "somebody scaled it to zero", "scale deployment gw-rome --replicas=1"},
 			heal: func(t *testing.T, x *examined, advice string) {
 				kubectlAsAdvised(clusterB)(t, x, advice)
 				r, _ := x.examine(t, x.both()...)
@@ -317,7 +317,7 @@ func faultsOfClusters() []fault {
 				x.kubectl(t, x.b, "cordon", x.b.Nodes[0].Name, x.b.Nodes[1].Name)
 				x.kubectl(t, x.b, "-n", x.there, "delete", "pods", "--all")
 			},
-			want: symptom{"gateway-pods", "remote", doctor.Failed, "it is not scheduled", "nothing passes to the peer", "make room on a node"},
+			want: symptom{"gateway-pods", "remote", doctor.Failed, "it is not scheduled", "no traffic passes to or from the peer", "make room on a node"},
 			heal: func(t *testing.T, x *examined, _ string) {
 				x.kubectl(t, x.b, "uncordon", x.b.Nodes[0].Name, x.b.Nodes[1].Name)
 			},
@@ -325,7 +325,7 @@ func faultsOfClusters() []fault {
 		{
 			name: "image that is not there", long: true,
 			inject: func(t *testing.T, x *examined) { x.template(t, "image", `"sluice.local/gateway:none"`) },
-			want:   symptom{"gateway-pods", "remote", doctor.Failed, "its image sluice.local/gateway:none cannot be had", "nothing passes to the peer", "name another in the template"},
+			want:   symptom{"gateway-pods", "remote", doctor.Failed, "its image sluice.local/gateway:none cannot be pulled", "no traffic passes to or from the peer", "name another in the template"},
 			heal:   func(t *testing.T, x *examined, _ string) { x.template(t, "image", `"sluice.local/gateway:`+tag+`"`) },
 		},
 	}

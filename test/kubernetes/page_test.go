@@ -302,7 +302,7 @@ func (c *console) cut(t *testing.T) time.Duration {
 	start := time.Now()
 	c.Cut()
 	c.Until(`document.querySelector("svg.map .peering.down") && document.title.startsWith("(1 down)") &&
-		document.querySelector("aside .finding.failed")?.innerText.includes("UDP is blocked or misled on the way to the server")`)
+		document.querySelector("aside .finding.failed")?.innerText.includes("UDP is blocked or misrouted on the way to the server")`)
 	took := time.Since(start)
 	c.Until(`getComputedStyle(document.querySelector("svg.map .peering.down .line")).stroke === ` + quoted(red)) // it fades
 	var first, fix string
