@@ -14,7 +14,7 @@ func ratios(all []result) []byte {
 		name, label string
 		series      int
 	}{{"tcp1/a-to-b", "TCP, 1 stream", 2}, {"tcp4/a-to-b", "TCP, 4 streams", 3}, {"gateway1300/packets", "gateways alone, 1300 bytes", 0}, {"gateway64/packets", "gateways alone, 64 bytes", 4}}
-	p := begin(440, "What Sluice carries, compared with stock wireguard-go, a kernel tunnel and nftables", "Ratios of throughput in the same round, medians and ranges, by commit. 1 is the same speed; more is faster.")
+	p := begin(440, "Throughput of Sluice, compared with stock wireguard-go, a kernel tunnel and nftables", "Ratios of throughput in the same round, medians and ranges, by commit. 1 is the same speed; more is faster.")
 	var commits []string
 	for _, r := range all {
 		if !slices.Contains(commits, r.commit) {
@@ -88,7 +88,7 @@ func latency(all []result) []byte {
 		p.text(min(x(us), right-5), 283, "small", "middle", text)
 	}
 	y := float64(top + 16)
-	for _, load := range []struct{ name, label string }{{"latency", "ping, nothing else going on"}, {"loaded", "ping beside a TCP stream"}, {"rr", "request and response, TCP"}} {
+	for _, load := range []struct{ name, label string }{{"latency", "ping, no other traffic"}, {"loaded", "ping next to a TCP stream"}, {"rr", "request and response, TCP"}} {
 		r := latest(all, load.name+"/p50", load.name+"/p99")
 		if r == nil {
 			continue
@@ -129,7 +129,7 @@ func sizes(all []result) []byte {
 			break
 		}
 	}
-	p := begin(380, "What two gateways carry, by the size of packets", "UDP, gateways alone on two processors, commit "+commit+"; medians and ranges of rounds.")
+	p := begin(380, "Throughput of two gateways, by packet size", "UDP, gateways alone on two processors, commit "+commit+"; medians and ranges of rounds.")
 	const left, right, top, bottom, most = 70, 820, 82, 310, 1750
 	x := func(size int) float64 { return left + 20 + float64(size)/1300*(right-left-40) }
 	y := func(v float64) float64 { return bottom - v/most*(bottom-top) }
@@ -165,7 +165,7 @@ func sizes(all []result) []byte {
 
 // silences shows how long nothing arrives after a fault.
 func silences(faults []fault) []byte {
-	p := begin(160+22*len(faults), "How long pods hear nothing after a fault", "The fault is at 0. Green: packets arrive. Red: silence, the median of pairs of pods; pale: the longest. Two real clusters.")
+	p := begin(160+22*len(faults), "How long traffic stops after a fault", "The fault is at 0. Green: packets arrive. Red: no packets, the median of pairs of pods; pale: the longest. Two real clusters.")
 	const left, right = 330.0, 755.0
 	y := 70.0
 	for _, part := range []struct {
