@@ -111,7 +111,7 @@ func testTimeout(t *testing.T, local, remote *side) {
 			"(local) time is up after ",
 			", waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: " + seen,
 			"check that the client's nodes reach the address and UDP port",
-			"of 23 steps are done and stay so: the same command goes on from there",
+			"of 23 steps are done and stay so: the same command continues from there",
 		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in\n%v", want, err)

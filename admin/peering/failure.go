@@ -10,7 +10,7 @@ import (
 )
 
 // Failure is why the work ended before its time, and what is known about the
-// reasons. What was done before stays done, and the same command goes on from
+// reasons. What was done before stays done, and the same command continues from
 // there.
 type Failure struct {
 	// Cluster is the name of the one where it ended.
@@ -61,7 +61,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 func (f *Failure) Error() string {
 	lines := append([]string{f.headline()}, indent(f.Clues)...)
 	if f.Done > 0 {
-		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay so: the same command goes on from there", f.Done, f.Steps))
+		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay so: the same command continues from there", f.Done, f.Steps))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -121,7 +121,7 @@ func (r *Removal) nodesClean(ctx context.Context) error {
 		case <-ctx.Done():
 			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
-			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nThe same command goes on where this one has ended; --skip-node-cleanup leaves the nodes as they are",
+			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nThe same command continues where this one has ended; --skip-node-cleanup leaves the nodes as they are",
 				context.Cause(ctx), missing, indented(findings(reading, r.cluster, r.fabricNamespace(), cleanupName)))
 		case <-time.After(pause):
 		}

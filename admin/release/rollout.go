@@ -85,7 +85,7 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 				missing = m
 			}
 			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
-			return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command goes on where this one has ended.",
+			return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command continues where this one has ended.",
 				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program)))
 		case <-time.After(pause):
 		}

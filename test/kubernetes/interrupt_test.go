@@ -107,7 +107,7 @@ func testAPIServerAway(t *testing.T, w *world) {
 }
 
 // testTimeIsUp connects with a template whose image nobody has. What is missing
-// comes, and the same command goes on.
+// comes, and the same command continues.
 func testTimeIsUp(t *testing.T, w *world) {
 	w.apart(t)
 	server := w.peering().server

@@ -57,7 +57,7 @@ func testRefusals(t *testing.T, w *world) {
 		{"a node port out of range", connect(local, remote, "--gw-server-service-nodeport", "80"), []string{"--gw-server-service-nodeport 80", "nothing was changed"}},
 		{"a flag that does not exist", connect(local, remote, "--mars"), []string{"--mars", "--help"}},
 		{"a test of clusters that are not peered", w.both("test", "network"), []string{"(local) cluster " + w.a.Name + " has no Configuration for cluster " + w.b.Name, "liqoctl network connect"}},
-		{"a status of one cluster twice", []string{"network", "status", "--kubeconfig", local, "--remote-kubeconfig", local}, []string{"(remote) its ID is " + w.a.Name + ", too"}},
+		{"a status of one cluster twice", []string{"network", "status", "--kubeconfig", local, "--remote-kubeconfig", local}, []string{"(remote) its ID is also " + w.a.Name}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { w.refuses(t, tt.words, tt.args...) })
 	}

@@ -36,7 +36,7 @@ var scenes = map[string]func(ctx context.Context, c *Console, cue func()) error{
 		say.Done("remote", "Gateway pod gw-milan is ready")
 		say.Warning("local", "the MTU of the gateways differs: large packets get lost in one direction; set spec.mtu of both to 1340")
 		cue()
-		return errors.New("(local) time is up after 2m0s, waiting for gateway pod gw-rome to be ready: ImagePullBackOff\n  Deployment liqo-tenant-milan/gw-rome: 0 of 1 pods are ready\nthe same command goes on from there")
+		return errors.New("(local) time is up after 2m0s, waiting for gateway pod gw-rome to be ready: ImagePullBackOff\n  Deployment liqo-tenant-milan/gw-rome: 0 of 1 pods are ready\nthe same command continues from there")
 	},
 	"page": func(_ context.Context, c *Console, _ func()) error {
 		c.Show(examplePage)
