@@ -348,7 +348,7 @@ var cases = []testCase{
 	}, local, Failed},
 
 	{"Secret deleted, in use", "keys", func(w *world) {
-		isFalse(&w.client.gateway().Conditions, networkingv1beta1.ConditionKeysReady, networkingv1beta1.ReasonSecretDeleted, "Secret gw-milan was deleted. Pod gw-milan-1 goes on with the keys that were in it")
+		isFalse(&w.client.gateway().Conditions, networkingv1beta1.ConditionKeysReady, networkingv1beta1.ReasonSecretDeleted, "Secret gw-milan was deleted. Pod gw-milan-1 keeps using the keys that were in it")
 	}, local, Warning},
 	{"none", "keys", func(w *world) { w.client.peer.PublicKeys = nil }, local, Failed},
 	{"two", "keys", func(w *world) {
@@ -581,10 +581,10 @@ var cases = []testCase{
 	}, local, Failed},
 	{"of a consumer that the provider has cordoned", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
-		w.denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster rome: it gets no more than it has")
+		w.denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster rome: no more resources are granted to it")
 	}, local, Failed},
 	{"with a slice that the provider has cordoned", "authentication", func(w *world) {
-		w.denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: it gets no more than it has")
+		w.denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: no more resources are granted for it")
 	}, local, Failed},
 	{"with a slice over the quota", "authentication", func(w *world) {
 		w.denied(authv1beta1.ReasonQuotaExceeded, "8 of cpu are asked for; the quota of cluster rome is 4, of which its other slices have 0")
@@ -598,7 +598,7 @@ var cases = []testCase{
 		w.identity(corev1beta1.StatusNotReady, "Secret liqo-tenant-milan/identity: the client certificate of its kubeconfig was valid until 2026-11-21T11:00:00Z", authv1beta1.ReasonReplicating, "")
 	}, local, Failed},
 	{"of which there are two", "authentication", func(w *world) {
-		w.identity(corev1beta1.StatusSomeNotReady, "Secret liqo-tenant-milan/identity: it counts, and Secret liqo-tenant-milan/other, which is newer, is for cluster milan too: delete one of them", "", "")
+		w.identity(corev1beta1.StatusSomeNotReady, "Secret liqo-tenant-milan/identity: it is used, but Secret liqo-tenant-milan/other, which is newer, is also for cluster milan: delete one of them", "", "")
 	}, local, Failed},
 	{"that the controller does not tell of", "authentication", func(w *world) { w.rome.Gaps = []survey.Gap{gap("ForeignCluster")} }, local, Skipped},
 	{"that works again, says a condition, and there was no newer event", "authentication", func(w *world) {

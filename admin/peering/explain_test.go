@@ -91,9 +91,9 @@ Next: read what the gateway says: 'kubectl logs' of the pod`,
 		},
 		{
 			name: "a load balancer without provider",
-			told: "GatewayServer n/a: Service gw-a has got no address: that is the work of the cloud's controller, or of one like MetalLB",
+			told: "GatewayServer n/a: Service gw-a has no address: the cloud's controller, or one like MetalLB, must assign it",
 			v: evidence{Objects: []judged{{"GatewayServer n/a", []metav1.Condition{
-				{Type: "EndpointReady", Status: "False", Reason: "WaitingForLoadBalancer", Message: "Service gw-a has got no address: that is the work of the cloud's controller, or of one like MetalLB"},
+				{Type: "EndpointReady", Status: "False", Reason: "WaitingForLoadBalancer", Message: "Service gw-a has no address: the cloud's controller, or one like MetalLB, must assign it"},
 			}}}},
 			want: `
 Next: the cluster gives no addresses to Services of type LoadBalancer: use --gw-server-service-type NodePort, or install a provider such as MetalLB`,

@@ -369,7 +369,7 @@ func testStuck(t *testing.T, s *site) {
 				cancel()
 			}
 		})
-		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 2 pods are up to date and ready", "goes on where this one has ended") {
+		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 2 pods are up to date and ready", "continues where this one has ended") {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}

@@ -163,7 +163,7 @@ func (p *provider) ask(ctx context.Context) Answer {
 	case err != nil:
 		return Answer{Problem: whyNot(ctx, err)}
 	case status == http.StatusUnauthorized:
-		return Answer{Problem: "it does not accept the credentials of this cluster's identity: make the identity anew (liqoctl authenticate), or put newer ones into its Secret"}
+		return Answer{Problem: "it does not accept the credentials of this cluster's identity: create the identity again (liqoctl authenticate), or put newer ones into its Secret"}
 	case status != http.StatusOK && status != http.StatusForbidden:
 		return Answer{Problem: fmt.Sprintf("it answers /livez with status %d", status)}
 	case p.namespace == "":

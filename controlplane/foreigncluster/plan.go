@@ -283,7 +283,7 @@ func (f *Facts) secret() *corev1beta1.Condition {
 		return say(bad, why, "the client certificate of its kubeconfig was valid until %s", expires.UTC().Format(time.RFC3339))
 	case len(f.Secrets) > 1:
 		others := slices.DeleteFunc(slices.Clone(f.Secrets), func(o corev1.Secret) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
-		return say(corev1beta1.StatusSomeNotReady, why, "it counts, and Secret %s, which is newer, is for cluster %s too: delete one of them", client.ObjectKeyFromObject(oldest(others)), f.ID)
+		return say(corev1beta1.StatusSomeNotReady, why, "it is used, but Secret %s, which is newer, is also for cluster %s: delete one of them", client.ObjectKeyFromObject(oldest(others)), f.ID)
 	}
 	return say(corev1beta1.StatusReady, corev1beta1.ReasonIdentityReady, "it holds the kubeconfig")
 }

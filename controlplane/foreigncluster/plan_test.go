@@ -310,7 +310,7 @@ func TestSecret(t *testing.T) {
 		{"of no namespace", "NotReady: Secret tenant/any: the annotation liqo.io/remote-tenant-namespace is \"../x\", which is not the name of a namespace", earlier,
 			func(f *Facts) { f.Secrets[0].Annotations[authv1beta1.AnnotationRemoteTenantNamespace] = "../x" }, 30 * time.Minute},
 		{"empty", "NotReady: Secret tenant/any: its kubeconfig cannot be used: it is empty", earlier, func(f *Facts) { f.Secrets[0].Data = nil }, 0},
-		{"two of them", "SomeNotReady: Secret tenant/any: it counts, and Secret tenant/zzz, which is newer, is for cluster milan too: delete one of them", earlier,
+		{"two of them", "SomeNotReady: Secret tenant/any: it is used, but Secret tenant/zzz, which is newer, is also for cluster milan: delete one of them", earlier,
 			func(f *Facts) { f.Secrets = append(f.Secrets, corev1.Secret{ObjectMeta: named("tenant", "zzz")}) }, 30 * time.Minute},
 		{"of an Identity", "Ready: Identity tenant/controlplane-milan: Secret a", earlier, func(f *Facts) { f.Identities = peered().Identities }, 30 * time.Minute},
 		{"expired, of an Identity", "NotReady: Secret tenant/any: the client certificate of its kubeconfig was valid until 2030-01-01T00:30:00Z", now,

@@ -166,7 +166,7 @@ func TestShadowPods(t *testing.T) {
 		is("c", 1000)
 		// One that Kubernetes refuses leaves the pod as it is, and the next one goes on from there.
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":2000}}}`)
-		milan.Event(t, "shop-rome", "second", "PodRefused", "goes on as it is")
+		milan.Event(t, "shop-rome", "second", "PodRefused", "stays as it is")
 		change(`{"spec":{"pod":{"activeDeadlineSeconds":500,"containers":[{"name":"a","image":"d"}]}}}`)
 		is("d", 500)
 	})

@@ -224,7 +224,7 @@ func (c *capturing) drops(t *testing.T) {
 			return err
 		}
 		told, err := os.ReadFile(file.Name())
-		if !strings.Contains(string(told), want) || !strings.Contains(string(told), "What to do: make an IP object for the host") {
+		if !strings.Contains(string(told), want) || !strings.Contains(string(told), "What to do: create an IP object for the host") {
 			return errors.Join(fmt.Errorf("no %q in %s", want, told), err)
 		}
 		return nil

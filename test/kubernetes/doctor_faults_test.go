@@ -132,7 +132,7 @@ func faultsOfObjects() []fault {
 		{
 			name: "deleted Secret", long: true,
 			inject: func(t *testing.T, x *examined) { x.kubectl(t, x.a, "-n", x.here, "delete", "secret", "gw-"+x.b.Name) },
-			want:   symptom{"keys", "local", doctor.Warning, "goes on with the keys that were in it", "", "liqoctl network connect"},
+			want:   symptom{"keys", "local", doctor.Warning, "keeps using the keys that were in it", "", "liqoctl network connect"},
 			heal:   connectAsAdvised,
 		},
 	}

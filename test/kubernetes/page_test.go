@@ -308,7 +308,7 @@ func (c *console) cut(t *testing.T) time.Duration {
 	var first, fix string
 	c.Must(`document.querySelector("aside .finding").innerText`, &first)
 	c.Must(`document.querySelector("aside .finding .fix code")?.innerText ?? ""`, &fix)
-	if !strings.Contains(first, "nothing arrives at the server") || !strings.Contains(fix, "look at firewalls") {
+	if !strings.Contains(first, "nothing arrives at the server") || !strings.Contains(fix, "check firewalls") {
 		t.Errorf("the cause that comes first, and what to do: %s\n%s", first, fix)
 	}
 	c.keep(t, "down")

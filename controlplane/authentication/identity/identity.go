@@ -98,7 +98,7 @@ func plan(i *authv1beta1.Identity, key credentials.Key, now time.Time) (secret *
 	if len(p.SignedCRT) == 0 {
 		why := "authParams.signedCRT is empty: the provider has not signed a certificate"
 		if p.AwsConfig != nil {
-			why = "the provider grants an IAM user of EKS instead of a certificate, which is not supported: have its administrator make credentials, and put a kubeconfig of them into a Secret"
+			why = "the provider grants an IAM user of EKS instead of a certificate, which is not supported: ask its administrator for credentials, and put a kubeconfig with them into a Secret"
 		}
 		return nil, condition(authv1beta1.ReasonCredentialsMissing, "%s", why), 0
 	}
@@ -110,7 +110,7 @@ func plan(i *authv1beta1.Identity, key credentials.Key, now time.Time) (secret *
 		return nil, condition(authv1beta1.ReasonCertificateInvalid, "authParams.signedCRT: %v", err), 0
 	}
 	if left := certificate.NotAfter.Sub(now); left <= 0 {
-		return nil, condition(authv1beta1.ReasonCertificateExpired, "the certificate has expired at %s: make the Identity anew (liqoctl authenticate)", certificate.NotAfter.UTC().Format(time.RFC3339)), 0
+		return nil, condition(authv1beta1.ReasonCertificateExpired, "the certificate has expired at %s: create the Identity again (liqoctl authenticate)", certificate.NotAfter.UTC().Format(time.RFC3339)), 0
 	} else {
 		again = left
 	}

@@ -93,9 +93,9 @@ func judgeResources(s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, de
 	case (cordonedTenant || s.Cordoned()) && accepted(s):
 		return *resourcesOf(s), s.Status.Resources, false // as granted before
 	case cordonedTenant:
-		return denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster %s: it gets no more than it has", tenant.Spec.ClusterID), nil, false
+		return denied(authv1beta1.ReasonTenantCordoned, "the provider has cordoned cluster %s: no more resources are granted to it", tenant.Spec.ClusterID), nil, false
 	case s.Cordoned():
-		return denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: it gets no more than it has"), nil, false
+		return denied(authv1beta1.ReasonSliceCordoned, "the provider has cordoned this slice: no more resources are granted for it"), nil, false
 	}
 	switch s.Spec.Class {
 	case "", authv1beta1.SliceClassDefault:

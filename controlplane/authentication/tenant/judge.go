@@ -177,7 +177,7 @@ func (f facts) ready(format string, args ...any) decision {
 	switch t.Spec.TenantCondition {
 	case authv1beta1.TenantCordoned:
 		d.reason = authv1beta1.ReasonTenantCordoned
-		d.message += fmt.Sprintf(", and gets no more than it has: tenantCondition is %s (liqoctl uncordon tenant %s)", t.Spec.TenantCondition, t.Name)
+		d.message += fmt.Sprintf(", and no more resources are granted to it: tenantCondition is %s (liqoctl uncordon tenant %s)", t.Spec.TenantCondition, t.Name)
 	case authv1beta1.TenantDrained:
 		d.reason = authv1beta1.ReasonTenantDrained
 		d.message = fmt.Sprintf("cluster %s has lost what it had here, and is refused what it asks for: set tenantCondition to %s to change that (liqoctl activate tenant %s)",

@@ -183,7 +183,7 @@ func (p *pool) keep(c claim, there bool) decision {
 	err = p.addresses.Restore(owner(c.key), addr)
 	if _, ok := errors.AsType[*cidr.TakenError](err); ok {
 		return decision{reason: ipamv1alpha1.ReasonOverlap, message: fmt.Sprintf(
-			"status.ip: %v, which came first: delete one of the two and make it again; nothing is changed until then", err)}
+			"status.ip: %v, which is older: delete and recreate one of the two; nothing is changed until then", err)}
 	}
 	if err != nil {
 		return decision{reason: ipamv1alpha1.ReasonInvalid, message: fmt.Sprintf(

@@ -199,8 +199,8 @@ func TestSameAddress(t *testing.T) {
 	if d := l.entries[older.key].decision; !d.granted() {
 		t.Errorf("older: %s", d.text())
 	}
-	want := "Overlap invalid IP of invalid Prefix: status.ip: address 10.70.0.2 is held by IP rome/older, which came first: " +
-		"delete one of the two and make it again; nothing is changed until then"
+	want := "Overlap invalid IP of invalid Prefix: status.ip: address 10.70.0.2 is held by IP rome/older, which is older: " +
+		"delete and recreate one of the two; nothing is changed until then"
 	if d := l.entries[younger.key].decision; d.text() != want {
 		t.Errorf("younger: %s", d.text())
 	}

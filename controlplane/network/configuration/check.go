@@ -58,7 +58,7 @@ func checkCluster(c networkingv1beta1.ClusterConfig, path *field.Path) string {
 			}
 			for _, u := range all {
 				if u.prefix.Overlaps(p) {
-					return fmt.Sprintf("%s: %s overlaps %s of %s: addresses of a cluster have one meaning", at, p, u.prefix, u.path)
+					return fmt.Sprintf("%s: %s overlaps %s of %s: an address of a cluster must have one meaning only", at, p, u.prefix, u.path)
 				}
 			}
 			all = append(all, used{p, at})
@@ -75,7 +75,7 @@ func checkPrefix(cidr networkingv1beta1.CIDR) (netip.Prefix, string) {
 	}
 	switch a := p.Addr(); {
 	case p.Masked() != p:
-		return p, fmt.Sprintf("CIDR %q: bits are set behind its length; write %s if that is meant", cidr, p.Masked())
+		return p, fmt.Sprintf("CIDR %q has host bits; write %s if you mean that", cidr, p.Masked())
 	case p.Bits() == 0, a.IsUnspecified(), a.IsLoopback(), a.IsMulticast(), a.IsLinkLocalUnicast():
 		return p, fmt.Sprintf("CIDR %q: cannot be routed between clusters", cidr)
 	}

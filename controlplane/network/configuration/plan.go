@@ -260,7 +260,7 @@ func answer(n *ipamv1alpha1.Network) (r result) {
 	asked, err := netip.ParsePrefix(string(n.Spec.CIDR))
 	given, err2 := netip.ParsePrefix(string(n.Status.CIDR))
 	if err != nil || err2 != nil || asked.Bits() != given.Bits() || asked.Addr().Is4() != given.Addr().Is4() {
-		return result{Refused: true, Message: fmt.Sprintf("status.cidr is %q, which cannot stand for %s: delete the Network, it will come back", n.Status.CIDR, n.Spec.CIDR)}
+		return result{Refused: true, Message: fmt.Sprintf("status.cidr is %q, which cannot stand for %s: delete the Network, and it is created again", n.Status.CIDR, n.Spec.CIDR)}
 	}
 	r.CIDR = string(n.Status.CIDR)
 	return r

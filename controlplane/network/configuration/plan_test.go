@@ -249,7 +249,7 @@ func TestBuildInvalid(t *testing.T) {
 		{"no pod CIDR", "peer", "remote: {cidr: {external: 10.70.0.0/16}}", "spec.remote.cidr.pod is missing"},
 		{"an empty list", "peer", "remote: {cidr: {pod: []}}", "spec.remote.cidr.pod is missing"},
 		{"a bad element", "peer", "remote: {cidr: {pod: [10.0.0.0/16, 10.1/16]}}", `spec.remote.cidr.pod[1]: CIDR "10.1/16"`},
-		{"bits behind the length", "peer", "remote: {cidr: {pod: 10.1.2.0/16}}", "spec.remote.cidr.pod: CIDR \"10.1.2.0/16\": bits are set behind its length; write 10.1.0.0/16"},
+		{"bits behind the length", "peer", "remote: {cidr: {pod: 10.1.2.0/16}}", "spec.remote.cidr.pod: CIDR \"10.1.2.0/16\" has host bits; write 10.1.0.0/16"},
 		{"IPv4 in IPv6", "peer", `remote: {cidr: {pod: "::ffff:10.0.0.0/104"}}`, "write the IPv4 prefix in IPv4 form"},
 		{"everything", "peer", "remote: {cidr: {pod: 10.1.0.0/16, external: 0.0.0.0/0}}", "spec.remote.cidr.external: CIDR \"0.0.0.0/0\": cannot be routed"},
 		{"loopback", "peer", "remote: {cidr: {pod: 127.0.0.0/8}}", "cannot be routed"},

@@ -174,7 +174,7 @@ func ingress(s *corev1.Service) ([]string, *shortfall) {
 	}
 	if len(addresses) == 0 {
 		return nil, &shortfall{networkingv1beta1.ReasonWaitingForLoadBalancer,
-			"Service " + s.Name + " has got no address: that is the work of the cloud's controller, or of one like MetalLB"}
+			"Service " + s.Name + " has no address: the cloud's controller, or one like MetalLB, must assign it"}
 	}
 	return addresses, nil
 }

@@ -77,7 +77,7 @@ func TestEndpoints(t *testing.T) {
 
 		{name: "LoadBalancer", service: liveService("LoadBalancer", corev1.LoadBalancerIngress{IP: "203.0.113.1", Hostname: "x"}, corev1.LoadBalancerIngress{Hostname: "lb.example"},
 			corev1.LoadBalancerIngress{IP: "203.0.113.1"}), pods: runs, want: at(51840, "203.0.113.1", "lb.example"), wantInside: inside, ready: "True EndpointReady"},
-		{name: "LoadBalancer that waits", service: liveService("LoadBalancer"), pods: runs, wantInside: inside, ready: "False WaitingForLoadBalancer", says: "Service gw-a has got no address"},
+		{name: "LoadBalancer that waits", service: liveService("LoadBalancer"), pods: runs, wantInside: inside, ready: "False WaitingForLoadBalancer", says: "Service gw-a has no address"},
 		{name: "LoadBalancer that lost its address", service: liveService("LoadBalancer"), pods: runs, last: at(51840, "203.0.113.1"),
 			want: at(51840, "203.0.113.1"), wantInside: inside, ready: "False WaitingForLoadBalancer", says: "is the last one"},
 		{name: "LoadBalancer that was a node port", service: liveService("LoadBalancer"), pods: runs, last: at(30742, "192.0.2.1"), wantInside: inside, ready: "False WaitingForLoadBalancer"},

@@ -40,8 +40,8 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 		p.Keys, p.PublicKey, p.PublicKeyTime = *g.keys, *g.publicKey, *g.publicKeyTime
 		p.recheck(recheckSecret)
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretDeleted,
-			"Secret %s was deleted. Pod %s goes on with the keys that were in it, and packets pass; another pod could not start. "+
-				"'liqoctl network connect' has new keys made and tells the peer", name, f.KeysIn)
+			"Secret %s was deleted. Pod %s keeps using the keys that were in it, and packets pass; another pod could not start. "+
+				"'liqoctl network connect' has new keys generated, and gives them to the peer", name, f.KeysIn)
 		return nil
 	}
 	if f.Secret == nil && !g.provided() {
@@ -76,7 +76,7 @@ func (f *Facts) keys(p *Plan) (public []byte) {
 	case len(f.OtherSecrets) > 0:
 		others := slices.Sorted(slices.Values(f.OtherSecrets))
 		f.say(p, ready, false, networkingv1beta1.ReasonSecretAmbiguous,
-			"Secret %s, with generated keys, is in use, but labelled as keys for this peer are also: %s. Name one in secretRef of the %s, or delete the others",
+			"Secret %s, with generated keys, is in use, but these are also labelled as keys for this peer: %s. Name one in secretRef of the %s, or delete the others",
 			name, strings.Join(others, ", "), g.kind.parent)
 	case g.provided():
 		f.say(p, ready, true, networkingv1beta1.ReasonKeysProvided, "Secret %s holds the keys", name)
@@ -208,7 +208,7 @@ func judge(data map[string][]byte) (public []byte, why string) {
 	}
 	public = key.PublicKey().Bytes()
 	if given, ok := data[networkingv1beta1.PublicKeyEntry]; ok && !bytes.Equal(given, public) {
-		why := "is not the public key of " + networkingv1beta1.PrivateKeyEntry + ": replace it by what wg pubkey prints for that, or leave it out"
+		why := "is not the public key of " + networkingv1beta1.PrivateKeyEntry + ": replace it by the output of wg pubkey for that key, or leave it out"
 		if bad := badKey(given); bad != "" {
 			why = bad
 		}
@@ -240,7 +240,7 @@ func (f *Facts) peerKey(p *Plan, own []byte) {
 	switch {
 	case id == "":
 		f.say(p, ready, false, networkingv1beta1.ReasonPeerKeyMissing,
-			"the label %s is missing: without it nobody knows whose key to take", networkingv1beta1.LabelRemoteClusterID)
+			"the label %s is missing: it names the cluster whose key to use", networkingv1beta1.LabelRemoteClusterID)
 		return
 	case len(f.PublicKeys) == 0:
 		f.say(p, ready, false, networkingv1beta1.ReasonPeerKeyMissing,

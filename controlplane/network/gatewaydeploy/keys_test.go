@@ -122,12 +122,12 @@ func TestKeysReady(t *testing.T) {
 		{"provided, and not there", func(f *Facts) { f.Gateway.secretRef = "mine" }, "False SecretNotFound", "there is no Secret mine: create it", ""},
 		{"could not be made", func(*Facts) {}, "False SecretNotFound", "could not be made", ""},
 		{"deleted, and in use", func(f *Facts) { *f.Gateway.keys, f.KeysIn = &corev1.ObjectReference{Name: "gw-a"}, "gw-a-1" },
-			"False SecretDeleted", "Pod gw-a-1 goes on with the keys", "gw-a"},
+			"False SecretDeleted", "Pod gw-a-1 keeps using the keys", "gw-a"},
 		{"provided, and bad", func(f *Facts) { f.Gateway.secretRef, f.Secret = "mine", secret("mine", nil) }, "False SecretInvalid", "Secret mine: data.privateKey is required", ""},
 		{"generated, and broken since", func(f *Facts) { f.Secret = secret("gw-a", nil) }, "False SecretInvalid", "delete the Secret to have new keys generated", ""},
 		{"the generated one named", func(f *Facts) { f.Gateway.secretRef, f.Secret = "gw-a", secret("gw-a", pair) }, "True KeysGenerated", "", "gw-a"},
 		{"another one that nobody chose", func(f *Facts) { f.Secret, f.OtherSecrets = secret("gw-a", pair), []string{"y", "x"} },
-			"False SecretAmbiguous", "also: x, y. Name one in secretRef of the GatewayServer", "gw-a"},
+			"False SecretAmbiguous", "peer: x, y. Name one in secretRef of the GatewayServer", "gw-a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := serverFacts()

@@ -139,7 +139,7 @@ func Build(f Facts) Plan {
 	if f.Rival != "" {
 		return Plan{Conditions: []metav1.Condition{f.Gateway.condition(networkingv1beta1.ConditionDeployed, false,
 			networkingv1beta1.ReasonDuplicateGateway,
-			fmt.Sprintf("%s %s was there first, and its objects have the same names: delete one of the two or give it another name",
+			fmt.Sprintf("%s %s is older, and its objects have the same names: delete or rename one of the two",
 				f.Rival, f.Gateway.GetName()))}}
 	}
 	var p Plan

@@ -34,7 +34,7 @@ func (f *Facts) roles(p *Plan) {
 	g := f.Gateway
 	if f.accountDenied() {
 		p.Refused = append(p.Refused, refusal{f.Account, fmt.Sprintf(
-			"it is not this gateway's, and nobody said that gateways may run as it: label it %s=%s, or name another one in spec.deployment.spec.template.spec.serviceAccountName",
+			"it is not this gateway's, and is not allowed for gateways: label it %s=%s, or name another one in spec.deployment.spec.template.spec.serviceAccountName",
 			networkingv1beta1.LabelGatewayResource, networkingv1beta1.LabelTrue)})
 		return
 	}

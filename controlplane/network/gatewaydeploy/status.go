@@ -69,7 +69,7 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 	case !moved(last, p.Endpoint):
 	case r.stillLeads(ctx, g, last, p.Endpoint):
 		r.event(g, corev1.EventTypeNormal, eventGatewayMoved,
-			"the gateway is on another node, "+where(p.Endpoint)+". Peers need not be told: "+where(last)+" leads to it as long as that node is there")
+			"the gateway is on another node, "+where(p.Endpoint)+". Peers do not need it: "+where(last)+" leads to it as long as that node is there")
 	default:
 		r.event(g, corev1.EventTypeNormal, eventEndpointChanged,
 			"peers reach the gateway at "+where(p.Endpoint)+" now, give it to their GatewayClient")

@@ -129,7 +129,7 @@ func (l *ledger) keep(e *entry) {
 	switch {
 	case overlaps:
 		e.decision = decision{reason: ipamv1alpha1.ReasonOverlap, message: fmt.Sprintf(
-			"status.cidr %v, which came first: delete one of the two and make it again; nothing is changed until then", overlap)}
+			"status.cidr %v, which is older: delete and recreate one of the two; nothing is changed until then", overlap)}
 	case err != nil:
 		e.decision = invalid(fmt.Errorf("status.cidr: %w", err))
 	default:
@@ -208,7 +208,7 @@ func (l *ledger) answer(c claim, p netip.Prefix, err error) decision {
 	}
 	if _, ok := errors.AsType[*cidr.OverlapError](err); ok {
 		return decision{reason: ipamv1alpha1.ReasonOverlap, message: fmt.Sprintf(
-			"%v: make a Network of another CIDR, delete what is in the way, or let another prefix stand for this one by removing the label %s",
+			"%v: create a Network with another CIDR, delete what conflicts, or let another prefix stand for this one by removing the label %s",
 			err, ipamv1alpha1.LabelNetworkNotRemapped)}
 	}
 	if _, ok := errors.AsType[*cidr.ExhaustedError](err); ok {
@@ -232,7 +232,7 @@ func (l *ledger) allocated(c claim, p netip.Prefix) decision {
 }
 
 func invalid(err error) decision {
-	return decision{reason: ipamv1alpha1.ReasonInvalid, message: fmt.Sprintf("%v: make a Network of another CIDR", err)}
+	return decision{reason: ipamv1alpha1.ReasonInvalid, message: fmt.Sprintf("%v: create a Network with another CIDR", err)}
 }
 
 // forget gives back what a Network held.

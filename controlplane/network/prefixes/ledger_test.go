@@ -84,9 +84,9 @@ func (d decision) text() string {
 }
 
 const (
-	overlapAdvice = ": make a Network of another CIDR, delete what is in the way, or let another prefix stand for this one by removing the label ipam.liqo.io/network-not-remapped"
+	overlapAdvice = ": create a Network with another CIDR, delete what conflicts, or let another prefix stand for this one by removing the label ipam.liqo.io/network-not-remapped"
 	poolAdvice    = ": give the controller a further pool (--ipam-pools), or delete Networks or peerings that are not needed"
-	statusAdvice  = ", which came first: delete one of the two and make it again; nothing is changed until then"
+	statusAdvice  = ", which is older: delete and recreate one of the two; nothing is changed until then"
 )
 
 func TestDecide(t *testing.T) {
@@ -114,11 +114,11 @@ func TestDecide(t *testing.T) {
 				"10.96.0.0/12 of Network liqo/service-cidr and 10.243.0.0/16 of Network liqo/pod-cidr, and no pool (10.0.0.0/8, 192.168.0.0/16, 172.16.0.0/12) " +
 				"has a free /8 to stand for it" + poolAdvice},
 		{"the tunnel", network("rome", "a", "169.254.18.0/30", 1),
-			"Invalid invalid Prefix: 169.254.18.0/30 overlaps 169.254.0.0/16, which cannot be routed between clusters: make a Network of another CIDR"},
+			"Invalid invalid Prefix: 169.254.18.0/30 overlaps 169.254.0.0/16, which cannot be routed between clusters: create a Network with another CIDR"},
 		{"host bits", network("rome", "a", "10.42.0.1/16", 1),
-			"Invalid invalid Prefix: 10.42.0.1/16 has bits set behind its length: write 10.42.0.0/16: make a Network of another CIDR"},
+			"Invalid invalid Prefix: 10.42.0.1/16 has bits set behind its length: write 10.42.0.0/16: create a Network with another CIDR"},
 		{"no prefix", network("rome", "a", "10.42.0.0", 1),
-			`Invalid invalid Prefix: CIDR "10.42.0.0": not an IPv4 or IPv6 prefix: make a Network of another CIDR`},
+			`Invalid invalid Prefix: CIDR "10.42.0.0": not an IPv4 or IPv6 prefix: create a Network with another CIDR`},
 		{"link-local, reserved", network(liqo, "reserved-x", "169.254.0.0/16", 1, label(ipamv1alpha1.LabelNetworkType, "reserved"), shared, notRemapped),
 			"Allocated 169.254.0.0/16: granted as asked for"},
 
@@ -129,9 +129,9 @@ func TestDecide(t *testing.T) {
 			"Overlap invalid Prefix: status.cidr 10.243.0.0/17 overlaps 10.243.0.0/16 of Network liqo/pod-cidr" + statusAdvice},
 		{"granted before, below what is reserved", network("rome", "a", "192.168.7.0/24", 1, granted("192.168.7.0/24")), "Allocated 192.168.7.0/24: granted as asked for"},
 		{"granted before, not to be routed", network("rome", "a", "10.42.0.0/16", 1, granted("127.0.0.0/16")),
-			"Invalid invalid Prefix: status.cidr: 127.0.0.0/16 overlaps 127.0.0.0/8, which cannot be routed between clusters: make a Network of another CIDR"},
+			"Invalid invalid Prefix: status.cidr: 127.0.0.0/16 overlaps 127.0.0.0/8, which cannot be routed between clusters: create a Network with another CIDR"},
 		{"granted before, no prefix", network("rome", "a", "10.42.0.0/16", 1, granted("x")),
-			`Invalid invalid Prefix: status.cidr: CIDR "x": not an IPv4 or IPv6 prefix: make a Network of another CIDR`},
+			`Invalid invalid Prefix: status.cidr: CIDR "x": not an IPv4 or IPv6 prefix: create a Network with another CIDR`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := ledgerOf(t, installation()...)
@@ -238,8 +238,8 @@ func TestInstallationFirst(t *testing.T) {
 func TestNotInstalled(t *testing.T) {
 	l, remote := ledgerOf(t), network("rome", "a", "10.243.0.0/16", 0)
 	got := l.decide(remote, installation()[2:])
-	if want := "NetworkNotReady invalid Prefix: the Networks of this cluster come first, and namespace liqo has none with label ipam.liqo.io/network-type=pod-cidr: " +
-		"the controller makes them when it knows the prefixes of this cluster; its log says which flags are missing"; got.text() != want {
+	if want := "NetworkNotReady invalid Prefix: the Networks of this cluster must exist first, but namespace liqo has none with label ipam.liqo.io/network-type=pod-cidr: " +
+		"the controller creates them when it knows the prefixes of this cluster; its log names the missing flags"; got.text() != want {
 		t.Errorf("got %s\nwant %s", got.text(), want)
 	}
 	if got := l.decide(remote, installation()); got.reason != "" {

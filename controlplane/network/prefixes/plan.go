@@ -151,8 +151,8 @@ func missing(installed []claim) []string {
 func notInstalled(kinds []string, liqoNamespace string) decision {
 	return decision{
 		reason: ipamv1alpha1.ReasonNetworkNotReady,
-		message: "the Networks of this cluster come first, and namespace " + liqoNamespace + " has none with label " +
+		message: "the Networks of this cluster must exist first, but namespace " + liqoNamespace + " has none with label " +
 			ipamv1alpha1.LabelNetworkType + "=" + strings.Join(kinds, ", none with ") +
-			": the controller makes them when it knows the prefixes of this cluster; its log says which flags are missing",
+			": the controller creates them when it knows the prefixes of this cluster; its log names the missing flags",
 	}
 }

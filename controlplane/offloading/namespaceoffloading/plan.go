@@ -130,13 +130,13 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 	case state.RemoteNamespace != name:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, "the cluster has not answered yet"
 	case state.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
-		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be made: one of that name may be there already. Its administrator can tell"
+		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be created: one with that name may already exist. The cluster's administrator can find out"
 	case state.Phase != offloadingv1beta1.MappingAccepted:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, there+" is being made"
 	case !f.Admits && f.Offloading.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy:
 		c.Reason = offloadingv1beta1.ReasonPodAdmissionMissing
 		c.Message = there + " is there, but new pods stay off virtual nodes: this API server serves no MutatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.36)." +
-			" Pods of runtime class " + offloadingv1beta1.RuntimeClassName + " run there all the same"
+			" Pods of runtime class " + offloadingv1beta1.RuntimeClassName + " run there nevertheless"
 	default:
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, offloadingv1beta1.ReasonNamespaceCreated, there+" is there"
 	}

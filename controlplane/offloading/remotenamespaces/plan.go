@@ -88,7 +88,7 @@ func Build(f Facts) Plan {
 		there := live[remote]
 		why := f.refuse(local, remote, there, count)
 		if other := taken[remote]; why == "" && other != "" {
-			why = fmt.Sprintf("namespace %s is to have the same name", other)
+			why = fmt.Sprintf("namespace %s would get the same name", other)
 		}
 		phase := offloadingv1beta1.MappingAccepted
 		switch {
@@ -149,7 +149,7 @@ func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) 
 	case f.reserved(remote):
 		return fmt.Sprintf("namespace %s is not for other clusters", remote)
 	case there != nil && !f.madeForThis(there):
-		return fmt.Sprintf("namespace %s exists and was not made for this: it is left as it is; delete it, or have the consumer choose another name", remote)
+		return fmt.Sprintf("namespace %s exists and was not made for this: it is left as it is; delete it, or ask the consumer to choose another name", remote)
 	case there != nil && there.Annotations[offloadingv1beta1.AnnotationOriginalName] != local:
 		return fmt.Sprintf("namespace %s was made for namespace %s of the consumer", remote, text.Quoted(there.Annotations[offloadingv1beta1.AnnotationOriginalName]))
 	case there != nil:
@@ -157,7 +157,7 @@ func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) 
 	case f.Tenant == nil:
 		return fmt.Sprintf("namespace %s has no Tenant that is ready", f.Name.Namespace)
 	case count >= f.MaxNamespaces:
-		return fmt.Sprintf("the consumer has %d namespaces: the provider lets it have no more", count)
+		return fmt.Sprintf("the consumer has %d namespaces: the provider allows no more", count)
 	}
 	return ""
 }

@@ -90,7 +90,7 @@ func TestBuild(t *testing.T) {
 			return f
 		}, "bank=store:Terminating shop=store:CreationLoopBackOff", "", "store", "was made for namespace bank"},
 		{"two are to have one name", func() Facts { return good("bank", "store", "shop", "store") },
-			"bank=store:Accepted shop=store:CreationLoopBackOff", "store", "", "namespace bank is to have the same name"},
+			"bank=store:Accepted shop=store:CreationLoopBackOff", "store", "", "namespace bank would get the same name"},
 		{"it is being deleted", func() Facts {
 			f := good("shop", "shop-rome")
 			f.Namespaces = []corev1.Namespace{going}
@@ -140,7 +140,7 @@ func TestBuild(t *testing.T) {
 			f := good("a", "a-rome", "b", "b-rome", "c", "c-rome")
 			f.Namespaces = []corev1.Namespace{made("z", "z", "liqo-tenant-rome/other"), made("c-rome", "c", ours), made("n", "n", "liqo-tenant-naples/milan")}
 			return f
-		}, "a=a-rome:Accepted b=b-rome:CreationLoopBackOff c=c-rome:Accepted", "a-rome c-rome", "", "lets it have no more"},
+		}, "a=a-rome:Accepted b=b-rome:CreationLoopBackOff c=c-rome:Accepted", "a-rome c-rome", "", "allows no more"},
 		{"a name that is none", func() Facts { return good("shop", "../etc") }, "shop=../etc:CreationLoopBackOff", "", "", "is not the name"},
 		{"a name at the consumer that is none", func() Facts { return good("Shop!", "shop") }, "Shop!=shop:CreationLoopBackOff", "", "", "is not the name"},
 		{"a name that is too long", func() Facts { return good("shop", strings.Repeat("a", 64)) }, "shop=" + strings.Repeat("a", 64) + ":CreationLoopBackOff", "", "", "is not the name"},

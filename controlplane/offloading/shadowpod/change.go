@@ -126,7 +126,7 @@ func (r *Reconciler) change(ctx context.Context, s *raw, cached *corev1.Pod) err
 		mark(changed, want)
 		err = r.patch(ctx, live, changed)
 		if why, refused := apply.Refusal(err); refused {
-			r.tell(s, reasonRefused, reasonRefused+want, "the pod goes on as it is: "+why)
+			r.tell(s, reasonRefused, reasonRefused+want, "the pod stays as it is: "+why)
 			continue
 		}
 		if err == nil && !equality.Semantic.DeepEqual(live.Spec, changed.Spec) {
@@ -193,7 +193,7 @@ func unresized(p, want *corev1.PodSpec) string {
 			for _, name := range slices.Sorted(maps.Keys(kind.want)) {
 				has, want := kind.has[name], kind.want[name]
 				if has.Cmp(want) != 0 {
-					return fmt.Sprintf("%s %s %s of %s and is to have %s: a pod of another cluster is not resized in place; make it anew", where, kind.name, has.String(), name, want.String())
+					return fmt.Sprintf("%s %s %s of %s and is to have %s: a pod of another cluster is not resized in place; recreate it", where, kind.name, has.String(), name, want.String())
 				}
 			}
 		}

@@ -161,9 +161,9 @@ func stated(spec *corev1.PodSpec, e offloadingv1beta1.LimitsEnforcement) string 
 			}
 			switch {
 			case !requested:
-				return fmt.Sprintf("container %s states no request of %s, which the provider wants", c.Name, name)
+				return fmt.Sprintf("container %s declares no request of %s, which the provider requires", c.Name, name)
 			case e == offloadingv1beta1.HardLimitsEnforcement && (!limited || limit.Cmp(request) != 0):
-				return fmt.Sprintf("container %s states no limit of %s that is equal to the request, which the provider wants", c.Name, name)
+				return fmt.Sprintf("container %s declares no limit of %s equal to the request, which the provider requires", c.Name, name)
 			}
 		}
 	}

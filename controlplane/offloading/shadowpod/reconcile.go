@@ -179,7 +179,7 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		return 0, nil
 	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
 		r.wait(p, name)
-		r.tell(s, reasonCordoned, reasonCordoned, "the provider has cordoned user "+q.Spec.User+": it gets no more pods than it has")
+		r.tell(s, reasonCordoned, reasonCordoned, "the provider has cordoned user "+q.Spec.User+": no more pods are accepted")
 		return 0, nil
 	}
 	if why := stated(spec, q.Spec.LimitsEnforcement); why != "" {

@@ -84,7 +84,7 @@ func Build(f Facts) (p Plan) {
 		return invalid(reasonReserved, f.Reserved+": it is not exported")
 	case s == nil:
 		return invalid(mcsv1beta1.ServiceExportReasonNoService, fmt.Sprintf(
-			"There is no Service %s in namespace %s, not counting those that are imported from other clusters: create it, and it is exported", f.Export.Name, f.Export.Namespace))
+			"There is no Service %s in namespace %s, not counting those that are imported from other clusters: create it to export it", f.Export.Name, f.Export.Namespace))
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return invalid(mcsv1beta1.ServiceExportReasonInvalidServiceType, "A Service of type ExternalName has no endpoints to export")
 	case len(s.Spec.Ports) > networkingv1beta1.MaxServicePorts:
@@ -102,10 +102,10 @@ func Build(f Facts) (p Plan) {
 			denied = append(denied, peer.ID)
 			continue
 		case peer.Services >= networkingv1beta1.MaxServices:
-			full = append(full, fmt.Sprintf("cluster %s is told of %d Services, which is the most", peer.ID, peer.Services))
+			full = append(full, fmt.Sprintf("cluster %s is already offered %d Services, the maximum", peer.ID, peer.Services))
 			continue
 		case peer.Endpoints+endpoints > networkingv1beta1.MaxServiceEndpointsTotal:
-			full = append(full, fmt.Sprintf("cluster %s would be told of %d endpoints of all Services together: %d is the most",
+			full = append(full, fmt.Sprintf("cluster %s would be offered %d endpoints of all Services together: the maximum is %d",
 				peer.ID, peer.Endpoints+endpoints, networkingv1beta1.MaxServiceEndpointsTotal))
 			continue
 		}

@@ -106,8 +106,8 @@ func TestConditions(t *testing.T) {
 		{"an address of a node among those of pods", func(f *Facts) { f.Slices = []discoveryv1.EndpointSlice{slice("a", "10.243.9.9")} }, "milan rome", 0, "True", "True", "Exported", "Node worker"},
 		{"names of hosts", func(f *Facts) { f.Slices[0].AddressType = discoveryv1.AddressTypeFQDN }, "milan rome", 1, "True", "True", "Exported", "Exported"},
 		{"more endpoints than allowed", func(f *Facts) { f.Slices = []discoveryv1.EndpointSlice{slice("a", many(1200)...)} }, "milan rome", 1000, "True", "True", "Exported", "200 endpoints are left out"},
-		{"one peer is full", func(f *Facts) { f.Peers[0].Services = 2000 }, "rome", 2, "True", "False", "Failed", "milan is told of 2000 Services, which is the most; Exported to rome"},
-		{"one peer has too many endpoints", func(f *Facts) { f.Peers[0].Endpoints = 19_999 }, "rome", 2, "True", "False", "Failed", "milan would be told of 20001 endpoints"},
+		{"one peer is full", func(f *Facts) { f.Peers[0].Services = 2000 }, "rome", 2, "True", "False", "Failed", "milan is already offered 2000 Services, the maximum; Exported to rome"},
+		{"one peer has too many endpoints", func(f *Facts) { f.Peers[0].Endpoints = 19_999 }, "rome", 2, "True", "False", "Failed", "milan would be offered 20001 endpoints"},
 		{"headless without ports", func(f *Facts) { f.Service.Spec.ClusterIP, f.Service.Spec.Ports = "None", nil }, "milan rome", 2, "True", "True", "Exported", "Exported"},
 		{"an address and no ports", func(f *Facts) { f.Service.Spec.Ports = nil }, "", 0, "False", "False", "InvalidServiceType", "no ports"},
 	} {

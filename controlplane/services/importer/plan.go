@@ -158,7 +158,7 @@ func Build(f Facts) (p Plan) {
 		}
 		i := f.index(c.of)
 		if what := conflicts[c.cluster]; len(what) > 0 {
-			notes[i] = append(notes[i], fmt.Sprintf("the export of cluster %s is older and differs (%s): it counts", all[0].cluster, strings.Join(what, ", ")))
+			notes[i] = append(notes[i], fmt.Sprintf("the export of cluster %s is older and differs (%s): its settings are used", all[0].cluster, strings.Join(what, ", ")))
 		}
 		if c.of.Away != "" {
 			notes[i] = append(notes[i], "no endpoint is ready: "+c.of.Away)
@@ -196,7 +196,7 @@ func (f *Facts) judge(in *Import) (networkingv1beta1.ConditionReason, string) {
 	case in.Unwanted:
 		return networkingv1beta1.ReasonNotWanted, fmt.Sprintf("The annotation %s of the Configuration of cluster %s does not name it", networkingv1beta1.AnnotationImportServices, in.Peer)
 	case f.NamespaceMissing:
-		return networkingv1beta1.ReasonNamespaceNotFound, fmt.Sprintf("There is no namespace %s in this cluster: create it, and the Service is there", d.Namespace)
+		return networkingv1beta1.ReasonNamespaceNotFound, fmt.Sprintf("There is no namespace %s in this cluster: create it to import the Service", d.Namespace)
 	}
 	return "", ""
 }
@@ -373,7 +373,7 @@ func conflict(oldest string, conflicts map[string][]string) metav1.Condition {
 		}
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, strings.Join(slices.Sorted(maps.Keys(kinds)), ",")
-	c.Message = text.Cut(fmt.Sprintf("What cluster %s says counts, as the oldest export. These differ: %s", oldest, strings.Join(clusters, ", ")), text.MaxEvent)
+	c.Message = text.Cut(fmt.Sprintf("The settings of cluster %s are used, as its export is the oldest. These clusters differ: %s", oldest, strings.Join(clusters, ", ")), text.MaxEvent)
 	return c
 }
 
