@@ -208,7 +208,7 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	t.Run("a name that is taken", func(t *testing.T) {
 		taken := shop()
 		taken.Spec.NamespaceMappingStrategy, taken.Spec.RemoteNamespaceName = offloadingv1beta1.SelectedNameMappingStrategy, "default"
-		if err := peering.Offload(ctx, rome.access, taken, options(), nil); err == nil || !strings.Contains(err.Error(), "AllFailed: cluster milan: namespace default of the cluster cannot be made") {
+		if err := peering.Offload(ctx, rome.access, taken, options(), nil); err == nil || !strings.Contains(err.Error(), "AllFailed: cluster milan: namespace default of the cluster cannot be created") {
 			t.Error(err)
 		}
 		if err := peering.Unoffload(ctx, rome.access, "shop", options(), nil); err != nil {

@@ -167,7 +167,7 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 		t.Errorf("what is printed for the provider (-want +got):\n%s", diff)
 	}
 	milan.Apply(take(good, "-o", "yaml", "--remote-tenant-namespace", "liqo-tenant-milan").stdout)
-	if got := take(good, "-o", "yaml"); got.code != 1 || !strings.Contains(got.stderr, "--remote-tenant-namespace is needed") {
+	if got := take(good, "-o", "yaml"); got.code != 1 || !strings.Contains(got.stderr, "--remote-tenant-namespace is required") {
 		t.Errorf("printed without the namespace at the provider: %+v", got)
 	}
 }

@@ -49,7 +49,7 @@ func TestOneOfTwoIsSilent(t *testing.T) {
 	status, drops := []string{"network", "status", "--interval", "0"}, []string{"network", "drops"}
 	trace := []string{"network", "trace", "default/client", "10.71.2.20"}
 	servers := map[string]string{ // by what is said of them
-		silent(t):            " does not answer: check that the cluster runs, that a firewall or VPN does not keep you from it",
+		silent(t):            " does not answer: check that the cluster runs, that no firewall or VPN is in the way",
 		"http://127.0.0.1:1": " cannot be reached: check that the cluster runs",
 	}
 	for _, tt := range []struct {
