@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -121,9 +122,14 @@ func (n *newcomer) pods(t *testing.T) {
 	const printed = "10.71.2.20"
 	answers := func(what, address string) {
 		t.Helper()
-		if got := n.admin.ok(t, strings.ReplaceAll(what, printed, address)); !strings.Contains(got, `"pod":"`+web.Name) {
-			t.Errorf("%s answers %s, want pod %s", address, got, web.Name)
-		}
+		// A person is slower than kube-proxy, which refuses connections to a new Service for a moment.
+		lab.Eventually(t, patience, "pod "+web.Name+" answers at "+address, func() error {
+			got, err := n.admin.run(t.Context(), strings.ReplaceAll(what, printed, address))
+			if err == nil && !strings.Contains(got, `"pod":"`+web.Name) {
+				err = fmt.Errorf("%s answers", got)
+			}
+			return err
+		})
 	}
 	answers(ask, n.remote(t, n.a, netip.MustParseAddr(web.Status.PodIP)).String())
 	n.admin.ok(t, commands[1])
