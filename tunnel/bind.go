@@ -55,6 +55,8 @@ type bind struct {
 	// initiations is sent to by noteInitiation and received by followClock; one slot,
 	// never closed.
 	initiations chan received
+	crossing    crossing
+	cookies     *cookies
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -81,11 +83,13 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	if o.OnDrop == nil {
 		o.OnDrop = func(Observation) {}
 	}
-	return &bind{
+	b := &bind{
 		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
+	b.cookies = newCookies(b.writeCookies)
+	return b
 }
 
 // prepare gives the next Open its socket. Until then the open one keeps working:
@@ -206,12 +210,39 @@ func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 		if b.egress.keep(bufs[0], e) {
 			return nil
 		}
+		b.egress.noteInitiated(e.addr)
 		fallthrough
 	case typeResponse:
 		b.egress.sendHandshake(bufs)
 		b.answered()
+	case typeCookieReply:
+		for _, reply := range bufs {
+			b.cookies.add(reply, e)
+		}
+		return nil
 	}
 	return b.write(bufs, ecn, e)
+}
+
+// writeCookies writes cookie replies. An error means what lost messages mean.
+func (b *bind) writeCookies(replies []underlay.Datagram) {
+	s := b.socket()
+	if s == nil {
+		return
+	}
+	if observe := b.observer.Load(); observe != nil {
+		for _, r := range replies {
+			showSent(observe, [][]byte{r.Body}, s.LocalAddr(), r.Addr)
+		}
+	}
+	_, _ = s.WriteBatch(replies)
+}
+
+// socket is the one in use; nil between two sockets, and after the last.
+func (b *bind) socket() *openSocket {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
 }
 
 // lastWithPacket returns the last message that carries a packet, and how many do.
@@ -226,11 +257,9 @@ func lastWithPacket(bufs [][]byte) (last []byte, n int) {
 }
 
 func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
-	b.mu.Lock()
-	s := b.open
-	b.mu.Unlock()
+	s := b.socket()
 	if s == nil {
-		return nil // between two sockets, or after the last: datagrams may get lost
+		return nil // datagrams may get lost
 	}
 	if observe := b.observer.Load(); observe != nil {
 		showSent(observe, bufs, s.LocalAddr(), to.addr)
@@ -273,6 +302,10 @@ func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
 	r := &receiver{bind: b, socket: s, from: make([]underlay.Origin, BatchSize), pause: firstPause}
 	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
 		for n == 0 && err == nil {
+			if r.crossing.due.Load() {
+				sizes[0], eps[0] = r.takeCrossing(bufs[0])
+				return 1, nil
+			}
 			if direct := b.direct.Load(); direct != nil {
 				n, err = r.open(direct, bufs, sizes, eps)
 			} else {
@@ -294,13 +327,13 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 		r.dropped(dropUnknownSession, bufs[stranger][:sizes[stranger]], r.from[stranger])
 	}
 	n, err := r.read(bufs, sizes)
+	r.take(bufs[:n], sizes[:n])
 	for i := range n {
 		eps[i] = r.Endpoint(i)
-		if isInitiation(bufs[i][:sizes[i]]) {
-			r.noteInitiation(r.from[i], bufs[i][:sizes[i]])
+		if !r.takes(r.from[i], bufs[i][:sizes[i]]) {
+			sizes[i] = 0
 		}
 	}
-	r.take(bufs[:n], sizes[:n])
 	return n, err
 }
 
@@ -324,8 +357,8 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 	for i, size := range sizes[:n] {
 		if size > 0 {
 			eps[i] = r.sources.stranger(r.from[i])
-			if isInitiation(bufs[i][:size]) {
-				r.noteInitiation(r.from[i], bufs[i][:size])
+			if !r.takes(r.from[i], bufs[i][:size]) {
+				sizes[i] = 0
 			}
 		}
 	}
