@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 const imports = `
@@ -79,7 +79,7 @@ metadata: {name: clusterdns, namespace: shop}
 // TestCluster follows a real API server, with no more rights than it needs, and loses it.
 func TestCluster(t *testing.T) {
 	c := controlplanetest.Start(t)
-	if err := c.Install(source.Path("deploy", "mcs")); err != nil {
+	if err := c.Install(deploy.MultiCluster()); err != nil {
 		t.Fatal(err)
 	}
 	c.Namespace(t, "shop", nil)

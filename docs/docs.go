@@ -1,10 +1,17 @@
-// Package docs holds the document that programs show themselves.
+// Package docs holds the document that programs show themselves, and for tests all pages.
 package docs
 
 import (
-	_ "embed"
+	"embed"
+	"io/fs"
 	"strings"
 )
+
+//go:embed *.md
+var pages embed.FS
+
+// Pages are the files of this folder, for tests that compare what they say with what programs do.
+func Pages() fs.FS { return pages }
 
 //go:embed troubleshooting.md
 var troubleshooting string

@@ -1,6 +1,7 @@
 package peering_test
 
 import (
+	_ "embed"
 	"strings"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/golden"
 )
+
+//go:embed testdata/objects.yaml
+var objects string
 
 // TestObjects compares what is made of nothing but what is required, and of
 // everything, with testdata/objects.yaml.
@@ -46,7 +50,7 @@ func TestObjects(t *testing.T) {
 		text.WriteString("---\n")
 		text.Write(b)
 	}
-	golden.Compare(t, "testdata/objects.yaml", text.String())
+	golden.CompareEmbedded(t, "testdata/objects.yaml", objects, text.String())
 }
 
 func TestNamesOfLongIDs(t *testing.T) {

@@ -3,8 +3,8 @@ package peering_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,13 +26,14 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
 	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/deploy"
+	"github.com/sluice-net/sluice/docs"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // authenticating has a side make identities.
 func authenticating(t *testing.T) func(*controlplanetest.Cluster, *manager.Options) {
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
+	roles, err := fs.ReadFile(deploy.Manifests(), "authentication/authentication.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func testRightsOfOthers(t *testing.T, rome, milan *side, operator *access.Cluste
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(source.Path("docs", "operations.md"))
+	text, err := fs.ReadFile(docs.Pages(), "operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/template"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // variants are values under which everything that the chart makes is admitted.
@@ -88,7 +88,7 @@ func TestAdmission(t *testing.T) {
 	for name, level := range map[string]string{"liqo": "restricted", "liqo-tenant-milan": "restricted", "liqo-fabric": "privileged", "grafana": "restricted"} {
 		c.Namespace(t, name, map[string]string{labelEnforce: level})
 	}
-	if err := c.Install(source.Path("deploy", "crds")); err != nil {
+	if err := c.Install(deploy.CRDs()); err != nil {
 		t.Fatal(err)
 	}
 	for name, values := range variants(t) {

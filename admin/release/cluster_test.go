@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // TestInstallation is the life of an installation.
@@ -489,13 +489,12 @@ spec: {ip: 192.0.2.7}
 // testKubectl takes over, and removes, what came without Helm.
 func testKubectl(t *testing.T, s *site) {
 	s.uninstall(t, release.UninstallOptions{Purge: true})
-	folder := source.Path("deploy")
 	apply := func() {
 		t.Helper()
-		if err := s.Install(filepath.Join(folder, "crds"), filepath.Join(folder, "manifests")); err != nil {
+		if err := s.Install(deploy.CRDs(), deploy.Manifests()); err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(filepath.Join(folder, "manifests", "controller", "controller.yaml"))
+		b, err := fs.ReadFile(deploy.Manifests(), "controller/controller.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

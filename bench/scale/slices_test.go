@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
-	"os"
+	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +21,8 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // asking is a cluster that each of its peers asks for resources, and that asks each of them for as many.
@@ -58,7 +58,7 @@ func TestFewSlices(t *testing.T) {
 
 func newAsking(t *testing.T, peers, slices int) *asking {
 	a := &asking{world: newWorld(t), peers: peers, slices: slices, others: newWorld(t)}
-	roles, err := os.ReadFile(source.Path("deploy", "manifests", "authentication", "authentication.yaml"))
+	roles, err := fs.ReadFile(deploy.Manifests(), "authentication/authentication.yaml")
 	a.must(err)
 	a.Apply(string(roles))
 	a.others.Apply(string(roles))

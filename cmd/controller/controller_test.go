@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -30,8 +31,8 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // asController, in the environment, makes this test binary the controller.
@@ -133,8 +134,7 @@ func TestController(t *testing.T) {
 		says(t, refused(), "controller: the cluster does not know ForeignCluster (core.liqo.io/v1beta1), IP (ipam.liqo.io/v1alpha1), ", "Configuration (networking.liqo.io/v1beta1)",
 			"Install the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds")
 	})
-	root := source.Path("deploy")
-	if err := c.Install(filepath.Join(root, "crds"), filepath.Join(root, "manifests")); err != nil {
+	if err := c.Install(deploy.CRDs(), deploy.Manifests()); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("says what the installation lacks", func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestController(t *testing.T) {
 // deployment is the one that the installation runs the controller by.
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
-	b, err := os.ReadFile(source.Path("deploy", "manifests", "controller", "controller.yaml"))
+	b, err := fs.ReadFile(deploy.Manifests(), "controller/controller.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

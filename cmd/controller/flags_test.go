@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +27,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 	"github.com/sluice-net/sluice/controlplane/offloading"
-	"github.com/sluice-net/sluice/test/source"
+	"github.com/sluice-net/sluice/deploy"
 )
 
 func prefixes(text ...string) []netip.Prefix {
@@ -125,7 +125,7 @@ func TestParseFlags(t *testing.T) {
 
 // TestDefaultQuota guards that the chart has the same.
 func TestDefaultQuota(t *testing.T) {
-	text, err := os.ReadFile(source.Path("deploy", "chart", "values.yaml"))
+	text, err := fs.ReadFile(deploy.Chart(), "values.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/deploy"
+	"github.com/sluice-net/sluice/docs"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -66,13 +68,13 @@ func liqoConditions(crd *apiextensionsv1.CustomResourceDefinition) {
 // has, and writes it once.
 func TestUnderLiqosSchema(t *testing.T) {
 	c := controlplanetest.StartBare(t)
-	files, err := filepath.Glob("../../deploy/crds/*.yaml")
+	files, err := fs.Glob(deploy.CRDs(), "*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no CRDs: %v", err)
 	}
-	crds := t.TempDir()
+	crds := fstest.MapFS{}
 	for _, file := range files {
-		b, err := os.ReadFile(file)
+		b, err := fs.ReadFile(deploy.CRDs(), file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,15 +86,9 @@ func TestUnderLiqosSchema(t *testing.T) {
 		if b, err = yaml.Marshal(&crd); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(crds, filepath.Base(file)), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		crds[file] = &fstest.MapFile{Data: b}
 	}
-	roles := filepath.Join(crds, "roles")
-	if err := errors.Join(os.Mkdir(roles, 0o700), os.WriteFile(filepath.Join(roles, "roles.yaml"), []byte(liqoGatewayRole), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Install(crds, roles); err != nil {
+	if err := c.Install(crds, fstest.MapFS{"roles.yaml": {Data: []byte(liqoGatewayRole)}}); err != nil {
 		t.Fatal(err)
 	}
 	rights := documentedRights(t)
@@ -151,7 +147,7 @@ status:
 // documentedRights are those that docs/liqo.md gives to a gateway beside Liqo's.
 func documentedRights(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/liqo.md")
+	text, err := fs.ReadFile(docs.Pages(), "liqo.md")
 	if err != nil {
 		t.Fatal(err)
 	}

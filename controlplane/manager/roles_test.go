@@ -1,7 +1,7 @@
 package manager_test
 
 import (
-	"os"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/controlplane/manager"
-	"github.com/sluice-net/sluice/test/source"
+	"github.com/sluice-net/sluice/deploy"
 )
 
 // TestRoles guards what the generated roles must not hold, whatever a marker
 // says: a right to everything, and a right to give oneself more.
 func TestRoles(t *testing.T) {
-	b, err := os.ReadFile(source.Path("deploy", "manifests", "role.yaml"))
+	b, err := fs.ReadFile(deploy.Manifests(), "role.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // install applies what the chart installs with offloading.enabled.
 func install(t *testing.T, c *controlplanetest.Cluster) {
 	t.Helper()
 	for _, folder := range []string{"authentication", "offloading"} {
-		files, err := os.ReadDir(source.Path("deploy", "manifests", folder))
+		files, err := fs.ReadDir(deploy.Manifests(), folder)
 		if err != nil {
 			t.Fatal(err)
 		}

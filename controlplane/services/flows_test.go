@@ -26,8 +26,8 @@ import (
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/services"
 	"github.com/sluice-net/sluice/controlplane/services/importer"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 const (
@@ -46,7 +46,7 @@ type site struct {
 func newSite(t *testing.T, id, peer string, o services.Options) *site {
 	t.Helper()
 	s := &site{Cluster: controlplanetest.Start(t), t: t, id: id, peer: peer}
-	if err := s.Install(source.Path("deploy", "mcs")); err != nil {
+	if err := s.Install(deploy.MultiCluster()); err != nil {
 		t.Fatal(err)
 	}
 	s.ApplyManifest(t, "services", "services.yaml")

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +73,7 @@ func run(command []string) (code int, err error) {
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), plane.Environment+"="+l.Addr().String())
+	cmd.Env = append(os.Environ(), source.ControlPlanes+"="+l.Addr().String())
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
@@ -96,8 +95,8 @@ func run(command []string) (code int, err error) {
 }
 
 // listen opens the socket. The path of one that is for a command is the same in every
-// run of this source, as far as no other one runs now: `go test` takes another
-// environment for another test, whose result it does not know yet.
+// run that lends the same, in any clone, as far as no other one runs now: `go test` takes
+// another environment for another test, whose result it does not know yet.
 func listen(dir string, same bool) (net.Listener, error) {
 	if !same {
 		return net.Listen("unix", filepath.Join(dir, "socket"))
@@ -110,7 +109,10 @@ func listen(dir string, same bool) (net.Listener, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("%x", sha256.Sum256([]byte(source.Root())))[:12]
+	name, err := plane.Inputs()
+	if err != nil {
+		return nil, err
+	}
 	// Not an os.File, which closes when nobody refers to it: the lock is held to the end
 	// of this process.
 	lock, err := syscall.Open(filepath.Join(folder, name+".lock"), syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,7 @@ func StartBare(tb testing.TB) *Cluster {
 
 func start(tb testing.TB, b plane.Baseline) *Cluster {
 	tb.Helper()
-	source.NeedKubernetes(tb)
+	source.NeedControlPlanes(tb)
 	socket, err := pool()
 	if err != nil {
 		tb.Fatalf("start the control planes: %v", err)
@@ -138,13 +139,15 @@ func (c *Cluster) KubeletClient() (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(c.plane.KubeletCert, c.plane.KubeletKey)
 }
 
-// Install applies every manifest of the folders or files, one after the other, and
+// Install applies the manifests of folders, one after the other, and
 // waits for the namespace LiqoNamespace. The CRDs are among them, or there.
-func (c *Cluster) Install(paths ...string) error {
+func (c *Cluster) Install(folders ...fs.FS) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	if err := c.installer().Install(ctx, paths...); err != nil {
-		return err
+	for _, f := range folders {
+		if err := c.installer().Install(ctx, f); err != nil {
+			return err
+		}
 	}
 	return c.CreateNamespace(LiqoNamespace, nil)
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"strings"
 	"testing"
 
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-net/sluice/test/source"
+	"github.com/sluice-net/sluice/deploy"
 )
 
 // Create creates objects.
@@ -94,7 +94,7 @@ func (c *Cluster) Event(tb testing.TB, namespace, about, reason, says string) {
 // ApplyManifest applies a file of deploy/manifests.
 func (c *Cluster) ApplyManifest(tb testing.TB, path ...string) {
 	tb.Helper()
-	text, err := os.ReadFile(source.Path(append([]string{"deploy", "manifests"}, path...)...))
+	text, err := fs.ReadFile(deploy.Manifests(), strings.Join(path, "/"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sluice-net/sluice/test/controlplanetest/plane"
 	"github.com/sluice-net/sluice/test/source"
 )
 
 // pool returns the socket of the control planes: those of the run, or else of this
 // process.
 func pool() (socket string, err error) {
-	if socket := os.Getenv(plane.Environment); socket != "" {
+	if socket := os.Getenv(source.ControlPlanes); socket != "" {
 		return socket, nil
 	}
 	return ownPool()

@@ -105,6 +105,19 @@ func NeedKubernetes(tb testing.TB) {
 	KubernetesFor(tb)
 }
 
+// ControlPlanes is the variable of the environment in which a test finds the socket of
+// those who lend control planes: test/controlplanes.
+const ControlPlanes = "SLUICE_CONTROLPLANES"
+
+// NeedControlPlanes does what NeedKubernetes does, unless somebody lends control planes.
+// Then a test looks at no file for it, and `go test` knows its result in every clone.
+func NeedControlPlanes(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() || os.Getenv(ControlPlanes) == "" {
+		NeedKubernetes(tb)
+	}
+}
+
 // KubernetesFor returns what Kubernetes does. Where that is not built, it skips the
 // test, which fails where the machine must have it.
 func KubernetesFor(t T) (dir string) {

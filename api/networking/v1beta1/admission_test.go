@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/source"
 )
@@ -39,9 +40,10 @@ type admission struct {
 func TestAdmission(t *testing.T) {
 	c := controlplanetest.Start(t)
 	// A second time is what an upgrade does.
-	if err := c.Install(source.Path("deploy", "crds"), source.Path("deploy", "manifests", "validation.yaml")); err != nil {
+	if err := c.Install(deploy.CRDs()); err != nil {
 		t.Fatal(err)
 	}
+	c.ApplyManifest(t, "validation.yaml")
 	c.Apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: liqo-clusterid-configmap, namespace: liqo}\ndata: {CLUSTER_ID: here}\n")
 	policiesInForce(t, c)
 	t.Run("manifests", func(t *testing.T) { acceptManifests(t, c) })

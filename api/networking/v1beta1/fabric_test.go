@@ -3,8 +3,7 @@ package v1beta1_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +23,8 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	v1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 const fabricNamespace, fabricAccount = "liqo-fabric", "liqo-fabric"
@@ -34,29 +33,37 @@ const fabricNamespace, fabricAccount = "liqo-fabric", "liqo-fabric"
 // node, and judges what its pods are and what they may do.
 func TestFabricManifests(t *testing.T) {
 	c := controlplanetest.Start(t)
-	manifests := source.Path("deploy", "manifests")
+	agent, cleanup := manifests(t, "fabric"), manifests(t, "fabric-cleanup")
 	// A second time is what an upgrade does.
-	for _, paths := range [][]string{
-		{filepath.Join(manifests, "fabric"), filepath.Join(manifests, "fabric-cleanup")},
-		{source.Path("deploy", "crds"), manifests, filepath.Join(manifests, "fabric"), filepath.Join(manifests, "fabric-cleanup")},
-	} {
-		if err := c.Install(paths...); err != nil {
+	for _, folders := range [][]fs.FS{{agent, cleanup}, {deploy.CRDs(), deploy.Manifests(), agent, cleanup}} {
+		if err := c.Install(folders...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Run("privileges of the pods", func(t *testing.T) {
 		for _, name := range []string{"fabric", "fabric-cleanup"} {
-			checkPrivileges(t, daemonSet(t, filepath.Join(manifests, name, name+".yaml")))
+			checkPrivileges(t, daemonSet(t, name))
 		}
 	})
-	t.Run("admission of the pods", func(t *testing.T) { checkPodSecurity(t, c, manifests) })
+	t.Run("admission of the pods", func(t *testing.T) { checkPodSecurity(t, c) })
 	t.Run("role", func(t *testing.T) { checkFabricRole(t, c) })
-	t.Run("own status only", func(t *testing.T) { checkOwnStatus(t, c, manifests) })
+	t.Run("own status only", func(t *testing.T) { checkOwnStatus(t, c) })
 }
 
-func daemonSet(t *testing.T, file string) *appsv1.DaemonSet {
+// manifests are those of a folder of deploy/manifests.
+func manifests(t *testing.T, folder string) fs.FS {
 	t.Helper()
-	b, err := os.ReadFile(file)
+	f, err := fs.Sub(deploy.Manifests(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func daemonSet(t *testing.T, name string) *appsv1.DaemonSet {
+	t.Helper()
+	file := name + ".yaml"
+	b, err := fs.ReadFile(manifests(t, name), file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +120,7 @@ func podOf(ds *appsv1.DaemonSet, namespace, node string) *corev1.Pod {
 
 // checkPodSecurity: the namespace lets the pods in, and a namespace without its
 // label would not.
-func checkPodSecurity(t *testing.T, c *controlplanetest.Cluster, manifests string) {
+func checkPodSecurity(t *testing.T, c *controlplanetest.Cluster) {
 	ctx := t.Context()
 	if err := c.CreateNamespace(fabricNamespace, nil); err != nil {
 		t.Fatal(err)
@@ -122,7 +129,7 @@ func checkPodSecurity(t *testing.T, c *controlplanetest.Cluster, manifests strin
 		t.Fatal(err)
 	}
 	for _, name := range []string{"fabric", "fabric-cleanup"} {
-		ds := daemonSet(t, filepath.Join(manifests, name, name+".yaml"))
+		ds := daemonSet(t, name)
 		if err := c.Client.Create(ctx, podOf(ds, fabricNamespace, "n"), client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -183,9 +190,9 @@ func checkFabricRole(t *testing.T, c *controlplanetest.Cluster) {
 }
 
 // checkOwnStatus writes as the agents of two nodes.
-func checkOwnStatus(t *testing.T, c *controlplanetest.Cluster, manifests string) {
+func checkOwnStatus(t *testing.T, c *controlplanetest.Cluster) {
 	ctx := t.Context()
-	ds := daemonSet(t, filepath.Join(manifests, "fabric", "fabric.yaml"))
+	ds := daemonSet(t, "fabric")
 	agents := map[string]*rest.Config{"nobody": c.ServiceAccount(fabricNamespace, fabricAccount)}
 	for i, node := range []string{"worker-1", "worker-2"} {
 		c.Apply(fmt.Sprintf("apiVersion: networking.liqo.io/v1beta1\nkind: InternalNode\nmetadata: {name: %s}\nspec: {interface: {gateway: {name: liqo.%d}, node: {ip: 10.80.0.%d}}}\n", node, i, i+1))

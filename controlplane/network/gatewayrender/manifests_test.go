@@ -1,7 +1,7 @@
 package gatewayrender
 
 import (
-	"os"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
-	"github.com/sluice-net/sluice/test/source"
 )
 
 // shippedTemplates are the default templates, by kind.
 func shippedTemplates(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile(source.Path("deploy", "manifests", "gateway-templates.yaml"))
+	text, err := fs.ReadFile(deploy.Manifests(), "gateway-templates.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -32,34 +30,23 @@ type Installer struct {
 	Clientset *kubernetes.Clientset
 }
 
-// Install applies every manifest of the folders or files, one after the other, and
-// waits until the API server knows the kinds of all CRDs. The CRDs come first.
-func (i Installer) Install(ctx context.Context, paths ...string) error {
-	for _, p := range paths {
-		files := []string{p}
-		if info, err := os.Stat(p); err != nil {
+// Install applies the manifests of a folder, in the order of their names, but not those of the
+// folders in it. Then it waits until the API server knows the kinds of all CRDs.
+func (i Installer) Install(ctx context.Context, folder fs.FS) error {
+	files, err := fs.Glob(folder, "*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		b, err := fs.ReadFile(folder, f)
+		if err != nil {
 			return err
-		} else if info.IsDir() {
-			if files, err = filepath.Glob(filepath.Join(p, "*.yaml")); err != nil {
-				return err
-			}
 		}
-		slices.Sort(files)
-		for _, f := range files {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				return err
-			}
-			if err := i.Apply(ctx, string(b)); err != nil {
-				return fmt.Errorf("%s: %w", f, err)
-			}
-		}
-		// The next ones may be of these kinds.
-		if err := i.discovered(ctx); err != nil {
-			return err
+		if err := i.Apply(ctx, string(b)); err != nil {
+			return fmt.Errorf("%s: %w", f, err)
 		}
 	}
-	return nil
+	return i.discovered(ctx)
 }
 
 // Apply applies manifests, as kubectl apply --server-side --force-conflicts does. In a

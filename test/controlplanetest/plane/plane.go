@@ -9,9 +9,12 @@ package plane
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -27,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/process"
 	"github.com/sluice-net/sluice/test/source"
 )
@@ -102,6 +106,30 @@ func Start(dir string) (_ *Plane, err error) {
 		}
 	}
 	return p, nil
+}
+
+// Inputs is a hash of what control planes are made of: the programs, and what is installed.
+func Inputs() (string, error) {
+	bin, err := source.Kubernetes()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, filepath.Base(bin)) // a hash of their source
+	for _, folder := range []fs.FS{deploy.CRDs(), deploy.Manifests()} {
+		files, err := fs.Glob(folder, "*.yaml")
+		if err != nil {
+			return "", err
+		}
+		for _, f := range files {
+			text, err := fs.ReadFile(folder, f)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(h, "%s %d\n%s", f, len(text), text)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
 // addresses chooses where the programs listen.
@@ -294,13 +322,13 @@ func (p *Plane) install() error {
 		return err
 	}
 	i := Installer{p.client, p.clientset}
-	if err := i.Install(ctx, source.Path("deploy", "crds")); err != nil {
+	if err := i.Install(ctx, deploy.CRDs()); err != nil {
 		return err
 	}
 	if err := p.startManager(); err != nil {
 		return err
 	}
-	if err := i.Install(ctx, source.Path("deploy", "manifests")); err != nil {
+	if err := i.Install(ctx, deploy.Manifests()); err != nil {
 		return err
 	}
 	if err := p.accounts(ctx); err != nil {

@@ -7,9 +7,6 @@ import (
 	"sync"
 )
 
-// The environment of a test names the socket of a pool here.
-const Environment = "SLUICE_CONTROLPLANES"
-
 // Serve lends control planes to those who connect, until the listener closes; then it
 // ends all of them.
 func (p *Pool) Serve(l net.Listener) {
