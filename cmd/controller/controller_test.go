@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -186,7 +185,7 @@ func TestController(t *testing.T) {
 	})
 
 	t.Run("is admitted as a pod", func(t *testing.T) {
-		if out, err := c.Kubectl("apply", "--dry-run=server", "--validate=strict", "-f", filepath.Join(root, "manifests", "controller")); err != nil {
+		if out, err := c.KubectlInput(controllerManifest(t), "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
 			t.Fatalf("%s%v", out, err)
 		}
 		// What a ReplicaSet would make of it, in a namespace that takes restricted pods only.
@@ -294,14 +293,19 @@ func TestController(t *testing.T) {
 	})
 }
 
-// deployment is the one that the installation runs the controller by.
-func deployment(t *testing.T) *appsv1.Deployment {
+func controllerManifest(t *testing.T) string {
 	t.Helper()
 	b, err := fs.ReadFile(deploy.Manifests(), "controller/controller.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, _, _ := strings.Cut(string(b), "\n---\n")
+	return string(b)
+}
+
+// deployment is the one that the installation runs the controller by.
+func deployment(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	text, _, _ := strings.Cut(controllerManifest(t), "\n---\n")
 	var d appsv1.Deployment
 	if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
 		t.Fatal(err)
