@@ -17,7 +17,7 @@ import (
 // kernel still works by what it made, so that is shown, and the error says that
 // nobody looks after it.
 func status(ctx context.Context, args []string, stdout io.Writer) error {
-	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail)
+	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail, daemon.WholeLists)
 	if err != nil {
 		return err
 	}

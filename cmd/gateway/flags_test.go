@@ -138,7 +138,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 			t.Errorf("%q: got %v, want %s", tt.args, err, tt.want)
 		}
 	}
-	if _, err := program.ParseStatusFlags([]string{"-o", "yaml"}, nil, statusHead, statusTail); !errors.As(err, new(daemon.UsageError)) {
+	if _, err := program.ParseStatusFlags([]string{"-o", "yaml"}, nil, statusHead, statusTail, daemon.WholeLists); !errors.As(err, new(daemon.UsageError)) {
 		t.Errorf("status -o yaml: %v", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestHelp(t *testing.T) {
 	}
 	daemontest.Golden(t, "help.txt", out.String())
 	out.Reset()
-	if _, err := program.ParseStatusFlags([]string{"-h"}, &out, statusHead, statusTail); !errors.Is(err, pflag.ErrHelp) {
+	if _, err := program.ParseStatusFlags([]string{"-h"}, &out, statusHead, statusTail, daemon.WholeLists); !errors.Is(err, pflag.ErrHelp) {
 		t.Error(err)
 	}
 	daemontest.Golden(t, "help-status.txt", out.String())

@@ -67,7 +67,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 
 // statusCommand is "gateway status".
 func statusCommand(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail)
+	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail, daemon.WholeLists)
 	if err != nil {
 		return err
 	}

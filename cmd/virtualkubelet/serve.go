@@ -71,7 +71,7 @@ type report struct {
 
 // status asks the running process and prints its answer.
 func status(ctx context.Context, args []string, stdout io.Writer) error {
-	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail)
+	o, err := program.ParseStatusFlags(args, stdout, statusHead, statusTail, "")
 	if err != nil {
 		return err
 	}

@@ -19,13 +19,19 @@ type StatusOptions struct {
 	All         bool // what text output shortens
 }
 
-// ParseStatusFlags reads the command line of a status command.
-func (p Program) ParseStatusFlags(args []string, stdout io.Writer, head, tail string) (StatusOptions, error) {
+// WholeLists is the help of --all of programs that shorten lists.
+const WholeLists = "show whole lists, of which text output shows the beginning"
+
+// ParseStatusFlags reads the command line of a status command. all is the help of --all; without it there is no such
+// flag.
+func (p Program) ParseStatusFlags(args []string, stdout io.Writer, head, tail, all string) (StatusOptions, error) {
 	o := StatusOptions{}
 	fs := NewFlagSet(string(p)+" status", nil)
 	fs.StringVar(&o.AdminSocket, "admin-socket", "", fmt.Sprintf("`PATH` of the %s's socket (default %s)", p, p.AdminSocketText()))
 	output := fs.StringP("output", "o", "text", "`format`: text or json")
-	fs.BoolVarP(&o.All, "all", "a", false, "show every route, where text output shows the first few")
+	if all != "" {
+		fs.BoolVarP(&o.All, "all", "a", false, all)
+	}
 	if err := Parse(fs, args, stdout, head, tail); err != nil {
 		return o, err
 	}
