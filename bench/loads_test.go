@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/bench/load"
+	"github.com/sluice-net/sluice/bench/record"
 	"github.com/sluice-net/sluice/test/lab"
 )
 
@@ -151,8 +152,14 @@ func (p *path) ping(name string, count int) {
 		return
 	}
 	slices.Sort(rtts)
-	p.add(name+"/p50", "µs", microseconds(rtts[len(rtts)/2]))
-	p.add(name+"/p99", "µs", microseconds(rtts[len(rtts)*99/100]))
+	p.distribution(name, rtts)
+}
+
+// distribution records the percentiles of durations in ascending order.
+func (p *path) distribution(name string, took []time.Duration) {
+	for _, percent := range record.Percents {
+		p.add(name+"/"+record.Percentile(percent), "µs", microseconds(took[int(float64(len(took)-1)*percent/100)]))
+	}
 }
 
 // loaded pings while a stream takes half of what the path carries.
@@ -200,8 +207,7 @@ func (p *path) exchange(name string, e load.Exchange) {
 		return
 	}
 	p.add(name+"/rate", "1/s", done.PerSecond)
-	p.add(name+"/p50", "µs", microseconds(done.P50))
-	p.add(name+"/p99", "µs", microseconds(done.P99))
+	p.distribution(name, done.Took)
 	if len(p.gateways) > 0 {
 		p.add(name+"/cpu/gateways", "µs/exchange", microseconds(used.processes)/(done.PerSecond*e.Duration.Seconds()))
 	}

@@ -97,8 +97,8 @@ type Exchange struct {
 // Exchanged is what an Exchange has done.
 type Exchanged struct {
 	PerSecond float64
-	// P50 and P99 are how long one took.
-	P50, P99 time.Duration
+	// Took is how long each took, in ascending order.
+	Took []time.Duration
 }
 
 // Run takes the client's side. inside runs a function on a thread of its own in
@@ -127,10 +127,7 @@ func (e Exchange) Run(inside func(func() error) error) (Exchanged, error) {
 		return Exchanged{}, fmt.Errorf("exchange with %s: %w", e.To, failure)
 	}
 	slices.Sort(took)
-	return Exchanged{
-		PerSecond: float64(len(took)) / elapsed.Seconds(),
-		P50:       took[len(took)/2], P99: took[len(took)*99/100],
-	}, nil
+	return Exchanged{PerSecond: float64(len(took)) / elapsed.Seconds(), Took: took}, nil
 }
 
 // client exchanges until end, at least once, and returns how long each took.

@@ -74,40 +74,51 @@ func latest(all []result, figures ...string) *result {
 	return nil
 }
 
-// latency shows round trips from p50 to p99.
+// latency shows how round trips are distributed.
 func latency(all []result) []byte {
-	p := begin(330, "Round trips through both gateways", "From the median (mark) to the 99th percentile (end of the bar); medians of rounds, and a small line for each round. Logarithmic.")
-	const left, right, top, first, last = 250, 840, 70, 50.0, 10_000.0
+	loads := []struct{ name, label string }{{"latency", "ping, no other traffic"}, {"loaded", "ping next to a TCP stream"}, {"rr", "request and response, TCP"}}
+	const left, right, top, panel, row, first, last = 250, 840, 70, 150, 26, 50.0, 10_000.0
+	height := top + panel*len(loads) + 30
+	p := begin(height, "Round trips through both gateways", "So many of a hundred take so long at most: medians of rounds, and their ranges. Logarithmic.")
 	x := func(us float64) float64 { return left + math.Log(us/first)/math.Log(last/first)*(right-left) }
-	for _, us := range []float64{50, 100, 200, 500, 1000, 2000, 5000, 10_000} {
-		p.line(x(us), top, x(us), 265, "edge")
-		text := fmt.Sprintf("%g µs", us)
-		if us >= 1000 {
-			text = fmt.Sprintf("%g ms", us/1000)
+	for i, load := range loads {
+		at := float64(top + i*panel)
+		bottom := at + row*float64(len(record.Percents)-1)
+		y := func(k int) float64 { return bottom - row*float64(k) }
+		for _, us := range []float64{50, 100, 200, 500, 1000, 2000, 5000, 10_000} {
+			p.line(x(us), at, x(us), bottom, "edge")
+			text := fmt.Sprintf("%g µs", us)
+			if us >= 1000 {
+				text = fmt.Sprintf("%g ms", us/1000)
+			}
+			p.text(min(x(us), right-5), bottom+18, "small", "middle", text)
 		}
-		p.text(min(x(us), right-5), 283, "small", "middle", text)
-	}
-	y := float64(top + 16)
-	for _, load := range []struct{ name, label string }{{"latency", "ping, no other traffic"}, {"loaded", "ping next to a TCP stream"}, {"rr", "request and response, TCP"}} {
-		r := latest(all, load.name+"/p50", load.name+"/p99")
+		var figures []string
+		for k, percent := range record.Percents {
+			figures = append(figures, load.name+"/"+record.Percentile(percent))
+			p.line(left, y(k), right, y(k), "edge")
+			p.text(left-8, y(k)+4, "small", "end", fmt.Sprintf("%g %%", percent))
+		}
+		p.text(16, at+16, "", "start", load.label)
+		r := latest(all, figures...)
 		if r == nil {
 			continue
 		}
-		p.text(16, y+16, "", "start", load.label)
-		p.text(16, y+32, "small", "start", "commit "+r.commit)
+		p.text(16, at+32, "small", "start", "commit "+r.commit)
 		for _, v := range variants {
-			p50, p99 := r.samples[load.name+"/p50"][v.name], r.samples[load.name+"/p99"][v.name]
-			class := fmt.Sprintf("s%d", v.series)
-			p.line(x(record.Median(p50)), y+6, x(record.Median(p99)), y+6, class+" wide")
-			for _, s := range slices.Concat(p50, p99) {
-				p.line(x(s), y-2, x(s), y+14, class+" thin")
+			var curve [][2]float64
+			for k, figure := range figures {
+				s := r.samples[figure][v.name]
+				p.line(x(slices.Min(s)), y(k), x(slices.Max(s)), y(k), fmt.Sprintf("s%d thin", v.series))
+				curve = append(curve, [2]float64{x(record.Median(s)), y(k)})
 			}
-			p.mark(v.series, x(record.Median(p50)), y+6)
-			y += 26
+			p.path(v.series, curve)
+			for _, c := range curve {
+				p.mark(v.series, c[0], c[1])
+			}
 		}
-		y += 12
 	}
-	p.legend(312, map[int]string{0: "stock", 2: "Sluice"})
+	p.legend(float64(height)-13, map[int]string{0: "stock", 2: "Sluice"})
 	return p.end()
 }
 

@@ -82,3 +82,9 @@ func Spread(samples []float64) string {
 	}
 	return fmt.Sprintf("%.4g (%.4g to %.4g)", Median(samples), slices.Min(samples), slices.Max(samples))
 }
+
+// Percents are the percentiles that are kept of what is distributed, such as round trips.
+var Percents = []float64{10, 50, 90, 99, 99.9}
+
+// Percentile is the name of one of Percents in results, such as p99.
+func Percentile(percent float64) string { return fmt.Sprintf("p%g", percent) }
