@@ -17,8 +17,10 @@ func ratios(all []result) []byte {
 	p := begin(440, "Throughput of Sluice, compared with stock wireguard-go, a kernel tunnel and nftables", "Ratios of throughput in the same round, medians and ranges, by commit. 1 is the same speed; more is faster.")
 	var commits []string
 	for _, r := range all {
-		if !slices.Contains(commits, r.commit) {
-			commits = append(commits, r.commit)
+		for _, f := range figures {
+			if _, ok := r.ratios[f.name]["sluice"]; ok && !slices.Contains(commits, r.commit) {
+				commits = append(commits, r.commit)
+			}
 		}
 	}
 	const left, right, top, bottom, most = 50, 845, 70, 365, 4
@@ -77,7 +79,7 @@ func latest(all []result, figures ...string) *result {
 // latency shows how round trips are distributed.
 func latency(all []result) []byte {
 	loads := []struct{ name, label string }{{"latency", "ping, no other traffic"}, {"loaded", "ping next to a TCP stream"}, {"rr", "request and response, TCP"}}
-	const left, right, top, panel, row, first, last = 250, 840, 70, 150, 26, 50.0, 10_000.0
+	const left, right, top, panel, row, first, last = 250, 840, 70, 150, 26, 50.0, 50_000.0
 	height := top + panel*len(loads) + 30
 	p := begin(height, "Round trips through both gateways", "So many of a hundred take so long at most: medians of rounds, and their ranges. Logarithmic.")
 	x := func(us float64) float64 { return left + math.Log(us/first)/math.Log(last/first)*(right-left) }
@@ -85,7 +87,7 @@ func latency(all []result) []byte {
 		at := float64(top + i*panel)
 		bottom := at + row*float64(len(record.Percents)-1)
 		y := func(k int) float64 { return bottom - row*float64(k) }
-		for _, us := range []float64{50, 100, 200, 500, 1000, 2000, 5000, 10_000} {
+		for _, us := range []float64{50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000} {
 			p.line(x(us), at, x(us), bottom, "edge")
 			text := fmt.Sprintf("%g µs", us)
 			if us >= 1000 {
