@@ -45,7 +45,7 @@ func TestMeaningsOfDrops(t *testing.T) {
 
 // Where the peer is gone, nobody is told to give the gateway more CPU.
 func TestDropsWithoutPeer(t *testing.T) {
-	for connected, want := range map[bool]string{true: "more CPU", false: "checks of UDP and keys"} {
+	for connected, want := range map[bool]string{true: "more CPU", false: "checks reachability and keys"} {
 		if m, known := meaningOf("DropTunnelInFlight", connected); !known || !strings.Contains(m.Fix, want) {
 			t.Errorf("connected %v: %+v, want %q", connected, m, want)
 		}

@@ -49,7 +49,7 @@ type Decoder struct {
 	partial []byte // the beginning of a line
 }
 
-// Write implements io.Writer. It fails where a line is none of a gateway's, or Each fails.
+// Write implements io.Writer. It fails if a line is not a gateway's, or if Each fails.
 func (d *Decoder) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {
@@ -73,9 +73,9 @@ func (d *Decoder) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// errNoDrop is the only thing that is said of an answer that is not understood: its
-// text is not to be trusted.
-var errNoDrop = errors.New("the answer of 'gateway drops' is not what this version understands")
+// errNoDrop is all that is said about an answer that is not understood: its text is not
+// trusted.
+var errNoDrop = errors.New("this version does not understand the answer of 'gateway drops'")
 
 var (
 	reasonForm = regexp.MustCompile(`^Drop[A-Za-z]{1,60}$`)
@@ -180,7 +180,7 @@ func ParseFilter(names []string) (Filter, error) {
 			full = "Drop" + name
 		}
 		if _, known := Explain(full); !known {
-			return nil, fmt.Errorf("there is no reason %q: %s", name, strings.Join(Reasons(), ", "))
+			return nil, fmt.Errorf("unknown reason %q; the reasons are %s", name, strings.Join(Reasons(), ", "))
 		}
 		f = append(f, full)
 	}

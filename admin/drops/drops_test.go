@@ -88,13 +88,13 @@ func TestPrinter(t *testing.T) {
 		}
 	}
 	want := `2026-11-23 12:00:00.123  (local) milan  DropNoMapping             to the peer    TCP 10.243.1.1:1000 > 8.8.8.8:80 SYN, 40 bytes, node worker-1, 1219 of this reason so far
-    packets for addresses that belong to no CIDR of the peer: applications use addresses that do not exist there
+    packets are sent to addresses outside the peer's CIDRs: applications use addresses that do not exist there
     What to do: use the remapped addresses: 'liqoctl info peer' shows the CIDRs.
     See "Drops by name" in docs/troubleshooting.md.
 2026-11-23 12:00:00.123  (local) milan  DropNoMapping             from the peer  ICMPv6 2001:db8::1 > 2001:db8::2, 64 bytes
 2026-11-23 12:00:00.123  (local) milan  DropTunnelMalformed       from the peer  UDP [2001:db8::1]:7 > [2001:db8::2]:51820 (outer addresses), 9 bytes
-    something that is not WireGuard arrives on the port of the tunnel
-    What to do: see who sends it: 'liqoctl network capture --point wire'.
+    packets that are not WireGuard arrive on the tunnel's port
+    What to do: find out who sends them: 'liqoctl network capture --point wire'.
     See "Drops by name" in docs/troubleshooting.md.
 2026-11-23 12:00:00.123  (local) milan  DropFrame                 to the peer    not IP, 5 bytes, node worker-1
     Ethernet frames arrive that are not for the gateway, or are neither IP nor ARP
@@ -111,7 +111,7 @@ func TestPrinter(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := out.String()
-	if !strings.HasPrefix(got, synLine[:len(synLine)-1]+`,"cause":"packets for `) || strings.Count(got, "\n") != 1 {
+	if !strings.HasPrefix(got, synLine[:len(synLine)-1]+`,"cause":"packets are sent to `) || strings.Count(got, "\n") != 1 {
 		t.Errorf("got %s", got)
 	}
 	d := Decoder{Each: func(d Drop) error {
@@ -130,7 +130,7 @@ func TestFilter(t *testing.T) {
 	if err != nil || !f.Has("DropNoMapping") || !f.Has("DropFilter") || f.Has("DropNoAddress") || !Filter(nil).Has("DropNoAddress") {
 		t.Errorf("%v, %v", f, err)
 	}
-	if _, err := ParseFilter([]string{"Nothing"}); err == nil || !strings.HasPrefix(err.Error(), `there is no reason "Nothing": DropEncapsulation, `) {
+	if _, err := ParseFilter([]string{"Nothing"}); err == nil || !strings.HasPrefix(err.Error(), `unknown reason "Nothing"; the reasons are DropEncapsulation, `) {
 		t.Error(err)
 	}
 }

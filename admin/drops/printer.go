@@ -6,8 +6,7 @@ import (
 	"io"
 )
 
-// Printer prints drops as they come, and below the first of each reason what it
-// means.
+// Printer prints drops as they come and explains each reason once, below its first drop.
 type Printer struct {
 	Out io.Writer
 	// JSON: a Report in each line.
@@ -19,8 +18,8 @@ type Printer struct {
 // Report is a Drop with where it was dropped and what that means. Its JSON form is what
 // scripts read: fields are added, not renamed.
 type Report struct {
-	// Cluster is "local" or "remote", Peer the ID of the other cluster; empty where a
-	// gateway tells of itself.
+	// Cluster is "local" or "remote", Peer the ID of the other cluster; both are empty where
+	// a gateway reports its own drops.
 	Cluster string `json:"cluster,omitempty"`
 	Peer    string `json:"peer,omitempty"`
 	Drop

@@ -39,7 +39,7 @@ func TestDrops(t *testing.T) {
 	}
 	drop()
 	eventually(t, "a drop is listed", func() bool { return list("--reason", "NoMapping") != "" })
-	const want = "  DropNoMapping             to the peer    UDP 10.243.1.1:1 > 8.8.8.8:2, 34 bytes, node worker-1\n    packets for addresses that belong to no CIDR of the peer"
+	const want = "  DropNoMapping             to the peer    UDP 10.243.1.1:1 > 8.8.8.8:2, 34 bytes, node worker-1\n    packets are sent to addresses outside the peer's CIDRs"
 	if got := list(); !strings.Contains(got, want) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -78,7 +78,7 @@ func TestDrops(t *testing.T) {
 
 func TestDropsFlags(t *testing.T) {
 	for _, tt := range []struct{ arg, want string }{
-		{"--reason=Nothing", `--reason: there is no reason "Nothing": DropEncapsulation, `},
+		{"--reason=Nothing", `--reason: unknown reason "Nothing"; the reasons are DropEncapsulation, `},
 		{"-o=yaml", `-o: "yaml" is neither text nor json`},
 		{"more", `unexpected argument "more"`},
 	} {

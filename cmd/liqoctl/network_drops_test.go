@@ -26,7 +26,7 @@ func TestDropsErrors(t *testing.T) {
 		t.Error(got)
 	}
 	got := liqoctl(t.Context(), "network", "drops", "--kubeconfig", "nowhere", "--reason", "Naples")
-	if got.code == 0 || !strings.Contains(got.stderr, `--reason: there is no reason "Naples": DropEncapsulation, `) {
+	if got.code == 0 || !strings.Contains(got.stderr, `--reason: unknown reason "Naples"; the reasons are DropEncapsulation, `) {
 		t.Errorf("%+v", got)
 	}
 }
