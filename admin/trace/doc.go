@@ -1,11 +1,11 @@
-// Package trace follows a packet from a pod to an address behind a peering and back:
-// from what clusters, gateways and agents report to a list of hops, with the addresses
-// at each, what decides there, and where the packet stops and why.
+// Package trace follows a packet from a pod to an address behind a peering and back. From
+// what clusters, gateways and agents report it makes a list of hops, with the addresses at
+// each, the object that decides there, and where and why the packet stops.
 //
-// Where that is asked for, a watch adds what is seen of such packets now: gateways capture
-// them at each of their points, agents have the kernel count them at both sides of the
-// nodes, and where they stop follows from that.
+// On request, a watch adds how many matching packets pass now: gateways capture them at each
+// of their points, agents have the kernel count them on both sides of the nodes, and the
+// counts show where the packets stop.
 //
-// Trace is a pure function of Facts; Read gathers them and changes nothing. What
-// could not be read is said at its hop, and judged neither way.
+// Trace is a pure function of Facts; Follow gathers them and changes nothing. A hop says
+// what could not be read there, and is then judged neither good nor bad.
 package trace

@@ -13,20 +13,20 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// Facts are what is known about a packet's way.
+// Facts are what is known about a packet's path.
 type Facts struct {
 	From Pod
 	// To is the destination as From's cluster calls it. Port 0: any.
 	To    netip.Addr
 	Port  uint16
 	Local Side
-	// Remote is nil where nobody can look into the other cluster. RemoteErr is why one
-	// that was named does not answer.
+	// Remote is nil if the other cluster cannot be read. RemoteErr is why a cluster that was
+	// named does not answer.
 	Remote    *Side
 	RemoteErr error
 }
 
-// Pod is one end of the way.
+// Pod is one end of the path.
 type Pod struct {
 	Namespace, Name, Node string
 	Addrs                 []netip.Addr
@@ -41,17 +41,17 @@ type Side struct {
 	// Name is "local" or "remote", ID that of the cluster.
 	Name, ID string
 	Nodes    []survey.Node
-	// Peer is the other cluster as this one knows it; nil: it does not.
+	// Peer is the other cluster as this one knows it, nil if it does not.
 	Peer *survey.Peer
 	// Exposed are this cluster's IPs.
 	Exposed []survey.Exposed
-	// Agents are those of the nodes on the way.
+	// Agents are those of the nodes on the path.
 	Agents map[string]Agent
-	// Target is the pod of this cluster that the packet is for; nil: none has its
-	// address. TargetErr is why that is not known.
+	// Target is the pod of this cluster that the packet is for, nil if none has its address.
+	// TargetErr is why it is not known.
 	Target    *Pod
 	TargetErr error
-	// Drops are packets that the gateway dropped lately.
+	// Drops are packets that the gateway dropped recently.
 	Drops []drops.Drop
 }
 
@@ -59,11 +59,11 @@ type Side struct {
 type Agent struct {
 	Report *survey.FabricReport
 	Err    error
-	// Pod is the agent's, where Report is from.
+	// Pod is the agent's pod, which sent Report.
 	Pod types.NamespacedName
 }
 
-// report is what the gateway said; nil: nothing.
+// report is what the gateway reported, nil if nothing.
 func (s *Side) report() *survey.GatewayReport {
 	if s.Peer == nil || s.Peer.Gateway == nil {
 		return nil
@@ -78,12 +78,12 @@ type Problem struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// PeerFor finds the peer that an address leads to. Where there is none, the Problem
-// says what is wrong with the address.
+// PeerFor finds the peer that an address leads to. If there is none, the Problem says what
+// is wrong with the address.
 func PeerFor(c *survey.Cluster, to netip.Addr) (*survey.Peer, *Problem) {
 	reason, _ := drops.Explain("DropNoMapping")
 	problem := &Problem{
-		Message: fmt.Sprintf("%s belongs to no CIDR of a peer: the packet does not come to a gateway", to), Cause: reason.Cause, Fix: reason.Fix,
+		Message: fmt.Sprintf("%s is not in a CIDR of any peer: the packet does not reach a gateway", to), Cause: reason.Cause, Fix: reason.Fix,
 	}
 	for i := range c.Peers {
 		p := &c.Peers[i]
@@ -95,8 +95,8 @@ func PeerFor(c *survey.Cluster, to netip.Addr) (*survey.Peer, *Problem) {
 			return p, nil
 		}
 		if j := slices.IndexFunc(own, func(q netip.Prefix) bool { return q.Contains(to) }); j >= 0 && j < len(here) {
-			problem.Message = fmt.Sprintf("%s is an address that %s uses itself; in this cluster it has another one", to, p.ID)
-			problem.Cause = fmt.Sprintf("%s of %s is called %s here", own[j], p.ID, here[j])
+			problem.Message = fmt.Sprintf("%s is an address that %s itself uses; in this cluster it is remapped", to, p.ID)
+			problem.Cause = fmt.Sprintf("%s of %s is remapped to %s here", own[j], p.ID, here[j])
 			problem.Fix = fmt.Sprintf("use %s", moved(to, here[j]))
 		}
 	}
@@ -123,7 +123,7 @@ func moved(a netip.Addr, to netip.Prefix) netip.Addr {
 	}
 	out, host := to.Masked().Addr().AsSlice(), a.AsSlice()
 	for i := range out {
-		keep := min(max(to.Bits()-8*i, 0), 8) // bits of this byte that are the prefix's
+		keep := min(max(to.Bits()-8*i, 0), 8) // bits of this byte that belong to the prefix
 		mask := byte(0xff >> keep)
 		out[i] |= host[i] & mask
 	}
@@ -131,8 +131,8 @@ func moved(a netip.Addr, to netip.Prefix) netip.Addr {
 	return addr
 }
 
-// through translates an address of the peer by the mappings of a gateway: from what
-// is called so here to what the tunnel carries, or back.
+// through translates an address of the peer by the mappings of a gateway: from the address
+// in this cluster to the one in the tunnel or, inward, back.
 func through(ms []survey.Mapping, a netip.Addr, inward bool) (netip.Addr, survey.Mapping, bool) {
 	for _, m := range ms {
 		from, to := m.Inside, m.Outside
@@ -146,7 +146,7 @@ func through(ms []survey.Mapping, a netip.Addr, inward bool) (netip.Addr, survey
 	return netip.Addr{}, survey.Mapping{}, false
 }
 
-// mappings are those in force at the gateway or, where it cannot be asked, those of the
+// mappings are those in force at the gateway or, if it cannot be queried, those of the
 // Configuration.
 func (s *Side) mappings() (out []survey.Mapping) {
 	if r := s.report(); r != nil {
@@ -161,7 +161,7 @@ func (s *Side) mappings() (out []survey.Mapping) {
 	return out
 }
 
-// addr is the pod's address of a family; not valid: it has none.
+// addr is the pod's address in a family, not valid if it has none.
 func (p *Pod) addr(like netip.Addr) netip.Addr {
 	for _, a := range p.Addrs {
 		if a.Is4() == like.Is4() {
@@ -173,7 +173,8 @@ func (p *Pod) addr(like netip.Addr) netip.Addr {
 
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// plain is text of another program on one line, without what a terminal would obey.
+// plain is the text of another program on one line, without control characters that a
+// terminal would obey.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-net/sluice/pcapng"
 )
 
-// Sight is how many of the packets were seen at a point of a gateway: see the points of
-// `gateway capture`.
+// Sight is how many matching packets were seen at a point: see the points of
+// `gateway capture`, and those of a node below.
 type Sight struct {
 	Point   string `json:"point"`
 	Packets uint64 `json:"packets"`
@@ -46,7 +46,7 @@ type place struct {
 	src, dst netip.Addr
 }
 
-// watcher is who looks: the gateway of a cluster, or the agent of a node.
+// watcher is what watches: the gateway of a cluster, or the agent of a node.
 type watcher struct {
 	cluster string
 	node    bool
@@ -60,30 +60,30 @@ func (p *place) watcher() watcher {
 type tally struct {
 	packets uint64
 	udp     uint64 // of packets; of nodes only
-	// due are those that have had time to get to the next place, asking those of them that
-	// somebody answers.
+	// due are those that have had time to reach the next place, asking those of them that
+	// should be answered.
 	due, asking uint64
-	reason      string // of the last that was dropped
+	reason      string // for which the last packet was dropped
 }
 
-// stage is a place on the way, and the hop that it belongs to.
+// stage is a place on the path, and the hop that it belongs to.
 type stage struct {
 	place
 	hop *Hop
-	// last: no other place is behind it in its direction.
+	// last: it is the last place in its direction.
 	last bool
 }
 
-// dropped is where packets of a stage are that the gateway drops.
+// dropped is the place where the gateway shows the packets of a stage that it drops.
 func (s *stage) dropped() place {
 	p := s.place
 	p.point = pointDropped
 	return p
 }
 
-// stages are the places on the way of a packet and of its answer, in their order.
+// stages are the places on the path of a packet and of its answer, in order.
 func stages(way *Way) (out []stage) {
-	var src, dst netip.Addr // as the packet comes to a hop
+	var src, dst netip.Addr // as the packet reaches a hop
 	for _, hops := range [][]Hop{way.There, way.Back} {
 		outbound := len(hops) > 0 && hops[0].Kind != "translation"
 		for i := range hops {
@@ -124,7 +124,7 @@ func stages(way *Way) (out []stage) {
 // capturing runs a command in a pod of a gateway or an agent until ctx ends.
 type capturing func(ctx context.Context, argv []string, to io.Writer) error
 
-// watch counts packets in gateways and at nodes, for all of them in the same time.
+// watch counts packets in gateways and on nodes, all during the same time.
 type watch struct {
 	stages   []stage
 	port     uint16
@@ -133,10 +133,10 @@ type watch struct {
 
 	mu    sync.Mutex
 	begun map[watcher]bool
-	// waiting is how many are to begin.
+	// waiting is how many watchers must begin.
 	waiting int
-	// counting is on while all watch: what is seen then can be seen at the next place.
-	// late is the end of that, over that of all.
+	// counting is on while all watch: a packet seen then can be seen at the next place. It
+	// is late when a packet may no longer reach the next place, over when the watch ends.
 	counting, late, over bool
 	started              chan struct{} // closed when counting begins
 	tallies              map[place]*tally
@@ -178,19 +178,19 @@ const (
 	MaxLive = 5 * time.Minute
 )
 
-// Bounds of a capture. Its answer is another program's: what it may hold is bounded here
-// as well, by what is counted.
+// Bounds of a capture. Its output comes from another program, so it is bounded here as
+// well: nothing but counts is kept.
 const (
-	// startTimeout is how long a gateway may take until it captures.
+	// startTimeout is how long a gateway may take to start capturing.
 	startTimeout = 15 * time.Second
-	// nodeTimeout is how long an agent may: nobody waits longer, as gateways tell most.
+	// nodeTimeout is the same for an agent. It is shorter, as gateways show most.
 	nodeTimeout = 10 * time.Second
 	// underway is how long a packet may take from one place to the next.
 	underway = time.Second
-	// enough packets tell a loss from a fault.
+	// enough is how many packets distinguish a fault from an occasional loss.
 	enough = 3
-	// maxCapture is what a gateway sends at most: a second or more of the largest flow. It
-	// ends earlier then, and whether packets come to a point is known by that time.
+	// maxCapture is the most that a gateway sends: at least a second of the largest flow. It
+	// then stops early, but by that time it is known whether packets reach a point.
 	maxCapture = "50MB"
 )
 
@@ -252,7 +252,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// arrivals notes the begin of a capture.
+// arrivals notes when a capture begins.
 type arrivals struct {
 	watch  *watch
 	who    watcher
@@ -264,7 +264,7 @@ func (a *arrivals) Write(b []byte) (int, error) {
 	return a.reader.Write(b)
 }
 
-// began notes that somebody watches, or that it will not.
+// began notes that a watcher has begun, or that it will not.
 func (w *watch) began(who watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -279,14 +279,14 @@ func (w *watch) beganLocked(who watcher) {
 	}
 }
 
-// ended notes the end of who watched. Of a node nothing can be said without the last
-// numbers.
+// ended notes that a watcher has ended. Without its last numbers nothing can be said of a
+// node.
 func (w *watch) ended(who watcher, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case !w.begun[who] && err == nil: // ctx has ended
-		err = fmt.Errorf("it said nothing within %v", startTimeout)
+		err = fmt.Errorf("it did not answer within %v", startTimeout)
 		fallthrough
 	case !w.begun[who]:
 		w.failed[who] = err
@@ -323,7 +323,7 @@ func (w *watch) count(cluster string, i *pcapng.Interface, p *pcapng.Packet) {
 	}
 }
 
-// headers reads what is counted of a packet.
+// headers reads the fields of a packet by which it is counted.
 func headers(link pcapng.LinkType, b []byte) (src, dst netip.Addr, protocol byte, ok bool) {
 	if link == pcapng.Ethernet {
 		const header = 14
@@ -350,11 +350,11 @@ func headers(link pcapng.LinkType, b []byte) (src, dst netip.Addr, protocol byte
 	return src, dst, 0, false
 }
 
-// judge writes what was seen to the hops, and where packets stop.
+// judge adds to the hops what was seen, and where packets stop.
 func (w *watch) judge(way *Way) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var before *tally // of the stage in front
+	var before *tally // of the previous stage
 	var last *stage
 	told := make(map[string]bool)
 	for i := range w.stages {
@@ -386,11 +386,11 @@ func (w *watch) judge(way *Way) {
 		case d.packets >= enough && d.packets >= t.packets:
 			reason, known := drops.Explain(d.reason)
 			if !known {
-				reason.Name = "for a reason that this version does not know"
+				reason.Name = "a reason that this version does not know"
 			}
-			s.hop.Problem = &Problem{fmt.Sprintf("the gateway has dropped %d such packets within %v: %s", d.packets, w.took, reason.Name), reason.Cause, reason.Fix}
+			s.hop.Problem = &Problem{fmt.Sprintf("the gateway dropped %d matching packets within %v: %s", d.packets, w.took, reason.Name), reason.Cause, reason.Fix}
 		case before == nil && last == nil && t.packets == 0:
-			s.hop.Unknown = cmp.Or(s.hop.Unknown, fmt.Sprintf("no such packet came here within %v: send some meanwhile, from the pod", w.took))
+			s.hop.Unknown = cmp.Or(s.hop.Unknown, fmt.Sprintf("no matching packet arrived here within %v: send some from the pod meanwhile", w.took))
 		case before != nil && t.packets == 0:
 			s.hop.Problem = w.missing(last, s, before)
 		}
@@ -398,43 +398,46 @@ func (w *watch) judge(way *Way) {
 	}
 }
 
-// missing is what it means that packets were seen at one place and not at the next; nil:
+// missing explains why packets were seen at one place but not at the next; nil if they are
 // too few to tell.
 func (w *watch) missing(from, to *stage, before *tally) *Problem {
-	p := &Problem{Message: fmt.Sprintf("within %v %d such packets were seen at %s and none here", w.took, before.due, from.name())}
+	p := &Problem{Message: fmt.Sprintf("within %v, %d matching packets were seen at %s but none here", w.took, before.due, from.name())}
 	switch {
 	case to.outbound && !from.outbound, !to.outbound && from.outbound && to.cluster == from.cluster: // the answer
 		if before.asking < enough {
 			return nil
 		}
-		p.Message = fmt.Sprintf("within %v %d such packets were seen at %s and no answer here", w.took, before.asking, from.name())
-		p.Cause = "the pod does not answer, or a NetworkPolicy or its node drops them"
-		p.Fix = "see whether something listens there, and " + seePolicies
+		p.Message = fmt.Sprintf("within %v, %d matching packets were seen at %s but no answer here", w.took, before.asking, from.name())
+		p.Cause = "the pod does not answer, or a NetworkPolicy or the node drops the packets"
+		p.Fix = "check whether something listens there, and see " + seePolicies
 		if to.cluster == from.cluster && to.cluster == access.Local && from.outbound {
-			p.Cause, p.Fix = "they stop in the other cluster", "name it, too, by --remote-kubeconfig or --remote-context"
+			p.Cause, p.Fix = "the packets stop in the other cluster", "name that cluster with --remote-kubeconfig or --remote-context"
 		}
 	case before.due < enough:
 		return nil
 	case to.cluster != from.cluster:
-		p.Cause, p.Fix = "they are lost between the gateways, or WireGuard of the other one refuses them", "see 'liqoctl network doctor', check reachability, and 'liqoctl network capture --point wire' at both ends"
+		p.Cause, p.Fix = "the packets are lost between the gateways, or WireGuard in the other gateway rejects them", "see 'liqoctl network doctor', check reachability, and 'liqoctl network capture --point wire' at both ends"
 	case from.point == pointPod:
-		p.Cause, p.Fix = "the node does not send them into the link: a NetworkPolicy, a firewall or another route of the node takes them", "see "+seePolicies+"; "+seeFabric
+		p.Cause, p.Fix = "the node does not send the packets into the link: a NetworkPolicy or a firewall drops them, or another route of the node takes them", "see "+seePolicies+"; "+seeFabric
 	case to.point == pointPod:
-		p.Cause, p.Fix = "the node does not hand them to the pod: a NetworkPolicy, a firewall or the node's check of source addresses drops them", "see "+seePolicies
+		p.Cause, p.Fix = "the node does not deliver the packets to the pod: a NetworkPolicy, a firewall or the node's source address check drops them", "see "+seePolicies
 	case from.watcher().node != to.watcher().node:
-		p.Cause, p.Fix = "they are lost between node and gateway, or the node changes their source address", seeFabric+"; let firewalls and NetworkPolicies pass UDP 6091 between nodes and gateway pods"
+		p.Cause, p.Fix = "the packets are lost between the node and the gateway, or the node changes their source address", seeFabric+"; "+allowGeneve
 	default:
-		p.Cause, p.Fix = "the gateway does not forward them", "see 'liqoctl network drops'"
+		p.Cause, p.Fix = "the gateway does not forward the packets", "see 'liqoctl network drops'"
 	}
 	return p
 }
 
-const seePolicies = "'kubectl get networkpolicies -A'"
+const (
+	seePolicies = "'kubectl get networkpolicies -A'"
+	allowGeneve = "allow UDP 6091 between nodes and gateway pods in firewalls and NetworkPolicies"
+)
 
-// name is what people call a stage.
+// name names a stage in messages.
 func (s *stage) name() string {
 	if s.watcher().node {
-		return fmt.Sprintf("%s of the %s node", s.point, s.cluster)
+		return fmt.Sprintf("point %s of the %s node", s.point, s.cluster)
 	}
-	return fmt.Sprintf("%s of the %s gateway", s.point, s.cluster)
+	return fmt.Sprintf("point %s of the %s gateway", s.point, s.cluster)
 }

@@ -144,38 +144,38 @@ func TestLive(t *testing.T) {
 		unknown       string
 	}{
 		{name: "all pass", protocol: tcp, local: all, remote: all},
-		{name: "nobody sends", protocol: tcp, local: none, remote: none, unknown: "no such packet came here within 5s"},
-		{name: "lost between gateways", protocol: tcp, local: first(3), remote: none, want: "remote translation: within 5s 6 such packets were seen at tunnel of the local gateway and none here"},
-		{name: "not forwarded", protocol: tcp, local: first(2), remote: none, want: "local tunnel: within 5s 6 such packets were seen at translated of the local gateway and none here"},
-		{name: "no answer", protocol: tcp, local: first(3), remote: first(3), want: "remote gateway: within 5s 6 such packets were seen at node of the remote gateway and no answer here"},
+		{name: "nobody sends", protocol: tcp, local: none, remote: none, unknown: "no matching packet arrived here within 5s"},
+		{name: "lost between gateways", protocol: tcp, local: first(3), remote: none, want: "remote translation: within 5s, 6 matching packets were seen at point tunnel of the local gateway but none here"},
+		{name: "not forwarded", protocol: tcp, local: first(2), remote: none, want: "local tunnel: within 5s, 6 matching packets were seen at point translated of the local gateway but none here"},
+		{name: "no answer", protocol: tcp, local: first(3), remote: first(3), want: "remote gateway: within 5s, 6 matching packets were seen at point node of the remote gateway but no answer here"},
 		{name: "UDP that nobody answers", protocol: 17, local: first(3), remote: first(3)},
-		{name: "the answer is lost", protocol: tcp, local: first(3), remote: all, want: "local translation: within 5s 6 such packets were seen at tunnel of the remote gateway and none here"},
+		{name: "the answer is lost", protocol: tcp, local: first(3), remote: all, want: "local translation: within 5s, 6 matching packets were seen at point tunnel of the remote gateway but none here"},
 		{name: "dropped", protocol: tcp, local: first(1), remote: none, more: []seen{{"dropped", true, addr("10.243.1.5"), addr("10.71.2.20"), tcp, "DropFilter"}},
-			want: "local gateway: the gateway has dropped 8 such packets within 5s: DropFilter"},
+			want: "local gateway: the gateway dropped 8 matching packets within 5s: DropFilter"},
 		{name: "dropped, and the gateway makes the reason up", protocol: tcp, local: first(1), remote: none, more: []seen{{"dropped", true, addr("10.243.1.5"), addr("10.71.2.20"), tcp, "\x1b[31mowned"}},
-			want: "local gateway: the gateway has dropped 8 such packets within 5s: for a reason that this version does not know"},
+			want: "local gateway: the gateway dropped 8 matching packets within 5s: a reason that this version does not know"},
 		{name: "the remote gateway refuses", protocol: tcp, local: all, remote: none, failed: errors.New("three captures\nrun already"), unknown: "packets cannot be watched here: three captures run already"},
-		{name: "one side, no answer", protocol: tcp, local: first(3), alone: true, remote: none, want: "local translation: within 5s 6 such packets were seen at tunnel of the local gateway and no answer here"},
+		{name: "one side, no answer", protocol: tcp, local: first(3), alone: true, remote: none, want: "local translation: within 5s, 6 matching packets were seen at point tunnel of the local gateway but no answer here"},
 		{name: "nodes: all pass", protocol: tcp, local: all, remote: all, nodes: [2]*node{nodeOf("PLlp", tcp), nodeOf("lpPL", tcp)}},
-		{name: "nodes: nobody sends", protocol: tcp, local: none, remote: none, nodes: [2]*node{nodeOf("", tcp), nodeOf("", tcp)}, unknown: "no such packet came here within 5s"},
+		{name: "nodes: nobody sends", protocol: tcp, local: none, remote: none, nodes: [2]*node{nodeOf("", tcp), nodeOf("", tcp)}, unknown: "no matching packet arrived here within 5s"},
 		{name: "nodes: not into the link", protocol: tcp, local: none, remote: none, nodes: [2]*node{nodeOf("P", tcp), nodeOf("", tcp)},
-			want: "local node: within 5s N such packets were seen at pod of the local node and none here"},
+			want: "local node: within 5s, N matching packets were seen at point pod of the local node but none here"},
 		{name: "nodes: lost before the gateway", protocol: tcp, local: none, remote: none, nodes: [2]*node{nodeOf("PL", tcp), nodeOf("", tcp)},
-			want: "local gateway: within 5s N such packets were seen at link of the local node and none here"},
+			want: "local gateway: within 5s, N matching packets were seen at point link of the local node but none here"},
 		{name: "nodes: lost behind the gateway", protocol: tcp, local: first(3), remote: first(3), nodes: [2]*node{nodeOf("PL", tcp), nodeOf("", tcp)},
-			want: "remote node: within 5s 6 such packets were seen at node of the remote gateway and none here"},
+			want: "remote node: within 5s, 6 matching packets were seen at point node of the remote gateway but none here"},
 		{name: "nodes: not to the pod", protocol: tcp, local: first(3), remote: first(3), nodes: [2]*node{nodeOf("PL", tcp), nodeOf("l", tcp)},
-			want: "remote node: within 5s N such packets were seen at link of the remote node and none here"},
+			want: "remote node: within 5s, N matching packets were seen at point link of the remote node but none here"},
 		{name: "nodes: the pod does not answer", protocol: tcp, local: first(3), remote: first(3), nodes: [2]*node{nodeOf("PL", tcp), nodeOf("lp", tcp)},
-			want: "remote node: within 5s N such packets were seen at pod of the remote node and no answer here"},
+			want: "remote node: within 5s, N matching packets were seen at point pod of the remote node but no answer here"},
 		{name: "nodes: UDP that nobody answers", protocol: 17, local: first(3), remote: first(3), nodes: [2]*node{nodeOf("PL", 17), nodeOf("lp", 17)}},
 		{name: "nodes: the answer is lost before the gateway", protocol: tcp, local: first(3), remote: first(3), nodes: [2]*node{nodeOf("PL", tcp), nodeOf("lpPL", tcp)},
-			want: "remote gateway: within 5s N such packets were seen at link of the remote node and none here"},
+			want: "remote gateway: within 5s, N matching packets were seen at point link of the remote node but none here"},
 		{name: "nodes: the answer is lost at the first node", protocol: tcp, local: all, remote: all, nodes: [2]*node{nodeOf("PLl", tcp), nodeOf("lpPL", tcp)},
-			want: "local node: within 5s N such packets were seen at link of the local node and none here"},
-		{name: "nodes: eBPF passes packets on", protocol: tcp, local: all, remote: all, nodes: [2]*node{nodeOf("llp", tcp), nodeOf("lPL", tcp)}, nobody: "packets take a way through the node that its kernel does not count, such as eBPF of the CNI"},
+			want: "local node: within 5s, N matching packets were seen at point link of the local node but none here"},
+		{name: "nodes: eBPF passes packets on", protocol: tcp, local: all, remote: all, nodes: [2]*node{nodeOf("llp", tcp), nodeOf("lPL", tcp)}, nobody: "packets take a path through the node that its kernel does not count, such as eBPF programs of the CNI"},
 		{name: "nodes: an old agent", protocol: tcp, local: first(3), remote: none, nodes: [2]*node{failing(`fabric: unknown command "count"; the commands are: status, cleanup`), nodeOf("", tcp)},
-			want: "remote translation: within 5s 6 such packets were seen at tunnel of the local gateway and none here", nobody: "its agent is of a version that cannot count"},
+			want: "remote translation: within 5s, 6 matching packets were seen at point tunnel of the local gateway but none here", nobody: "the version of its agent cannot count packets"},
 		{name: "nodes: one that gives up", protocol: tcp, local: all, remote: all, nodes: [2]*node{{link: "liqo.x", capture: func(_ context.Context, _ []string, to io.Writer) error {
 			_, err := io.WriteString(to, `{"passed":[{"point":"pod","outbound":true,"packets":9}]}`+"\n")
 			return err
@@ -187,10 +187,10 @@ func TestLive(t *testing.T) {
 		{name: "nodes: one that says nothing", protocol: tcp, local: all, remote: all, nodes: [2]*node{{link: "liqo.x", capture: func(ctx context.Context, _ []string, _ io.Writer) error {
 			<-ctx.Done()
 			return nil
-		}}, nodeOf("lpPL", tcp)}, nobody: "its agent said nothing within 10s"},
-		{name: "nodes: one that cannot be asked", protocol: tcp, local: first(1), remote: none, nodes: [2]*node{{failed: "the pod has the node's own address"}, nodeOf("", tcp)},
-			want: "local translation: within 5s 6 such packets were seen at node of the local gateway and none here", nobody: "the pod has the node's own address"},
-		{name: "packets of others", protocol: tcp, local: none, remote: none, more: []seen{{"node", true, addr("10.243.1.6"), addr("10.71.2.20"), tcp, ""}}, unknown: "no such packet came here"},
+		}}, nodeOf("lpPL", tcp)}, nobody: "its agent did not answer within 10s"},
+		{name: "nodes: one that cannot be asked", protocol: tcp, local: first(1), remote: none, nodes: [2]*node{{failed: "the pod uses the node's own address"}, nodeOf("", tcp)},
+			want: "local translation: within 5s, 6 matching packets were seen at point node of the local gateway but none here", nobody: "the pod uses the node's own address"},
+		{name: "packets of others", protocol: tcp, local: none, remote: none, more: []seen{{"node", true, addr("10.243.1.6"), addr("10.71.2.20"), tcp, ""}}, unknown: "no matching packet arrived here"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestLive(t *testing.T) {
 					}
 				}
 				if tt.nodes[0] != nil { // how many of them could be seen everywhere depends on who begins first
-					got = regexp.MustCompile(`within 5s (?:1\d|20) such packets were seen at (pod|link)`).ReplaceAllString(got, "within 5s N such packets were seen at $1")
+					got = regexp.MustCompile(`within 5s, (?:1\d|20) matching packets were seen at point (pod|link)`).ReplaceAllString(got, "within 5s, N matching packets were seen at point $1")
 				}
 				if got != tt.want || !strings.Contains(unknown, tt.unknown) || tt.unknown == "" && unknown != "" {
 					t.Errorf("%q, unknown %q\nwant %q, %q", got, unknown, tt.want, tt.unknown)
@@ -249,7 +249,7 @@ func TestLive(t *testing.T) {
 // TestLiveStreams: a gateway that says nothing, and one that sends no capture.
 func TestLiveStreams(t *testing.T) {
 	for want, capture := range map[string]capturing{
-		"it said nothing within 15s": func(ctx context.Context, _ []string, _ io.Writer) error { <-ctx.Done(); return nil },
+		"it did not answer within 15s": func(ctx context.Context, _ []string, _ io.Writer) error { <-ctx.Done(); return nil },
 		pcapng.ErrNoCapture.Error(): func(_ context.Context, _ []string, to io.Writer) error {
 			_, err := to.Write(make([]byte, 100))
 			return err
@@ -288,10 +288,10 @@ func TestLiveNode(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*Side, *Pod){
-		"the pod has the node's own address":    func(_ *Side, p *Pod) { p.HostNetwork = true },
-		"the agent of the node cannot be asked": func(s *Side, _ *Pod) { s.Agents = nil },
-		"the node has no link to the gateway":   func(s *Side, _ *Pod) { s.Agents["rome-1"].Report.Tunnels = nil },
-		"the node of the pod is not known":      func(_ *Side, p *Pod) { p.Node = "" },
+		"the pod uses the node's own address": func(_ *Side, p *Pod) { p.HostNetwork = true },
+		"the node's agent cannot be queried":  func(s *Side, _ *Pod) { s.Agents = nil },
+		"the node has no link to the gateway": func(s *Side, _ *Pod) { s.Agents["rome-1"].Report.Tunnels = nil },
+		"the pod's node is not known":         func(_ *Side, p *Pod) { p.Node = "" },
 	} {
 		f := world()
 		change(&f.Local, &f.From)

@@ -15,30 +15,30 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// node is a node on the way whose agent counts packets.
+// node is a node on the path whose agent counts packets.
 type node struct {
 	capture capturing
 	link    string
-	// failed is why it cannot be asked; then there is no capture.
+	// failed is why it cannot be queried; then there is no capture.
 	failed    string
 	pod, peer netip.Addr
-	// steady: the last numbers came while all watched, so that what has come since could be
+	// steady: the last numbers came while all watched, so packets counted since then could be
 	// seen everywhere.
 	steady bool
 }
 
-// counting tells in whose pod packets of a pod's node can be counted, and on which
-// link, or why they cannot.
+// counting tells on which link of a pod's node packets can be counted, and in which agent's
+// pod, or why they cannot.
 func (s *Side) counting(end *Pod) (link string, agent types.NamespacedName, why string) {
 	if end == nil || end.Node == "" {
-		return "", agent, "the node of the pod is not known"
+		return "", agent, "the pod's node is not known"
 	}
 	a := s.Agents[end.Node]
 	switch {
 	case end.HostNetwork:
-		return "", agent, "the pod has the node's own address"
+		return "", agent, "the pod uses the node's own address"
 	case a.Report == nil || s.Peer == nil || s.Peer.Fabric == nil:
-		return "", agent, "the agent of the node cannot be asked"
+		return "", agent, "the node's agent cannot be queried"
 	}
 	t := s.link(a.Report)
 	if t == nil {
@@ -47,7 +47,7 @@ func (s *Side) counting(end *Pod) (link string, agent types.NamespacedName, why 
 	return t.Name, a.Pod, ""
 }
 
-// aim takes the addresses from the stages, and tells whether the way comes by the node.
+// aim takes the addresses from the stages, and tells whether the path includes the node.
 func (n *node) aim(stages []stage, cluster string) bool {
 	i := slices.IndexFunc(stages, func(s stage) bool { return s.watcher() == watcher{cluster, true} })
 	if i < 0 {
@@ -66,11 +66,11 @@ func (n *node) argv(port uint16, d time.Duration) []string {
 }
 
 var (
-	errShort     = errors.New("its agent has stopped counting too early")
-	errNoNumbers = errors.New("what its agent says is not what this version understands")
+	errShort     = errors.New("its agent stopped counting too early")
+	errNoNumbers = errors.New("this version does not understand the answer of its agent")
 )
 
-// maxLine bounds what an agent says at once.
+// maxLine bounds a line of an agent.
 const maxLine = 16 << 10
 
 // numbers reads what an agent counts, line by line.
@@ -138,43 +138,44 @@ func (w *watch) counted(cluster string, n *node, numbers []passed) {
 	n.steady = w.counting
 }
 
-// leaveNodes goes on without the nodes whose agents say nothing.
+// leaveNodes goes on without the nodes whose agents do not answer.
 func (w *watch) leaveNodes() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for cluster, n := range w.nodes {
 		who := watcher{cluster, true}
 		if n.pod.IsValid() && !w.begun[who] {
-			w.failed[who] = fmt.Errorf("its agent said nothing within %v", nodeTimeout)
+			w.failed[who] = fmt.Errorf("its agent did not answer within %v", nodeTimeout)
 			w.beganLocked(who)
 		}
 	}
 }
 
-// notCounted is why nothing is said about a stage of a node; empty: it was counted.
+// notCounted is why packets were not counted at a stage of a node, empty if they were.
 func (w *watch) notCounted(i int) string {
 	s := &w.stages[i]
 	n := w.nodes[s.cluster]
 	if n == nil {
-		return "its agent was not asked"
+		return "its agent was not queried"
 	}
 	if n.failed != "" {
 		return n.failed
 	}
 	if err := w.failed[s.watcher()]; err != nil {
 		if strings.Contains(err.Error(), `unknown command "count"`) {
-			return "its agent is of a version that cannot count"
+			return "the version of its agent cannot count packets"
 		}
 		return err.Error()
 	}
 	if w.tallies[s.place].packets > 0 {
 		return ""
 	}
-	// What has come further has passed here, in spite of that. The answer shows that only
-	// of the last place before the pod: at others it may belong to what the other pod asks.
+	// Packets seen further on must have passed here, although none was counted. An answer
+	// proves that only for the last place before the pod: elsewhere it may belong to what the
+	// other pod asks.
 	for j := i; j+1 < len(w.stages) && (!w.stages[j].last || j == i); j++ {
 		if w.tallies[w.stages[j+1].place].packets > 0 {
-			return "packets take a way through the node that its kernel does not count, such as eBPF of the CNI"
+			return "packets take a path through the node that its kernel does not count, such as eBPF programs of the CNI"
 		}
 	}
 	return ""

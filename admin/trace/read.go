@@ -19,9 +19,9 @@ import (
 // Options say which packet is followed.
 type Options struct {
 	Local *access.Cluster
-	// Remote is nil where nobody can look there.
+	// Remote is nil if the other cluster cannot be read.
 	Remote *access.Cluster
-	// RemoteErr is why Remote does not answer; nil: as far as is known, it does.
+	// RemoteErr is why Remote does not answer, nil if it does as far as is known.
 	RemoteErr error
 	From      types.NamespacedName
 	To        netip.Addr
@@ -31,10 +31,10 @@ type Options struct {
 	Live time.Duration
 }
 
-// Follow reads both clusters and follows the packet. What cannot be read is said at its
-// hop; the error is for a cluster that does not answer, a pod that is not there, and a
-// remote cluster that is not the one that the address leads to. Where only the remote
-// cluster does not answer, there is a Way, too, as far as the local one knows it.
+// Follow reads both clusters and follows the packet. A hop says what cannot be read there.
+// The error is for a cluster that does not answer, a pod that does not exist, and a remote
+// cluster that is not the one that the address leads to. If only the remote cluster does not
+// answer, Follow also returns a Way, as far as the local cluster knows it.
 func Follow(ctx context.Context, o Options) (*Way, error) {
 	f := &Facts{To: o.To, Port: o.Port}
 	pod, err := o.Local.Clientset.CoreV1().Pods(o.From.Namespace).Get(ctx, o.From.Name, metav1.GetOptions{})
@@ -62,7 +62,7 @@ func Follow(ctx context.Context, o Options) (*Way, error) {
 		case err != nil:
 			o.RemoteErr = err
 		case remote.ID != peer.ID:
-			return nil, o.Remote.Errorf("this cluster is %q, and %s leads to %q: name another one with --remote-kubeconfig or --remote-context", remote.ID, o.To, peer.ID)
+			return nil, o.Remote.Errorf("this cluster is %q, but %s leads to %q: name that one with --remote-kubeconfig or --remote-context", remote.ID, o.To, peer.ID)
 		default:
 			remote.Peer = remote.cluster.Peer(local.ID)
 			f.Remote = &remote.Side
@@ -117,7 +117,7 @@ func (s *sideReader) execIn(pod types.NamespacedName, container string) capturin
 	}
 }
 
-// sideReader reads a cluster, and holds what was read.
+// sideReader reads a cluster, and holds the result.
 type sideReader struct {
 	Side
 	access  *access.Cluster
@@ -159,11 +159,11 @@ const (
 	gatewayProgram = "gateway"
 	// fabricProgram is an agent's program, and its container.
 	fabricProgram = "fabric"
-	// fabricSuffix is what the namespace of the agents has behind the installation's.
+	// fabricSuffix is appended to the installation's namespace to name that of the agents.
 	fabricSuffix = "-fabric"
 )
 
-// askGateway asks the gateway of the peering for its report and for what it dropped.
+// askGateway queries the gateway of the peering for its report and its drops.
 func (s *sideReader) askGateway(ctx context.Context) {
 	if s.Peer == nil {
 		return
@@ -174,11 +174,11 @@ func (s *sideReader) askGateway(ctx context.Context) {
 	if s.report() == nil {
 		return
 	}
-	// An older gateway keeps none: there is less to tell.
+	// An older gateway keeps no drops: then the trace shows less.
 	s.Drops, _ = survey.ReadDrops(ctx, s.access, s.gatewayPod())
 }
 
-// gatewayPod is the pod that carries the packets; empty: none does.
+// gatewayPod is the pod that carries the packets, empty if none does.
 func (s *sideReader) gatewayPod() (n types.NamespacedName) {
 	if s.Peer != nil && s.Peer.Gateway != nil && s.Peer.Gateway.Active() != nil {
 		pod := s.Peer.Gateway.Active()
@@ -187,8 +187,8 @@ func (s *sideReader) gatewayPod() (n types.NamespacedName) {
 	return n
 }
 
-// findTarget finds the pod that the packet is for: that which has the address with
-// which the packet leaves the other gateway.
+// findTarget finds the pod that the packet is for: the one whose address is the destination
+// of the packet when it leaves the other gateway.
 func (s *sideReader) findTarget(ctx context.Context, f *Facts) {
 	so := *f
 	so.Remote = &s.Side
@@ -197,8 +197,8 @@ func (s *sideReader) findTarget(ctx context.Context, f *Facts) {
 	if last.Cluster != s.Name || last.Kind == "translation" {
 		return
 	}
-	// By their first address pods can be asked for. The second of two families takes
-	// all of them.
+	// The API server can select pods by their first address. To find one by its second
+	// address, all pods must be listed.
 	s.lookForTarget(ctx, last.Destination, metav1.ListOptions{FieldSelector: "status.podIP=" + last.Destination.String(), Limit: podsAtOnce})
 	if s.Target == nil && s.TargetErr == nil && last.Destination.Is6() {
 		s.lookForTarget(ctx, last.Destination, metav1.ListOptions{Limit: podsAtOnce})
@@ -208,7 +208,7 @@ func (s *sideReader) findTarget(ctx context.Context, f *Facts) {
 // podsAtOnce is how many pods are read at a time.
 const podsAtOnce = 500
 
-// lookForTarget looks for a pod with an address, best one that runs.
+// lookForTarget looks for a pod with an address, preferably a running one.
 func (s *sideReader) lookForTarget(ctx context.Context, a netip.Addr, o metav1.ListOptions) {
 	for {
 		list, err := s.access.Clientset.CoreV1().Pods("").List(ctx, o)
@@ -228,17 +228,17 @@ func (s *sideReader) lookForTarget(ctx context.Context, a netip.Addr, o metav1.L
 	}
 }
 
-// askAgent asks the agent of a node.
+// askAgent queries the agent of a node.
 func (s *sideReader) askAgent(ctx context.Context, node string) {
 	if node == "" {
 		return
 	}
 	list, err := s.access.Clientset.CoreV1().Pods(s.access.LiqoNamespace+fabricSuffix).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
-		s.Agents[node] = Agent{Err: s.access.Explain("read Pods of namespace "+s.access.LiqoNamespace+fabricSuffix, err)}
+		s.Agents[node] = Agent{Err: s.access.Explain("read Pods in namespace "+s.access.LiqoNamespace+fabricSuffix, err)}
 		return
 	}
-	a := Agent{Err: s.access.Errorf("no agent's pod is on the node")}
+	a := Agent{Err: s.access.Errorf("no agent pod runs on the node")}
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == fabricProgram }) {

@@ -7,14 +7,14 @@ import (
 	"net/netip"
 )
 
-// Write prints the way for people: a paragraph for each hop.
+// Write prints the path for people: a paragraph for each hop.
 func (w *Way) Write(out io.Writer) error {
 	b := bufio.NewWriter(out)
 	n := 0
 	for _, part := range []struct {
 		title string
 		hops  []Hop
-	}{{"There", w.There}, {"And back", w.Back}} {
+	}{{"Forward path", w.There}, {"Return path", w.Back}} {
 		if len(part.hops) == 0 {
 			continue
 		}
@@ -26,16 +26,16 @@ func (w *Way) Write(out io.Writer) error {
 	}
 	switch stop := w.Stop(); {
 	case stop != nil:
-		fmt.Fprintf(b, "It stops at the %s %s (%s).\n", stop.Kind, stop.Name, stop.Cluster)
+		fmt.Fprintf(b, "The packet stops at the %s %s (%s).\n", stop.Kind, stop.Name, stop.Cluster)
 	case w.unknown():
-		fmt.Fprint(b, "Nothing that could be read stops it; not everything could.\n")
+		fmt.Fprint(b, "Nothing was found that stops the packet, but not everything could be read.\n")
 	default:
-		fmt.Fprint(b, "Nothing stops it.\n")
+		fmt.Fprint(b, "Nothing stops the packet.\n")
 	}
 	return b.Flush()
 }
 
-// unknown tells whether there is a hop of which something could not be read.
+// unknown tells whether something could not be read at any hop.
 func (w *Way) unknown() bool {
 	for _, hops := range [][]Hop{w.There, w.Back} {
 		for _, h := range hops {
@@ -64,7 +64,7 @@ func (h *Hop) write(b *bufio.Writer, n int) {
 		line("decided by %s", h.DecidedBy)
 	}
 	if h.Unknown != "" {
-		line("not known: %s", h.Unknown)
+		line("unknown: %s", h.Unknown)
 	}
 	if p := h.Problem; p != nil {
 		line("STOPS HERE: %s", p.Message)

@@ -29,24 +29,24 @@ type Hop struct {
 	Facts []string `json:"facts,omitempty"`
 	// DecidedBy is the object that decides here: "Configuration liqo-tenant-milan/milan".
 	DecidedBy string `json:"decidedBy,omitempty"`
-	// Live is what a capture has seen of such packets here.
+	// Live is how many matching packets a watch has seen here.
 	Live []Sight `json:"live,omitempty"`
-	// NotCounted is why such packets were not counted at this node, where they should be.
+	// NotCounted is why matching packets could not be counted at this node.
 	NotCounted string `json:"notCounted,omitempty"`
-	// Unknown is why not everything could be seen here.
+	// Unknown is what could not be read here, and why.
 	Unknown string `json:"unknown,omitempty"`
-	// Problem is why the packet stops here; nil: it goes on, as far as is known.
+	// Problem is why the packet stops here, nil if it goes on as far as is known.
 	Problem *Problem `json:"problem,omitempty"`
 }
 
-// Way is the way of a packet and of its answer. Where the packet stops, nothing is
-// said about its answer.
+// Way is the path of a packet and of its answer. If the packet stops, there is no path of
+// an answer.
 type Way struct {
 	There []Hop `json:"there"`
 	Back  []Hop `json:"back,omitempty"`
 }
 
-// Stop is the hop that the packet or its answer does not pass; nil: none is known.
+// Stop is the hop where the packet or its answer stops, nil if none is known.
 func (w *Way) Stop() *Hop {
 	for _, hops := range [][]Hop{w.There, w.Back} {
 		for i := range hops {
@@ -67,9 +67,9 @@ func Trace(f *Facts) *Way {
 	if passed && f.Remote != nil {
 		passed = there.arrive(f.Remote, f.Remote.Target)
 	} else if passed {
-		unknown := "what happens there only that cluster can tell: name it by --remote-kubeconfig or --remote-context"
+		unknown := "only that cluster can tell what happens there: name it with --remote-kubeconfig or --remote-context"
 		if f.RemoteErr != nil {
-			unknown = "what happens there only that cluster can tell: " + f.RemoteErr.Error()
+			unknown = "only that cluster can tell what happens there: " + f.RemoteErr.Error()
 		}
 		there.hop(Hop{Cluster: "remote", Kind: "gateway", Name: f.Local.Peer.ID, Unknown: unknown})
 	}
@@ -93,7 +93,7 @@ func Trace(f *Facts) *Way {
 	return way
 }
 
-// walk is a packet on its way.
+// walk is a packet on its path.
 type walk struct {
 	src, dst netip.Addr
 	port     uint16 // of the server
@@ -121,9 +121,9 @@ func (w *walk) leave(s *Side, from *Pod) bool {
 	switch {
 	case from.Node == "":
 		h.Facts = nil
-		h.Problem = &Problem{"the pod is on no node", "it is " + cmp.Or(from.Phase, "not scheduled"), "see 'kubectl -n " + from.Namespace + " describe pod " + from.Name + "'"}
+		h.Problem = &Problem{"the pod is not on a node", "the pod is " + cmp.Or(from.Phase, "not scheduled"), "see 'kubectl -n " + from.Namespace + " describe pod " + from.Name + "'"}
 	case !w.src.IsValid():
-		h.Problem = &Problem{fmt.Sprintf("the pod has no address of the family of %s", w.dst), "it is " + from.Phase + ", or its network has one family only", "use an address of the other family, or wait until the pod runs"}
+		h.Problem = &Problem{fmt.Sprintf("the pod has no address in the family of %s", w.dst), "the pod is " + from.Phase + ", or its network is single-stack", "use an address of the other family, or wait until the pod is running"}
 	}
 	return w.hop(h) && w.node(s, from.Node, true) && w.gatewayFromNode(s, from.Node) && w.translateOut(s) && w.tunnel(s)
 }
@@ -140,18 +140,18 @@ func (w *walk) arrive(s *Side, to *Pod) bool {
 	switch {
 	case to == nil && s.exposed(w.dst) != nil: // a host behind this cluster
 		h.Kind = "host"
-		h.Unknown = "how nodes of this cluster reach it, and how it answers, is not looked at"
+		h.Unknown = "how nodes of this cluster reach the host and how it answers (not examined)"
 		return w.hop(h)
 	case to == nil && s.TargetErr != nil:
-		h.Unknown = "which pod that is could not be read: " + s.TargetErr.Error()
+		h.Unknown = "the pod with this address could not be determined: " + s.TargetErr.Error()
 		return w.hop(h)
 	case to == nil:
-		h.Problem = &Problem{fmt.Sprintf("no pod of this cluster has the address %s", w.dst), "the pod was replaced, or the address is wrong", "look for its present address: 'kubectl get pods -A -o wide' there"}
+		h.Problem = &Problem{fmt.Sprintf("no pod in this cluster has the address %s", w.dst), "the pod was replaced, or the address is wrong", "look up its current address: 'kubectl get pods -A -o wide' in that cluster"}
 		return w.hop(h)
 	}
 	h.Name, h.Facts = to.String(), []string{"on node " + to.Node}
 	if to.Phase != "Running" {
-		h.Problem = &Problem{"the pod does not run: it is " + to.Phase, "", "see 'kubectl -n " + to.Namespace + " describe pod " + to.Name + "' there"}
+		h.Problem = &Problem{"the pod is not running: it is " + to.Phase, "", "see 'kubectl -n " + to.Namespace + " describe pod " + to.Name + "' in that cluster"}
 	}
 	return w.gatewayToNode(s, to.Node) && w.node(s, to.Node, false) && w.hop(h)
 }
@@ -166,7 +166,7 @@ func (s *Side) exposed(inside netip.Addr) *survey.Exposed {
 	return nil
 }
 
-const seeFabric = "see 'fabric status' in the agent's pod of the node"
+const seeFabric = "run 'fabric status' in the agent pod on the node"
 
 // node is a node between a pod and the gateway, as its agent reports it.
 func (w *walk) node(s *Side, name string, leaving bool) bool {
@@ -182,14 +182,14 @@ func (w *walk) node(s *Side, name string, leaving bool) bool {
 		}
 	}
 	if s.Peer.Fabric == nil {
-		h.Problem = &Problem{"the node does not know the gateway: there is no InternalFabric for the peering", "the gateway has no pod that leads, or the controller does not run", "see 'liqoctl network doctor', checks gateway-pods and nodes"}
+		h.Problem = &Problem{"the node does not know the gateway: there is no InternalFabric for the peering", "no pod of the gateway is the leader, or the controller is not running", "see 'liqoctl network doctor', checks gateway-pods and nodes"}
 		return w.hop(h)
 	}
 	fabric := s.Peer.Fabric.Namespace + "/" + s.Peer.Fabric.Name
 	h.DecidedBy = "InternalFabric " + fabric
 	agent := s.Agents[name]
 	if agent.Report == nil {
-		h.Unknown = "the agent of the node cannot be asked"
+		h.Unknown = "the node's agent cannot be queried"
 		if agent.Err != nil {
 			h.Unknown += ": " + agent.Err.Error()
 		}
@@ -198,7 +198,7 @@ func (w *walk) node(s *Side, name string, leaving bool) bool {
 	r := agent.Report
 	t := s.link(r)
 	if t == nil {
-		h.Problem = &Problem{"the node has no link to the gateway", cmp.Or(r.Link.Reason, "its agent has not made it"), seeFabric}
+		h.Problem = &Problem{"the node has no link to the gateway", cmp.Or(r.Link.Reason, "its agent has not created it"), seeFabric}
 		return w.hop(h)
 	}
 	route := slices.IndexFunc(t.Routes, func(text string) bool {
@@ -209,9 +209,9 @@ func (w *walk) node(s *Side, name string, leaving bool) bool {
 	case t.Problem != "":
 		h.Problem = &Problem{"link " + t.Name + ": " + t.Problem, "", seeFabric}
 	case t.Status != "up" && t.Status != "kept":
-		h.Problem = &Problem{fmt.Sprintf("link %s is %s", t.Name, t.Status), "its agent has not made it, or another program changes it", seeFabric}
+		h.Problem = &Problem{fmt.Sprintf("link %s is %s", t.Name, t.Status), "its agent has not created it, or another program has changed it", seeFabric}
 	case leaving && route < 0:
-		h.Problem = &Problem{fmt.Sprintf("no route of the node leads %s into link %s", w.dst, t.Name), "the Configuration has changed just now, or the agent refuses the prefix", seeFabric + ", and spec.remoteCIDRs of InternalFabric " + fabric}
+		h.Problem = &Problem{fmt.Sprintf("the node has no route that sends %s into link %s", w.dst, t.Name), "the Configuration has just changed, or the agent rejects the prefix", seeFabric + ", and see spec.remoteCIDRs of InternalFabric " + fabric}
 	case leaving:
 		h.Facts = append(h.Facts, "route "+t.Routes[route])
 		h.Facts = append(h.Facts, rulesOf(r)...)
@@ -220,8 +220,8 @@ func (w *walk) node(s *Side, name string, leaving bool) bool {
 	return w.hop(h)
 }
 
-// link is the node's link to the gateway of the peering, nil where it has none. The
-// peering has an InternalFabric.
+// link is the node's link to the gateway of the peering, nil if it has none. The peering
+// must have an InternalFabric.
 func (s *Side) link(r *survey.FabricReport) *survey.FabricTunnel {
 	owner := "InternalFabric " + s.Peer.Fabric.Namespace + "/" + s.Peer.Fabric.Name
 	if i := slices.IndexFunc(r.Tunnels, func(t survey.FabricTunnel) bool { return t.Owner == owner }); i >= 0 {
@@ -237,17 +237,17 @@ func rulesOf(r *survey.FabricReport) (out []string) {
 	return out
 }
 
-// longestSilence is how long a node that works is silent at most: see the gateway's
-// upkeep of neighbors.
+// longestSilence is the longest time that a working node sends nothing: see how the gateway
+// maintains its neighbors.
 const longestSilence = 45 * time.Second
 
-// gateway begins the hop of a gateway: nil where it cannot be asked, and the hop is
-// complete.
+// gateway begins the hop of a gateway. The report is nil if the gateway cannot be queried;
+// the hop is then complete.
 func (s *Side) gateway() (h Hop, r *survey.GatewayReport) {
 	h = Hop{Cluster: s.Name, Kind: "gateway"}
 	if s.Peer.Gateway == nil {
 		h.Name = s.Peer.ID
-		h.Problem = &Problem{"the peering has no gateway", "it is disconnected, or only prepared", "run 'liqoctl network connect'"}
+		h.Problem = &Problem{"the peering has no gateway", "the clusters are not connected, or only prepared", "run 'liqoctl network connect'"}
 		return h, nil
 	}
 	g := s.Peer.Gateway
@@ -257,7 +257,7 @@ func (s *Side) gateway() (h Hop, r *survey.GatewayReport) {
 	case g.Active() == nil:
 		h.Problem = &Problem{"no pod of the gateway carries traffic", "none is ready, or there is none", "see 'liqoctl network doctor', check gateway-pods"}
 	case r == nil:
-		h.Unknown = "the gateway cannot be asked"
+		h.Unknown = "the gateway cannot be queried"
 		if g.ReportErr != nil {
 			h.Unknown += ": " + g.ReportErr.Error()
 		}
@@ -273,7 +273,7 @@ func (s *Side) gateway() (h Hop, r *survey.GatewayReport) {
 	return h, r
 }
 
-// gatewayFromNode is where the packet comes out of the node tunnel.
+// gatewayFromNode is the gateway where the packet leaves the node tunnel.
 func (w *walk) gatewayFromNode(s *Side, node string) bool {
 	h, r := s.gateway()
 	if h.Problem == nil && r != nil {
@@ -284,7 +284,7 @@ func (w *walk) gatewayFromNode(s *Side, node string) bool {
 	return w.hop(h)
 }
 
-// gatewayToNode is where the packet goes into it.
+// gatewayToNode is the gateway where the packet enters it.
 func (w *walk) gatewayToNode(s *Side, node string) bool {
 	h, r := s.gateway()
 	if h.Problem == nil && r != nil {
@@ -298,24 +298,24 @@ func (w *walk) gatewayToNode(s *Side, node string) bool {
 func (h *Hop) nodeTunnel(r *survey.GatewayReport, node string) {
 	i := slices.IndexFunc(r.DataPlane.Nodes, func(t survey.NodeTunnel) bool { return t.Name == node })
 	if i < 0 {
-		h.Problem = &Problem{fmt.Sprintf("node %s is not known to the gateway", node), "the gateway has not taken the node over yet, or leaves it out", "see 'gateway status' in the gateway's pod"}
+		h.Problem = &Problem{fmt.Sprintf("the gateway does not know node %s", node), "the gateway has not added the node yet, or ignores it", "run 'gateway status' in the gateway pod"}
 		return
 	}
 	t := r.DataPlane.Nodes[i]
 	h.Facts = append(h.Facts, fmt.Sprintf("tunnel of node %s: %s, VNI %d, from %s", node, cmp.Or(t.Encapsulation, "not known yet"), t.VNI, t.Underlay))
-	message := fmt.Sprintf("node %s has never been heard: none of its packets has arrived at the gateway", node)
+	message := fmt.Sprintf("the gateway has never received a packet from node %s", node)
 	if silence := r.Time.Sub(t.LastSeen); !t.LastSeen.IsZero() {
 		if silence <= longestSilence {
 			return
 		}
-		message = fmt.Sprintf("node %s has not been heard for %v", node, silence.Round(time.Second))
+		message = fmt.Sprintf("the gateway has received nothing from node %s for %v", node, silence.Round(time.Second))
 	}
 	h.Problem = &Problem{message,
-		fmt.Sprintf("the agent of the node does not run, or UDP between node and gateway pod is blocked, or the node sends from another address than %s", t.Underlay),
-		seeFabric + "; let firewalls and NetworkPolicies pass UDP 6091 between nodes and gateway pods"}
+		fmt.Sprintf("the node's agent is not running, UDP between the node and the gateway pod is blocked, or the node sends from an address other than %s", t.Underlay),
+		seeFabric + "; " + allowGeneve}
 }
 
-// filters names the chains that judge packets here.
+// filters lists the chains that filter packets here.
 func (h *Hop) filters(r *survey.GatewayReport) {
 	for _, c := range r.DataPlane.Filter {
 		h.Facts = append(h.Facts, fmt.Sprintf("filter chain %s/%s: %d rules, policy %s", c.Table, c.Chain, len(c.Rules), c.Policy))
@@ -326,10 +326,10 @@ func (h *Hop) filters(r *survey.GatewayReport) {
 	}
 }
 
-// recent is how old a dropped packet may be to tell what happens now.
+// recent is how old a dropped packet may be to count as evidence of what happens now.
 const recent = time.Minute
 
-// lately looks whether the gateway has just dropped such a packet.
+// lately checks whether the gateway has just dropped a matching packet.
 func (h *Hop) lately(s *Side, direction string, w *walk) {
 	if h.Problem != nil || s.report() == nil {
 		return
@@ -344,12 +344,12 @@ func (h *Hop) lately(s *Side, direction string, w *walk) {
 			continue
 		}
 		reason, _ := drops.Explain(d.Reason)
-		h.Problem = &Problem{fmt.Sprintf("the gateway dropped such a packet %v ago: %s", max(now.Sub(d.Time), 0).Round(time.Second), d.Reason), reason.Cause, reason.Fix}
+		h.Problem = &Problem{fmt.Sprintf("the gateway dropped a matching packet %v ago: %s", max(now.Sub(d.Time), 0).Round(time.Second), d.Reason), reason.Cause, reason.Fix}
 		return
 	}
 }
 
-// configuration names the one that decides about addresses.
+// configuration names the Configuration that decides about addresses.
 func (s *Side) configuration() string {
 	if c := s.Peer.Configuration; c != nil {
 		return "Configuration " + c.Namespace + "/" + c.Name
@@ -362,7 +362,7 @@ func (w *walk) translateOut(s *Side) bool {
 	h := Hop{Cluster: s.Name, Kind: "translation", Name: "to " + s.Peer.ID, DecidedBy: s.configuration()}
 	r := s.report()
 	if r == nil {
-		h.Unknown = "whether this translation is in force only the gateway can tell"
+		h.Unknown = "only the gateway can tell whether this translation is in force"
 		if outside, m, ok := through(s.mappings(), w.dst, false); ok {
 			w.dst = outside
 			h.Facts = append(h.Facts, mappingText(m, false))
@@ -382,10 +382,10 @@ func (w *walk) translateOut(s *Side) bool {
 		i := slices.IndexFunc(d.External, func(p netip.Prefix) bool { return p.Addr().Is4() == w.src.Is4() })
 		if i < 0 {
 			reason, _ := drops.Explain("DropSpoofedSource")
-			h.Problem = &Problem{fmt.Sprintf("%s is not within the pod CIDR of this cluster", w.src), reason.Cause, reason.Fix}
+			h.Problem = &Problem{fmt.Sprintf("%s is not in the pod CIDR of this cluster", w.src), reason.Cause, reason.Fix}
 			return w.hop(h)
 		}
-		h.Facts = append(h.Facts, fmt.Sprintf("%s is not of the pod CIDR: the sender is not told apart from others like it", w.src))
+		h.Facts = append(h.Facts, fmt.Sprintf("%s is not in the pod CIDR: such senders share one address, so the peer cannot tell them apart", w.src))
 		w.src = d.External[i].Masked().Addr()
 	}
 	const ipv4, ipv6 = 40, 60 // headers of IP and TCP
@@ -406,7 +406,7 @@ func mappingText(m survey.Mapping, inward bool) string {
 		from, to = to, from
 	}
 	if from == to {
-		return from.String() + " stays as it is"
+		return from.String() + " is not remapped"
 	}
 	return fmt.Sprintf("%s becomes %s", from, to)
 }
@@ -423,7 +423,7 @@ func (w *walk) tunnel(s *Side) bool {
 	}
 	r := s.report()
 	if r == nil {
-		h.Unknown = "whether there is a session only the gateway can tell"
+		h.Unknown = "only the gateway can tell whether there is a session"
 		return w.hop(h)
 	}
 	t := &r.DataPlane.Tunnel
@@ -454,7 +454,7 @@ func (w *walk) translateIn(s *Side) bool {
 	h := Hop{Cluster: s.Name, Kind: "translation"}
 	if s.Peer == nil {
 		h.Name = s.ID
-		h.Problem = &Problem{"this cluster does not know the other one", "the peering has one end only", "run 'liqoctl network connect' again"}
+		h.Problem = &Problem{"this cluster does not know the other one", "the peering exists at one end only", "run 'liqoctl network connect' again"}
 		return w.hop(h)
 	}
 	h.Name, h.DecidedBy = "from "+s.Peer.ID, s.configuration()
@@ -477,19 +477,19 @@ func (w *walk) translateIn(s *Side) bool {
 	src, m, ok := through(d.Remote, w.src, true)
 	if !ok {
 		reason, _ := drops.Explain("DropSpoofedSource")
-		h.Problem = &Problem{fmt.Sprintf("%s is not an address of %s as this gateway was told", w.src, s.Peer.ID), reason.Cause, reason.Fix}
+		h.Problem = &Problem{fmt.Sprintf("%s is not an address of %s according to the configuration of this gateway", w.src, s.Peer.ID), reason.Cause, reason.Fix}
 		return w.hop(h)
 	}
 	h.Facts = append(h.Facts, mappingText(m, true))
 	switch {
 	case contains(d.LocalPods, w.dst):
-	case w.answer && contains(d.External, w.dst): // of a flow, whose sender is not written down here
-		h.Facts = append(h.Facts, fmt.Sprintf("%s becomes the sender's own address again", w.dst))
+	case w.answer && contains(d.External, w.dst): // of a flow, whose sender is not known here
+		h.Facts = append(h.Facts, fmt.Sprintf("%s becomes the original sender's address again", w.dst))
 	case contains(d.External, w.dst):
 		i := s.remapped(w.dst)
 		if i < 0 {
 			reason, _ := drops.Explain("DropNoAddress")
-			h.Problem = &Problem{fmt.Sprintf("no IP object gives %s to anybody", w.dst), reason.Cause, reason.Fix}
+			h.Problem = &Problem{fmt.Sprintf("no IP object assigns %s to a host", w.dst), reason.Cause, reason.Fix}
 			return w.hop(h)
 		}
 		h.takes(w, &s.Exposed[i])
@@ -502,13 +502,13 @@ func (w *walk) translateIn(s *Side) bool {
 	return w.hop(h)
 }
 
-// remapped is which IP of this cluster gives an address of the external CIDR away, -1
-// for none.
+// remapped is the index of the IP object of this cluster that assigns an address of the
+// external CIDR, -1 if there is none.
 func (s *Side) remapped(outside netip.Addr) int {
 	return slices.IndexFunc(s.Exposed, func(e survey.Exposed) bool { return e.Remapped == outside.String() })
 }
 
-// takes has the packet go to the host of an IP.
+// takes sends the packet to the host of an IP object.
 func (h *Hop) takes(w *walk, e *survey.Exposed) {
 	h.DecidedBy = "IP " + e.Namespace + "/" + e.Name
 	h.Facts = append(h.Facts, fmt.Sprintf("%s becomes %s", w.dst, e.IP))

@@ -122,49 +122,49 @@ func TestStops(t *testing.T) {
 		change func(*Facts)
 		want   string // cluster, kind, message, part of the fix
 	}{
-		"pod on no node":     {func(f *Facts) { f.From.Node, f.From.Phase = "", "Pending" }, "local pod: the pod is on no node; describe pod client"},
-		"no IPv4":            {func(f *Facts) { f.From.Addrs = nil }, "local pod: the pod has no address of the family of 10.71.2.20; "},
+		"pod on no node":     {func(f *Facts) { f.From.Node, f.From.Phase = "", "Pending" }, "local pod: the pod is not on a node; describe pod client"},
+		"no IPv4":            {func(f *Facts) { f.From.Addrs = nil }, "local pod: the pod has no address in the family of 10.71.2.20; "},
 		"diverted":           {func(f *Facts) { condition(&f.Local, "TrafficDiverted", "the rule 500 \x1b[2J comes before ours") }, "local node: TrafficDiverted; fabric status"},
 		"no fabric":          {func(f *Facts) { f.Local.Peer.Fabric = nil }, "local node: the node does not know the gateway: there is no InternalFabric for the peering; "},
 		"no link":            {func(f *Facts) { f.Local.Agents["rome-1"].Report.Tunnels = nil }, "local node: the node has no link to the gateway; fabric status"},
 		"link missing":       {func(f *Facts) { f.Local.Agents["rome-1"].Report.Tunnels[0].Status = "missing" }, "local node: link liqo.milan is missing; fabric status"},
 		"link has a problem": {func(f *Facts) { f.Local.Agents["rome-1"].Report.Tunnels[0].Problem = "not ours" }, "local node: link liqo.milan: not ours; fabric status"},
-		"no route":           {func(f *Facts) { f.Local.Agents["rome-1"].Report.Tunnels[0].Routes = []string{"10.73.0.0/16"} }, "local node: no route of the node leads 10.71.2.20 into link liqo.milan; spec.remoteCIDRs of InternalFabric liqo-tenant-milan/milan"},
+		"no route":           {func(f *Facts) { f.Local.Agents["rome-1"].Report.Tunnels[0].Routes = []string{"10.73.0.0/16"} }, "local node: the node has no route that sends 10.71.2.20 into link liqo.milan; spec.remoteCIDRs of InternalFabric liqo-tenant-milan/milan"},
 		"no gateway":         {func(f *Facts) { f.Local.Peer.Gateway = nil }, "local gateway: the peering has no gateway; network connect"},
 		"no pod leads":       {func(f *Facts) { f.Local.Peer.Gateway.Pods = nil }, "local gateway: no pod of the gateway carries traffic; gateway-pods"},
 		"not configured": {func(f *Facts) {
 			f.Local.report().DataPlane.Configured = false
 			f.Local.report().Sync.Refused = manifests.Problems{{Object: "x", Reason: "y"}}
 		}, "local gateway: the gateway has no configuration; objects-applied"},
-		"node unknown":     {func(f *Facts) { f.Local.report().DataPlane.Nodes = nil }, "local gateway: node rome-1 is not known to the gateway; gateway status"},
-		"node never heard": {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "local gateway: node rome-1 has never been heard: none of its packets has arrived at the gateway; UDP 6091"},
-		"node silent":      {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = now.Add(-time.Minute) }, "local gateway: node rome-1 has not been heard for 1m0s; UDP 6091"},
+		"node unknown":     {func(f *Facts) { f.Local.report().DataPlane.Nodes = nil }, "local gateway: the gateway does not know node rome-1; gateway status"},
+		"node never heard": {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "local gateway: the gateway has never received a packet from node rome-1; UDP 6091"},
+		"node silent":      {func(f *Facts) { f.Local.report().DataPlane.Nodes[0].LastSeen = now.Add(-time.Minute) }, "local gateway: the gateway has received nothing from node rome-1 for 1m0s; UDP 6091"},
 		"chain drops all": {func(f *Facts) {
 			f.Local.report().DataPlane.Filter = []survey.FilterChain{{Table: "a", Chain: "b", Policy: "drop"}}
 		}, "local gateway: filter chain a/b drops everything; kubectl get firewallconfigurations"},
 		"dropped by a rule": {func(f *Facts) {
 			f.Local.Drops = dropped("egress", "DropFilter", "10.243.1.5", "10.71.2.20", 443, 12*time.Second)
-		}, "local gateway: the gateway dropped such a packet 12s ago: DropFilter; kubectl get firewallconfigurations"},
+		}, "local gateway: the gateway dropped a matching packet 12s ago: DropFilter; kubectl get firewallconfigurations"},
 		"no mapping":          {func(f *Facts) { f.Local.report().DataPlane.Remote = nil }, "local translation: the gateway has no mapping for 10.71.2.20; Configuration liqo-tenant-milan/milan"},
-		"not of the pod CIDR": {func(f *Facts) { f.From.Addrs[0], f.Local.report().DataPlane.External = addr("172.18.0.2"), nil }, "local translation: 172.18.0.2 is not within the pod CIDR of this cluster; --pod-cidr"},
+		"not of the pod CIDR": {func(f *Facts) { f.From.Addrs[0], f.Local.report().DataPlane.External = addr("172.18.0.2"), nil }, "local translation: 172.18.0.2 is not in the pod CIDR of this cluster; --pod-cidr"},
 		"no key":              {func(f *Facts) { f.Local.report().DataPlane.Tunnel.Peer = "" }, "local tunnel: the key of the peer is not known; endpoint and keys"},
 		"no endpoint":         {func(f *Facts) { f.Local.report().DataPlane.Tunnel.Endpoint = netip.AddrPort{} }, "local tunnel: the address of the peer's gateway is not known; endpoint and keys"},
-		"no session":          {func(f *Facts) { f.Local.report().Sync.Peer.Value = networkingv1beta1.Connecting }, "local tunnel: the peer's gateway does not answer; UDP and keys"},
+		"no session":          {func(f *Facts) { f.Local.report().Sync.Peer.Value = networkingv1beta1.Connecting }, "local tunnel: the peer's gateway does not answer; reachability and keys"},
 		"peer unknown there":  {func(f *Facts) { f.Remote.Peer = nil }, "remote translation: this cluster does not know the other one; network connect"},
 		"no gateway there":    {func(f *Facts) { f.Remote.Peer.Gateway = nil }, "remote translation: the peering has no gateway; network connect"},
-		"dropped there":       {func(f *Facts) { f.Remote.Drops = dropped("ingress", "DropNoNode", "10.243.1.5", "10.243.2.20", 443, 0) }, "remote translation: the gateway dropped such a packet 0s ago: DropNoNode; node tunnels"},
-		"source not ours":     {func(f *Facts) { f.Remote.report().DataPlane.Remote[0].Outside = prefix("10.9.0.0/16") }, "remote translation: 10.243.1.5 is not an address of rome as this gateway was told; Configurations of both clusters"},
+		"dropped there":       {func(f *Facts) { f.Remote.Drops = dropped("ingress", "DropNoNode", "10.243.1.5", "10.243.2.20", 443, 0) }, "remote translation: the gateway dropped a matching packet 0s ago: DropNoNode; check nodes"},
+		"source not ours":     {func(f *Facts) { f.Remote.report().DataPlane.Remote[0].Outside = prefix("10.9.0.0/16") }, "remote translation: 10.243.1.5 is not an address of rome according to the configuration of this gateway; Configurations of both clusters"},
 		"not theirs":          {func(f *Facts) { f.Remote.report().DataPlane.LocalPods = nil }, "remote translation: 10.243.2.20 is not an address of this cluster; check configuration"},
-		"no IP object":        {func(f *Facts) { f.To, f.Remote.Exposed = addr("10.73.0.7"), nil }, "remote translation: no IP object gives 10.70.0.7 to anybody; kubectl get ips"},
-		"no pod there":        {func(f *Facts) { f.Remote.Target = nil }, "remote pod: no pod of this cluster has the address 10.243.2.20; kubectl get pods"},
-		"silent node there":   {func(f *Facts) { f.Remote.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "remote gateway: node milan-1 has never been heard: none of its packets has arrived at the gateway; UDP 6091"},
+		"no IP object":        {func(f *Facts) { f.To, f.Remote.Exposed = addr("10.73.0.7"), nil }, "remote translation: no IP object assigns 10.70.0.7 to a host; kubectl get ips"},
+		"no pod there":        {func(f *Facts) { f.Remote.Target = nil }, "remote pod: no pod in this cluster has the address 10.243.2.20; kubectl get pods"},
+		"silent node there":   {func(f *Facts) { f.Remote.report().DataPlane.Nodes[0].LastSeen = time.Time{} }, "remote gateway: the gateway has never received a packet from node milan-1; UDP 6091"},
 		"no link there":       {func(f *Facts) { f.Remote.Agents["milan-1"].Report.Tunnels = nil }, "remote node: the node has no link to the gateway; fabric status"},
-		"pod is done":         {func(f *Facts) { f.Remote.Target.Phase = "Succeeded" }, "remote pod: the pod does not run: it is Succeeded; describe pod web"},
-		"no route back":       {func(f *Facts) { f.Remote.Agents["milan-1"].Report.Tunnels[0].Routes = nil }, "remote node: no route of the node leads 10.81.1.5 into link liqo.rome; fabric status"},
-		"no session back":     {func(f *Facts) { f.Remote.report().Sync.Peer.Value = networkingv1beta1.Connecting }, "remote tunnel: the peer's gateway does not answer; UDP and keys"},
+		"pod is done":         {func(f *Facts) { f.Remote.Target.Phase = "Succeeded" }, "remote pod: the pod is not running: it is Succeeded; describe pod web"},
+		"no route back":       {func(f *Facts) { f.Remote.Agents["milan-1"].Report.Tunnels[0].Routes = nil }, "remote node: the node has no route that sends 10.81.1.5 into link liqo.rome; fabric status"},
+		"no session back":     {func(f *Facts) { f.Remote.report().Sync.Peer.Value = networkingv1beta1.Connecting }, "remote tunnel: the peer's gateway does not answer; reachability and keys"},
 		"dropped on the way back": {func(f *Facts) {
 			f.Local.Drops = []drops.Drop{{Direction: "ingress", Reason: "DropFilter", Source: addr("10.243.2.20"), Destination: addr("10.243.1.5"), SourcePort: 443, Time: now}}
-		}, "local translation: the gateway dropped such a packet 0s ago: DropFilter; firewallconfigurations"},
+		}, "local translation: the gateway dropped a matching packet 0s ago: DropFilter; firewallconfigurations"},
 	} {
 		f := world()
 		tt.change(f)
@@ -209,10 +209,10 @@ func TestPeerFor(t *testing.T) {
 	c := &survey.Cluster{Peers: []survey.Peer{{ID: "bare"}, *f.Local.Peer}}
 	for to, want := range map[string]string{
 		"10.71.2.20": "milan", "10.73.0.7": "milan",
-		"10.243.2.20": "10.243.2.20 is an address that milan uses itself; in this cluster it has another one; use 10.71.2.20",
-		"10.70.0.7":   "10.70.0.7 is an address that milan uses itself; in this cluster it has another one; use 10.73.0.7",
-		"8.8.8.8":     "8.8.8.8 belongs to no CIDR of a peer: the packet does not come to a gateway; use the remapped addresses: 'liqoctl info peer' shows the CIDRs",
-		"fd00::1":     "fd00::1 belongs to no CIDR of a peer: the packet does not come to a gateway; use the remapped addresses: 'liqoctl info peer' shows the CIDRs",
+		"10.243.2.20": "10.243.2.20 is an address that milan itself uses; in this cluster it is remapped; use 10.71.2.20",
+		"10.70.0.7":   "10.70.0.7 is an address that milan itself uses; in this cluster it is remapped; use 10.73.0.7",
+		"8.8.8.8":     "8.8.8.8 is not in a CIDR of any peer: the packet does not reach a gateway; use the remapped addresses: 'liqoctl info peer' shows the CIDRs",
+		"fd00::1":     "fd00::1 is not in a CIDR of any peer: the packet does not reach a gateway; use the remapped addresses: 'liqoctl info peer' shows the CIDRs",
 	} {
 		peer, problem := PeerFor(c, addr(to))
 		got := ""

@@ -18,13 +18,13 @@ import (
 func networkTraceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace NAMESPACE/POD ADDRESS[:PORT]",
-		Short: "Show the way of a packet from a pod to the other cluster and back, and where it stops",
-		Long: `Show the way of a packet from a pod of the local cluster to an address behind a peering, and that of its answer: pod,
+		Short: "Show the path of a packet from a pod to the other cluster and back, and where it stops",
+		Long: `Show the path of a packet from a pod of the local cluster to an address behind a peering, and of its answer: pod,
 node, gateway, translation, WireGuard, and the same at the other end. Each hop shows the addresses with which the packet
 leaves it, the route, the link, the MTU and the session that it uses, and the object that decides. If the reports of
 nodes and gateways mean that the packet goes no further, the output explains why and what to do.
 
-Nothing is sent: the output shows what would happen to a packet in the present state. Packets with the same addresses
+No packet is sent: the output shows what would happen to a packet in the present state. Packets with the same addresses
 (and port, if you give one) that a gateway has dropped within the last minute count as well, so filters show once
 somebody has tried. With --live, nodes and gateways also count such packets as they pass: nodes between pod and node and
 between node and link, gateways at each point of 'network capture'. If some are seen at one point and none at the next,

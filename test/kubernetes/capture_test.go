@@ -239,11 +239,11 @@ func (c *capturing) drops(t *testing.T) {
 	if want := fmt.Sprintf(`{"cluster":"remote","peer":"%s",`, c.a.Name); !strings.HasPrefix(out, want) || !strings.Contains(out, `"destination":"`+through(own, host).String()+`"`) {
 		t.Errorf("got %s", out)
 	}
-	c.refuses(t, []string{`there is no reason "Naples"`}, c.both("network", "drops", "--reason", "Naples")...)
+	c.refuses(t, []string{`unknown reason "Naples"`}, c.both("network", "drops", "--reason", "Naples")...)
 	c.refuses(t, []string{"pods/exec"}, "network", "drops", c.b.Name, "--kubeconfig", c.looker(t, c.client), "-n", c.client.namespace)
 }
 
-// trace shows the way of a packet through both clusters, and where a rule of somebody
+// trace shows the path of a packet through both clusters, and where a rule of somebody
 // else takes it elsewhere.
 func (c *capturing) trace(t *testing.T) {
 	client, server := c.faults.clients[0], c.faults.servers[0]
@@ -251,13 +251,13 @@ func (c *capturing) trace(t *testing.T) {
 	out, _ := c.liqoctl(t, args...)
 	for _, want := range []string{
 		"(local) " + appNamespace + "/" + client.Name, "(local) " + client.Node.Name, " > " + c.at.String() + "\n",
-		"(remote) " + appNamespace + "/" + server.Name, " > " + server.Addr.String() + "\n", "\nAnd back:\n", "\nNothing stops it.\n",
+		"(remote) " + appNamespace + "/" + server.Name, " > " + server.Addr.String() + "\n", "\nReturn path:\n", "\nNothing stops the packet.\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if strings.Contains(out, "not known") {
+	if strings.Contains(out, "unknown: ") {
 		t.Errorf("an administrator can see everything:\n%s", out)
 	}
 	t.Log(out)
@@ -266,9 +266,9 @@ func (c *capturing) trace(t *testing.T) {
 	for range 90 {
 		nobody = nobody.Next()
 	}
-	c.refuses(t, []string{"the packet stops: no pod of this cluster has the address " + nobody.String()},
+	c.refuses(t, []string{"the packet stops: no pod in this cluster has the address " + nobody.String()},
 		c.both("network", "trace", appNamespace+"/"+client.Name, c.remote(t, c.a, nobody).String())...)
-	c.refuses(t, []string{"the packet stops: 192.0.2.1 belongs to no CIDR of a peer"}, c.both("network", "trace", appNamespace+"/"+client.Name, "192.0.2.1")...)
+	c.refuses(t, []string{"the packet stops: 192.0.2.1 is not in a CIDR of any peer"}, c.both("network", "trace", appNamespace+"/"+client.Name, "192.0.2.1")...)
 
 	called, err := remoteCIDR(t.Context(), c.a, c.b.Name)
 	if err != nil {
@@ -323,7 +323,7 @@ func (c *capturing) watched(t *testing.T) {
 	lab.Eventually(t, patience, "the trace stops at a firewall of the node", func() error {
 		way, _ := follow() // whose exit code is 1
 		stop := way.Stop()
-		if stop == nil || stop.Kind != "node" || stop.Cluster != "local" || !strings.HasSuffix(stop.Problem.Message, "such packets were seen at pod of the local node and none here") {
+		if stop == nil || stop.Kind != "node" || stop.Cluster != "local" || !strings.HasSuffix(stop.Problem.Message, "matching packets were seen at point pod of the local node but none here") {
 			return fmt.Errorf("%+v", way.There)
 		}
 		return nil
