@@ -22,13 +22,13 @@ import (
 
 // Limits of how much happens at the same time.
 const (
-	batchSize    = 40 // URLs of one command: they travel in a URL themselves
+	batchSize    = 40 // URLs of one command, which are themselves passed in a URL
 	execsAtOnce  = 8  // in all clusters together
 	triesAtOnce  = 16 // of one command
 	triesDefault = probe.DefaultTries
 )
 
-// How patiently nodes are asked whether they know the Services of the test.
+// How long to wait until the nodes know the Services of the test.
 const (
 	settleTries   = 6
 	settleTimeout = time.Second // of each
@@ -51,7 +51,7 @@ func (r *run) check(ctx context.Context, checks []Check) error {
 			return err
 		}
 		if checks = checks[end:]; len(checks) > 0 && r.FailFast && slices.ContainsFunc(outcomes, func(o Outcome) bool { return !o.OK }) {
-			r.say.Warning("", "The other checks are left out (--fail-fast)")
+			r.say.Warning("", "The remaining checks are skipped (--fail-fast)")
 			return nil
 		}
 	}
@@ -59,7 +59,7 @@ func (r *run) check(ctx context.Context, checks []Check) error {
 	return nil
 }
 
-// group runs the checks of one kind, those of each pod by a command in it.
+// group runs the checks of one kind. The checks of a pod run by a command in that pod.
 func (r *run) group(ctx context.Context, kind Kind, checks []Check) ([]Outcome, error) {
 	r.say.Done("", fmt.Sprintf("Running checks %s", kind))
 	outcomes := make([]Outcome, len(checks))
@@ -84,16 +84,15 @@ func (r *run) group(ctx context.Context, kind Kind, checks []Check) ([]Outcome, 
 	return outcomes, nil
 }
 
-// settle waits a little until the Services answer that checks go by. Nodes learn of
-// them in their own time, and a try that comes too early tells nothing of the
-// network.
+// settle waits a little until the Services that checks use answer. Nodes take some time to
+// learn about them, and an attempt that comes too early says nothing about the network.
 func (r *run) settle(ctx context.Context, checks []Check) {
 	r.settled = true
 	r.say.Waiting("", "Waiting until the nodes know the Services")
 	eachBatch(checks, func(batch []int) {
 		if urls := urlsOf(checks, batch); len(urls) > 0 {
 			args := []string{"get", "--tries", strconv.Itoa(settleTries), "--timeout", settleTimeout.String(), "--parallel", strconv.Itoa(triesAtOnce)}
-			_, _ = r.command(ctx, checks[batch[0]], append(args, urls...)) // what does not answer is the checks' to tell
+			_, _ = r.command(ctx, checks[batch[0]], append(args, urls...)) // the checks report what does not answer
 		}
 	})
 }
@@ -112,8 +111,8 @@ func eachBatch(checks []Check, do func(batch []int)) {
 	wg.Wait()
 }
 
-// batches groups checks, by their index, into those that one command can run: of
-// one pod, as often each, with no URL twice.
+// batches groups checks, by their index, into those that one command can run: of the same
+// pod, with the same number of attempts, and no URL twice.
 func batches(checks []Check) (out [][]int) {
 	type key struct {
 		cluster, namespace, pod string
@@ -161,7 +160,7 @@ func urlsOf(checks []Check, batch []int) (urls []string) {
 	return urls
 }
 
-// command runs a prober where a check begins: in a pod, or here.
+// command runs a prober where a check starts: in a pod, or on this machine.
 func (r *run) command(ctx context.Context, c Check, args []string) (map[string][]probe.Result, error) {
 	var out bytes.Buffer
 	if c.From.Cluster == "" {

@@ -1,14 +1,14 @@
-// Package nettest is `liqoctl test network`: it puts a prober on every node of
-// some clusters and lets them reach each other in all ways that should work.
+// Package nettest is `liqoctl test network`: it puts a prober on every node of some
+// clusters and lets the probers reach each other in all ways that should work.
 //
-//	Plan      what is there            -> checks: who tries which address, and what should come of it
-//	Judge     a check and what came    -> an outcome in plain words
-//	Run       the thin shell around them: makes the pods, runs them by exec, cleans up
+//	Plan      inventories             -> checks: who tries which address, and the expected result
+//	Judge     a check and its results -> an outcome in plain words
+//	Run       the thin shell around them: creates the pods, runs checks by exec, cleans up
 //
-// A check demands more than an answer: the right pod has to answer, and it has to
-// see the address that the asking pod has in its own cluster's view. Traffic that
-// gets there with another source breaks network policies and logs later.
+// A check requires more than an answer: the right pod must answer, and it must see the
+// address that the sending pod has from that cluster's point of view. Traffic that arrives
+// with another source address would later break network policies and logs.
 //
-// Nothing of it needs pods to be offloaded: in each cluster there is a namespace
-// with pods of its own, and Services whose endpoints are the pods of one peer.
+// The test does not offload pods: each cluster has a namespace with its own pods, and
+// Services whose endpoints are the pods of one peer.
 package nettest

@@ -32,14 +32,14 @@ func (r *run) identify(ctx context.Context) error {
 			return err
 		}
 		if other := uids[uid]; other != nil {
-			return fmt.Errorf("%s and %s are the same cluster %s: name another with --remote-kubeconfig or --remote-context", other.Name, s.Name, s.inv.ID)
+			return fmt.Errorf("%s and %s are the same cluster, %s: name a different one with --remote-kubeconfig or --remote-context", other.Name, s.Name, s.inv.ID)
 		}
 		uids[uid] = s
 	}
 	return r.arePeered()
 }
 
-// arePeered demands that the first cluster is peered with all others.
+// arePeered requires that the first cluster is peered with all others.
 func (r *run) arePeered() error {
 	first := r.sites[0]
 	for i, s := range r.sites {
@@ -48,7 +48,7 @@ func (r *run) arePeered() error {
 		}
 		for _, pair := range [][2]*site{{first, s}, {s, first}} {
 			if pair[0].inv.view(pair[1].inv.ID) == nil {
-				return pair[0].Errorf("cluster %s has no Configuration for cluster %s: they are not connected; run 'liqoctl network connect' first, or 'liqoctl network status' to see what there is",
+				return pair[0].Errorf("cluster %s has no Configuration for cluster %s, so they are not connected: run 'liqoctl network connect' first, or 'liqoctl network status' to see the existing peerings",
 					pair[0].inv.ID, pair[1].inv.ID)
 			}
 		}
@@ -57,7 +57,7 @@ func (r *run) arePeered() error {
 	return nil
 }
 
-// identify reads what one cluster says of the others.
+// identify reads how one cluster addresses the others.
 func (s *site) identify(ctx context.Context) error {
 	if err := s.Require(ctx, s.rights()...); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *site) rights() []access.Permission {
 	return need
 }
 
-// readInstallation finds the image of the prober, and whether nodes hide pods.
+// readInstallation finds the image of the prober, and whether nodes hide pod addresses.
 func (s *site) readInstallation(ctx context.Context) error {
 	s.image = s.Image
 	var deployments appsv1.DeploymentList
@@ -113,7 +113,7 @@ func (s *site) readInstallation(ctx context.Context) error {
 		}
 	}
 	if s.image == "" {
-		return s.Errorf("no controller in namespace %s tells by the name of its image which one the prober has: name it with --image", s.LiqoNamespace)
+		return s.Errorf("the prober's image cannot be derived from the image of a controller in namespace %s: name it with --image", s.LiqoNamespace)
 	}
 	var agents appsv1.DaemonSetList
 	for _, namespace := range []string{s.LiqoNamespace, s.LiqoNamespace + "-fabric"} {
@@ -127,8 +127,8 @@ func (s *site) readInstallation(ctx context.Context) error {
 	return nil
 }
 
-// besides returns the image of the prober that belongs to an image of the
-// controller: same registry, same tag.
+// besides returns the prober's image that goes with an image of the controller: same
+// registry, same tag.
 func besides(controller string) string {
 	repository, _, _ := strings.Cut(controller, "@")
 	tag := ""

@@ -9,9 +9,9 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// Inventory is what is there to test in one cluster.
+// Inventory is what one cluster has to test.
 type Inventory struct {
-	// ID is the cluster's among its peers.
+	// ID is the cluster ID.
 	ID string `json:"id"`
 	// Name is "local", "remote" or the like.
 	Name string `json:"name"`
@@ -26,8 +26,8 @@ type Inventory struct {
 	// ExternalIP is the address of this cluster's external CIDR that stands for a
 	// host outside.
 	ExternalIP netip.Addr `json:"externalIP,omitzero"`
-	// HidesPods says that the nodes hide the addresses of pods from the peers, as
-	// they are told by fullMasquerade.
+	// HidesPods says that the nodes hide the addresses of pods from the peers, as the
+	// setting fullMasquerade tells them to.
 	HidesPods bool `json:"hidesPods,omitempty"`
 }
 
@@ -66,7 +66,7 @@ type View struct {
 	External      []peering.Remap `json:"external"`
 }
 
-// view returns how this cluster addresses another; nil: they are not peered.
+// view returns how this cluster addresses another, nil if they are not peered.
 func (i *Inventory) view(id string) *View {
 	for n := range i.Views {
 		if i.Views[n].ID == id {
@@ -85,8 +85,8 @@ func (i *Inventory) service(peer string) *Service {
 	return nil
 }
 
-// unknownSource is what this cluster sees for all of the other that is no pod:
-// the first address of the external CIDR.
+// unknownSource is the source address by which this cluster sees everything in the other
+// cluster that is not a pod: the first address of the external CIDR.
 func (v *View) unknownSource() netip.Addr {
 	if len(v.External) == 0 {
 		return netip.Addr{}
@@ -94,12 +94,12 @@ func (v *View) unknownSource() netip.Addr {
 	return v.External[0].Here.Masked().Addr()
 }
 
-// viewOf reads a Configuration. It has an error where the controllers have not
-// decided yet.
+// viewOf reads a Configuration. It returns an error if the controllers have not set its
+// status yet.
 func viewOf(c *networkingv1beta1.Configuration) (View, error) {
 	v := View{ID: c.Labels[networkingv1beta1.LabelRemoteClusterID], Configuration: c.Namespace + "/" + c.Name}
 	if c.Status.Remote == nil {
-		return v, fmt.Errorf("the status of Configuration %s has no CIDRs yet: see its conditions, and whether the controllers run", v.Configuration)
+		return v, fmt.Errorf("the status of Configuration %s has no CIDRs yet: check its conditions, and whether the controllers are running", v.Configuration)
 	}
 	spec, status := c.Spec.Remote.CIDR, c.Status.Remote.CIDR
 	var err error
@@ -112,7 +112,7 @@ func viewOf(c *networkingv1beta1.Configuration) (View, error) {
 	return v, nil
 }
 
-// NodeSet says which nodes are tried as ways to a node port.
+// NodeSet says on which nodes a node port is tried.
 type NodeSet string
 
 // The sets of nodes.
@@ -132,8 +132,8 @@ func (s NodeSet) of(nodes []Node) []Node {
 	})
 }
 
-// Address returns what a pod's address of another cluster is in this one. It is
-// invalid where there is none.
+// Address returns the address that a pod of another cluster has in this one, invalid if it
+// has none.
 func (i *Inventory) Address(cluster string, pod netip.Addr) netip.Addr {
 	v := i.view(cluster)
 	if v == nil {

@@ -51,8 +51,8 @@ func TestViewOf(t *testing.T) {
 	}{
 		{"two CIDRs", config(cidrs("10.0.0.0/16", "10.2.0.0/24"), cidrs("10.1.0.0/16", "10.3.0.0/24")), append(remap("10.0.0.0/16", "10.1.0.0/16"), remap("10.2.0.0/24", "10.3.0.0/24")...), ""},
 		{"no status", undecided, nil, "the status of Configuration t/milan has no CIDRs yet"},
-		{"a status that is behind", config(cidrs("10.0.0.0/16", "10.2.0.0/24"), cidrs("10.1.0.0/16")), nil, "its status has 1 CIDRs for 2"},
-		{"another length", config(cidrs("10.0.0.0/16"), cidrs("10.1.0.0/17")), nil, "10.1.0.0/17 cannot stand for 10.0.0.0/16"},
+		{"a status that is behind", config(cidrs("10.0.0.0/16", "10.2.0.0/24"), cidrs("10.1.0.0/16")), nil, "its status has 1 CIDRs, its spec 2"},
+		{"another length", config(cidrs("10.0.0.0/16"), cidrs("10.1.0.0/17")), nil, "10.0.0.0/16 cannot be remapped to 10.1.0.0/17"},
 		{"no CIDR", config(cidrs("ten"), cidrs("10.1.0.0/17")), nil, "read Configuration t/milan: element 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -146,12 +146,12 @@ func TestReady(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	want := []string{
-		"pod new on node n1 starts",
-		"pod starting on node n1 starts",
-		"pod pulling on node n1 cannot pull image i (not found): is the name right, and does the node reach the registry? --image names another",
-		"pod never on node n1 cannot have image i (ErrImageNeverPull): bring it to the node, or name another with --image",
-		"pod crashing on node n1 waits: CrashLoopBackOff back-off",
-		"pod homeless has no node: 0/2 nodes are available",
+		"pod new on node n1 is starting",
+		"pod starting on node n1 is starting",
+		"pod pulling on node n1 cannot pull image i (not found): check the name and whether the node can reach the registry, or name another image with --image",
+		"pod never on node n1 cannot use image i (ErrImageNeverPull): load it onto the node, or name another with --image",
+		"pod crashing on node n1 is waiting: CrashLoopBackOff back-off",
+		"pod homeless is not scheduled: 0/2 nodes are available",
 	}
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

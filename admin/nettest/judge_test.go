@@ -39,25 +39,25 @@ func TestJudge(t *testing.T) {
 	}{
 		{"right", check, []probe.Result{well("milan", "m1", "10.243.1.2")}, true, "milan/m1 10.243.1.2", ""},
 		{"right, as IPv4 in IPv6", check, []probe.Result{well("milan", "m1", "::ffff:10.243.1.2")}, true, "milan/m1 ::ffff:10.243.1.2", ""},
-		{"right, in the end", check, []probe.Result{again}, true, "milan/m1 10.243.1.2", "only try 3 succeeded"},
+		{"right, in the end", check, []probe.Result{again}, true, "milan/m1 10.243.1.2", "only attempt 3 succeeded"},
 		{"nothing", check, []probe.Result{silent}, false, " ", "no answer within 5s"},
-		{"no result", check, nil, false, " ", "0 of 1 results came"},
+		{"no result", check, nil, false, " ", "0 of 1 results arrived"},
 		{"cannot be tried", missing, nil, false, " ", "no load balancer"},
 		{"the other cluster's pod of the same address", check, []probe.Result{well("rome", "r9", "10.243.1.2")}, false, "rome/r9 10.243.1.2", "pod r9 of cluster rome answers: the address does not lead to milan/m1 (n1)"},
 		{"another pod", check, []probe.Result{well("milan", "m2", "10.243.1.2")}, false, "milan/m2 10.243.1.2", "pod m2 of cluster milan answers"},
-		{"somebody else", check, []probe.Result{{OK: true, Status: 301, Tries: 1}}, false, " ", "something that is no pod of this test answers (HTTP status 301)"},
+		{"somebody else", check, []probe.Result{{OK: true, Status: 301, Tries: 1}}, false, " ", "something other than a pod of this test answers (HTTP status 301)"},
 		{"the node's address", check, []probe.Result{well("milan", "m1", "10.80.0.0")}, false, "milan/m1 10.80.0.0",
-			"it is seen as 10.80.0.0, which stands for what is no pod of cluster rome, instead of 10.243.1.2: a node there masquerades the pods' addresses"},
+			"the sender is seen as 10.80.0.0, which stands for everything in cluster rome that is not a pod, instead of 10.243.1.2: a node there masquerades pod addresses"},
 		{"not remapped", remapped, []probe.Result{well("rome", "r1", "10.243.1.4")}, false, "rome/r1 10.243.1.4",
-			"it is seen as 10.243.1.4, its address in its own cluster, instead of 10.71.1.4: the gateway of cluster rome does not remap it"},
-		{"some other address", check, []probe.Result{well("milan", "m1", "192.0.2.3")}, false, "milan/m1 192.0.2.3", "it is seen as 192.0.2.3 instead of 10.243.1.2: something on the way translates (masquerades) the source address"},
-		{"no address", check, []probe.Result{well("milan", "m1", "me")}, false, "milan/m1 me", `it is seen as "me"`},
-		{"large packets that get lost", large, []probe.Result{{Tries: 3, Stalled: true, Error: "0 of 9 bytes came, then no answer within 5s"}}, false, " ", "small packets get through and large ones do not"},
+			"the sender is seen as 10.243.1.4, its address in its own cluster, instead of 10.71.1.4: the gateway of cluster rome does not remap it"},
+		{"some other address", check, []probe.Result{well("milan", "m1", "192.0.2.3")}, false, "milan/m1 192.0.2.3", "the sender is seen as 192.0.2.3 instead of 10.243.1.2: something on the path translates (masquerades) the source address"},
+		{"no address", check, []probe.Result{well("milan", "m1", "me")}, false, "milan/m1 me", `the sender is seen as "me"`},
+		{"large packets that get lost", large, []probe.Result{{Tries: 3, Stalled: true, Error: "0 of 9 bytes came, then no answer within 5s"}}, false, " ", "small packets get through but large ones do not"},
 		{"large datagrams that get lost", large, []probe.Result{silent}, false, " ", "no answer within 5s to large packets"},
 		{"any pod of a Service", service, []probe.Result{well("milan", "m7", "10.243.1.2"), well("milan", "m8", "10.243.1.2")}, true, "milan/m7 10.243.1.2", ""},
-		{"a Service that hides pods", service, []probe.Result{well("milan", "m7", "10.80.0.0"), well("milan", "m8", "10.80.0.0")}, true, "milan/m7 10.80.0.0", "kube-proxy there hides pods"},
+		{"a Service that hides pods", service, []probe.Result{well("milan", "m7", "10.80.0.0"), well("milan", "m8", "10.80.0.0")}, true, "milan/m7 10.80.0.0", "kube-proxy there hides pod addresses"},
 		{"a Service that fails sometimes", service, []probe.Result{well("milan", "m7", "10.243.1.2"), silent}, false, " ", "1 of 2 times: no answer within 5s"},
-		{"a Service with half of the results", service, []probe.Result{silent}, false, " ", "1 of 2 results came"},
+		{"a Service with half of the results", service, []probe.Result{silent}, false, " ", "1 of 2 results arrived"},
 		{"no route from a pod", check, []probe.Result{unrouted}, false, " ", "network is unreachable"},
 		{"no route from here", here, []probe.Result{unrouted}, false, " ", "network is unreachable: this machine has no route to the address"},
 		{"the Internet", internet, []probe.Result{{OK: true, Status: 301, Tries: 1}}, true, " ", ""},
@@ -79,7 +79,7 @@ func TestJudge(t *testing.T) {
 
 func TestJudgeCounts(t *testing.T) {
 	o := Judge(Check{Times: 2}, []probe.Result{{OK: true, Seconds: 1, Tries: 1}, {OK: true, Seconds: 3, Tries: 2}})
-	want := Outcome{Check: Check{Times: 2}, OK: true, Seconds: 2, Tries: 2, Note: "only try 2 succeeded"}
+	want := Outcome{Check: Check{Times: 2}, OK: true, Seconds: 2, Tries: 2, Note: "only attempt 2 succeeded"}
 	if diff := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Check{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

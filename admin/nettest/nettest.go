@@ -14,22 +14,22 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 )
 
-// Options say what to test, and with what.
+// Options say what to test, and how.
 type Options struct {
 	Wanted
-	// Image is the prober's. Empty: the one that belongs to the installation.
+	// Image is the prober's image. Empty: the one of the installation's version.
 	Image string
 	// Replicas is how many probers a cluster gets. 0: one on each node.
 	Replicas int32
-	// Remove takes everything away again in the end, also after an error.
+	// Remove deletes everything at the end, also after an error.
 	Remove bool
 	// FailFast ends the test with the first group in which something failed.
 	FailFast bool
-	// Timeout is for all of it but the removal.
+	// Timeout is for everything but the removal.
 	Timeout time.Duration
 	// Labels and Annotations are for everything that is created.
 	Labels, Annotations map[string]string
-	// Prepared is told what there is to test, before it begins. It may be nil.
+	// Prepared, if not nil, is called with what there is to test before the checks begin.
 	Prepared func([]Inventory)
 }
 
@@ -63,9 +63,9 @@ type run struct {
 	say    progress.Func
 	sites  []*site
 	report *Report
-	// settled says that the Services had their time to come into force.
+	// settled says that the nodes have had time to learn about the Services.
 	settled bool
-	mu      sync.Mutex // of what several clusters add to the report
+	mu      sync.Mutex // guards report while several clusters add to it
 }
 
 // site is one cluster of a test.
@@ -77,9 +77,9 @@ type site struct {
 	pull  []corev1.LocalObjectReference // the Secrets of its registry
 }
 
-// Run tests the network between the first cluster and each of the others, and
-// between the others where they are peered. The report holds what was found until
-// an error came; that checks failed is none.
+// Run tests the network between the first cluster and each of the others, and between
+// those of the others that are peered. After an error, the report holds what was found
+// until then. Failed checks are not an error.
 func Run(ctx context.Context, clusters []*access.Cluster, o Options, say progress.Func) (report *Report, err error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -111,10 +111,10 @@ func Run(ctx context.Context, clusters []*access.Cluster, o Options, say progres
 	return r.report, r.late(limited, r.check(limited, Plan(r.report.Clusters, o.Wanted)))
 }
 
-// late says of an error that came because time was up that it did.
+// late adds to an error that it is due to the timeout, if it is.
 func (r *run) late(ctx context.Context, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("not done within %v (--timeout): %w", r.Timeout, err)
+		return fmt.Errorf("not finished within %v (--timeout): %w", r.Timeout, err)
 	}
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 )
 
-// Where the pods of the test live, in every cluster. Pods on the network of their
-// node need a privilege, so they have a namespace to themselves.
+// The namespaces of the test's pods, the same in every cluster. Pods on the host network
+// need a privilege, so they have their own namespace.
 const (
 	Namespace     = "liqo-test-network"
 	HostNamespace = "liqo-test-network-host"
@@ -41,7 +41,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels()}
 }
 
-// newNamespace returns a namespace with what pods in it may do.
+// newNamespace returns a namespace with the Pod Security level of its pods.
 func newNamespace(name string) *corev1.Namespace {
 	level := "restricted"
 	if name == HostNamespace {
@@ -80,7 +80,7 @@ func (w workload) object() client.Object {
 	}
 }
 
-// other is the object of the same pods that an earlier run may have left.
+// other is the object that an earlier run may have left for the same pods: of the other kind.
 func (w workload) other() client.Object {
 	if w.replicas == 0 {
 		return &appsv1.Deployment{ObjectMeta: meta(w.namespace, workloadName)}
@@ -88,13 +88,14 @@ func (w workload) other() client.Object {
 	return &appsv1.DaemonSet{ObjectMeta: meta(w.namespace, workloadName)}
 }
 
-// pod is a prober without any privilege, but for the network of the node.
+// pod is a prober without any privilege except, in HostNamespace, the host network.
 func (w workload) pod() corev1.PodSpec {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
 	c := corev1.Container{
-		// The policy is given, as its default depends on the image and would outlive it.
+		// The policy is set explicitly: its default depends on the image, and would stay if the
+		// image changed.
 		Name: containerName, Image: w.image, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"serve"},
 		Env: []corev1.EnvVar{{Name: probe.EnvCluster, Value: w.cluster}, field(probe.EnvPod, "metadata.name"), field(probe.EnvNode, "spec.nodeName")},
 		SecurityContext: &corev1.SecurityContext{
@@ -112,7 +113,7 @@ func (w workload) pod() corev1.PodSpec {
 	}
 	if w.namespace == HostNamespace {
 		spec.HostNetwork = true
-		c.Args = []string{"idle"} // the ports are the node's
+		c.Args = []string{"idle"} // its ports would be the node's
 	} else {
 		c.Ports = []corev1.ContainerPort{
 			{Name: webPort, ContainerPort: probe.Port, Protocol: corev1.ProtocolTCP},
@@ -130,7 +131,7 @@ func (w workload) pod() corev1.PodSpec {
 // serviceName is the name of the Service that stands for a peer.
 func serviceName(peer string) string { return "to-" + peering.GatewayName(peer) }
 
-// newService returns a Service without a selector: its endpoints are made by hand.
+// newService returns a Service without a selector: newEndpoints returns its endpoints.
 func newService(peer string, t corev1.ServiceType) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta(Namespace, serviceName(peer)),
@@ -138,8 +139,8 @@ func newService(peer string, t corev1.ServiceType) *corev1.Service {
 	}
 }
 
-// newEndpoints returns the probers of a peer as endpoints, at their addresses
-// here.
+// newEndpoints returns the probers of a peer as endpoints, with their addresses in this
+// cluster.
 func newEndpoints(peer string, addresses []netip.Addr) *discoveryv1.EndpointSlice {
 	e := &discoveryv1.EndpointSlice{
 		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}, ObjectMeta: meta(Namespace, serviceName(peer)),
@@ -157,7 +158,8 @@ func newEndpoints(peer string, addresses []netip.Addr) *discoveryv1.EndpointSlic
 	return e
 }
 
-// newExternalIP returns what gives a host outside an address of the external CIDR.
+// newExternalIP returns the IP object that gives an outside host an address of the external
+// CIDR.
 func newExternalIP(host netip.Addr) *ipamv1alpha1.IP {
 	return &ipamv1alpha1.IP{
 		TypeMeta: metav1.TypeMeta{APIVersion: ipamv1alpha1.GroupVersion.String(), Kind: "IP"}, ObjectMeta: meta(Namespace, externalIPName),

@@ -27,21 +27,21 @@ const (
 
 // Wanted says which checks are to run, besides pod to pod.
 type Wanted struct {
-	// Basic leaves out everything else that runs unasked: large packets, Services,
+	// Basic leaves out everything else that runs by default: large packets, Services,
 	// nodes, the Internet.
 	Basic bool
 	// PodNodePort, ExternalNodePort, LoadBalancer and ExternalIP ask for more.
 	PodNodePort, ExternalNodePort, LoadBalancer, ExternalIP bool
-	// Nodes are those whose node ports are tried. Empty: AllNodes.
+	// Nodes says on which nodes node ports are tried. Empty: AllNodes.
 	Nodes NodeSet
-	// Internet is a host outside of all clusters with HTTP and HTTPS. Invalid: pods
-	// do not reach out.
+	// Internet is a host outside all clusters that serves HTTP and HTTPS. Invalid: access to
+	// the Internet is not tested.
 	Internet netip.Addr
 }
 
 // Party is one end of a check.
 type Party struct {
-	// Cluster is empty for what belongs to none: the Internet, this machine.
+	// Cluster is empty for what is in no cluster: the Internet, this machine.
 	Cluster string `json:"cluster,omitempty"`
 	// Pod is the prober's name. Empty on the receiving side: any prober of the
 	// cluster.
@@ -51,29 +51,28 @@ type Party struct {
 	Name string `json:"name"`
 }
 
-// Check is one thing to try, and what should come of it.
+// Check is one thing to try, and the expected result.
 type Check struct {
 	Kind Kind   `json:"check"`
 	From Party  `json:"from"`
 	To   Party  `json:"to"`
 	URL  string `json:"url,omitempty"`
-	// Times is how often it is tried, if more than once: every try counts.
+	// Times is how often it is tried, if more than once: every attempt must succeed.
 	Times int `json:"times,omitempty"`
 	// Sources are the addresses by which the receiver may see the sender. None: it
 	// does not matter.
 	Sources []netip.Addr `json:"sources,omitempty"`
-	// Odd are addresses by which it may see the sender as well, which is worth a
-	// note.
+	// Odd are addresses by which it may also see the sender, which is worth a note.
 	Odd []netip.Addr `json:"-"`
-	// Missing says why it cannot even be tried, which is a failure.
+	// Missing says why the check cannot even be tried, which is a failure.
 	Missing string `json:"-"`
 
 	namespace string     // of the prober that tries
 	unmapped  netip.Addr // of the sender, in its own cluster
-	unknown   netip.Addr // by which the receiver sees what is no pod of the sender's cluster
+	unknown   netip.Addr // by which the receiver sees whatever is not a pod in the sender's cluster
 }
 
-// byService tells whether a check goes by a Service of the test.
+// byService tells whether a check uses a Service of the test.
 func (c *Check) byService() bool {
 	switch c.Kind {
 	case PodToService, PodToNodePort, ExternalToNodePort, ExternalToLoadBalancer:
@@ -85,21 +84,21 @@ func (c *Check) byService() bool {
 // Sizes of what is sent to see whether large packets get through.
 const (
 	downloadSize = 2 << 20
-	datagramSize = 1200 // in one packet, also over IPv6
-	fragmentSize = 4000 // in several
+	datagramSize = 1200 // fits in one packet, also over IPv6
+	fragmentSize = 4000 // takes several
 )
 
 // Plan returns the checks for the clusters.
 //
-//	pod-to-pod                every prober to every other, of its own cluster and of those that it is peered with
+//	pod-to-pod                every prober to every other, in its own cluster and in its peers
 //	  large packets           every prober to one of each peer: a download, a datagram, a datagram in fragments
 //	pod-to-service            every prober to the Service that stands for a peer, twice as often as the peer has probers
 //	node-to-pod               every prober on the network of its node to every prober of the peers
 //	pod-to-nodeport           every prober to the node port of a peer's Service, on every node of its own cluster
 //	external-to-nodeport      this machine to the same
 //	external-to-loadbalancer  this machine to the load balancer of a peer's Service
-//	pod-to-internet           every prober to a host that has nothing to do with it
-//	pod-to-external-ip        every prober to an address that stands for that host: its own cluster's and its peers'
+//	pod-to-internet           every prober to a host outside all clusters
+//	pod-to-external-ip        every prober to the addresses that stand for that host in its own cluster and its peers
 func Plan(clusters []Inventory, w Wanted) (checks []Check) {
 	p := &planner{clusters: clusters, wanted: w}
 	for _, group := range []struct {
@@ -169,7 +168,7 @@ func remoteCheck(kind Kind, from, peer *Inventory, pod, to Prober) Check {
 	if here := peering.Translate(from.view(peer.ID).Pod, to.IP); here.IsValid() {
 		c.URL = web(here)
 	} else {
-		c.Missing = fmt.Sprintf("Configuration %s of cluster %s has no CIDR for %s: the pod CIDR in its spec is not what cluster %s uses",
+		c.Missing = fmt.Sprintf("Configuration %s of cluster %s has no CIDR that contains %s: the pod CIDR in its spec is not the one that cluster %s uses",
 			from.view(peer.ID).Configuration, from.ID, to.IP, peer.ID)
 	}
 	return c
@@ -186,8 +185,7 @@ func (c *Check) from(from, peer *Inventory, pod Prober) {
 	c.Sources = slices.DeleteFunc(c.Sources, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
-// large pairs the probers, so that every one of both sides takes part at least
-// once.
+// large pairs the probers so that every prober on both sides takes part at least once.
 func (p *planner) large(from *Inventory) (checks []Check) {
 	for _, peer := range p.peers(from) {
 		if len(peer.Probers) == 0 || len(from.Probers) == 0 {
@@ -197,7 +195,7 @@ func (p *planner) large(from *Inventory) (checks []Check) {
 			pod, to := from.Probers[i%len(from.Probers)], peer.Probers[i%len(peer.Probers)]
 			base := remoteCheck(PodToPodLarge, from, peer, pod, to)
 			if base.Missing != "" {
-				continue // said before
+				continue // podToPod reports it
 			}
 			at := peering.Translate(from.view(peer.ID).Pod, to.IP)
 			for _, url := range []string{
@@ -219,7 +217,7 @@ func (p *planner) podToService(from *Inventory) (checks []Check) {
 			c := podCheck(PodToService, from, pod)
 			c.To, c.Times = Party{Cluster: peer.ID, Name: peer.ID + ": Service"}, 2*len(peer.Probers)
 			c.from(from, peer, pod)
-			c.Odd = []netip.Addr{c.unknown} // kube-proxy may be told to hide pods from Services
+			c.Odd = []netip.Addr{c.unknown} // kube-proxy may be configured to hide pod addresses from Services
 			if s == nil || !s.ClusterIP.IsValid() {
 				c.Missing = "there is no Service for this peer"
 			} else {
@@ -274,11 +272,11 @@ func (p *planner) externalToNodePort(from *Inventory) (checks []Check) {
 	return checks
 }
 
-// toNodePort aims a check at the node port of a peer's Service. The node answers
-// for the way back, so that the peer sees it instead of the client; some network
-// plugins leave pods as they are.
+// toNodePort aims a check at the node port of a peer's Service. So that answers come back
+// through it, the node replaces the client's address by its own, and the peer sees the node;
+// some network plugins leave the addresses of pods unchanged.
 func (c *Check) toNodePort(from, peer *Inventory, n Node, at netip.Addr) {
-	c.To = Party{Cluster: peer.ID, Node: n.Name, Name: fmt.Sprintf("%s: Service, by node %s/%s", peer.ID, from.ID, n.Name)}
+	c.To = Party{Cluster: peer.ID, Node: n.Name, Name: fmt.Sprintf("%s: Service, through node %s/%s", peer.ID, from.ID, n.Name)}
 	c.Sources = append(c.Sources, c.unknown)
 	switch s := from.service(peer.ID); {
 	case s == nil || s.NodePort == 0:
@@ -293,11 +291,11 @@ func (c *Check) toNodePort(from, peer *Inventory, n Node, at netip.Addr) {
 func (p *planner) externalToLoadBalancer(from *Inventory) (checks []Check) {
 	for _, peer := range p.peers(from) {
 		c := Check{Kind: ExternalToLoadBalancer, From: Party{Name: "this machine"}, unknown: peer.view(from.ID).unknownSource()}
-		c.To = Party{Cluster: peer.ID, Name: fmt.Sprintf("%s: Service, by load balancer of %s", peer.ID, from.ID)}
+		c.To = Party{Cluster: peer.ID, Name: fmt.Sprintf("%s: Service, through load balancer of %s", peer.ID, from.ID)}
 		c.Sources = []netip.Addr{c.unknown}
 		switch s := from.service(peer.ID); {
 		case s == nil || s.Balancer == "":
-			c.Missing = "no load balancer has given the Service an address: does the cluster have one?"
+			c.Missing = "no load balancer has assigned an address to the Service: does the cluster have one?"
 		default:
 			c.URL = "http://" + hostPort(s.Balancer, 80) + "/"
 		}

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// waitForPods waits for the probers. Those on the network of the node may be
-// refused, by a policy of the cluster: then nodes are not tested.
+// waitForPods waits for the probers. A policy of the cluster may forbid those on the host
+// network: then nodes are not tested.
 func (s *site) waitForPods(ctx context.Context) error {
 	var err error
 	if s.inv.Probers, err = s.probers(ctx, Namespace); err != nil {
@@ -29,14 +29,14 @@ func (s *site) waitForPods(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
 	if s.inv.Hosts, err = s.probers(limited, HostNamespace); err != nil && ctx.Err() == nil {
-		s.skip(s, fmt.Sprintf("nodes are not tested, as their pods do not run: %v", err))
+		s.skip(s, fmt.Sprintf("nodes are not tested because the pods on the host network are not running: %v", err))
 		return nil
 	}
 	return err
 }
 
-// hostTimeout is how long pods of the host's network may take once the others run:
-// the image is there.
+// hostTimeout is how long pods on the host network may take once the others are running:
+// by then the image has been pulled.
 const hostTimeout = 30 * time.Second
 
 // probers waits for the pods in a namespace and returns them in the order of
@@ -59,10 +59,10 @@ func (s *site) probers(ctx context.Context, namespace string) (out []Prober, err
 			}
 		}
 		if n := desired - len(out) - len(missing); n > 0 {
-			missing = append(missing, fmt.Sprintf("%d are not there yet%s", n, s.refusal(ctx, namespace)))
+			missing = append(missing, fmt.Sprintf("%d do not exist yet%s", n, s.refusal(ctx, namespace)))
 		}
 		if desired == 0 {
-			missing = append(missing, "no node takes them: all have taints, or there is none")
+			missing = append(missing, "no node accepts the pods: all nodes are tainted, or there are none")
 		}
 		return andMore(missing), nil
 	})
@@ -70,7 +70,7 @@ func (s *site) probers(ctx context.Context, namespace string) (out []Prober, err
 	return out, err
 }
 
-// desired is how many pods there are to be.
+// desired is how many pods there should be.
 func (s *site) desired(ctx context.Context, namespace string) (int, error) {
 	if s.Replicas > 0 {
 		return int(s.Replicas), nil
@@ -86,19 +86,20 @@ func (s *site) desired(ctx context.Context, namespace string) (int, error) {
 	return int(d.Status.DesiredNumberScheduled), nil
 }
 
-// andMore names the first obstacle: most often all pods have the same.
+// andMore names the first obstacle: usually it is the same for all pods.
 func andMore(missing []string) string {
 	if len(missing) < 2 {
 		return strings.Join(missing, "")
 	}
-	return fmt.Sprintf("%s; and %d more wait", missing[0], len(missing)-1)
+	return fmt.Sprintf("%s; %d more are not ready", missing[0], len(missing)-1)
 }
 
-// neverPulled is in what is said of a pod whose image will not come by waiting.
+// neverPulled is part of the message for a pod whose image will not arrive however long
+// one waits.
 const neverPulled = "name another with --image"
 
-// ready returns the pods that are ready, and what keeps the others. Pods with
-// another image are on their way out.
+// ready returns the pods that are ready, and what delays the others. Pods with another
+// image are about to be replaced.
 func ready(pods []corev1.Pod, image string) (out []Prober, missing []string) {
 	for i := range pods {
 		p := &pods[i]
@@ -134,25 +135,25 @@ func obstacle(p *corev1.Pod) string {
 		switch w := c.State.Waiting; {
 		case w == nil:
 		case w.Reason == "ErrImageNeverPull" || w.Reason == "InvalidImageName":
-			return fmt.Sprintf("cannot have image %s (%s): bring it to the node, or %s", c.Image, w.Reason, neverPulled)
+			return fmt.Sprintf("cannot use image %s (%s): load it onto the node, or %s", c.Image, w.Reason, neverPulled)
 		case w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff":
-			return fmt.Sprintf("cannot pull image %s (%s): is the name right, and does the node reach the registry? --image names another", p.Spec.Containers[0].Image, cmp.Or(cause(w.Message), w.Reason))
+			return fmt.Sprintf("cannot pull image %s (%s): check the name and whether the node can reach the registry, or name another image with --image", p.Spec.Containers[0].Image, cmp.Or(cause(w.Message), w.Reason))
 		case w.Reason != "ContainerCreating" || w.Message != "":
-			return fmt.Sprintf("waits: %s %s", w.Reason, firstLine(w.Message))
+			return fmt.Sprintf("is waiting: %s %s", w.Reason, firstLine(w.Message))
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return "has no node: " + firstLine(c.Message)
+			return "is not scheduled: " + firstLine(c.Message)
 		}
 	}
-	return "starts"
+	return "is starting"
 }
 
 // cause is the end of a message that is wrapped in others.
 func cause(message string) string {
 	parts := strings.Split(firstLine(message), ": ")
-	const enough = 60 // the last word alone may be as little as EOF
+	const enough = 60 // characters: the last part alone may be as short as "EOF"
 	end := parts[len(parts)-1]
 	for i := len(parts) - 2; i >= 0 && len(end) < enough; i-- {
 		end = parts[i] + ": " + end
@@ -165,12 +166,12 @@ func firstLine(s string) string {
 	return line
 }
 
-// refusal is the newest reason for which pods of the namespace are not even
-// created, if there is one.
+// refusal is the latest reason why pods of the namespace are not even created, if there is
+// one.
 func (s *site) refusal(ctx context.Context, namespace string) string {
 	var events corev1.EventList
 	if err := s.Client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
-		return "" // what is missing is said without it
+		return "" // the message does without it
 	}
 	var newest *corev1.Event
 	for i := range events.Items {

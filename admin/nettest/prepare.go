@@ -21,8 +21,8 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 )
 
-// prepare makes what is tested and waits until it is there. What an earlier run
-// left is used again.
+// prepare creates what is tested and waits until it is ready. What an earlier run left is
+// reused.
 func (r *run) prepare(ctx context.Context) error {
 	if err := r.each(func(s *site) error { return s.startPods(ctx) }); err != nil {
 		return err
@@ -63,10 +63,10 @@ func (s *site) start(ctx context.Context, w workload) error {
 	return s.apply(ctx, w.object())
 }
 
-// freeNamespace waits for the end of a namespace that is being deleted, and
-// refuses one that somebody else made.
+// freeNamespace waits until a namespace that is being deleted is gone, and refuses one that
+// this command did not create.
 func (s *site) freeNamespace(ctx context.Context, name string) error {
-	return s.poll(ctx, "Waiting for the end of namespace "+name, func(ctx context.Context) (string, error) {
+	return s.poll(ctx, "Waiting until namespace "+name+" is gone", func(ctx context.Context) (string, error) {
 		var ns corev1.Namespace
 		err := s.Client.Get(ctx, types.NamespacedName{Name: name}, &ns)
 		switch {
@@ -77,13 +77,13 @@ func (s *site) freeNamespace(ctx context.Context, name string) error {
 		case ns.DeletionTimestamp != nil:
 			return "it is being deleted", nil
 		case ns.Labels[peering.LabelManagedBy] != peering.FieldOwner:
-			return "", s.Errorf("there is a namespace %s that this command has not made: delete it, or label it %s=%s to have it used", name, peering.LabelManagedBy, peering.FieldOwner)
+			return "", s.Errorf("namespace %s exists but was not created by this command: delete it, or label it %s=%s so that it is used", name, peering.LabelManagedBy, peering.FieldOwner)
 		}
 		return "", nil
 	})
 }
 
-// apply makes an object be as wanted.
+// apply creates or updates an object.
 func (s *site) apply(ctx context.Context, o client.Object) error {
 	what := fmt.Sprintf("%s %s", o.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(o))
 	o.SetLabels(merged(s.Labels, o.GetLabels()))
@@ -98,7 +98,7 @@ func (s *site) apply(ctx context.Context, o client.Object) error {
 	return s.Explain("write "+what, err)
 }
 
-// merged is what the user wants, and what we need, which counts more.
+// merged is the user's map with our own entries, which take precedence.
 func merged(user, own map[string]string) map[string]string {
 	out := maps.Clone(user)
 	if out == nil {
@@ -140,8 +140,8 @@ func nodeOf(n *corev1.Node) Node {
 	return out
 }
 
-// prepareServices makes the Services for the peers, whose pods are known now, and
-// the address for the host outside.
+// prepareServices creates the Services for the peers, whose pods are known by now, and the
+// address for the outside host.
 func (s *site) prepareServices(ctx context.Context) error {
 	if s.ExternalIP {
 		if err := s.prepareExternalIP(ctx); err != nil {
@@ -183,7 +183,7 @@ func (s *site) prepareService(ctx context.Context, peer *site, t corev1.ServiceT
 			return "", s.Explain(fmt.Sprintf("read Service %s", name), err)
 		}
 		if s.LoadBalancer && len(live.Status.LoadBalancer.Ingress) == 0 && time.Since(waited) < balancerTimeout {
-			return "no load balancer has given it an address yet", nil
+			return "no load balancer has assigned an address yet", nil
 		}
 		return "", nil
 	})
@@ -191,8 +191,8 @@ func (s *site) prepareService(ctx context.Context, peer *site, t corev1.ServiceT
 	return err
 }
 
-// balancerTimeout is how long a cloud may take for a load balancer. Without one,
-// the checks that need it fail and the others run.
+// balancerTimeout is how long a cloud may take to provide a load balancer. Without one, the
+// checks that need it fail and the others run.
 const balancerTimeout = 90 * time.Second
 
 func serviceOf(peer string, o *corev1.Service) Service {
@@ -211,21 +211,21 @@ func (s *site) prepareExternalIP(ctx context.Context) error {
 	wanted := newExternalIP(s.Internet)
 	name := client.ObjectKeyFromObject(wanted)
 	var live ipamv1alpha1.IP
-	// What it stands for cannot be changed: one that stands for another is in the way.
+	// spec.ip cannot be changed: an object with another one must be deleted first.
 	if err := s.Client.Get(ctx, name, &live); err == nil && live.Spec.IP != wanted.Spec.IP {
 		if err := s.Client.Delete(ctx, &live); err != nil {
 			return s.Explain(fmt.Sprintf("delete IP %s", name), err)
 		}
 	}
 	return s.poll(ctx, fmt.Sprintf("Waiting for IP %s", name), func(ctx context.Context) (string, error) {
-		if err := s.apply(ctx, newExternalIP(s.Internet)); err != nil && !apierrors.IsInvalid(err) { // the one that goes
+		if err := s.apply(ctx, newExternalIP(s.Internet)); err != nil && !apierrors.IsInvalid(err) { // the old one, which is being deleted
 			return "", err
 		}
 		if err := s.Client.Get(ctx, name, &live); err != nil {
 			return "", s.Explain(fmt.Sprintf("read IP %s", name), err)
 		}
 		if live.DeletionTimestamp != nil || live.Status.IP == "" {
-			return "the controllers have not given it an address yet", nil
+			return "the controllers have not assigned an address yet", nil
 		}
 		var err error
 		s.inv.ExternalIP, err = netip.ParseAddr(string(live.Status.IP))
@@ -233,8 +233,8 @@ func (s *site) prepareExternalIP(ctx context.Context) error {
 	})
 }
 
-// poll calls check until it misses nothing, and tells meanwhile what it misses.
-// When ctx ends first, the error says so too.
+// poll calls check until nothing is missing, and meanwhile reports what is missing. If ctx
+// ends first, the error says what was still missing.
 func (s *site) poll(ctx context.Context, what string, check func(context.Context) (missing string, err error)) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -255,11 +255,11 @@ func (s *site) poll(ctx context.Context, what string, check func(context.Context
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return s.Errorf("%s: interrupted: %w", lowerFirst(what), ctx.Err())
 			}
-			return s.Errorf("%s: %s", lowerFirst(what), cmp.Or(last, "no answer")) // that time is up is said once
+			return s.Errorf("%s: %s", lowerFirst(what), cmp.Or(last, "no answer")) // late adds that the time is up
 		case <-tick.C:
 		}
 	}
 }
 
-// pollInterval is short for a person and long for an API server.
+// pollInterval is short to a person and long to an API server.
 const pollInterval = 500 * time.Millisecond

@@ -14,8 +14,7 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 )
 
-// Remove takes away what tests have made in the clusters, and waits until it is
-// gone.
+// Remove deletes what tests have created in the clusters, and waits until it is gone.
 func Remove(ctx context.Context, clusters []*access.Cluster, say progress.Func) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
@@ -53,7 +52,7 @@ func (s *site) remove(ctx context.Context) error {
 	return nil
 }
 
-// gone waits for the end of a namespace.
+// gone waits until a namespace is gone.
 func (s *site) gone(ctx context.Context, name string) error {
 	return s.poll(ctx, "Removing namespace "+name, func(ctx context.Context) (string, error) {
 		var ns corev1.Namespace

@@ -23,11 +23,11 @@ func networkReport() *nettest.Report {
 	return &nettest.Report{Outcomes: []nettest.Outcome{
 		{Check: check(nettest.PodToPod, a, b, "http://10.71.1.4:8080/"), OK: true, Answered: "milan/prober-b", Source: "10.243.1.2", Seconds: 0.0012345, Tries: 1},
 		{Check: check(nettest.PodToPod, b, a, "http://10.243.1.2:8080/"), Answered: "rome/prober-a", Source: "10.72.0.0", Seconds: 0.25, Tries: 1,
-			Error: "it is seen as 10.72.0.0, which stands for what is no pod of cluster milan, instead of 10.71.1.4: a node there masquerades the pods' addresses before the gateway sees them"},
+			Error: "the sender is seen as 10.72.0.0, which stands for everything in cluster milan that is not a pod, instead of 10.71.1.4: a node there masquerades pod addresses before the gateway sees them"},
 		{Check: check(nettest.PodToPodLarge, a, b, "udp://10.71.1.4:8080?bytes=4000"), Seconds: 5, Tries: 3, Error: "no answer within 5s"},
-		{Check: check(nettest.PodToPodLarge, a, b, "http://10.71.1.4:8080/?bytes=2097152"), OK: true, Source: "10.243.1.2", Seconds: 0.0512, Tries: 2, Note: "only try 2 succeeded"},
-		{Check: check(nettest.ExternalToLoadBalancer, nettest.Party{Name: "this machine"}, nettest.Party{Cluster: "milan", Name: "milan: Service, by load balancer of rome"}, ""),
-			Error: "no load balancer has given the Service an address: does the cluster have one?"},
+		{Check: check(nettest.PodToPodLarge, a, b, "http://10.71.1.4:8080/?bytes=2097152"), OK: true, Source: "10.243.1.2", Seconds: 0.0512, Tries: 2, Note: "only attempt 2 succeeded"},
+		{Check: check(nettest.ExternalToLoadBalancer, nettest.Party{Name: "this machine"}, nettest.Party{Cluster: "milan", Name: "milan: Service, through load balancer of rome"}, ""),
+			Error: "no load balancer has assigned an address to the Service: does the cluster have one?"},
 	}}
 }
 

@@ -77,7 +77,7 @@ func testNetwork(t *testing.T, w *world) {
 		report, err := w.networkTest(t, append(basic, "--basic")...)
 		hidden := 0
 		for _, o := range report.Outcomes {
-			if strings.Contains(o.Error, "a node there masquerades the pods' addresses") {
+			if strings.Contains(o.Error, "a node there masquerades pod addresses") {
 				hidden++
 			}
 		}
@@ -101,7 +101,7 @@ func testNetwork(t *testing.T, w *world) {
 		w.liqoctl(t, w.connectArgs()...)
 	})
 	t.Run("an image that nobody has", func(t *testing.T) {
-		w.refuses(t, []string{"not done within 5s (--timeout): ", " waiting for the pods in namespace liqo-test-network: pod prober-"},
+		w.refuses(t, []string{"not finished within 5s (--timeout): ", " waiting for the pods in namespace liqo-test-network: pod prober-"},
 			append(basic, "--image", "example.org/nothing:1", "--timeout", "5s")...)
 	})
 }
