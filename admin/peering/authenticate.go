@@ -113,12 +113,12 @@ func (e *end) rightsToSign(secret string) (all []access.Permission) {
 	return append(all, access.Permission{Verb: "create", Resource: "secrets", Namespace: e.namespace})
 }
 
-// checkAuthentication fails where the controllers of the cluster have no part in it:
-// every step would wait in vain.
+// checkAuthentication fails if the controllers of the cluster do not take part in
+// authentication: every step would wait in vain.
 func (e *end) checkAuthentication(ctx context.Context) error {
 	enabled, err := e.authenticates(ctx)
 	if err == nil && !enabled {
-		err = e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed; this enables it: %s",
+		err = e.Errorf("authentication is not enabled in cluster %s (it has no ClusterRole %s); nothing was changed; to enable it: %s",
 			e.id, authv1beta1.RemoteControlPlaneRole, e.enable())
 	}
 	return err
@@ -127,13 +127,14 @@ func (e *end) checkAuthentication(ctx context.Context) error {
 // enable is the command that enables authentication in the cluster. It keeps what else is set.
 func (e *end) enable() string { return e.Command("install", "--set", "authentication.enabled=true") }
 
-// authenticates tells whether authentication is enabled. To who may not look it seems so: the step that waits tells.
+// authenticates tells whether authentication is enabled. It says yes to a user who may not look: the step that waits
+// reports the truth.
 func (e *end) authenticates(ctx context.Context) (bool, error) {
 	is, _, err := e.hasRole(ctx, authv1beta1.RemoteControlPlaneRole)
 	return is, err
 }
 
-// hasRole tells whether there is a ClusterRole. To who may not look it seems so, and seen is false.
+// hasRole tells whether there is a ClusterRole. To a user who may not look it says yes, and seen is false.
 func (e *end) hasRole(ctx context.Context, name string) (is, seen bool, err error) {
 	err = e.Client.Get(ctx, client.ObjectKey{Name: name}, new(rbacv1.ClusterRole))
 	switch {
@@ -182,7 +183,7 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 		return nil, h.provider.Explain("read the Tenant", client.IgnoreNotFound(err))
 	}
 	if h.proxyURL != nil && (t.Spec.ProxyURL == nil || *t.Spec.ProxyURL != *h.proxyURL) {
-		return nil, nil // it is to have others
+		return nil, nil // the proxy has changed
 	}
 	if t.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(t.Status.Conditions, authv1beta1.ConditionReady) {
 		return nil, nil
@@ -190,7 +191,7 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 	return t.Status.AuthParams, nil
 }
 
-// nonce has the provider make a nonce, unless there is a Tenant that is ready.
+// nonce lets the provider create a nonce, unless there is a Tenant that is ready.
 func (h *handshake) nonce() *step {
 	e := h.provider
 	return &step{
@@ -217,7 +218,7 @@ func (e *end) makeNonce(ctx context.Context) (nonce []byte, missing string, err 
 	return nonce, "", nil
 }
 
-// signature has the consumer sign it.
+// signature lets the consumer sign it.
 func (h *handshake) signature() *step {
 	e := h.consumer
 	return &step{
@@ -234,7 +235,7 @@ func (h *handshake) signature() *step {
 				return "", err
 			}
 			if !bytes.Equal(s.Data[authv1beta1.NonceKey], h.nonceText) {
-				// Of an earlier handshake. What was signed then is of no use.
+				// The nonce is from an earlier handshake, and so is its signature.
 				before := s.DeepCopy()
 				s.Data = map[string][]byte{authv1beta1.NonceKey: h.nonceText}
 				if err := e.write.Patch(ctx, s, client.MergeFrom(before)); err != nil {
@@ -243,7 +244,7 @@ func (h *handshake) signature() *step {
 			}
 			if len(s.Data[authv1beta1.SignedNonceKey]) > 0 && len(s.Data[authv1beta1.PublicKey]) == 0 && len(s.Data[authv1beta1.RequestKey]) == 0 {
 				if h.proof, err = e.proofOfLiqo(ctx, s.Data); err == nil && h.proof == nil {
-					missing = "the signature in Secret " + s.Name + " is not that of its nonce yet: the controller writes it"
+					missing = "the signature in Secret " + s.Name + " does not match its nonce yet: the controller updates it"
 				}
 				return missing, err
 			}
@@ -269,7 +270,7 @@ func (e *end) readOrCreate(ctx context.Context, s *corev1.Secret) error {
 	return e.Explain("read Secret "+wanted.Name, err)
 }
 
-// tenant has the provider judge what the consumer proves.
+// tenant lets the provider check what the consumer proves.
 func (h *handshake) tenant() *step {
 	e := h.provider
 	return &step{
@@ -282,7 +283,7 @@ func (h *handshake) tenant() *step {
 			var t authv1beta1.Tenant
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &t); {
 			case apierrors.IsNotFound(err):
-				return "the controller has not looked at the Tenant yet", e.Explain("create the Tenant", e.write.Create(ctx, wanted))
+				return "the controller has not processed the Tenant yet", e.Explain("create the Tenant", e.write.Create(ctx, wanted))
 			case err != nil:
 				return "", e.Explain("read the Tenant", err)
 			case t.DeletionTimestamp != nil:
@@ -291,7 +292,7 @@ func (h *handshake) tenant() *step {
 				before := t.DeepCopy()
 				wanted.Spec.TenantCondition = t.Spec.TenantCondition // the provider's word
 				t.Spec = wanted.Spec
-				return "the controller has not looked at the Tenant yet", e.Explain("change the Tenant", e.write.Patch(ctx, &t, client.MergeFrom(before)))
+				return "the controller has not processed the Tenant yet", e.Explain("change the Tenant", e.write.Patch(ctx, &t, client.MergeFrom(before)))
 			}
 			if missing, err = tenantNotReady(&t); missing != "" || err != nil {
 				return missing, err
@@ -333,13 +334,13 @@ func newIdentity(m Metadata, granted *authv1beta1.AuthParams, namespace string) 
 	return o
 }
 
-// notReady is what the condition Ready waits for. What only a person can cure is a complaint; passing are the
-// reasons that pass by themselves.
+// notReady is what the condition Ready waits for. A problem that only a person can solve is a complaint; passing are the
+// reasons of problems that go away by themselves.
 func notReady(what string, generation int64, conditions []metav1.Condition, passing ...string) (missing string, err error) {
 	c := meta.FindStatusCondition(conditions, authv1beta1.ConditionReady)
 	switch {
 	case c == nil || c.ObservedGeneration < generation:
-		return "no controller has looked at the newest version of " + what + " yet", nil
+		return "no controller has processed the latest version of " + what + " yet", nil
 	case c.Status == metav1.ConditionTrue:
 		return "", nil
 	case slices.Contains(passing, c.Reason):
@@ -358,7 +359,7 @@ func (h *handshake) identity() *step {
 			var i authv1beta1.Identity
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &i); {
 			case apierrors.IsNotFound(err):
-				return "the controller has not looked at the Identity yet", e.Explain("create the Identity", e.write.Create(ctx, wanted))
+				return "the controller has not processed the Identity yet", e.Explain("create the Identity", e.write.Create(ctx, wanted))
 			case err != nil:
 				return "", e.Explain("read the Identity", err)
 			case i.DeletionTimestamp != nil:
@@ -366,7 +367,7 @@ func (h *handshake) identity() *step {
 			case !equality.Semantic.DeepEqual(i.Spec.AuthParams, *h.granted):
 				before := i.DeepCopy()
 				i.Spec = wanted.Spec
-				return "the controller has not looked at the Identity yet", e.Explain("change the Identity", e.write.Patch(ctx, &i, client.MergeFrom(before)))
+				return "the controller has not processed the Identity yet", e.Explain("change the Identity", e.write.Patch(ctx, &i, client.MergeFrom(before)))
 			}
 			return identityNotReady(&i)
 		},
@@ -386,7 +387,7 @@ func (h *handshake) noSlices(ctx context.Context) error {
 		names = append(names, s.Namespace+"/"+s.Name)
 	}
 	if len(names) > 0 {
-		return e.Errorf("cluster %s still has resources of %s; nothing was changed: delete ResourceSlice %v first", e.id, h.provider.id, names)
+		return e.Errorf("cluster %s still uses resources of cluster %s; nothing was changed: delete the ResourceSlices %v first", e.id, h.provider.id, names)
 	}
 	return nil
 }

@@ -13,11 +13,11 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 )
 
-// The steps of Authenticate one at a time, each in one cluster, for operators of whom none reaches both:
+// The steps of Authenticate one at a time, each in one cluster, for operators who can each reach only their own:
 //
 //	provider: CreateNonce, ReadNonce    consumer: ProveTenant    provider: GrantIdentity
 
-// CreateNonce has the controller of the provider make a nonce for a consumer.
+// CreateNonce lets the controller of the provider create a nonce for a consumer.
 func CreateNonce(ctx context.Context, provider *access.Cluster, consumerID string, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
@@ -37,7 +37,7 @@ func CreateNonce(ctx context.Context, provider *access.Cluster, consumerID strin
 	return p.run(ctx, tell)
 }
 
-// ReadNonce returns the nonce that CreateNonce has had made.
+// ReadNonce returns the nonce that CreateNonce has created.
 func ReadNonce(ctx context.Context, provider *access.Cluster, consumerID string) ([]byte, error) {
 	e, err := prepareAlone(ctx, provider, consumerID, &Options{}, nil, nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func ReadNonce(ctx context.Context, provider *access.Cluster, consumerID string)
 		return nil, err
 	}
 	if s == nil || len(s.Data[authv1beta1.NonceKey]) == 0 {
-		return nil, e.Errorf("there is no nonce for cluster %s: 'liqoctl create nonce --remote-cluster-id %s' makes one", consumerID, consumerID)
+		return nil, e.Errorf("there is no nonce for cluster %s: create one with 'liqoctl create nonce --remote-cluster-id %s'", consumerID, consumerID)
 	}
 	return s.Data[authv1beta1.NonceKey], nil
 }
@@ -63,7 +63,7 @@ type Proof struct {
 	ProxyURL *string
 }
 
-// ProveTenant has the controller of the consumer sign a nonce, and returns the Tenant for the provider to apply. It holds
+// ProveTenant lets the controller of the consumer sign a nonce, and returns the Tenant for the provider to apply. It holds
 // no secret.
 func ProveTenant(ctx context.Context, consumer *access.Cluster, proof Proof, o Options, tell progress.Func) (*authv1beta1.Tenant, error) {
 	ctx, cancel := withTimeout(ctx, o)
@@ -79,7 +79,7 @@ func ProveTenant(ctx context.Context, consumer *access.Cluster, proof Proof, o O
 			return nil, err
 		}
 		if s == nil || len(s.Data[authv1beta1.NonceKey]) == 0 {
-			return nil, e.Errorf("no nonce of cluster %s has been signed yet: name it with --nonce; 'liqoctl get nonce --remote-cluster-id %s' prints it there", proof.ProviderID, e.id)
+			return nil, e.Errorf("no nonce of cluster %s has been signed yet: pass it with --nonce; 'liqoctl get nonce --remote-cluster-id %s' prints it in that cluster", proof.ProviderID, e.id)
 		}
 		h.nonceText = s.Data[authv1beta1.NonceKey]
 	}
@@ -114,13 +114,13 @@ func GrantIdentity(ctx context.Context, provider *access.Cluster, consumerID, na
 				return "", err
 			}
 			if t == nil {
-				return "", &complaint{"namespace " + e.namespace + " has no Tenant for cluster " + consumerID + ": apply the one that 'liqoctl generate tenant' prints there"}
+				return "", &complaint{"namespace " + e.namespace + " has no Tenant for cluster " + consumerID + ": apply the one that 'liqoctl generate tenant' prints in that cluster"}
 			}
 			if missing, err := tenantNotReady(t); missing != "" || err != nil {
 				return missing, err
 			}
 			if t.Status.AuthParams == nil {
-				return "", &complaint{"Tenant " + t.Name + " has no credentials: with authzPolicy " + string(authv1beta1.TolerateNoHandshake) + " they are given by other means"}
+				return "", &complaint{"Tenant " + t.Name + " has no credentials: with authzPolicy " + string(authv1beta1.TolerateNoHandshake) + " they are provided by other means"}
 			}
 			return "", nil
 		},
@@ -144,7 +144,7 @@ func ReadKubeconfig(ctx context.Context, consumer *access.Cluster, providerID, i
 	var i authv1beta1.Identity
 	switch err := e.Client.Get(ctx, e.named(identity), &i); {
 	case apierrors.IsNotFound(err):
-		return nil, e.Errorf("there is no Identity %s/%s: 'kubectl get identities -A' lists those there are", e.namespace, identity)
+		return nil, e.Errorf("there is no Identity %s/%s: 'kubectl get identities -A' lists the existing ones", e.namespace, identity)
 	case err != nil:
 		return nil, e.Explain("read Identity "+identity, err)
 	case i.Status.KubeconfigSecretRef == nil:
@@ -158,7 +158,7 @@ func ReadKubeconfig(ctx context.Context, consumer *access.Cluster, providerID, i
 		return nil, err
 	}
 	if s == nil || len(s.Data[authv1beta1.KubeconfigKey]) == 0 {
-		return nil, e.Errorf("Secret %s/%s has no %s: the controller writes it again in a moment", e.namespace, i.Status.KubeconfigSecretRef.Name, authv1beta1.KubeconfigKey)
+		return nil, e.Errorf("Secret %s/%s has no %s: the controller will restore it in a moment", e.namespace, i.Status.KubeconfigSecretRef.Name, authv1beta1.KubeconfigKey)
 	}
 	return s.Data[authv1beta1.KubeconfigKey], nil
 }

@@ -17,7 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// setUpClient has this end dial its peer.
+// setUpClient makes this end dial its peer.
 func (e *end) setUpClient() *step {
 	s := &step{in: e.Cluster, waiting: "Setting up gateway client", done: "Gateway client correctly set up", clues: e.gatewayClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
@@ -47,7 +47,7 @@ func (e *end) setUpClient() *step {
 	return s
 }
 
-// changeClient has a client that exists be as the flags and the server say.
+// changeClient changes an existing client to what the flags and the server say.
 func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1.GatewayClient, ref corev1.ObjectReference) error {
 	works, err := e.works(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1
 	// A client that is connected keeps where it dials unless the flags say
 	// otherwise: somebody chose it, for a reason that the server does not know.
 	if kept := o.changedClient(&live.Spec, ref, e.peer.endpoint, works && !e.options.Client.given()); kept {
-		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not tell, and is connected: left as it is; --gw-client-address and --gw-client-port change it",
+		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not report, but it is connected, so it is left unchanged; change it with --gw-client-address and --gw-client-port",
 			what, hostPort(&live.Spec.Endpoint)))
 	}
 	o.Client.remember(live)

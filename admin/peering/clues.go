@@ -14,8 +14,8 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// evidence is what may tell why something does not go on. What cannot be read is
-// left out: the failure itself is told in any case.
+// evidence is what may explain why a step does not proceed. What cannot be read is left
+// out: the failure itself is reported in any case.
 type evidence struct {
 	// Installation are the Deployments of the installation.
 	Installation []appsv1.Deployment
@@ -36,14 +36,14 @@ type judged struct {
 	Conditions []metav1.Condition
 }
 
-// controllerClues tells of the installation.
+// controllerClues describes the state of the installation.
 func (e *end) controllerClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
 	return v.explain(told)
 }
 
-// configurationClues tells of the Configuration.
+// configurationClues describes the state of the Configuration.
 func (e *end) configurationClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
@@ -55,7 +55,7 @@ func (e *end) configurationClues(ctx context.Context, told string) []string {
 	return v.explain(told)
 }
 
-// gatewayClues tells of this end's gateway.
+// gatewayClues describes the state of this end's gateway.
 func (e *end) gatewayClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
@@ -64,7 +64,7 @@ func (e *end) gatewayClues(ctx context.Context, told string) []string {
 	return v.explain(told)
 }
 
-// connectionClues tells of both gateways and what they say of each other.
+// connectionClues describes the state of both gateways and what they report about each other.
 func (e *end) connectionClues(ctx context.Context, told string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeGateway(ctx, &v)

@@ -108,10 +108,10 @@ func testTimeout(t *testing.T, local, remote *side) {
 			t.Fatalf("error %v after\n%s", err, strings.Join(s.lines, "\n"))
 		}
 		for _, want := range []string{
-			"(local) time is up after ",
+			"(local) timed out after ",
 			", waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: " + seen,
-			"check that the client's nodes reach the address and UDP port",
-			"of 23 steps are done and stay so: the same command continues from there",
+			"check that the client's nodes can reach the address and UDP port",
+			"of 23 steps are done and stay done: run the same command again to continue",
 		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in\n%v", want, err)
@@ -185,14 +185,14 @@ func testReset(t *testing.T, local, remote *side) {
 	refusal := errors.New("better not")
 	o.Confirm = func(_ context.Context, what []string) error {
 		want := []string{
-			"(local) In cluster rome, " + local.access.Where() + ", of its peering with milan:",
+			"(local) In cluster rome (" + local.access.Where() + "), from its peering with milan:",
 			"  Configuration liqo-tenant-milan/milan",
 			"  public keys of the peer in namespace liqo-tenant-milan",
-			"  namespace liqo-tenant-milan, unless it holds what is not of the peering",
-			"(remote) In cluster milan, " + remote.access.Where() + ", of its peering with rome:",
+			"  namespace liqo-tenant-milan, unless it contains objects that do not belong to the peering",
+			"(remote) In cluster milan (" + remote.access.Where() + "), from its peering with rome:",
 			"  Configuration liqo-tenant-rome/rome",
 			"  public keys of the peer in namespace liqo-tenant-rome",
-			"  namespace liqo-tenant-rome, unless it holds what is not of the peering",
+			"  namespace liqo-tenant-rome, unless it contains objects that do not belong to the peering",
 		}
 		if diff := cmp.Diff(want, what); diff != "" {
 			t.Errorf("what the user is told (-want +got)\n%s", diff)
@@ -211,7 +211,7 @@ func testReset(t *testing.T, local, remote *side) {
 (remote) Gateway server already deleted
 (local) Network configuration correctly deleted
 (remote) Network configuration correctly deleted
-WARN (local) Namespace liqo-tenant-milan stays, as it holds what is not of the peering: ConfigMap mine
+WARN (local) Namespace liqo-tenant-milan is kept, because it contains objects that do not belong to the peering: ConfigMap mine
 `)
 	var n corev1.Namespace
 	if err := remote.Get(ctx, "", "liqo-tenant-rome", &n); client.IgnoreNotFound(err) != nil || err == nil {
@@ -249,9 +249,9 @@ spec: {mtu: 1300, endpoint: {port: 51840, serviceType: NodePort, nodePort: 30777
 		t.Fatal(err)
 	}
 	s.want(t, strings.NewReplacer("(remote) Network configuration correctly set up",
-		"WARN (remote) Configuration customers/conf had other CIDRs than cluster rome uses: corrected\n(remote) Network configuration correctly set up",
+		"WARN (remote) Configuration customers/conf had CIDRs other than those of cluster rome: corrected\n(remote) Network configuration correctly set up",
 		"(remote) Configuration applied successfully",
-		"WARN (remote) Pods of cluster rome are reached as 10.1.0.0/16 now, its external addresses as 10.0.0.0/16: look whether somebody uses others\n"+
+		"WARN (remote) Pods of cluster rome are now reached as 10.1.0.0/16, its external addresses as 10.0.0.0/16: check whether anything still uses other addresses\n"+
 			"(remote) Configuration applied successfully").Replace(initialized)+
 		checked+strings.Replace(gateways, "gw-rome", "gw-server", 1)+keys+established)
 	var c networkingv1beta1.GatewayClient
@@ -402,8 +402,8 @@ func testPeerWithout(t *testing.T, local, remote *side) {
 		t.Fatal(err)
 	}
 	s.want(t, initialized+checked+gateways+keys+established+
-		"WARN () The networks are connected, and that is all: rome has no identity in milan and cannot ask it for resources. "+
-		"That takes authentication in both clusters; enable it with the following, and run the command again:\n"+
+		"WARN () Only the networks are connected: rome has no identity in milan and cannot ask it for resources. "+
+		"This requires authentication in both clusters; enable it with the following commands, then run this command again:\n"+
 		"WARN (local) liqoctl install --set authentication.enabled=true --kubeconfig=/of/rome\n"+
 		"WARN (remote) liqoctl install --set authentication.enabled=true --kubeconfig=/of/milan\n")
 	s = told{}

@@ -33,9 +33,9 @@ func testPreflight(t *testing.T, local, remote *side) {
 		{name: "a template that does not exist", change: func(o *peering.Options) { o.Server.Template.Name = "fast" },
 			want: []string{"(remote) there is no WgGatewayServerTemplate liqo/fast", "--gw-server-template-name"}},
 		{name: "a template of an unknown kind", change: func(o *peering.Options) { o.Client.Template.Type = "example.com/v1/tunnels" },
-			want: []string{"(local) the cluster does not know the type of templates example.com/v1/tunnels"}},
+			want: []string{"(local) the cluster does not know the template type example.com/v1/tunnels"}},
 		{name: "a node port out of range", change: func(o *peering.Options) { o.Server.NodePort = 80 },
-			want: []string{"(remote) --gw-server-service-nodeport 80: clusters have node ports from 30000 to 32767", "--skip-validation"}},
+			want: []string{"(remote) --gw-server-service-nodeport 80: node ports are normally from 30000 to 32767", "--skip-validation"}},
 		{name: "a node port in use", change: func(o *peering.Options) { o.Server.NodePort = 30999 },
 			want: []string{"(remote) --gw-server-service-nodeport 30999: ", "already allocated"}},
 		{name: "an MTU that is too small", change: func(o *peering.Options) { o.MTU = 500 }, want: []string{"--mtu 500"}},
@@ -109,7 +109,7 @@ func testTwinNodes(t *testing.T, local, remote *side) {
 		t.Error("no error")
 	} else {
 		for _, want := range []string{
-			"(remote) the gateway server's node port is reached at the address of a node, and " + own.Status.Addresses[0].Address + ", of node twin, is also that of node " + own.Name + " in cluster rome",
+			"(remote) the gateway server's node port is reached at the address of a node, and " + own.Status.Addresses[0].Address + ", the address of node twin, is also that of node " + own.Name + " in cluster rome",
 			"nothing was changed", "--gw-client-address",
 		} {
 			if !strings.Contains(err.Error(), want) {
@@ -146,7 +146,7 @@ func testStrayKeys(t *testing.T, local, remote *side) {
 	if err := peering.Reset(t.Context(), local.access, remote.access, options(), s.tell); err != nil {
 		t.Error(err)
 	}
-	want := "WARN (remote) Secret byhand/gw-keys with keys for cluster rome stays, as no controller made it"
+	want := "WARN (remote) Secret byhand/gw-keys with keys for cluster rome is kept, because no controller created it"
 	if !slices.ContainsFunc(s.lines, func(l string) bool { return strings.HasPrefix(l, want) }) {
 		t.Errorf("reset does not say %q: %q", want, s.lines)
 	}
@@ -194,7 +194,7 @@ func testOldKind(t *testing.T, local, remote *side) {
 		t.Fatal(err)
 	}
 	err = peering.Connect(t.Context(), local.access, remote.access, options(), nil)
-	if want := "(remote) the CRD gatewayservers.networking.liqo.io is old: it lacks spec.endpoint.nodePort"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "(remote) the CRD gatewayservers.networking.liqo.io is outdated: it lacks spec.endpoint.nodePort"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 	if _, err := remote.Kubectl("patch", "crd", crd, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":%q,"value":%s}]`, endpoint, was)); err != nil {

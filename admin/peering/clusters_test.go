@@ -302,7 +302,7 @@ func TestOnClusters(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(s.lines, "\n")
-		for _, want := range []string{"(local) GatewayClient liqo-tenant-milan/milan exists already", "(remote) GatewayServer liqo-tenant-rome/rome exists already", "is of no effect", "(local) Connection is established", "(remote) Connection is established"} {
+		for _, want := range []string{"(local) GatewayClient liqo-tenant-milan/milan already exists", "(remote) GatewayServer liqo-tenant-rome/rome already exists", "have no effect", "(local) Connection is established", "(remote) Connection is established"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q was not told:\n%s", want, got)
 			}

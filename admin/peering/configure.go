@@ -36,7 +36,7 @@ func (e *end) readNetwork() *step {
 	}
 }
 
-// configure has the cluster know the network of its peer.
+// configure tells the cluster the network of its peer.
 func (e *end) configure() *step {
 	s := &step{in: e.Cluster, waiting: "Setting up network configuration", done: "Network configuration correctly set up"}
 	s.try = func(ctx context.Context) (missing string, err error) {
@@ -62,7 +62,7 @@ func (e *end) configure() *step {
 			return "", e.Explain("change Configuration "+name.String(), err)
 		}
 		e.corrected = true
-		s.note(progress.Warning, fmt.Sprintf("Configuration %s had other CIDRs than cluster %s uses: corrected", name, e.peer.id))
+		s.note(progress.Warning, fmt.Sprintf("Configuration %s had CIDRs other than those of cluster %s: corrected", name, e.peer.id))
 		return "", nil
 	}
 	return s
@@ -111,9 +111,9 @@ func (e *end) remapped() *step {
 		}
 		missing, err = configurationMissing(&c)
 		if missing == "" && err == nil && e.corrected && c.Status.Remote != nil {
-			// What they stood for while the Configuration was wrong nobody knows any more.
+			// How they were remapped while the Configuration was wrong is no longer known.
 			e.corrected = false
-			s.note(progress.Warning, fmt.Sprintf("Pods of cluster %s are reached as %s now, its external addresses as %s: look whether somebody uses others",
+			s.note(progress.Warning, fmt.Sprintf("Pods of cluster %s are now reached as %s, its external addresses as %s: check whether anything still uses other addresses",
 				e.peer.id, listed(c.Status.Remote.CIDR.Pod), listed(c.Status.Remote.CIDR.External)))
 		}
 		return missing, err
@@ -138,9 +138,9 @@ func configurationMissing(c *networkingv1beta1.Configuration) (missing string, e
 	case cond == nil && c.Status.Remote != nil: // by controllers that know no conditions
 		return "", nil
 	case cond == nil:
-		return what + " has no status: no controller has looked at it yet", nil
+		return what + " has no status: no controller has processed it yet", nil
 	case cond.ObservedGeneration < c.Generation:
-		return what + ": no controller has looked at its newest version yet", nil
+		return what + ": no controller has processed its latest version yet", nil
 	case cond.Status == metav1.ConditionTrue:
 		return "", nil
 	}

@@ -21,9 +21,9 @@ func TestConfigurationMissing(t *testing.T) {
 	}{
 		{name: "done", status: networkingv1beta1.ConfigurationStatus{Conditions: cond("True", "NetworkCIDRsConfigured", 2)}},
 		{name: "done, by controllers without conditions", status: networkingv1beta1.ConfigurationStatus{Remote: new(networkingv1beta1.ClusterConfig)}},
-		{name: "nobody looked", want: "Configuration n/c has no status: no controller has looked at it yet"},
+		{name: "nobody looked", want: "Configuration n/c has no status: no controller has processed it yet"},
 		{name: "done for an older spec", status: networkingv1beta1.ConfigurationStatus{Conditions: cond("True", "NetworkCIDRsConfigured", 1)},
-			want: "Configuration n/c: no controller has looked at its newest version yet"},
+			want: "Configuration n/c: no controller has processed its latest version yet"},
 		{name: "under way", status: networkingv1beta1.ConfigurationStatus{Conditions: cond("False", networkingv1beta1.ReasonWaitingForNetworks, 2)}, want: "Configuration n/c: because"},
 		{name: "refused", status: networkingv1beta1.ConfigurationStatus{Conditions: cond("False", networkingv1beta1.ReasonNetworkRefused, 2)}, want: "Configuration n/c: because", complaint: true},
 	} {

@@ -9,7 +9,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// Init has two clusters know each other's network, and connects them not yet.
+// Init tells two clusters each other's network, but does not connect them yet.
 func Init(ctx context.Context, local, remote *access.Cluster, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
@@ -62,9 +62,9 @@ func Connect(ctx context.Context, local, remote *access.Cluster, o Options, tell
 		return p.run(ctx, tell)
 	}
 
-	// While the client's pod starts the keys are exchanged. The client, which begins
-	// the handshake, gets its peer's last: were the server not to know it by then,
-	// the next attempt would come five seconds later.
+	// The keys are exchanged while the client's pod starts. The client, which begins the
+	// handshake, gets its peer's key last: if the server did not know the client by then, the
+	// next attempt would come five seconds later.
 	clientKnows, serverKnows := client.tellKey(), server.tellKey()
 	serverKey := p.add(after(serverMade), server.readKey())
 	keys := p.add(after(serverKey, clientMade, stage{serverKnows}), clientKnows)
@@ -78,8 +78,8 @@ func Connect(ctx context.Context, local, remote *access.Cluster, o Options, tell
 	return p.run(ctx, tell)
 }
 
-// exchangeNetworks has both clusters know the network of the other, and waits
-// until they have made use of it if wait is set.
+// exchangeNetworks tells each cluster the network of the other and, if wait is set, waits
+// until they have applied it.
 func (p *plan) exchangeNetworks(ends pair, known stage, wait bool) stage {
 	read := p.add(after(known), ends.steps((*end).readNetwork)...)
 	done := p.add(after(read), ends.steps((*end).configure)...)
@@ -97,17 +97,17 @@ func withTimeout(ctx context.Context, o Options) (context.Context, context.Cance
 	return context.WithTimeout(ctx, o.Timeout)
 }
 
-// warn tells what has no effect, before anything is done.
+// warn reports objects without effect, before anything is done.
 func (p pair) warn(tell progress.Func) {
 	for _, e := range p {
 		for _, s := range e.surplus() {
-			tell.Warning(e.Name, s+" is of no effect, as an older object for the same cluster counts: delete it if it is not wanted")
+			tell.Warning(e.Name, s+" has no effect, because an older object for the same cluster takes precedence: delete it if you do not need it")
 		}
 	}
 }
 
-// opposite tells of gateways that connect the clusters, or begin to, in the other
-// direction; nil: there are none.
+// opposite reports gateways that connect the clusters, or begin to, in the other direction;
+// nil if there are none.
 func (p pair) opposite() (events []progress.Event) {
 	server, client := p.with(networkingv1beta1.ConnectionServer), p.with(networkingv1beta1.ConnectionClient)
 	servers, clients := client.found.servers, server.found.clients
@@ -118,15 +118,15 @@ func (p pair) opposite() (events []progress.Event) {
 		events = append(events, progress.Event{Kind: kind, Cluster: e.Name, Text: fmt.Sprintf(format, args...)})
 	}
 	for _, g := range servers {
-		say(progress.Done, client, "%s exists already: the clusters are connected in the opposite direction, so it stays as it is", g)
+		say(progress.Done, client, "%s already exists: the clusters are connected in the opposite direction, so it is left unchanged", g)
 	}
 	for _, g := range clients {
-		say(progress.Done, server, "%s exists already: the clusters are connected in the opposite direction, so it stays as it is", g)
+		say(progress.Done, server, "%s already exists: the clusters are connected in the opposite direction, so it is left unchanged", g)
 	}
 	if o := p[0].options; o.Server != (ServerFlags{}) || o.Client != (ClientFlags{}) || o.MTU != 0 {
-		say(progress.Warning, p[0], "What was said of the gateways (--gw-server-..., --gw-client-..., --mtu) is of no effect: 'liqoctl network disconnect' first, to connect in this direction")
+		say(progress.Warning, p[0], "The gateway flags (--gw-server-..., --gw-client-..., --mtu) have no effect: to connect in this direction, run 'liqoctl network disconnect' first")
 	}
-	const cure = "run the command with the two clusters exchanged to complete it, or 'liqoctl network disconnect' to begin anew"
+	const cure = "run the command with the two clusters swapped to complete the connection, or 'liqoctl network disconnect' to start over"
 	if len(servers) == 0 {
 		say(progress.Warning, client, "There is no GatewayServer that the GatewayClient of the other cluster could dial: %s", cure)
 	}

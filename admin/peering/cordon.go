@@ -32,10 +32,10 @@ func (c Change) done() string {
 	return map[Change]string{Cordon: "cordoned", Uncordon: "uncordoned", Drain: "drained", Activate: "activated"}[c]
 }
 
-// of returns what a Tenant becomes by a change, or why it stays as it is.
+// of returns what a change makes of a Tenant, or why the Tenant is left unchanged.
 //
 //	           Active            Cordoned          Drained
-//	cordon     -> Cordoned       stays             stays: that is less
+//	cordon     -> Cordoned       stays             stays: it is stricter
 //	uncordon   stays             -> Active         stays: activate does it
 //	drain      -> Drained        -> Drained        stays
 //	activate   stays             stays: uncordon   -> Active
@@ -44,25 +44,25 @@ func (c Change) of(now authv1beta1.TenantCondition) (next authv1beta1.TenantCond
 	case authv1beta1.TenantCordoned:
 		switch c {
 		case Cordon:
-			return now, "is cordoned already"
+			return now, "is already cordoned"
 		case Activate:
-			return now, "is cordoned and not drained: 'liqoctl uncordon tenant' is what undoes that"
+			return now, "is cordoned, not drained: use 'liqoctl uncordon tenant'"
 		}
 	case authv1beta1.TenantDrained:
 		switch c {
 		case Drain:
-			return now, "is drained already"
+			return now, "is already drained"
 		case Cordon:
-			return now, "is drained, which is more: 'liqoctl activate tenant' comes first"
+			return now, "is drained, which is stricter: run 'liqoctl activate tenant' first"
 		case Uncordon:
-			return now, "is drained: 'liqoctl activate tenant' is what undoes that"
+			return now, "is drained: use 'liqoctl activate tenant'"
 		}
 	default: // Active, and what an older cluster has left empty
 		switch c {
 		case Uncordon:
 			return now, "is not cordoned"
 		case Activate:
-			return now, "is active already"
+			return now, "is already active"
 		}
 	}
 	return map[Change]authv1beta1.TenantCondition{
@@ -104,7 +104,7 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 			}
 			ready := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
 			if !judgedByLiqo(t) && (ready == nil || ready.ObservedGeneration < t.Generation) {
-				return "no controller has looked at the newest version of Tenant " + name + " yet", nil
+				return "no controller has processed the latest version of Tenant " + name + " yet", nil
 			}
 			if c == Drain {
 				return e.grantsLeft(ctx)
@@ -123,7 +123,7 @@ func (e *end) grantsLeft(ctx context.Context) (missing string, err error) {
 	}
 	for i := range list.Items {
 		if s := &list.Items[i]; len(s.Status.Resources) > 0 {
-			return fmt.Sprintf("ResourceSlice %s still has what it was granted", s.Name), nil
+			return fmt.Sprintf("ResourceSlice %s still has its granted resources", s.Name), nil
 		}
 	}
 	return "", nil
@@ -144,7 +144,7 @@ func ChangeSlice(ctx context.Context, provider *access.Cluster, name string, c C
 	if cordoned := s.Cordoned(); cordoned == (c == Cordon) {
 		already := "is not cordoned"
 		if cordoned {
-			already = "is cordoned already"
+			already = "is already cordoned"
 		}
 		tell.Warning(provider.Name, fmt.Sprintf("ResourceSlice %q %s", name, already))
 		return nil
@@ -162,7 +162,7 @@ func ChangeSlice(ctx context.Context, provider *access.Cluster, name string, c C
 	return nil
 }
 
-// within is where the user looks: in one namespace if he named it.
+// within is where the user looks: in one namespace, if one was named.
 func within(c *access.Cluster) []client.ListOption {
 	if c.NamespaceGiven {
 		return []client.ListOption{client.InNamespace(c.Namespace)}
@@ -187,11 +187,11 @@ func only[T any, P interface {
 	slices.Sort(names)
 	switch {
 	case len(namespaces) > 1:
-		return nil, c.Errorf("there are %ss %q in several namespaces, %s: choose one with %s", kind, name, strings.Join(namespaces, ", "), c.Flag("namespace"))
+		return nil, c.Errorf("there is a %s %q in each of several namespaces, %s: choose one with %s", kind, name, strings.Join(namespaces, ", "), c.Flag("namespace"))
 	case found != nil:
 		return found, nil
 	case len(names) == 0:
 		return nil, c.Errorf("there is no %s %q, nor any other", kind, name)
 	}
-	return nil, c.Errorf("there is no %s %q; there are %s", kind, name, shortList(slices.Compact(names)))
+	return nil, c.Errorf("there is no %s %q; existing ones: %s", kind, name, shortList(slices.Compact(names)))
 }

@@ -18,16 +18,16 @@ func TestChangeOfTenant(t *testing.T) {
 	}{
 		{Cordon, active, cordoned, ""},
 		{Cordon, "", cordoned, ""},
-		{Cordon, cordoned, cordoned, "is cordoned already"},
-		{Cordon, drained, drained, "is drained, which is more: 'liqoctl activate tenant' comes first"},
+		{Cordon, cordoned, cordoned, "is already cordoned"},
+		{Cordon, drained, drained, "is drained, which is stricter: run 'liqoctl activate tenant' first"},
 		{Uncordon, active, active, "is not cordoned"},
 		{Uncordon, cordoned, active, ""},
-		{Uncordon, drained, drained, "is drained: 'liqoctl activate tenant' is what undoes that"},
+		{Uncordon, drained, drained, "is drained: use 'liqoctl activate tenant'"},
 		{Drain, active, drained, ""},
 		{Drain, cordoned, drained, ""},
-		{Drain, drained, drained, "is drained already"},
-		{Activate, active, active, "is active already"},
-		{Activate, cordoned, cordoned, "is cordoned and not drained: 'liqoctl uncordon tenant' is what undoes that"},
+		{Drain, drained, drained, "is already drained"},
+		{Activate, active, active, "is already active"},
+		{Activate, cordoned, cordoned, "is cordoned, not drained: use 'liqoctl uncordon tenant'"},
 		{Activate, drained, active, ""},
 	} {
 		next, stays := tt.change.of(tt.now)

@@ -58,9 +58,8 @@ func endsToRemove(local, remote *access.Cluster, o *Options) pair {
 	return newPair(local, remote, o)
 }
 
-// prepareToRemove finds out what there is to remove, and all that stands in the
-// way, and asks the user, before anything is changed. The time for the answer is the
-// user's.
+// prepareToRemove finds out what there is to remove and what prevents it, and asks the user,
+// before anything is changed. The time that the user takes to answer does not count.
 func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights func(*end) []access.Permission, named func(*end) []string) error {
 	if err := p.readToRemove(ctx, tell, rights); err != nil {
 		return err
@@ -73,9 +72,9 @@ func (p pair) prepareToRemove(ctx context.Context, tell progress.Func, rights fu
 	for _, e := range p {
 		lines := named(e)
 		if len(lines) == 0 {
-			lines = []string{"nothing: it is gone already"}
+			lines = []string{"nothing: it is already gone"}
 		}
-		what = append(what, e.tagged(fmt.Sprintf("In cluster %s, %s, of its peering with %s:", e.id, e.Where(), e.peer.id)))
+		what = append(what, e.tagged(fmt.Sprintf("In cluster %s (%s), from its peering with %s:", e.id, e.Where(), e.peer.id)))
 		for _, l := range lines {
 			what = append(what, "  "+l)
 		}
@@ -102,7 +101,7 @@ func (e *end) toRemove() []string {
 	}
 	for i := range e.found.namespaces {
 		if n := &e.found.namespaces[i]; e.mayDelete(n) {
-			names = append(names, fmt.Sprintf("namespace %s, unless it holds what is not of the peering", n.Name))
+			names = append(names, fmt.Sprintf("namespace %s, unless it contains objects that do not belong to the peering", n.Name))
 		}
 	}
 	return names
@@ -191,7 +190,7 @@ func (e *end) removeGateway(role networkingv1beta1.ConnectionType) *step {
 func (e *end) remove(ctx context.Context, found client.Object, what string) (left string, err error) {
 	live, ok := found.DeepCopyObject().(client.Object)
 	if !ok {
-		return "", fmt.Errorf("%T is no object", found)
+		return "", fmt.Errorf("%T is not a client.Object", found)
 	}
 	err = e.Client.Get(ctx, client.ObjectKeyFromObject(found), live)
 	switch {
@@ -240,7 +239,7 @@ func objects[T any, P interface {
 // finalizers names those whose work an object waits for.
 func finalizers(o client.Object) string {
 	if f := o.GetFinalizers(); len(f) > 0 {
-		return ", and waits for its finalizers " + strings.Join(f, ", ")
+		return ", waiting for its finalizers " + strings.Join(f, ", ")
 	}
 	return ""
 }

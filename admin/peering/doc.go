@@ -23,13 +23,12 @@
 // command can be repeated, and continues where another run ended, however that
 // ended.
 //
-// What is there is used as it is found, under whatever name and in whatever
-// namespace, as long as its label says that it is for the peer. Only what the
-// [Options] say is changed.
+// Existing objects are used as they are, whatever their names and namespaces, as long as
+// their labels say that they are for the peer. Only what the [Options] say is changed.
 //
 // If a step cannot proceed, a [Failure] says what it waits for, what the objects,
 // pods and events say about it, and what to do (clues.go reads, explain.go judges).
 //
-// What it is not: it holds no state of its own, makes no gateway, and shows nothing
-// to anybody but through a progress.Func.
+// The package holds no state of its own, creates no gateway pods, and shows nothing except
+// through a progress.Func.
 package peering

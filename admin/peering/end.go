@@ -179,7 +179,7 @@ func (e *end) named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.namespace, Name: name}
 }
 
-// readPeering reads what the cluster holds of the peering. Who may not look everywhere looks in the namespace of the
+// readPeering reads what the cluster holds of the peering. A user who may not look everywhere looks in the namespace of the
 // kubeconfig, which is that of a peering user.
 func (e *end) readPeering(ctx context.Context) error {
 	err := e.readFound(ctx)
@@ -296,7 +296,7 @@ func (f *found) sort() {
 	slices.SortFunc(f.configurations, func(a, b networkingv1beta1.Configuration) int { return older(&a, &b) })
 }
 
-// surplus names the objects that are of no effect because an older one counts.
+// surplus names the objects without effect, because an older one takes precedence.
 func (e *end) surplus() (texts []string) {
 	for _, role := range []networkingv1beta1.ConnectionType{networkingv1beta1.ConnectionServer, networkingv1beta1.ConnectionClient} {
 		gs := e.gateways(role)

@@ -17,9 +17,8 @@ import (
 // maxEvents is how many events are worth reading.
 const maxEvents = 5
 
-// explain says what the evidence shows, and what to do about it: first what is in
-// the way, then the latest events, then the next step. What was told is not told
-// again.
+// explain says what the evidence shows, and what to do about it: first the obstacles, then
+// the latest events, then the next step. What has been said is not repeated.
 func (v *evidence) explain(told string) []string {
 	x := explanation{told: []string{told}}
 	for i := range v.Installation {
@@ -72,7 +71,7 @@ func saysTheSame(told, message string) bool {
 	return strings.Contains(told, message) || len(told) >= sentence && strings.Contains(message, told)
 }
 
-// installed tells of a Deployment of the installation without a ready pod.
+// installed reports a Deployment of the installation without a ready pod.
 func (x *explanation) installed(d *appsv1.Deployment) {
 	if d.Status.ReadyReplicas > 0 || d.Spec.Replicas != nil && *d.Spec.Replicas == 0 && !isController(d) {
 		return
@@ -87,7 +86,7 @@ const signNoController = "no controller"
 
 func isController(d *appsv1.Deployment) bool { return strings.Contains(d.Name, "controller") }
 
-// object tells of the conditions that are not as they should be.
+// object reports the conditions that are not as they should be.
 func (x *explanation) object(o judged) {
 	notDeployed := slices.ContainsFunc(o.Conditions, func(c metav1.Condition) bool {
 		return c.Type == string(networkingv1beta1.ConditionDeployed) && c.Status != metav1.ConditionTrue
@@ -106,7 +105,7 @@ func (x *explanation) deployment(d *appsv1.Deployment) {
 	}
 }
 
-// notAvailable is why a Deployment has no pod: that one is refused says most.
+// notAvailable is why a Deployment has no pod. That a pod was refused is the best explanation.
 func notAvailable(d *appsv1.Deployment) string {
 	for _, t := range []appsv1.DeploymentConditionType{appsv1.DeploymentReplicaFailure, appsv1.DeploymentProgressing, appsv1.DeploymentAvailable} {
 		bad := corev1.ConditionFalse
@@ -126,7 +125,7 @@ func notAvailable(d *appsv1.Deployment) string {
 func (x *explanation) pod(p *corev1.Pod) {
 	about := "Pod " + p.Namespace + "/" + p.Name
 	if p.DeletionTimestamp != nil {
-		x.say(about, "", "is ending")
+		x.say(about, "", "is terminating")
 		return
 	}
 	ready := false
@@ -165,8 +164,8 @@ func (x *explanation) container(pod string, s corev1.ContainerStatus) {
 	}
 }
 
-// besideThePoint tells of an event that explains nothing: one of a pod that another has
-// taken the place of, and one that is about every pod of such a cluster.
+// besideThePoint tells whether an event explains nothing: one of a pod that has been
+// replaced, or one that every pod of the cluster has.
 func (v *evidence) besideThePoint(e corev1.Event) bool {
 	if e.InvolvedObject.Kind != "Pod" {
 		return false
@@ -175,7 +174,7 @@ func (v *evidence) besideThePoint(e corev1.Event) bool {
 	return replaced || e.Reason == "MissingClusterDNS"
 }
 
-// events tells of the latest warnings, which are sorted.
+// events reports the latest warnings. The events are sorted.
 func (x *explanation) events(events []corev1.Event, now time.Time) {
 	n := 0
 	for i := range events {
@@ -208,27 +207,27 @@ func age(now, then time.Time) time.Duration {
 	return max(0, now.Sub(then).Round(time.Second))
 }
 
-// remedies are next steps, by words of what was seen; the first that fits is told.
+// remedies are next steps, chosen by words in what was seen: the first that matches is printed.
 var remedies = []struct {
 	signs []string
 	step  string
 }{
-	{[]string{signNoController}, "have the controller run first: nothing is done without it"},
+	{[]string{signNoController}, "get the controller running first: nothing happens without it"},
 	{[]string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"},
-		"the node cannot get the image: check its name in the template, that the registry is reached from the nodes, and its pull secret"},
-	{[]string{"PodSecurity", "violates"}, "the namespace does not admit the pod: use a template whose pods need no privilege, or change the label pod-security.kubernetes.io/enforce of the namespace"},
+		"the node cannot pull the image: check its name in the template, its pull secret, and whether the nodes can reach the registry"},
+	{[]string{"PodSecurity", "violates"}, "the namespace does not admit the pod: use a template whose pods need no privileges, or change the label pod-security.kubernetes.io/enforce of the namespace"},
 	{[]string{"exceeded quota"}, "raise the quota of the namespace, or lower the requests in the template"},
 	{[]string{"Unschedulable", "FailedScheduling"}, "make room on a node, or change requests, node selector or tolerations in the template"},
-	{[]string{"CrashLoopBackOff", "ended with exit code"}, "read what the gateway says: 'kubectl logs' of the pod"},
-	{[]string{"WaitingForLoadBalancer"}, "the cluster gives no addresses to Services of type LoadBalancer: use --gw-server-service-type NodePort, or install a provider such as MetalLB"},
-	{[]string{"provided port"}, "choose another --gw-server-service-nodeport, or 0 for any that is free"},
-	{[]string{"NoHandshake", "EndpointNotFound"}, "check that the client's nodes reach the address and UDP port of the server (firewalls, security groups, NAT), or name another with --gw-client-address and --gw-client-port; 'liqoctl network doctor' looks closer"},
+	{[]string{"CrashLoopBackOff", "ended with exit code"}, "read the log of the pod with 'kubectl logs'"},
+	{[]string{"WaitingForLoadBalancer"}, "the cluster does not assign addresses to Services of type LoadBalancer: use --gw-server-service-type NodePort, or install a provider such as MetalLB"},
+	{[]string{"provided port"}, "choose another --gw-server-service-nodeport, or 0 for any free port"},
+	{[]string{"NoHandshake", "EndpointNotFound"}, "check that the client's nodes can reach the address and UDP port of the server (firewalls, security groups, NAT), or name others with --gw-client-address and --gw-client-port; run 'liqoctl network doctor' for a closer look"},
 }
 
 // next is what to do.
 func (x *explanation) next() []string {
 	if len(x.signs) == 0 {
-		return []string{"Next: 'liqoctl network doctor' looks closer"}
+		return []string{"Next: run 'liqoctl network doctor' for a closer look"}
 	}
 	for _, r := range remedies {
 		for _, sign := range r.signs {
@@ -237,5 +236,5 @@ func (x *explanation) next() []string {
 			}
 		}
 	}
-	return []string{"Next: cure what is said above; 'liqoctl network doctor' looks closer"}
+	return []string{"Next: fix the problems above; run 'liqoctl network doctor' for a closer look"}
 }

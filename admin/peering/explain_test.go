@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 		v    evidence
 		want string
 	}{
-		{name: "nothing is seen", want: "Next: 'liqoctl network doctor' looks closer"},
+		{name: "nothing is seen", want: "Next: run 'liqoctl network doctor' for a closer look"},
 		{
 			name: "an image that is not there",
 			told: "GatewayServer n/a: Deployment gw-a: Deployment does not have minimum availability",
@@ -49,7 +49,7 @@ func TestExplain(t *testing.T) {
 			},
 			want: `
 Pod n/gw-a-1, container gateway: ImagePullBackOff: Back-off pulling image "registry.example.com/gateway:1"
-Next: the node cannot get the image: check its name in the template, that the registry is reached from the nodes, and its pull secret`,
+Next: the node cannot pull the image: check its name in the template, its pull secret, and whether the nodes can reach the registry`,
 		},
 		{
 			name: "a pod that no node takes",
@@ -75,7 +75,7 @@ Next: make room on a node, or change requests, node selector or tolerations in t
 			},
 			want: `
 Deployment n/gw-a: pods "gw-a-1" is forbidden: violates PodSecurity "restricted:latest": privileged
-Next: the namespace does not admit the pod: use a template whose pods need no privilege, or change the label pod-security.kubernetes.io/enforce of the namespace`,
+Next: the namespace does not admit the pod: use a template whose pods need no privileges, or change the label pod-security.kubernetes.io/enforce of the namespace`,
 		},
 		{
 			name: "a gateway that ends again and again",
@@ -87,7 +87,7 @@ Next: the namespace does not admit the pod: use a template whose pods need no pr
 			want: `
 Pod n/gw-a-1, container gateway, restarted 4 times: CrashLoopBackOff: back-off 40s
 Pod n/gw-a-1, container gateway, restarted 4 times: ended with exit code 1: no keys
-Next: read what the gateway says: 'kubectl logs' of the pod`,
+Next: read the log of the pod with 'kubectl logs'`,
 		},
 		{
 			name: "a load balancer without provider",
@@ -96,14 +96,14 @@ Next: read what the gateway says: 'kubectl logs' of the pod`,
 				{Type: "EndpointReady", Status: "False", Reason: "WaitingForLoadBalancer", Message: "Service gw-a has no address: the cloud's controller, or one like MetalLB, must assign it"},
 			}}}},
 			want: `
-Next: the cluster gives no addresses to Services of type LoadBalancer: use --gw-server-service-type NodePort, or install a provider such as MetalLB`,
+Next: the cluster does not assign addresses to Services of type LoadBalancer: use --gw-server-service-type NodePort, or install a provider such as MetalLB`,
 		},
 		{
 			name: "no controller",
 			v:    evidence{Installation: []appsv1.Deployment{deployment("liqo", "liqo-controller"), {ObjectMeta: metav1.ObjectMeta{Name: "other"}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}}},
 			want: `
 Deployment liqo/liqo-controller has no ready pod
-Next: have the controller run first: nothing is done without it`,
+Next: get the controller running first: nothing happens without it`,
 		},
 		{
 			name: "warnings that explain nothing",
@@ -117,14 +117,14 @@ Next: have the controller run first: nothing is done without it`,
 Pod n/gw-a-1, container gateway: ImagePullBackOff: no such host
 Event of Pod gw-a-1, 0s ago: Failed: pull of the image failed
 Event of ReplicaSet gw-a-0, 0s ago: FailedCreate: exceeded quota
-Next: the node cannot get the image: check its name in the template, that the registry is reached from the nodes, and its pull secret`,
+Next: the node cannot pull the image: check its name in the template, its pull secret, and whether the nodes can reach the registry`,
 		},
 		{
 			name: "warnings of the last pod, which is gone",
 			v:    evidence{Now: now, Events: []corev1.Event{about("Pod", "gw-a-0", "Evicted", "disk pressure")}},
 			want: `
 Event of Pod gw-a-0, 0s ago: Evicted: disk pressure
-Next: cure what is said above; 'liqoctl network doctor' looks closer`,
+Next: fix the problems above; run 'liqoctl network doctor' for a closer look`,
 		},
 		{
 			name: "only the latest warnings",
@@ -141,7 +141,7 @@ Event of  , 1s ago: B: b
 Event of  , 1s ago: C: c
 Event of  , 1m0s ago: D: d
 Event of  , 0s ago: E: e
-Next: cure what is said above; 'liqoctl network doctor' looks closer`,
+Next: fix the problems above; run 'liqoctl network doctor' for a closer look`,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

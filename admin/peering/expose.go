@@ -31,7 +31,7 @@ type ExposeOptions struct {
 	// ExternalCIDR is what stands at the peer for the external CIDR of the home cluster,
 	// where the peer cannot be asked.
 	ExternalCIDR netip.Prefix
-	// PrintOnly leaves it to the user to apply what is for the peer.
+	// PrintOnly leaves it to the user to apply the objects for the peer.
 	PrintOnly bool
 }
 
@@ -44,11 +44,11 @@ type exposing struct {
 	objects    []client.Object
 }
 
-// ExposeService has the pods of another cluster, peer, reach a Service of home. It makes
-// an IP for the address of the Service, and in the peer a Service without selector whose
-// EndpointSlice leads to what this address is there. Pods behind the Service may come and
-// go: its address stays. With a nil peer, or PrintOnly, it leaves out the second part. It
-// returns the objects for the peer.
+// ExposeService lets the pods of another cluster, peer, reach a Service of home. It creates
+// an IP for the address of the Service, and in the peer a Service without a selector whose
+// EndpointSlice has the address that stands for it there. Pods behind the Service may come
+// and go, as its address stays. With a nil peer, or PrintOnly, nothing is created in the
+// peer. ExposeService returns the objects for the peer.
 func ExposeService(ctx context.Context, home, peer *access.Cluster, o ExposeOptions, tell progress.Func) ([]client.Object, error) {
 	ctx, cancel := withTimeout(ctx, o.Options)
 	defer cancel()
@@ -144,7 +144,7 @@ func (x *exposing) remapsByHand(ctx context.Context) error {
 		}
 		texts = append(texts, p.String())
 	}
-	return x.home.Errorf("%s cannot stand for this cluster's external CIDR, %s: nothing was changed; 'liqoctl info peer' in the other cluster shows what does", x.o.ExternalCIDR, strings.Join(texts, ", "))
+	return x.home.Errorf("this cluster's external CIDR, %[2]s, cannot be remapped to %[1]s: nothing was changed; 'liqoctl info peer' in the other cluster shows what it is remapped to", x.o.ExternalCIDR, strings.Join(texts, ", "))
 }
 
 // address is the step that gives the Service an address for peers.
@@ -156,13 +156,13 @@ func (x *exposing) address() *step {
 		err = x.home.Client.Get(ctx, name, &ip)
 		if apierrors.IsNotFound(err) {
 			ip = *NewIP(Metadata{Name: name.Name, Namespace: name.Namespace, Labels: x.o.Labels, Annotations: x.o.Annotations}, x.service.Spec.ClusterIP)
-			return "IP " + name.String() + " was just made", x.home.Explain("create IP "+name.String(), x.home.write.Create(ctx, &ip))
+			return "IP " + name.String() + " was just created", x.home.Explain("create IP "+name.String(), x.home.write.Create(ctx, &ip))
 		}
 		if err != nil {
 			return "", x.home.Explain("read IP "+name.String(), err)
 		}
 		if string(ip.Spec.IP) != x.service.Spec.ClusterIP {
-			return "", x.home.Errorf("IP %s is for %s, and the Service has %s: delete that IP, with 'kubectl -n %s delete ip %s', if nobody needs it", name, ip.Spec.IP, x.service.Spec.ClusterIP, name.Namespace, name.Name)
+			return "", x.home.Errorf("IP %s is for %s, but the Service has the address %s: if nobody needs that IP, delete it with 'kubectl -n %s delete ip %s'", name, ip.Spec.IP, x.service.Spec.ClusterIP, name.Namespace, name.Name)
 		}
 		if ip.Status.IP == "" {
 			missing = "IP " + name.String() + " has no address"
@@ -177,21 +177,21 @@ func (x *exposing) address() *step {
 		}
 		there := Translate(x.remaps, given)
 		if !there.IsValid() {
-			return "", x.home.Errorf("IP %s has the address %s, which is none of an external CIDR that the peer knows", name, given)
+			return "", x.home.Errorf("IP %s has the address %s, which is not in an external CIDR that the peer knows", name, given)
 		}
 		m := Metadata{Name: name.Name, Namespace: x.o.PeerNamespace, Labels: x.o.Labels, Annotations: x.o.Annotations}
 		x.objects = NewExposedService(m, x.service.Spec.Ports, there)
-		s.done = fmt.Sprintf("Service %s is exposed: %s, at the peer %s", name, given, there)
+		s.done = fmt.Sprintf("Service %s is exposed as %s, in the peer as %s", name, given, there)
 		return "", nil
 	}
 	return s
 }
 
-// known is the step that has the peer know the Service.
+// known is the step that sets up the Service in the peer.
 func (x *exposing) known() *step {
 	what := types.NamespacedName{Namespace: x.o.PeerNamespace, Name: x.o.Service.Name}
 	return &step{
-		in: x.peer.Cluster, waiting: "Setting up Service " + what.String(), done: "Service " + what.String() + " leads there",
+		in: x.peer.Cluster, waiting: "Setting up Service " + what.String(), done: "Service " + what.String() + " correctly set up",
 		try: func(ctx context.Context) (missing string, err error) {
 			for _, o := range x.objects {
 				if err := x.put(ctx, o); err != nil {
@@ -216,7 +216,7 @@ func (x *exposing) ours(ctx context.Context, o client.Object) (there bool, err e
 		return false, x.peer.Explain(fmt.Sprintf("read %s %s", kind, key), err)
 	}
 	if o.GetLabels()[labelOfMaker(o)] != FieldOwner {
-		return true, x.peer.Errorf("%s %s exists already, and was not made by this command, so it stays as it is: nothing was changed; choose another namespace with %s", kind, key, x.peer.Flag("namespace"))
+		return true, x.peer.Errorf("%s %s already exists and was not created by this command: nothing was changed; choose another namespace with %s", kind, key, x.peer.Flag("namespace"))
 	}
 	return true, nil
 }
@@ -229,7 +229,7 @@ func labelOfMaker(o client.Object) string {
 	return LabelManagedBy
 }
 
-// put makes an object at the peer, or has it be as it should.
+// put creates an object in the peer, or updates it.
 func (x *exposing) put(ctx context.Context, wanted client.Object) error {
 	live := wanted.DeepCopyObject().(client.Object)
 	there, err := x.ours(ctx, live)

@@ -38,7 +38,7 @@ func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
 	s := t.culprit()
 	t.rest()
 	f := &Failure{
-		Cluster: s.in.Name, Doing: cmp.Or(lowerFirst(s.waiting), "at work"), Missing: s.missing, Err: t.err,
+		Cluster: s.in.Name, Doing: cmp.Or(lowerFirst(s.waiting), "working"), Missing: s.missing, Err: t.err,
 		After: took, Done: t.count(), Steps: len(p.steps),
 	}
 	if f.Err == nil {
@@ -47,7 +47,7 @@ func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
 	switch {
 	case errors.Is(f.Err, context.Canceled): // who interrupts wants no explanation
 	case unreachable(s.wrong):
-		f.Clues = []string{"Next: find out why the API server gives no answer"}
+		f.Clues = []string{"Next: find out why the API server does not answer"}
 	case s.clues != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeToExplain)
 		defer cancel()
@@ -61,7 +61,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 func (f *Failure) Error() string {
 	lines := append([]string{f.headline()}, indent(f.Clues)...)
 	if f.Done > 0 {
-		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay so: the same command continues from there", f.Done, f.Steps))
+		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay done: run the same command again to continue", f.Done, f.Steps))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -76,7 +76,7 @@ func (f *Failure) headline() string {
 	case errors.Is(f.Err, context.Canceled):
 		return f.prefix() + "interrupted while " + f.Doing + why
 	case f.Err == context.DeadlineExceeded: //lint:ignore errorlint not the deadline of a request in it
-		return fmt.Sprintf("%stime is up after %v, %s%s", f.prefix(), f.After.Round(time.Second), f.Doing, why)
+		return fmt.Sprintf("%stimed out after %v while %s%s", f.prefix(), f.After.Round(time.Second), f.Doing, why)
 	}
 	return f.prefix() + f.Doing + ": " + strings.TrimPrefix(f.Err.Error(), f.prefix())
 }

@@ -59,7 +59,7 @@ func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, use
 	case err != nil:
 		return err
 	case t != nil && t.Spec.AuthzPolicy != authv1beta1.TolerateNoHandshake:
-		return e.Errorf("cluster %s has an identity by a handshake, Tenant %s/%s; nothing was changed: end that first, by 'liqoctl unauthenticate'", consumerID, t.Namespace, t.Name)
+		return e.Errorf("cluster %s already has an identity from a handshake, Tenant %s/%s; nothing was changed: remove it first with 'liqoctl unauthenticate'", consumerID, t.Namespace, t.Name)
 	case t != nil:
 		tenant.Name = t.Name
 	}
@@ -75,7 +75,7 @@ func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, use
 			t := new(authv1beta1.Tenant)
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(tenant), t); {
 			case apierrors.IsNotFound(err):
-				return "the controller has not looked at the Tenant yet", e.Explain("create the Tenant", e.write.Create(ctx, tenant.DeepCopy()))
+				return "the controller has not processed the Tenant yet", e.Explain("create the Tenant", e.write.Create(ctx, tenant.DeepCopy()))
 			case err != nil:
 				return "", e.Explain("read the Tenant", err)
 			case t.DeletionTimestamp != nil:
@@ -108,7 +108,7 @@ func (e *end) ensureBinding(ctx context.Context, wanted *rbacv1.RoleBinding) err
 		return e.Explain("create RoleBinding "+wanted.Name, e.write.Create(ctx, wanted.DeepCopy()))
 	}
 	if err == nil && (live.RoleRef != wanted.RoleRef || !equality.Semantic.DeepEqual(live.Subjects, wanted.Subjects)) {
-		return &complaint{fmt.Sprintf("RoleBinding %s/%s is there, and binds others than user %q: delete it, or name the user that it binds with --user", live.Namespace, live.Name, wanted.Subjects[0].Name)}
+		return &complaint{fmt.Sprintf("RoleBinding %s/%s already exists but does not bind exactly user %q: delete it, or name the user that it binds with --user", live.Namespace, live.Name, wanted.Subjects[0].Name)}
 	}
 	return e.Explain("read RoleBinding "+wanted.Name, err)
 }
@@ -147,7 +147,7 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 	}
 	for _, i := range identities.Items {
 		if string(i.Spec.ClusterID) == g.ProviderID && i.Spec.Type == authv1beta1.ControlPlaneIdentity {
-			return e.Errorf("there is an identity by a handshake, Identity %s/%s; nothing was changed: end that first, by 'liqoctl unauthenticate'", i.Namespace, i.Name)
+			return e.Errorf("there is already an identity from a handshake, Identity %s/%s; nothing was changed: remove it first with 'liqoctl unauthenticate'", i.Namespace, i.Name)
 		}
 	}
 	if g.Namespace == "" {
@@ -178,7 +178,7 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 					return c.Message, nil
 				}
 			}
-			return "the controller has not asked the API server of cluster " + g.ProviderID + " yet", nil
+			return "the controller has not contacted the API server of cluster " + g.ProviderID + " yet", nil
 		},
 	})
 	return p.run(ctx, tell)
@@ -199,7 +199,7 @@ func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) e
 		if live.Labels[l] == wanted.Labels[l] {
 			continue
 		}
-		return &complaint{fmt.Sprintf("Secret %s/%s is there, and is no identity for cluster %s: delete it, or rename it", live.Namespace, live.Name, e.peer.id)}
+		return &complaint{fmt.Sprintf("Secret %s/%s already exists but is not an identity for cluster %s: delete or rename it", live.Namespace, live.Name, e.peer.id)}
 	}
 	const remote = authv1beta1.AnnotationRemoteTenantNamespace
 	if bytes.Equal(live.Data[authv1beta1.KubeconfigKey], wanted.Data[authv1beta1.KubeconfigKey]) && live.Annotations[remote] == wanted.Annotations[remote] {

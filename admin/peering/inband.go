@@ -30,7 +30,7 @@ func (h *handshake) inBand() *step {
 		var ip ipamv1alpha1.IP
 		err = e.Client.Get(ctx, name, &ip)
 		if apierrors.IsNotFound(err) {
-			return "", &complaint{fmt.Sprintf("there is no IP %s, which stands for an HTTP proxy in front of the API server: Sluice brings none. Make an IP of this name for one of yours that listens on port %s, or name one that cluster %s reaches otherwise with --proxy-url",
+			return "", &complaint{fmt.Sprintf("there is no IP %s for an HTTP proxy in front of the API server: Sluice does not include such a proxy. Create an IP of this name for a proxy of your own that listens on port %s, or use --proxy-url to name a proxy that cluster %s reaches in another way",
 				name, apiServerProxyPort, consumer.id)}
 		}
 		if err != nil {
@@ -49,7 +49,7 @@ func (h *handshake) inBand() *step {
 		}
 		here := Translate(remaps, given)
 		if !here.IsValid() {
-			return "", e.Errorf("IP %s has the address %s, which is none of the external CIDR that cluster %s knows", name, given, consumer.id)
+			return "", e.Errorf("IP %s has the address %s, which is not in the external CIDR that cluster %s knows", name, given, consumer.id)
 		}
 		h.proxyURL = new("http://" + net.JoinHostPort(here.String(), apiServerProxyPort))
 		s.done = "The API server is reached through the tunnel: " + *h.proxyURL

@@ -41,7 +41,7 @@ func TestInBand(t *testing.T) {
 		{"the same CIDR", []client.Object{ip("10.70.0.1")}, []client.Object{configuration("milan", "10.70.0.0/16", "10.70.0.0/16")}, "http://10.70.0.1:8118", "", ""},
 		{"another CIDR", []client.Object{ip("10.70.3.1")}, []client.Object{configuration("milan", "10.70.0.0/16", "10.71.0.0/16")}, "http://10.71.3.1:8118", "", ""},
 		{"IPv6", []client.Object{ip("fd00:70::1")}, []client.Object{configuration("milan", "fd00:70::/64", "fd00:71::/64")}, "http://[fd00:71::1]:8118", "", ""},
-		{"an address elsewhere", []client.Object{ip("10.99.0.1")}, []client.Object{configuration("milan", "10.70.0.0/16", "10.71.0.0/16")}, "", "", "which is none of the external CIDR that cluster rome knows"},
+		{"an address elsewhere", []client.Object{ip("10.99.0.1")}, []client.Object{configuration("milan", "10.70.0.0/16", "10.71.0.0/16")}, "", "", "which is not in the external CIDR that cluster rome knows"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cluster := func(of []client.Object) *access.Cluster {

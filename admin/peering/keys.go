@@ -47,8 +47,8 @@ func (e *end) readKey() *step {
 	}
 }
 
-// lostKeys is the Secret that a gateway misses although it works with the keys that
-// were in it, without them; nil: it misses none.
+// lostKeys is the Secret, without its keys, that has been deleted although the gateway still
+// works with the keys that were in it; nil if there is none.
 func (g *gateway) lostKeys(namespace, peer string) *corev1.Secret {
 	c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionKeysReady))
 	if c == nil || c.Reason != string(networkingv1beta1.ReasonSecretDeleted) {
@@ -64,7 +64,7 @@ func (g *gateway) lostKeys(namespace, peer string) *corev1.Secret {
 // for a gateway.
 func generatedSecret(gateway string) string { return "gw-" + gateway }
 
-// tellKey has this end know its peer's public key.
+// tellKey tells this end its peer's public key.
 func (e *end) tellKey() *step {
 	return &step{
 		in: e.Cluster, waiting: "Creating public key", done: "Public key correctly created",
@@ -91,8 +91,8 @@ func (e *end) tellKey() *step {
 	}
 }
 
-// replaceKey has a PublicKey that exists hold the peer's key. One that belongs to
-// an earlier gateway would be collected with it.
+// replaceKey writes the peer's key into an existing PublicKey, and makes this gateway its
+// owner: with an earlier gateway as owner it would be garbage-collected.
 func (e *end) replaceKey(ctx context.Context, k *networkingv1beta1.PublicKey, g *gateway) error {
 	before := k.DeepCopy()
 	k.Spec.PublicKey = bytes.Clone(e.peer.key)

@@ -22,8 +22,8 @@ type neededKind struct {
 	gv       schema.GroupVersion
 	resource string
 	fields   []string
-	// conditions: ours have status.conditions. Those of Liqo's gateways have not, and the
-	// rest of their status has to do.
+	// conditions: our kinds have status.conditions. Liqo's gateways do not, so the rest of
+	// their status must be enough.
 	conditions bool
 }
 
@@ -59,7 +59,7 @@ func (e *end) checkKinds(ctx context.Context) error {
 		}
 	}
 	if problems = slices.DeleteFunc(problems, func(p string) bool { return p == "" }); len(problems) > 0 {
-		return e.Errorf("%s; nothing was changed: bring the cluster up to date, 'liqoctl install' of this version does it", strings.Join(problems, "; "))
+		return e.Errorf("%s; nothing was changed: update the cluster with 'liqoctl install' of this version", strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (e *end) checkKind(ctx context.Context, n neededKind) (problem string, err 
 	return problem, nil
 }
 
-// checkServed asks what everybody may ask.
+// checkServed asks only what every user may ask.
 func (e *end) checkServed(n neededKind) (problem string, err error) {
 	list, err := e.Clientset.Discovery().ServerResourcesForGroupVersion(n.gv.String())
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -119,11 +119,11 @@ func kindProblem(crd *apiextensionsv1.CustomResourceDefinition, n neededKind) st
 			}
 		}
 		if len(lacks) > 0 {
-			return fmt.Sprintf("the CRD %s is old: it lacks %s", n.name(), strings.Join(lacks, ", "))
+			return fmt.Sprintf("the CRD %s is outdated: it lacks %s", n.name(), strings.Join(lacks, ", "))
 		}
 		return ""
 	}
-	return fmt.Sprintf("the CRD %s is of another age: it serves %s, not %s", n.name(), strings.Join(served, ", "), n.gv.Version)
+	return fmt.Sprintf("the CRD %s does not match this version: it serves %s, not %s", n.name(), strings.Join(served, ", "), n.gv.Version)
 }
 
 // hasField tells whether objects can have the field, or anything in its place.

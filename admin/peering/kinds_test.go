@@ -31,8 +31,8 @@ func TestKindProblem(t *testing.T) {
 	}{
 		{"all there", crd("v1beta1", "a", "b", "c"), ""},
 		{"anything goes", open, ""},
-		{"a field lacks", crd("v1beta1", "a"), "the CRD things.networking.liqo.io is old: it lacks spec.b"},
-		{"another version", crd("v1alpha1", "a", "b"), "the CRD things.networking.liqo.io is of another age: it serves v1alpha1, not v1beta1"},
+		{"a field lacks", crd("v1beta1", "a"), "the CRD things.networking.liqo.io is outdated: it lacks spec.b"},
+		{"another version", crd("v1alpha1", "a", "b"), "the CRD things.networking.liqo.io does not match this version: it serves v1alpha1, not v1beta1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := kindProblem(tt.crd, needed); got != tt.want {

@@ -26,7 +26,7 @@ func (e *end) proofOfLiqo(ctx context.Context, signed map[string][]byte) (map[st
 		return nil, err
 	}
 	if s == nil {
-		return nil, e.Errorf("there is no Secret %s, whose key the controllers sign with", name)
+		return nil, e.Errorf("there is no Secret %s, which has the key with which the controllers sign", name)
 	}
 	key, err := credentials.ParseKey(s.Data[authv1beta1.PrivateKey])
 	if err != nil {
@@ -70,7 +70,7 @@ func tenantNotReady(t *authv1beta1.Tenant) (missing string, err error) {
 			return "", nil
 		}
 	}
-	return "no controller has granted the newest version of " + what + " its credentials yet", nil
+	return "no controller has granted credentials to the latest version of " + what + " yet", nil
 }
 
 // identityNotReady is what an Identity waits for.

@@ -42,7 +42,7 @@ func Selector(text string) (corev1.NodeSelectorTerm, error) {
 	for _, r := range requirements {
 		operator, ok := operators[r.Operator()]
 		if !ok {
-			return corev1.NodeSelectorTerm{}, fmt.Errorf("operator %q is none of a node selector", r.Operator())
+			return corev1.NodeSelectorTerm{}, fmt.Errorf("operator %q is not supported in a node selector", r.Operator())
 		}
 		e := corev1.NodeSelectorRequirement{Key: r.Key(), Operator: operator}
 		if r.Values().Len() > 0 {
@@ -96,11 +96,11 @@ func Offload(ctx context.Context, in *access.Cluster, wanted *offloadingv1beta1.
 	return p.run(ctx, tell)
 }
 
-// checkOffloading fails where the controllers of the cluster have no part in offloading: every step would wait in vain.
+// checkOffloading fails if the controllers of the cluster do not take part in offloading: every step would wait in vain.
 func (e *end) checkOffloading(ctx context.Context) error {
 	enabled, err := e.offloads(ctx)
 	if err == nil && !enabled {
-		err = e.Errorf("offloading is not enabled in cluster %s (there is no ClusterRole %s); nothing was changed; this enables it: %s",
+		err = e.Errorf("offloading is not enabled in cluster %s (there is no ClusterRole %s); nothing was changed; to enable it: %s",
 			cmp.Or(e.id, e.Where()), offloadingv1beta1.VirtualKubeletRemoteRole, e.enableOffloading())
 	}
 	return err
@@ -111,7 +111,8 @@ func (e *end) enableOffloading() string {
 	return e.Command("install", "--set", "authentication.enabled=true", "--set", "offloading.enabled=true")
 }
 
-// offloads tells whether offloading is enabled. To who may not look it seems so: the step that waits tells.
+// offloads tells whether offloading is enabled. It says yes to a user who may not look: the step that waits reports the
+// truth.
 func (e *end) offloads(ctx context.Context) (bool, error) {
 	is, _, err := e.hasRole(ctx, offloadingv1beta1.VirtualKubeletRemoteRole)
 	return is, err
@@ -136,7 +137,7 @@ func (e *end) seesOffloading(ctx context.Context) (bool, error) {
 //	another                           is waited for
 func offloaded(o *offloadingv1beta1.NamespaceOffloading) (told []progress.Event, missing string, err error) {
 	if o.Status.ObservedGeneration < o.Generation || o.Status.OffloadingPhase == "" {
-		return nil, "no controller has looked at the newest version of NamespaceOffloading " + o.Namespace + "/" + o.Name + " yet", nil
+		return nil, "no controller has processed the latest version of NamespaceOffloading " + o.Namespace + "/" + o.Name + " yet", nil
 	}
 	var lacking, refused, unselected []string
 	for _, id := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
@@ -159,7 +160,7 @@ func offloaded(o *offloadingv1beta1.NamespaceOffloading) (told []progress.Event,
 	}
 	switch o.Status.OffloadingPhase {
 	case offloadingv1beta1.OffloadingNoClusterSelected:
-		why := "there is no virtual node: 'liqoctl peer' makes one, or 'liqoctl create virtualnode'"
+		why := "there is no virtual node: create one with 'liqoctl peer' or 'liqoctl create virtualnode'"
 		if len(unselected) > 0 {
 			why = strings.Join(unselected, "; ")
 		}

@@ -144,7 +144,7 @@ func TestOffload(t *testing.T) {
 		}
 		s.want(t, `
 (local) Offloading of namespace "shop" correctly enabled
-WARN (local) Offloading completed, but no cluster was selected: there is no virtual node: 'liqoctl peer' makes one, or 'liqoctl create virtualnode'`)
+WARN (local) Offloading completed, but no cluster was selected: there is no virtual node: create one with 'liqoctl peer' or 'liqoctl create virtualnode'`)
 		s = told{}
 		if err := peering.Unoffload(ctx, rome.access, "shop", options(), s.tell); err != nil {
 			t.Fatal(err)
@@ -324,12 +324,12 @@ func testVirtualNode(t *testing.T, rome *side) {
 	if err := rome.Get(ctx, "", "more", n); err != nil || n.Labels["tier"] != "second" || n.Status.Capacity.Cpu().String() != "2" {
 		t.Errorf("%v: %v, %v", err, n.Labels, n.Status.Capacity)
 	}
-	if err := peering.DeleteVirtualNode(ctx, rome.access, "fewer", options(), nil); err == nil || !strings.Contains(err.Error(), `there is no VirtualNode "fewer"; there are milan, more`) {
+	if err := peering.DeleteVirtualNode(ctx, rome.access, "fewer", options(), nil); err == nil || !strings.Contains(err.Error(), `there is no VirtualNode "fewer"; existing ones: milan, more`) {
 		t.Error(err)
 	}
 	for name, want := range map[string]string{
 		"more":  "(local) Virtual node deleted",
-		"milan": "WARN (local) ResourceSlice milan asked for the virtual node, and does not any more: its annotation liqo.io/create-virtual-node is false\n(local) Virtual node deleted",
+		"milan": "WARN (local) ResourceSlice milan no longer asks for the virtual node: its annotation liqo.io/create-virtual-node is now false\n(local) Virtual node deleted",
 	} {
 		var s told
 		if err := peering.DeleteVirtualNode(ctx, rome.access, name, options(), s.tell); err != nil {
@@ -366,7 +366,7 @@ func TestOffloadWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"WARN () The resources are granted, and that is all: there is no virtual node, and no pod of rome runs in milan. That takes offloading in both clusters; enable it with the following, and run the command again:",
+		"WARN () Only the resources are granted: there is no virtual node, and no pod of rome runs in milan. This requires offloading in both clusters; enable it with the following commands, then run this command again:",
 		"WARN (local) " + enable,
 	}
 	if got := s.lines[max(0, len(s.lines)-2):]; !slices.Equal(got, want) {

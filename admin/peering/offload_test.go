@@ -66,7 +66,7 @@ func TestOffloaded(t *testing.T) {
 		{name: "somebody looked at the version before", phase: offloadingv1beta1.OffloadingReady, generation: 1, missing: "no controller"},
 		{name: "ready", phase: offloadingv1beta1.OffloadingReady, generation: 2, milan: []condition{selected, there}, naples: []condition{others}, told: []string{inMilan, success}},
 		{name: "there is no virtual node", phase: offloadingv1beta1.OffloadingNoClusterSelected, generation: 2,
-			told: []string{"WARN Offloading completed, but no cluster was selected: there is no virtual node: 'liqoctl peer' makes one, or 'liqoctl create virtualnode'"}},
+			told: []string{"WARN Offloading completed, but no cluster was selected: there is no virtual node: create one with 'liqoctl peer' or 'liqoctl create virtualnode'"}},
 		{name: "none is selected", phase: offloadingv1beta1.OffloadingNoClusterSelected, generation: 2, milan: []condition{others},
 			told: []string{"WARN Offloading completed, but no cluster was selected: cluster milan: it is not selected"}},
 		{name: "on the way", phase: offloadingv1beta1.OffloadingInProgress, generation: 2, milan: []condition{selected, making}, naples: []condition{selected, there}, missing: "cluster milan: it is being made"},

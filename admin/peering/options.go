@@ -26,7 +26,7 @@ type Options struct {
 	// Labels and Annotations are for everything that is created.
 	Labels, Annotations map[string]string
 
-	// ServerIsLocal has the local cluster wait and the remote one dial.
+	// ServerIsLocal lets the local cluster wait and the remote one dial.
 	ServerIsLocal bool
 	// DisableSharingKeys leaves it to the user to exchange the public keys.
 	DisableSharingKeys bool
@@ -38,7 +38,7 @@ type Options struct {
 
 	// ProxyURL is the HTTP proxy by which a consumer reaches the provider's API server; nil: as it is.
 	ProxyURL *string
-	// InBand has the consumer reach it through the tunnel, by the provider's own proxy: in place of ProxyURL.
+	// InBand lets the consumer reach it through the tunnel, by the provider's own proxy, in place of ProxyURL.
 	InBand bool
 
 	// RemoteClusterID is the ID of a remote cluster that is gone for good.
@@ -46,9 +46,8 @@ type Options struct {
 	// DeleteNamespaces has Reset delete the tenant namespaces too, if nothing of
 	// anybody else is in them; OwnNamespaces only those that Connect or Init made.
 	DeleteNamespaces, OwnNamespaces bool
-	// Confirm is asked by Disconnect and Reset when they know what they would remove,
-	// which it is told in lines. Its error ends them before anything is changed. Nil: nobody
-	// is asked.
+	// Confirm is called by Disconnect and Reset with what they would remove, in lines. If it
+	// returns an error, they end before anything is changed. Nil: nobody is asked.
 	Confirm func(ctx context.Context, what []string) error
 }
 

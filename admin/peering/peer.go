@@ -73,9 +73,9 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	if !identities {
 		what, enable := "authentication", (*end).enable
 		if node {
-			what, enable = "authentication, and offloading for pods of one to run in the other,", (*end).enableOffloading
+			what, enable = "authentication, and offloading so that pods of one can run in the other,", (*end).enableOffloading
 		}
-		tell.Warning("", fmt.Sprintf("The networks are connected, and that is all: %s has no identity in %s and cannot ask it for resources. That takes %s in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id, what))
+		tell.Warning("", fmt.Sprintf("Only the networks are connected: %s has no identity in %s and cannot ask it for resources. This requires %s in both clusters; enable it with the following commands, then run this command again:", ends[0].id, ends[1].id, what))
 		for _, e := range without {
 			tell.Warning(e.Name, enable(e))
 		}
@@ -110,10 +110,10 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 		return fmt.Errorf("Unable to ask for resources: %w", err)
 	}
 	if len(lacking) == 0 && len(unseen) > 0 {
-		tell.Warning(unseen[0].Name, fmt.Sprintf("The resources are granted. Whether offloading is enabled in %s cannot be seen with this kubeconfig, so the virtual node is not waited for: its administrator sees it with 'liqoctl info peer'", unseen[0].id))
+		tell.Warning(unseen[0].Name, fmt.Sprintf("The resources are granted. This kubeconfig does not show whether offloading is enabled in %s, so this command does not wait for the virtual node: the administrator of that cluster can check with 'liqoctl info peer'", unseen[0].id))
 	}
 	if len(lacking) > 0 {
-		tell.Warning("", fmt.Sprintf("The resources are granted, and that is all: there is no virtual node, and no pod of %s runs in %s. That takes offloading in both clusters; enable it with the following, and run the command again:", ends[0].id, ends[1].id))
+		tell.Warning("", fmt.Sprintf("Only the resources are granted: there is no virtual node, and no pod of %s runs in %s. This requires offloading in both clusters; enable it with the following commands, then run this command again:", ends[0].id, ends[1].id))
 		for _, e := range lacking {
 			tell.Warning(e.Name, e.enableOffloading())
 		}
@@ -181,7 +181,7 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 		}
 	}
 	if opposite && o.DeleteNamespaces {
-		return fmt.Errorf("cluster %s has an identity in cluster %s, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first",
+		return fmt.Errorf("cluster %s also has an identity in cluster %s, which needs the tenant namespaces; nothing was changed: leave out --delete-namespaces, or first run the command with the two clusters swapped",
 			ends[1].id, ends[0].id)
 	}
 	if !opposite {
@@ -191,7 +191,7 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 		return err
 	}
 	if opposite {
-		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s has an identity in cluster %s, too", ends[1].id, ends[0].id))
+		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s also has an identity in cluster %s", ends[1].id, ends[0].id))
 	}
 	return nil
 }

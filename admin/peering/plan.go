@@ -30,8 +30,8 @@ func (p *plan) add(after []stage, steps ...*step) stage {
 // after lists stages.
 func after(stages ...stage) []stage { return stages }
 
-// run does all steps, and tells of them in their order. It returns when nothing
-// of it runs any more. The error is a *Failure.
+// run does all steps, and reports them in their order. It returns when nothing is running any
+// more. The error is a *Failure.
 func (p *plan) run(ctx context.Context, tell progress.Func) error {
 	started := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
@@ -87,7 +87,7 @@ const (
 	gaveUp
 )
 
-// teller tells of steps in their order, whatever the order in which they end.
+// teller reports steps in their order, whatever the order in which they end.
 type teller struct {
 	tell    progress.Func
 	steps   []*step
@@ -140,8 +140,7 @@ func (t *teller) done(s *step) {
 	}
 }
 
-// waits tells of each cluster the first thing it waits for, when that is another
-// than before.
+// waits reports the first thing that each cluster waits for, if it has changed.
 func (t *teller) waits() {
 	seen := make(map[string]bool)
 	for _, s := range t.steps {
@@ -171,7 +170,7 @@ func (t *teller) count() (n int) {
 	return n
 }
 
-// rest tells of the steps that are over although an earlier one is not.
+// rest reports the steps that are done although an earlier one is not.
 func (t *teller) rest() {
 	for _, s := range t.steps[t.told:] {
 		if t.state[s] == succeeded {

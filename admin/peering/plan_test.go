@@ -127,27 +127,27 @@ func TestPlanEndsEarly(t *testing.T) {
 	}{
 		{
 			name: "what will not pass ends it at once", step: clues(fails(there.Errorf("forbidden: %w", broken))), after: time.Second,
-			want: "(remote) waiting for B: forbidden: broken\n  Pod b: ImagePullBackOff\n1 of 3 steps are done and stay so: the same command continues from there",
+			want: "(remote) waiting for B: forbidden: broken\n  Pod b: ImagePullBackOff\n1 of 3 steps are done and stay done: run the same command again to continue",
 		},
 		{
 			name: "what a person must cure ends it soon", step: fails(&complaint{"two gateways"}), after: time.Second + complaintFor,
-			want: "(remote) waiting for B: two gateways\n1 of 3 steps are done and stay so: the same command continues from there",
+			want: "(remote) waiting for B: two gateways\n1 of 3 steps are done and stay done: run the same command again to continue",
 		},
 		{
 			name: "what does not answer is tried for a while", step: fails(there.Errorf("read: %w", context.DeadlineExceeded)), after: time.Second + unreachableFor,
-			want: "(remote) waiting for B: read: context deadline exceeded\n  Next: find out why the API server gives no answer\n1 of 3 steps are done and stay so: the same command continues from there",
+			want: "(remote) waiting for B: read: context deadline exceeded\n  Next: find out why the API server does not answer\n1 of 3 steps are done and stay done: run the same command again to continue",
 		},
 		{
 			name: "time is up", step: clues(takes(there, "B", time.Hour)), timeout: time.Minute, after: time.Minute,
-			want: "(remote) time is up after 1m0s, waiting for B: B is not ready\n  Pod b: ImagePullBackOff\n1 of 3 steps are done and stay so: the same command continues from there",
+			want: "(remote) timed out after 1m0s while waiting for B: B is not ready\n  Pod b: ImagePullBackOff\n1 of 3 steps are done and stay done: run the same command again to continue",
 		},
 		{
 			name: "an interruption ends it at once and needs no explanation", step: clues(takes(there, "B", time.Hour)), stop: 30 * time.Second, after: 30 * time.Second,
-			want: "(remote) interrupted while waiting for B: B is not ready\n1 of 3 steps are done and stay so: the same command continues from there",
+			want: "(remote) interrupted while waiting for B: B is not ready\n1 of 3 steps are done and stay done: run the same command again to continue",
 		},
 		{
 			name: "time is up before anything", step: takes(there, "B", time.Hour), timeout: time.Millisecond, after: time.Millisecond,
-			want: "(local) time is up after 0s, waiting for A: A is not ready",
+			want: "(local) timed out after 0s while waiting for A: A is not ready",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

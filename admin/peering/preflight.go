@@ -49,14 +49,14 @@ func (p pair) different() error {
 		return nil
 	}
 	if len(p) == 1 {
-		return local.Errorf("%q is the ID of this cluster itself: name the one that it was connected with", other.id)
+		return local.Errorf("%q is the ID of this cluster itself: name the cluster that it was connected to", other.id)
 	}
 	if local.uid == other.uid && local.uid != "" {
-		return fmt.Errorf("%s and %s lead to the same cluster, %s (its namespace %s has the UID %s both times): nothing was changed; name the other one with %s or %s",
+		return fmt.Errorf("%s and %s lead to the same cluster, %s (in both, namespace %s has the UID %s): nothing was changed; name the other one with %s or %s",
 			local.Origin, other.Origin, local.id, metav1.NamespaceSystem, local.uid, other.Flag("kubeconfig"), other.Flag("context"))
 	}
 	return fmt.Errorf("both clusters have the ID %q (ConfigMap liqo-clusterid-configmap), so neither could tell the other from itself: nothing was changed; "+
-		"if they are two, install one of them again with 'liqoctl install --cluster-id' and another name", local.id)
+		"if they are different clusters, reinstall one of them with 'liqoctl install --cluster-id' and another ID", local.id)
 }
 
 // prepare finds out all that stands in the way of connecting, before anything is
@@ -99,10 +99,10 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 	return p.with(networkingv1beta1.ConnectionServer).checkNodeAddresses(ctx)
 }
 
-// checkKeys fails where there are keys for the peer that no gateway names, such as
-// those that were made by hand for a connection that was removed since: beside the
-// ones that the controller makes they would be a second pair, and which of the two
-// counts is not for the controller to guess.
+// checkKeys fails if there are keys for the peer that no gateway refers to, such as those
+// created by hand for a connection that has since been removed: with the ones that the
+// controller generates there would be two pairs, and the controller cannot guess which one
+// to use.
 func (e *end) checkKeys(ctx context.Context) error {
 	if e.namespaceFound() == nil || e.options.DisableSharingKeys {
 		return nil
@@ -111,14 +111,14 @@ func (e *end) checkKeys(ctx context.Context) error {
 	if err != nil || len(stray) == 0 {
 		return err
 	}
-	return e.Errorf("Secret %s is labelled as keys for cluster %s, and no gateway names it: beside those that the controller makes there would be two pairs, and which one counts "+
-		"nobody could tell; nothing was changed; delete it with 'kubectl -n %s delete secret %s', or name it in spec.secretRef of a %s that you make, and connect again",
+	return e.Errorf("Secret %s is labelled as keys for cluster %s, but no gateway refers to it: with the keys that the controller generates there would be two pairs, and it would be "+
+		"unclear which one to use; nothing was changed; delete it with 'kubectl -n %s delete secret %s', or name it in spec.secretRef of a %s that you create, and connect again",
 		strings.Join(stray, ", "), e.peer.id, e.namespace, strings.Join(stray, " "), newGateway(e.role).kind())
 }
 
 // strayKeys names the Secrets of a namespace that are labelled as a gateway's keys for
-// the peer, that nobody owns, and that are not among those which gateways name. What the
-// user may not see is not there. Of the Secrets nothing but the metadata is read.
+// the peer, that nothing owns, and that no gateway names. Secrets that the user may not see
+// count as missing. Of the Secrets nothing but the metadata is read.
 func (e *end) strayKeys(ctx context.Context, namespace string, named []string) (names []string, err error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -155,8 +155,8 @@ func (f *found) secretRefs(namespace string) (names []string) {
 	return names
 }
 
-// lacking is the error of a look. To a user who may not even look it names all
-// rights that are missing for what was asked for, and not only the first.
+// lacking is the error for a cluster that could not be read. If the user lacks the rights
+// to read it, the error names all rights that the command needs, not only the first.
 func (e *end) lacking(ctx context.Context, err error, rights []access.Permission) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -250,7 +250,7 @@ func (e *end) checkGateway(ctx context.Context) error {
 
 // checkNodeAddresses fails where the client would dial a node of its own cluster: networks
 // that were made alike, such as two VPCs of one template, give their nodes the same
-// addresses. Which node the gateway server runs on, and runs on later, nobody knows yet.
+// addresses. It is not known yet on which node the gateway server will run.
 func (e *end) checkNodeAddresses(ctx context.Context) error {
 	if e.options.SkipValidation || e.serviceType() != corev1.ServiceTypeNodePort || e.dialsChosenAddress() {
 		return nil
@@ -267,8 +267,8 @@ func (e *end) checkNodeAddresses(ctx context.Context) error {
 	if address == "" {
 		return nil
 	}
-	return e.Errorf("the gateway server's node port is reached at the address of a node, and %s, of node %s, is also that of node %s in cluster %s, whose gateway would dial its own cluster; "+
-		"nothing was changed; name an address that leads here with --gw-client-address, or use --gw-server-service-type LoadBalancer; if nothing of the sort happens, add --skip-validation",
+	return e.Errorf("the gateway server's node port is reached at the address of a node, and %s, the address of node %s, is also that of node %s in cluster %s, whose gateway would dial its own cluster; "+
+		"nothing was changed; name an address that leads to this cluster with --gw-client-address, or use --gw-server-service-type LoadBalancer; if this cannot happen in your networks, add --skip-validation",
 		address, node, ownNode, e.peer.id)
 }
 
@@ -290,7 +290,7 @@ func (e *end) dialsChosenAddress() bool {
 	return f.Address != ""
 }
 
-// nodes are those of the cluster. Who may not see them sees none.
+// nodes are those of the cluster, none if the user may not list them.
 func (e *end) nodes(ctx context.Context) ([]corev1.Node, error) {
 	var list corev1.NodeList
 	err := e.Client.List(ctx, &list)
@@ -326,7 +326,7 @@ func (e *end) checkNodePort(ctx context.Context) error {
 		return nil
 	}
 	if !e.options.SkipValidation && (port < minNodePort || port > maxNodePort) {
-		return e.Errorf("--gw-server-service-nodeport %d: clusters have node ports from %d to %d; nothing was changed; if this one has others, add --skip-validation",
+		return e.Errorf("--gw-server-service-nodeport %d: node ports are normally from %d to %d; nothing was changed; if this cluster has another range, add --skip-validation",
 			port, minNodePort, maxNodePort)
 	}
 	service := &corev1.Service{
@@ -338,9 +338,9 @@ func (e *end) checkNodePort(ctx context.Context) error {
 	}
 	err := e.write.Create(ctx, service, client.DryRunAll)
 	if apierrors.IsInvalid(err) {
-		return e.Errorf("--gw-server-service-nodeport %d: %w; nothing was changed; choose another port, or 0 for any that is free", port, why(err))
+		return e.Errorf("--gw-server-service-nodeport %d: %w; nothing was changed; choose another port, or 0 for any free port", port, why(err))
 	}
-	return nil // who may not make Services there is told by the condition of the gateway
+	return nil // if Services may not be created there, the condition of the gateway says so
 }
 
 // hasNodePort tells whether the gateway server has the port already.
@@ -354,8 +354,8 @@ func (e *end) hasNodePort(port int32) bool {
 	return false
 }
 
-// why is what an API server objects to in an object, without the object's name,
-// which nobody gave it.
+// why is what an API server rejects in an object, without the name of the object, which was
+// generated and means nothing to the user.
 func why(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -18,8 +18,8 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// ErrNotReady says that what was asked for is not there yet and that nothing is
-// wrong: the controllers are at work, or do not run.
+// ErrNotReady says that what was asked for does not exist yet although nothing is wrong: the
+// controllers have not finished, or are not running.
 var ErrNotReady = errors.New("not ready yet")
 
 // LocalNetwork reads the CIDRs that a cluster uses itself, as its peers have to
@@ -50,13 +50,13 @@ func ownNetwork(namespace string, networks []ipamv1alpha1.Network) (own networki
 				continue
 			}
 			if n.Status.CIDR == "" {
-				return networkingv1beta1.ClusterConfig{}, fmt.Errorf("no prefix is in the status of Network %s/%s: %w: see 'kubectl -n %[1]s describe network %[2]s', and whether the controllers run",
+				return networkingv1beta1.ClusterConfig{}, fmt.Errorf("the status of Network %s/%s has no prefix: %w: see 'kubectl -n %[1]s describe network %[2]s', and check whether the controllers are running",
 					n.Namespace, n.Name, ErrNotReady)
 			}
 			part.into.List = append(part.into.List, networkingv1beta1.CIDR(n.Status.CIDR))
 		}
 		if len(part.into.List) == 0 {
-			return networkingv1beta1.ClusterConfig{}, fmt.Errorf("there is no Network with the label %s=%s in namespace %s: %w: the controllers make it once the installation is complete",
+			return networkingv1beta1.ClusterConfig{}, fmt.Errorf("there is no Network with the label %s=%s in namespace %s: %w: the controllers create it once the installation is complete",
 				ipamv1alpha1.LabelNetworkType, part.networkType, namespace, ErrNotReady)
 		}
 		part.into.Scalar = len(part.into.List) == 1
@@ -72,19 +72,19 @@ func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.C
 	err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, g.Object)
 	if apierrors.IsNotFound(err) {
 		kind := strings.ToLower(g.kind())
-		return nil, c.Errorf("%s does not exist: 'liqoctl get %s -A' lists those there are, 'liqoctl create %s' makes one", what, kind, kind)
+		return nil, c.Errorf("%s does not exist: 'liqoctl get %s -A' lists the existing ones, 'liqoctl create %s' creates one", what, kind, kind)
 	}
 	if err != nil {
 		return nil, c.Explain("read "+what, err)
 	}
 	ref := g.keys()
 	if ref == nil {
-		return nil, c.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", what, ErrNotReady)
+		return nil, c.Errorf("%s has no status.secretRef, so it has no keys: %w: check its conditions, and whether the controllers are running", what, ErrNotReady)
 	}
 	if key := g.publicKey(); len(key) == keyLen {
 		return bytes.Clone(key), nil
 	}
-	// Controllers that do not tell it, as Liqo's.
+	// Controllers such as Liqo's do not report it.
 	var secret corev1.Secret
 	err = c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ref.Name}, &secret)
 	if apierrors.IsNotFound(err) {
@@ -109,7 +109,7 @@ func publicKey(data map[string][]byte) (key []byte, why string) {
 	if given := data[networkingv1beta1.PublicKeyEntry]; len(given) == keyLen {
 		return bytes.Clone(given), ""
 	} else if len(given) > 0 {
-		return nil, fmt.Sprintf("has in data.%s %d bytes where a key has %d: replace it, or leave it out", networkingv1beta1.PublicKeyEntry, len(given), keyLen)
+		return nil, fmt.Sprintf("has a data.%s of %d bytes, but a key has %d: replace it, or leave it out", networkingv1beta1.PublicKeyEntry, len(given), keyLen)
 	}
 	private, err := ecdh.X25519().NewPrivateKey(data[networkingv1beta1.PrivateKeyEntry])
 	if err != nil {

@@ -28,7 +28,7 @@ func TestOwnNetwork(t *testing.T) {
 		{name: "one each", networks: []ipamv1alpha1.Network{external, pod}, want: `"10.243.0.0/16" "10.70.0.0/16"`},
 		{name: "several", networks: []ipamv1alpha1.Network{pod, external, more}, want: `["10.243.0.0/16","fd00::/48"] "10.70.0.0/16"`},
 		{name: "none", networks: []ipamv1alpha1.Network{pod}, wantErr: "there is no Network with the label ipam.liqo.io/network-type=external-cidr in namespace liqo: not ready yet"},
-		{name: "one without prefix", networks: []ipamv1alpha1.Network{pod, network("external-cidr", "external-cidr", "")}, wantErr: "no prefix is in the status of Network liqo/external-cidr: not ready yet: see 'kubectl -n liqo describe network external-cidr'"},
+		{name: "one without prefix", networks: []ipamv1alpha1.Network{pod, network("external-cidr", "external-cidr", "")}, wantErr: "the status of Network liqo/external-cidr has no prefix: not ready yet: see 'kubectl -n liqo describe network external-cidr'"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ownNetwork("liqo", tt.networks)
@@ -58,7 +58,7 @@ func TestPublicKey(t *testing.T) {
 	}{
 		{"both", map[string][]byte{"privateKey": private, "publicKey": other}, ""},
 		{"the private one alone", map[string][]byte{"privateKey": private}, ""},
-		{"a short public key", map[string][]byte{"privateKey": private, "publicKey": other[:31]}, "has in data.publicKey 31 bytes"},
+		{"a short public key", map[string][]byte{"privateKey": private, "publicKey": other[:31]}, "has a data.publicKey of 31 bytes"},
 		{"nothing", nil, "has neither data.publicKey nor a data.privateKey of 32 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (e *end) remains(ctx context.Context, g *gateway) (left string, err error) 
 	if len(all) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("of %s are left in namespace %s: %s", g, g.GetNamespace(), strings.Join(all, ", ")), nil
+	return fmt.Sprintf("parts of %s are left in namespace %s: %s", g, g.GetNamespace(), strings.Join(all, ", ")), nil
 }
 
 // remainsOfConfiguration says what is left of a Configuration that was deleted:
@@ -67,7 +67,7 @@ func (e *end) remainsOfConfiguration(ctx context.Context, c *networkingv1beta1.C
 	if len(names) == 0 || err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("of Configuration %s/%s are left: %s", c.Namespace, c.Name, strings.Join(names, ", ")), nil
+	return fmt.Sprintf("parts of Configuration %s/%s are left: %s", c.Namespace, c.Name, strings.Join(names, ", ")), nil
 }
 
 // names lists objects of a kind, of an owner where one is given. What the user may

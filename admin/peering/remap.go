@@ -25,12 +25,12 @@ func Remaps(there, here networkingv1beta1.CIDRs) ([]Remap, error) {
 		return nil, err
 	}
 	if len(theirs) != len(ours) {
-		return nil, fmt.Errorf("its status has %d CIDRs for %d: the controllers are still at work", len(ours), len(theirs))
+		return nil, fmt.Errorf("its status has %d CIDRs, its spec %d: the controllers have not finished yet", len(ours), len(theirs))
 	}
 	out := make([]Remap, len(theirs))
 	for i := range theirs {
 		if theirs[i].Bits() != ours[i].Bits() {
-			return nil, fmt.Errorf("%s cannot stand for %s", ours[i], theirs[i])
+			return nil, fmt.Errorf("%s cannot be remapped to %s: the prefixes differ in length", theirs[i], ours[i])
 		}
 		out[i] = Remap{There: theirs[i], Here: ours[i]}
 	}

@@ -96,7 +96,7 @@ func (e *end) forgetKeys(ctx context.Context, namespace string) (left string, er
 	return e.removeAll(ctx, objects(list.Items)...)
 }
 
-// tellOfKeys says which keys stay: what no controller made is not removed here.
+// tellOfKeys says which keys are kept: those that no controller created.
 func (e *end) tellOfKeys(ctx context.Context, s *step) error {
 	for _, namespace := range e.tenantNamespaces() {
 		stray, err := e.strayKeys(ctx, namespace, nil) // the gateways are gone, and nobody names any
@@ -104,7 +104,7 @@ func (e *end) tellOfKeys(ctx context.Context, s *step) error {
 			return err
 		}
 		for _, name := range stray {
-			s.note(progress.Warning, fmt.Sprintf("Secret %s/%s with keys for cluster %s stays, as no controller made it: before the clusters are connected again, "+
+			s.note(progress.Warning, fmt.Sprintf("Secret %s/%s with keys for cluster %s is kept, because no controller created it: before you connect the clusters again, "+
 				"delete it with 'kubectl -n %s delete secret %s', or name it in spec.secretRef of a gateway", namespace, name, e.peer.id, namespace, name))
 		}
 	}
@@ -143,7 +143,7 @@ func (e *end) removeNamespace() *step {
 			}
 			if len(others) > 0 {
 				kept[n.Name] = true
-				s.note(progress.Warning, fmt.Sprintf("Namespace %s stays, as it holds what is not of the peering: %s", n.Name, shortList(others)))
+				s.note(progress.Warning, fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", n.Name, shortList(others)))
 				continue
 			}
 			left, err := e.remove(ctx, n, "namespace "+n.Name)

@@ -43,10 +43,10 @@ func (o RotateOptions) Validate() error {
 //	its pods are touched, so that the kubelet does not take a minute to show them the new key
 //	its gateway takes the new key, and a handshake proves it to the peer
 //
-// Between the first and the second lies a moment in which a gateway could take a
-// key that its peer does not know. An interruption waits until it is over. What a
-// crash leaves in it is found and repaired at the beginning: a peer that has
-// another key than the gateway.
+// Between the first and the second step, a gateway could for a moment take a key that its
+// peer does not know. An interruption waits until that moment is over. If the command crashes
+// in it, the peer has a key other than that of the gateway: the next run finds and repairs
+// that at its beginning.
 //
 // The private keys are made in the cluster where they are used.
 func RotateKeys(ctx context.Context, local, remote *access.Cluster, o RotateOptions, tell progress.Func) error {
@@ -133,7 +133,7 @@ func (p pair) chooseGateways() error {
 		e.namespace, e.role = chosen[i].GetNamespace(), chosen[i].role()
 	}
 	if p[0].role == p[1].role {
-		return fmt.Errorf("(local) %s and (remote) %s are no pair: one has to be a GatewayServer, the other a GatewayClient; nothing was changed", chosen[0], chosen[1])
+		return fmt.Errorf("(local) %s and (remote) %s do not match: one must be a GatewayServer, the other a GatewayClient; nothing was changed", chosen[0], chosen[1])
 	}
 	return nil
 }
@@ -199,18 +199,18 @@ func (e *end) ownsKeys(ctx context.Context, o RotateOptions) error {
 	if o.Only == "" {
 		other = fmt.Sprintf("; or replace only those of the other cluster, with --only %s", e.peer.Name)
 	}
-	return e.Errorf("the keys of %s are your own, in Secret %s/%s, and what others made is not replaced: nothing was changed; write a new data.%s into it, "+
+	return e.Errorf("the keys of %s are your own, in Secret %s/%s, and only generated keys are replaced: nothing was changed; write a new data.%s into it, "+
 		"then run 'liqoctl network connect' again, which tells cluster %s the new public key%s", g, secret.Namespace, secret.Name, networkingv1beta1.PrivateKeyEntry, e.peer.id, other)
 }
 
-// established is told when all is done.
+// connectedStill is the last step: it tells that the connection works with the new keys.
 func (e *end) connectedStill() *step {
 	s := e.established()
 	s.done = "Connection is established with the new keys"
 	return s
 }
 
-// ambiguous is what a gateway says whose keys nobody can tell.
+// ambiguous is what a gateway with several pairs of keys reports.
 func (g *gateway) ambiguous() string {
 	c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionKeysReady))
 	if c != nil && c.Reason == string(networkingv1beta1.ReasonSecretAmbiguous) {

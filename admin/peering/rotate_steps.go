@@ -30,8 +30,8 @@ const (
 	undividedFor = makeKeysFor + 15*time.Second
 )
 
-// annotationTouched, on a gateway's pod, is the key that it is to take. The kubelet
-// looks after a pod that changes at once, and else once a minute.
+// annotationTouched, on a gateway's pod, is the key that it is to take. The kubelet syncs a
+// pod at once when it changes, otherwise once a minute.
 const annotationTouched = "networking.liqo.io/awaits-public-key"
 
 // secret reads the metadata of the Secret with a gateway's keys.
@@ -41,7 +41,7 @@ func (e *end) secret(ctx context.Context, g *gateway) (*metav1.PartialObjectMeta
 	}
 	ref := g.keys()
 	if ref == nil {
-		return nil, e.Errorf("%s has no status.secretRef, so it has no keys: %w: see its conditions, and whether the controllers run", g, ErrNotReady)
+		return nil, e.Errorf("%s has no status.secretRef, so it has no keys: %w: check its conditions, and whether the controllers are running", g, ErrNotReady)
 	}
 	s := secretMetadata()
 	if err := e.Client.Get(ctx, e.named(ref.Name), s); err != nil {
@@ -67,8 +67,8 @@ func (e *end) readOwnKey() *step {
 	return s
 }
 
-// repairKey has this end know the key that its peer has: what a run left undone
-// that was interrupted by force.
+// repairKey tells this end the key that its peer has, in case an earlier run was killed before
+// it did.
 func (e *end) repairKey() *step {
 	s := &step{in: e.Cluster, waiting: "Comparing public keys"}
 	s.try = func(ctx context.Context) (missing string, err error) {
@@ -82,7 +82,7 @@ func (e *end) repairKey() *step {
 		if missing, err := e.tellKey().try(ctx); missing != "" || err != nil {
 			return missing, err
 		}
-		s.note(progress.Warning, "The public key here was not that of the gateway of cluster "+e.peer.id+": replaced, as after a rotation that did not come to its end")
+		s.note(progress.Warning, "The public key in this cluster was not that of the gateway of cluster "+e.peer.id+": it was replaced, as after an unfinished rotation")
 		return "", nil
 	}
 	return s
@@ -97,7 +97,7 @@ type rotation struct {
 	touched   bool
 }
 
-// renew makes new keys and has the peer know the public one.
+// renew creates new keys and tells the peer the public one.
 func (r *rotation) renew() *step {
 	s := &step{in: r.Cluster, waiting: "Replacing keys", done: "New keys generated", clues: r.controllerClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
@@ -106,7 +106,7 @@ func (r *rotation) renew() *step {
 				return "", err
 			}
 		}
-		// From here on to the end it is done as a whole: who interrupts it waits.
+		// The rest is done as a whole: an interruption waits for its end.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undividedFor)
 		defer cancel()
 		if r.key, err = r.replaceSecret(ctx); err != nil {
@@ -117,7 +117,7 @@ func (r *rotation) renew() *step {
 	return s
 }
 
-// remember reads what there is before.
+// remember reads the state before the change.
 func (r *rotation) remember(ctx context.Context) error {
 	g, err := r.readGateway(ctx)
 	if err != nil {
@@ -181,8 +181,8 @@ func (e *end) askForKeys(ctx context.Context, like metav1.Object) (*corev1.Secre
 	return s, e.Explain(fmt.Sprintf("ask for new keys by an empty Secret %s/%s", s.Namespace, s.Name), err)
 }
 
-// giveUp withdraws the request for new keys, which no controller has answered. Later
-// on nobody would tell the peer of them. The pods go on with the keys that they have.
+// giveUp withdraws the request for new keys, which no controller has answered: nobody would
+// tell the peer about keys generated later. The pods continue with the keys that they have.
 // It always returns an error.
 func (r *rotation) giveUp(ctx context.Context, name types.NamespacedName, asked *corev1.Secret) error {
 	if asked.UID != "" {
@@ -192,11 +192,11 @@ func (r *rotation) giveUp(ctx context.Context, name types.NamespacedName, asked 
 		}
 	}
 	r.former = nil
-	return &complaint{fmt.Sprintf("no controller made new keys within %v: pods that run go on with the former ones, and no other pod can start without Secret %s: "+
-		"see whether the controllers run, then run the command again", makeKeysFor, name)}
+	return &complaint{fmt.Sprintf("no controller generated new keys within %v: running pods continue with the previous ones, but no other pod can start without Secret %s: "+
+		"check whether the controllers are running, then run the command again", makeKeysFor, name)}
 }
 
-// tellPeer has the peer know the new public key, and tells of it.
+// tellPeer tells the peer the new public key.
 func (r *rotation) tellPeer(ctx context.Context) (missing string, err error) {
 	tell := r.peer.tellKey()
 	var since time.Time
@@ -232,7 +232,7 @@ func (r *rotation) taken() *step {
 		if self == "" || self == r.text() { // a gateway that does not tell is an older one
 			return "", nil
 		}
-		return "the gateway still uses its former keys: the kubelet has not shown it the new ones", nil
+		return "the gateway still uses its previous keys: the kubelet has not delivered the new ones yet", nil
 	}
 	return s
 }
@@ -264,9 +264,9 @@ func handshakeMissing(theirs, ours survey.TunnelStats, key string, before time.T
 	case theirs.Peer != key:
 		return "its gateway has not seen the new public key yet"
 	case theirs.LastHandshake.IsZero():
-		return "there was no handshake with the new key yet"
+		return "there has been no handshake with the new key yet"
 	case !ours.LastHandshake.After(before):
-		return "the peer's gateway has had no handshake since it has its new key"
+		return "the peer's gateway has had no handshake since it got its new key"
 	}
 	return ""
 }

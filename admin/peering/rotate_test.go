@@ -76,7 +76,7 @@ func TestChooseGateways(t *testing.T) {
 		{"client and server", []*gateway{clientOf("a", 1)}, []*gateway{server("b", 1)}, "a Client b Server", ""},
 		{"the other way round", []*gateway{server("a", 1)}, []*gateway{clientOf("b", 1)}, "a Server b Client", ""},
 		{"the oldest counts", []*gateway{server("young", 1), clientOf("old", 9)}, []*gateway{server("b", 1)}, "old Client b Server", ""},
-		{"two servers", []*gateway{server("a", 1)}, []*gateway{server("b", 1)}, "", "no pair"},
+		{"two servers", []*gateway{server("a", 1)}, []*gateway{server("b", 1)}, "", "do not match"},
 		{"none here", nil, []*gateway{server("b", 1)}, "", "(local) there is no gateway for cluster milan"},
 		{"none there", []*gateway{clientOf("a", 1)}, nil, "", "(remote) there is no gateway for cluster rome"},
 	} {

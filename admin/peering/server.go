@@ -16,7 +16,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// setUpServer has this end wait for its peer.
+// setUpServer makes this end wait for its peer.
 //
 //	GatewayServer                            done
 //	none                                     created
@@ -149,7 +149,7 @@ func (e *end) gatewayRuns() *step {
 			}
 			missing, err = conditionMissing(g, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ConditionDeployed)
 			if missing == "" && err == nil && g.pod() == nil {
-				missing = g.String() + " has no pod that leads: status.internalEndpoint is empty"
+				missing = g.String() + " has no leader pod: status.internalEndpoint is empty"
 			}
 			return missing, err
 		},
@@ -171,7 +171,7 @@ func (e *end) exposed() *step {
 			}
 			e.endpoint = g.server.Status.Endpoint
 			if e.endpoint == nil || len(e.endpoint.Addresses) == 0 {
-				return g.String() + " tells no address in its status.endpoint", nil
+				return g.String() + " has no address in its status.endpoint", nil
 			}
 			return "", nil
 		},
@@ -191,7 +191,7 @@ func (e *end) readGateway(ctx context.Context) (*gateway, error) {
 	return g, e.Explain(fmt.Sprintf("read %s %s", g.kind(), name), err)
 }
 
-// complaints are reasons of conditions that only a person can do away with.
+// complaints are the reasons of conditions that only a person can resolve.
 var complaints = map[networkingv1beta1.ConditionReason]bool{
 	networkingv1beta1.ReasonRemoteClusterIDMissing: true, networkingv1beta1.ReasonTemplateNotFound: true,
 	networkingv1beta1.ReasonTemplateKindUnknown: true, networkingv1beta1.ReasonTemplateForbidden: true,
@@ -211,9 +211,9 @@ func conditionMissing(g *gateway, types ...networkingv1beta1.ConditionType) (mis
 		case c == nil && g.foreign():
 			continue // what it is about shows in the rest of the status
 		case c == nil:
-			return fmt.Sprintf("%s has no condition %s: no controller has looked at it yet", g, t), nil
+			return fmt.Sprintf("%s has no condition %s: no controller has processed it yet", g, t), nil
 		case c.ObservedGeneration < g.GetGeneration():
-			return fmt.Sprintf("%s: the controllers have not seen its newest version yet", g), nil
+			return fmt.Sprintf("%s: the controllers have not processed its latest version yet", g), nil
 		case c.Status == metav1.ConditionTrue:
 			continue
 		case complaints[networkingv1beta1.ConditionReason(c.Reason)]:

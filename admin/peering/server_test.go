@@ -79,10 +79,10 @@ func TestConditionMissing(t *testing.T) {
 		complaint  bool
 	}{
 		{name: "none, of another technology", made: &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "Tunnel"}},
-		{name: "none", want: "GatewayServer n/s has no condition Deployed: no controller has looked at it yet"},
+		{name: "none", want: "GatewayServer n/s has no condition Deployed: no controller has processed it yet"},
 		{name: "true", conditions: []metav1.Condition{{Type: "Deployed", Status: "True", ObservedGeneration: 2}}},
 		{name: "true for an older spec", conditions: []metav1.Condition{{Type: "Deployed", Status: "True", ObservedGeneration: 1}},
-			want: "GatewayServer n/s: the controllers have not seen its newest version yet"},
+			want: "GatewayServer n/s: the controllers have not processed its latest version yet"},
 		{name: "false", conditions: []metav1.Condition{{Type: "Deployed", Status: "False", ObservedGeneration: 2, Reason: "DeploymentNotReady", Message: "no pod."}}, want: "GatewayServer n/s: no pod"},
 		{name: "false until somebody cures it", conditions: []metav1.Condition{{Type: "Deployed", Status: "False", ObservedGeneration: 2, Reason: "ObjectRefused", Message: "no"}}, want: "GatewayServer n/s: no", complaint: true},
 	} {

@@ -33,7 +33,7 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	e := newEnd(in, &o)
-	what := fmt.Sprintf("Service %s of namespace %s", wanted.Name, wanted.Namespace)
+	what := fmt.Sprintf("Service %s in namespace %s", wanted.Name, wanted.Namespace)
 	var p plan
 	made := p.add(nil, &step{
 		in: in, waiting: "Exporting the Service", done: "ServiceExport correctly ensured",
@@ -49,7 +49,7 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 		exported := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionReady))
 		switch {
 		case valid == nil || exported == nil:
-			return "no controller has looked at the ServiceExport yet: is services.enabled set in this cluster?", nil
+			return "no controller has processed the ServiceExport yet: is services.enabled set in this cluster?", nil
 		case valid.Status != metav1.ConditionTrue:
 			return what + ": " + valid.Message, nil // the Service may come
 		case exported.Status != metav1.ConditionTrue:
@@ -67,7 +67,7 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 func (e *end) exportMade(ctx context.Context, wanted *mcsv1beta1.ServiceExport) (missing string, err error) {
 	switch err := e.write.Create(ctx, wanted.DeepCopy()); {
 	case meta.IsNoMatchError(err):
-		return "", e.Errorf("cluster %s does not know the kind ServiceExport; nothing was changed; this enables it: %s",
+		return "", e.Errorf("cluster %s does not know the kind ServiceExport; nothing was changed; to enable it: %s",
 			e.Where(), e.Command("install", "--set", "services.enabled=true"))
 	case !apierrors.IsAlreadyExists(err):
 		return "", e.Explain("create the ServiceExport "+wanted.Name, err)
@@ -90,7 +90,7 @@ func (e *end) exportMade(ctx context.Context, wanted *mcsv1beta1.ServiceExport) 
 	return "", e.Explain("change the ServiceExport "+wanted.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
 }
 
-// Unexport takes the export of a Service back.
+// Unexport withdraws the export of a Service.
 func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
@@ -98,7 +98,7 @@ func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName
 	object := NewServiceExport(Metadata{Namespace: name.Namespace, Name: name.Name}, nil)
 	var p plan
 	p.add(nil, &step{
-		in: in, waiting: "Taking the export back", done: fmt.Sprintf("Service %s of namespace %s is not exported", name.Name, name.Namespace),
+		in: in, waiting: "Withdrawing the export", done: fmt.Sprintf("Service %s in namespace %s is not exported", name.Name, name.Namespace),
 		try: func(ctx context.Context) (missing string, err error) {
 			err = e.write.Delete(ctx, object.DeepCopy())
 			if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {

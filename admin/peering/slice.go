@@ -85,7 +85,7 @@ func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
 			return "an earlier ResourceSlice is being deleted", nil
 		}
 		if len(slice.Spec.Resources) > 0 && !equality.Semantic.DeepEqual(slice.Spec.Resources, live.Spec.Resources) {
-			s.note(progress.Warning, fmt.Sprintf("ResourceSlice %s exists already and asks for something else: it stays as it is; 'kubectl -n %s edit rslice %[1]s' changes it", live.Name, live.Namespace))
+			s.note(progress.Warning, fmt.Sprintf("ResourceSlice %s already exists and asks for something else: it is left unchanged; change it with 'kubectl -n %s edit rslice %[1]s'", live.Name, live.Namespace))
 		}
 		if wanted := slice.Annotations[authv1beta1.AnnotationCreateVirtualNode]; wanted != "" && live.Annotations[authv1beta1.AnnotationCreateVirtualNode] != wanted {
 			before := live.DeepCopy()
@@ -103,8 +103,8 @@ type denied struct {
 	about authv1beta1.ResourceSliceConditionType
 }
 
-// Unwrap has a refusal last before it counts as what a controller of this cluster complains about does: the answer may
-// be older than the question.
+// Unwrap makes a refusal count only after a while, like a complaint of a controller of this cluster: the answer may be
+// older than the request.
 func (d *denied) Unwrap() error { return &d.complaint }
 
 // sliceDecided waits for one decision of the provider. A refusal is the provider's to change.
@@ -122,10 +122,10 @@ func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.R
 			case c.Status == authv1beta1.SliceAccepted:
 				return "", nil
 			default:
-				return "", &denied{complaint{fmt.Sprintf("cluster %s refuses (%s): %s", e.peer.id, c.Reason, c.Message)}, about}
+				return "", &denied{complaint{fmt.Sprintf("cluster %s refused (%s): %s", e.peer.id, c.Reason, c.Message)}, about}
 			}
 		}
-		return "cluster " + e.peer.id + " has not answered yet: the events of the Secret of its identity tell whether it can be reached", nil
+		return "cluster " + e.peer.id + " has not answered yet: the events of its identity's Secret show whether it can be reached", nil
 	}
 	return s
 }

@@ -28,15 +28,15 @@ const (
 // far it came then, or who did its work instead.
 type step struct {
 	in *access.Cluster
-	// waiting is what the user reads while it lasts, done what he reads then; an
-	// empty text is not told.
+	// waiting is what the user reads while it runs, done what the user reads afterwards; an
+	// empty text is not shown.
 	waiting, done string
-	// detailed: the user reads what is missing, too, while it lasts.
+	// detailed: the user also reads what is missing while it runs.
 	detailed bool
 	// try looks and applies. It returns what is still to wait for; "": nothing.
 	try func(ctx context.Context) (missing string, err error)
-	// clues reads what may tell why it lasts so long, beyond what was told; nil:
-	// nothing would.
+	// clues reads what may explain why it takes so long, beyond what was told; nil: there is
+	// nothing to read.
 	clues func(ctx context.Context, told string) []string
 
 	after []*step
@@ -131,7 +131,7 @@ func unreachable(err error) bool {
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
 }
 
-// complaint is what a controller says that only a person can cure.
+// complaint is a problem that a controller reports and only a person can solve.
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }

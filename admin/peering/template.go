@@ -36,10 +36,10 @@ func TemplateRef(c *access.Cluster, role networkingv1beta1.ConnectionType, f Tem
 	}
 	gvk, err := c.Client.RESTMapper().KindFor(gvr)
 	if meta.IsNoMatchError(err) {
-		return ref, c.Errorf("the cluster does not know the type of templates %s: install its CRD, or name another", f.Type)
+		return ref, c.Errorf("the cluster does not know the template type %s: install its CRD, or name another type", f.Type)
 	}
 	if err != nil {
-		return ref, c.Explain("look up the type of templates "+f.Type, err)
+		return ref, c.Explain("look up the template type "+f.Type, err)
 	}
 	ref.APIVersion, ref.Kind = gvk.GroupVersion().String(), gvk.Kind
 	return ref, nil
@@ -49,7 +49,7 @@ func TemplateRef(c *access.Cluster, role networkingv1beta1.ConnectionType, f Tem
 func parseTemplateType(s string) (gvr schema.GroupVersionResource, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
-		return gvr, fmt.Errorf("%q is no type of templates: it is written group/version/resource, such as %s", s, DefaultServerTemplateType)
+		return gvr, fmt.Errorf("%q is not a template type: write group/version/resource, such as %s", s, DefaultServerTemplateType)
 	}
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: strings.ToLower(parts[2])}, nil
 }
@@ -79,7 +79,7 @@ func (e *end) checkTemplate(ctx context.Context, ref corev1.ObjectReference) err
 	err := e.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, &u)
 	if apierrors.IsNotFound(err) {
 		which := strings.ToLower(string(e.role))
-		return e.Errorf("there is no %s %s/%s: 'kubectl get %s -A' lists those there are; name one with --gw-%s-template-name and --gw-%[5]s-template-namespace, or leave the check out with --skip-validation",
+		return e.Errorf("there is no %s %s/%s: 'kubectl get %s -A' lists the existing ones; name one with --gw-%s-template-name and --gw-%[5]s-template-namespace, or skip this check with --skip-validation",
 			ref.Kind, ref.Namespace, ref.Name, strings.ToLower(ref.Kind)+"s", which)
 	}
 	return e.Explain(fmt.Sprintf("read %s %s/%s", ref.Kind, ref.Namespace, ref.Name), err)

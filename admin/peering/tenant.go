@@ -61,7 +61,7 @@ func tenantNamespace(peerID, given, flag string, f *found) (string, error) {
 		if len(both) == 1 {
 			return both[0], nil
 		}
-		return "", fmt.Errorf("there are objects for cluster %s in several namespaces, %s: choose one with %s, and delete what is in the others", peerID, strings.Join(used, ", "), flag)
+		return "", fmt.Errorf("there are objects for cluster %s in several namespaces, %s: choose one with %s, and delete those in the others", peerID, strings.Join(used, ", "), flag)
 	case len(labelled) > 0 && !slices.Contains(labelled, own):
 		return labelled[0], nil
 	}

@@ -56,7 +56,7 @@ func TestTenantNamespace(t *testing.T) {
 			namespaces: []corev1.Namespace{tenant("b", 0)}, servers: []*gateway{serverIn("a", "s", 0), serverIn("b", "s", 0)},
 		}, want: "b"},
 		{name: "gateways in two", found: found{servers: []*gateway{serverIn("a", "s", 0), serverIn("b", "s", 0)}},
-			wantErr: "there are objects for cluster milan in several namespaces, a, b: choose one with --namespace, and delete what is in the others"},
+			wantErr: "there are objects for cluster milan in several namespaces, a, b: choose one with --namespace, and delete those in the others"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tenantNamespace("milan", tt.given, "--namespace", &tt.found)

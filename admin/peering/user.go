@@ -56,7 +56,7 @@ func GeneratePeeringUser(ctx context.Context, c *access.Cluster, peerID string, 
 		return nil, err
 	}
 	if e.namespaceFound() != nil && !slices.Contains(e.found.labelled(peerID), e.namespace) {
-		return nil, e.Errorf("namespace %s lacks the labels %s=true and %s=%s, by which the policies know what a peering user may write there: nothing was changed; label it, or name another with %s",
+		return nil, e.Errorf("namespace %s lacks the labels %s=true and %s=%s, from which the policies derive what a peering user may write there: nothing was changed; label it, or name another with %s",
 			e.namespace, networkingv1beta1.LabelTenantNamespace, networkingv1beta1.LabelRemoteClusterID, peerID, e.Flag("namespace"))
 	}
 	config := rest.CopyConfig(c.Config)
@@ -86,13 +86,13 @@ func GeneratePeeringUser(ctx context.Context, c *access.Cluster, peerID string, 
 		Certificate: u.certificate, Key: u.key, Namespace: e.namespace,
 	})
 	if err != nil {
-		return nil, e.Errorf("a kubeconfig for the user would be of no use: %w; the address and the certificate authority are those of %s", err, e.Origin)
+		return nil, e.Errorf("a kubeconfig for the user would not work: %w; the address and the certificate authority are those of %s", err, e.Origin)
 	}
 	return text, nil
 }
 
-// DeletePeeringUsers takes the rights of all peering users of a cluster back. Their certificates remain valid, and may
-// do nothing.
+// DeletePeeringUsers revokes the rights of all peering users of a cluster. Their certificates remain valid but allow
+// nothing.
 func DeletePeeringUsers(ctx context.Context, c *access.Cluster, peerID string, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
@@ -111,7 +111,7 @@ func DeletePeeringUsers(ctx context.Context, c *access.Cluster, peerID string, o
 		}
 		found := append(objects(bindings.Items), objects(roles.Items)...)
 		if len(found) > 0 {
-			s.done = "Peering users deleted: their kubeconfigs are of no use any more"
+			s.done = "Peering users deleted: their kubeconfigs no longer work"
 		}
 		return e.removeAll(ctx, found...)
 	}
@@ -133,7 +133,7 @@ func lookAlone(ctx context.Context, c *access.Cluster, peerID string, o *Options
 	return e, e.chooseNamespace()
 }
 
-// rightsToMakeUsers are an administrator's: who may approve certificates for the API server can be anybody.
+// rightsToMakeUsers are an administrator's: whoever may approve certificates for the API server can become any user.
 func (e *end) rightsToMakeUsers() (all []access.Permission) {
 	const certificates = "certificates.k8s.io"
 	all = append(all,
@@ -181,7 +181,7 @@ func (u *peeringUser) metadata(namespace string) metav1.ObjectMeta {
 	return m.of("", map[string]string{authv1beta1.LabelPeeringUser: objectname.Shorten(u.subject.CommonName, maxLabel)})
 }
 
-// signed has the cluster sign the certificate. The user of this command approves the request.
+// signed lets the cluster sign the certificate. The user of this command approves the request.
 func (u *peeringUser) signed() *step {
 	what := "CertificateSigningRequest " + u.request.Name
 	s := &step{in: u.Cluster, waiting: "Waiting for the certificate", done: "Certificate signed"}
@@ -196,7 +196,7 @@ func (u *peeringUser) signed() *step {
 		case err != nil:
 			return "", u.Explain("read "+what, err)
 		case !bytes.Equal(r.Spec.Request, u.request.Spec.Request):
-			return "", &complaint{what + " is somebody else's"}
+			return "", &complaint{what + " already exists and was created by somebody else"}
 		}
 		if len(r.Status.Certificate) > 0 {
 			u.certificate = r.Status.Certificate
@@ -219,7 +219,7 @@ func (u *peeringUser) signed() *step {
 	return s
 }
 
-// forgetRequest deletes the request, which has served or is never to.
+// forgetRequest deletes the request, whether it has been signed or never will be.
 func (u *peeringUser) forgetRequest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

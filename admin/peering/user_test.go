@@ -125,7 +125,7 @@ func TestPeeringUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.want(t, "(remote) Peering users deleted: their kubeconfigs are of no use any more\n(remote) There is no peering user for cluster rome")
+	s.want(t, "(remote) Peering users deleted: their kubeconfigs no longer work\n(remote) There is no peering user for cluster rome")
 	versions := rome.resourceVersions(t) + milan.resourceVersions(t)
 	controlplanetest.Eventually(t, "the user has lost its rights", func(ctx context.Context) error {
 		if err := peering.Peer(ctx, rome.access, inMilan, o, nil); !apierrors.IsForbidden(err) {

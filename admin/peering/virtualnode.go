@@ -77,23 +77,23 @@ func (e *end) virtualNodeMade(wanted *offloadingv1beta1.VirtualNode, slice strin
 		case live.DeletionTimestamp != nil:
 			return "an earlier VirtualNode is being deleted", nil
 		case !equality.Semantic.DeepDerivative(o.Spec, live.Spec):
-			s.note(progress.Warning, fmt.Sprintf("VirtualNode %s exists already and is another one: it stays as it is; 'kubectl -n %s edit virtualnode %[1]s' changes it", live.Name, live.Namespace))
+			s.note(progress.Warning, fmt.Sprintf("VirtualNode %s already exists with another spec: it is left unchanged; change it with 'kubectl -n %s edit virtualnode %[1]s'", live.Name, live.Namespace))
 		}
 		return "", nil
 	}
 	return s
 }
 
-// takeSlice has a virtual node be what a ResourceSlice was granted. It goes with the slice.
+// takeSlice gives a virtual node what a ResourceSlice was granted. The node is removed with the slice.
 func (e *end) takeSlice(ctx context.Context, o *offloadingv1beta1.VirtualNode, name string) (missing string, err error) {
 	slice := new(authv1beta1.ResourceSlice)
 	switch err := e.Client.Get(ctx, e.named(name), slice); {
 	case apierrors.IsNotFound(err):
-		return "", e.Errorf("there is no ResourceSlice %s/%s: 'liqoctl create resourceslice' makes one", e.namespace, name)
+		return "", e.Errorf("there is no ResourceSlice %s/%s: create one with 'liqoctl create resourceslice'", e.namespace, name)
 	case err != nil:
 		return "", e.Explain("read ResourceSlice "+name, err)
 	case slice.Labels[authv1beta1.LabelReplicationDestination] != e.peer.id:
-		return "", e.Errorf("ResourceSlice %s/%s is not one that asks cluster %s", e.namespace, name, e.peer.id)
+		return "", e.Errorf("ResourceSlice %s/%s does not ask cluster %s for resources", e.namespace, name, e.peer.id)
 	}
 	var secrets corev1.SecretList
 	if err := e.list(ctx, "Secrets", &secrets, client.InNamespace(e.namespace), client.MatchingLabels{authv1beta1.LabelResourceSliceName: name}); err != nil {
@@ -138,7 +138,7 @@ func (e *end) nodeReady(name string) *step {
 			v := new(offloadingv1beta1.VirtualNode)
 			err = e.Client.Get(ctx, e.named(name), v)
 			if apierrors.IsNotFound(err) {
-				return "the controller has not made the VirtualNode yet", nil
+				return "the controller has not created the VirtualNode yet", nil
 			}
 			if err != nil {
 				return "", e.Explain("read VirtualNode "+name, err)
@@ -191,8 +191,8 @@ func nodeMissing(v *offloadingv1beta1.VirtualNode, node *corev1.Node) (missing s
 	return "", nil
 }
 
-// virtualNodeClues tells of the process of the virtual nodes and, of one that is named, what its events and those of the
-// ResourceSlice say.
+// virtualNodeClues describes the process of the virtual nodes and, for a named one, its events and those of its
+// ResourceSlice.
 func (e *end) virtualNodeClues(ctx context.Context, told, name string) []string {
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
@@ -200,14 +200,14 @@ func (e *end) virtualNodeClues(ctx context.Context, told, name string) []string 
 	if name != "" {
 		e.seeEvents(ctx, &v, name)
 	}
-	// That a slice waits is told by an event that is no warning.
+	// An event that is not a warning says that a slice is waiting.
 	for i := range v.Events {
 		v.Events[i].Type = corev1.EventTypeWarning
 	}
 	return v.explain(told)
 }
 
-// drainClues tells of the process that ends the pods.
+// drainClues describes the process that ends the pods.
 func (e *end) drainClues(ctx context.Context, told string) []string {
 	return e.virtualNodeClues(ctx, told, "")
 }
@@ -232,7 +232,7 @@ func DeleteVirtualNode(ctx context.Context, in *access.Cluster, name string, o O
 		if asked, err := e.unask(ctx, name); err != nil {
 			return "", err
 		} else if asked {
-			s.note(progress.Warning, fmt.Sprintf("ResourceSlice %s asked for the virtual node, and does not any more: its annotation %s is false", name, authv1beta1.AnnotationCreateVirtualNode))
+			s.note(progress.Warning, fmt.Sprintf("ResourceSlice %s no longer asks for the virtual node: its annotation %s is now false", name, authv1beta1.AnnotationCreateVirtualNode))
 		}
 		// It is read each time: the controller may have made another one before it knew.
 		live := new(offloadingv1beta1.VirtualNode)
@@ -279,8 +279,8 @@ func (e *end) ownSlices() []client.ListOption {
 	}}
 }
 
-// virtualNodesGone deletes the virtual nodes of the peer. While that can be reached their pods end first: without
-// credentials for it nobody could end them there.
+// virtualNodesGone deletes the virtual nodes of the peer. While the peer can be reached, their pods are removed first:
+// without credentials for the peer nobody could remove them there.
 func (e *end) virtualNodesGone(reachable bool) *step {
 	s := &step{in: e.Cluster, waiting: "Deleting virtual nodes", detailed: true, done: "No virtualnodes found", clues: e.drainClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
@@ -325,7 +325,7 @@ func (e *end) nodesLeft(ctx context.Context, name string) (missing string, err e
 		if err := e.Client.List(ctx, &pods, client.MatchingFields{"spec.nodeName": n}); err != nil || len(pods.Items) == 0 {
 			return "Node " + n + " is being removed", nil
 		}
-		return fmt.Sprintf("Node %s is being drained: %d pods are on it, such as %s", n, len(pods.Items), client.ObjectKeyFromObject(&pods.Items[0])), nil
+		return fmt.Sprintf("Node %s is being drained: %d pods are still on it, such as %s", n, len(pods.Items), client.ObjectKeyFromObject(&pods.Items[0])), nil
 	}
 	return "", err
 }

@@ -71,9 +71,9 @@ func TestIdentitiesByHand(t *testing.T) {
 	rome, milan := startSite(t, "rome", "10.243.0.0/16"), startSite(t, "milan", "10.244.0.0/16")
 
 	milan.liqoctl(t, "get", "nonce", "--remote-cluster-id", "rome").want(t, "no nonce yet", "",
-		" ERRO   there is no nonce for cluster rome: 'liqoctl create nonce --remote-cluster-id rome' makes one\n")
+		" ERRO   there is no nonce for cluster rome: create one with 'liqoctl create nonce --remote-cluster-id rome'\n")
 	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan").want(t, "nothing to sign", "",
-		" ERRO   no nonce of cluster milan has been signed yet: name it with --nonce; 'liqoctl get nonce --remote-cluster-id rome' prints it there\n")
+		" ERRO   no nonce of cluster milan has been signed yet: pass it with --nonce; 'liqoctl get nonce --remote-cluster-id rome' prints it in that cluster\n")
 	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--nonce", "aGVsbG8=").want(t, "no nonce", "",
 		" ERRO   --nonce: not a nonce: use the output of 'liqoctl get nonce' at the provider\n")
 	rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--proxy-url", "socks5://x").want(t, "no HTTP proxy", "",
@@ -100,7 +100,7 @@ func TestIdentitiesByHand(t *testing.T) {
 		t.Error("the nonce serves twice")
 	}
 	rome.liqoctl(t, "get", "kubeconfig", "controlplane-milan", "--remote-cluster-id", "milan").want(t, "no Identity yet", "",
-		" ERRO   there is no Identity liqo-tenant-milan/controlplane-milan: 'kubectl get identities -A' lists those there are\n")
+		" ERRO   there is no Identity liqo-tenant-milan/controlplane-milan: 'kubectl get identities -A' lists the existing ones\n")
 	rome.Apply(got.stdout)
 	rome.must(t, "create", "resourceslice", "milan", "--remote-cluster-id", "milan", "--cpu", "2")
 
@@ -157,7 +157,7 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 		rome.liqoctl(t, let...).want(t, "a Tenant", "",
 			" INFO   Tenant namespace correctly ensured\n INFO   RoleBinding correctly ensured\n INFO   Tenant status is filled\n")
 	}
-	if got := rome.liqoctl(t, "create", "tenant", "--remote-cluster-id", "milan", "--user", "somebody"); got.code != 1 || !strings.Contains(got.stderr, `binds others than user "somebody"`) {
+	if got := rome.liqoctl(t, "create", "tenant", "--remote-cluster-id", "milan", "--user", "somebody"); got.code != 1 || !strings.Contains(got.stderr, `does not bind exactly user "somebody"`) {
 		t.Errorf("another user: %+v", got)
 	}
 	milan.must(t, "create", "resourceslice", "rome", "--remote-cluster-id", "rome", "--cpu", "2")
@@ -189,7 +189,7 @@ func testPeeringUser(t *testing.T, milan *rome) {
 		}
 	}
 	milan.liqoctl(t, "delete", "peering-user", "--consumer-cluster-id", "rome").want(t, "delete", "",
-		" INFO   Peering users deleted: their kubeconfigs are of no use any more\n")
+		" INFO   Peering users deleted: their kubeconfigs no longer work\n")
 }
 
 // testCordon goes through all that a provider can do about a consumer that has a slice.
@@ -197,15 +197,15 @@ func testCordon(t *testing.T, rome, milan *rome) {
 	const already = " WARN   "
 	for _, step := range []struct{ args, stderr string }{
 		{"cordon tenant rome", " INFO   Tenant \"rome\" cordoned\n"},
-		{"cordon tenant rome", already + "Tenant \"rome\" is cordoned already\n"},
-		{"activate tenant rome", already + "Tenant \"rome\" is cordoned and not drained: 'liqoctl uncordon tenant' is what undoes that\n"},
+		{"cordon tenant rome", already + "Tenant \"rome\" is already cordoned\n"},
+		{"activate tenant rome", already + "Tenant \"rome\" is cordoned, not drained: use 'liqoctl uncordon tenant'\n"},
 		{"uncordon tenant rome", " INFO   Tenant \"rome\" uncordoned\n"},
 		{"cordon resourceslice milan", " INFO   ResourceSlice \"milan\" cordoned\n"},
-		{"cordon rslice milan -n liqo-tenant-rome", already + "ResourceSlice \"milan\" is cordoned already\n"},
+		{"cordon rslice milan -n liqo-tenant-rome", already + "ResourceSlice \"milan\" is already cordoned\n"},
 		{"uncordon resourceslice milan", " INFO   ResourceSlice \"milan\" uncordoned\n"},
 		{"uncordon resourceslice milan", already + "ResourceSlice \"milan\" is not cordoned\n"},
-		{"cordon resourceslice naples", " ERRO   there is no ResourceSlice of another cluster \"naples\"; there are milan\n"},
-		{"drain tenant venice", " ERRO   there is no Tenant \"venice\"; there are rome\n"},
+		{"cordon resourceslice naples", " ERRO   there is no ResourceSlice of another cluster \"naples\"; existing ones: milan\n"},
+		{"drain tenant venice", " ERRO   there is no Tenant \"venice\"; existing ones: rome\n"},
 		{"drain tenant rome -n default", " ERRO   there is no Tenant \"rome\", nor any other\n"},
 		{"drain tenant rome", " INFO   Tenant \"rome\" drained\n"},
 		{"activate tenant rome", " INFO   Tenant \"rome\" activated\n"},
@@ -237,7 +237,7 @@ func TestPeer(t *testing.T) {
 	asked := ` INFO   (local) ResourceSlice created
  INFO   (local) ResourceSlice authentication: Accepted
  INFO   (local) ResourceSlice resources: Accepted
- WARN   The resources are granted, and that is all: there is no virtual node, and no pod of rome runs in milan. That takes offloading in both clusters; enable it with the following, and run the command again:
+ WARN   Only the resources are granted: there is no virtual node, and no pod of rome runs in milan. This requires offloading in both clusters; enable it with the following commands, then run this command again:
 `
 	for _, end := range []struct{ name, kubeconfig string }{{"local", rome.Kubeconfig}, {"remote", milan.Kubeconfig}} {
 		asked += " WARN   (" + end.name + ") liqoctl install --set authentication.enabled=true --set offloading.enabled=true --kubeconfig=" + end.kubeconfig + "\n"
@@ -257,7 +257,7 @@ func TestPeer(t *testing.T) {
 		t.Errorf("info peer shows\n%s", out)
 	}
 	got := rome.liqoctl(t, append(peer[:len(peer)-1:len(peer)-1], "3")...)
-	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice milan exists already and asks for something else") || got.code != 0 {
+	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice milan already exists and asks for something else") || got.code != 0 {
 		t.Errorf("another amount: %+v", got)
 	}
 
@@ -279,8 +279,8 @@ func TestPeer(t *testing.T) {
 	rome.knows(t, "milan", "ConsumerAndProvider")
 	milan.knows(t, "rome", "ConsumerAndProvider")
 	rome.liqoctl(t, append(unpeer, "--delete-namespaces")...).want(t, "namespaces that are needed", "",
-		" ERRO   cluster milan has an identity in cluster rome, too, for which the tenant namespaces are needed; nothing was changed: leave out --delete-namespaces, or run the command with the two clusters exchanged first\n")
-	rome.liqoctl(t, unpeer...).want(t, "one of two", "", forgotten+" INFO   The networks stay connected: cluster milan has an identity in cluster rome, too\n")
+		" ERRO   cluster milan also has an identity in cluster rome, which needs the tenant namespaces; nothing was changed: leave out --delete-namespaces, or first run the command with the two clusters swapped\n")
+	rome.liqoctl(t, unpeer...).want(t, "one of two", "", forgotten+" INFO   The networks stay connected: cluster milan also has an identity in cluster rome\n")
 	if left := rome.all(t, "identities,rslice") + milan.all(t, "tenants,rslice"); left != "" {
 		t.Errorf("left: %s", left)
 	}
@@ -348,7 +348,7 @@ func testExpose(t *testing.T, home, peer *rome) {
 
 	for _, ports := range []string{"", ", {name: dns, port: 53, protocol: UDP}"} { // it may be repeated
 		home.Apply(strings.Replace(service, "PORTS", ports, 1))
-		if got := home.liqoctl(t, expose...); got.code != 0 || !strings.Contains(got.stderr, " INFO   (remote) Service shop/web leads there\n") {
+		if got := home.liqoctl(t, expose...); got.code != 0 || !strings.Contains(got.stderr, " INFO   (remote) Service shop/web correctly set up\n") {
 			t.Fatalf("exposed: %+v", got)
 		}
 	}
@@ -379,14 +379,14 @@ func testExpose(t *testing.T, home, peer *rome) {
 	if both := home.must(t, append(expose, "-o", "yaml")...); both != byHand || !strings.Contains(byHand, "- "+netip.AddrFrom4(there).String()+"\n") {
 		t.Errorf("printed (-asked the peer +by hand):\n%s", cmp.Diff(both, byHand))
 	}
-	if got := home.liqoctl(t, "expose", "service", "web", "-n", "shop", "--external-cidr", "10.0.0.0/8"); got.code != 1 || !strings.Contains(got.stderr, "10.0.0.0/8 cannot stand for this cluster's external CIDR, 10.70.0.0/16") {
+	if got := home.liqoctl(t, "expose", "service", "web", "-n", "shop", "--external-cidr", "10.0.0.0/8"); got.code != 1 || !strings.Contains(got.stderr, "this cluster's external CIDR, 10.70.0.0/16, cannot be remapped to 10.0.0.0/8") {
 		t.Errorf("a CIDR of another size: %+v", got)
 	}
 
 	home.Apply("{apiVersion: v1, kind: Service, metadata: {name: theirs, namespace: shop}, spec: {ports: [{port: 80}]}}")
 	peer.Apply("{apiVersion: v1, kind: Service, metadata: {name: theirs, namespace: shop}, spec: {ports: [{port: 81}]}}")
 	home.liqoctl(t, "expose", "service", "theirs", "-n", "shop", "--remote-kubeconfig", peer.Kubeconfig).want(t, "a Service of somebody else", "",
-		" ERRO   (remote) Service shop/theirs exists already, and was not made by this command, so it stays as it is: nothing was changed; choose another namespace with --remote-namespace\n")
+		" ERRO   (remote) Service shop/theirs already exists and was not created by this command: nothing was changed; choose another namespace with --remote-namespace\n")
 	if got := home.all(t, "ips"); strings.Contains(got, "theirs") {
 		t.Errorf("something was changed: %s", got)
 	}

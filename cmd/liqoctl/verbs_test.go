@@ -231,7 +231,7 @@ $`)
 		t.Errorf("again: %+v, first %+v", again, got)
 	}
 	r.liqoctl(t, "generate", "publickey", "--gateway-type", "client", "--gateway-name", "client", "--timeout", "5s").want(t, "of another namespace", "",
-		" ERRO   GatewayClient default/client does not exist: 'liqoctl get gatewayclient -A' lists those there are, 'liqoctl create gatewayclient' makes one\n")
+		" ERRO   GatewayClient default/client does not exist: 'liqoctl get gatewayclient -A' lists the existing ones, 'liqoctl create gatewayclient' creates one\n")
 	if other := r.liqoctl(t, "-n", "turin", "generate", "publickeys", "--gateway-type", "client", "--gateway-name", "client"); !want.MatchString(other.stdout) {
 		t.Errorf("of the client: %+v", other)
 	}

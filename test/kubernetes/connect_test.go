@@ -157,7 +157,7 @@ func checkSeparation(t *testing.T, admin *shell, d *document.Document, command s
 	}
 	what := strings.Join(got[:question], "\n")
 	for _, c := range []*kubelab.Cluster{admin.w.a, admin.w.b} {
-		if !strings.Contains(what, "In cluster "+c.Name+", ") {
+		if !strings.Contains(what, "In cluster "+c.Name+" (") {
 			t.Errorf("%s does not say what goes in %s:\n%s", command, c.Name, what)
 		}
 	}

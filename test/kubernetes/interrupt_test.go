@@ -122,10 +122,10 @@ func testTimeIsUp(t *testing.T, w *world) {
 	})
 	w.joined = true // half of it
 	w.refuses(t, []string{
-		"(remote) time is up after 12s, waiting for gateway pod gw-" + server.gateway + " to be ready", // which step
-		"GatewayServer " + server.namespace + "/" + server.gateway,                                     // which object
-		"Next: the node cannot get the image: check its name in the template",                          // what to do
-		"the same command continues from there",
+		"(remote) timed out after 12s while waiting for gateway pod gw-" + server.gateway + " to be ready", // which step
+		"GatewayServer " + server.namespace + "/" + server.gateway,                                         // which object
+		"Next: the node cannot pull the image: check its name in the template",                             // what to do
+		"run the same command again to continue",
 	}, w.connectArgs("--gw-server-template-name", "no-image", "--timeout", "12s")...)
 	lab.Eventually(t, patience, "it is corrected", func() error {
 		_, err := w.b.Kubectl("patch", "gatewayserver", server.gateway, "-n", server.namespace, "--type=merge", "-p", `{"spec":{"serverTemplateRef":{"name":"wireguard-server"}}}`)

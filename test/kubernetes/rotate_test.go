@@ -94,7 +94,7 @@ func testRotateKeys(t *testing.T, w *world) {
 			}
 			return nil
 		})
-		if _, errs := w.liqoctl(t, rotate...); !strings.Contains(errs, "did not come to its end") {
+		if _, errs := w.liqoctl(t, rotate...); !strings.Contains(errs, "as after an unfinished rotation") {
 			t.Errorf("it does not tell of what it found:\n%s", errs)
 		}
 		if err := pe.keysMatch(t.Context()); err != nil {
