@@ -36,11 +36,11 @@ type Build struct {
 	Registry string // empty: that of the chart's values
 }
 
-// NoVersion is the tag of images that were built where there is no version.
+// NoVersion is the tag of images that were built without a version.
 const NoVersion = "unknown"
 
 var (
-	// released is the version of a release, in contrast to one that tells of a commit.
+	// released matches the version of a release, but not one that names a commit.
 	released = regexp.MustCompile(`^v(\d+\.\d+\.\d+(-(alpha|beta|rc)\.?\d+)?)$`)
 	// validTag is what registries take as a tag.
 	validTag = regexp.MustCompile(`^\w[\w.-]{0,127}$`)

@@ -35,7 +35,7 @@ func TestInstallation(t *testing.T) {
 
 	t.Run("what nobody knows is asked", func(t *testing.T) {
 		_, err := s.prepare(t, "", release.Options{})
-		if err == nil || !strings.Contains(err.Error(), "set --pod-cidr (the nodes of today have 10.243.1.0/24,10.243.2.0/24") || !strings.Contains(err.Error(), "nothing was changed") {
+		if err == nil || !strings.Contains(err.Error(), "set --pod-cidr (the present nodes have 10.243.1.0/24,10.243.2.0/24") || !strings.Contains(err.Error(), "nothing was changed") {
 			t.Errorf("got %v", err)
 		}
 		same(t, "it changed something", before, s.objects(t))
@@ -113,7 +113,7 @@ spec: {ports: [{port: 80}]}
 			t.Fatal(err)
 		}
 		want := []string{
-			"In cluster rome, " + s.access.Where() + ":", "  the installation in namespace liqo, and the node agents in liqo-fabric", "  links, routes and rules on 2 nodes",
+			"In cluster rome (" + s.access.Where() + "):", "  the installation in namespace liqo, and the node agents in liqo-fabric", "  links, routes and rules on 2 nodes",
 		}
 		if !slices.ContainsFunc(p.ToRemove, func(l string) bool { return strings.HasSuffix(l, " of kind Network") }) {
 			t.Errorf("the user is not told of the Networks: %q", p.ToRemove)
@@ -244,8 +244,8 @@ func testUpgrade(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"values of the release before that are not given now go back to their defaults: peering.networking.gateway.mtu; without --reset-values they are kept",
-		"this program was built without a version, and installs images of the tag unknown: --set tag=TAG names others",
+		"values of the previous release that are not given now return to their defaults: peering.networking.gateway.mtu; without --reset-values they are kept",
+		"this program was built without a version and installs images with the tag unknown: to use others, add --set tag=TAG",
 	}
 	if diff := cmp.Diff(want, p.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got)\n%s", diff)
@@ -284,7 +284,7 @@ func testOtherBuild(t *testing.T, s *site) {
 		t.Errorf("%+v", r)
 	}
 	p := prepare(rome())
-	want := []string{"the images keep the tag unknown of the installed release, and this program is of a823017: --set tag=a823017 installs the images of the same build"}
+	want := []string{"the images keep the tag unknown of the installed release, but this program is version a823017: to install the matching images, add --set tag=a823017"}
 	if diff := cmp.Diff(want, p.Warnings); diff != "" || slices.Contains(p.Notes, changes) || p.Version() != "unknown" {
 		t.Errorf("version %s, notes %q, warnings (-want +got)\n%s", p.Version(), p.Notes, diff)
 	}
@@ -308,7 +308,7 @@ func testInterrupted(t *testing.T, s *site) {
 func testInTheWay(t *testing.T, s *site) {
 	other := release.Options{ClusterID: "milan", PodCIDRs: prefixes("10.1.0.0/16")}
 	_, err := s.prepare(t, "", other)
-	for _, want := range []string{`this cluster is "rome"`, "the CIDR of the pods is 10.243.0.0/16 in this installation"} {
+	for _, want := range []string{`this cluster is known to its peers as "rome"`, "the pod CIDR is 10.243.0.0/16 in this installation"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -319,7 +319,7 @@ func testInTheWay(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := release.Prepare(t.Context(), &elsewhere, chart, "", rome()); err == nil || !strings.Contains(err.Error(), "there is an installation in the namespace liqo already") {
+	if _, err := release.Prepare(t.Context(), &elsewhere, chart, "", rome()); err == nil || !strings.Contains(err.Error(), "there is already an installation in namespace liqo") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := release.PrepareUninstall(t.Context(), &elsewhere, chart, release.UninstallOptions{}); err == nil || !strings.Contains(err.Error(), "--liqo-namespace liqo") {
@@ -328,7 +328,7 @@ func testInTheWay(t *testing.T, s *site) {
 	if _, err := s.Kubectl("annotate", "--overwrite", "crd", "networks.ipam.liqo.io", release.AnnotationVersion+"=v9.0.0"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.prepare(t, "v1.0.0", rome()); err == nil || !strings.Contains(err.Error(), "get liqoctl v9.0.0 or newer") {
+	if _, err := s.prepare(t, "v1.0.0", rome()); err == nil || !strings.Contains(err.Error(), "use liqoctl v9.0.0 or newer") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := s.Kubectl("annotate", "crd", "networks.ipam.liqo.io", release.AnnotationVersion+"-"); err != nil {
@@ -369,7 +369,7 @@ func testStuck(t *testing.T, s *site) {
 				cancel()
 			}
 		})
-		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 2 pods are up to date and ready", "continues where this one has ended") {
+		for _, want := range append(tt.want, "while waiting for the controller to be ready: 0 of 2 pods are up to date and ready", "Run the same command again to continue") {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
@@ -411,7 +411,7 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 	if !slices.Contains(removed.Objects, "Configuration liqo-tenant-milan/milan") {
 		t.Errorf("removed %v", removed.Objects)
 	}
-	if want := "namespace liqo-tenant-milan: liqoctl has not made it"; !slices.Contains(removed.Left, want) {
+	if want := "namespace liqo-tenant-milan: liqoctl did not create it"; !slices.Contains(removed.Left, want) {
 		t.Errorf("left %v, want %s", removed.Left, want)
 	}
 	controlplanetest.Eventually(t, "the namespace of the peer is empty", func(context.Context) error {
@@ -459,8 +459,8 @@ spec: {ip: 192.0.2.7}
 		t.Fatal(err)
 	}
 	want := []string{
-		"namespace liqo: it holds IP printer",
-		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io, authentication.liqo.io, offloading.liqo.io, core.liqo.io, and what users made of their kinds: --purge removes them"),
+		"namespace liqo: it contains IP printer",
+		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io, authentication.liqo.io, offloading.liqo.io, core.liqo.io, and the objects that users created of their kinds: remove them with --purge"),
 	}
 	if diff := cmp.Diff(want, removed.Left); diff != "" {
 		t.Errorf("left (-want +got)\n%s", diff)
@@ -509,7 +509,7 @@ func testKubectl(t *testing.T, s *site) {
 			apply()
 		}
 		removed := s.uninstall(t, release.UninstallOptions{Purge: true})
-		if diff := cmp.Diff([]string{"namespace liqo: liqoctl has not made it"}, removed.Left); diff != "" {
+		if diff := cmp.Diff([]string{"namespace liqo: liqoctl did not create it"}, removed.Left); diff != "" {
 			t.Errorf("left (-want +got)\n%s", diff)
 		}
 	}

@@ -50,7 +50,7 @@ func withBlock(corefile, zone, address string) (string, error) {
 	}
 	for _, key := range serverKeys(rest) {
 		if strings.EqualFold(strings.TrimSuffix(key, "."), zone) {
-			return "", fmt.Errorf("it has a server block for %s already, which liqoctl did not add: remove it, or leave it and install without --coredns", zone)
+			return "", fmt.Errorf("it already has a server block for %s that liqoctl did not add: remove it, or keep it and install without --coredns", zone)
 		}
 	}
 	if rest != "" && !strings.HasSuffix(rest, "\n") {
@@ -109,7 +109,7 @@ func zoneOf(key string) string {
 func canForward(ctx context.Context, c *access.Cluster, zone string) error {
 	m, _, key, err := corefile(ctx, c)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("--coredns: there is no ConfigMap %s/%s, so the DNS server of the cluster is no CoreDNS, or is called otherwise: "+
+		return fmt.Errorf("--coredns: there is no ConfigMap %s/%s, so the DNS server of the cluster is not CoreDNS, or has another name: "+
 			"install with --set clusterDNS.enabled=true instead, and make it forward %s to the Service %s", dnsNamespace, corefileMap, zone, dnsService)
 	}
 	if err != nil {
@@ -183,7 +183,7 @@ func unforward(ctx context.Context, c *access.Cluster, tell progress.Func) (chan
 			}
 			text, had, err := withoutBlock(m.Data[key])
 			if err != nil {
-				tell.Warning(c.Name, fmt.Sprintf("The %s of ConfigMap %s/%s stays as it is: %v", key, dnsNamespace, name, err))
+				tell.Warning(c.Name, fmt.Sprintf("The %s of ConfigMap %s/%s is left unchanged: %v", key, dnsNamespace, name, err))
 				return nil
 			}
 			if !had {
@@ -196,11 +196,11 @@ func unforward(ctx context.Context, c *access.Cluster, tell progress.Func) (chan
 			return c.Client.Update(ctx, &m, fieldOwner)
 		})
 		if err != nil {
-			return changed, c.Explain("take the zone out of the configuration of CoreDNS", err)
+			return changed, c.Explain("remove the zone from the configuration of CoreDNS", err)
 		}
 	}
 	if changed {
-		tell.Done(c.Name, "CoreDNS forwards nothing to Sluice any more")
+		tell.Done(c.Name, "CoreDNS no longer forwards anything to Sluice")
 	}
 	return changed, nil
 }

@@ -34,9 +34,9 @@ clusterset.local:53 {
 		"there already":           {in: corefileOfKubeadm + ours, want: corefileOfKubeadm + ours},
 		"another address":         {in: corefileOfKubeadm + strings.ReplaceAll(ours, "10.96.0.53", "10.96.0.54"), want: corefileOfKubeadm + ours},
 		"others came after":       {in: ours + corefileOfKubeadm, want: corefileOfKubeadm + ours},
-		"somebody else's":         {in: corefileOfKubeadm + "dns://ClusterSet.local.:53 {\n forward . 192.0.2.1\n}\n", wrong: "has a server block for clusterset.local already"},
-		"somebody else's, a list": {in: "example.org, clusterset.local {\n whoami\n}\n", wrong: "has a server block for clusterset.local already"},
-		"somebody else's, no gap": {in: "clusterset.local{\n whoami\n}\n", wrong: "has a server block for clusterset.local already"},
+		"somebody else's":         {in: corefileOfKubeadm + "dns://ClusterSet.local.:53 {\n forward . 192.0.2.1\n}\n", wrong: "already has a server block for clusterset.local that liqoctl did not add"},
+		"somebody else's, a list": {in: "example.org, clusterset.local {\n whoami\n}\n", wrong: "already has a server block for clusterset.local that liqoctl did not add"},
+		"somebody else's, no gap": {in: "clusterset.local{\n whoami\n}\n", wrong: "already has a server block for clusterset.local that liqoctl did not add"},
 		"cut off":                 {in: corefileOfKubeadm + blockBegin + "\nclusterset.local:53 {", wrong: "somebody has changed the lines"},
 		"twice":                   {in: ours + ours, wrong: "somebody has changed the lines"},
 	} {

@@ -61,8 +61,8 @@ func read(folder fs.FS) (us []*unstructured.Unstructured, err error) {
 	return us, nil
 }
 
-// multiCluster are the CRDs that an installation with these values needs beside the project's: others may have brought
-// them, and they are changed by nobody but who did.
+// multiCluster are the CRDs that an installation with these values needs in addition to the project's. Others may have
+// installed them, and only those may change them.
 func multiCluster(v Values) ([]*unstructured.Unstructured, error) {
 	if at(v, "services.enabled") != true {
 		return nil, nil
@@ -88,7 +88,7 @@ func createCRDs(ctx context.Context, c *access.Cluster, us []*unstructured.Unstr
 		if !slices.ContainsFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == mcsv1beta1.SchemeGroupVersion.Version && v.Served
 		}) {
-			return created, c.Errorf("CRD %s is there already and does not serve %s, which services.enabled needs: update it with what installed it, or by kubectl apply -f deploy/mcs",
+			return created, c.Errorf("CRD %s already exists but does not serve %s, which services.enabled requires: update it with the tool that installed it, or with kubectl apply -f deploy/mcs",
 				d.Name, mcsv1beta1.SchemeGroupVersion.Version)
 		}
 		served = append(served, d)
@@ -143,9 +143,9 @@ func discovered(ctx context.Context, c *access.Cluster, crds []apiextensionsv1.C
 		missing, err = access.Undiscovered(c.Clientset.Discovery(), crds)
 		return len(missing) == 0, err
 	})
-	what := "wait until the API server tells which kinds there are"
+	what := "wait until the API server lists the new kinds"
 	if len(missing) > 0 {
-		what += ", " + strings.Join(missing, " and ") + " among them"
+		what += " " + strings.Join(missing, " and ")
 	}
 	return c.Explain(what, err)
 }

@@ -24,10 +24,10 @@ type witness struct {
 	tell func(Facts) []netip.Prefix
 }
 
-// podWitnesses tell the prefixes of pods. First those that give the addresses
-// out, then those that only say what was planned.
+// podWitnesses tell the prefixes of pods. Those that assign the addresses come first, then
+// those that only say what was planned.
 var podWitnesses = []witness{
-	{"the network of OpenShift", func(f Facts) []netip.Prefix { return f.OpenShift.Pods }},
+	{"the network configuration of OpenShift", func(f Facts) []netip.Prefix { return f.OpenShift.Pods }},
 	{"the IPPools of Calico", func(f Facts) []netip.Prefix { return f.CalicoPools }},
 	{"ConfigMap kube-system/cilium-config", ciliumPool},
 	{"the ConfigMap of flannel", flannelNetwork},
@@ -42,7 +42,7 @@ var serviceWitnesses = []witness{
 	{"the ServiceCIDRs of the API server", func(f Facts) []netip.Prefix { return f.ServiceCIDRs }},
 	{"--service-cluster-ip-range of the control plane", func(f Facts) []netip.Prefix { return argument(f.ControlPlane, "service-cluster-ip-range") }},
 	{"ConfigMap kube-system/kubeadm-config", func(f Facts) []netip.Prefix { return kubeadmSubnet(f, "serviceSubnet") }},
-	{"the network of OpenShift", func(f Facts) []netip.Prefix { return f.OpenShift.Services }},
+	{"the network configuration of OpenShift", func(f Facts) []netip.Prefix { return f.OpenShift.Services }},
 	{"--service-cidr of k3s", func(f Facts) []netip.Prefix { return nodeArgument(f, "service-cidr") }},
 	{"the API server", serviceRange},
 }
@@ -53,14 +53,14 @@ func detectPods(f Facts, p Provider) (Found, error) {
 	found := ask(podWitnesses, f)
 	if found.Prefixes == nil {
 		if u := usual(known[p].pods, f.nodePodCIDRs()); u != nil {
-			found = Found{u, fmt.Sprintf("the default of %s, in which the pods of all nodes are", p)}
+			found = Found{u, fmt.Sprintf("the default of %s, which contains the pods of all nodes", p)}
 		}
 	}
 	if found.Prefixes == nil {
 		return found, unknownPods(f, p)
 	}
 	if who := f.podOutside(found.Prefixes); who != "" {
-		return found, fmt.Errorf("the CIDR of the pods is not clear: %s says %s, but %s: set --pod-cidr", found.From, join(found.Prefixes), who)
+		return found, fmt.Errorf("the pod CIDR is not clear: according to %s it is %s, but %s: set --pod-cidr", found.From, join(found.Prefixes), who)
 	}
 	return found, nil
 }
@@ -86,12 +86,12 @@ func (f Facts) serviceOutside(ps []netip.Prefix) string {
 
 // unknownPods says how the user finds out what the cluster does not tell.
 func unknownPods(f Facts, p Provider) error {
-	s := "nothing in the cluster says which CIDR its pods have: set --pod-cidr"
+	s := "nothing in the cluster shows its pod CIDR: set --pod-cidr"
 	if parts := f.nodePodCIDRs(); len(parts) > 0 {
-		s += fmt.Sprintf(" (the nodes of today have %s, those of tomorrow may have others: perhaps it is %s)", join(parts), join(guess(parts)))
+		s += fmt.Sprintf(" (the present nodes have %s, future nodes may have others: perhaps it is %s)", join(parts), join(guess(parts)))
 	}
 	if how := known[p].ask; how != "" {
-		s += "; to find it out: " + how
+		s += "; to find it: " + how
 	}
 	return fmt.Errorf("%s", s)
 }
@@ -105,10 +105,10 @@ func detectServices(f Facts, p Provider) (Found, error) {
 		}
 	}
 	if found.Prefixes == nil {
-		return found, fmt.Errorf("nothing in the cluster says which CIDR its Services have: set --service-cidr")
+		return found, fmt.Errorf("nothing in the cluster shows its Service CIDR: set --service-cidr")
 	}
 	if who := f.serviceOutside(found.Prefixes); who != "" {
-		return found, fmt.Errorf("the CIDR of the Services is not clear: %s says %s, but %s: set --service-cidr", found.From, join(found.Prefixes), who)
+		return found, fmt.Errorf("the Service CIDR is not clear: according to %s it is %s, but %s: set --service-cidr", found.From, join(found.Prefixes), who)
 	}
 	return found, nil
 }
@@ -201,7 +201,8 @@ func serviceRange(f Facts) []netip.Prefix {
 	return nil
 }
 
-// prefixes reads a list with commas or blanks. If one of it is none, so are all.
+// prefixes reads a list separated by commas or spaces. If one element is not a prefix, there
+// are none.
 func prefixes(s string) (ps []netip.Prefix) {
 	for _, text := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
 		p, err := netip.ParsePrefix(text)

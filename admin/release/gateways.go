@@ -126,13 +126,13 @@ func (p *Plan) gatewayReady(ctx context.Context, g gatewayAtWork) (missing strin
 	old := s.Replicas - s.UpdatedReplicas // one of which carries the traffic until a new one does
 	switch replicas := *d.Spec.Replicas; {
 	case want != nil && !slices.EqualFunc(want, d.Spec.Template.Spec.Containers, alikeContainers):
-		return "its Deployment is not yet as the template says", nil
+		return "its Deployment does not match the template yet", nil
 	case s.ObservedGeneration < d.Generation:
 		return "its pods are about to be replaced", nil
 	case s.UpdatedReplicas < replicas || s.AvailableReplicas-old < replicas:
 		return fmt.Sprintf("%d of %d pods are up to date and ready%s", max(0, s.AvailableReplicas-old), replicas, firstTrouble(ctx, p.cluster, d.Namespace, g.name.Name)), nil
 	case old > 0:
-		return "the pods of before have not ended yet", nil
+		return "the old pods have not terminated yet", nil
 	}
 	return "", nil
 }

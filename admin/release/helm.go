@@ -70,7 +70,7 @@ func asRelease(r helmrelease.Releaser) (*releasev1.Release, error) {
 	if v, ok := r.(*releasev1.Release); ok {
 		return v, nil
 	}
-	return nil, fmt.Errorf("the release %s is of a kind that this program does not know: get a newer liqoctl", Name)
+	return nil, fmt.Errorf("this program does not know the format of release %s: use a newer liqoctl", Name)
 }
 
 // apply makes the release what the chart says, without waiting for its pods. A
@@ -112,7 +112,7 @@ func (h *helm) takeOver(ctx context.Context, tell progress.Func) error {
 		}
 		pending := last.Info.Status.IsPending()
 		if pending && time.Since(last.Info.LastDeployed) < underWay {
-			tell.Waiting(h.cluster.Name, fmt.Sprintf("Waiting for somebody else who is at work on the release %s in namespace %s", Name, h.cluster.LiqoNamespace))
+			tell.Waiting(h.cluster.Name, fmt.Sprintf("Waiting for another operation on release %s in namespace %s", Name, h.cluster.LiqoNamespace))
 			return false, nil
 		}
 		if pending || last.Info.Status == common.StatusUninstalling {

@@ -149,7 +149,7 @@ func lost(before, now Values) []string {
 	if len(paths) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("values of the release before that are not given now go back to their defaults: %s; without --reset-values they are kept", strings.Join(paths, ", "))}
+	return []string{fmt.Sprintf("values of the previous release that are not given now return to their defaults: %s; without --reset-values they are kept", strings.Join(paths, ", "))}
 }
 
 // otherImages warns of images that are not those of this build, without anybody having said
@@ -157,9 +157,9 @@ func lost(before, now Values) []string {
 func (c *Chart) otherImages(said, values Values) []string {
 	switch tag := textAt(values, "tag"); {
 	case tag == "" && c.Version() == NoVersion:
-		return []string{fmt.Sprintf("this program was built without a version, and installs images of the tag %s: --set tag=TAG names others", NoVersion)}
+		return []string{fmt.Sprintf("this program was built without a version and installs images with the tag %s: to use others, add --set tag=TAG", NoVersion)}
 	case tag != "" && tag != c.Version() && at(said, "tag") == nil:
-		return []string{fmt.Sprintf("the images keep the tag %s of the installed release, and this program is of %s: --set tag=%s installs the images of the same build", tag, c.Version(), c.Version())}
+		return []string{fmt.Sprintf("the images keep the tag %s of the installed release, but this program is version %s: to install the matching images, add --set tag=%s", tag, c.Version(), c.Version())}
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (p *Plan) DryRun(withCRDs bool) (string, error) {
 
 // Result is what an installation did.
 type Result struct {
-	// Changed says that something was not as it should be.
+	// Changed says that something had to be changed.
 	Changed bool
 	// Revision is that of the release.
 	Revision int
@@ -248,7 +248,7 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 		return r, err
 	}
 	for _, name := range broken {
-		tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, and is not waited for: 'liqoctl network doctor' tells why", name))
+		tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, so this command does not wait for it: run 'liqoctl network doctor' to see why", name))
 	}
 	if r.Revision, err = p.release(ctx, tell); err != nil {
 		return r, err
@@ -278,7 +278,7 @@ func (p *Plan) release(ctx context.Context, tell progress.Func) (revision int, e
 		doing, done = "Upgrading", "upgraded"
 	}
 	if p.unchanged {
-		tell.Done(p.cluster.Name, fmt.Sprintf("Release %s is as it should be: nothing to change", Name))
+		tell.Done(p.cluster.Name, fmt.Sprintf("Release %s is up to date: nothing to change", Name))
 		last, err := p.helm.last()
 		if last == nil {
 			return 0, err

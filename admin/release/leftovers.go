@@ -35,7 +35,7 @@ func items(list client.ObjectList, scheme *runtime.Scheme) ([]client.Object, err
 	for _, r := range raw {
 		o, ok := r.(client.Object)
 		if !ok {
-			return nil, fmt.Errorf("%T is no object", r)
+			return nil, fmt.Errorf("%T is not a client.Object", r)
 		}
 		if o.GetObjectKind().GroupVersionKind().Empty() {
 			kind, err := apiutil.GVKForObject(o, scheme)
@@ -49,7 +49,7 @@ func items(list client.ObjectList, scheme *runtime.Scheme) ([]client.Object, err
 	return objects, nil
 }
 
-// madeKinds are those of Kubernetes and its projects of which the controllers make objects.
+// madeKinds are the kinds of Kubernetes and its projects of which the controllers create objects.
 var madeKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"},
 	{Version: "v1", Kind: "Service"},
@@ -193,7 +193,7 @@ func (r *Removal) removeKinds(ctx context.Context) error {
 func (r *Removal) leaveKinds(ctx context.Context) error {
 	definitions, err := r.definitions(ctx)
 	if err == nil && len(definitions) > 0 {
-		r.left("%d CRDs of %s, and what users made of their kinds: --purge removes them", len(definitions), strings.Join(ourGroups, ", "))
+		r.left("%d CRDs of %s, and the objects that users created of their kinds: remove them with --purge", len(definitions), strings.Join(ourGroups, ", "))
 	}
 	return err
 }
@@ -232,7 +232,7 @@ func (r *Removal) removeNamespaces(ctx context.Context) error {
 			if ns.GetDeletionTimestamp() != nil {
 				continue // somebody else sees to it
 			}
-			r.left("namespace %s: liqoctl has not made it", ns.GetName())
+			r.left("namespace %s: liqoctl did not create it", ns.GetName())
 			continue
 		}
 		empty, err := r.empty(ctx, ns.GetName())
@@ -258,13 +258,12 @@ func (r *Removal) empty(ctx context.Context, namespace string) (bool, error) {
 	if n := len(others) - some; n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	r.left("namespace %s: it holds %s%s", namespace, strings.Join(others[:min(some, len(others))], ", "), more)
+	r.left("namespace %s: it contains %s%s", namespace, strings.Join(others[:min(some, len(others))], ", "), more)
 	return false, nil
 }
 
-// nobodys are objects that nobody would miss: what the cluster itself puts in every
-// namespace, what only tells of others, and what liqoctl or the controllers have
-// made.
+// nobodys tells whether nobody would miss an object: the cluster itself creates it in every
+// namespace, it only describes others, or liqoctl or the controllers created it.
 func nobodys(kind schema.GroupVersionKind, o client.Object) bool {
 	if o.GetLabels()[labelManagedBy] == managedByUs || o.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue {
 		return true
@@ -293,7 +292,7 @@ func (r *Removal) settledOthers(ctx context.Context, namespace string) (names []
 		if err != nil || !owned {
 			return names, err
 		}
-		r.tell.Waiting(r.cluster.Name, fmt.Sprintf("Waiting for the end of %s in namespace %s", names[0], namespace))
+		r.tell.Waiting(r.cluster.Name, fmt.Sprintf("Waiting until %s in namespace %s is gone", names[0], namespace))
 		select {
 		case <-ctx.Done():
 			return names, nil
@@ -310,7 +309,7 @@ const collectWithin = 30 * time.Second
 func (r *Removal) others(ctx context.Context, namespace string) (names []string, owned bool, err error) {
 	_, lists, err := r.cluster.Clientset.Discovery().ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return nil, false, r.cluster.Explain("ask which kinds there are", err)
+		return nil, false, r.cluster.Explain("look up the kinds of objects", err)
 	}
 	found, orphans := map[string]bool{}, 0
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {

@@ -116,12 +116,12 @@ func (r *Removal) nodesClean(ctx context.Context) error {
 		case err == nil:
 			missing = m
 		}
-		r.tell.Waiting(r.cluster.Name, "Waiting for the nodes to be clean: "+missing)
+		r.tell.Waiting(r.cluster.Name, "Waiting until the nodes are clean: "+missing)
 		select {
 		case <-ctx.Done():
 			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
-			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nThe same command continues where this one has ended; --skip-node-cleanup leaves the nodes as they are",
+			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nRun the same command again to continue; --skip-node-cleanup leaves the nodes as they are",
 				context.Cause(ctx), missing, indented(findings(reading, r.cluster, r.fabricNamespace(), cleanupName)))
 		case <-time.After(pause):
 		}
@@ -149,14 +149,14 @@ func (r *Removal) cleanedUp(ctx context.Context) (done int, missing string, err 
 		}
 	}
 	if d.Status.ObservedGeneration < d.Generation {
-		return -1, "it has not begun", nil
+		return -1, "the cleanup has not started", nil
 	}
 	want := int(d.Status.DesiredNumberScheduled)
 	if done < want-len(away) {
-		return -1, fmt.Sprintf("%d of %d are%s", done, want, firstFailure(pods)), nil
+		return -1, fmt.Sprintf("%d of %d are clean%s", done, want, firstFailure(pods)), nil
 	}
 	if done < want {
-		r.left("what the agents have made on nodes that are not ready (%s): 'fabric cleanup' there removes it", strings.Join(away, ", "))
+		r.left("what the agents created on nodes that are not ready (%s): run 'fabric cleanup' there to remove it", strings.Join(away, ", "))
 	}
 	return done, "", nil
 }

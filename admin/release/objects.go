@@ -68,7 +68,7 @@ func describe(o client.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + " " + name
 }
 
-// leaves calls f for every value that is no table, with its path.
+// leaves calls f for every value that is not a table, with its path.
 func leaves(v Values, prefix string, f func(path string, v any)) {
 	for _, k := range slices.Sorted(maps.Keys(v)) {
 		if table, ok := v[k].(map[string]any); ok && len(table) > 0 {

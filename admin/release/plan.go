@@ -16,14 +16,14 @@ import (
 
 // Options are what the user says about the installation.
 type Options struct {
-	// Provider is what the cluster was made with. Empty: as it tells.
+	// Provider is what the cluster was created with. Empty: detected.
 	Provider Provider
 	// ClusterID is the name of the cluster among its peers. Empty: that of the
-	// values, the one it has, or one that is made up.
+	// values, the one it has, or a generated one.
 	ClusterID     string
 	ClusterLabels map[string]string
 	// PodCIDRs and ServiceCIDRs are what pods and Services have addresses of.
-	// Empty: as the values, the installation or the cluster tell.
+	// Empty: taken from the values, the installation or the cluster.
 	PodCIDRs, ServiceCIDRs []netip.Prefix
 	ReservedSubnets        []netip.Prefix
 	// GlobalLabels and GlobalAnnotations are for all objects.
@@ -57,7 +57,7 @@ type Decision struct {
 
 // decide puts together the values: what is known of the provider, of the release
 // before, the user's values and flags, and for the rest what the cluster tells.
-// The error holds all that the user must cure.
+// The error holds all that the user must correct.
 func decide(o Options, f Facts, before Values) (Decision, error) {
 	d := decider{options: o, facts: f}
 	provider := o.Provider
@@ -106,7 +106,7 @@ func (d *decider) errorf(format string, args ...any) {
 }
 
 // set takes the value of a flag. A flag that contradicts the user's values is an
-// error: nobody knows which of the two is meant.
+// error: it is not clear which of the two is meant.
 func (d *decider) set(v any, path, flag string) {
 	if said := at(d.options.Values, path); said != nil && fmt.Sprint(said) != fmt.Sprint(v) {
 		d.errorf("%s %v contradicts the value %s %v: drop one of them", flag, v, path, said)
@@ -145,21 +145,21 @@ func (d *decider) kept(before Values) {
 func (d *decider) clusterID() {
 	const path = "discovery.config.clusterID"
 	have := d.facts.Installed.ClusterID
-	from := "as the values say"
+	from := "from the values"
 	if id := d.options.ClusterID; id != "" {
 		d.set(id, path, "--cluster-id")
-		from = "as you said"
+		from = "as given"
 	}
 	d.ClusterID, d.ClusterIDFrom = textAt(d.Values, path), from
 	switch {
 	case d.ClusterID == "" && have != "":
 		d.ClusterID, d.ClusterIDFrom = have, "as before"
 	case d.ClusterID == "":
-		d.ClusterID, d.ClusterIDFrom = suggestID(d.facts.UID), "made up; --cluster-id chooses another one, before the installation only"
+		d.ClusterID, d.ClusterIDFrom = suggestID(d.facts.UID), "generated; to choose another, use --cluster-id now: it cannot be changed after the installation"
 	case len(validation.IsDNS1123Label(d.ClusterID)) > 0: // the ID is part of names
-		d.errorf("the cluster ID %q must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends", d.ClusterID)
+		d.errorf("the cluster ID %q is not valid: use at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends", d.ClusterID)
 	case have != "" && have != d.ClusterID:
-		d.errorf("this cluster is %q, as its peers know it, and cannot become %q: leave out --cluster-id, or uninstall first", have, d.ClusterID)
+		d.errorf("this cluster is known to its peers as %q and cannot become %q: leave out --cluster-id, or uninstall first", have, d.ClusterID)
 	}
 	d.Values = merge(d.Values, value(d.ClusterID, path))
 }
@@ -167,7 +167,7 @@ func (d *decider) clusterID() {
 func (d *decider) pods(p Provider) {
 	found, err := d.cidrs(cidrQuestion{
 		flag: "--pod-cidr", many: "ipam.podCIDRs", one: "ipam.podCIDR", given: d.options.PodCIDRs, installed: d.facts.Installed.PodCIDRs,
-		what: "the CIDR of the pods", detect: func() (Found, error) { return detectPods(d.facts, p) }, outside: d.facts.podOutside,
+		what: "the pod CIDR", detect: func() (Found, error) { return detectPods(d.facts, p) }, outside: d.facts.podOutside,
 	})
 	if err != nil {
 		d.errs = append(d.errs, err)
@@ -178,7 +178,7 @@ func (d *decider) pods(p Provider) {
 func (d *decider) services(p Provider) {
 	found, err := d.cidrs(cidrQuestion{
 		flag: "--service-cidr", many: "ipam.serviceCIDRs", one: "ipam.serviceCIDR", given: d.options.ServiceCIDRs, installed: d.facts.Installed.ServiceCIDRs,
-		what: "the CIDR of the Services", detect: func() (Found, error) { return detectServices(d.facts, p) }, outside: d.facts.serviceOutside,
+		what: "the Service CIDR", detect: func() (Found, error) { return detectServices(d.facts, p) }, outside: d.facts.serviceOutside,
 	})
 	if err != nil {
 		d.errs = append(d.errs, err)
@@ -202,19 +202,19 @@ func (d *decider) cidrs(q cidrQuestion) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	found := Found{said, "as the values say"}
+	found := Found{said, "from the values"}
 	if len(q.given) > 0 {
 		if said != nil && !slices.Equal(said, q.given) {
 			return Found{}, fmt.Errorf("%s %s contradicts the value %s %s: drop one of them", q.flag, join(q.given), q.one, join(said))
 		}
-		found = Found{q.given, "as you said"}
+		found = Found{q.given, "as given"}
 	}
 	switch {
 	case len(found.Prefixes) > 0 && len(q.installed) > 0 && !slices.Equal(sorted(found.Prefixes), q.installed):
 		return found, fmt.Errorf("%s is %s in this installation and cannot become %s: leave out %s, or uninstall first", q.what, join(q.installed), join(found.Prefixes), q.flag)
 	case len(found.Prefixes) > 0:
 		if who := q.outside(found.Prefixes); who != "" && !d.options.SkipValidation {
-			return found, fmt.Errorf("%s is not %s, as %s: correct %s; if you are sure, --skip-validation takes it", q.what, join(found.Prefixes), who, q.flag)
+			return found, fmt.Errorf("%s is not %s, because %s: correct %s; if you are sure, add --skip-validation", q.what, join(found.Prefixes), who, q.flag)
 		}
 	case len(q.installed) > 0:
 		found = Found{q.installed, "as before"}
@@ -241,10 +241,10 @@ func (d *decider) overlaps() {
 	}
 	var uses []use
 	for _, p := range d.Pods.Prefixes {
-		uses = append(uses, use{"the CIDR of the pods", p})
+		uses = append(uses, use{"the pod CIDR", p})
 	}
 	for _, p := range d.Services.Prefixes {
-		uses = append(uses, use{"the CIDR of the Services", p})
+		uses = append(uses, use{"the Service CIDR", p})
 	}
 	for _, own := range []use{{"ipam.externalCIDR", d.facts.Installed.ExternalCIDR}, {"ipam.internalCIDR", d.facts.Installed.InternalCIDR}} {
 		ps, err := cidrsAt(d.Values, own.what+"s", own.what)
@@ -262,7 +262,7 @@ func (d *decider) overlaps() {
 	for i, a := range uses {
 		for _, b := range uses[:i] {
 			if a.prefix.Overlaps(b.prefix) {
-				d.errorf("%s %s overlaps %s %s: an address must belong to one of them", b.what, b.prefix, a.what, a.prefix)
+				d.errorf("%s %s overlaps %s %s: an address must belong to only one of them", b.what, b.prefix, a.what, a.prefix)
 			}
 		}
 	}
@@ -292,7 +292,7 @@ func (d *decider) nodes() {
 		}
 	}
 	if len(subnets) > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, perhaps --reserved-subnets %s",
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, for example with --reserved-subnets %s",
 			join(slices.SortedFunc(maps.Keys(subnets), netip.Prefix.Compare))))
 	}
 }

@@ -54,7 +54,7 @@ func TestDecide(t *testing.T) {
 		{name: "nothing said", facts: told(), values: `
 discovery: {config: {clusterID: steady-ivy}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: []}`,
-			from: "made up; --cluster-id chooses another one, before the installation only|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config"},
+			from: "generated; to choose another, use --cluster-id now: it cannot be changed after the installation|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config"},
 		{name: "everything said by flags", facts: told(), options: Options{
 			Provider: Kind, ClusterID: "rome", ClusterLabels: map[string]string{"liqo.io/region": "eu"}, PodCIDRs: cidrs("10.1.0.0/16", "fd01::/56"), ServiceCIDRs: cidrs("10.2.0.0/16"),
 			ReservedSubnets: cidrs("192.168.1.0/24"), Metrics: true, GlobalLabels: map[string]string{"team": "net"},
@@ -64,19 +64,19 @@ discovery: {config: {clusterID: rome, clusterLabels: {liqo.io/region: eu}}}
 ipam: {podCIDR: "", podCIDRs: [10.1.0.0/16, "fd01::/56"], serviceCIDR: 10.2.0.0/16, serviceCIDRs: [], reservedSubnets: [192.168.1.0/24]}
 metrics: {enabled: true}
 peering: {networking: {gateway: {server: {service: {type: NodePort}}}}}`,
-			from:  "as you said|as you said|as you said",
+			from:  "as given|as given|as given",
 			notes: []string{"gateway servers are reached by NodePort, because kind has no load balancers"}},
 		{name: "everything said by values", facts: told(), options: Options{Values: Values{
 			"discovery": Values{"config": Values{"clusterID": "rome"}}, "ipam": Values{"podCIDRs": []any{"10.1.0.0/16"}, "serviceCIDR": "10.2.0.0/16"},
 		}}, values: `
 discovery: {config: {clusterID: rome}}
-ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as the values say|as the values say|as the values say"},
+ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "from the values|from the values|from the values"},
 		{name: "installed already", facts: installed, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as before|as before|as before"},
 		{name: "the same said again", facts: installed, options: Options{ClusterID: "rome", PodCIDRs: cidrs("10.200.0.0/16")}, values: `
 discovery: {config: {clusterID: rome}}
-ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as you said|as you said|as before"},
+ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}`, from: "as given|as given|as before"},
 		{name: "the release before", facts: installed, before: Values{"tag": "v1", "ipam": Values{"podCIDRs": []any{"10.200.0.0/16"}}}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.200.0.0/16, podCIDRs: [], serviceCIDR: 10.97.0.0/16, serviceCIDRs: []}
@@ -100,9 +100,9 @@ tag: null`, from: "as before|as before|as before",
 			notes: []string{"Kept from the installed release (--reset-values drops it): common.globalLabels.example.org/team=net"}},
 		{name: "another ID, and other networks", facts: installed, options: Options{ClusterID: "milan", PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16"),
 			Values: ipam(Values{"externalCIDR": "10.72.0.0/16", "internalCIDR": "10.80.0.0/16"})}, err: `
-this cluster is "rome", as its peers know it, and cannot become "milan": leave out --cluster-id, or uninstall first
-the CIDR of the pods is 10.200.0.0/16 in this installation and cannot become 10.1.0.0/16: leave out --pod-cidr, or uninstall first
-the CIDR of the Services is 10.97.0.0/16 in this installation and cannot become 10.2.0.0/16: leave out --service-cidr, or uninstall first
+this cluster is known to its peers as "rome" and cannot become "milan": leave out --cluster-id, or uninstall first
+the pod CIDR is 10.200.0.0/16 in this installation and cannot become 10.1.0.0/16: leave out --pod-cidr, or uninstall first
+the Service CIDR is 10.97.0.0/16 in this installation and cannot become 10.2.0.0/16: leave out --service-cidr, or uninstall first
 ipam.externalCIDR is 10.71.0.0/16 in this installation and cannot become 10.72.0.0/16: uninstall first`},
 		{name: "flags against values", facts: told(), options: Options{ClusterID: "rome", ClusterLabels: map[string]string{"a": "1"}, PodCIDRs: cidrs("10.1.0.0/16"), Values: Values{
 			"discovery": Values{"config": Values{"clusterID": "milan", "clusterLabels": Values{"a": "2"}}}, "ipam": Values{"podCIDR": "10.2.0.0/16"},
@@ -111,38 +111,38 @@ ipam.externalCIDR is 10.71.0.0/16 in this installation and cannot become 10.72.0
 --pod-cidr 10.1.0.0/16 contradicts the value ipam.podCIDR 10.2.0.0/16: drop one of them
 --cluster-labels a=1 contradicts the value discovery.config.clusterLabels, which says 2: drop one of them`},
 		{name: "an ID that is none", facts: told(), options: Options{ClusterID: "Rome"}, err: `
-the cluster ID "Rome" must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends`},
+the cluster ID "Rome" is not valid: use at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends`},
 		{name: "nobody knows", facts: Facts{UID: "1"}, err: `
-nothing in the cluster says which CIDR its pods have: set --pod-cidr
-nothing in the cluster says which CIDR its Services have: set --service-cidr`},
+nothing in the cluster shows its pod CIDR: set --pod-cidr
+nothing in the cluster shows its Service CIDR: set --service-cidr`},
 		{name: "values that are no CIDRs", facts: told(), options: Options{Values: ipam(Values{"podCIDR": "10.1", "serviceCIDR": "10.96.0.1/16", "pools": []any{"x"}})}, err: `
 ipam.podCIDR: "10.1" is not a CIDR, such as 10.244.0.0/16
 ipam.serviceCIDR: "10.96.0.1/16" is not a CIDR, such as 10.244.0.0/16
 ipam.pools: "x" is not a CIDR, such as 10.244.0.0/16`},
 		{name: "networks that overlap", facts: told(), options: Options{PodCIDRs: cidrs("10.96.0.0/16"), Values: ipam(Values{"internalCIDR": "10.96.1.0/24"})}, err: `
-ipam.internalCIDR 10.96.1.0/24 overlaps the CIDR of the Services 10.96.0.0/12: an address must belong to one of them
-ipam.internalCIDR 10.96.1.0/24 overlaps the CIDR of the pods 10.96.0.0/16: an address must belong to one of them
-the CIDR of the Services 10.96.0.0/12 overlaps the CIDR of the pods 10.96.0.0/16: an address must belong to one of them`},
+ipam.internalCIDR 10.96.1.0/24 overlaps the Service CIDR 10.96.0.0/12: an address must belong to only one of them
+ipam.internalCIDR 10.96.1.0/24 overlaps the pod CIDR 10.96.0.0/16: an address must belong to only one of them
+the Service CIDR 10.96.0.0/12 overlaps the pod CIDR 10.96.0.0/16: an address must belong to only one of them`},
 		{name: "networks that cannot be", facts: withPod("192.168.3.4"), options: Options{PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16")}, err: `
-the CIDR of the pods is not 10.1.0.0/16, as pod app/web has the address 192.168.3.4: correct --pod-cidr; if you are sure, --skip-validation takes it
-the CIDR of the Services is not 10.2.0.0/16, as the Service default/kubernetes has the address 10.96.0.1: correct --service-cidr; if you are sure, --skip-validation takes it`},
+the pod CIDR is not 10.1.0.0/16, because pod app/web has the address 192.168.3.4: correct --pod-cidr; if you are sure, add --skip-validation
+the Service CIDR is not 10.2.0.0/16, because the Service default/kubernetes has the address 10.96.0.1: correct --service-cidr; if you are sure, add --skip-validation`},
 		{name: "networks that cannot be, but are", facts: withPod("192.168.3.4"), options: Options{ClusterID: "rome", PodCIDRs: cidrs("10.1.0.0/16"), ServiceCIDRs: cidrs("10.2.0.0/16"), SkipValidation: true}, values: `
 discovery: {config: {clusterID: rome}}
-ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as you said|as you said|as you said"},
+ipam: {podCIDR: 10.1.0.0/16, podCIDRs: [], serviceCIDR: 10.2.0.0/16, serviceCIDRs: []}`, from: "as given|as given|as given"},
 		{name: "nodes in the pools", facts: nearPools, options: Options{ClusterID: "rome", ReservedSubnets: cidrs("192.168.9.0/24")}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], reservedSubnets: [192.168.9.0/24]}`,
-			from:     "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
-			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, perhaps --reserved-subnets 192.168.7.0/24"}},
+			from:     "as given|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
+			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, for example with --reserved-subnets 192.168.7.0/24"}},
 		{name: "nodes in the pool of IPv6", facts: nearPools6, options: Options{ClusterID: "rome"}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: []}`,
-			from:     "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
-			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, perhaps --reserved-subnets fd50:52ea:0:7::/64"}},
+			from:     "as given|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config",
+			warnings: []string{"the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, for example with --reserved-subnets fd50:52ea:0:7::/64"}},
 		{name: "nodes outside of the pools", facts: nearPools, options: Options{ClusterID: "rome", Values: ipam(Values{"pools": []any{"10.0.0.0/8"}})}, values: `
 discovery: {config: {clusterID: rome}}
 ipam: {podCIDR: 10.244.0.0/16, podCIDRs: [], serviceCIDR: 10.96.0.0/12, serviceCIDRs: [], pools: [10.0.0.0/8]}`,
-			from: "as you said|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config"},
+			from: "as given|ConfigMap kube-system/kubeadm-config|ConfigMap kube-system/kubeadm-config"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := decide(tt.options, tt.facts, tt.before)
@@ -213,28 +213,28 @@ func TestPreflight(t *testing.T) {
 	}{
 		{name: "a good cluster", facts: told()},
 		{name: "an old cluster", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.30.4" }),
-			err: "the cluster's Kubernetes v1.30.4 is older than 1.31.0, and does not know what the schemas use: upgrade the cluster first"},
+			err: "the cluster runs Kubernetes v1.30.4, which is older than 1.31.0 and does not support features that the CRDs use: upgrade the cluster first"},
 		{name: "a vendor's version", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.31.0-gke.1234" })},
 		{name: "Liqo itself", facts: good(func(f *Facts) {
 			f.Installed.Liqo = []string{"Deployment liqo/liqo-controller-manager"}
-		}), err: "this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
+		}), err: "this cluster runs Liqo, and both would manage the same objects: uninstall Liqo with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
 		{name: "another namespace", facts: good(func(f *Facts) { f.Installed.Elsewhere = "network" }),
-			err: "there is an installation in the namespace network already, and a cluster can have one only: name it with --liqo-namespace network, or uninstall it first"},
+			err: "there is already an installation in namespace network, and a cluster can have only one: name it with --liqo-namespace network, or uninstall it first"},
 		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",
-			err: "the namespace liqo-fabric is called like that of an installation's node agents: choose another one with --liqo-namespace"},
+			err: "the name of namespace liqo-fabric is reserved for the node agents of an installation: choose another namespace with --liqo-namespace"},
 		{name: "CRDs of an older version", facts: crd("v0.9.0", more, stored("v1alpha1")), version: "v1.0.0"},
 		{name: "CRDs of a newer version", facts: crd("v1.1.0", nil), version: "v1.0.0",
-			err: "CRD networks.ipam.liqo.io comes from v1.1.0, and this liqoctl is v1.0.0, which is older: get liqoctl v1.1.0 or newer"},
+			err: "CRD networks.ipam.liqo.io comes from v1.1.0, but this liqoctl is v1.0.0, which is older: use liqoctl v1.1.0 or newer"},
 		{name: "CRDs of another build, which know no more", facts: crd("34a13d4", nil), version: "c774efa"},
 		{name: "CRDs of another build, which know more", facts: crd("34a13d4", more), version: "c774efa",
-			err: "CRD networks.ipam.liqo.io comes from 34a13d4 and has fields that this liqoctl c774efa does not know (spec.mask), which objects would lose: get a newer liqoctl; " +
-				"if that is meant, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds"},
+			err: "CRD networks.ipam.liqo.io comes from 34a13d4 and has fields that this liqoctl c774efa does not know (spec.mask), which objects would lose: use a newer liqoctl; " +
+				"if this is intended, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds"},
 		{name: "a release over a build which knows more", facts: crd("34a13d4", more), version: "v1.0.0",
-			err: "CRD networks.ipam.liqo.io comes from 34a13d4 and has fields that this liqoctl v1.0.0 does not know (spec.mask), which objects would lose: get a newer liqoctl; " +
-				"if that is meant, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds"},
+			err: "CRD networks.ipam.liqo.io comes from 34a13d4 and has fields that this liqoctl v1.0.0 does not know (spec.mask), which objects would lose: use a newer liqoctl; " +
+				"if this is intended, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds"},
 		{name: "CRDs that others applied", facts: crd("", more), version: "c774efa"},
 		{name: "objects of a newer version", facts: crd("", nil, stored("v1alpha1", "v1")),
-			err: "CRD networks.ipam.liqo.io has objects of version v1, which this liqoctl does not know: get a newer liqoctl"},
+			err: "CRD networks.ipam.liqo.io has objects of version v1, which this liqoctl does not know: use a newer liqoctl"},
 		{name: "CRDs that go away", facts: crd("", nil, func(d *apiextensionsv1.CustomResourceDefinition) { d.DeletionTimestamp = new(metav1.Time) }),
 			err: "CRD networks.ipam.liqo.io is being deleted: wait until it is gone"},
 	} {

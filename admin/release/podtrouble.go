@@ -40,18 +40,18 @@ func imageTrouble(pods []corev1.Pod) string {
 		for _, c := range p.Status.ContainerStatuses {
 			switch w := c.State.Waiting; {
 			case w != nil && slices.Contains(imageReasons, w.Reason) && text == "":
-				text = fmt.Sprintf("image %s cannot be had, which pod %s needs on node %s: %s: %s", c.Image, p.Name, p.Spec.NodeName, w.Reason, shorten(w.Message))
+				text = fmt.Sprintf("image %s, which pod %s needs on node %s, cannot be pulled: %s: %s", c.Image, p.Name, p.Spec.NodeName, w.Reason, shorten(w.Message))
 			case c.Ready && p.DeletionTimestamp == nil:
-				serves = fmt.Sprintf("\nPod %s goes on, with image %s.", p.Name, c.Image)
+				serves = fmt.Sprintf("\nPod %s keeps running with image %s.", p.Name, c.Image)
 			}
 		}
 	}
 	if text == "" {
 		return ""
 	}
-	return text + serves + "\nIf the tag is right, make the image available to the nodes, and run the same command again. If it is not, the right one is put in force by" +
+	return text + serves + "\nIf the tag is right, make the image available to the nodes and run the same command again. If it is wrong, correct it with" +
 		"\n  liqoctl install --set tag=TAG" +
-		"\nwhich keeps the other values as they are now."
+		"\nwhich keeps the other values."
 }
 
 // podTrouble says why a pod is not ready, if it tells.
@@ -64,7 +64,7 @@ func podTrouble(p corev1.Pod) string {
 		case w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
 			return where("%s", strings.TrimSuffix(w.Reason+": "+shorten(w.Message), ": "))
 		case t != nil && !c.Ready:
-			return where("it has ended with exit code %d (%s), and is started again", t.ExitCode, t.Reason)
+			return where("it exited with code %d (%s) and is being restarted", t.ExitCode, t.Reason)
 		}
 	}
 	for _, cond := range p.Status.Conditions {

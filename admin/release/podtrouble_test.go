@@ -30,9 +30,9 @@ func TestImageTrouble(t *testing.T) {
 		{"one that is being made", []corev1.Pod{pod("new", "sluice/controller:v2", waits("ContainerCreating", ""))}, nil},
 		{"one that fails", []corev1.Pod{pod("new", "sluice/controller:v2", waits("CrashLoopBackOff", ""))}, nil},
 		{"the first installation", []corev1.Pod{pod("new", "sluice/controller:v2", waits("ImagePullBackOff", "no such host"))},
-			[]string{"image sluice/controller:v2 cannot be had, which pod new needs on node node-1: ImagePullBackOff: no such host\nIf the tag is right", "install --set tag=TAG"}},
+			[]string{"image sluice/controller:v2, which pod new needs on node node-1, cannot be pulled: ImagePullBackOff: no such host\nIf the tag is right", "install --set tag=TAG"}},
 		{"an upgrade", []corev1.Pod{pod("new", "sluice/controller:v2", waits("ErrImageNeverPull", "")), serves},
-			[]string{"image sluice/controller:v2", "Pod old goes on, with image sluice/controller:v1."}},
+			[]string{"image sluice/controller:v2", "Pod old keeps running with image sluice/controller:v1."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := imageTrouble(tt.pods)

@@ -16,19 +16,19 @@ import (
 // use.
 const oldestKubernetes = "1.31.0"
 
-// preflight finds what is in the way of an installation, before anything is
-// changed. What it returns first are warnings.
+// preflight finds what prevents an installation, before anything is changed. It returns
+// warnings, and an error for what must be corrected.
 func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiextensionsv1.CustomResourceDefinition) (warnings []string, err error) {
 	var errs []error
 	if v, err := version.ParseGeneric(f.KubernetesVersion); err != nil || v.LessThan(version.MustParseGeneric(oldestKubernetes)) {
-		errs = append(errs, fmt.Errorf("the cluster's Kubernetes %s is older than %s, and does not know what the schemas use: upgrade the cluster first", f.KubernetesVersion, oldestKubernetes))
+		errs = append(errs, fmt.Errorf("the cluster runs Kubernetes %s, which is older than %s and does not support features that the CRDs use: upgrade the cluster first", f.KubernetesVersion, oldestKubernetes))
 	}
 	i := f.Installed
 	if len(i.Liqo) > 0 {
-		errs = append(errs, fmt.Errorf("this cluster runs Liqo itself, and both would work on the same objects: uninstall it with its own liqoctl first (%s)", strings.Join(i.Liqo, ", ")))
+		errs = append(errs, fmt.Errorf("this cluster runs Liqo, and both would manage the same objects: uninstall Liqo with its own liqoctl first (%s)", strings.Join(i.Liqo, ", ")))
 	}
 	if i.Elsewhere != "" {
-		errs = append(errs, fmt.Errorf("there is an installation in the namespace %s already, and a cluster can have one only: name it with --liqo-namespace %s, or uninstall it first", i.Elsewhere, i.Elsewhere))
+		errs = append(errs, fmt.Errorf("there is already an installation in namespace %s, and a cluster can have only one: name it with --liqo-namespace %s, or uninstall it first", i.Elsewhere, i.Elsewhere))
 	}
 	for _, live := range i.CRDs {
 		if mine, known := ours[live.Name]; known {
@@ -36,7 +36,7 @@ func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiext
 		}
 	}
 	if strings.HasSuffix(liqoNamespace, fabricSuffix) {
-		errs = append(errs, fmt.Errorf("the namespace %s is called like that of an installation's node agents: choose another one with --liqo-namespace", liqoNamespace))
+		errs = append(errs, fmt.Errorf("the name of namespace %s is reserved for the node agents of an installation: choose another namespace with --liqo-namespace", liqoNamespace))
 	}
 	return warnings, errors.Join(errs...)
 }
@@ -50,17 +50,17 @@ func replaceable(live, ours *apiextensionsv1.CustomResourceDefinition, newVersio
 	schemas := schemasOf(ours)
 	for _, stored := range live.Status.StoredVersions {
 		if schemas[stored] == nil {
-			return fmt.Errorf("CRD %s has objects of version %s, which this liqoctl does not know: get a newer liqoctl", live.Name, stored)
+			return fmt.Errorf("CRD %s has objects of version %s, which this liqoctl does not know: use a newer liqoctl", live.Name, stored)
 		}
 	}
 	applied, marked := live.Annotations[AnnotationVersion]
 	have, err := version.ParseSemantic(applied)
 	mine, mineErr := version.ParseSemantic(newVersion)
 	switch {
-	case !marked: // others applied it: who does so by hand means it
+	case !marked: // it was applied by hand, so that is intended
 		return nil
 	case err == nil && mineErr == nil && mine.LessThan(have):
-		return fmt.Errorf("CRD %s comes from %s, and this liqoctl is %s, which is older: get liqoctl %s or newer", live.Name, applied, newVersion, applied)
+		return fmt.Errorf("CRD %s comes from %s, but this liqoctl is %s, which is older: use liqoctl %s or newer", live.Name, applied, newVersion, applied)
 	case err == nil && mineErr == nil:
 		return nil
 	}
@@ -68,8 +68,8 @@ func replaceable(live, ours *apiextensionsv1.CustomResourceDefinition, newVersio
 	for name, schema := range schemasOf(live) {
 		if unknown := unknownFields(schema, schemas[name], ""); len(unknown) > 0 {
 			slices.Sort(unknown)
-			return fmt.Errorf("CRD %s comes from %s and has fields that this liqoctl %s does not know (%s), which objects would lose: get a newer liqoctl; "+
-				"if that is meant, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds",
+			return fmt.Errorf("CRD %s comes from %s and has fields that this liqoctl %s does not know (%s), which objects would lose: use a newer liqoctl; "+
+				"if this is intended, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds",
 				live.Name, applied, newVersion, sample(unknown))
 		}
 	}
@@ -120,8 +120,8 @@ func sample(of []string) string {
 	return strings.Join(of, ", ")
 }
 
-// rights are what an installation needs. Who has them may give the controllers
-// theirs, too.
+// rights are what an installation needs. They include the rights that it gives to the
+// controllers.
 func rights(namespace string) (ps []access.Permission) {
 	add := func(group, namespace string, resources ...string) {
 		for _, r := range resources {

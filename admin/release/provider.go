@@ -41,7 +41,7 @@ var known = map[Provider]knowledge{
 	},
 	K3s: {pods: "10.42.0.0/16", services: "10.43.0.0/16"},
 	AKS: {ask: "az aks show -g GROUP -n NAME --query networkProfile.podCidr (or, where pods are in the nodes' network, the prefix of that subnet)"},
-	EKS: {ask: "aws ec2 describe-vpcs --vpc-ids VPC --query 'Vpcs[].CidrBlockAssociationSet[].CidrBlock' (pods are in the network of the VPC)"},
+	EKS: {ask: "aws ec2 describe-vpcs --vpc-ids VPC --query 'Vpcs[].CidrBlockAssociationSet[].CidrBlock' (pods use the network of the VPC)"},
 	GKE: {ask: "gcloud container clusters describe NAME --format='value(clusterIpv4Cidr)'"},
 	OpenShift: {
 		values:  map[string]any{"openshiftConfig": map[string]any{"enabled": true}},

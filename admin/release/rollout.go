@@ -36,7 +36,7 @@ func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
 	})
 }
 
-// onlyNews leaves out what was told just before: waiting means to ask again and
+// onlyNews leaves out an event that repeats the previous one, as waiting polls again and
 // again.
 func onlyNews(tell progress.Func) progress.Func {
 	var last progress.Event
@@ -85,7 +85,7 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 				missing = m
 			}
 			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
-			return w.cluster.Errorf("%w while waiting for %s: %s%s\nThe same command continues where this one has ended.",
+			return w.cluster.Errorf("%w while waiting for %s: %s%s\nRun the same command again to continue.",
 				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program)))
 		case <-time.After(pause):
 		}
@@ -155,7 +155,7 @@ func nodesAway(ctx context.Context, c *access.Cluster) (names []string, err erro
 // and why.
 func (p *Plan) networksReady(ctx context.Context) (missing string, err error) {
 	if _, err := p.cluster.ID(ctx); err != nil {
-		return "no ConfigMap with the ID of the cluster yet", nil
+		return "no ConfigMap with the cluster ID yet", nil
 	}
 	var list ipamv1alpha1.NetworkList
 	if err := p.cluster.Client.List(ctx, &list, client.InNamespace(p.cluster.LiqoNamespace)); err != nil {

@@ -14,7 +14,7 @@ import (
 // valuesList is where a user finds the values of the chart.
 const valuesList = "https://github.com/sluice-net/sluice/blob/main/deploy/chart/README.md lists all values"
 
-// Check tells which of the values the chart refuses.
+// Check tells which of the values are not valid for the chart.
 func (c *Chart) Check(values Values) error {
 	s, err := c.schema()
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Chart) latest(values Values) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: the tag latest does not say which images are meant, and nodes may differ in what they have under it: name the tag of your images, as 'make images' prints it, such as --set tag=%s",
+	return fmt.Errorf("%s: the tag latest does not identify an image, and nodes may have different images under it: set the tag of your images as 'make images' prints it, such as --set tag=%s",
 		strings.Join(paths, ", "), c.Version())
 }
 
@@ -61,7 +61,7 @@ func (c *Chart) latest(values Values) error {
 func schemaError(err error) error {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	lines = slices.DeleteFunc(lines, func(l string) bool { return l == Name+":" })
-	return fmt.Errorf("the values are refused:\n%s", strings.Join(lines, "\n"))
+	return fmt.Errorf("the values are not valid:\n%s", strings.Join(lines, "\n"))
 }
 
 // schemaNode is what is read of the chart's schema.
@@ -106,8 +106,8 @@ func (s schemaNode) unknown(v Values, prefix string) (paths []string) {
 	return paths
 }
 
-// known are the paths of all values, with those that only have others below them.
-// What does nothing is nothing to recommend.
+// known are the paths of all values, including those that only have others below them.
+// Values without effect are not recommended.
 func (s schemaNode) known(prefix string) (paths []string) {
 	for _, k := range slices.Sorted(maps.Keys(s.Properties)) {
 		if below := s.Properties[k]; below.Ignored == "" {
@@ -122,7 +122,7 @@ func (s schemaNode) ignored(v Values, prefix string) (notes []string) {
 	for _, k := range slices.Sorted(maps.Keys(v)) {
 		p := s.Properties[k]
 		if p.Ignored != "" {
-			notes = append(notes, fmt.Sprintf("the value %s%s does nothing: %s", prefix, k, p.Ignored))
+			notes = append(notes, fmt.Sprintf("the value %s%s has no effect: %s", prefix, k, p.Ignored))
 		} else if table, ok := v[k].(map[string]any); ok {
 			notes = append(notes, p.ignored(table, prefix+k+".")...)
 		}
@@ -170,7 +170,7 @@ func suggestion(path string, known []string) string {
 	if len(alike) == 0 {
 		return ""
 	}
-	return ": do you mean " + strings.Join(alike[:min(some, len(alike))], " or ") + "?"
+	return ": did you mean " + strings.Join(alike[:min(some, len(alike))], " or ") + "?"
 }
 
 // distance is how many letters must be put in, left out or changed to make one

@@ -58,7 +58,7 @@ func testServices(t *testing.T, s *site) {
 		t.Errorf("turned off, the Corefile is\n%s", got)
 	}
 	write(theirs + "clusterset.local {\n    forward . 192.0.2.1\n}\n")
-	if _, err := s.prepare(t, "", wanted); err == nil || !strings.Contains(err.Error(), "which liqoctl did not add") {
+	if _, err := s.prepare(t, "", wanted); err == nil || !strings.Contains(err.Error(), "that liqoctl did not add") {
 		t.Errorf("beside somebody else's: %v", err)
 	}
 	// Where the distribution writes the Corefile, what is imported into it changes.

@@ -21,7 +21,7 @@ import (
 type UninstallOptions struct {
 	// Purge removes the CRDs, too, and with them all objects of their kinds.
 	Purge bool
-	// Force goes on although there are peerings: they are removed on this side.
+	// Force continues although there are peerings: they are removed on this side only.
 	Force bool
 	// SkipNodes leaves what the agents have made on the nodes.
 	SkipNodes bool
@@ -54,7 +54,7 @@ type Removal struct {
 	options UninstallOptions
 	result  Removed
 	tell    progress.Func
-	// namespaces are those of the release, which end at last.
+	// namespaces are those of the release, which are removed last.
 	namespaces []client.Object
 }
 
@@ -81,15 +81,15 @@ func PrepareUninstall(ctx context.Context, c *access.Cluster, chart *Chart, o Un
 	i := facts.Installed
 	switch {
 	case len(i.Liqo) > 0:
-		return nil, c.Errorf("nothing was changed: this is an installation of Liqo itself: uninstall it with its own liqoctl (%s)", strings.Join(i.Liqo, ", "))
+		return nil, c.Errorf("nothing was changed: this is an installation of Liqo: uninstall it with its own liqoctl (%s)", strings.Join(i.Liqo, ", "))
 	case i.Elsewhere != "":
-		return nil, c.Errorf("nothing was changed: Sluice is installed in the namespace %s: name it with --liqo-namespace %s", i.Elsewhere, i.Elsewhere)
+		return nil, c.Errorf("nothing was changed: Sluice is installed in namespace %s: name it with --liqo-namespace %s", i.Elsewhere, i.Elsewhere)
 	}
 	if r.Peerings, err = r.peerings(ctx); err != nil {
 		return nil, err
 	}
 	if len(r.Peerings) > 0 && !o.Force {
-		return nil, c.Errorf("nothing was changed: this cluster has peerings, whose gateways still run:\n  %s\nRemove them with 'liqoctl network reset', which tells the other cluster, too; --force removes this side of them",
+		return nil, c.Errorf("nothing was changed: this cluster has peerings, whose gateways are still running:\n  %s\nRemove them with 'liqoctl network reset', which also cleans up the other cluster; --force removes only this side of them",
 			strings.Join(r.Peerings, "\n  "))
 	}
 	if r.Nothing, err = r.nothing(ctx, last != nil); err != nil || r.Nothing {
@@ -102,7 +102,7 @@ func PrepareUninstall(ctx context.Context, c *access.Cluster, chart *Chart, o Un
 // toRemove tells what would be removed.
 func (r *Removal) toRemove(ctx context.Context) ([]string, error) {
 	lines := []string{
-		fmt.Sprintf("In cluster %s, %s:", cmp.Or(r.facts.Installed.ClusterID, "without an ID"), r.cluster.Where()),
+		fmt.Sprintf("In cluster %s (%s):", cmp.Or(r.facts.Installed.ClusterID, "without an ID"), r.cluster.Where()),
 		fmt.Sprintf("  the installation in namespace %s, and the node agents in %s", r.cluster.LiqoNamespace, r.fabricNamespace()),
 	}
 	if !r.options.SkipNodes {
@@ -196,7 +196,7 @@ func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) 
 		}
 	}
 	if r.options.SkipNodes {
-		r.left("what the agents have made on the nodes (--skip-node-cleanup): 'fabric cleanup' on each node removes it")
+		r.left("what the agents created on the nodes (--skip-node-cleanup): run 'fabric cleanup' on each node to remove it")
 	}
 	return r.result, nil
 }
@@ -266,7 +266,7 @@ func (r *Removal) removeRelease(ctx context.Context) error {
 	if err := r.delete(ctx, objects); err != nil {
 		return err
 	}
-	// A controller that still runs would make anew what is removed next.
+	// A controller that is still running would recreate what is removed next.
 	return r.noPods(ctx, r.cluster.LiqoNamespace, controllerName)
 }
 
@@ -278,14 +278,14 @@ func (r *Removal) noPods(ctx context.Context, namespace, program string) error {
 		pods, err := podsOf(ctx, r.cluster, namespace, program)
 		switch {
 		case err != nil:
-			return r.cluster.Explain("wait for the end of "+program, err)
+			return r.cluster.Explain("wait until "+program+" has terminated", err)
 		case len(pods) == 0:
 			return nil
 		}
-		r.tell.Waiting(r.cluster.Name, "Waiting for the end of pod "+pods[0].Name)
+		r.tell.Waiting(r.cluster.Name, "Waiting until pod "+pods[0].Name+" has terminated")
 		select {
 		case <-ctx.Done():
-			return r.cluster.Errorf("pod %s/%s does not end: %w", namespace, pods[0].Name, context.Cause(ctx))
+			return r.cluster.Errorf("pod %s/%s does not terminate: %w", namespace, pods[0].Name, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
@@ -342,8 +342,8 @@ func (r *Removal) list(ctx context.Context, list client.ObjectList, o ...client.
 	return items(list, r.cluster.Client.Scheme())
 }
 
-// delete removes objects, and waits until they are gone. Finalizers of ours and of
-// Liqo's are taken off: nobody is there who would.
+// delete removes objects, and waits until they are gone. It removes our finalizers and those
+// of Liqo, as no controller is left to do so.
 func (r *Removal) delete(ctx context.Context, objects []client.Object) error {
 	var there []client.Object
 	for _, o := range objects {
@@ -375,22 +375,22 @@ func (r *Removal) gone(ctx context.Context, o client.Object) error {
 			o.GetObjectKind().SetGroupVersionKind(kind)
 			return nil
 		case err != nil:
-			return r.cluster.Explain("wait for the end of "+describe(o), err)
+			return r.cluster.Explain("wait until "+describe(o)+" is gone", err)
 		}
 		o.GetObjectKind().SetGroupVersionKind(kind)
 		if err := r.release(ctx, o); err != nil {
 			return err
 		}
-		r.tell.Waiting(r.cluster.Name, "Waiting for the end of "+describe(o))
+		r.tell.Waiting(r.cluster.Name, "Waiting until "+describe(o)+" is gone")
 		select {
 		case <-ctx.Done():
-			return r.cluster.Errorf("%s does not go away, finalizers %v: %w", describe(o), o.GetFinalizers(), context.Cause(ctx))
+			return r.cluster.Errorf("%s has not been removed (finalizers %v): %w", describe(o), o.GetFinalizers(), context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
 }
 
-// release takes off the finalizers that nobody removes any more.
+// release removes the finalizers that no controller removes any more.
 func (r *Removal) release(ctx context.Context, o client.Object) error {
 	keep := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
 		domain, _, _ := strings.Cut(f, "/")
@@ -402,5 +402,5 @@ func (r *Removal) release(ctx context.Context, o client.Object) error {
 	patch := client.MergeFrom(o.DeepCopyObject().(client.Object))
 	o.SetFinalizers(keep)
 	err := r.cluster.Client.Patch(ctx, o, patch)
-	return r.cluster.Explain("take the finalizers off "+describe(o), client.IgnoreNotFound(err))
+	return r.cluster.Explain("remove the finalizers of "+describe(o), client.IgnoreNotFound(err))
 }

@@ -18,20 +18,20 @@ import (
 
 func TestRefusedValues(t *testing.T) {
 	for _, tt := range []struct{ name, values, want string }{
-		{"a misspelt value", "networking: {genevePorts: 6092}", "the chart has no value networking.genevePorts: do you mean networking.genevePort?\n" + valuesList},
-		{"a misspelt section", "network: {}", "the chart has no value network: do you mean networking?\n"},
-		{"capitals", "ipam: {podCidr: 10.1.0.0/16}", "the chart has no value ipam.podCidr: do you mean ipam.podCIDR"},
-		{"a value at another place", "genevePort: 6092", "the chart has no value genevePort: do you mean networking.genevePort?\n"},
-		{"a value of several places", "replicas: 2", "do you mean clusterDNS.replicas or controllerManager.replicas or networking.gatewayTemplates.replicas?\n"},
+		{"a misspelt value", "networking: {genevePorts: 6092}", "the chart has no value networking.genevePorts: did you mean networking.genevePort?\n" + valuesList},
+		{"a misspelt section", "network: {}", "the chart has no value network: did you mean networking?\n"},
+		{"capitals", "ipam: {podCidr: 10.1.0.0/16}", "the chart has no value ipam.podCidr: did you mean ipam.podCIDR"},
+		{"a value at another place", "genevePort: 6092", "the chart has no value genevePort: did you mean networking.genevePort?\n"},
+		{"a value of several places", "replicas: 2", "did you mean clusterDNS.replicas or controllerManager.replicas or networking.gatewayTemplates.replicas?\n"},
 		{"a value like no other", "quality: high", "the chart has no value quality\n"},
-		{"two mistakes", "{tags: v1, networking: {genevePort: none}}", "do you mean tag?\n" + valuesList + "\nthe values are refused:\n- at '/networking/genevePort': got string, want integer"},
+		{"two mistakes", "{tags: v1, networking: {genevePort: none}}", "did you mean tag?\n" + valuesList + "\nthe values are not valid:\n- at '/networking/genevePort': got string, want integer"},
 		{"text for a number", "controllerManager: {replicas: two}", "at '/controllerManager/replicas': got string, want integer"},
 		{"no gateway at all", "networking: {gatewayTemplates: {replicas: 0}}", "at '/networking/gatewayTemplates/replicas': minimum: got 0, want 1"},
 		{"no CIDR", "ipam: {reservedSubnets: [10.0.0.0]}", "at '/ipam/reservedSubnets/0': '10.0.0.0' does not match pattern"},
 		{"a type of Service", "peering: {networking: {gateway: {server: {service: {type: ExternalName}}}}}", "at '/peering/networking/gateway/server/service/type': value must be one of 'LoadBalancer', 'NodePort', 'ClusterIP'"},
 		{"an image of Liqo", "controllerManager: {image: {name: ghcr.io/liqotech/liqo-controller-manager}}", "at '/controllerManager/image/name': 'not' failed"},
 		{"images that could be any", "{tag: latest, networking: {fabric: {image: {version: latest}}}}",
-			"tag, networking.fabric.image.version: the tag latest does not say which images are meant, and nodes may differ in what they have under it: name the tag of your images, as 'make images' prints it, such as --set tag=unknown"},
+			"tag, networking.fabric.image.version: the tag latest does not identify an image, and nodes may have different images under it: set the tag of your images as 'make images' prints it, such as --set tag=unknown"},
 		{"a registry with a tag", "registry: 'sluice.local/x:v1'", "at '/registry': 'sluice.local/x:v1' does not match pattern"},
 		{"an image with a tag", "controllerManager: {image: {name: 'sluice/controller:v1'}}", "does not match pattern"},
 		{"an address book elsewhere", "ipam: {external: {enabled: true}}", "at '/ipam/external/enabled': value must be false"},
@@ -77,13 +77,13 @@ offloading: {enabled: true, defaultNodeResources: {cpu: 4}}
 		t.Fatal(err)
 	}
 	want := []string{
-		"the value controllerManager.metrics does nothing: metrics.podMonitor is for all programs, and the Service liqo-controller-metrics is always there",
-		"the value networking.enabled does nothing: it is what is installed",
-		"the value networking.fabric.config.nftablesMonitor does nothing: changes by others are always noticed",
-		"the value networking.gateway.mssclamp.enabled does nothing: the TCP clamping is always on: without it, connections hang where ICMP gets lost",
-		"the value networking.gateway.mssclamp.value does nothing: gateways clamp the MSS to what their MTU leaves: set peering.networking.gateway.mtu",
-		"the value networking.gatewayTemplates.wireguard does nothing: WireGuard is in the gateway's process",
-		"the value offloading.defaultNodeResources does nothing: a ResourceSlice says what it asks for",
+		"the value controllerManager.metrics has no effect: metrics.podMonitor is for all programs, and the Service liqo-controller-metrics is always there",
+		"the value networking.enabled has no effect: it is what is installed",
+		"the value networking.fabric.config.nftablesMonitor has no effect: changes by others are always noticed",
+		"the value networking.gateway.mssclamp.enabled has no effect: the TCP clamping is always on: without it, connections hang where ICMP gets lost",
+		"the value networking.gateway.mssclamp.value has no effect: gateways clamp the MSS to what their MTU leaves: set peering.networking.gateway.mtu",
+		"the value networking.gatewayTemplates.wireguard has no effect: WireGuard is in the gateway's process",
+		"the value offloading.defaultNodeResources has no effect: a ResourceSlice says what it asks for",
 	}
 	if diff := cmp.Diff(want, c.ignored(v)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -45,14 +45,14 @@ func TestInstallWithoutChanges(t *testing.T) {
 		code           int
 		stdout, stderr string // regular expressions
 	}{
-		{"what is missing", []string{"install"}, 1, `^$`, `^ ERRO   nothing was changed: nothing in the cluster says which CIDR its pods have: set --pod-cidr\n$`},
+		{"what is missing", []string{"install"}, 1, `^$`, `^ ERRO   nothing was changed: nothing in the cluster shows its pod CIDR: set --pod-cidr\n$`},
 		{"manifests", append(install, "--dry-run"), 0, `(?s)^---\n# Everything.*kind: Namespace.*--cluster-id=rome`,
-			`^ INFO   Cluster ID: rome \(as you said\)\n INFO   Pods: 10.243.0.0/16 \(as you said\)\n INFO   Services: 10.96.0.0/16 \(the ServiceCIDRs of the API server\)\n WARN   this program was built without a version, and installs images of the tag unknown: --set tag=TAG names others\n$`},
+			`^ INFO   Cluster ID: rome \(as given\)\n INFO   Pods: 10.243.0.0/16 \(as given\)\n INFO   Services: 10.96.0.0/16 \(the ServiceCIDRs of the API server\)\n WARN   this program was built without a version and installs images with the tag unknown: to use others, add --set tag=TAG\n$`},
 		{"with CRDs", append(install, "--dry-run", "--include-crds"), 0, `(?s)^---\napiVersion: apiextensions.k8s.io/v1.*kind: Namespace`, `INFO`},
 		{"values", append(install, "--only-output-values", "--dump-values-path", "-"), 0, `(?s)^discovery:\n  config:\n    clusterID: rome\n    clusterLabels:\n      region: eu\nipam:\n  podCIDR: 10.243.0.0/16\n.*`, `INFO`},
 		{"values in a file", append(install, "--only-output-values", "--dump-values-path", values), 0, `^$`, `INFO   Values written to `},
-		{"values from it", []string{"install", "--values", values, "--dry-run"}, 0, `--pod-cidr=10.243.0.0/16`, `Pods: 10.243.0.0/16 \(as the values say\)`},
-		{"a misspelt value", append(install, "--set", "networking.genevePorts=1"), 1, `^$`, `(?s) ERRO   nothing was changed: the chart has no value networking.genevePorts: do you mean networking.genevePort\?\n.*lists all values`},
+		{"values from it", []string{"install", "--values", values, "--dry-run"}, 0, `--pod-cidr=10.243.0.0/16`, `Pods: 10.243.0.0/16 \(from the values\)`},
+		{"a misspelt value", append(install, "--set", "networking.genevePorts=1"), 1, `^$`, `(?s) ERRO   nothing was changed: the chart has no value networking.genevePorts: did you mean networking.genevePort\?\n.*lists all values`},
 		{"flags that do nothing", append(install, "--dry-run", "--disable-telemetry", "--disable-api-server-sanity-check"), 0, `kind`,
 			`(?s) WARN   --disable-api-server-sanity-check does nothing: the address of the API server is not compared with that of the kubeconfig\n WARN   --disable-telemetry does nothing: nothing is sent anywhere\n`},
 		{"an address of the API server", append(install, "--dry-run", "--set", "authentication.enabled=true", "--api-server-url", "https://203.0.113.7:6443"), 0, `--api-server-url=https://203.0.113.7:6443\n`, `INFO`},

@@ -140,7 +140,7 @@ func (f *faults) failedUpgrade(t *testing.T, c *kubelab.Cluster) {
 	if err == nil {
 		t.Fatal("an upgrade to images that do not exist has worked")
 	}
-	if said := stderr + err.Error(); !strings.Contains(said, ":absent cannot be had") || !strings.Contains(said, "ErrImageNeverPull") {
+	if said := stderr + err.Error(); !strings.Contains(said, ":absent, which pod ") || !strings.Contains(said, "cannot be pulled") || !strings.Contains(said, "ErrImageNeverPull") {
 		t.Errorf("nothing says which image is missing: %v", err)
 	}
 	// The gateway's new pod has been tried, too.
