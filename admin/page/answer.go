@@ -19,18 +19,19 @@ const (
 	// maxList is how many elements of a list are shown, maxDepth how deep lists are nested.
 	maxList  = 2000
 	maxDepth = 16
-	// maxAnswer is how much a page gets at once.
+	// maxAnswer is the size of the largest answer.
 	maxAnswer = 16 << 20
-	// maxStateText and maxState are for what a page gets again and again: it is more only
-	// where texts cannot be made shorter.
+	// maxStateText and maxState apply to the state, which a page polls. It exceeds maxState
+	// only if its texts cannot be shortened further.
 	maxStateText = 1 << 10
 	maxState     = 4 << 20
-	// minText is how short texts get where there are too many.
+	// minText is the length below which texts are not shortened.
 	minText = 64
 )
 
-// bounded is the JSON form of a value with every text and list cut, and without
-// characters that change how others are shown. Texts get shorter while it is more than wanted.
+// bounded returns the JSON form of a value with every text and list truncated, and without
+// characters that change how others are displayed. Texts are shortened further as long as
+// the result is larger than wanted.
 func bounded(value any, longest, wanted int) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -49,7 +50,7 @@ func bounded(value any, longest, wanted int) ([]byte, error) {
 			continue
 		}
 		if err == nil && len(out) > maxAnswer {
-			err = fmt.Errorf("this is more than a page can show: %d MiB", len(out)>>20)
+			err = fmt.Errorf("the answer is larger than the page can show: %d MiB", len(out)>>20)
 		}
 		return out, err
 	}
@@ -85,7 +86,8 @@ func cut(value any, most, depth int) any {
 	return value
 }
 
-// harmless cuts a text, and shows what would change its direction or nothing at all.
+// harmless truncates a text, and replaces control and format characters, which could be
+// invisible or change the direction of the text.
 func harmless(s string, most int) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {

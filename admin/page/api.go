@@ -46,7 +46,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /api/bundle", s.work(s.serveBundle))
 }
 
-// badRequest is the page's mistake, or the user's.
+// badRequest is an error of the page or of the user, not of a cluster.
 type badRequest struct{ error }
 
 func refuse(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
@@ -91,12 +91,12 @@ func (s *Server) serveSeries(w http.ResponseWriter, r *http.Request) {
 func (s *Server) index(r *http.Request, parameter string) (int, error) {
 	i, err := strconv.Atoi(r.URL.Query().Get(parameter))
 	if err != nil || i < 0 || i >= len(s.config.Clusters) {
-		return 0, refuse("%s: there is no such cluster", parameter)
+		return 0, refuse("%s: no such cluster", parameter)
 	}
 	return i, nil
 }
 
-// named is a cluster under the name that it has in work on two.
+// named is a cluster under the name that it has where two clusters are worked on.
 func (s *Server) named(i int, name string) *access.Cluster {
 	c := *s.config.Clusters[i]
 	c.Name = name
@@ -195,7 +195,7 @@ func (s *Server) serveDrops(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// serveReasons sends what the documents say of reasons for drops, as Markdown.
+// serveReasons sends the documentation about reasons for drops, as Markdown.
 func serveReasons(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte(docs.Troubleshooting(drops.Section))) // the page may be gone
@@ -236,7 +236,7 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request) error {
 		if port := q.Get("port"); port != "" {
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil {
-				return refuse("%q is no port", port)
+				return refuse("%q is not a port number", port)
 			}
 			o.Port = uint16(n)
 		}
@@ -279,8 +279,8 @@ func addressOf(text string) (netip.Addr, uint16, error) {
 	return a.Unmap(), 0, nil
 }
 
-// podAddress is what a pod of cluster j is called in the one that was read, in the family
-// of its own first address.
+// podAddress is the address that a pod of cluster j has in the cluster that was read, in
+// the family of its own first address.
 func (s *Server) podAddress(ctx context.Context, read *survey.Cluster, j int, pod string) (netip.Addr, error) {
 	name, err := podName(pod)
 	if err != nil {
@@ -306,8 +306,8 @@ func (s *Server) podAddress(ctx context.Context, read *survey.Cluster, j int, po
 	return here, nil
 }
 
-// pair are the clusters of a peering as the doctor and the bundle want them: two where
-// both were named.
+// pair are the clusters of a peering as the doctor and the bundle want them: two if both
+// were given.
 func (s *Server) pair(i int, peer string) []*access.Cluster {
 	if j, known := s.place(peer); known && j != i {
 		return []*access.Cluster{s.named(i, access.Local), s.named(j, access.Remote)}
@@ -378,7 +378,7 @@ func (s *Server) serveDoctor(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// diagnose asks the doctor about a peering that is not well.
+// diagnose asks the doctor about an unhealthy peering.
 func (s *Server) diagnose(ctx context.Context, p Peering) *Diagnosis {
 	d := &Diagnosis{}
 	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
@@ -399,7 +399,7 @@ func (s *Server) diagnose(ctx context.Context, p Peering) *Diagnosis {
 	return d
 }
 
-// cutOff tells whether something was found that keeps packets from passing the tunnel.
+// cutOff tells whether a failure was found that keeps packets out of the tunnel.
 func cutOff(all []doctor.Finding) bool {
 	return slices.ContainsFunc(all, func(f doctor.Finding) bool {
 		switch f.Check {
@@ -413,7 +413,7 @@ func cutOff(all []doctor.Finding) bool {
 // maxTelling is how many findings are shown beside a peering; the doctor's page has all.
 const maxTelling = 5
 
-// telling are the findings that say what is wrong, the worst first.
+// telling are the findings that show what is wrong, the worst first.
 func telling(all []doctor.Finding) (out []doctor.Finding) {
 	for _, status := range []doctor.Status{doctor.Failed, doctor.Warning} {
 		for _, f := range all {
@@ -441,7 +441,7 @@ func (s *Server) serveBundle(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/gzip")
 	w.Header().Set("X-Filename", bundle.Folder(now)+".tar.gz")
 	if _, err := s.pack(r.Context(), w, o, func(progress.Event) {}, clusters...); err != nil {
-		// The answer has begun: it must not look as if it were whole.
+		// The answer has begun: it must not look complete.
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -453,7 +453,7 @@ const (
 	maxValue = 1 << 10
 )
 
-// viewable are the kinds that can be looked at. None holds a secret.
+// viewable are the kinds that can be shown. None holds a secret.
 var viewable = map[string]func() client.Object{
 	"Configuration":         func() client.Object { return new(networkingv1beta1.Configuration) },
 	"GatewayServer":         func() client.Object { return new(networkingv1beta1.GatewayServer) },
@@ -478,7 +478,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request) error {
 	kind, name, _ := strings.Cut(r.URL.Query().Get("object"), " ")
 	create, known := viewable[kind]
 	if !known {
-		return refuse("objects of kind %q are not shown", kind)
+		return refuse("objects of kind %q cannot be shown", kind)
 	}
 	key := types.NamespacedName{Name: name}
 	if namespace, rest, ok := strings.Cut(name, "/"); ok {
@@ -506,7 +506,7 @@ func objectText(o client.Object) (string, error) {
 	}
 	out, err := yaml.JSONToYAML(raw)
 	if len(out) > maxYAML {
-		out = append(out[:maxYAML], "\n# ... the rest is left out\n"...)
+		out = append(out[:maxYAML], "\n# ... truncated\n"...)
 	}
 	return string(out), err
 }

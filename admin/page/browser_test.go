@@ -99,11 +99,11 @@ func (w *stand) serve(s *Server) {
 			hops[4].Problem = &trace.Problem{Message: "the peer's gateway does not answer", Cause: "UDP or keys", Fix: "liqoctl network doctor milan"}
 		}
 		if o.Live > 0 {
-			hops[0].NotCounted, hops[1].Live = "its agent is of a version that cannot count"+w.hostile, []trace.Sight{{Point: "pod", Packets: 12}, {Point: "link", Packets: 12}}
+			hops[0].NotCounted, hops[1].Live = "the version of its agent cannot count packets"+w.hostile, []trace.Sight{{Point: "pod", Packets: 12}, {Point: "link", Packets: 12}}
 			hops[2].Live = []trace.Sight{{Point: "node", Packets: 12}}
 			hops[3].Live = []trace.Sight{{Point: "translated", Packets: 12}}
 			hops[4].Live = []trace.Sight{{Point: "tunnel", Packets: 0}}
-			hops[4].Problem = &trace.Problem{Message: "within 5s 12 such packets were seen at translated of the local gateway and none here", Cause: "the gateway does not forward them", Fix: "see 'liqoctl network drops'"}
+			hops[4].Problem = &trace.Problem{Message: "within 5s, 12 matching packets were seen at point translated of the local gateway but none here", Cause: "the gateway does not forward the packets", Fix: "see 'liqoctl network drops'"}
 		}
 		return &trace.Way{There: hops}, nil
 	}
@@ -222,7 +222,7 @@ func TestPage(t *testing.T) {
 			p.Until(`document.querySelector("main [role=status]").innerText.includes("is not an address")`)
 
 			p.Must(`(() => { const f = document.querySelector("form"); f.elements.to.value = "10.71.2.20:443"; f.elements.live.click(); f.requestSubmit(); })()`, nil)
-			p.Until(`document.querySelector("li.stop")?.innerText.includes("and none here") && document.querySelectorAll(".seen").length === 4 && document.querySelector(".seen").innerText.includes("12 at pod, 12 at link") && document.querySelector(".uncounted").innerText.includes("Not counted: its agent is of a version")`)
+			p.Until(`document.querySelector("li.stop")?.innerText.includes("but none here") && document.querySelectorAll(".seen").length === 4 && document.querySelector(".seen").innerText.includes("12 at pod, 12 at link") && document.querySelector(".uncounted").innerText.includes("Not counted: its agent is of a version")`)
 			p.Must(`scrollTo(0, document.querySelector("main > div").offsetTop - document.querySelector("header").offsetHeight - 12)`, nil)
 			shot("live")
 			usable(t, p)
@@ -267,7 +267,7 @@ func TestPage(t *testing.T) {
 				t.Errorf("memory: %q", after)
 			}
 			p.Must(`(() => { const far = document.querySelector("main label select"); far.value = "168"; far.dispatchEvent(new Event("change")); })()`, nil)
-			p.Until(`document.querySelector("main p.down").innerText.includes("no Prometheus was named")`) // for milan
+			p.Until(`document.querySelector("main p.down").innerText.includes("no Prometheus is configured")`) // for milan
 			p.Must(`document.querySelectorAll("main [aria-pressed=true]")[1].click()`, nil)
 			p.Until(`document.querySelector("main p.down").innerText === "" && document.querySelector("canvas").getAttribute("aria-label").includes("Mbit/s") && document.querySelectorAll("canvas")[2].getAttribute("aria-label").includes("other")`)
 			p.Must(`document.activeElement.blur()`, nil)
@@ -317,7 +317,7 @@ func TestBundleButton(t *testing.T) {
 		URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return make.call(URL, blob); };
 		[...document.querySelectorAll("main button")].find((b) => b.innerText === "Support bundle").click();
 	})()`, nil)
-	p.Until(`/sluice-support-\S+\.tar\.gz: look through it/.test(document.querySelector("main").innerText) && window.saved === "the archive of 2 clusters"`)
+	p.Until(`/sluice-support-\S+\.tar\.gz\. Review it/.test(document.querySelector("main").innerText) && window.saved === "the archive of 2 clusters"`)
 	quiet(t, p)
 }
 

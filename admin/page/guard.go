@@ -15,16 +15,16 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // guard decides who is answered. Loopback is shared by everybody on the machine, and
-// by every page that a browser of it shows:
+// by every page open in a browser on it:
 //
-//   - a name of somebody else that leads here (DNS rebinding) comes with another Host;
-//   - a page of somebody else comes with another Origin, or Sec-Fetch-Site, and cannot
-//     set Authorization;
+//   - a foreign name that resolves to loopback (DNS rebinding) comes with another Host;
+//   - a foreign page comes with another Origin, or Sec-Fetch-Site, and cannot set
+//     Authorization;
 //   - another user of the machine does not know the token.
 //
-// The files of the page are for everybody: they are those of the program and hold
-// nothing of a cluster. A cookie would be sent to every port of the host, so there is
-// none.
+// The files of the page are open to everybody: they are part of the program and contain
+// nothing from a cluster. There is no cookie, because a cookie would be sent to every port
+// of the host.
 type guard struct {
 	hosts []string // what Host may be: "127.0.0.1:4711"
 	token string
@@ -35,7 +35,7 @@ type guard struct {
 // newToken returns 26 characters that nobody can guess.
 func newToken() string { return rand.Text() }
 
-// maxBody bounds what a request may hold. No request needs anything.
+// maxBody bounds the body of a request. No request needs one.
 const maxBody = 4 << 10
 
 func (g *guard) protect(files, api http.Handler) http.Handler {
@@ -68,21 +68,21 @@ func (g *guard) protect(files, api http.Handler) http.Handler {
 // stranger says why a request is not one of the page; empty: it may be.
 func (g *guard) stranger(r *http.Request) string {
 	if !slices.Contains(g.hosts, r.Host) {
-		return "this server is reached by its address on this machine only, not by another name"
+		return "this page is served only at 127.0.0.1 or localhost, not under another host name"
 	}
-	// Browsers send an Origin with whatever is no plain GET of the same origin.
+	// Browsers send an Origin with every request except a plain GET of the same origin.
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host || origin == "" && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return "requests of other pages are refused"
+		return "requests from other pages are refused"
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin":
 	case "none", "cross-site", "same-site":
-		// A user who opens the address, or follows a link to it: that is how the page begins.
+		// A user who opens the address, or follows a link to it, to load the page.
 		if r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.URL.Path != "/" {
-			return "requests of other pages are refused"
+			return "requests from other pages are refused"
 		}
 	default:
-		return "requests of other pages are refused"
+		return "requests from other pages are refused"
 	}
 	return ""
 }
@@ -90,7 +90,7 @@ func (g *guard) stranger(r *http.Request) string {
 // knows tells whether a request has the token.
 func (g *guard) knows(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	// Hashes have one length, so the time tells nothing.
+	// Hashes have the same length, so the time of the comparison reveals nothing.
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(g.token))
 	return ok && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }

@@ -23,8 +23,8 @@ type sample struct {
 // plotted are the names of numbers, in the order of sample.numbers.
 var plotted = [...]string{"egressBytes", "ingressBytes", "egressPackets", "ingressPackets", "latency", "handshakes", "memory"}
 
-// otherReasons is what is counted together: a gateway of another cluster may tell of
-// reasons that do not exist, as many as it likes.
+// otherReasons sums up unknown reasons: the gateway of another cluster may report any
+// number of reasons that do not exist.
 const otherReasons = "other"
 
 // sampleOf compares two reports of a gateway; before may be nil.

@@ -22,7 +22,7 @@ import (
 // Prometheus is where the metrics of a cluster's gateways are kept.
 type Prometheus struct {
 	base *url.URL
-	// labels are what its metrics have and those of other clusters do not:
+	// labels are those that distinguish its metrics from those of other clusters:
 	// `,cluster="rome"`.
 	labels string
 	client *http.Client
@@ -34,21 +34,21 @@ func NewPrometheus(address string) (*Prometheus, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
-		return nil, errors.New("this is no address") // the error repeats it, with a password if there is one
+		return nil, errors.New("the URL is not valid") // err repeats the URL, which may contain a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
-		return nil, errors.New("this is no address: write https://HOST:PORT, with labels as parameters if clusters share it: https://HOST:PORT?cluster=rome")
+		return nil, errors.New("the URL is not valid: write https://HOST:PORT, or, if clusters share a Prometheus, add labels as parameters: https://HOST:PORT?cluster=rome")
 	}
 	p := &Prometheus{client: &http.Client{
 		Timeout: 30 * time.Second,
-		// Another address was not named, and may be within reach of this machine only.
+		// The user did not choose the other address, and only this machine may be able to reach it.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("it redirects to another address: name that one")
+			return errors.New("it redirects to another address: use that one instead")
 		},
 	}}
 	labels := u.Query()
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || name[0] >= '0' && name[0] <= '9' {
-			return nil, fmt.Errorf("%q is no name of a label", name)
+			return nil, fmt.Errorf("%q is not a valid label name", name)
 		}
 		p.labels += "," + name + "=" + strconv.Quote(labels.Get(name))
 	}
@@ -133,7 +133,7 @@ func (p *Prometheus) series(ctx context.Context, namespace string, from, to time
 			return Series{}, err
 		}
 	}
-	// Where nothing was dropped there is no line.
+	// A reason without drops gets no line.
 	maps.DeleteFunc(out.Drops, func(_ string, v []float64) bool { return slices.Max(v) == 0 })
 	return out, nil
 }
@@ -151,8 +151,8 @@ type row struct {
 	values []*float64
 }
 
-// ask sends one query. The answer is not trusted: it is bounded, and what is not on the
-// grid, or no number, is left out.
+// ask sends one query. The answer is not trusted: it is bounded, and whatever is not on the
+// grid, or not a number, is left out.
 func (p *Prometheus) ask(ctx context.Context, text string, g *grid) ([]row, error) {
 	u := *p.base
 	last := g.first.Add(time.Duration(g.n-1) * g.step)
@@ -173,7 +173,7 @@ func (p *Prometheus) ask(ctx context.Context, text string, g *grid) ([]row, erro
 	defer answer.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxMatrix+1))
 	if err != nil || len(raw) > maxMatrix {
-		return nil, fmt.Errorf("read the answer of Prometheus at %s: it breaks off, or is larger than %d MiB", p.base.Host, maxMatrix>>20)
+		return nil, fmt.Errorf("read the answer of Prometheus at %s: it is incomplete or larger than %d MiB", p.base.Host, maxMatrix>>20)
 	}
 	var a struct {
 		Status string `json:"status"`
@@ -190,9 +190,9 @@ func (p *Prometheus) ask(ctx context.Context, text string, g *grid) ([]row, erro
 	}
 	switch err := json.Unmarshal(raw, &a); {
 	case err == nil && a.Status == "error":
-		return nil, fmt.Errorf("Prometheus at %s refuses: %s", p.base.Host, harmless(a.Error, 200))
+		return nil, fmt.Errorf("Prometheus at %s refused the query: %s", p.base.Host, harmless(a.Error, 200))
 	case err != nil || a.Status != "success" || a.Data.Type != "matrix" || len(a.Data.Result) > maxColumns:
-		return nil, fmt.Errorf("what answers at %s (%s) is no Prometheus", p.base.Host, answer.Status)
+		return nil, fmt.Errorf("the server at %s, which answered %q, is not a Prometheus", p.base.Host, answer.Status)
 	}
 	var rows []row
 	for _, s := range a.Data.Result {
@@ -222,11 +222,11 @@ func (s *Server) servePast(w http.ResponseWriter, r *http.Request) error {
 	cluster, peer, _ := strings.Cut(r.URL.Query().Get("end"), "/")
 	hours, err := strconv.Atoi(r.URL.Query().Get("hours"))
 	if err != nil || hours < 1 || hours > int(longest.Hours()) {
-		return refuse("hours: from 1 to %d", int(longest.Hours()))
+		return refuse("hours: must be from 1 to %d", int(longest.Hours()))
 	}
 	i, err := strconv.Atoi(cluster)
 	if err != nil || i < 0 || i >= len(s.config.Clusters) {
-		return refuse("end: there is no such cluster")
+		return refuse("end: no such cluster")
 	}
 	read := s.watch.surveyOf(i)
 	if read == nil {
@@ -234,7 +234,7 @@ func (s *Server) servePast(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := s.config.prometheus(read.Installation.ClusterID)
 	if p == nil {
-		return refuse("no Prometheus was named for the cluster: start the page with --prometheus")
+		return refuse("no Prometheus is configured for the cluster: start 'liqoctl console' with --prometheus")
 	}
 	of := read.Peer(peer)
 	if of == nil || of.Gateway == nil {

@@ -137,9 +137,9 @@ func TestHostilePrometheus(t *testing.T) {
 		{"no numbers", matrix(fmt.Sprintf(`[%d,"NaN"],[%[1]d,"+Inf"],[%[1]d,"-1"],[%[1]d,"x"],[%[1]d,7],["a","1"],[null,null]`, at)), 200, ""},
 		{"times that nobody asked for", matrix(fmt.Sprintf(`[%d,"1"],[%d,"1"],[-1e300,"1"],[1e300,"1"],[0,"1"]`, now.Add(-3*time.Hour).Unix(), now.Add(time.Hour).Unix())), 200, ""},
 		{"too much", matrix(strings.Repeat(fmt.Sprintf(`[%d,"1"],`, at), 1<<18)), 200, "larger than 4 MiB"},
-		{"too many series", `{"status":"success","data":{"resultType":"matrix","result":[{}` + strings.Repeat(",{}", maxColumns) + `]}}`, 200, "no Prometheus"},
-		{"another kind of answer", `{"status":"success","data":{"resultType":"vector","result":[]}}`, 200, "no Prometheus"},
-		{"a page", "<html>", 404, "(404 Not Found) is no Prometheus"},
+		{"too many series", `{"status":"success","data":{"resultType":"matrix","result":[{}` + strings.Repeat(",{}", maxColumns) + `]}}`, 200, "is not a Prometheus"},
+		{"another kind of answer", `{"status":"success","data":{"resultType":"vector","result":[]}}`, 200, "is not a Prometheus"},
+		{"a page", "<html>", 404, `which answered "404 Not Found", is not a Prometheus`},
 		{"a refusal", `{"status":"error","error":"parse\u202e error` + strings.Repeat("x", 1000) + `"}`, 400, "refuses: parse\ufffd error"},
 		{"another address", "", 302, "redirects to another address"},
 	} {
@@ -173,7 +173,7 @@ func TestHostilePrometheus(t *testing.T) {
 func TestPrometheusAddress(t *testing.T) {
 	for address, want := range map[string]string{
 		"http://localhost:9090": "", "https://me:secret@prometheus.example/of/us?cluster=rome": "",
-		"localhost:9090": "no address", "ftp://x": "no address", "http://": "no address", "http://a b:secret": "no address", "http://x?a-b=c": `"a-b" is no name of a label`, "http://x?1=c": "no name",
+		"localhost:9090": "not valid", "ftp://x": "not valid", "http://": "not valid", "http://a b:secret": "not valid", "http://x?a-b=c": `"a-b" is not a valid label name`, "http://x?1=c": "not a valid label name",
 	} {
 		_, err := NewPrometheus(address)
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) || strings.Contains(got, "secret") {
@@ -201,8 +201,8 @@ func TestServePast(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for query, want := range map[string]string{
-		"end=0/milan&hours=24": `"egressBytes":[`, "end=0/milan&hours=0": "hours: from 1 to 720", "end=0/milan&hours=99999": "hours: from 1", "end=7/milan&hours=6": "no such cluster",
-		"end=0/nobody&hours=6": `no gateway for "nobody"`, "end=1/rome&hours=6": "no Prometheus was named", "end=" + url.QueryEscape("?turin/x") + "&hours=6": "no such cluster",
+		"end=0/milan&hours=24": `"egressBytes":[`, "end=0/milan&hours=0": "hours: must be from 1 to 720", "end=0/milan&hours=99999": "hours: must be from 1", "end=7/milan&hours=6": "no such cluster",
+		"end=0/nobody&hours=6": `no gateway for "nobody"`, "end=1/rome&hours=6": "no Prometheus is configured", "end=" + url.QueryEscape("?turin/x") + "&hours=6": "no such cluster",
 	} {
 		if _, _, body := do(t, s, http.MethodGet, "/api/past?"+query, token); !strings.Contains(body, want) {
 			t.Errorf("%s: %.300s", query, body)

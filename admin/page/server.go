@@ -36,8 +36,8 @@ type Config struct {
 	Interval time.Duration
 }
 
-// DefaultInterval shows soon what changes, and costs an API server about what
-// `kubectl get -w` of ten kinds does.
+// DefaultInterval shows changes soon, and costs an API server about as much as
+// `kubectl get -w` of ten kinds.
 const DefaultInterval = 5 * time.Second
 
 // MaxClusters bounds how many clusters are read at once.
@@ -67,14 +67,14 @@ const maxBusy = 2
 // New listens on a port of loopback, 0 for any that is free.
 func New(config Config, port uint16) (*Server, error) {
 	if n := len(config.Clusters); n == 0 || n > MaxClusters {
-		return nil, fmt.Errorf("%d clusters cannot be shown: name from 1 to %d", n, MaxClusters)
+		return nil, fmt.Errorf("%d clusters cannot be shown: name 1 to %d", n, MaxClusters)
 	}
 	if config.Interval == 0 {
 		config.Interval = DefaultInterval
 	}
 	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
-		return nil, fmt.Errorf("listen on port %d of loopback: %w; choose another one with --port, 0 for any that is free", port, err)
+		return nil, fmt.Errorf("listen on loopback port %d: %w; choose another with --port (0 for any free port)", port, err)
 	}
 	_, p, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -94,7 +94,7 @@ func New(config Config, port uint16) (*Server, error) {
 	return s, nil
 }
 
-// URL opens the page. The token is behind a #, which a browser sends to nobody.
+// URL opens the page. The token is in the fragment, which a browser does not send.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/#" + s.guard.token }
 
 // Opened is closed when somebody has opened the page.
@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) handler() http.Handler {
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
-		panic(err) // the pattern above is another one
+		panic(err) // the pattern of go:embed above has changed
 	}
 	api := http.NewServeMux()
 	s.routes(api)

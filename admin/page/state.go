@@ -33,8 +33,8 @@ type State struct {
 
 // Cluster is a box of the map.
 type Cluster struct {
-	// Key is its place among the clusters that were named, or "?ID" for one that a
-	// peering speaks of and nobody named.
+	// Key is its place among the clusters that were given, or "?ID" for one that is known
+	// only as the peer of another.
 	Key string `json:"key"`
 	ID  string `json:"id"`
 	// Named tells whether it can be asked.
@@ -43,7 +43,7 @@ type Cluster struct {
 	APIServer  string `json:"apiServer,omitempty"`
 	Version    string `json:"version,omitempty"`
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Problem is why it cannot be read; what else there is, is older then.
+	// Problem is why it cannot be read; everything else is then from an earlier reading.
 	Problem  string              `json:"problem,omitempty"`
 	ReadAt   time.Time           `json:"readAt,omitzero"`
 	Gaps     []string            `json:"gaps,omitempty"`
@@ -80,17 +80,17 @@ type Peering struct {
 	A    string `json:"a"` // keys of clusters
 	B    string `json:"b"`
 	Tone Tone   `json:"tone"`
-	// Why is the most telling of what is wrong.
+	// Why is the most significant problem.
 	Why  string `json:"why,omitempty"`
 	Ends []End  `json:"ends"` // one or two
-	// Diagnosis is what the doctor found out about a peering that is not well.
+	// Diagnosis is what the doctor found out about an unhealthy peering.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
 	// silent: the gateway of an end has lost pings lately.
 	silent bool
 }
 
-// lostPings are so many in a row that it is no accident. A gateway waits for more until it
-// says that its peer does not answer.
+// lostPings is how many lost in a row are no coincidence. A gateway waits for more before it
+// reports that its peer does not answer.
 const lostPings = 2
 
 // urgency is how much a peering needs the doctor; zero: it does not.
@@ -139,14 +139,14 @@ type GatewayPod struct {
 	Restarts int32  `json:"restarts,omitempty"`
 }
 
-// Diagnosis is what the doctor found out about a peering, without what is well.
+// Diagnosis is what the doctor found wrong with a peering.
 type Diagnosis struct {
 	Time     time.Time        `json:"time"`
 	Findings []doctor.Finding `json:"findings,omitempty"`
-	Problem  string           `json:"problem,omitempty"` // why it found nothing out
+	Problem  string           `json:"problem,omitempty"` // why it could not examine it
 	// urgency is that of the peering that was examined.
 	urgency int
-	// cut: a failure was found that keeps packets from passing the tunnel.
+	// cut: a failure was found that keeps packets out of the tunnel.
 	cut bool
 }
 
@@ -158,7 +158,7 @@ const (
 	maxName     = 253 // that is what Kubernetes allows
 )
 
-// listed is as much of a list as is shown.
+// listed is the part of a list that is shown.
 func listed[T any](list []T) []T { return list[:min(len(list), maxListed)] }
 
 // reading is what was last read of a cluster.
@@ -176,14 +176,14 @@ func build(readings []reading, diagnoses map[string]*Diagnosis) *State {
 	for i := range readings {
 		c := clusterOf(i, &readings[i])
 		if first, twice := index[c.ID]; c.ID != "" && twice {
-			c.Problem = fmt.Sprintf("its ID is %s, as that of %s: two clusters need different ones, and one cluster is named once", c.ID, readings[first].origin)
+			c.Problem = fmt.Sprintf("its cluster ID is %s, the same as that of %s: give each cluster its own ID, or name the cluster only once if both are the same", c.ID, readings[first].origin)
 		} else if c.ID != "" {
 			index[c.ID] = i
 		}
 		s.Clusters = append(s.Clusters, c)
 	}
 	lines := make(map[string]int)      // of keys of peerings, in s.Peerings
-	strangers := make(map[string]bool) // keys of clusters that nobody named
+	strangers := make(map[string]bool) // keys of clusters that were not given
 	for i := range readings {
 		read := readings[i].survey
 		if read == nil || index[read.Installation.ClusterID] != i && read.Installation.ClusterID != "" {
@@ -310,7 +310,7 @@ func endOf(i int, r *reading, p, other *survey.Peer) End {
 	return e
 }
 
-// toneOf is how an end looks. It is down where nothing is forwarded.
+// toneOf is how an end looks. It is down if nothing is forwarded.
 func toneOf(s *survey.Status) Tone {
 	switch {
 	case s.Health == survey.Disabled:
@@ -347,10 +347,10 @@ func calledOf(c *networkingv1beta1.Configuration) (out []Called) {
 	return out
 }
 
-// addressHere is what an address of a peer's pod is in this cluster.
+// addressHere is the address that a peer's pod has in this cluster.
 func addressHere(p *survey.Peer, there netip.Addr) (netip.Addr, error) {
 	if p == nil || p.Configuration == nil || p.Configuration.Status.Remote == nil {
-		return netip.Addr{}, fmt.Errorf("there is no Configuration with CIDRs for that cluster")
+		return netip.Addr{}, fmt.Errorf("there is no Configuration with the CIDRs of that cluster")
 	}
 	remaps, err := peering.Remaps(p.Configuration.Spec.Remote.CIDR.Pod, p.Configuration.Status.Remote.CIDR.Pod)
 	if err != nil {
@@ -359,5 +359,5 @@ func addressHere(p *survey.Peer, there netip.Addr) (netip.Addr, error) {
 	if a := peering.Translate(remaps, there); a.IsValid() {
 		return a, nil
 	}
-	return netip.Addr{}, fmt.Errorf("%s lies in none of that cluster's pod CIDRs", there)
+	return netip.Addr{}, fmt.Errorf("%s is not in any of that cluster's pod CIDRs", there)
 }

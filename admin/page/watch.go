@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// watchedFor is how long clusters are read after a page has asked last. A page in
+	// watchedFor is how long clusters are read after the last request of a page. A page in
 	// the background asks once a minute.
 	watchedFor = 2 * time.Minute
 	// surveyTimeout bounds one survey.
 	surveyTimeout = 45 * time.Second
-	// wholeEvery is how long nodes and the installation are not read again: they are
-	// most of what there is to read in a large cluster.
+	// wholeEvery is how often nodes and the installation are read: in a large cluster they
+	// are most of what there is to read.
 	wholeEvery = 30 * time.Second
-	// diagnosedFor is how long a diagnosis stands, unless the peering gets worse:
-	// worseAfter it may be examined again.
+	// diagnosedFor is how long a diagnosis stands. A peering that gets worse may be examined
+	// again sooner, worseAfter the last time.
 	diagnosedFor = time.Minute
 	worseAfter   = 10 * time.Second
-	// soon a cluster is read again where a gateway begins to lose pings.
+	// soon is when a cluster is read again if one of its gateways starts to lose pings.
 	soon = time.Second
 )
 
-// watcher reads clusters, each by itself and one survey at a time, as long as somebody
-// looks. All pages share what it reads.
+// watcher reads clusters, each on its own and one survey at a time, as long as a page is
+// open. All pages share what it reads.
 type watcher struct {
 	clusters []*access.Cluster
 	interval time.Duration
-	began    time.Time // from where turns are counted
+	began    time.Time // turns are counted from here
 	// read reads a cluster; earlier is what it returned the last time it read everything,
 	// nil if that is to be done now. Tests have their own.
 	read func(ctx context.Context, c *access.Cluster, earlier *survey.Cluster, denied bool) (*survey.Cluster, error)
-	// diagnose finds out why a peering is not well.
+	// diagnose finds out what is wrong with a peering.
 	diagnose func(context.Context, Peering) *Diagnosis
 
 	mu        sync.Mutex
@@ -76,7 +76,7 @@ func (w *watcher) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// current is the last state. Whoever asks keeps the watcher reading.
+// current is the last state. Asking for it keeps the watcher reading.
 func (w *watcher) current() *State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *watcher) current() *State {
 	return w.state
 }
 
-// watched waits until somebody looks. It is false when ctx has ended.
+// watched waits until a page is open. It is false when ctx has ended.
 func (w *watcher) watched(ctx context.Context) bool {
 	w.mu.Lock()
 	if time.Since(w.asked) < watchedFor {
@@ -149,14 +149,14 @@ func (w *watcher) follow(ctx context.Context, i int) {
 }
 
 // untilTurn is the time until a cluster is read again. Clusters take turns: what happens to a
-// peering is seen at both ends, and so within less than an interval.
+// peering shows at both ends, so it is noticed in less than an interval.
 func (w *watcher) untilTurn(i int, now time.Time) time.Duration {
 	offset := w.interval * time.Duration(i) / time.Duration(len(w.clusters))
 	return w.interval - (now.Sub(w.began)+w.interval-offset)%w.interval
 }
 
-// losesPings tells whether the peer of a gateway does not answer, and the gateway does not
-// say so yet.
+// losesPings tells whether the peer of a gateway does not answer, but the gateway does not
+// report it yet.
 func losesPings(s *survey.Cluster) bool {
 	return slices.ContainsFunc(s.Peers, func(p survey.Peer) bool {
 		return p.Gateway != nil && p.Gateway.Report != nil && p.Gateway.Report.Sync.Peer.Lost > 0 &&
@@ -207,8 +207,8 @@ func (w *watcher) publish(i int, s *survey.Cluster, err error) {
 	w.rebuild()
 }
 
-// reports are those of a cluster's gateways, nil of a gateway that did not answer, by
-// the keys of the ends.
+// reports are those of a cluster's gateways by the keys of the ends; that of a gateway that
+// did not answer is nil.
 func reports(cluster string, s *survey.Cluster) map[string]*survey.GatewayReport {
 	out := make(map[string]*survey.GatewayReport)
 	if s == nil {
@@ -222,7 +222,7 @@ func reports(cluster string, s *survey.Cluster) map[string]*survey.GatewayReport
 	return out
 }
 
-// rebuild makes the state of what is known now.
+// rebuild makes a new state from what is known now.
 func (w *watcher) rebuild() {
 	next := build(w.readings, w.diagnoses)
 	next.Sequence, next.Time = w.state.Sequence+1, time.Now().UTC()
@@ -246,7 +246,7 @@ func (w *watcher) surveyOf(i int) *survey.Cluster {
 	return w.readings[i].survey
 }
 
-// diagnoseAll asks the doctor about peerings that are not well, one at a time.
+// diagnoseAll asks the doctor about unhealthy peerings, one at a time.
 func (w *watcher) diagnoseAll(ctx context.Context) {
 	for w.watched(ctx) {
 		p, ok := w.undiagnosed()
@@ -261,7 +261,7 @@ func (w *watcher) diagnoseAll(ctx context.Context) {
 			return
 		}
 		if d.urgency = p.urgency(); p.Tone != Down && !d.cut {
-			d.urgency = 1 // of a peering that will be down all the same it tells nothing
+			d.urgency = 1 // should the peering go down after all, it is examined again
 		}
 		w.mu.Lock()
 		w.diagnoses[p.Key] = d
@@ -270,8 +270,9 @@ func (w *watcher) diagnoseAll(ctx context.Context) {
 	}
 }
 
-// undiagnosed is the peering whose turn it is: what is down before what is degraded,
-// then what was looked at least lately. A diagnosis of what is well again is forgotten.
+// undiagnosed is the peering that is examined next: those that are down before those that
+// are degraded, then the one examined longest ago. The diagnosis of a peering that has
+// recovered is forgotten.
 func (w *watcher) undiagnosed() (next Peering, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,7 +286,7 @@ func (w *watcher) undiagnosed() (next Peering, ok bool) {
 		unwell[p.Key] = true
 		var at time.Time
 		if d := w.diagnoses[p.Key]; d != nil {
-			if urgency < d.urgency { // should it get worse again, that is something else
+			if urgency < d.urgency { // should it get worse again, that is a new problem
 				better := *d
 				better.urgency, better.cut = urgency, false
 				w.diagnoses[p.Key] = &better

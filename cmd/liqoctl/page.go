@@ -26,7 +26,7 @@ func consoleCommand(a *app) *cobra.Command {
 		Short: "Show clusters and peerings in the browser: map, plots, traces, drops, checks",
 		Long: `Show clusters and peerings on a page in the browser: a map of clusters, nodes and peerings, with the
 doctor's findings for a peering that is down; plots of the gateways' traffic over the last hour, or the last month with
---prometheus; the way of a packet; dropped packets; the doctor's checks; and a button for a support bundle.
+--prometheus; the path of a packet; dropped packets; the doctor's checks; and a button for a support bundle.
 
 Without arguments, the page shows the cluster that the other commands would use, and the remote cluster if
 --remote-kubeconfig or --remote-context names one. With arguments, it shows the clusters of these contexts of the

@@ -66,7 +66,7 @@ func TestConsolePrometheus(t *testing.T) {
 	for _, tt := range []struct{ values, want string }{
 		{"http://localhost:9090", "map[:true]"}, {"http://localhost:9090?cluster=rome", "map[:true]"},
 		{"rome=http://a?cluster=rome milan=http://b", "map[milan:true rome:true]"},
-		{"rome=http://a rome=http://b", `two addresses for "rome"`}, {"http://a http://b", `two addresses for ""`}, {"rome", "no address"},
+		{"rome=http://a rome=http://b", `two addresses for "rome"`}, {"http://a http://b", `two addresses for ""`}, {"rome", "not valid"},
 	} {
 		all, err := prometheusOf(strings.Fields(tt.values))
 		got := make(map[string]bool)

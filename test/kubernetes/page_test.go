@@ -53,7 +53,7 @@ func testPage(t *testing.T, w *world) {
 	}{
 		{"map", c.testMap},
 		{"plots", c.testPlots},
-		{"way of a packet", c.testWay},
+		{"packet path", c.testWay},
 		{"cut", c.testCut},
 		{"support bundle", c.testBundle},
 	} {
@@ -242,7 +242,7 @@ func (c *console) testWay(t *testing.T) {
 	}
 	complete := func() error {
 		way, err := follow()
-		if err == nil && (way.Verdict != "✓ Nothing stops it" || way.Stop != "") {
+		if err == nil && (way.Verdict != "✓ Nothing stops the packet" || way.Stop != "") {
 			err = errors.New(way.Text)
 		}
 		for _, hop := range []string{c.client.Name, c.client.Node.Name, c.to.String(), c.server.Addr.String(), c.server.Name, c.server.Node.Name} {
@@ -261,7 +261,7 @@ func (c *console) testWay(t *testing.T) {
 	start := time.Now()
 	lab.Eventually(t, patience, "the way ends at the node, by the rule", func() error {
 		way, err := follow()
-		if err == nil && (way.Verdict != "✕ It stops at the node" || !strings.Contains(way.Stop, "500: from all to") || !strings.Contains(way.Stop, c.client.Node.Name)) {
+		if err == nil && (way.Verdict != "✕ The packet stops at the node" || !strings.Contains(way.Stop, "500: from all to") || !strings.Contains(way.Stop, c.client.Node.Name)) {
 			err = errors.New(way.Text)
 		}
 		return err
@@ -328,7 +328,7 @@ func (c *console) testBundle(t *testing.T) {
 	c.view("doctor")
 	c.Until(`[...document.querySelectorAll("main button")].some((b) => b.innerText === "Support bundle")`)
 	c.Must(`[...document.querySelectorAll("main button")].find((b) => b.innerText === "Support bundle").click()`, nil)
-	c.Until(`document.querySelector("main").innerText.includes("look through it before you give it away")`)
+	c.Until(`document.querySelector("main").innerText.includes("Review it before you share it")`)
 	var file string
 	lab.Eventually(t, patience, "the browser has saved it", func() error {
 		files, err := filepath.Glob(filepath.Join(c.Downloads, "*.tar.gz"))

@@ -1,5 +1,5 @@
-// Questions to the server. The token comes behind the # of the address, which is sent to
-// nobody, and goes on in a header. It is kept for this tab alone.
+// Requests to the server. The token arrives in the fragment of the address, which browsers
+// do not send, and is sent in a header. It is kept for this tab only.
 
 const kept = "token";
 
@@ -14,7 +14,7 @@ function takeToken() {
 
 const token = takeToken();
 
-/** Refused is an answer that is none; its message is for the user. */
+/** Refused is a request that was not answered; its message is for the user. */
 export class Refused extends Error {}
 
 async function send(path, parameters, method) {
@@ -23,7 +23,7 @@ async function send(path, parameters, method) {
   try {
     r = await fetch(`/api/${path}?${query}`, { method, headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
   } catch {
-    throw new Refused("'liqoctl console' does not answer: it has ended, or is stopped. Start it again and open the address that it prints.");
+    throw new Refused("'liqoctl console' does not answer: it has exited or is suspended. Start it again and open the address that it prints.");
   }
   if (!r.ok) throw new Refused((await r.text()).trim() || `${r.status}`);
   return r;
@@ -37,7 +37,7 @@ export async function ask(path, parameters, method = "GET") {
 
 export const askText = async (path, parameters) => (await send(path, parameters, "GET")).text();
 
-/** follow calls each with every line of an answer, as they come. */
+/** follow calls each with every line of an answer, as it arrives. */
 export async function follow(path, parameters, each) {
   const lines = (await send(path, parameters, "POST")).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -10,7 +10,7 @@ export function dropsView(place, page, about) {
   const note = h("p", { class: "faint", role: "status" }), result = h("div", { class: "scroll" });
   place.append(h("section", { class: "sheet" }, h("h2", {}, "Dropped packets"),
     h("div", { class: "row" }, h("label", {}, "Peering", choice), again),
-    h("p", { class: "faint" }, "Gateways keep the headers of the last packets of each reason, a few in a second, and nothing of what they carry. Addresses are as they were when the packet was dropped."), note), h("section", { class: "sheet" }, result));
+    h("p", { class: "faint" }, "Gateways keep the headers of the latest packets dropped for each reason, a few per second, and no payload. Addresses are those that the packet had when it was dropped."), note), h("section", { class: "sheet" }, result));
   let asked = "";
 
   async function read() {
@@ -29,9 +29,9 @@ export function dropsView(place, page, about) {
     if (asked !== p.key) return;
     rows.sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
     const reasons = [...new Map(rows.map((d) => [d.reason, d])).values()];
-    note.textContent = troubles.join(" ") || (rows.length ? "" : "No packet was dropped.");
+    note.textContent = troubles.join(" ") || (rows.length ? "" : "No packets were dropped.");
     result.replaceChildren(
-      rows.length ? h("h2", {}, "Reasons") : "", ...reasons.map((d) => finding({ kind: "warning", title: d.reason, message: d.cause ?? "this version does not know it", fix: d.fix, object: d.see, show: () => explain(d.reason) })),
+      rows.length ? h("h2", {}, "Reasons") : "", ...reasons.map((d) => finding({ kind: "warning", title: d.reason, message: d.cause ?? "this version does not know this reason", fix: d.fix, object: d.see, show: () => explain(d.reason) })),
       rows.length ? h("h2", {}, "Packets") : "",
       rows.length ? h("table", {}, h("thead", {}, h("tr", {}, ...["Time", "Gateway", "Direction", "Reason", "Packet", "Node"].map((x) => h("th", { scope: "col" }, x)))),
         h("tbody", {}, ...rows.map((d) => h("tr", {}, h("td", { class: "number" }, new Date(d.time).toLocaleTimeString([], { hour12: false })), h("td", { class: "told" }, d.end), h("td", {}, d.direction === "egress" ? "to the peer" : "from the peer"),
@@ -52,10 +52,10 @@ export function dropsView(place, page, about) {
   };
 }
 
-// The text of a drop has its reason and direction in front, and they have columns of their own.
+// The text of a drop starts with reason and direction, which have columns of their own.
 const packet = (d) => d.text.replace(/^\S+\s+(to|from) the peer\s+/, "");
 
-// The section of the documents about drops, at the row of a reason.
+// Shows the section of the documentation about drops, scrolled to the row of a reason.
 async function explain(reason) {
   const body = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Drops by name" }, "Reading…");
   dialog("Drops by name", body);
@@ -67,7 +67,7 @@ async function explain(reason) {
   } catch (e) { body.textContent = e.message; }
 }
 
-// As much of Markdown as that section has: paragraphs, tables, code.
+// The subset of Markdown that this section uses: paragraphs, tables, code.
 function markdown(text) {
   const inline = (line) => line.split(/`([^`]*)`/).map((part, i) => (i % 2 ? h("code", {}, part) : part));
   return text.split(/\n{2,}/).map((block) => {
@@ -87,7 +87,7 @@ export function doctorView(place, page, about) {
   const choice = h("select", {}), run = h("button", { class: "primary", type: "button" }, "Run the checks");
   const note = h("p", { class: "faint", role: "status" }), steps = h("ul", { class: "steps", "aria-label": "Progress" }), result = h("div", {}), bundles = h("div", {});
   place.append(h("section", { class: "sheet" }, h("h2", {}, "Doctor"), h("div", { class: "row" }, h("label", {}, "What to examine", choice), run), bundles,
-    h("p", { class: "faint" }, "Looks at both clusters of a peering where both are in view, asks gateways twice and pings through the tunnel. Nothing is changed."), note, steps), result);
+    h("p", { class: "faint" }, "Examines both clusters of a peering if both can be read, queries the gateways twice and pings through the tunnel. Nothing is changed."), note, steps), result);
   const chosen = () => JSON.parse(choice.value || "{}");
 
   run.addEventListener("click", async () => {
@@ -98,7 +98,7 @@ export function doctorView(place, page, about) {
     const began = Date.now();
     const clock = setInterval(() => { note.textContent = `Examining… ${Math.round((Date.now() - began) / 1000)} s`; }, 250);
     try {
-      let report = null, refusal = "the answer broke off";
+      let report = null, refusal = "the answer ended early";
       await follow("doctor", what, (line) => {
         if (line.step) step(line.step);
         report = line.report ?? report;
@@ -111,7 +111,7 @@ export function doctorView(place, page, about) {
     } catch (e) { note.textContent = e.message; } finally { clearInterval(clock); run.disabled = false; }
   });
 
-  // What a cluster was waited for ends with its next step.
+  // The next step of a cluster replaces the line that says what it is waiting for.
   function step({ cluster, text, waiting, failed }) {
     for (const e of steps.querySelectorAll(".waiting")) if (e.dataset.of === (cluster ?? "")) e.remove();
     const [mark, tone] = waiting ? ["…", "waiting"] : failed ? marks.failed : marks.ok;
@@ -124,7 +124,7 @@ export function doctorView(place, page, about) {
     for (const f of report.findings) checks.set(f.check, [...(checks.get(f.check) ?? []), f]);
     const { ok, warnings, failed, skipped } = report.summary;
     const keys = { local: what.cluster, remote: page.state()?.clusters.find((c) => c.named && c.id === ids.remote)?.key };
-    return [h("p", { class: `badge ${failed ? "down" : warnings ? "degraded" : "up"}` }, `${failed ? `✕ ${failed} failed` : "✓ Nothing failed"}, ${warnings} warnings, ${ok} well, ${skipped} skipped`),
+    return [h("p", { class: `badge ${failed ? "down" : warnings ? "degraded" : "up"}` }, `${failed ? `✕ ${failed} failed` : "✓ Nothing failed"}, ${warnings} warnings, ${ok} passed, ${skipped} skipped`),
       h("section", { class: "sheet" }, ...[...checks.values()].map((fs) => {
         const worst = order.find((x) => fs.some((f) => f.status === x));
         const [mark, tone] = marks[worst];
@@ -137,7 +137,7 @@ export function doctorView(place, page, about) {
     update(state) {
       const options = [
         ...state.peerings.map((p) => [{ cluster: p.ends[0].cluster, peer: p.ends[0].status.peer }, `Peering ${nameOf(state, p.a)} – ${nameOf(state, p.b)}`]),
-        ...state.clusters.filter((c) => c.named).map((c) => [{ cluster: c.key }, `Cluster ${c.id || c.origin}, all of its peerings`]),
+        ...state.clusters.filter((c) => c.named).map((c) => [{ cluster: c.key }, `Cluster ${c.id || c.origin}, all its peerings`]),
       ].map(([value, text]) => [JSON.stringify(value), text]);
       const text = JSON.stringify(options);
       if (choice.dataset.of === text) return;

@@ -1,4 +1,4 @@
-// What there is to know of one cluster or one peering.
+// The details of a cluster or a peering.
 
 import { h, dialog, badge, told, finding, copyButton, bits, bytes, short, ago } from "./dom.js";
 import { askText, download } from "./ask.js";
@@ -26,8 +26,8 @@ export function bundleButton(cluster, peer) {
   const note = h("p", { class: "faint", role: "status" });
   b.addEventListener("click", async () => {
     b.disabled = true;
-    note.textContent = "Packing: this takes up to some minutes…";
-    try { note.textContent = `${await download("bundle", { cluster, peer })}: look through it before you give it away.`; } catch (e) { note.textContent = e.message; }
+    note.textContent = "Collecting data. This can take a few minutes…";
+    try { note.textContent = `Saved as ${await download("bundle", { cluster, peer })}. Review it before you share it.`; } catch (e) { note.textContent = e.message; }
     b.disabled = false;
   });
   return [b, note];
@@ -37,12 +37,12 @@ export function clusterDetails(c, state, page) {
   const ill = (c.nodes ?? []).filter((n) => n.problem);
   const [bundle, note] = c.named ? bundleButton(c.key) : [];
   return [
-    h("h2", {}, "Cluster ", told(c.id || "without a name")),
+    h("h2", {}, "Cluster ", told(c.id || "without an ID")),
     c.problem ? finding({ kind: "failed", message: c.problem }) : "",
-    c.named ? "" : h("p", {}, "A peering leads to it, and it was not named when the page was started: it is known by what its peers say of it. To see it, start ", h("code", {}, "liqoctl console"), " with its context as well."),
-    facts(["From", c.origin], ["API server", c.apiServer], ["Sluice", c.version], ["Kubernetes", c.kubernetes],
-      ["Read", c.readAt ? ago(c.readAt) : ""], ...["pods", "services", "external", "internal"].map((k) => [`CIDR of ${k}`, c.cidrs?.[k]?.join(", ")]),
-      ["Nodes", c.named ? `${c.allNodes ?? 0}${c.nodes && c.allNodes > c.nodes.length ? `, of which ${c.nodes.length} are shown` : ""}` : ""]),
+    c.named ? "" : h("p", {}, "A peering leads to this cluster, but the console was not started with it, so the page shows only what its peers report. To see more, start ", h("code", {}, "liqoctl console"), " with its context as well."),
+    facts(["Access", c.origin], ["API server", c.apiServer], ["Sluice", c.version], ["Kubernetes", c.kubernetes],
+      ["Last read", c.readAt ? ago(c.readAt) : ""], ...[["pods", "Pod"], ["services", "Service"], ["external", "External"], ["internal", "Internal"]].map(([k, name]) => [`${name} CIDR`, c.cidrs?.[k]?.join(", ")]),
+      ["Nodes", c.named ? `${c.allNodes ?? 0}${c.nodes && c.allNodes > c.nodes.length ? ` (${c.nodes.length} shown)` : ""}` : ""]),
     c.gaps?.length ? [h("h3", {}, "What could not be read"), ...c.gaps.map((g) => h("p", {}, told(g)))] : "",
     ill.length ? [h("h3", {}, "Nodes with problems"), ...ill.slice(0, 20).map((n) => finding({ kind: "failed", title: n.name, message: n.problem })),
       ill.length > 20 ? h("p", { class: "faint" }, `and ${ill.length - 20} more`) : ""] : "",
@@ -59,11 +59,11 @@ export function peeringDetails(p, state, page) {
     h("h2", {}, told(nameOf(state, p.a)), " – ", told(nameOf(state, p.b))),
     h("p", {}, badge(p.tone)),
     p.tone === "down" || p.tone === "degraded" ? [
-      h("h3", {}, "What the doctor says"),
-      !diagnosis ? h("p", { class: "faint" }, "It is looking at both ends…")
+      h("h3", {}, "What the doctor found"),
+      !diagnosis ? h("p", { class: "faint" }, "Examining both ends…")
         : diagnosis.problem ? h("p", {}, told(diagnosis.problem))
           : diagnosis.findings?.length ? diagnosis.findings.map((f) => finding({ ...f, kind: f.status, title: whose(f.cluster, state, p), show: (o) => showObject((f.cluster === "remote" ? p.ends[1] ?? first : first).cluster, o) }))
-            : h("p", {}, "It found nothing wrong."),
+            : h("p", {}, "The doctor found nothing wrong."),
       diagnosis ? h("p", { class: "faint" }, ago(diagnosis.time)) : "",
     ].flat() : "",
     alerts.length ? [h("h3", {}, "What the clusters report"), ...alerts.slice(0, 8).map((a) => finding({
@@ -85,15 +85,15 @@ function endDetails(e, state) {
   const drops = (t?.drops ?? []).slice(0, 6).map((d) => `${d.reason} ${d.packets} (${d.direction})`).join(", ");
   return [
     h("h3", {}, "In ", told(nameOf(state, e.cluster))),
-    facts(["State", st.state || "–"], ["Latency", e.lost > 1 ? "" : st.latency], ["Pings", e.lost > 1 ? `the last ${e.lost} got lost` : ""],
+    facts(["State", st.state || "–"], ["Latency", e.lost > 1 ? "" : st.latency], ["Pings", e.lost > 1 ? `the last ${e.lost} were lost` : ""],
       ["Gateway", g ? h("button", { class: "link told", type: "button", onclick: () => showObject(e.cluster, `${g.kind} ${st.namespace}/${g.name}`) }, `${g.kind} ${st.namespace}/${g.name}`) : ""],
-      ["Endpoint", g?.endpoint], ["MTU", g ? `${g.mtu}${g.peerMTU && g.peerMTU !== g.mtu ? `, the peer's is ${g.peerMTU}` : ""}` : ""],
+      ["Endpoint", g?.endpoint], ["MTU", g ? `${g.mtu}${g.peerMTU && g.peerMTU !== g.mtu ? ` (peer: ${g.peerMTU})` : ""}` : ""],
       ["Pods", (e.pods ?? []).map((x) => `${x.name}${x.node ? ` on ${x.node}` : ""}${x.active ? ", active" : ""}${x.ready ? "" : `, not ready: ${x.reason}`}`).join("; ")],
       ["Out", t ? rate(t.egress) : ""], ["In", t ? rate(t.ingress) : ""], ["Dropped", drops],
       ["Nodes", st.nodes ? `${st.nodes.joined} of ${st.nodes.known} joined` : ""], ["Not joined", (e.missing ?? []).join(", ")],
-      ["Handshake", k?.lastHandshake ? ago(k.lastHandshake) : ""], ["Key", k?.since ? `made ${ago(k.since)}` : ""], ["Memory", e.memory ? bytes(e.memory) : ""],
-      ["Silent", e.silent]),
-    e.cidrs?.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "CIDR"), h("th", { scope: "col", class: "told" }, `in ${st.peer}`), h("th", { scope: "col", class: "told" }, `from ${nameOf(state, e.cluster)}`))),
+      ["Handshake", k?.lastHandshake ? ago(k.lastHandshake) : ""], ["Key", k?.since ? `created ${ago(k.since)}` : ""], ["Memory", e.memory ? bytes(e.memory) : ""],
+      ["No answer", e.silent]),
+    e.cidrs?.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "CIDR"), h("th", { scope: "col", class: "told" }, `in ${st.peer}`), h("th", { scope: "col", class: "told" }, `seen from ${nameOf(state, e.cluster)}`))),
       h("tbody", {}, ...e.cidrs.map((c) => h("tr", {}, h("td", {}, c.what), h("td", { class: "mono told" }, c.there), h("td", { class: "mono told" }, c.here ?? "not yet")))))) : "",
   ];
 }

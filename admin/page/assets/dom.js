@@ -1,5 +1,5 @@
-// Elements and texts. What a cluster says gets into the page by text nodes and
-// attributes alone: there is no way here to make markup of it.
+// Elements and texts. What a cluster reports enters the page only as text nodes and
+// attributes: nothing here turns it into markup.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 
@@ -20,12 +20,12 @@ export const h = (tag, attributes, ...children) => fill(document.createElement(t
 /** s makes an SVG element. */
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(svgNamespace, tag), attributes, children);
 
-/** set changes an attribute if it is another one: what does not change costs nothing. */
+/** set changes an attribute only if its value differs, so that an unchanged page costs nothing. */
 export function set(e, name, value) {
   if (e.getAttribute(name) !== String(value)) e.setAttribute(name, value);
 }
 
-/** say changes a text if it is another one. */
+/** say changes a text only if it differs. */
 export function say(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
@@ -34,7 +34,7 @@ export function say(e, text) {
 export const told = (text, kind = "") => h("span", { class: `told ${kind}` }, text ?? "");
 
 export const signs = { up: "✓", degraded: "!", down: "✕", unknown: "?", off: "–" };
-export const words = { up: "Connected", degraded: "Connected, with warnings", down: "Down", unknown: "Not known", off: "No network" };
+export const words = { up: "Connected", degraded: "Connected, with warnings", down: "Down", unknown: "Unknown", off: "No network" };
 
 export const badge = (tone) => h("span", { class: `badge ${tone}` }, `${signs[tone]} ${words[tone]}`);
 
@@ -46,7 +46,7 @@ export function copyButton(text) {
       await navigator.clipboard.writeText(text);
       b.textContent = "Copied";
     } catch {
-      b.textContent = "Select it by hand";
+      b.textContent = "Select the text instead";
     }
   });
   return b;
@@ -61,7 +61,7 @@ export function dialog(title, ...children) {
   return d;
 }
 
-// A long text scrolls, by keyboard as well.
+// A long text scrolls, also by keyboard.
 const long = (text) => (text?.length > 200 ? { tabindex: "0" } : {});
 
 /** finding shows what is wrong, why, and what to do about it. */

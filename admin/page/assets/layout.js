@@ -1,4 +1,4 @@
-// Where things are on the map: a pure function of which there are.
+// Where things are on the map, as a pure function of which things there are.
 
 const cell = 11; // of a node's square and the gap beside it
 const gap = 190; // between clusters, where a line has its label
@@ -6,10 +6,10 @@ const chip = { w: 170, h: 52, gap: 12 };
 
 const few = 6;
 
-/** crowded tells whether lines to clusters that were not named have no room for labels. */
+/** crowded tells whether lines to clusters that were not given have no room for labels. */
 export const crowded = (clusters) => clusters.filter((c) => !c.named).length > few;
 
-/** layout places clusters: those that can be asked in a row or a ring, the others below it or, if they are many, at both sides. */
+/** layout places clusters: those that can be read in a row or a ring, the others below or, if they are many, on both sides. */
 export function layout(clusters, peerings) {
   const named = clusters.filter((c) => c.named);
   const strangers = clusters.filter((c) => !c.named);
@@ -23,7 +23,7 @@ export function layout(clusters, peerings) {
     for (const b of list) { b.x = x; b.y = (hgt - b.h) / 2; x += b.w + gap; }
     [right, bottom] = [x - gap, hgt];
   } else {
-    // So far apart that neighbours leave room for a label.
+    // Far enough apart that there is room for a label between neighbours.
     const step = Math.hypot(w, hgt) + gap * 0.6;
     const radius = step / 2 / Math.sin(Math.PI / list.length);
     const squeeze = list.length === 3 ? 0.8 : 0.72;

@@ -7,14 +7,14 @@ import { plotsView } from "./plots.js";
 import { packetView } from "./packet.js";
 import { dropsView, doctorView } from "./checks.js";
 
-const views = { map: ["Map", mapView], plots: ["Plots", plotsView], packet: ["Way of a packet", packetView], drops: ["Drops", dropsView], doctor: ["Doctor", doctorView] };
+const views = { map: ["Map", mapView], plots: ["Plots", plotsView], packet: ["Packet path", packetView], drops: ["Drops", dropsView], doctor: ["Doctor", doctorView] };
 
 const place = document.getElementById("view");
 const news = document.getElementById("news");
 let state = null;
 let current = null;
 
-/** go shows a view; what is said of it, such as a peering, is up to the view. */
+/** go shows a view; what about means, such as a peering, is up to the view. */
 function go(name, about) {
   for (const b of document.querySelectorAll("#views button")) {
     if (b.dataset.view === name) b.setAttribute("aria-current", "page");
@@ -42,7 +42,7 @@ function show(next) {
   const named = state.clusters.filter((c) => c.named).length;
   const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
   say(news, (reading ? "Reading the clusters… " : "") + `${count(named, "cluster")}, ${count(state.peerings.length, "peering")}` +
-    (down ? `, ${down} down` : "") + (trouble ? `, ${count(trouble, "cluster")} in trouble` : ""));
+    (down ? `, ${down} down` : "") + (trouble ? `, ${count(trouble, "cluster")} with problems` : ""));
   document.title = down ? `(${down} down) Sluice` : "Sluice";
 }
 
@@ -60,14 +60,14 @@ async function poll() {
     say(news, e.message);
     wait = 5000;
   }
-  // The first answers come while clusters are still being read. A page that nobody sees asks seldom.
+  // The first answers come while clusters are still being read. A hidden page polls rarely.
   const reading = state?.clusters.some((c) => c.named && !c.readAt);
   setTimeout(poll, document.hidden ? 60_000 : Math.min(reading ? 700 : 1000, wait / 2));
 }
 
 document.addEventListener("visibilitychange", async () => {
   if (document.hidden) return;
-  try { const next = await ask("state", { sequence: state?.sequence }); if (next) show(next); } catch { /* the poll says why */ }
+  try { const next = await ask("state", { sequence: state?.sequence }); if (next) show(next); } catch { /* poll reports it */ }
 });
 
 go("map");

@@ -1,5 +1,5 @@
 // The map: clusters as boxes, their nodes as squares, peerings as lines with a gateway at
-// each end; below it the same as a table, beside it what is chosen.
+// each end; below it the same as a table, beside it the details of what is selected.
 
 import { h, s, set, say, badge, signs, words, bits, told } from "./dom.js";
 import { layout, crowded, nodeAt, ends } from "./layout.js";
@@ -13,7 +13,7 @@ export function mapView(place, page, about) {
   place.append(h("div", { class: "columns" },
     h("div", {},
       h("section", { class: "sheet" }, svg,
-        h("div", { class: "row" }, reset, h("span", { class: "faint" }, "Squares are nodes. Drag, or use the wheel or + and −, to look closer. Lines and boxes can be chosen by Tab and Enter."))),
+        h("div", { class: "row" }, reset, h("span", { class: "faint" }, "Squares are nodes. Drag to move; use the wheel, or + and −, to zoom. Click a line or a box to select it, or use Tab and Enter."))),
       h("section", { class: "sheet scroll" }, h("h2", {}, "Peerings"),
         h("table", {}, h("thead", {}, h("tr", {}, ...["Peering", "State", "Latency", "MTU", "Out", "In", "Drops", "Nodes"].map((t) => h("th", { scope: "col" }, t)))), rows))),
     details));
@@ -102,7 +102,7 @@ export function mapView(place, page, about) {
   const latencyOf = (p) => p.tone === "down" ? "–" : p.ends.map((k) => k.status.latency).find(Boolean) ?? "–";
   const shorter = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-  // What is written on something is part of its name: who speaks to the machine says what is to be seen (WCAG 2.5.3).
+  // The accessible name contains the visible text: users of speech input say what they see (WCAG 2.5.3).
   const heard = (...texts) => texts.map((e) => e.textContent).filter(Boolean).join(" ");
 
   function refresh(state) {
@@ -110,7 +110,7 @@ export function mapView(place, page, about) {
       const part = parts.clusters.get(c.key);
       const ill = (c.nodes ?? []).filter((n) => n.problem).length;
       set(part.one, "class", `box${c.named ? "" : " stranger"}${c.problem ? " trouble" : ""}`);
-      say(part.name, shorter(c.id || (c.named ? c.problem ? "cannot be read" : "…" : "without a name"), part.room));
+      say(part.name, shorter(c.id || (c.named ? c.problem ? "cannot be read" : "…" : "without an ID"), part.room));
       const only = !c.named && parts.crowded ? state.peerings.find((p) => p.b === c.key) : null;
       say(part.line, shorter(only ? `${signs[only.tone]} ${only.tone === "up" ? latencyOf(only) : words[only.tone]}` : !c.named ? "not in view" : c.problem ? `✕ ${c.problem}` : `pods ${c.cidrs?.pods?.join(", ") ?? "–"}`, part.room + 6));
       say(part.line2, !c.named ? "" : `${c.allNodes ?? 0} nodes${ill ? `, ${ill} with problems` : ""}`);
@@ -124,7 +124,7 @@ export function mapView(place, page, about) {
       const title = `${nameOf(state, p.a)} – ${nameOf(state, p.b)}`;
       set(part.one, "class", `peering ${p.tone}${chosen === `peering ${p.key}` ? " chosen" : ""}`);
       say(part.first, `${signs[p.tone]} ${p.tone === "down" ? "Down" : latency === "–" ? words[p.tone] : latency}`);
-      say(part.second, p.tone === "down" ? "choose it to see why" : t?.windowSeconds ? shorter(`${bits(t.egress.rate?.bytesPerSecond)} / ${bits(t.ingress.rate?.bytesPerSecond)}`, 27) : "");
+      say(part.second, p.tone === "down" ? "select it to see why" : t?.windowSeconds ? shorter(`${bits(t.egress.rate?.bytesPerSecond)} / ${bits(t.ingress.rate?.bytesPerSecond)}`, 27) : "");
       set(part.one, "aria-label", `Peering ${title}: ${words[p.tone]}${p.why ? `. ${p.why.slice(0, 300)}` : ""}. ${heard(part.first, part.second)}`);
       set(part.row, "class", chosen === `peering ${p.key}` ? "chosen" : "");
       const mtus = [...new Set(p.ends.map((k) => k.status.gateway?.mtu).filter(Boolean))].join(" / ");
@@ -140,7 +140,7 @@ export function mapView(place, page, about) {
     }
   }
 
-  // As long as nobody has chosen, what is worst is shown.
+  // Until something is selected, the worst peering is shown.
   function worst(state) {
     const p = state.peerings.find((q) => q.tone === "down") ?? state.peerings.find((q) => q.tone === "degraded") ?? state.peerings[0];
     return p ? `peering ${p.key}` : state.clusters.length ? `cluster ${state.clusters[0].key}` : null;
@@ -153,7 +153,7 @@ export function mapView(place, page, about) {
     const [kind, key] = [what?.split(" ", 1)[0], what?.slice(what.indexOf(" ") + 1)];
     const of = kind === "peering" ? state.peerings.find((p) => p.key === key) : state.clusters.find((c) => c.key === key);
     const text = JSON.stringify(of) ?? "";
-    // Somebody may be reading, selecting or about to press a button.
+    // The user may be reading, selecting or about to press a button.
     if (!now && (text === detailed || details.contains(document.activeElement) || details.contains(getSelection()?.anchorNode) && !getSelection().isCollapsed)) return;
     detailed = text;
     if (now) refresh(state);

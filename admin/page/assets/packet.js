@@ -1,4 +1,4 @@
-// The way of a packet: what `liqoctl network trace` tells, hop by hop.
+// The path of a packet: what `liqoctl network trace` reports, hop by hop.
 
 import { ask } from "./ask.js";
 import { h, told, finding } from "./dom.js";
@@ -12,13 +12,13 @@ export function packetView(place, page) {
   const port = h("input", { inputmode: "numeric", pattern: "[0-9]{1,5}", size: "6", placeholder: "any", name: "port" });
   const portLabel = h("label", {}, "Port", port);
   const live = h("input", { type: "checkbox", name: "live" });
-  const go = h("button", { class: "primary" }, "Follow the packet");
+  const go = h("button", { class: "primary" }, "Trace the packet");
   const note = h("p", { class: "faint", role: "status" });
   const result = h("div", { "aria-live": "polite" });
   const form = h("form", { class: "row" },
     h("label", {}, "From cluster", cluster), h("label", {}, "Pod", from), h("label", {}, "To", toCluster), h("label", {}, "Address or pod", to), portLabel, h("label", { class: "check" }, live, "Watch packets for 5 s"), go);
-  place.append(h("section", { class: "sheet" }, h("h2", {}, "Way of a packet"), form, fromPods, toPods,
-    h("p", { class: "faint" }, "Nothing is sent: it shows what would become of a packet as things are now, by what clusters, gateways and nodes report, and by packets that were dropped within the last minute. Where packets are watched, nodes and gateways count those that pass them: send some meanwhile."), note), result);
+  place.append(h("section", { class: "sheet" }, h("h2", {}, "Packet path"), form, fromPods, toPods,
+    h("p", { class: "faint" }, "No packet is sent. The result shows what would happen to a packet now, judged by what clusters, gateways and nodes report and by the packets dropped in the last minute. If you choose to watch packets, nodes and gateways count matching packets as they pass. Send some meanwhile."), note), result);
 
   async function pods(list, key) {
     if (list.dataset.of === key || key === "") return;
@@ -28,7 +28,7 @@ export function packetView(place, page) {
       const { pods: all, more } = await ask("pods", { cluster: key });
       if (list.dataset.of !== key) return;
       list.replaceChildren(...all.map((p) => h("option", { value: `${p.namespace}/${p.name}`, label: `${p.ip} on ${p.node}` })));
-      if (more) note.textContent = "The cluster has more pods than are offered: others can be typed.";
+      if (more) note.textContent = "The cluster has more pods than are listed. You can type the name of any other pod.";
     } catch (e) { note.textContent = e.message; }
   }
   function changed() {
@@ -69,10 +69,10 @@ export function packetView(place, page) {
         hop.live?.length ? h("p", { class: "seen" }, "Seen now: ", ...hop.live.flatMap((s, i) => [i ? ", " : "", h("strong", {}, String(s.packets)), ` at ${s.point}`])) : "",
         hop.notCounted ? h("p", { class: "uncounted faint told" }, `Not counted: ${hop.notCounted}`) : "",
         hop.decidedBy ? h("p", {}, h("span", { class: "faint" }, "Decided by "), h("button", { class: "link told", type: "button", onclick: () => showObject(hop.cluster === "local" ? cluster.value : far, hop.decidedBy) }, hop.decidedBy)) : "",
-        hop.unknown ? h("p", { class: "unknown" }, "? Not known: ", told(hop.unknown)) : "",
-        hop.problem ? finding({ kind: "failed", title: "It stops here", ...hop.problem }) : ""));
-    return [h("p", { class: stop ? "badge down" : unseen ? "badge unknown" : "badge up", role: "status" }, stop ? `✕ It stops at the ${stop.kind}` : unseen ? "? Nothing that could be read stops it; not everything could" : "✓ Nothing stops it"),
-      part("There", way.there), part("And back", way.back)].filter((e) => e !== "");
+        hop.unknown ? h("p", { class: "unknown" }, "? Unknown: ", told(hop.unknown)) : "",
+        hop.problem ? finding({ kind: "failed", title: "The packet stops here", ...hop.problem }) : ""));
+    return [h("p", { class: stop ? "badge down" : unseen ? "badge unknown" : "badge up", role: "status" }, stop ? `✕ The packet stops at the ${stop.kind}` : unseen ? "? Nothing was found that stops the packet, but not everything could be read" : "✓ Nothing stops the packet"),
+      part("Forward path", way.there), part("Return path", way.back)].filter((e) => e !== "");
   }
 
   return {
@@ -83,7 +83,7 @@ export function packetView(place, page) {
       form.dataset.of = text;
       const [was, to] = [cluster.value, toCluster.value];
       cluster.replaceChildren(...named.map((c) => h("option", { value: c.key }, c.id || c.origin)));
-      toCluster.replaceChildren(h("option", { value: "" }, "an address"), ...named.map((c) => h("option", { value: c.key }, `a pod of ${c.id || c.origin}`)));
+      toCluster.replaceChildren(h("option", { value: "" }, "an address"), ...named.map((c) => h("option", { value: c.key }, `a pod in ${c.id || c.origin}`)));
       if (was) cluster.value = was;
       toCluster.value = to;
       changed();

@@ -1,13 +1,13 @@
-// Plots of what gateways carried in the last hour, or longer where there is a Prometheus:
-// own drawing on a canvas, as much as these plots need.
+// Plots of what gateways carried in the last hour, or longer if there is a Prometheus. They
+// are drawn on a canvas by the little code that they need.
 
 import { ask } from "./ask.js";
 import { h, s, short, bytes } from "./dom.js";
 import { nameOf } from "./details.js";
 
 const hour = 3600_000;
-const reaches = [[1, "Last hour"], [6, "6 hours"], [24, "A day"], [168, "A week"], [720, "30 days"]];
-const most = 4; // ends beside each other
+const reaches = [[1, "Last hour"], [6, "Last 6 hours"], [24, "Last day"], [168, "Last week"], [720, "Last 30 days"]];
+const most = 4; // ends in one plot
 const dashes = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [1, 4]];
 
 const kinds = [
@@ -15,7 +15,7 @@ const kinds = [
   { title: "Packets", lines: [["egressPackets", "out"], ["ingressPackets", "in"]], text: (n) => `${short(n).trim()}/s` },
   { title: "Drops by reason", drops: true, text: (n) => `${short(n).trim()}/s` },
   { title: "Latency", lines: [["latency", ""]], text: (n) => `${n < 10 ? n.toFixed(2) : n.toFixed(1)} ms` },
-  { title: "Handshakes", lines: [["handshakes", ""]], text: (n) => `${n.toFixed(1)} a minute` },
+  { title: "Handshakes", lines: [["handshakes", ""]], text: (n) => `${n.toFixed(1)}/min` },
   { title: "Memory", lines: [["memory", ""]], text: bytes },
 ];
 
@@ -30,7 +30,7 @@ export function plotsView(place, page, about) {
   const choice = h("div", { class: "row", role: "group", "aria-label": "Gateways to plot" });
   const reset = h("button", { type: "button", onclick: () => { span = null; paint(); } }, "Show all");
   const far = h("select", {}, ...reaches.map(([hours, label]) => h("option", { value: hours }, label)));
-  const farther = h("label", { hidden: true }, "Time", far), trouble = h("p", { class: "down", role: "status" });
+  const farther = h("label", { hidden: true }, "Period", far), trouble = h("p", { class: "down", role: "status" });
   far.addEventListener("change", () => { reach = far.value * hour; read = 0; span = null; series.clear(); refresh(); });
   const plots = kinds.map((kind) => {
     const canvas = h("canvas", { tabindex: "0", role: "img" });
@@ -41,7 +41,7 @@ export function plotsView(place, page, about) {
     return plot;
   });
   place.append(h("section", { class: "sheet" }, h("h2", {}, "Gateways"), choice,
-    h("div", { class: "row" }, farther, reset, h("span", { class: "faint" }, `Up to ${most} beside each other. Move over a plot, or use ← and →, for values; drag, or use + and −, to zoom.`)), trouble),
+    h("div", { class: "row" }, farther, reset, h("span", { class: "faint" }, `Choose up to ${most}. Point at a plot, or press ← and →, to see values; drag, or press + and −, to zoom.`)), trouble),
   h("div", { class: "plots" }, ...plots.map((p) => p.element)));
 
   function handle(plot) {
@@ -71,7 +71,7 @@ export function plotsView(place, page, about) {
     });
   }
 
-  // Before there is an hour, what there is fills the plot.
+  // Until there is an hour of samples, those that exist fill the plot.
   function shown() {
     if (span) return span;
     const to = Date.now();
@@ -167,10 +167,10 @@ export function plotsView(place, page, about) {
         s("svg", { viewBox: "0 0 26 8", "aria-hidden": "true" }, s("line", { x1: 0, x2: 26, y1: 4, y2: 4, stroke: `var(--series-${l.colour})`, "stroke-width": 2.5, "stroke-dasharray": l.dash.join(" ") })), plot.lines[i])));
     }
     plot.lines.forEach((e, i) => { e.textContent = texts[i]; });
-    canvas.setAttribute("aria-label", `${kind.title}: ${texts.join("; ") || (kind.drops ? "no drops" : "nothing yet")}`);
+    canvas.setAttribute("aria-label", `${kind.title}: ${texts.join("; ") || (kind.drops ? "no drops" : "no data yet")}`);
   }
 
-  // A canvas does not know light-dark(): an element does.
+  // A canvas cannot resolve light-dark(), but an element can.
   const probe = h("span", { hidden: true });
   place.append(probe);
   const resolve = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
@@ -196,7 +196,7 @@ export function plotsView(place, page, about) {
       }
       trouble.textContent = "";
     } catch (e) {
-      // Of what else is asked the line above says why.
+      // Errors of other requests are reported in the header.
       if (reach > hour) [trouble.textContent, read] = [e.message, Date.now()];
     } finally { asking = false; }
     if (reach === wanted) paint(); else refresh();
@@ -228,7 +228,7 @@ export function plotsView(place, page, about) {
   };
 }
 
-// What of a time there is to say where so much of it is shown.
+// The text of a time: the longer the time shown, the less precise.
 function timeText(t, width) {
   const day = width > 24 * hour ? { day: "numeric", month: "short" } : {};
   return new Date(t).toLocaleString([], { ...day, hour12: false, hour: "2-digit", minute: "2-digit", second: width < 600_000 ? "2-digit" : undefined });
