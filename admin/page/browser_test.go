@@ -222,7 +222,7 @@ func TestPage(t *testing.T) {
 			p.Until(`document.querySelector("main [role=status]").innerText.includes("is not an address")`)
 
 			p.Must(`(() => { const f = document.querySelector("form"); f.elements.to.value = "10.71.2.20:443"; f.elements.live.click(); f.requestSubmit(); })()`, nil)
-			p.Until(`document.querySelector("li.stop")?.innerText.includes("but none here") && document.querySelectorAll(".seen").length === 4 && document.querySelector(".seen").innerText.includes("12 at pod, 12 at link") && document.querySelector(".uncounted").innerText.includes("Not counted: its agent is of a version")`)
+			p.Until(`document.querySelector("li.stop")?.innerText.includes("but none here") && document.querySelectorAll(".seen").length === 4 && document.querySelector(".seen").innerText.includes("12 at pod, 12 at link") && document.querySelector(".uncounted").innerText.includes("Not counted: the version of its agent")`)
 			p.Must(`scrollTo(0, document.querySelector("main > div").offsetTop - document.querySelector("header").offsetHeight - 12)`, nil)
 			shot("live")
 			usable(t, p)

@@ -140,7 +140,7 @@ func TestHostilePrometheus(t *testing.T) {
 		{"too many series", `{"status":"success","data":{"resultType":"matrix","result":[{}` + strings.Repeat(",{}", maxColumns) + `]}}`, 200, "is not a Prometheus"},
 		{"another kind of answer", `{"status":"success","data":{"resultType":"vector","result":[]}}`, 200, "is not a Prometheus"},
 		{"a page", "<html>", 404, `which answered "404 Not Found", is not a Prometheus`},
-		{"a refusal", `{"status":"error","error":"parse\u202e error` + strings.Repeat("x", 1000) + `"}`, 400, "refuses: parse\ufffd error"},
+		{"a refusal", `{"status":"error","error":"parse\u202e error` + strings.Repeat("x", 1000) + `"}`, 400, "refused the query: parse\ufffd error"},
 		{"another address", "", 302, "redirects to another address"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
