@@ -270,7 +270,7 @@ func TestPeer(t *testing.T) {
 		return nil
 	})
 	got = rome.liqoctl(t, peer...)
-	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice resources: cluster milan refuses (TenantCordoned)") || got.code != 0 {
+	if !strings.Contains(got.stderr, "WARN   (local) ResourceSlice resources: cluster milan refused (TenantCordoned)") || got.code != 0 {
 		t.Errorf("at a provider that has cordoned the tenant: %+v", got)
 	}
 	milan.must(t, "uncordon", "tenant", "rome")
