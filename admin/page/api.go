@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -34,14 +35,14 @@ type readDrops func(context.Context, *access.Cluster, types.NamespacedName) ([]d
 func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/state", s.serveState)
 	mux.HandleFunc("GET /api/series", s.serveSeries)
-	mux.HandleFunc("GET /api/past", s.work(s.servePast))
-	mux.HandleFunc("GET /api/pods", s.work(s.servePods))
-	mux.HandleFunc("GET /api/drops", s.work(s.serveDrops))
+	mux.HandleFunc("GET /api/past", s.work(s.reads, readLimit, s.servePast))
+	mux.HandleFunc("GET /api/pods", s.work(s.reads, readLimit, s.servePods))
+	mux.HandleFunc("GET /api/drops", s.work(s.reads, readLimit, s.serveDrops))
 	mux.HandleFunc("GET /api/reasons", serveReasons)
-	mux.HandleFunc("GET /api/trace", s.work(s.serveTrace))
-	mux.HandleFunc("GET /api/object", s.work(s.serveObject))
-	mux.HandleFunc("POST /api/doctor", s.work(s.serveDoctor))
-	mux.HandleFunc("POST /api/bundle", s.work(s.serveBundle))
+	mux.HandleFunc("GET /api/trace", s.work(s.reads, readLimit, s.serveTrace))
+	mux.HandleFunc("GET /api/object", s.work(s.reads, readLimit, s.serveObject))
+	mux.HandleFunc("POST /api/doctor", s.work(s.long, 0, s.serveDoctor))
+	mux.HandleFunc("POST /api/bundle", s.work(s.long, 0, s.serveBundle))
 }
 
 // badRequest is an error of the page or of the user, not of a cluster.
@@ -49,14 +50,20 @@ type badRequest struct{ error }
 
 func refuse(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
 
-// work is a handler that asks clusters: few run at a time, and others wait their turn.
-func (s *Server) work(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// work is a handler that asks clusters: few run at a time, and others wait for one of the places. A limit, if there is one,
+// is how long it may take, so that a cluster that does not answer leaves its place to others.
+func (s *Server) work(places chan struct{}, limit time.Duration, do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case s.busy <- struct{}{}:
-			defer func() { <-s.busy }()
+		case places <- struct{}{}:
+			defer func() { <-places }()
 		case <-r.Context().Done():
 			return
+		}
+		if limit > 0 {
+			ctx, cancel := context.WithTimeout(r.Context(), limit)
+			defer cancel()
+			r = r.WithContext(ctx)
 		}
 		err := do(w, r)
 		switch bad := (badRequest{}); {
@@ -374,6 +381,9 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request) error {
 		return c.Explain("read "+kind+" "+name, err)
 	}
 	o.SetManagedFields(nil)
+	if gvk, err := apiutil.GVKForObject(o, c.Client.Scheme()); err == nil { // what is read has none
+		o.GetObjectKind().SetGroupVersionKind(gvk)
+	}
 	text, err := objectText(o)
 	if err != nil {
 		return err

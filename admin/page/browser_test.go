@@ -202,8 +202,15 @@ func TestPage(t *testing.T) {
 			p.Until(`document.querySelector("aside").innerText.includes(` + quoted(whyCut) + `) && document.querySelector("aside .fix code").innerText === "kubectl -n liqo get svc"`)
 			shot("down")
 			quiet(t, p)
+			// Who holds a button there sees at once that all is well again, or not, and still holds it.
+			p.Must(`document.querySelector("aside [class=row] button").focus()`, nil)
+			w.cut.Store(false)
+			p.Until(`document.querySelector("aside .badge.up") && document.activeElement.innerText === "Plots"`)
+			w.cut.Store(true)
+			p.Until(`document.querySelector("aside .badge.down") && document.querySelector("aside .finding button.link") && document.activeElement.innerText === "Plots"`)
+			p.Must(`document.activeElement.blur()`, nil)
 			p.Must(`document.querySelector("aside .finding button.link").click()`, nil)
-			p.Until(`document.querySelector("dialog pre").innerText.includes("kind: GatewayClient") || document.querySelector("dialog pre").innerText.includes("name: milan")`)
+			p.Until(`document.querySelector("dialog pre").innerText.startsWith("apiVersion: networking.liqo.io/v1beta1\nkind: GatewayClient\n")`)
 			usable(t, p)
 			p.Must(`document.querySelector("dialog").close()`, nil)
 
@@ -497,6 +504,10 @@ func TestTokenOfAnother(t *testing.T) {
 	p := browser.Open(t, 800, 600, false)
 	p.Go("http://" + s.listener.Addr().String() + "/")
 	p.Until(`document.querySelector("#news").innerText.includes("the token is missing or wrong")`)
+	defer func() { // in the same tab, as after a new start of the console
+		p.Go(s.URL())
+		p.Until(`document.querySelector("svg.map .peering.up") && location.hash === ""`)
+	}()
 	var text string
 	if p.Must(`document.body.innerText`, &text); slices.ContainsFunc([]string{"rome", "milan", "10.243"}, func(s string) bool { return strings.Contains(text, s) }) {
 		t.Errorf("it shows %s", text)

@@ -5,9 +5,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 )
 
@@ -117,6 +122,59 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 	if _, hash, _ := strings.Cut(s.URL(), "/#"); hash != s.guard.token {
 		t.Errorf("URL %s", s.URL())
 	}
+}
+
+// TestHungClusterBlocksNobody: requests about a cluster that does not answer leave room for those about another one.
+func TestHungClusterBlocksNobody(t *testing.T) {
+	s := start(t, []string{"rome", "milan"}, new(stand).serve)
+	s.dropped = func(ctx context.Context, c *access.Cluster, _ types.NamespacedName) ([]drops.Drop, error) {
+		if c == s.config.Clusters[0] {
+			<-ctx.Done()
+		}
+		return nil, ctx.Err()
+	}
+	ask := func(ctx context.Context, path string) (code int) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.listener.Addr().String()+path, nil)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		r.Header.Set("Authorization", "Bearer "+s.guard.token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	for until := time.Now().Add(time.Minute); strings.Count(stateText(t, s), `"readAt"`) < 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the clusters are not read")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var hung sync.WaitGroup
+	for range 2 {
+		hung.Go(func() { ask(ctx, "/api/drops?cluster=0&peer=milan") })
+	}
+	defer hung.Wait()
+	defer cancel()
+	for until := time.Now().Add(time.Minute); len(s.reads) < 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("nobody asks")
+		}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if code := ask(ctx, "/api/drops?cluster=1&peer=rome"); code != http.StatusOK {
+		t.Errorf("about the other cluster: status %d", code)
+	}
+}
+
+func stateText(t *testing.T, s *Server) string {
+	t.Helper()
+	_, _, text := do(t, s, "GET", "/api/state", map[string]string{"Authorization": "Bearer " + s.guard.token})
+	return text
 }
 
 // TestRequestsAreBounded: what no page sends is refused.

@@ -49,8 +49,8 @@ type Server struct {
 	listener net.Listener
 	guard    guard
 	watch    *watcher
-	// busy holds a place for each piece of work that is more than reading a state.
-	busy chan struct{}
+	// reads and long have a place for each piece of work that is more than telling a state.
+	reads, long chan struct{}
 	// opened is closed when the page has asked for the first time.
 	opened chan struct{}
 
@@ -61,8 +61,12 @@ type Server struct {
 	pack    func(context.Context, io.Writer, bundle.Options, progress.Func, ...*access.Cluster) (bundle.Summary, error)
 }
 
-// maxBusy is how much work is done for pages at a time.
-const maxBusy = 2
+const (
+	// maxReads and maxLong are how much is read for pages at a time, and how many doctors and bundles are under way.
+	maxReads, maxLong = 6, 2
+	// readLimit is how long one reading may take. Packets are watched for some seconds of it.
+	readLimit = 30 * time.Second
+)
 
 // New listens on a port of loopback, 0 for any that is free.
 func New(config Config, port uint16) (*Server, error) {
@@ -81,7 +85,7 @@ func New(config Config, port uint16) (*Server, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	s := &Server{
-		config: config, listener: l, busy: make(chan struct{}, maxBusy), opened: make(chan struct{}),
+		config: config, listener: l, reads: make(chan struct{}, maxReads), long: make(chan struct{}, maxLong), opened: make(chan struct{}),
 		examine: doctor.Examine,
 		follow:  trace.Follow,
 		dropped: survey.ReadDrops,

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -23,6 +24,8 @@ type State struct {
 	Version  string    `json:"version"`
 	// Interval is the time between two states, in milliseconds.
 	Interval int64 `json:"interval"`
+	// Kinds are those of objects that can be shown.
+	Kinds []string `json:"kinds"`
 	// Past tells whether plots can reach back further than the page.
 	Past     bool      `json:"past,omitempty"`
 	Clusters []Cluster `json:"clusters"`
@@ -171,7 +174,7 @@ type reading struct {
 
 // build makes a State of readings.
 func build(readings []reading, diagnoses map[string]*Diagnosis) *State {
-	s := &State{Clusters: []Cluster{}, Peerings: []Peering{}}
+	s := &State{Kinds: slices.Sorted(maps.Keys(viewable)), Clusters: []Cluster{}, Peerings: []Peering{}}
 	index := make(map[string]int) // of cluster IDs
 	for i := range readings {
 		c := clusterOf(i, &readings[i])

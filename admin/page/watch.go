@@ -193,6 +193,11 @@ func (w *watcher) publish(i int, s *survey.Cluster, err error) {
 	r := &w.readings[i]
 	if err != nil {
 		r.problem = err.Error()
+		for key := range reports(strconv.Itoa(i), r.survey) { // a gap in the plots
+			if h, known := w.histories[key]; known {
+				w.histories[key] = h.add(sampleOf(time.Now(), nil, nil))
+			}
+		}
 		w.rebuild()
 		return
 	}

@@ -307,7 +307,7 @@ func (c *console) cut(t *testing.T) time.Duration {
 	c.Until(`getComputedStyle(document.querySelector("svg.map .peering.down .line")).stroke === ` + quoted(red)) // it fades
 	var first, fix string
 	c.Must(`document.querySelector("aside .finding").innerText`, &first)
-	c.Must(`document.querySelector("aside .finding .fix code")?.innerText ?? ""`, &fix)
+	c.Must(`[...document.querySelectorAll("aside .finding p")].map((p) => p.innerText).find((text) => text.startsWith("Fix: ")) ?? ""`, &fix)
 	if !strings.Contains(first, "nothing arrives at the server") || !strings.Contains(fix, "check firewalls") {
 		t.Errorf("the cause that comes first, and what to do: %s\n%s", first, fix)
 	}

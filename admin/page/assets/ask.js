@@ -1,5 +1,6 @@
 // Requests to the server. The token arrives in the fragment of the address, which browsers
-// do not send, and is sent in a header. It is kept for this tab only.
+// do not send, and is sent in a header. It is kept for this tab only. The page may be given another one, of a console that
+// was started again.
 
 const kept = "token";
 
@@ -12,7 +13,8 @@ function takeToken() {
   return sessionStorage.getItem(kept) ?? "";
 }
 
-const token = takeToken();
+let token = takeToken();
+addEventListener("hashchange", () => { token = takeToken(); });
 
 /** Refused is a request that was not answered; its message is for the user. */
 export class Refused extends Error {}

@@ -2,7 +2,7 @@
 
 import { ask, askText, follow } from "./ask.js";
 import { h, dialog, told, finding } from "./dom.js";
-import { nameOf, showObject, bundleButton } from "./details.js";
+import { nameOf, opener, bundleButton } from "./details.js";
 import { endName } from "./plots.js";
 
 export function dropsView(place, page, about) {
@@ -35,7 +35,7 @@ export function dropsView(place, page, about) {
       rows.length ? h("h2", {}, "Packets") : "",
       rows.length ? h("table", {}, h("thead", {}, h("tr", {}, ...["Time", "Gateway", "Direction", "Reason", "Packet", "Node"].map((x) => h("th", { scope: "col" }, x)))),
         h("tbody", {}, ...rows.map((d) => h("tr", {}, h("td", { class: "number" }, new Date(d.time).toLocaleTimeString([], { hour12: false })), h("td", { class: "told" }, d.end), h("td", {}, d.direction === "egress" ? "to the peer" : "from the peer"),
-          h("td", { class: "told" }, d.reason), h("td", { class: "mono told" }, packet(d)), h("td", { class: "told" }, d.node ?? ""))))) : "");
+          h("td", { class: "told" }, d.reason), h("td", { class: "mono packet" }, packet(d)), h("td", { class: "told" }, d.node ?? ""))))) : "");
   }
   again.addEventListener("click", read);
   choice.addEventListener("change", read);
@@ -128,7 +128,7 @@ export function doctorView(place, page, about) {
       h("section", { class: "sheet" }, ...[...checks.values()].map((fs) => {
         const worst = order.find((x) => fs.some((f) => f.status === x));
         const [mark, tone] = marks[worst];
-        const inner = fs.map((f) => finding({ ...f, kind: f.status, title: [ids[f.cluster ?? "none"], report.clusters.length === 1 && f.peer].filter(Boolean).join(", "), show: (o) => showObject(keys[f.cluster] ?? what.cluster, o) }));
+        const inner = fs.map((f) => finding({ ...f, kind: f.status, title: [ids[f.cluster ?? "none"], report.clusters.length === 1 && f.peer].filter(Boolean).join(", "), show: opener(keys[f.cluster] ?? what.cluster, f.object) }));
         return h("details", { open: worst === "failed" || worst === "warning" }, h("summary", {}, h("span", { class: `badge ${tone}` }, `${mark} `), fs[0].title), ...inner);
       }))];
   }

@@ -8,6 +8,12 @@ export const nameOf = (state, key) => { const c = state.clusters.find((k) => k.k
 
 const facts = (...pairs) => h("dl", {}, ...pairs.filter(([, v]) => v !== undefined && v !== null && v !== "").map(([k, v]) => [h("dt", {}, k), h("dd", {}, v instanceof Node ? v : told(String(v)))]));
 
+/** viewable are the kinds of objects that the server shows. */
+export const viewable = new Set();
+
+/** opener is what shows an object of a cluster, if it can be shown. */
+export const opener = (cluster, object) => (viewable.has(object?.split(" ", 1)[0]) ? () => showObject(cluster, object) : undefined);
+
 /** showObject shows an object as YAML. */
 export async function showObject(cluster, object) {
   const text = h("pre", { tabindex: "0" }, "Reading…");
@@ -62,12 +68,12 @@ export function peeringDetails(p, state, page) {
       h("h3", {}, "What the doctor found"),
       !diagnosis ? h("p", { class: "faint" }, "Examining both ends…")
         : diagnosis.problem ? h("p", {}, told(diagnosis.problem))
-          : diagnosis.findings?.length ? diagnosis.findings.map((f) => finding({ ...f, kind: f.status, title: whose(f.cluster, state, p), show: (o) => showObject((f.cluster === "remote" ? p.ends[1] ?? first : first).cluster, o) }))
+          : diagnosis.findings?.length ? diagnosis.findings.map((f) => finding({ ...f, kind: f.status, title: whose(f.cluster, state, p), show: opener((f.cluster === "remote" ? p.ends[1] ?? first : first).cluster, f.object) }))
             : h("p", {}, "The doctor found nothing wrong."),
       diagnosis ? h("p", { class: "faint" }, ago(diagnosis.time)) : "",
     ].flat() : "",
     alerts.length ? [h("h3", {}, "What the clusters report"), ...alerts.slice(0, 8).map((a) => finding({
-      kind: a.severity === "error" ? "failed" : "warning", title: p.ends.length > 1 ? nameOf(state, a.end.cluster) : "", message: a.message || a.reason, object: a.object, show: (o) => showObject(a.end.cluster, o),
+      kind: a.severity === "error" ? "failed" : "warning", title: p.ends.length > 1 ? nameOf(state, a.end.cluster) : "", message: a.message || a.reason, object: a.object, show: opener(a.end.cluster, a.object),
     })), alerts.length > 8 ? h("p", { class: "faint" }, `and ${alerts.length - 8} more`) : ""] : "",
     h("div", { class: "row" },
       h("button", { type: "button", onclick: () => page.go("plots", { ends: p.ends.map((e) => e.key) }) }, "Plots"),

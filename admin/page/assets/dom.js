@@ -70,7 +70,15 @@ export function finding({ kind, title, object, message, cause, fix, show }) {
     h("p", long(message), title && h("strong", {}, title, ": "), told(message)),
     object && h("p", { class: "faint" }, show ? h("button", { class: "link told", type: "button", onclick: () => show(object) }, object) : told(object)),
     cause && h("p", long(cause), h("span", { class: "faint" }, "Cause: "), told(cause)),
-    fix && h("div", { class: "fix" }, h("code", { class: "told" }, fix), copyButton(fix)));
+    fix && !commands(fix).includes(fix) && h("p", {}, h("span", { class: "faint" }, "Fix: "), told(fix)),
+    fix && commands(fix).map((c) => h("div", { class: "fix" }, h("code", { class: "told" }, c), copyButton(c))));
+}
+
+/** commands are those in the text of a fix, which are quoted there if there is other text. */
+function commands(fix) {
+  const command = "(?:liqoctl|sluicectl|kubectl) ";
+  if (new RegExp(`^${command}`).test(fix)) return [fix];
+  return [...fix.matchAll(new RegExp(`'(${command}[^']+)'`, "g"))].map((m) => m[1]);
 }
 
 const units = ["", "k", "M", "G", "T"];

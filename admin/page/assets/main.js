@@ -2,6 +2,7 @@
 
 import { ask, Refused } from "./ask.js";
 import { h, say } from "./dom.js";
+import { viewable } from "./details.js";
 import { mapView } from "./map.js";
 import { plotsView } from "./plots.js";
 import { packetView } from "./packet.js";
@@ -21,9 +22,11 @@ function go(name, about) {
     else b.removeAttribute("aria-current");
   }
   current?.end?.();
+  const inside = place.contains(document.activeElement);
   place.replaceChildren();
   current = views[name][1](place, { go, state: () => state }, about ?? {});
   if (state) current.update(state);
+  if (inside) place.focus({ preventScroll: true }); // or the keyboard begins at the top of the page again
 }
 
 document.getElementById("views").append(...Object.entries(views).map(([name, [title]]) =>
@@ -31,6 +34,7 @@ document.getElementById("views").append(...Object.entries(views).map(([name, [ti
 
 function show(next) {
   state = next;
+  for (const kind of state.kinds) viewable.add(kind);
   performance.clearMeasures("update");
   const began = performance.now();
   current.update(state);

@@ -8,7 +8,7 @@ import { clusterDetails, peeringDetails } from "./details.js";
 export function mapView(place, page, about) {
   const svg = s("svg", { class: "map", role: "group", "aria-label": "Map of clusters and peerings" });
   const rows = h("tbody");
-  const details = h("aside", { class: "sheet", "aria-label": "Details" });
+  const details = h("aside", { class: "sheet", "aria-label": "Details", tabindex: "-1" });
   const reset = h("button", { type: "button", onclick: () => fit() }, "Show all");
   place.append(h("div", { class: "columns" },
     h("div", {},
@@ -146,19 +146,23 @@ export function mapView(place, page, about) {
     return p ? `peering ${p.key}` : state.clusters.length ? `cluster ${state.clusters[0].key}` : null;
   }
 
-  let detailed = "";
+  let detailed = "", judged = "";
   function showDetails(state, now) {
     if (!state) return;
     const what = chosen ?? worst(state);
     const [kind, key] = [what?.split(" ", 1)[0], what?.slice(what.indexOf(" ") + 1)];
     const of = kind === "peering" ? state.peerings.find((p) => p.key === key) : state.clusters.find((c) => c.key === key);
-    const text = JSON.stringify(of) ?? "";
-    // The user may be reading, selecting or about to press a button.
-    if (!now && (text === detailed || details.contains(document.activeElement) || details.contains(getSelection()?.anchorNode) && !getSelection().isCollapsed)) return;
+    const text = JSON.stringify(of) ?? "", verdict = JSON.stringify([what, of?.tone, of?.problem, of?.diagnosis?.findings]);
+    // The user may be selecting, waiting for what a button does, or about to press one. What is wrong is shown at once, though.
+    const held = details.contains(document.activeElement) ? document.activeElement : null;
+    if (!now && (text === detailed || held && verdict === judged || details.querySelector("button:disabled") ||
+      details.contains(getSelection()?.anchorNode) && !getSelection().isCollapsed)) return;
     detailed = text;
+    judged = verdict;
     if (now) refresh(state);
     if (!of) { details.replaceChildren(h("p", { class: "faint" }, "Nothing to show yet.")); return; }
     details.replaceChildren(...(kind === "peering" ? peeringDetails(of, state, page) : clusterDetails(of, state, page)));
+    if (held) ([...details.querySelectorAll(held.tagName)].find((e) => e.textContent === held.textContent) ?? details).focus({ preventScroll: true });
   }
 
   return {
