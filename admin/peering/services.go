@@ -96,16 +96,19 @@ func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName
 	defer cancel()
 	e := newEnd(in, &o)
 	object := NewServiceExport(Metadata{Namespace: name.Namespace, Name: name.Name}, nil)
+	what := fmt.Sprintf("Service %s in namespace %s", name.Name, name.Namespace)
+	s := &step{in: in, waiting: "Withdrawing the export", done: what + " was not exported"}
+	s.try = func(ctx context.Context) (missing string, err error) {
+		err = e.write.Delete(ctx, object.DeepCopy())
+		switch {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			return "", nil
+		case err == nil:
+			s.done = what + " is no longer exported"
+		}
+		return "the ServiceExport is being deleted", e.Explain("delete the ServiceExport "+name.Name, err)
+	}
 	var p plan
-	p.add(nil, &step{
-		in: in, waiting: "Withdrawing the export", done: fmt.Sprintf("Service %s in namespace %s is not exported", name.Name, name.Namespace),
-		try: func(ctx context.Context) (missing string, err error) {
-			err = e.write.Delete(ctx, object.DeepCopy())
-			if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-				return "", nil
-			}
-			return "the ServiceExport is being deleted", e.Explain("delete the ServiceExport "+name.Name, err)
-		},
-	})
+	p.add(nil, s)
 	return p.run(ctx, tell)
 }
