@@ -195,7 +195,7 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 func (h *handshake) nonce() *step {
 	e := h.provider
 	return &step{
-		in: e.Cluster, waiting: "Waiting for the nonce", done: "Nonce retrieved", clues: e.controllerClues,
+		in: e.Cluster, waiting: "Waiting for the nonce", done: "Nonce retrieved", detailed: true, clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
 			if h.granted, err = h.ready(ctx); err != nil || h.granted != nil {
 				return "", err
@@ -274,7 +274,7 @@ func (e *end) readOrCreate(ctx context.Context, s *corev1.Secret) error {
 func (h *handshake) tenant() *step {
 	e := h.provider
 	return &step{
-		in: e.Cluster, waiting: "Waiting for the Tenant to be ready", done: "Tenant status is filled", clues: e.controllerClues,
+		in: e.Cluster, waiting: "Waiting for the Tenant to be ready", done: "Tenant status is filled", detailed: true, clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
 			if h.granted != nil {
 				return "", nil
@@ -353,7 +353,7 @@ func notReady(what string, generation int64, conditions []metav1.Condition, pass
 func (h *handshake) identity() *step {
 	e := h.consumer
 	return &step{
-		in: e.Cluster, waiting: "Waiting for the Identity to be ready", done: "Identity status is filled", clues: e.controllerClues,
+		in: e.Cluster, waiting: "Waiting for the Identity to be ready", done: "Identity status is filled", detailed: true, clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
 			wanted := newIdentity(e.metadata(h.identityName()), h.granted, h.provider.namespace)
 			var i authv1beta1.Identity

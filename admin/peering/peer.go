@@ -100,7 +100,7 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	m := Metadata{Name: ends[1].id, RemoteClusterID: ends[1].id, Labels: o.Labels, Annotations: o.Annotations}
 	slice := *o.Slice
 	slice.VirtualNode = node && len(lacking) == 0
-	err = request(ctx, consumer, m, slice, slice.VirtualNode && len(unseen) == 0, o.Options, tell)
+	err = request(ctx, consumer, provider, m, slice, slice.VirtualNode && len(unseen) == 0, o.Options, tell)
 	if refused := new(denied); errors.As(err, &refused) && refused.about == authv1beta1.SliceResources {
 		tell.Warning(consumer.Name, "ResourceSlice resources: "+refused.Error())
 		return nil

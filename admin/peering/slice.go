@@ -44,11 +44,12 @@ func NewResourceSlice(m Metadata, s Slice) *authv1beta1.ResourceSlice {
 // Request asks a provider for resources, and waits for its answer. m names the slice and the provider; without a
 // namespace it is made in the tenant namespace of that.
 func Request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice, o Options, tell progress.Func) error {
-	return request(ctx, consumer, m, s, false, o, tell)
+	return request(ctx, consumer, nil, m, s, false, o, tell)
 }
 
-// request does what Request does and, if that is wanted, waits for the virtual node.
-func request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice, awaitNode bool, o Options, tell progress.Func) error {
+// request does what Request does and, if that is wanted, waits for the virtual node. Where the provider is at hand, messages
+// name commands for it.
+func request(ctx context.Context, consumer, provider *access.Cluster, m Metadata, s Slice, awaitNode bool, o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	e, err := lookAlone(ctx, consumer, m.RemoteClusterID, &o, tell)
@@ -58,7 +59,7 @@ func request(ctx context.Context, consumer *access.Cluster, m Metadata, s Slice,
 	if e.namespaceFound() == nil {
 		return e.Errorf("there is no tenant namespace for cluster %s; nothing was changed: run 'liqoctl authenticate' first", m.RemoteClusterID)
 	}
-	m.Namespace = e.namespace
+	m.Namespace, e.peer.Cluster = e.namespace, provider
 	slice := NewResourceSlice(m, s)
 	var p plan
 	made := p.add(nil, e.sliceMade(slice))
@@ -110,7 +111,8 @@ func (d *denied) Unwrap() error { return &d.complaint }
 // sliceDecided waits for one decision of the provider. A refusal is the provider's to change.
 func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.ResourceSliceConditionType) *step {
 	word := map[authv1beta1.ResourceSliceConditionType]string{authv1beta1.SliceAuthentication: "authentication", authv1beta1.SliceResources: "resources"}[about]
-	s := &step{in: e.Cluster, waiting: "Waiting for the answer on " + word, done: fmt.Sprintf("ResourceSlice %s: %s", word, authv1beta1.SliceAccepted)}
+	s := &step{in: e.Cluster, waiting: "Waiting for the answer on " + word, done: fmt.Sprintf("ResourceSlice %s: %s", word, authv1beta1.SliceAccepted), detailed: true, clues: e.answerClues}
+	var watch obstacleWatch
 	s.try = func(ctx context.Context) (missing string, err error) {
 		var live authv1beta1.ResourceSlice
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(slice), &live); err != nil {
@@ -125,7 +127,7 @@ func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.R
 				return "", &denied{complaint{fmt.Sprintf("cluster %s refused (%s): %s", e.peer.id, c.Reason, c.Message)}, about}
 			}
 		}
-		return "cluster " + e.peer.id + " has not answered yet: the events of its identity's Secret show whether it can be reached", nil
+		return watch.missing(ctx, e)
 	}
 	return s
 }

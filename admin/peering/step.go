@@ -68,12 +68,11 @@ func (s *step) run(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
-			if s.lacks != nil && missing != s.missing {
-				s.lacks(missing)
-			}
-			s.missing, s.wrong, wrongSince = missing, nil, time.Time{}
+			s.lack(missing)
+			s.wrong, wrongSince = nil, time.Time{}
 		} else if ctx.Err() == nil {
-			s.missing, s.wrong = err.Error(), err
+			s.lack(err.Error())
+			s.wrong = err
 			if wrongSince.IsZero() {
 				wrongSince = began
 			}
@@ -87,6 +86,14 @@ func (s *step) run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// lack takes down what is missing.
+func (s *step) lack(missing string) {
+	if s.lacks != nil && missing != s.missing {
+		s.lacks(missing)
+	}
+	s.missing = missing
 }
 
 func (s *step) tryOnce(ctx context.Context) (missing string, err error) {
@@ -106,12 +113,17 @@ const (
 	conflictFor = 15 * time.Second
 	// complaintFor is long enough for a controller to see what was just changed.
 	complaintFor = 5 * time.Second
+	// obstacleFor is long enough for a controller to see and report that the way is free.
+	obstacleFor = 15 * time.Second
 )
 
 // patience is how long an error may last.
 func patience(err error) time.Duration {
 	var complaint *complaint
+	var obstacle *obstacle
 	switch {
+	case errors.As(err, &obstacle):
+		return obstacleFor
 	case errors.As(err, &complaint):
 		return complaintFor
 	case unreachable(err):

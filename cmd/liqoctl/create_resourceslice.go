@@ -47,7 +47,7 @@ name, unless you set --no-virtual-node.`,
 		if err != nil {
 			return err
 		}
-		return peering.Request(cmd.Context(), in, c.metadata(args[0], ""), s, peering.Options{Timeout: c.timeout}, a.console.Progress())
+		return peering.Request(cmd.Context(), in, c.metadata(args[0], ""), s, peering.Options{Timeout: c.timeout, UntilTimeout: fs.Changed("timeout")}, a.console.Progress())
 	}
 	return cmd
 }
