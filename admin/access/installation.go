@@ -20,6 +20,7 @@ const InstallationConfigMap = "liqo-installation"
 const (
 	keyVersion           = "version"
 	keyClusterLabels     = "cluster.labels"
+	keyAPIServerAddress  = "apiServer.address"
 	keyGatewayMTU        = "gateway.mtu"
 	keyServerServicePort = "gateway.server.service.port"
 	keyServerServiceType = "gateway.server.service.type"
@@ -31,6 +32,8 @@ type Installation struct {
 	Version string
 	// ClusterLabels characterize the cluster.
 	ClusterLabels map[string]string
+	// APIServerAddress is the URL at which other clusters are to reach the API server. Empty: the controller finds it.
+	APIServerAddress string
 	// Gateway are the defaults of gateways that are made from here on.
 	Gateway GatewayDefaults
 }
@@ -61,7 +64,7 @@ func (c *Cluster) Installation(ctx context.Context) (Installation, error) {
 }
 
 func parseInstallation(data map[string]string) (Installation, error) {
-	i := Installation{Version: data[keyVersion], Gateway: DefaultGateway}
+	i := Installation{Version: data[keyVersion], APIServerAddress: data[keyAPIServerAddress], Gateway: DefaultGateway}
 	for pair := range strings.SplitSeq(data[keyClusterLabels], ",") {
 		k, v, ok := strings.Cut(pair, "=")
 		switch {

@@ -192,15 +192,33 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 }
 
 // nonce lets the provider create a nonce, unless there is a Tenant that is ready.
+// addressMissing says that the credentials of a Tenant do not have the address that is configured for the API server. After
+// 'liqoctl install' it takes the controller a while to lead and to change the Tenants.
+func (e *end) addressMissing(ctx context.Context, tenant string, granted *authv1beta1.AuthParams) (missing string, err error) {
+	installed, err := e.Installation(ctx)
+	switch configured := installed.APIServerAddress; {
+	case apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case configured != "" && configured != granted.APIServer:
+		return fmt.Sprintf("Tenant %s still has the address %s of the API server: the controller has not changed it to %s, which is configured", tenant, granted.APIServer, configured), nil
+	}
+	return "", nil
+}
+
 func (h *handshake) nonce() *step {
 	e := h.provider
 	return &step{
 		in: e.Cluster, waiting: "Waiting for the nonce", done: "Nonce retrieved", detailed: true, clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
-			if h.granted, err = h.ready(ctx); err != nil || h.granted != nil {
+			if h.granted, err = h.ready(ctx); err != nil {
 				return "", err
 			}
 			h.nonceText, missing, err = e.makeNonce(ctx)
+			if h.granted != nil {
+				return e.addressMissing(ctx, h.tenantName(), h.granted)
+			}
 			return missing, err
 		},
 	}
@@ -300,7 +318,10 @@ func (h *handshake) tenant() *step {
 			if h.granted = t.Status.AuthParams; h.granted == nil {
 				return "Tenant " + t.Name + " has no credentials yet", nil
 			}
-			return "", nil
+			if missing, err = e.addressMissing(ctx, t.Name, h.granted); missing != "" || err != nil {
+				h.granted = nil
+			}
+			return missing, err
 		},
 	}
 }

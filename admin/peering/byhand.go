@@ -122,7 +122,7 @@ func GrantIdentity(ctx context.Context, provider *access.Cluster, consumerID, na
 			if t.Status.AuthParams == nil {
 				return "", &complaint{"Tenant " + t.Name + " has no credentials: with authzPolicy " + string(authv1beta1.TolerateNoHandshake) + " they are provided by other means"}
 			}
-			return "", nil
+			return e.addressMissing(ctx, t.Name, t.Status.AuthParams)
 		},
 	})
 	if err := p.run(ctx, tell); err != nil {

@@ -33,6 +33,8 @@ type side struct {
 	*controlplanetest.Cluster
 	id     string
 	access *access.Cluster
+	// restart ends the controllers and starts them again with other options.
+	restart func(change func(*manager.Options))
 	// how many requests of access were for Secrets with their data; not those that delete one, or ask for a new one by
 	// sending one without data
 	forSecrets atomic.Int32
@@ -72,8 +74,15 @@ func startSideWith(t *testing.T, gateway controlplanetest.Image, name, id string
 	for _, change := range changes {
 		change(c, &o)
 	}
-	c.RunManager(t, func(mgr ctrl.Manager) error { return manager.SetupWithManager(mgr, o) })
-	s := &side{Cluster: c, id: id}
+	run := func() (stop func()) {
+		return c.RunManager(t, func(mgr ctrl.Manager) error { return manager.SetupWithManager(mgr, o) })
+	}
+	stop := run()
+	s := &side{Cluster: c, id: id, restart: func(change func(*manager.Options)) {
+		stop()
+		change(&o)
+		stop = run()
+	}}
 	c.Elect(t)
 	config := rest.CopyConfig(c.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
