@@ -73,11 +73,12 @@ func (p pair) prepareIdentities(ctx context.Context, tell progress.Func, rights 
 	for _, e := range p {
 		tell.Waiting(e.Name, "Checking cluster "+e.id)
 	}
+	tell = tell.Serial()
 	return p.both(func(e *end) error {
 		if err := e.readPeering(ctx); err != nil {
 			return err
 		}
-		if err := e.chooseNamespace(); err != nil {
+		if err := e.awaitNamespace(ctx, tell); err != nil {
 			return err
 		}
 		if err := e.Require(ctx, rights(e)...); err != nil {
@@ -191,7 +192,6 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 	return t.Status.AuthParams, nil
 }
 
-// nonce lets the provider create a nonce, unless there is a Tenant that is ready.
 // addressMissing says that the credentials of a Tenant do not have the address that is configured for the API server. After
 // 'liqoctl install' it takes the controller a while to lead and to change the Tenants.
 func (e *end) addressMissing(ctx context.Context, tenant string, granted *authv1beta1.AuthParams) (missing string, err error) {
@@ -207,6 +207,7 @@ func (e *end) addressMissing(ctx context.Context, tenant string, granted *authv1
 	return "", nil
 }
 
+// nonce lets the provider create a nonce, unless there is a Tenant that is ready.
 func (h *handshake) nonce() *step {
 	e := h.provider
 	return &step{
@@ -215,10 +216,10 @@ func (h *handshake) nonce() *step {
 			if h.granted, err = h.ready(ctx); err != nil {
 				return "", err
 			}
-			h.nonceText, missing, err = e.makeNonce(ctx)
 			if h.granted != nil {
 				return e.addressMissing(ctx, h.tenantName(), h.granted)
 			}
+			h.nonceText, missing, err = e.makeNonce(ctx)
 			return missing, err
 		},
 	}

@@ -159,7 +159,7 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 		return err
 	}
 	for _, e := range ends {
-		if err := e.chooseNamespace(); err != nil {
+		if err := e.awaitNamespace(ctx, tell); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,16 +72,17 @@ func (p pair) prepare(ctx context.Context, tell progress.Func, withGateways bool
 	for _, e := range p {
 		tell.Waiting(e.Name, "Checking cluster "+e.id)
 	}
+	tell = tell.Serial()
 	err := p.both(func(e *end) error {
 		if err := e.checkKinds(ctx); err != nil {
 			return err
 		}
-		looked := e.readPeering(ctx)
-		if err := e.chooseNamespace(); looked == nil && err != nil {
-			return err
-		}
-		if looked != nil {
+		if looked := e.readPeering(ctx); looked != nil {
+			_ = e.chooseNamespace() // it does not matter where the rights are missing
 			return e.lacking(ctx, looked, e.rights(withGateways))
+		}
+		if err := e.awaitNamespace(ctx, tell); err != nil {
+			return err
 		}
 		if err := e.Require(ctx, e.rights(withGateways)...); err != nil {
 			return err
@@ -174,10 +176,48 @@ func (e *end) chooseNamespace() error {
 	if e.namespace, err = tenantNamespace(e.peer.id, given, e.Flag("namespace"), &e.found); err != nil {
 		return e.Errorf("%w", err)
 	}
-	if problem := namespaceProblem(e.namespaceFound(), e.peer.id, e.Flag("namespace")); problem != "" {
-		return e.Errorf("%s", problem)
+	n := e.namespaceFound()
+	problem := namespaceProblem(n, e.peer.id, e.Flag("namespace"))
+	switch {
+	case problem == "":
+		return nil
+	case n.DeletionTimestamp != nil:
+		return &endingNamespace{e.Errorf("%s", problem), "Waiting for namespace " + n.Name + ", which is being deleted" + conditionsOf(n)}
 	}
-	return nil
+	return e.Errorf("%s", problem)
+}
+
+// endingNamespace is the error that the tenant namespace is being deleted.
+type endingNamespace struct {
+	error
+	waiting string // what the user reads while it lasts
+}
+
+// awaitNamespace decides about the tenant namespace, and waits while an earlier one of that name is being deleted. If nobody
+// can be told what it waits for, it does not wait.
+func (e *end) awaitNamespace(ctx context.Context, tell progress.Func) error {
+	told := ""
+	for {
+		err := e.chooseNamespace()
+		ending := new(endingNamespace)
+		if tell == nil || !errors.As(err, &ending) {
+			return err
+		}
+		if told != ending.waiting {
+			told = ending.waiting
+			tell.Waiting(e.Name, told)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(longPause):
+		}
+		if looked := e.readPeering(ctx); ctx.Err() != nil {
+			return err
+		} else if looked != nil {
+			return looked
+		}
+	}
 }
 
 // rightsToLook are those that look takes.

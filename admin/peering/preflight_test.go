@@ -1,13 +1,20 @@
 package peering
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // nodeAt is a node with addresses: pairs of a type and an address.
@@ -79,5 +86,54 @@ func TestWhatIsDialled(t *testing.T) {
 		if got, chosen := server.serviceType(), server.dialsChosenAddress(); got != tt.want || chosen != tt.wantChosen {
 			t.Errorf("%s: %s, chosen %v; want %s, %v", tt.name, got, chosen, tt.want, tt.wantChosen)
 		}
+	}
+}
+
+// TestAwaitNamespace: the tenant namespace of an earlier connection is still being deleted.
+func TestAwaitNamespace(t *testing.T) {
+	ending := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Finalizers: []string{"kubernetes"}},
+		Status: corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{
+			{Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Message: "pods. has 1 resource instances"},
+		}},
+	}
+	c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(ending).Build()
+	if err := c.Delete(t.Context(), ending.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	look := func() *end {
+		e := alone(&access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: c}, "milan", &Options{})[0]
+		if err := e.readPeering(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	const refusal = "namespace liqo-tenant-milan is being deleted: run the command again when it is gone; NamespaceContentRemaining: pods. has 1 resource instances"
+	if err := look().awaitNamespace(t.Context(), nil); err == nil || err.Error() != refusal {
+		t.Errorf("where nobody listens: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := look().awaitNamespace(short, func(progress.Event) {}); err == nil || err.Error() != refusal {
+		t.Errorf("when time is up: %v", err)
+	}
+	var told []string
+	err := look().awaitNamespace(t.Context(), func(e progress.Event) {
+		told = append(told, e.Text)
+		gone := new(corev1.Namespace)
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(ending), gone); err != nil {
+			t.Fatal(err)
+		}
+		gone.Finalizers = nil
+		if err := c.Update(t.Context(), gone); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	want := []string{"Waiting for namespace liqo-tenant-milan, which is being deleted; NamespaceContentRemaining: pods. has 1 resource instances"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("what the user reads (-want +got)\n%s", diff)
 	}
 }

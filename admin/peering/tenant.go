@@ -92,16 +92,20 @@ func namespaceProblem(n *corev1.Namespace, peerID, flag string) string {
 		return ""
 	}
 	if n.DeletionTimestamp != nil {
-		text := fmt.Sprintf("namespace %s is being deleted: run the command again when it is gone", n.Name)
-		for _, c := range n.Status.Conditions {
-			if c.Status == corev1.ConditionTrue {
-				text += "; " + string(c.Type) + ": " + c.Message
-			}
-		}
-		return text
+		return fmt.Sprintf("namespace %s is being deleted: run the command again when it is gone", n.Name) + conditionsOf(n)
 	}
 	if id := n.Labels[networkingv1beta1.LabelRemoteClusterID]; id != "" && id != peerID {
 		return fmt.Sprintf("namespace %s belongs to the peering with cluster %s (label %s), not with %s: choose another with %s", n.Name, id, networkingv1beta1.LabelRemoteClusterID, peerID, flag)
 	}
 	return ""
+}
+
+// conditionsOf says why a namespace is not gone yet.
+func conditionsOf(n *corev1.Namespace) (text string) {
+	for _, c := range n.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			text += "; " + string(c.Type) + ": " + c.Message
+		}
+	}
+	return text
 }
