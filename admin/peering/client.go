@@ -57,10 +57,19 @@ func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1
 	o := *e.options
 	o.Client = o.Client.orChosen(live)
 	// A client that is connected keeps where it dials unless the flags say
-	// otherwise: somebody chose it, for a reason that the server does not know.
-	if kept := o.changedClient(&live.Spec, ref, e.peer.endpoint, works && !e.options.Client.given()); kept {
-		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not report, but it is connected, so it is left unchanged; change it with --gw-client-address and --gw-client-port",
-			what, hostPort(&live.Spec.Endpoint)))
+	// otherwise: somebody chose it, for a reason that the server does not know. So
+	// does one whose server would have it dial its own cluster.
+	why := ""
+	switch {
+	case e.options.Client.given():
+	case works:
+		why = "it is connected"
+	case e.keepsEndpoint:
+		why = "that server reports the address of a node that cluster " + e.id + " has too"
+	}
+	if kept := o.changedClient(&live.Spec, ref, e.peer.endpoint, why != ""); kept {
+		s.note(progress.Warning, fmt.Sprintf("%s dials %s, which the gateway server does not report, but %s, so it is left unchanged; change it with --gw-client-address and --gw-client-port",
+			what, hostPort(&live.Spec.Endpoint), why))
 	}
 	o.Client.remember(live)
 	if equality.Semantic.DeepEqual(before, live) {

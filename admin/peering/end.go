@@ -45,6 +45,8 @@ type end struct {
 	endpoint *networkingv1beta1.Endpoint     // its gateway's, of a server
 	mtu      int                             // its gateway's
 	fresh    bool                            // its gateway was made just now
+	// keepsEndpoint: this client dials an address that somebody chose, and what the server reports leads elsewhere.
+	keepsEndpoint bool
 	// corrected: what it knew of the other's CIDRs was wrong.
 	corrected bool
 }

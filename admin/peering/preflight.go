@@ -307,9 +307,24 @@ func (e *end) checkNodeAddresses(ctx context.Context) error {
 	if address == "" {
 		return nil
 	}
+	if e.peer.dialsAwayFrom(own) {
+		e.peer.keepsEndpoint = true
+		return nil
+	}
 	return e.Errorf("the gateway server's node port is reached at the address of a node, and %s, the address of node %s, is also that of node %s in cluster %s, whose gateway would dial its own cluster; "+
 		"nothing was changed; name an address that leads to this cluster with --gw-client-address, or use --gw-server-service-type LoadBalancer; if this cannot happen in your networks, add --skip-validation",
 		address, node, ownNode, e.peer.id)
+}
+
+// dialsAwayFrom tells whether this end has a GatewayClient that dials none of some nodes: somebody has chosen its address.
+func (e *end) dialsAwayFrom(nodes []corev1.Node) bool {
+	if len(e.found.clients) == 0 {
+		return false
+	}
+	dialled := e.found.clients[0].client.Spec.Endpoint.Addresses // the oldest counts
+	return len(dialled) > 0 && !slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		return slices.ContainsFunc(n.Status.Addresses, func(a corev1.NodeAddress) bool { return slices.Contains(dialled, a.Address) })
+	})
 }
 
 // serviceType is how a gateway server is exposed, or will be.

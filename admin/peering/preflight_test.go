@@ -89,6 +89,63 @@ func TestWhatIsDialled(t *testing.T) {
 	}
 }
 
+// TestHandMadeClientAmongTwinNodes: a node of the server's cluster has the address of one of the client's, and somebody has
+// chosen where the client dials.
+func TestHandMadeClientAmongTwinNodes(t *testing.T) {
+	const shared, chosen = "192.168.50.11", "203.0.113.20"
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: shared}}}}
+	for _, tt := range []struct {
+		name    string
+		dials   string // empty: there is no GatewayClient
+		flag    string
+		want    string
+		wantErr bool
+	}{
+		{name: "chosen by hand", dials: chosen, want: chosen},
+		{name: "chosen by hand, and otherwise now", dials: chosen, flag: "203.0.113.21", want: "203.0.113.21"},
+		{name: "the shared address", dials: shared, wantErr: true},
+		{name: "none", wantErr: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cluster := func(of ...client.Object) *access.Cluster {
+				return &access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(of...).Build()}
+			}
+			p := newPair(cluster(node.DeepCopy()), cluster(node.DeepCopy()), &Options{Client: ClientFlags{Address: tt.flag}})
+			dialling, server := p[0], p[1]
+			dialling.id, server.id, dialling.namespace = "rome", "milan", "liqo-tenant-milan"
+			server.defaults.ServerServiceType = corev1.ServiceTypeNodePort
+			if tt.dials != "" {
+				o := NewGatewayClient(dialling.metadata(""), ClientOptions{LiqoNamespace: "liqo", Addresses: []string{tt.dials}, Port: 30742})
+				if err := dialling.Client.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				dialling.found.clients = []*gateway{clientGateway(o)}
+			}
+			if err := server.checkNodeAddresses(t.Context()); (err != nil) != tt.wantErr {
+				t.Fatalf("error %v, want one: %v", err, tt.wantErr)
+			}
+			if tt.wantErr {
+				return
+			}
+			server.endpoint = &networkingv1beta1.Endpoint{Addresses: []string{shared}, Port: 30742}
+			s := dialling.setUpClient()
+			if missing, err := s.try(t.Context()); missing != "" || err != nil {
+				t.Fatalf("missing %q, error %v", missing, err)
+			}
+			var o networkingv1beta1.GatewayClient
+			if err := dialling.Client.Get(t.Context(), dialling.named("milan"), &o); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.Spec.Endpoint.Addresses; len(got) != 1 || got[0] != tt.want {
+				t.Errorf("it dials %v, want %s", got, tt.want)
+			}
+			if told := len(s.notes) > 0; told != (tt.flag == "") {
+				t.Errorf("the user is told %v", s.notes)
+			}
+		})
+	}
+}
+
 // TestAwaitNamespace: the tenant namespace of an earlier connection is still being deleted.
 func TestAwaitNamespace(t *testing.T) {
 	ending := &corev1.Namespace{
