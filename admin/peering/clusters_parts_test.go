@@ -419,6 +419,8 @@ func testPeerWithout(t *testing.T, local, remote *side) {
 (remote) Gateway server correctly deleted
 (local) Network configuration correctly deleted
 (remote) Network configuration correctly deleted
+(local) Namespace liqo-tenant-milan stays for a later peering; the same command with --delete-namespaces deletes it
+(remote) Namespace liqo-tenant-rome stays for a later peering; the same command with --delete-namespaces deletes it
 `)
 	local.nothing(t, "configurations,gatewayclients,publickeies")
 }

@@ -192,6 +192,14 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	}
 	if opposite {
 		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s also has an identity in cluster %s", ends[1].id, ends[0].id))
+		return nil
+	}
+	for _, e := range ends {
+		for i := range e.found.namespaces {
+			if n := &e.found.namespaces[i]; e.isTenantNamespace(n) && !e.mayDelete(n) {
+				tell.Done(e.Name, fmt.Sprintf("Namespace %s stays for a later peering; the same command with --delete-namespaces deletes it", n.Name))
+			}
+		}
 	}
 	return nil
 }

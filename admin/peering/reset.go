@@ -114,10 +114,15 @@ func (e *end) tellOfKeys(ctx context.Context, s *step) error {
 // mayDelete tells whether a tenant namespace is one that is to be deleted if
 // nothing of anybody else is in it.
 func (e *end) mayDelete(n *corev1.Namespace) bool {
-	if n.DeletionTimestamp != nil || n.Labels[networkingv1beta1.LabelTenantNamespace] != networkingv1beta1.LabelTrue || n.Labels[networkingv1beta1.LabelRemoteClusterID] != e.peer.id {
+	if !e.isTenantNamespace(n) {
 		return false
 	}
 	return e.options.DeleteNamespaces || e.options.OwnNamespaces && n.Labels[LabelManagedBy] == FieldOwner
+}
+
+// isTenantNamespace tells whether a namespace has the labels of one for the peer, and is not being deleted.
+func (e *end) isTenantNamespace(n *corev1.Namespace) bool {
+	return n.DeletionTimestamp == nil && n.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue && n.Labels[networkingv1beta1.LabelRemoteClusterID] == e.peer.id
 }
 
 // removeNamespace deletes the tenant namespaces if that is wanted and nothing of
