@@ -109,7 +109,7 @@ func testTimeout(t *testing.T, local, remote *side) {
 		}
 		for _, want := range []string{
 			"(local) timed out after ",
-			", waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: " + seen,
+			"while waiting for Connection to be established: Connection liqo-tenant-milan/gw-milan is Connecting: " + seen,
 			"check that the client's nodes can reach the address and UDP port",
 			"of 23 steps are done and stay done: run the same command again to continue",
 		} {
