@@ -113,8 +113,9 @@ const (
 	conflictFor = 15 * time.Second
 	// complaintFor is long enough for a controller to see what was just changed.
 	complaintFor = 5 * time.Second
-	// obstacleFor is long enough for a controller to see and report that the way is free.
-	obstacleFor = 15 * time.Second
+	// obstacleFor is long enough for the controllers to report that the provider can be
+	// reached: they ask every 15 s, and wait 5 s for the answer.
+	obstacleFor = 25 * time.Second
 )
 
 // patience is how long an error may last.
