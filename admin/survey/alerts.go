@@ -36,9 +36,10 @@ type Alert struct {
 	Reason string
 	// Message says what is the matter and what to do.
 	Message string
-	// Warning says that traffic flows nevertheless, or that of many parts some are
-	// not well.
+	// Warning says that traffic flows nevertheless, between all pods.
 	Warning bool
+	// Idle says that nothing is forwarded, whatever the tunnel to the peer does.
+	Idle bool
 }
 
 func (a Alert) String() string { return a.Object + ": " + cmp.Or(a.Message, a.Reason) }
@@ -79,7 +80,7 @@ func (c *Cluster) Health(p *Peer) (Health, []Alert) {
 // alerts asks every rule. Errors come before warnings.
 func (c *Cluster) alerts(p *Peer) (out []Alert) {
 	for _, rule := range []func(*Cluster, *Peer) []Alert{
-		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, keyAlerts, reportAlerts, nodeAlerts, heardAlerts, firewallAlerts, surplusAlerts,
+		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, keyAlerts, reportAlerts, nodeAlerts, translationAlerts, heardAlerts, firewallAlerts, surplusAlerts,
 	} {
 		out = append(out, rule(c, p)...)
 	}
@@ -155,7 +156,7 @@ func podAlerts(c *Cluster, p *Peer) (out []Alert) {
 		return nil
 	}
 	if g.Active() == nil && c.ReadAt.Sub(g.Created) > patience {
-		out = append(out, Alert{Object: g.String(), Reason: ReasonNoPod, Message: "none of its pods is active, so nothing is forwarded: " + c.whyNoneActive()})
+		out = append(out, Alert{Object: g.String(), Reason: ReasonNoPod, Idle: true, Message: "none of its pods is active, so nothing is forwarded: " + c.whyNoneActive()})
 	}
 	for _, pod := range g.Pods {
 		if !pod.Ready {
@@ -182,9 +183,7 @@ func (c *Cluster) whyNoneActive() string {
 // Idle tells whether the alerts say that nothing is forwarded, whatever the tunnel
 // to the peer does.
 func Idle(alerts []StatusAlert) bool {
-	return slices.ContainsFunc(alerts, func(a StatusAlert) bool {
-		return a.Severity == severityError && (a.Reason == ReasonNoPod || a.Reason == ReasonNodes || a.Reason == ReasonNotHeard)
-	})
+	return slices.ContainsFunc(alerts, func(a StatusAlert) bool { return a.Idle })
 }
 
 // maxSilence is how old the latency of a Connection may be: a gateway renews it
@@ -273,7 +272,7 @@ func heardAlerts(c *Cluster, p *Peer) []Alert {
 	if len(silent) == 0 {
 		return nil
 	}
-	return []Alert{{Object: g.String(), Reason: ReasonNotHeard, Warning: len(silent)+len(missing) < all, Message: fmt.Sprintf(
+	return []Alert{{Object: g.String(), Reason: ReasonNotHeard, Idle: len(silent)+len(missing) == all, Message: fmt.Sprintf(
 		"of %d of %d nodes nothing arrives at the gateway: %s. The agent of the node does not run, or UDP between node and gateway pod is blocked: 'liqoctl network doctor' finds out which",
 		len(silent), all, why)}}
 }
@@ -351,7 +350,8 @@ func (n *Node) Problem() string {
 	return ""
 }
 
-// nodeAlerts speaks of nodes together: there may be thousands.
+// nodeAlerts speaks of nodes together: there may be thousands. One of them is enough for an
+// error: all its pods have lost the peer.
 func nodeAlerts(c *Cluster, p *Peer) []Alert {
 	if p.Gateway == nil || p.Fabric == nil || c.Unread("InternalNode") || c.Unread("GeneveTunnel") {
 		return nil
@@ -368,5 +368,33 @@ func nodeAlerts(c *Cluster, p *Peer) []Alert {
 	}
 	i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == missing[0] })
 	why := cmp.Or(c.Nodes[i].Problem(), "there is no GeneveTunnel for it: see the log of the controller")
-	return []Alert{{Object: p.Gateway.String(), Reason: ReasonNodes, Warning: joined > 0, Message: fmt.Sprintf("%s. %s: %s", text, missing[0], why)}}
+	return []Alert{{Object: p.Gateway.String(), Reason: ReasonNodes, Idle: joined == 0, Message: fmt.Sprintf("%s. %s: %s", text, missing[0], why)}}
+}
+
+// translationAlerts speaks of nodes whose tunnels work, but not the translation of addresses:
+// the peer sees wrong ones, or does not find the way back.
+func translationAlerts(c *Cluster, p *Peer) []Alert {
+	if p.Gateway == nil || p.Fabric == nil || c.Unread("InternalNode") {
+		return nil
+	}
+	var first *metav1.Condition
+	node, count := "", 0
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Internal == nil || n.Problem() != "" {
+			continue
+		}
+		ready := meta.FindStatusCondition(n.Internal.Status.Conditions, string(networkingv1beta1.ConditionAddressTranslationReady))
+		if ready == nil || ready.Status == metav1.ConditionTrue {
+			continue
+		}
+		if count++; first == nil {
+			first, node = ready, n.Name
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return []Alert{{Object: p.Gateway.String(), Reason: first.Reason, Message: fmt.Sprintf(
+		"%d of %d nodes do not translate addresses as they should. %s: %s", count, len(c.Nodes), node, first.Message)}}
 }

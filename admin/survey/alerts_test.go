@@ -19,6 +19,21 @@ import (
 
 var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no"))
 
+// told are the reasons of alerts, with a W for a warning and an I where nothing is forwarded.
+func told(alerts []Alert) (out []string) {
+	for _, a := range alerts {
+		text := a.Reason
+		if a.Warning {
+			text += " W"
+		}
+		if a.Idle {
+			text += " I"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
 func TestHealth(t *testing.T) {
 	server := func(f *facts) *networkingv1beta1.GatewayServer { return &f.servers[0] }
 	connection := func(f *facts) *networkingv1beta1.ConnectionStatus { return &f.connections[0].Status }
@@ -27,7 +42,7 @@ func TestHealth(t *testing.T) {
 		change func(*facts)
 		gaps   []Gap
 		want   Health
-		alerts []string // reason, and a W for a warning
+		alerts []string // as told has them
 	}{
 		{"all is well", func(*facts) {}, nil, Healthy, nil},
 		{"no gateway", func(f *facts) { f.servers, f.connections = nil, nil }, nil, Disabled, nil},
@@ -50,7 +65,7 @@ func TestHealth(t *testing.T) {
 		{"a gateway that is being deleted", func(f *facts) { server(f).DeletionTimestamp = new(metav1.NewTime(now)) }, nil, Unhealthy, []string{"Deleting"}},
 		{"the active pod is not ready", func(f *facts) { f.pods[1].Status.Conditions = nil }, nil, Unhealthy, []string{"PodNotReady"}},
 		{"another pod is not ready", func(f *facts) { f.pods[0].Status.Conditions = nil }, nil, Healthy, []string{"PodNotReady W"}},
-		{"no pod", func(f *facts) { f.pods = nil }, nil, Unhealthy, []string{"NoPod"}},
+		{"no pod", func(f *facts) { f.pods = nil }, nil, Unhealthy, []string{"NoPod I"}},
 		{"no pod that could be seen", func(f *facts) { f.pods = nil }, []Gap{{Kind: "Pod", Err: forbidden}}, Healthy, nil},
 		{"no Connection", func(f *facts) { f.connections = nil }, nil, Unhealthy, []string{"Missing"}},
 		{"no Connection that could be seen", func(f *facts) { f.connections = nil }, []Gap{{Kind: "Connection", Err: forbidden}}, Unknown, nil},
@@ -71,8 +86,15 @@ func TestHealth(t *testing.T) {
 			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionConfigurationApplied, false, "WaitingForObjects", "no key"))
 		}, nil, Unhealthy, []string{"WaitingForObjects"}},
 		{"the gateway is silent", func(f *facts) { connection(f).Latency.Timestamp = metav1.NewTime(now.Add(-10 * time.Minute)) }, nil, Healthy, []string{"Stale W"}},
-		{"a node without an agent", func(f *facts) { f.internalNodes[1].Status = networkingv1beta1.InternalNodeStatus{} }, nil, Healthy, []string{"NodesNotJoined W"}},
-		{"no node is joined", func(f *facts) { f.tunnels = nil }, nil, Unhealthy, []string{"NodesNotJoined"}},
+		{"a node without an agent", func(f *facts) { f.internalNodes[1].Status = networkingv1beta1.InternalNodeStatus{} }, nil, Unhealthy, []string{"NodesNotJoined"}},
+		{"a node with a rule of another program", func(f *facts) {
+			f.internalNodes[1].Status.Conditions = []metav1.Condition{condition(networkingv1beta1.ConditionTunnelsReady, false, networkingv1beta1.ReasonTrafficDiverted, "the rule 500")}
+		}, nil, Unhealthy, []string{"NodesNotJoined"}},
+		{"no node is joined", func(f *facts) { f.tunnels = nil }, nil, Unhealthy, []string{"NodesNotJoined I"}},
+		{"a node without address translation", func(f *facts) {
+			f.internalNodes[1].Status.Conditions = append(f.internalNodes[1].Status.Conditions,
+				condition(networkingv1beta1.ConditionAddressTranslationReady, false, networkingv1beta1.ReasonNFTablesUnavailable, "the kernel has no nf_tables"))
+		}, nil, Unhealthy, []string{"NFTablesUnavailable"}},
 		{"no node that could be seen", func(f *facts) { f.tunnels = nil }, []Gap{{Kind: "GeneveTunnel", Err: forbidden}}, Healthy, nil},
 		{"no key of the peer", func(f *facts) { f.publicKeys = nil }, nil, Unhealthy, []string{"KeysWrong"}},
 		{"no key of the peer that could be seen", func(f *facts) { f.publicKeys = nil }, []Gap{{Kind: "PublicKey", Err: forbidden}}, Healthy, nil},
@@ -112,17 +134,12 @@ func TestHealth(t *testing.T) {
 			s := f.read()
 			s.Gaps = tt.gaps
 			health, alerts := s.Health(s.Peer("milan"))
-			var got []string
 			for _, a := range alerts {
-				text := a.Reason
-				if a.Warning {
-					text += " W"
-				}
 				if a.Object == "" || a.Message == "" {
 					t.Errorf("%+v does not say what is the matter", a)
 				}
-				got = append(got, text)
 			}
+			got := told(alerts)
 			if health != tt.want {
 				t.Errorf("%s, want %s", health, tt.want)
 			}
@@ -142,7 +159,7 @@ func TestHealthByReport(t *testing.T) {
 		alerts []string
 	}{
 		{"all is well", func(*GatewayReport) {}, Healthy, nil},
-		{"a node was never heard", func(r *GatewayReport) { r.DataPlane.Nodes[0].LastSeen = time.Time{} }, Healthy, []string{"NodesNotHeard W"}},
+		{"a node was never heard", func(r *GatewayReport) { r.DataPlane.Nodes[0].LastSeen = time.Time{} }, Unhealthy, []string{"NodesNotHeard"}},
 		{"a gateway that has just started", func(r *GatewayReport) {
 			r.DataPlane.Nodes[0].LastSeen, r.Started = time.Time{}, now.Add(-time.Second)
 		}, Healthy, nil},
@@ -150,8 +167,8 @@ func TestHealthByReport(t *testing.T) {
 			for i := range r.DataPlane.Nodes {
 				r.DataPlane.Nodes[i].LastSeen = now.Add(-time.Minute)
 			}
-		}, Unhealthy, []string{"NodesNotHeard"}},
-		{"a node that it does not know", func(r *GatewayReport) { r.DataPlane.Nodes = r.DataPlane.Nodes[1:] }, Healthy, []string{"NodesNotHeard W"}},
+		}, Unhealthy, []string{"NodesNotHeard I"}},
+		{"a node that it does not know", func(r *GatewayReport) { r.DataPlane.Nodes = r.DataPlane.Nodes[1:] }, Unhealthy, []string{"NodesNotHeard"}},
 		{"another key of the peer is in force", func(r *GatewayReport) { r.DataPlane.Tunnel.Peer = "other" }, Healthy, []string{"KeysWrong W"}},
 		{"handshakes of another key", func(r *GatewayReport) { r.DataPlane.Tunnel.LastInitiation = now.Add(-5 * time.Second) }, Healthy, []string{"KeysWrong W"}},
 		{"handshakes of another key, long ago", func(r *GatewayReport) { r.DataPlane.Tunnel.LastInitiation = now.Add(-5 * time.Minute) }, Healthy, nil},
@@ -173,14 +190,7 @@ func TestHealthByReport(t *testing.T) {
 			tt.change(r)
 			p.Gateway.Report = r
 			health, alerts := s.Health(p)
-			var got []string
-			for _, a := range alerts {
-				text := a.Reason
-				if a.Warning {
-					text += " W"
-				}
-				got = append(got, text)
-			}
+			got := told(alerts)
 			if diff := cmp.Diff(tt.alerts, got); diff != "" || health != tt.want {
 				t.Errorf("%s, want %s; alerts (-want +got):\n%s", health, tt.want, diff)
 			}

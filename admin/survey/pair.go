@@ -28,7 +28,7 @@ func (s *Status) Compare(p, other *Peer) {
 		if fault != nil {
 			a := fault.alert(p.Gateway)
 			s.Health = Unhealthy
-			s.Alerts = append(s.Alerts, StatusAlert{severityError, a.Object, a.Reason, a.Message})
+			s.Alerts = append(s.Alerts, StatusAlert{severityError, a.Object, a.Reason, a.Message, a.Idle})
 		}
 	}
 	if p.Configuration == nil || other.Configuration == nil || other.Configuration.Spec.Local == nil {

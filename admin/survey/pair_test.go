@@ -67,7 +67,7 @@ func TestCompareKnownKeys(t *testing.T) {
 		{"the other gateway does not tell", "", 1},
 	} {
 		other := &Peer{ID: "rome", Gateway: &Gateway{Keys: &Keys{Public: tt.theirs}}}
-		s := Status{Health: Healthy, Alerts: []StatusAlert{{severityWarning, refused.Object, refused.Reason, refused.Message}}}
+		s := Status{Health: Healthy, Alerts: []StatusAlert{{severityWarning, refused.Object, refused.Reason, refused.Message, false}}}
 		s.Compare(p, other)
 		if len(s.Alerts) != tt.want || (s.Health == Healthy) != (tt.name != "the key is wrong") {
 			t.Errorf("%s: %s, %+v", tt.name, s.Health, s.Alerts)

@@ -109,6 +109,8 @@ type StatusAlert struct {
 	Object   string `json:"object"`
 	Reason   string `json:"reason"`
 	Message  string `json:"message"`
+	// Idle says that nothing is forwarded because of it.
+	Idle bool `json:"idle,omitempty"`
 }
 
 const (
@@ -126,7 +128,7 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 		if a.Warning {
 			severity = severityWarning
 		}
-		s.Alerts = append(s.Alerts, StatusAlert{severity, a.Object, a.Reason, a.Message})
+		s.Alerts = append(s.Alerts, StatusAlert{severity, a.Object, a.Reason, a.Message, a.Idle})
 	}
 	if o := p.Connection; o != nil {
 		s.State, s.Latency = string(o.Status.Value), o.Status.Latency.Value

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 	"github.com/sluice-net/sluice/test/golden"
 )
@@ -36,6 +38,17 @@ func statusOf(s *survey.Cluster) statusTable {
 	return t
 }
 
+// nodeCutOff is romeSurvey with a rule of another program on one of two nodes: the peering
+// with milan works for the other one.
+func nodeCutOff() *survey.Cluster {
+	s := romeSurvey()
+	s.Nodes[1].Internal.Status.Conditions = []metav1.Condition{{
+		Type: string(networkingv1beta1.ConditionTunnelsReady), Status: metav1.ConditionFalse, Reason: string(networkingv1beta1.ReasonTrafficDiverted),
+		Message: `the rule "500: from all to 10.71.0.0/16 unreachable" comes first: give it a priority above 600`,
+	}}
+	return s
+}
+
 // bothEnds adds the remote end of one of the peerings.
 func bothEnds(t statusTable) statusTable {
 	other := t.Peerings[0]
@@ -57,6 +70,7 @@ func TestNetworkStatusLooks(t *testing.T) {
 		"wide":          {table, statusLook{rates: true, wide: true}},
 		"both":          {bothEnds(table), statusLook{rates: true}},
 		"authenticated": {statusOf(authenticated()), statusLook{rates: true}},
+		"node-cut-off":  {statusOf(nodeCutOff()), statusLook{rates: true}},
 		"nothing":       {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
 		"columns-100":   {table, statusLook{rates: true, columns: 100}},
 		"columns-80":    {table, statusLook{rates: true, columns: 80}},
@@ -85,6 +99,9 @@ func TestNetworkStatusExitCode(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"milan", "naples"}, statusOf(authenticated()).unwell()); diff != "" {
 		t.Errorf("with a provider that is away (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"milan", "naples"}, statusOf(nodeCutOff()).unwell()); diff != "" {
+		t.Errorf("with a node that is cut off (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"rome to naples"}, bothEnds(romeStatus()).unwell()); diff != "" {
 		t.Errorf("both ends (-want +got):\n%s", diff)
@@ -144,7 +161,7 @@ func TestStateCell(t *testing.T) {
 	} {
 		s := &survey.Status{State: tt.state, Health: tt.health}
 		if tt.health == idle {
-			s.Health, s.Alerts = survey.Unhealthy, []survey.StatusAlert{{Severity: "error", Reason: survey.ReasonNoPod}}
+			s.Health, s.Alerts = survey.Unhealthy, []survey.StatusAlert{{Severity: "error", Reason: survey.ReasonNoPod, Idle: true}}
 		}
 		if got := stateCell(s); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)

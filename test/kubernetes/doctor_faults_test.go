@@ -203,15 +203,15 @@ func faultsOfTheNetwork() []fault {
 				}
 				x.a.Nodes[0].Host.Run("ip", "link", "delete", links[0].Name)
 			},
-			want:  symptom{"nodes", "local", doctor.Failed, "has not been heard for", "the agent of the node does not run", "there is no agent pod on the node"},
-			warns: survey.ReasonNotHeard,
-			heal:  withAgent,
+			want: symptom{"nodes", "local", doctor.Failed, "has not been heard for", "the agent of the node does not run", "there is no agent pod on the node"},
+			says: survey.ReasonNotHeard,
+			heal: withAgent,
 		},
 		{
 			name: "policy rule of another program on one node", long: true,
 			inject: func(t *testing.T, x *examined) { x.divert(t, "500") },
 			want:   symptom{"nodes", "local", doctor.Failed, `the rule "500: from all to`, "", "fabric status"},
-			warns:  survey.ReasonNodes,
+			says:   survey.ReasonNodes,
 			heal: func(t *testing.T, x *examined, _ string) { // as the finding says: a priority above ours
 				x.divert(t, "40000")
 				x.a.Nodes[0].Host.Run("ip", "rule", "del", "priority", "500")

@@ -46,9 +46,8 @@ type fault struct {
 	// beside says that no peering is the worse for it: the status, which is about
 	// peerings, has nothing to say.
 	beside bool
-	// warns is the reason for which the status warns, and is healthy: the peering works
-	// for other nodes.
-	warns string
+	// says is the reason that the status must give; empty: any.
+	says string
 	// heal does what the fix says; advice is its text.
 	heal func(t *testing.T, x *examined, advice string)
 }
@@ -144,7 +143,7 @@ func (x *examined) suffer(t *testing.T, f fault) {
 	t.Logf("found after %v: %s %s (%s) %s\n\tfound: %s\n\tcause: %s\n\tfix:   %s", time.Since(start).Round(100*time.Millisecond),
 		found.Status, found.Check, found.Cluster, found.Object, found.Message, found.Cause, found.Fix)
 	row := verdict{fault: f.name, doctor: found}
-	row.status, row.wrong = x.status(t, f.want.status == doctor.Failed && !f.beside && f.warns == "", f.warns)
+	row.status, row.wrong = x.status(t, f.want.status == doctor.Failed && !f.beside, f.says)
 	f.heal(t, x, found.Fix)
 	for _, m := range traffic {
 		row.silence = max(row.silence, m.longest(start))

@@ -52,8 +52,7 @@ func (v *verdicts) publish(t *testing.T) {
 		addFigures(t, "What doctor and status say of faults", fmt.Sprintf(
 			"Pings go from all nodes of one cluster to all of the other one; silences of less than %v count as none. The silence lasts until the\n"+
 				"fault is mended, by what the doctor advises. Right is a doctor that names this cause and no other, and a status that is not\n"+
-				"healthy where, and only where, the doctor says that something is in the way of the peering; where the peering works for other\n"+
-				"nodes, it warns.\n\n%s", notable, v.markdown()))
+				"healthy where, and only where, the doctor says that something is in the way of the peering, be it for one node.\n\n%s", notable, v.markdown()))
 	}
 }
 
@@ -61,9 +60,9 @@ func (v *verdicts) publish(t *testing.T) {
 // ten seconds before its Connection says so.
 const statusLimit = time.Minute
 
-// status returns what the status of both clusters says of what is wrong, or is none. It
-// must warn, too, where a reason to warn is given.
-func (x *examined) status(t *testing.T, wrong bool, warns string) (says, problem string) {
+// status returns what the status of both clusters says of what is wrong, or is none. Where a
+// reason is given, it must be among what it says.
+func (x *examined) status(t *testing.T, wrong bool, reason string) (says, problem string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), statusLimit)
 	defer cancel()
@@ -79,13 +78,13 @@ func (x *examined) status(t *testing.T, wrong bool, warns string) (says, problem
 			says = alertsText(table.Peerings)
 		}
 		switch {
+		case ctx.Err() != nil && reason != "":
+			return says, "it does not say " + reason + ", or its health is wrong"
 		case ctx.Err() != nil && wrong:
 			return says, "it is healthy"
-		case ctx.Err() != nil && warns != "":
-			return says, "it is not healthy, or does not warn of " + warns
 		case ctx.Err() != nil:
 			return says, "it is not healthy"
-		case (err != nil) == wrong && strings.Contains(says, warns):
+		case (err != nil) == wrong && strings.Contains(says, reason):
 			return says, ""
 		}
 		select {
