@@ -26,8 +26,9 @@ func networkStatusCommand(a *app) *cobra.Command {
 		Long: `Show all peerings of a cluster, or some, in a table. With --remote-kubeconfig, the other end of the
 peering with that cluster is shown below the end in this cluster.
 
-STATE is the state of the Connection, or "No traffic" if no pod of the gateway forwards; (!) means that something else
-is wrong, which is explained below the table. If both ends are shown, contradictions between them are explained, too.
+STATE is the state of the Connection, or "No traffic" if the gateway forwards nothing; (!) means that something else is
+wrong, or will be if nobody acts, which is explained below the table. If both ends are shown, contradictions between
+them are explained, too. With --exit-code, warnings do not make the command fail: traffic flows.
 
   OUT, IN         traffic to and from the peer between two readings of the gateway's counters
   DROPS           packets that the gateway has dropped since it started; -o wide lists the reasons

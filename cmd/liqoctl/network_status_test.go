@@ -49,6 +49,18 @@ func nodeCutOff() *survey.Cluster {
 	return s
 }
 
+// keyDeleted is romeSurvey with a gateway whose Secret is gone: it goes on with the keys that
+// it has.
+func keyDeleted() *survey.Cluster {
+	s := romeSurvey()
+	g := s.Peer("milan").Gateway
+	g.Conditions = append(g.Conditions, metav1.Condition{
+		Type: string(networkingv1beta1.ConditionKeysReady), Status: metav1.ConditionFalse, Reason: string(networkingv1beta1.ReasonSecretDeleted),
+		Message: "Secret gw-milan was deleted; the pod keeps using the keys that were in it",
+	})
+	return s
+}
+
 // bothEnds adds the remote end of one of the peerings.
 func bothEnds(t statusTable) statusTable {
 	other := t.Peerings[0]
@@ -71,6 +83,7 @@ func TestNetworkStatusLooks(t *testing.T) {
 		"both":          {bothEnds(table), statusLook{rates: true}},
 		"authenticated": {statusOf(authenticated()), statusLook{rates: true}},
 		"node-cut-off":  {statusOf(nodeCutOff()), statusLook{rates: true}},
+		"key-deleted":   {statusOf(keyDeleted()), statusLook{rates: true}},
 		"nothing":       {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
 		"columns-100":   {table, statusLook{rates: true, columns: 100}},
 		"columns-80":    {table, statusLook{rates: true, columns: 80}},
@@ -102,6 +115,9 @@ func TestNetworkStatusExitCode(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"milan", "naples"}, statusOf(nodeCutOff()).unwell()); diff != "" {
 		t.Errorf("with a node that is cut off (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"naples"}, statusOf(keyDeleted()).unwell()); diff != "" {
+		t.Errorf("with a warning (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"rome to naples"}, bothEnds(romeStatus()).unwell()); diff != "" {
 		t.Errorf("both ends (-want +got):\n%s", diff)
@@ -166,6 +182,10 @@ func TestStateCell(t *testing.T) {
 		if got := stateCell(s); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
+	}
+	warned := &survey.Status{State: "Connected", Health: survey.Healthy, Alerts: []survey.StatusAlert{{Severity: "warning", Reason: survey.ReasonStale}}}
+	if got := stateCell(warned); got != "Connected (!)" {
+		t.Errorf("with a warning: %q", got)
 	}
 }
 

@@ -160,7 +160,7 @@ func (t statusTable) draw(p *console.Page, l statusLook) {
 		}
 	}
 	p.Table(header, rows)
-	t.drawAlerts(p, l)
+	t.drawAlerts(p)
 }
 
 // columnGap is between two columns of a console's table.
@@ -195,9 +195,8 @@ func (t statusTable) fitting(l statusLook) []statusColumn {
 	}
 }
 
-// drawAlerts says below the table what is wrong: in a wide one everything, else
-// the errors.
-func (t statusTable) drawAlerts(p *console.Page, l statusLook) {
+// drawAlerts says below the table what is wrong, and what is to be done although traffic flows.
+func (t statusTable) drawAlerts(p *console.Page) {
 	first := true
 	line := func(s *survey.Status, about, message string, tone func(string) string) {
 		if first {
@@ -209,11 +208,11 @@ func (t statusTable) drawAlerts(p *console.Page, l statusLook) {
 	for i := range t.Peerings {
 		s := &t.Peerings[i]
 		for _, a := range s.Alerts {
+			tone := console.Caution
 			if a.Severity == "error" {
-				line(s, a.Object, a.Message, console.Bad)
-			} else if l.wide {
-				line(s, a.Object, a.Message, console.Caution)
+				tone = console.Bad
 			}
+			line(s, a.Object, a.Message, tone)
 		}
 		for _, m := range modules {
 			state := m.of(s)
@@ -260,7 +259,7 @@ func stateCell(s *survey.Status) string {
 		return string(survey.Unknown)
 	case s.State == string(networkingv1beta1.Connected) && survey.Idle(s.Alerts):
 		return "No traffic (!)" // the gateways know each other, and nobody uses them
-	case s.State == string(networkingv1beta1.Connected) && s.Health == survey.Unhealthy:
+	case s.State == string(networkingv1beta1.Connected) && (s.Health == survey.Unhealthy || len(s.Alerts) > 0):
 		return s.State + " (!)"
 	}
 	return s.State
@@ -268,7 +267,7 @@ func stateCell(s *survey.Status) string {
 
 func stateTone(s *survey.Status, text string) string {
 	switch {
-	case s.Health == survey.Healthy:
+	case s.Health == survey.Healthy && len(s.Alerts) == 0:
 		return console.Good(text)
 	case s.Health == survey.Disabled:
 		return console.Faint(text)
