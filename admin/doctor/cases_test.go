@@ -160,6 +160,13 @@ var cases = []testCase{
 	{"own CIDRs overlap", "networks", func(w *world) { w.milan.Networks.External = network("external-cidr", "10.243.128.0/17") }, remote, Failed},
 	{"a node lies within", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.80.3.4" }, remote, Failed},
 	{"a node among pods", "networks", func(w *world) { w.milan.nodes.items[1].Status.Addresses[0].Address = "10.243.200.4" }, remote, Warning},
+	{"a virtual node among pods", "networks", func(w *world) {
+		n := w.milan.nodes.items[1]
+		n.Name, n.Labels = "rome", map[string]string{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual}
+		n.Spec.PodCIDRs = []string{"10.42.0.0/24"}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.243.0.13"}}
+		w.milan.nodes.items = append(w.milan.nodes.items, n)
+	}, remote, OK},
 	{"pods are elsewhere", "networks", func(w *world) { w.milan.pods.items[0].Status.PodIPs[0].IP = "10.42.0.7" }, remote, Failed},
 	{"the nodes' CIDRs are elsewhere", "networks", func(w *world) { w.milan.nodes.items[0].Spec.PodCIDRs = []string{"10.42.0.0/24"} }, remote, Warning},
 	{"Services are elsewhere", "networks", func(w *world) { w.milan.apiService.Spec.ClusterIP = "10.43.0.1" }, remote, Failed},
@@ -172,6 +179,10 @@ var cases = []testCase{
 	{"agents are not admitted any more", "pod-security", func(w *world) { w.milan.namespaces.items[1].Labels[enforceLabel] = "baseline" }, remote, Warning},
 
 	{"never connected", "tenant-namespace", func(w *world) { w.server.peer = nil }, remote, Failed},
+	{"this cluster", "tenant-namespace", func(w *world) {
+		w.client.id, w.client.peer = "rome", nil
+		w.alone(w.client)
+	}, "", Failed},
 	{"may not be read", "tenant-namespace", func(w *world) {
 		w.server.peer = nil
 		w.milan.Gaps = []survey.Gap{gap("GatewayServer")}
@@ -342,6 +353,24 @@ var cases = []testCase{
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.97.0.12"}, Port: 51840}
 		w.server.gateway().Endpoint = w.client.gateway().Endpoint
 	}, local, Failed},
+	{"an address of a node of this cluster", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}, Port: 32009}
+	}, local, Failed},
+	{"an address that nodes of both clusters have", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}, Port: 32009}
+		w.server.gateway().Endpoint = w.client.gateway().Endpoint
+	}, local, Failed},
+	{"another address, and the server tells one of a node of this cluster", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.8"}, Port: 32009}
+		w.server.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.2"}, Port: 32009}
+	}, local, Warning},
+	{"an address of a node of this cluster, which forwards", "endpoint", func(w *world) {
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}, Port: 32009}
+		w.client.after.DataPlane.Tunnel.Endpoint = netip.MustParseAddrPort("192.0.2.1:32009")
+	}, "", OK},
 	{"an address behind the tunnel", "endpoint", func(w *world) {
 		w.silence()
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.71.0.12"}, Port: 51840}

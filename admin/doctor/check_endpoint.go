@@ -81,7 +81,7 @@ func endpoints(p *peering) []Finding {
 	}
 	dials := client.gateway().Endpoint
 	object := client.gateway().String()
-	if f, found := client.unroutable(dials); found {
+	if f, found := client.unroutable(dials, server); found {
 		return []Finding{f.on(object).in(client.cluster)}
 	}
 	if server == nil {
@@ -117,8 +117,52 @@ func (e *end) redial(server *end) string {
 	if portOf(dials) != portOf(at) {
 		return fmt.Sprintf("unless something in between forwards port %d to %d, correct the port: %s", portOf(dials), portOf(at), e.dialCommand("", portOf(at)))
 	}
+	address := e.elsewhere(at)
+	if address == "" {
+		return fmt.Sprintf("check that the NAT or name still leads to the server; the address in the status of the %s is of no use to the client, as in its cluster it is the %s",
+			server.gateway(), e.nodeAt(at).what)
+	}
 	return fmt.Sprintf("without such a NAT or name, make the client dial the address in the status of the %s: %s; otherwise check that it still leads there",
-		server.gateway(), e.dialCommand(at.Addresses[0], portOf(at)))
+		server.gateway(), e.dialCommand(address, portOf(at)))
+}
+
+// elsewhere is the first address of an endpoint that is not that of a node of this end's
+// cluster; empty: there is none.
+func (e *end) elsewhere(at *networkingv1beta1.Endpoint) string {
+	for _, a := range at.Addresses {
+		ip, err := netip.ParseAddr(a)
+		if err != nil {
+			return a // a name
+		}
+		if _, ours := e.cluster.nodeWith(ip); !ours {
+			return a
+		}
+	}
+	return ""
+}
+
+// nodeAt is the node of this end's cluster that has one of the addresses of an endpoint.
+func (e *end) nodeAt(at *networkingv1beta1.Endpoint) (n named) {
+	for _, a := range addressesOf(at) {
+		if n, ours := e.cluster.nodeWith(a); ours {
+			return n
+		}
+	}
+	return n
+}
+
+// dialThere says how to have the client dial the server's cluster instead of its own.
+func (e *end) dialThere(server *end) string {
+	other := fmt.Sprintf("find the address by which %s is reached from this cluster, and run 'liqoctl network connect --gw-client-address ADDRESS'", e.id)
+	if server == nil {
+		return other
+	}
+	at := server.gateway().Endpoint
+	if at == nil || e.elsewhere(at) == "" { // addresses of nodes there are in use here, too
+		return other
+	}
+	return fmt.Sprintf("make the client dial the address in the status of the %s: %s; if that cannot be reached from this cluster, %s",
+		server.gateway(), e.dialCommand(e.elsewhere(at), portOf(at)), other)
 }
 
 // dialCommand is a command that has the client dial something else. Without an
@@ -153,8 +197,9 @@ func (e *end) hasReached(dials *networkingv1beta1.Endpoint) bool {
 	return slices.ContainsFunc(dials.Addresses, func(a string) bool { return hostPort(a, portOf(dials)) == at.String() })
 }
 
-// unroutable finds endpoints that packets of this cluster do not leave it for.
-func (e *end) unroutable(dials *networkingv1beta1.Endpoint) (f Finding, found bool) {
+// unroutable finds endpoints that packets of this cluster do not leave it for. The server's
+// end is nil where nobody can look at it.
+func (e *end) unroutable(dials *networkingv1beta1.Endpoint, server *end) (f Finding, found bool) {
 	inside := e.cluster.own()
 	if conf := e.peer.Configuration; conf != nil && conf.Status.Remote != nil {
 		for _, p := range append(parsed(conf.Status.Remote.CIDR.Pod), parsed(conf.Status.Remote.CIDR.External)...) {
@@ -169,6 +214,11 @@ func (e *end) unroutable(dials *networkingv1beta1.Endpoint) (f Finding, found bo
 			return fail("the client dials %s, which in this cluster lies in the %s %s", a, o.what, o.prefix).
 				because("packets to it do not leave the cluster").
 				fix("expose the server by an address that both clusters can route: NodePort or LoadBalancer ('--gw-server-service-type')"), true
+		}
+		if o, ours := e.cluster.nodeWith(a); ours {
+			return fail("%s is the %s of this cluster", a, o.what).
+				because("the client must dial an address of %s: packets to this one stay in this cluster", e.id).
+				fix("%s", e.dialThere(server)), true
 		}
 	}
 	return f, false

@@ -142,8 +142,7 @@ func (c *cluster) podsOutside() (out []Finding) {
 			}
 		}
 	}
-	for i := range c.nodes.items {
-		n := &c.nodes.items[i]
+	for _, n := range c.hosts() {
 		for _, text := range n.Spec.PodCIDRs {
 			p, err := netip.ParsePrefix(text)
 			if err == nil && familyOf(ours, p.Addr()) && !contains(ours, p.Addr()) {

@@ -18,7 +18,11 @@ func tenantNamespace(e *end) []Finding {
 	if why := e.cluster.unread("GatewayServer", "GatewayClient", "Configuration"); e.peer == nil && why != "" {
 		return []Finding{unseen(why)}
 	}
-	if e.peer == nil || e.peer.Namespace == "" {
+	switch {
+	case e.id == e.cluster.Installation.ClusterID && (e.peer == nil || e.peer.Namespace == ""):
+		return []Finding{fail("%s is this cluster itself", e.id).
+			because("a peering is with another cluster").fix("name another cluster, or none: then all peerings of this cluster are checked")}
+	case e.peer == nil || e.peer.Namespace == "":
 		return []Finding{fail("nothing in this cluster refers to %s", e.id).
 			because("the clusters were never connected, or were disconnected").fix("'liqoctl network connect' connects them")}
 	}

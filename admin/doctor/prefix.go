@@ -34,10 +34,20 @@ func (c *cluster) own() []named {
 		granted("external CIDR", c.Networks.External), granted("internal CIDR", c.Networks.Internal))
 }
 
-// nodeAddresses are the addresses of the nodes, as prefixes of one address.
-func (c *cluster) nodeAddresses() (out []named) {
+// hosts are the nodes that are machines. Those that stand for a remote cluster have the
+// address of a pod, no part in the internal network, and no pods of this cluster.
+func (c *cluster) hosts() (out []*corev1.Node) {
 	for i := range c.nodes.items {
-		n := &c.nodes.items[i]
+		if n := &c.nodes.items[i]; n.Labels[networkingv1beta1.LabelNodeType] != networkingv1beta1.NodeTypeVirtual {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// nodeAddresses are the addresses of the hosts, as prefixes of one address.
+func (c *cluster) nodeAddresses() (out []named) {
+	for _, n := range c.hosts() {
 		for _, a := range n.Status.Addresses {
 			if a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
 				continue
@@ -48,6 +58,11 @@ func (c *cluster) nodeAddresses() (out []named) {
 		}
 	}
 	return out
+}
+
+// nodeWith is the host that has an address.
+func (c *cluster) nodeWith(a netip.Addr) (named, bool) {
+	return clash(netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), c.nodeAddresses())
 }
 
 // clash is the first of others that overlaps with p.
