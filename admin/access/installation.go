@@ -21,6 +21,7 @@ const (
 	keyVersion           = "version"
 	keyClusterLabels     = "cluster.labels"
 	keyAPIServerAddress  = "apiServer.address"
+	keyControllerPods    = "controller.replicas"
 	keyGatewayMTU        = "gateway.mtu"
 	keyServerServicePort = "gateway.server.service.port"
 	keyServerServiceType = "gateway.server.service.type"
@@ -34,6 +35,9 @@ type Installation struct {
 	ClusterLabels map[string]string
 	// APIServerAddress is the URL at which other clusters are to reach the API server. Empty: the controller finds it.
 	APIServerAddress string
+	// ControllerReplicas is how many pods of the controller there are to be; 0: not said, as
+	// by earlier versions.
+	ControllerReplicas int32
 	// Gateway are the defaults of gateways that are made from here on.
 	Gateway GatewayDefaults
 }
@@ -44,6 +48,9 @@ type GatewayDefaults struct {
 	ServerServicePort int32
 	ServerServiceType corev1.ServiceType
 }
+
+// DefaultControllerReplicas is the chart's number of pods of the controller.
+const DefaultControllerReplicas = 2
 
 // DefaultGateway holds where the administrator says nothing either.
 var DefaultGateway = GatewayDefaults{MTU: 1340, ServerServicePort: 51840, ServerServiceType: corev1.ServiceTypeLoadBalancer}
@@ -75,6 +82,13 @@ func parseInstallation(data map[string]string) (Installation, error) {
 		case pair != "":
 			return i, fmt.Errorf("%s: %q is not KEY=VALUE", keyClusterLabels, pair)
 		}
+	}
+	if s := data[keyControllerPods]; s != "" {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			return i, fmt.Errorf("%s: %q is not a number of pods", keyControllerPods, s)
+		}
+		i.ControllerReplicas = int32(n)
 	}
 	if s := data[keyGatewayMTU]; s != "" {
 		n, err := strconv.ParseUint(s, 10, 16)

@@ -124,6 +124,9 @@ var cases = []testCase{
 		o.Ready, o.Pods = 0, []survey.Pod{{Name: "liqo-controller-1", Reason: "CrashLoopBackOff"}}
 	}, remote, Failed},
 	{"the controller is scaled to zero", "installation", func(w *world) { w.milan.Installation.Components[0].Desired = 0 }, remote, Warning},
+	{"three controllers are scaled to zero", "installation", func(w *world) {
+		w.milan.Installation.Components[0].Desired, w.milan.Installation.ControllerReplicas = 0, 3
+	}, remote, Warning},
 	{"some agents are down", "installation", func(w *world) { w.milan.Installation.Components[1].Ready = 1 }, remote, Warning},
 	{"agents are refused", "installation", func(w *world) {
 		w.milan.Installation.Components[1].Ready, w.milan.Installation.Components[1].Updated = 0, 0

@@ -186,7 +186,7 @@ func installation(c *cluster) (out []Finding) {
 	var controller, agents bool
 	for i := range c.Installation.Components {
 		o := &c.Installation.Components[i]
-		controller = controller || o.Kind == "Deployment"
+		controller = controller || o.Controller()
 		agents = agents || o.Kind == "DaemonSet"
 		out = append(out, c.component(o)...)
 	}
@@ -227,7 +227,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if o.Kind == "Deployment" && o.Desired == 0 {
 		return []Finding{warn("it is scaled to zero pods").on(o.String()).
 			because("somebody scaled it to zero: %s", noController).
-			fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)}
+			fix("%s", c.Installation.ScaleUp(o))}
 	}
 	if o.Healthy() {
 		return nil

@@ -124,7 +124,7 @@ func (e *end) noActivePod() Finding {
 		}
 		f = f.because("the controller marks the leading pod and points the nodes to it, but no pod of %s runs", o)
 		if o.Off() {
-			return f.fix("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)
+			return f.fix("%s", e.cluster.Installation.ScaleUp(o))
 		}
 		return f.fix("see 'kubectl -n %s describe pods'", o.Namespace)
 	}

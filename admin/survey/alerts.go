@@ -172,7 +172,7 @@ func (c *Cluster) whyNoneActive() string {
 		if o := &c.Installation.Components[i]; o.Kind == kindDeployment && o.Ready == 0 {
 			advice := "see why its pods are not ready"
 			if o.Off() {
-				advice = fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", o.Namespace, o.Name)
+				advice = c.Installation.ScaleUp(o)
 			}
 			return fmt.Sprintf("%s marks the leading pod and points the nodes to it, but no pod of it runs: %s", o, advice)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -221,7 +222,7 @@ func TestNoPodIsActiveWithoutAController(t *testing.T) {
 	_, alerts := s.Health(s.Peer("milan"))
 	want := "GatewayServer liqo-tenant-milan/milan: none of its pods is active, so nothing is forwarded: " +
 		"Deployment liqo/liqo-controller marks the leading pod and points the nodes to it, but no pod of it runs: " +
-		"kubectl -n liqo scale deployment liqo-controller --replicas=1"
+		"kubectl -n liqo scale deployment liqo-controller --replicas=2"
 	if len(alerts) != 1 || alerts[0].String() != want {
 		t.Errorf("%v, want %s", alerts, want)
 	}
@@ -285,5 +286,44 @@ func TestGapLines(t *testing.T) {
 	}
 	if lines := GapLines(nil, ""); lines != nil {
 		t.Errorf("no gaps: %q", lines)
+	}
+}
+
+func TestComponentAlerts(t *testing.T) {
+	controller := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller", Desired: 2, Ready: 2}
+	off, dns := controller, controller
+	off.Desired, off.Ready, dns.Name = 0, 0, "liqo-cluster-dns"
+	agents := Component{Kind: "DaemonSet", Namespace: "liqo-fabric", Name: "liqo-fabric", Desired: 2, Ready: 2}
+	some := agents
+	some.Ready = 1
+	for _, tt := range []struct {
+		name       string
+		components []Component
+		replicas   int32
+		gaps       []Gap
+		want       []string // object, reason, and the end of the message
+	}{
+		{"all is well", []Component{controller, agents}, 0, nil, nil},
+		{"scaled to zero", []Component{off, agents}, 0, nil, []string{"Deployment liqo/liqo-controller ScaledToZero --replicas=2"}},
+		{"three scaled to zero", []Component{off, agents}, 3, nil, []string{"Deployment liqo/liqo-controller ScaledToZero --replicas=3"}},
+		{"no agents", []Component{controller}, 0, nil, []string{"namespace liqo Missing 'liqoctl install' creates it again"}},
+		{"no agents that could be seen", []Component{controller}, 0, []Gap{{Kind: "DaemonSet", Err: forbidden}}, nil},
+		{"some agents", []Component{controller, some}, 0, nil, []string{"DaemonSet liqo-fabric/liqo-fabric PodsNotReady 1 of 2 pods are ready"}},
+		{"no controller, but DNS", []Component{dns, agents}, 0, nil, []string{"namespace liqo Missing 'liqoctl install' creates it again"}},
+		{"no controller that could be seen", []Component{agents}, 0, []Gap{{Kind: "Deployment", Err: forbidden}}, nil},
+	} {
+		c := Cluster{Installation: Installation{Namespace: "liqo", Components: tt.components, ControllerReplicas: tt.replicas}, Gaps: tt.gaps}
+		alerts := c.ComponentAlerts()
+		if len(alerts) != len(tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, alerts, tt.want)
+			continue
+		}
+		for i, a := range alerts {
+			start := a.Object + " " + a.Reason + " "
+			end, ok := strings.CutPrefix(tt.want[i], start)
+			if !ok || !strings.HasSuffix(a.Message, end) || !a.Warning {
+				t.Errorf("%s: %+v, want %q", tt.name, a, tt.want[i])
+			}
+		}
 	}
 }

@@ -193,6 +193,23 @@ func TestReadCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("components with the peerings", func(t *testing.T) {
+		c.Apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: liqo-installation, namespace: liqo}, data: {controller.replicas: \"3\"}}")
+		c.Apply("{apiVersion: apps/v1, kind: Deployment, metadata: {name: liqo-controller, namespace: liqo}, spec: {replicas: 0}}")
+		first, err := survey.Read(t.Context(), admin, survey.Options{PeeringsOnly: true, Components: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		later, err := survey.Read(t.Context(), admin, survey.Options{PeeringsOnly: true, Components: true, Nodes: first})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*survey.Cluster{first, later} {
+			if i := s.Installation; len(i.Components) != 2 || !i.Components[0].Off() || i.ControllerReplicas != 3 {
+				t.Errorf("%+v", i)
+			}
+		}
+	})
 	t.Run("another namespace of the installation", func(t *testing.T) {
 		wrong, err := access.New(c.Config, access.Options{LiqoNamespace: "elsewhere"})
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -28,8 +29,11 @@ const fabricSuffix = "-fabric"
 // maxUnwellPods is how many pods of one component are worth showing.
 const maxUnwellPods = 10
 
-// kindDeployment is the kind of the controllers.
-const kindDeployment = "Deployment"
+// Kinds of components: the controllers are Deployments, the node agents a DaemonSet.
+const (
+	kindDeployment = "Deployment"
+	kindDaemonSet  = "DaemonSet"
+)
 
 // components reads the Deployments and DaemonSets of the installation, and the
 // pods of those that are not well.
@@ -58,7 +62,7 @@ func (r *reader) components(ctx context.Context) []Component {
 	}
 	for _, d := range listInstalled[appsv1.DaemonSet](ctx, r, "DaemonSet") {
 		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
-			Kind: "DaemonSet", Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady, Updated: d.Status.UpdatedNumberScheduled,
+			Kind: kindDaemonSet, Desired: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady, Updated: d.Status.UpdatedNumberScheduled,
 		})
 	}
 	for i := range out {
@@ -78,6 +82,52 @@ func (c *Component) Healthy() bool { return c.Ready >= c.Desired && c.Outdated =
 
 // Off tells whether somebody has scaled a controller to zero.
 func (c *Component) Off() bool { return c.Kind == kindDeployment && c.Desired == 0 }
+
+// Controller tells whether it is the controller, rather than something beside it.
+func (c *Component) Controller() bool {
+	return c.Kind == kindDeployment && strings.Contains(c.Name, "controller")
+}
+
+// ScaleUp is the command that undoes that a controller was scaled to zero.
+func (i *Installation) ScaleUp(c *Component) string {
+	replicas := int32(access.DefaultControllerReplicas)
+	if c.Controller() && i.ControllerReplicas > 0 {
+		replicas = i.ControllerReplicas
+	}
+	return fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=%d", c.Namespace, c.Name, replicas)
+}
+
+// Reasons of alerts about components.
+const (
+	ReasonScaledToZero = "ScaledToZero"
+	ReasonPodsNotReady = "PodsNotReady"
+)
+
+// ComponentAlerts are about the installation rather than about a peering: traffic flows, but
+// soon nothing follows changes.
+func (c *Cluster) ComponentAlerts() (out []Alert) {
+	var controller, agents bool
+	for i := range c.Installation.Components {
+		o := &c.Installation.Components[i]
+		controller, agents = controller || o.Controller(), agents || o.Kind == kindDaemonSet
+		switch {
+		case o.Off():
+			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true, Message: o.Readiness() + "; undo it with " + c.Installation.ScaleUp(o)})
+		case !o.Healthy():
+			out = append(out, Alert{Object: o.String(), Reason: ReasonPodsNotReady, Warning: true, Message: o.Readiness()})
+		}
+	}
+	missing := func(message string) {
+		out = append(out, Alert{Object: "namespace " + c.Installation.Namespace, Reason: ReasonMissing, Warning: true, Message: message + "; 'liqoctl install' creates it again"})
+	}
+	if !controller && !c.Unread(kindDeployment) {
+		missing("there is no Deployment of the controller: no change of a peering has any effect, and a gateway pod that is replaced carries nothing")
+	}
+	if !agents && !c.Unread(kindDaemonSet) {
+		missing("there is no DaemonSet of the node agents: the nodes follow no changes, and new nodes have no tunnels to the gateways")
+	}
+	return out
+}
 
 // OfLiqo tells whether the controllers of Liqo run there, and not ours.
 func (i *Installation) OfLiqo() bool {

@@ -24,13 +24,15 @@ type Options struct {
 	PeeringsOnly bool
 	// Modules reads, with PeeringsOnly too, what the controller tells of peerings beside their networks.
 	Modules bool
+	// Components reads, with PeeringsOnly too, the components of the installation.
+	Components bool
 	// Slices adds the ResourceSlices and VirtualNodes of peers.
 	Slices bool
 	// Exposed adds the IPs.
 	Exposed bool
 	// Nodes, when not nil, is where nodes and tunnels are taken from instead of
 	// being read again: in a large cluster they are nearly everything that there
-	// is to read, and they seldom change.
+	// is to read, and they seldom change. So are components.
 	Nodes *Cluster
 }
 
@@ -50,8 +52,21 @@ func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
 	f.kubernetes = v.GitVersion
 	r := &reader{cluster: c}
 	f.gather(ctx, r, o)
-	if !o.PeeringsOnly {
+	switch {
+	case !o.PeeringsOnly:
 		f.components = r.components(ctx)
+	case o.Components && o.Nodes != nil:
+		f.components, f.install.ControllerReplicas = o.Nodes.Installation.Components, o.Nodes.Installation.ControllerReplicas
+		for _, g := range o.Nodes.Gaps {
+			if g.Kind == kindDeployment || g.Kind == kindDaemonSet {
+				r.add(g)
+			}
+		}
+	case o.Components:
+		f.components = r.components(ctx)
+		if slices.ContainsFunc(f.components, func(c Component) bool { return c.Off() }) {
+			f.install, _ = c.Installation(ctx) // else the default is told
+		}
 	}
 	s := f.build(c, o)
 	s.Gaps = r.gaps

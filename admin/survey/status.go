@@ -118,17 +118,22 @@ const (
 	severityWarning = "warning"
 )
 
+// Status is the alert in JSON.
+func (a Alert) Status() StatusAlert {
+	s := StatusAlert{severityError, a.Object, a.Reason, a.Message, a.Idle}
+	if a.Warning {
+		s.Severity = severityWarning
+	}
+	return s
+}
+
 // Status sums up what is known of a peer. Before is an earlier report of its
 // gateway, to which the present one is compared; nil: there is none.
 func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 	health, alerts := c.Health(p)
 	s := Status{Cluster: c.Name, Self: c.Installation.ClusterID, Peer: p.ID, Namespace: p.Namespace, Health: health}
 	for _, a := range alerts {
-		severity := severityError
-		if a.Warning {
-			severity = severityWarning
-		}
-		s.Alerts = append(s.Alerts, StatusAlert{severity, a.Object, a.Reason, a.Message, a.Idle})
+		s.Alerts = append(s.Alerts, a.Status())
 	}
 	if o := p.Connection; o != nil {
 		s.State, s.Latency = string(o.Status.Value), o.Status.Latency.Value

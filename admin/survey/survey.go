@@ -79,6 +79,9 @@ type Installation struct {
 	// Labels are those that the administrator gave the cluster.
 	Labels     map[string]string
 	Components []Component
+	// ControllerReplicas is how many pods of the controller the administrator asked for; 0:
+	// not known.
+	ControllerReplicas int32
 }
 
 // Component is a Deployment or a DaemonSet of the installation.

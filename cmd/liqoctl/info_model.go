@@ -35,6 +35,8 @@ type healthInfo struct {
 	Components []componentInfo `json:"components"`
 	// UnhealthyPods are the pods that are not ready, by name.
 	UnhealthyPods map[string]podInfo `json:"unhealthyPods,omitempty"`
+	// Problems say why it is not healthy.
+	Problems []string `json:"problems,omitempty"`
 }
 
 type componentInfo struct {
@@ -44,8 +46,6 @@ type componentInfo struct {
 	Version   string `json:"version"`
 	Ready     int32  `json:"ready"`
 	Desired   int32  `json:"desired"`
-
-	unwell string // what is shown of one that is not healthy
 }
 
 type podInfo struct {
@@ -112,16 +112,13 @@ func infoOf(s *survey.Cluster) info {
 
 func healthOf(s *survey.Cluster) healthInfo {
 	h := healthInfo{Components: []componentInfo{}}
-	// Without any, nobody looks after anything.
-	healthy := len(s.Installation.Components) > 0
+	for _, a := range s.ComponentAlerts() {
+		h.Problems = append(h.Problems, a.String())
+	}
+	healthy := len(h.Problems) == 0 && len(s.Installation.Components) > 0
 	for i := range s.Installation.Components {
 		c := &s.Installation.Components[i]
-		healthy = healthy && c.Healthy()
-		o := componentInfo{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Version: c.Version, Ready: c.Ready, Desired: c.Desired}
-		if !c.Healthy() {
-			o.unwell = c.Readiness()
-		}
-		h.Components = append(h.Components, o)
+		h.Components = append(h.Components, componentInfo{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Version: c.Version, Ready: c.Ready, Desired: c.Desired})
 		for _, p := range c.Pods {
 			if h.UnhealthyPods == nil {
 				h.UnhealthyPods = make(map[string]podInfo)
@@ -129,7 +126,7 @@ func healthOf(s *survey.Cluster) healthInfo {
 			h.UnhealthyPods[p.Name] = podInfo{p.Namespace, p.Node, p.Reason, p.Restarts}
 		}
 	}
-	if healthy || !s.Unread("Deployment") {
+	if healthy || len(h.Problems) > 0 || !s.Unread("Deployment") {
 		h.Healthy = &healthy
 	}
 	return h

@@ -174,6 +174,22 @@ func printed(t *testing.T, format string, v any) string {
 	return out.String()
 }
 
+// withoutAgents is romeSurvey with its controller, and without node agents: their DaemonSet was
+// deleted.
+func withoutAgents() *survey.Cluster {
+	s := romeSurvey()
+	s.Installation.Components = s.Installation.Components[:1]
+	s.Installation.Components[0].Ready, s.Installation.Components[0].Pods = 1, nil
+	return s
+}
+
+// scaledToZero is romeSurvey with a controller that is to have no pods.
+func scaledToZero() *survey.Cluster {
+	s := romeSurvey()
+	s.Installation.Components[0].Desired, s.Installation.Components[0].Pods = 0, nil
+	return s
+}
+
 func TestInfoLooks(t *testing.T) {
 	i := infoOf(romeSurvey())
 	golden.Compare(t, "testdata/info/info.txt", shown(func(p *console.Page) { i.write(p, false) }))
@@ -181,9 +197,11 @@ func TestInfoLooks(t *testing.T) {
 	golden.Compare(t, "testdata/info/info.json", printed(t, formatJSON, i))
 	golden.Compare(t, "testdata/info/info.yaml", printed(t, formatYAML, i))
 	golden.Compare(t, "testdata/info/info-authenticated.txt", shown(func(p *console.Page) { infoOf(authenticated()).write(p, false) }))
-	nothing := infoOf(&survey.Cluster{})
+	golden.Compare(t, "testdata/info/info-without-agents.txt", shown(func(p *console.Page) { infoOf(withoutAgents()).write(p, false) }))
+	golden.Compare(t, "testdata/info/info-without-agents.json", printed(t, formatJSON, infoOf(withoutAgents()).Health))
+	nothing := infoOf(&survey.Cluster{Installation: survey.Installation{Namespace: "liqo"}})
 	golden.Compare(t, "testdata/info/info-nothing.txt", shown(func(p *console.Page) { nothing.write(p, true) }))
-	unseen := infoOf(&survey.Cluster{Gaps: []survey.Gap{{Kind: "Deployment"}, {Kind: "Network"}, {Kind: "GatewayClient"}}})
+	unseen := infoOf(&survey.Cluster{Gaps: []survey.Gap{{Kind: "Deployment"}, {Kind: "DaemonSet"}, {Kind: "Network"}, {Kind: "GatewayClient"}}})
 	golden.Compare(t, "testdata/info/info-unseen.txt", shown(func(p *console.Page) { unseen.write(p, true) }))
 	golden.Compare(t, "testdata/info/info-unseen.json", printed(t, formatJSON, unseen))
 }

@@ -53,17 +53,13 @@ func (h healthInfo) section() *console.Section {
 	switch {
 	case h.Healthy == nil:
 		s.Text(console.Caution("Not known: it may not be seen by this user"))
-	case len(h.Components) == 0:
-		s.Text(console.Bad("There is no controller: nothing looks after the peerings"))
 	case *h.Healthy:
 		s.Text(console.Good("Sluice is healthy"))
 	default:
 		s.Text(console.Bad("Sluice is unhealthy"))
 	}
-	for _, c := range h.Components {
-		if c.unwell != "" {
-			s.Entry(fmt.Sprintf("%s %s/%s", c.Kind, c.Namespace, c.Name), console.Bad(c.unwell))
-		}
+	for _, p := range h.Problems {
+		s.Text(console.Bad(p))
 	}
 	if len(h.UnhealthyPods) > 0 {
 		pods := s.Sub("Unhealthy pods")

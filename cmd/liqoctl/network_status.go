@@ -28,7 +28,8 @@ peering with that cluster is shown below the end in this cluster.
 
 STATE is the state of the Connection, or "No traffic" if the gateway forwards nothing; (!) means that something else is
 wrong, or will be if nobody acts, which is explained below the table. If both ends are shown, contradictions between
-them are explained, too. With --exit-code, warnings do not make the command fail: traffic flows.
+them are explained, too. Below them are problems of the installation, such as a controller that does not
+run. With --exit-code, neither these nor warnings make the command fail: traffic flows.
 
   OUT, IN         traffic to and from the peer between two readings of the gateway's counters
   DROPS           packets that the gateway has dropped since it started; -o wide lists the reasons
@@ -225,7 +226,7 @@ func (r *statusRun) readSite(ctx context.Context, s *statusSite) (*survey.Cluste
 			return nil, err
 		}
 	}
-	o := survey.Options{PeeringsOnly: true, Modules: true}
+	o := survey.Options{PeeringsOnly: true, Modules: true, Components: true}
 	if s.nodes != nil && time.Since(s.nodes.ReadAt) < nodesAge {
 		o.Nodes = s.nodes
 	}
@@ -306,6 +307,9 @@ func (r *statusRun) table(readings []*survey.Cluster) statusTable {
 			t.Unread = append(t.Unread, unreadCluster{Cluster: s.Name, Server: s.Config.Host, Error: s.err.Error()})
 		} else if t.Time.IsZero() {
 			t.Time, t.none = readings[i].ReadAt.UTC().Truncate(time.Second), noPeersIn(readings[i])
+		}
+		if readings[i] != nil {
+			t.addProblems(readings[i])
 		}
 	}
 	if len(t.Unread) > 0 {

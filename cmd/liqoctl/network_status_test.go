@@ -30,6 +30,7 @@ func statusOf(s *survey.Cluster) statusTable {
 	after.DataPlane.Tunnel.DropNoSession = 2
 	s.Peer("milan").Gateway.Report = &after
 	t := statusTable{Time: someTime}
+	t.addProblems(s)
 	for i := range s.Peers {
 		if p := &s.Peers[i]; p.Peered() {
 			t.Peerings = append(t.Peerings, s.Status(p, before))
@@ -83,6 +84,8 @@ func TestNetworkStatusLooks(t *testing.T) {
 		"both":          {bothEnds(table), statusLook{rates: true}},
 		"authenticated": {statusOf(authenticated()), statusLook{rates: true}},
 		"node-cut-off":  {statusOf(nodeCutOff()), statusLook{rates: true}},
+		"no-controller": {statusOf(scaledToZero()), statusLook{rates: true}},
+		"no-agents":     {statusOf(withoutAgents()), statusLook{rates: true}},
 		"key-deleted":   {statusOf(keyDeleted()), statusLook{rates: true}},
 		"nothing":       {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
 		"columns-100":   {table, statusLook{rates: true, columns: 100}},
@@ -118,6 +121,9 @@ func TestNetworkStatusExitCode(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"naples"}, statusOf(keyDeleted()).unwell()); diff != "" {
 		t.Errorf("with a warning (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"naples"}, statusOf(withoutAgents()).unwell()); diff != "" {
+		t.Errorf("without node agents (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"rome to naples"}, bothEnds(romeStatus()).unwell()); diff != "" {
 		t.Errorf("both ends (-want +got):\n%s", diff)

@@ -21,6 +21,8 @@ type statusTable struct {
 	Peerings []survey.Status `json:"peerings"`
 	// Unread are the clusters of which nothing is shown.
 	Unread []unreadCluster `json:"unread,omitempty"`
+	// Problems are those of the clusters' installations, rather than of a peering.
+	Problems []clusterProblem `json:"problems,omitempty"`
 
 	both    bool     // there are two clusters
 	none    string   // what is shown where there are no peerings
@@ -32,6 +34,20 @@ type unreadCluster struct {
 	Cluster string `json:"cluster"` // local, remote
 	Server  string `json:"server"`
 	Error   string `json:"error"`
+}
+
+// clusterProblem is something that is not well in a cluster.
+type clusterProblem struct {
+	Cluster string `json:"cluster,omitempty"` // local, remote, where there are two
+	Self    string `json:"self"`              // its ID
+	survey.StatusAlert
+}
+
+// addProblems adds those of the installation in a cluster.
+func (t *statusTable) addProblems(c *survey.Cluster) {
+	for _, a := range c.ComponentAlerts() {
+		t.Problems = append(t.Problems, clusterProblem{c.Name, c.Installation.ClusterID, a.Status()})
+	}
 }
 
 // statusLook says how a statusTable is drawn.
@@ -142,6 +158,7 @@ func servicesCell(s *survey.Status) string {
 func (t statusTable) draw(p *console.Page, l statusLook) {
 	if len(t.Peerings) == 0 {
 		p.Line(t.none)
+		t.drawProblems(p)
 		return
 	}
 	columns := t.fitting(l)
@@ -161,6 +178,17 @@ func (t statusTable) draw(p *console.Page, l statusLook) {
 	}
 	p.Table(header, rows)
 	t.drawAlerts(p)
+	t.drawProblems(p)
+}
+
+// drawProblems says what is wrong with the installations.
+func (t statusTable) drawProblems(p *console.Page) {
+	if len(t.Problems) > 0 {
+		p.Line("")
+	}
+	for _, o := range t.Problems {
+		p.Line(console.Caution(fmt.Sprintf("cluster %s: %s: %s", orUnknown(o.Self), o.Object, o.Message)))
+	}
 }
 
 // columnGap is between two columns of a console's table.
