@@ -12,9 +12,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -195,7 +197,10 @@ func TestReadCluster(t *testing.T) {
 	})
 	t.Run("components with the peerings", func(t *testing.T) {
 		c.Apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: liqo-installation, namespace: liqo}, data: {controller.replicas: \"3\"}}")
-		c.Apply("{apiVersion: apps/v1, kind: Deployment, metadata: {name: liqo-controller, namespace: liqo}, spec: {replicas: 0}}")
+		off := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-controller"}}
+		if err := admin.Client.Patch(t.Context(), off, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))); err != nil {
+			t.Fatal(err)
+		}
 		first, err := survey.Read(t.Context(), admin, survey.Options{PeeringsOnly: true, Components: true})
 		if err != nil {
 			t.Fatal(err)
