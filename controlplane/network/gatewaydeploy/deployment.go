@@ -112,9 +112,11 @@ func (f *Facts) replicas() int32 {
 
 // elects tells whether the pods choose their leader by the Lease.
 func (f *Facts) elects() bool {
-	if f.replicas() > 1 {
-		return true
-	}
+	return f.replicas() > 1 || f.told()
+}
+
+// told tells whether the pods have the flag to choose their leader.
+func (f *Facts) told() bool {
 	return slices.ContainsFunc(f.Gateway.deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool {
 			flag, value, given := strings.Cut(arg, "=")

@@ -150,6 +150,20 @@ func TestReplicasThatDoNotElect(t *testing.T) {
 	}
 }
 
+// During a takeover, nobody holds the Lease for a moment: that is no fault of the flags.
+func TestReplicasThatElect(t *testing.T) {
+	for _, replicas := range []int32{1, 2} {
+		f := clientFacts()
+		f.Gateway.deployment.Spec.Replicas = &replicas
+		f.Gateway.deployment.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--leader-election"}}}
+		f.Pods = []corev1.Pod{pod("1", "n"), pod("2", "n")}
+		got := message(Build(f), networkingv1beta1.ConditionEndpointReady)
+		if !strings.Contains(got, "Lease a.t.client.connections.liqo.io") || strings.Contains(got, "--leader-election") || !strings.Contains(got, "within seconds") {
+			t.Errorf("%d replicas: message %q", replicas, got)
+		}
+	}
+}
+
 func TestAddressOfAPodIsForgottenWhenNoneIsWanted(t *testing.T) {
 	f := clientFacts()
 	*f.Gateway.internalEndpoint = &networkingv1beta1.InternalEndpoint{IP: "10.0.0.1", Node: "n"}
