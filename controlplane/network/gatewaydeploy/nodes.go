@@ -30,6 +30,9 @@ func nodePrefixes(nodes []corev1.Node, internal []networkingv1beta1.InternalNode
 		}
 	}
 	for i := range nodes {
+		if nodes[i].Labels[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual {
+			continue // it has the address of a pod
+		}
 		for _, a := range nodes[i].Status.Addresses {
 			if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
 				add(a.Address)

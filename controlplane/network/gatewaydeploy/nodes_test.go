@@ -33,6 +33,9 @@ func TestNodePrefixes(t *testing.T) {
 		return n
 	}
 	nodes := []corev1.Node{node("192.0.2.5", "2001:db8::5"), node("192.0.2.4"), node("nonsense", "127.0.0.1"), node()}
+	virtual := node("10.243.0.13")
+	virtual.Labels = map[string]string{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual}
+	nodes = append(nodes, virtual)
 	agents := []networkingv1beta1.InternalNode{internal("10.243.1.1", "10.243.1.0"), internal("", "192.0.2.4"), internal("", "")}
 	if diff := cmp.Diff([]string{"10.243.1.0/31", "192.0.2.4/31", "2001:db8::5/128"}, texts(nodePrefixes(nodes, agents))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
