@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +107,7 @@ func (r *captureRun) run(ctx context.Context, args []string) error {
 	if r.file == "-" && r.console.Width() > 0 {
 		return errors.New("-w -: a terminal cannot show a capture: pipe it into 'tshark -r -', or leave -w out to write a file")
 	}
-	if err := r.vacant(); err != nil {
+	if err := r.writable(r.file); err != nil {
 		return err
 	}
 	c, s, peer, err := r.peer(ctx, args)
@@ -119,21 +121,43 @@ func (r *captureRun) run(ctx context.Context, args []string) error {
 	out := &captureFile{name: r.file, to: r.stdout, fresh: !r.force}
 	if r.file == "" {
 		out.name = captureName(peer.ID, time.Now())
+		if err := r.writable(out.name); err != nil {
+			return err
+		}
 	}
 	return r.record(ctx, c, pod, out)
 }
 
-// vacant tells whether the file that the user named is there already, before anything is
-// captured.
-func (r *captureRun) vacant() error {
-	if r.file == "" || r.file == "-" || r.force {
+// writable tells what is in the way of a file of this name, before anything is captured.
+// It leaves nothing behind.
+func (r *captureRun) writable(name string) error {
+	if name == "" || name == "-" {
 		return nil
 	}
-	// A device or a pipe is there to be written to.
-	if info, err := os.Stat(r.file); err == nil && info.Mode().IsRegular() {
-		return fmt.Errorf("-w %s: this file already exists: name another one, or overwrite it with --force", r.file)
+	flags := os.O_WRONLY
+	info, err := os.Stat(name)
+	switch {
+	case err != nil: // Opening it tells more.
+		flags |= os.O_CREATE | os.O_EXCL
+	case info.IsDir():
+		return fmt.Errorf("-w %s: this is a directory: name a file in it, such as %s", name, filepath.Join(name, "capture.pcapng"))
+	case !info.Mode().IsRegular():
+		return nil // A device or a pipe is there to be written to, and opening a pipe waits for its reader.
+	case !r.force:
+		return fmt.Errorf("-w %s: this file already exists: name another one, or overwrite it with --force", name)
 	}
-	return nil
+	f, err := os.OpenFile(name, flags, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("-w %s: there is no directory %s: create it, or name another file", name, filepath.Dir(name))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("-w %s: you may not write here: name another file", name)
+	case err != nil:
+		return fmt.Errorf("-w %s: %w: name another file", name, errors.Unwrap(err))
+	case flags&os.O_EXCL == 0:
+		return f.Close()
+	}
+	return errors.Join(f.Close(), os.Remove(name))
 }
 
 // peer returns the peer to capture the packets of, the cluster in whose gateway,
@@ -247,7 +271,12 @@ func (r *captureRun) record(ctx context.Context, c *access.Cluster, pod types.Na
 			running = false
 		}
 	}
-	err = errors.Join(captureError(c, ctx, file.Totals(), err), out.close())
+	if out.failure != nil { // The connection only tells that it was closed.
+		err = out.failure
+	} else {
+		err = captureError(c, ctx, file.Totals(), err)
+	}
+	err = errors.Join(err, out.close())
 	t := file.Totals()
 	if out.opened {
 		text := captured(t) + " in " + out.describe()
@@ -316,17 +345,23 @@ type captureFile struct {
 	to     io.Writer
 	opened bool
 	file   *os.File
+	// failure is why something could not be written.
+	failure error
 }
 
 // Write implements io.Writer.
-func (f *captureFile) Write(b []byte) (int, error) {
+func (f *captureFile) Write(b []byte) (n int, err error) {
+	defer func() {
+		if f.failure == nil {
+			f.failure = err
+		}
+	}()
 	if !f.opened && f.name != "-" {
 		flags := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
 		// A device or a pipe is there to be written to.
 		if info, err := os.Stat(f.name); f.fresh && (err != nil || info.Mode().IsRegular()) {
 			flags |= os.O_EXCL
 		}
-		var err error
 		if f.file, err = os.OpenFile(f.name, flags, 0o600); err != nil { // nobody else's business
 			return 0, err
 		}

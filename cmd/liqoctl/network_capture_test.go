@@ -134,6 +134,46 @@ func TestCaptureFile(t *testing.T) {
 	}
 }
 
+// TestCaptureCannotWrite: what is in the way of the file is told before a cluster is asked.
+func TestCaptureCannotWrite(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ file, want string }{
+		{dir, "this is a directory: name a file in it, such as " + filepath.Join(dir, "capture.pcapng")},
+		{filepath.Join(dir, "none", "x.pcapng"), "there is no directory " + filepath.Join(dir, "none") + ": create it, or name another file"},
+		{filepath.Join(file, "x.pcapng"), "not a directory: name another file"},
+	} {
+		for _, force := range []string{"--force=false", "--force"} {
+			got := liqoctl(t.Context(), "network", "capture", "--kubeconfig", "nowhere", "-w", tt.file, force)
+			got.want(t, tt.file, "", " ERRO   -w "+tt.file+": "+tt.want+"\n")
+		}
+	}
+	if os.Getuid() != 0 { // whom no mode stops
+		closed := filepath.Join(dir, "closed")
+		if err := os.Mkdir(closed, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		got := liqoctl(t.Context(), "network", "capture", "--kubeconfig", "nowhere", "-w", filepath.Join(closed, "x"))
+		got.want(t, closed, "", " ERRO   -w "+filepath.Join(closed, "x")+": you may not write here: name another file\n")
+	}
+	fresh := filepath.Join(dir, "x.pcapng")
+	liqoctl(t.Context(), "network", "capture", "--kubeconfig", "nowhere", "-w", fresh)
+	if _, err := os.Stat(fresh); !os.IsNotExist(err) {
+		t.Errorf("the check leaves a file: %v", err)
+	}
+}
+
+// TestCaptureFailure: the file remembers why it could not be written, as the connection ends without a reason then.
+func TestCaptureFailure(t *testing.T) {
+	f := &captureFile{name: t.TempDir()}
+	if _, err := f.Write([]byte("x")); err == nil || f.failure != err {
+		t.Errorf("%v, remembered %v", err, f.failure)
+	}
+}
+
 func TestSizeText(t *testing.T) {
 	got := map[uint64]string{}
 	want := map[uint64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 12_345: "12.3 kB", 100_000_000: "100.0 MB", 2_500_000_000: "2.50 GB"}
