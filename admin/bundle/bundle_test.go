@@ -110,7 +110,7 @@ metadata:
   labels: {networking.liqo.io/component: gateway, networking.liqo.io/gateway-name: milan, networking.liqo.io/gateway-namespace: liqo-tenant-milan, networking.liqo.io/active: "true"}
 spec:
   nodeName: node-1
-  containers: [{name: gateway, image: test/gateway}]
+  containers: [{name: gateway, image: test/gateway, ports: [{name: gw-metrics, containerPort: 8082}]}]
 ---
 apiVersion: v1
 kind: Pod
@@ -150,11 +150,15 @@ var chat = []string{
 
 // testReport is what the gateway of the test says of itself.
 func testReport(_ context.Context, _ *corev1.Pod, argv []string, stdout, stderr io.Writer) int {
-	if !slices.Equal(argv, []string{"gateway", "status", "-o", "json"}) {
+	switch strings.Join(argv, " ") {
+	case "gateway status -o json":
+		fmt.Fprintf(stdout, `{"version":"v1","dataPlane":{"tunnel":{"self":%q,"peer":%q}},"apiToken":%q}`, publicKey, publicKey, canaries["a report of a gateway"])
+	case "gateway metrics --metrics-address=127.0.0.1:8082":
+		fmt.Fprintln(stdout, "liqo_peer_is_connected 1")
+	default:
 		fmt.Fprintln(stderr, "unknown command")
 		return 1
 	}
-	fmt.Fprintf(stdout, `{"version":"v1","dataPlane":{"tunnel":{"self":%q,"peer":%q}},"apiToken":%q}`, publicKey, publicKey, canaries["a report of a gateway"])
 	return 0
 }
 
@@ -225,6 +229,7 @@ func TestBundleHoldsNoSecrets(t *testing.T) {
 		"local/objects/WgGatewayServerTemplate.networking.liqo.io.yaml":    {"--mode=server", "--secret-of-mine"},
 		"local/objects/CustomResourceDefinition.apiextensions.k8s.io.yaml": {"gatewayservers.networking.liqo.io", "v1beta1", "storedVersions"},
 		"local/reports/liqo-tenant-milan/gw-milan-0.json":                  {publicKey},
+		"local/metrics/liqo-tenant-milan/gw-milan-0.txt":                   {"liqo_peer_is_connected 1"},
 		"local/logs/liqo/chatty/chatty.log":                                {"hello world, 10.71.0.3 answers", "peer is " + publicKey, "bye"},
 	} {
 		for _, w := range want {

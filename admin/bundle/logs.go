@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 const (
@@ -31,7 +32,19 @@ type pod struct {
 	gateway    bool
 	unwell     bool
 	containers []container
-	metrics    int32 // the port on which it shows metrics, 0 for none
+	metrics    metricsOf
+}
+
+// metricsOf is who shows metrics in a pod, and on which port. No program: nobody who can be asked.
+type metricsOf struct {
+	container, program string
+	port               int32
+}
+
+// programs are those that print their metrics, by the names of their containers.
+var programs = map[string]string{
+	"clusterdns": "clusterdns", "controller": "controller", "fabric": "fabric", "gateway": "gateway",
+	offloadingv1beta1.VirtualKubeletName: "virtualkubelet",
 }
 
 type container struct {
@@ -63,7 +76,7 @@ func (g *gatherer) notePod(o *unstructured.Unstructured) {
 		found.unwell = found.unwell || restarts[c.Name] > 0
 		for _, port := range c.Ports {
 			if strings.Contains(port.Name, "metrics") {
-				found.metrics = port.ContainerPort
+				found.metrics = metricsOf{c.Name, programs[c.Name], port.ContainerPort}
 			}
 		}
 	}

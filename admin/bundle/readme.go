@@ -21,7 +21,7 @@ Made by %s on %s for a problem report. It is a folder of text files:
 | CLUSTER/objects/KIND.yaml | the objects of one kind; of Nodes and CRDs only what matters here |
 | CLUSTER/reports/NAMESPACE/POD.json | what a gateway or a node agent said: 'gateway status', 'fabric status' |
 | CLUSTER/logs/NAMESPACE/POD/CONTAINER.log | the end of a log; .previous.log is from before the last restart |
-| CLUSTER/metrics/NAMESPACE/POD.txt | metrics, of pods that show them outside of their host |
+| CLUSTER/metrics/NAMESPACE/POD.txt | metrics, of pods that serve them to other hosts |
 
 `
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -15,31 +14,28 @@ import (
 // routes.
 const reportBytes = 8 << 20
 
-// metricsWithin bounds what metrics may take. They come through the API server's proxy, for
-// which a NetworkPolicy drops packets without a word.
-const metricsWithin = 5 * time.Second
-
 // readReports packs what gateways and node agents say of themselves, and their
 // metrics.
 func (g *gatherer) readReports(ctx context.Context, pods []pod) int {
 	type question struct {
 		pod     pod
-		program string // empty: for metrics
+		program string
+		metrics bool // not the report
 	}
 	var reports, metrics []question
 	for _, p := range pods {
 		for _, program := range []string{"gateway", "fabric"} {
 			if slices.ContainsFunc(p.containers, func(c container) bool { return c.name == program }) {
-				reports = append(reports, question{p, program})
+				reports = append(reports, question{p, program, false})
 			}
 		}
-		if p.metrics != 0 {
-			metrics = append(metrics, question{pod: p})
+		if p.metrics.program != "" {
+			metrics = append(metrics, question{p, p.metrics.program, true})
 		}
 	}
 	var asked atomic.Int32
 	each(ctx, g, slices.Concat(reports, metrics), func(ctx context.Context, q question) {
-		if q.program == "" {
+		if q.metrics {
 			text, err := g.metrics(ctx, q.pod)
 			if len(text) > 0 {
 				g.archive.add(g.Name, fileName(g.folder, "metrics", q.pod.Namespace, q.pod.Name+".txt"), text)
@@ -90,12 +86,14 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// metrics reads what a pod shows to Prometheus, through the API server, where the
-// pod says that it shows any. Most listen on their own host only: their reports
-// hold the same numbers.
+// metrics has the program of a pod print its metrics. From outside of the pod nobody may
+// read them whom its NetworkPolicy does not name. Where a program serves them to its own host
+// only, as node agents do, its report holds the same numbers.
 func (g *gatherer) metrics(ctx context.Context, p pod) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, metricsWithin)
-	defer cancel()
-	return g.Clientset.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.Namespace).
-		Name(fmt.Sprintf("%s:%d", p.Name, p.metrics)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
+	out := &limited{max: reportBytes}
+	argv := []string{p.metrics.program, "metrics", fmt.Sprintf("--metrics-address=127.0.0.1:%d", p.metrics.port)}
+	if err := g.Exec(ctx, p.NamespacedName, p.metrics.container, argv, out); err != nil {
+		return nil, err
+	}
+	return out.kept, nil
 }

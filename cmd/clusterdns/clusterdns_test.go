@@ -51,7 +51,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"--zone=a..b":          `--zone: "a..b" is not a domain, such as clusterset.local`,
 		"--ttl=86401":          "--ttl: 86401 seconds are more than a day",
 		"--listen-address=off": "--listen-address: a DNS server without an address answers nobody",
-		"extra":                `unknown command "extra"; the commands are: status`,
+		"extra":                `unknown command "extra"; the commands are: status, metrics`,
 	} {
 		err := dispatch(t.Context(), strings.Fields(args), nil, nil)
 		if !errors.As(err, new(daemon.UsageError)) || err.Error() != want {
@@ -87,3 +87,6 @@ func TestStatusAndMetrics(t *testing.T) {
 	daemontest.Golden(t, "status.txt", out.String())
 	daemontest.Metrics(t, "metrics.txt", metricsOf(func() report { return r }), "")
 }
+
+// TestMetricsCommand: whoever may run commands in the pod can read its metrics.
+func TestMetricsCommand(t *testing.T) { daemontest.MetricsCommand(t, run) }

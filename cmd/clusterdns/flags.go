@@ -14,6 +14,9 @@ import (
 // maxTTL is a day: a longer time only keeps what is wrong.
 const maxTTL = 86400
 
+// metricsAddress is where metrics are served by default.
+const metricsAddress = ":8082"
+
 // options are the flags, checked.
 type options struct {
 	kubeconfig string // empty: as a pod
@@ -34,6 +37,7 @@ refused.
 Usage:
   clusterdns [flags]
   clusterdns status [--admin-socket PATH] [-o text|json]
+  clusterdns metrics [--metrics-address IP:port]
 
 The DNS server of the cluster must forward the domain to it. In CoreDNS:
   clusterset.local:53 {
@@ -78,7 +82,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&o.zone, "zone", clusterdns.DefaultZone, "`DOMAIN` of the cluster set")
 	fs.Uint32Var(&o.ttl, "ttl", clusterdns.DefaultTTL, "`seconds` for which an answer may be cached")
 	daemon.AddrPortVar(fs, &o.address, "listen-address", ":1053", "`IP:port` of the DNS server, UDP and TCP")
-	program.Vars(fs, &o.listen, &o.log, ":8082", ":8081")
+	program.Vars(fs, &o.listen, &o.log, metricsAddress, ":8081")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err

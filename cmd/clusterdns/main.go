@@ -24,11 +24,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // dispatch runs the command that the arguments name.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "status" {
-		return status(ctx, args[1:], stdout)
+	if len(args) > 0 {
+		switch args[0] {
+		case "status":
+			return status(ctx, args[1:], stdout)
+		case "metrics":
+			return program.MetricsCommand(ctx, args[1:], stdout, metricsAddress)
+		}
 	}
 	args = daemon.Words(args)
-	if err := daemon.NoCommand(args, "status"); err != nil {
+	if err := daemon.NoCommand(args, "status", "metrics"); err != nil {
 		return err
 	}
 	o, err := parseFlags(args, stdout)

@@ -21,6 +21,9 @@ import (
 	"github.com/sluice-net/sluice/controlplane/services"
 )
 
+// metricsAddress is where metrics are served by default.
+const metricsAddress = ":8080"
+
 // options are the flags of the controller, checked.
 type options struct {
 	manager.Options
@@ -41,6 +44,7 @@ stay up and changes wait.
 
 Usage:
   controller --cluster-id ID --pod-cidr CIDR [flags]
+  controller metrics [--metrics-address IP:port]
 
 When it first starts it creates, in the Liqo namespace, the ConfigMap
 liqo-clusterid-configmap and the Networks pod-cidr, service-cidr, external-cidr
@@ -123,7 +127,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 7*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
 	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between attempts to get or renew the Lease")
-	daemon.AddrPortVar(fs, &metrics, "metrics-address", ":8080", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
+	daemon.AddrPortVar(fs, &metrics, "metrics-address", metricsAddress, "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1: no limit except the server's")
 	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` allowed in a burst")

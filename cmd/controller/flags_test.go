@@ -229,3 +229,6 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// TestMetricsCommand: whoever may run commands in the pod can read its metrics.
+func TestMetricsCommand(t *testing.T) { daemontest.MetricsCommand(t, run) }

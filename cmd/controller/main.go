@@ -25,7 +25,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // dispatch runs what the arguments say.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseFlags(daemon.Words(args), stdout)
+	if len(args) > 0 && args[0] == "metrics" {
+		return program.MetricsCommand(ctx, args[1:], stdout, metricsAddress)
+	}
+	args = daemon.Words(args)
+	if err := daemon.NoCommand(args, "metrics"); err != nil {
+		return err
+	}
+	o, err := parseFlags(args, stdout)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ import (
 	"github.com/sluice-net/sluice/node/hostnet"
 )
 
+// metricsAddress is where metrics are served by default.
+const metricsAddress = "127.0.0.1:8092"
+
 // options are the flags of the node agent, checked.
 type options struct {
 	nodeName       string
@@ -44,6 +47,7 @@ Usage:
   fabric --node-name NAME [--kubeconfig FILE] [flags]
   fabric --node-name NAME --manifests DIR [flags]
   fabric status [--admin-socket PATH] [-o text|json] [-a]
+  fabric metrics [--metrics-address IP:port]
   fabric cleanup [--dry-run]
   fabric count --link LINK --pod ADDR --peer ADDR [--port PORT]
 
@@ -131,7 +135,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
 	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: depends on the processors)")
-	program.Vars(fs, &o.listen, &o.log, "127.0.0.1:8092", "127.0.0.1:8091")
+	program.Vars(fs, &o.listen, &o.log, metricsAddress, "127.0.0.1:8091")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	addIdleFlags(fs)
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {

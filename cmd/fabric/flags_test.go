@@ -115,7 +115,7 @@ func TestHelp(t *testing.T) {
 		daemontest.Golden(t, tt.golden, out.String())
 	}
 	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"stat"}, nil, &errs); code != 1 || !strings.Contains(errs.String(), `unknown command "stat"; the commands are: status, cleanup, count`) {
+	if code := run(t.Context(), []string{"stat"}, nil, &errs); code != 1 || !strings.Contains(errs.String(), `unknown command "stat"; the commands are: status, metrics, cleanup, count`) {
 		t.Errorf("unknown command: exit code %d, %s", code, &errs)
 	}
 	if _, err := parseFlags([]string{"-h"}, new(bytes.Buffer)); !errors.Is(err, pflag.ErrHelp) {

@@ -29,6 +29,8 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		switch args[0] {
 		case "status":
 			return status(ctx, args[1:], stdout)
+		case "metrics":
+			return program.MetricsCommand(ctx, args[1:], stdout, metricsAddress)
 		case "cleanup":
 			return cleanup(args[1:], stdout)
 		case "count":
@@ -36,7 +38,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		}
 	}
 	args = daemon.Words(args)
-	if err := daemon.NoCommand(args, "status", "cleanup", "count"); err != nil {
+	if err := daemon.NoCommand(args, "status", "metrics", "cleanup", "count"); err != nil {
 		return err
 	}
 	o, err := parseFlags(args, stdout)

@@ -30,3 +30,6 @@ func TestChoice(t *testing.T) {
 		}
 	}
 }
+
+// TestMetricsCommand: whoever may run commands in the pod can read its metrics.
+func TestMetricsCommand(t *testing.T) { daemontest.MetricsCommand(t, run) }

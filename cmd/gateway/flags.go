@@ -11,6 +11,9 @@ import (
 	"github.com/sluice-net/sluice/gateway/control"
 )
 
+// metricsAddress is where metrics are served by default.
+const metricsAddress = "127.0.0.1:8082"
+
 // options are the flags of the gateway, checked.
 type options struct {
 	manifests  string         // empty: in a cluster
@@ -37,6 +40,7 @@ Usage:
   gateway --manifests DIR [flags]
   gateway --name NAME --namespace NS --remote-cluster-id ID --mode server|client [flags]
   gateway status [--admin-socket PATH] [-o text|json]
+  gateway metrics [--metrics-address IP:port]
   gateway probe [flags]
   gateway capture -w FILE [flags]
   gateway drops [-f] [flags]
@@ -129,7 +133,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	cluster := addClusterFlags(fs)
 	fs.Uint16Var(&o.genevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, here and on the nodes")
 	bind := fs.String("bind-address", "", "local `IP` of the node tunnels and of WireGuard (default: all addresses)")
-	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", "127.0.0.1:8082", "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
+	daemon.AddrPortVar(fs, &o.listen.Metrics, "metrics-address", metricsAddress, "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &o.listen.Health, "health-probe-address", "127.0.0.1:8083", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.DurationVar(&o.ping.Interval, "ping-interval", 0, "`time` between pings through the tunnel (default 2s)")
 	fs.IntVar(&o.ping.LossThreshold, "ping-loss-threshold", 0, "`number` of unanswered intervals after which the Connection is in Error (default 5)")

@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"capture": captureCommand,
 	"drops":   dropsCommand,
+	"metrics": metricsCommand,
 	"probe":   probeCommand,
 	"status":  statusCommand,
 }
@@ -72,4 +73,9 @@ func statusCommand(ctx context.Context, args []string, stdout, _ io.Writer) erro
 		return err
 	}
 	return daemon.ShowStatus(ctx, program, o, stdout, writeStatus)
+}
+
+// metricsCommand is "gateway metrics".
+func metricsCommand(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	return program.MetricsCommand(ctx, args, stdout, metricsAddress)
 }

@@ -71,3 +71,6 @@ func TestLatencyHistogram(t *testing.T) {
 		t.Errorf("series: %v", n)
 	}
 }
+
+// TestMetricsCommand: whoever may run commands in the pod can read its metrics.
+func TestMetricsCommand(t *testing.T) { daemontest.MetricsCommand(t, run) }

@@ -19,6 +19,9 @@ import (
 // minLease is the shortest lease: one sign of life each second.
 const minLease = 4 * time.Second
 
+// metricsAddress is where metrics are served by default.
+const metricsAddress = ":8082"
+
 // options are the flags of the virtual kubelet, checked.
 type options struct {
 	clusterID, peerID          string
@@ -42,6 +45,7 @@ as with any node.
 Usage:
   virtualkubelet --cluster-id ID --peer-id ID --tenant-namespace NAME [flags]
   virtualkubelet status [--admin-socket PATH] [-o text|json]
+  virtualkubelet metrics [--metrics-address IP:port]
 
 It is configured by objects in the tenant namespace: the VirtualNodes of that
 provider, which also name the Secret with the kubeconfig for the provider; the
@@ -126,7 +130,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 			return nil
 		})
 	}
-	program.Vars(fs, &o.listen, &o.log, ":8082", ":8081")
+	program.Vars(fs, &o.listen, &o.log, metricsAddress, ":8081")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
 		return o, err

@@ -86,7 +86,7 @@ func TestHelp(t *testing.T) {
 		daemontest.Golden(t, golden, out.String())
 	}
 	var errs bytes.Buffer
-	if code := run(t.Context(), []string{"stat"}, nil, &errs); code != 1 || !strings.Contains(errs.String(), `unknown command "stat"; the commands are: status`) {
+	if code := run(t.Context(), []string{"stat"}, nil, &errs); code != 1 || !strings.Contains(errs.String(), `unknown command "stat"; the commands are: status, metrics`) {
 		t.Errorf("unknown command: exit code %d, %s", code, &errs)
 	}
 }
@@ -106,3 +106,6 @@ func TestStatusAndMetrics(t *testing.T) {
 	daemontest.Golden(t, "status.txt", out.String())
 	daemontest.Metrics(t, "metrics.txt", metricsOf(example), "")
 }
+
+// TestMetricsCommand: whoever may run commands in the pod can read its metrics.
+func TestMetricsCommand(t *testing.T) { daemontest.MetricsCommand(t, run) }

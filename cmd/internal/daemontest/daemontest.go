@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -130,5 +132,21 @@ func FreeAddress(t *testing.T) string {
 		if _, twice := given.LoadOrStore(l.Addr().String(), true); !twice {
 			return l.Addr().String()
 		}
+	}
+}
+
+// MetricsCommand serves metrics and wants the metrics command to print them.
+func MetricsCommand(t *testing.T, run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	t.Helper()
+	const metrics = "some_metric 1\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		fmt.Fprint(w, metrics)
+	}))
+	defer server.Close()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"metrics", "--metrics-address", strings.TrimPrefix(server.URL, "http://")}, &stdout, &stderr)
+	if code != 0 || stdout.String() != metrics || stderr.Len() > 0 {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, &stdout, &stderr)
 	}
 }
