@@ -116,9 +116,9 @@ the cluster ID "Rome" is not valid: use at most 63 lower-case letters, digits an
 nothing in the cluster shows its pod CIDR: set --pod-cidr
 nothing in the cluster shows its Service CIDR: set --service-cidr`},
 		{name: "values that are no CIDRs", facts: told(), options: Options{Values: ipam(Values{"podCIDR": "10.1", "serviceCIDR": "10.96.0.1/16", "pools": []any{"x"}})}, err: `
-ipam.podCIDR: "10.1" is not a CIDR, such as 10.244.0.0/16
-ipam.serviceCIDR: "10.96.0.1/16" is not a CIDR, such as 10.244.0.0/16
-ipam.pools: "x" is not a CIDR, such as 10.244.0.0/16`},
+ipam.podCIDR: "10.1" is not a CIDR, such as 10.243.0.0/16
+ipam.serviceCIDR: 10.96.0.1/16 has host bits: use 10.96.0.0/16
+ipam.pools: "x" is not a CIDR, such as 10.243.0.0/16`},
 		{name: "networks that overlap", facts: told(), options: Options{PodCIDRs: cidrs("10.96.0.0/16"), Values: ipam(Values{"internalCIDR": "10.96.1.0/24"})}, err: `
 ipam.internalCIDR 10.96.1.0/24 overlaps the Service CIDR 10.96.0.0/12: an address must belong to only one of them
 ipam.internalCIDR 10.96.1.0/24 overlaps the pod CIDR 10.96.0.0/16: an address must belong to only one of them

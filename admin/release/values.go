@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
 // Values are those of a chart, as YAML says them.
@@ -90,9 +92,9 @@ func cidrsAt(v Values, many, one string) ([]netip.Prefix, error) {
 	}
 	var ps []netip.Prefix
 	for _, s := range texts {
-		p, err := netip.ParsePrefix(s)
-		if err != nil || p != p.Masked() {
-			return nil, fmt.Errorf("%s: %q is not a CIDR, such as 10.244.0.0/16", path, s)
+		p, err := cidr.Parse(s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		ps = append(ps, p)
 	}

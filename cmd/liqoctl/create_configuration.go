@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-net/sluice/admin/peering"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
 func createConfigurationCommand(a *app) *cobra.Command {
@@ -52,12 +52,8 @@ then shows the CIDRs by which this cluster reaches them.
 func cidrs(flag string, values []string) (networkingv1beta1.CIDRs, error) {
 	list := networkingv1beta1.CIDRs{Scalar: len(values) == 1}
 	for _, v := range values {
-		p, err := netip.ParsePrefix(v)
-		switch {
-		case err != nil:
-			return list, fmt.Errorf("--%s: %q is not a CIDR, such as 10.243.0.0/16", flag, v)
-		case p != p.Masked():
-			return list, fmt.Errorf("--%s: %s has host bits: use %s", flag, v, p.Masked())
+		if _, err := cidr.Parse(v); err != nil {
+			return list, fmt.Errorf("--%s: %w", flag, err)
 		}
 		list.List = append(list.List, networkingv1beta1.CIDR(v))
 	}

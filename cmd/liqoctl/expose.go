@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
+	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
 func exposeCommand(a *app) *cobra.Command {
@@ -47,22 +47,22 @@ of the Service change. To undo it, delete the IP here, and the Service and its E
   liqoctl expose service web -n shop --kubeconfig rome.yaml \
     --external-cidr 10.71.0.0/16 > web-for-milan.yaml`,
 		Args:              oneName,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completeServices,
 	}
 	a.addRemoteFlags(cmd)
 	var o peering.ExposeOptions
-	cidr := cmd.Flags().String("external-cidr", "", "`CIDR` that stands for this cluster's external CIDR in the other cluster, if that cluster cannot be queried")
+	external := cmd.Flags().String("external-cidr", "", "`CIDR` that stands for this cluster's external CIDR in the other cluster, if that cluster cannot be queried")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", timeoutOfNetwork, "`DURATION` to wait before giving up and reporting what is missing; 0: no limit")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		switch both := a.remote.chosen(); {
-		case both && *cidr != "":
+		case both && *external != "":
 			return errors.New("--external-cidr: leave it out, as the remote cluster is queried for it")
-		case !both && *cidr == "":
+		case !both && *external == "":
 			return errors.New("no remote cluster given: name the one that is to reach the Service with --remote-kubeconfig or --remote-context, or set --external-cidr to the CIDR that stands there for this cluster's external CIDR")
 		case !both:
-			if o.ExternalCIDR, err = netip.ParsePrefix(*cidr); err != nil || o.ExternalCIDR != o.ExternalCIDR.Masked() {
-				return fmt.Errorf("--external-cidr %q: must be a CIDR without host bits, such as 10.71.0.0/16", *cidr)
+			if o.ExternalCIDR, err = cidr.Parse(*external); err != nil {
+				return fmt.Errorf("--external-cidr: %w", err)
 			}
 		}
 		o.Labels, o.Annotations, o.PrintOnly = a.labels, a.annotations, out.given()

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-net/sluice/admin/release"
+	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
 func installCommand(a *app) *cobra.Command {
@@ -184,9 +185,9 @@ func (f *installFlags) options(cmd *cobra.Command, args []string) (release.Optio
 // prefixes reads the values of a flag.
 func prefixes(flag string, texts []string) (ps []netip.Prefix, err error) {
 	for _, s := range texts {
-		p, err := netip.ParsePrefix(s)
-		if err != nil || p != p.Masked() {
-			return nil, fmt.Errorf("--%s: %q is not a CIDR, such as 10.244.0.0/16", flag, s)
+		p, err := cidr.Parse(s)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
 		ps = append(ps, p)
 	}

@@ -15,8 +15,10 @@ import (
 func TestInstallMistakes(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"install minikube", `invalid argument "minikube" for "liqoctl install"; see 'liqoctl install --help'`},
-		{"install --pod-cidr 10.0.0.0", `--pod-cidr: "10.0.0.0" is not a CIDR, such as 10.244.0.0/16`},
-		{"install --pod-cidr 10.1.2.3/16", `--pod-cidr: "10.1.2.3/16" is not a CIDR, such as 10.244.0.0/16`},
+		{"install --pod-cidr 10.0.0.0", `--pod-cidr: "10.0.0.0" is not a CIDR, such as 10.243.0.0/16`},
+		{"install --pod-cidr 10.1.2.3/16", `--pod-cidr: 10.1.2.3/16 has host bits: use 10.1.0.0/16`},
+		{"install --service-cidr 10.96.0.1/12", `--service-cidr: 10.96.0.1/12 has host bits: use 10.96.0.0/12`},
+		{"install --reserved-subnets 10.243.0.0/15", `--reserved-subnets: 10.243.0.0/15 has host bits: use 10.242.0.0/15`},
 		{"install --repo-url https://x", "--repo-url: the chart is in this program; --local-chart-path takes another one"},
 		{"install --values none.yaml", "--values: open none.yaml: no such file or directory"},
 	} {

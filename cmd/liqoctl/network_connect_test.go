@@ -85,7 +85,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"network connect --kubeconfig nowhere --remote-liqo-namespace liqo --remote-namespace x", remoteMissing},
 		{"network status --kubeconfig nowhere --remote-liqo-namespace liqo", remoteMissing},
 		{"expose service web --kubeconfig nowhere", " ERRO   no remote cluster given: name the one that is to reach the Service"},
-		{"expose service web --kubeconfig nowhere --external-cidr 10.71.0.1/16", `--external-cidr "10.71.0.1/16": must be a CIDR without host bits`},
+		{"expose service web --kubeconfig nowhere --external-cidr 10.71.0.1/16", `--external-cidr: 10.71.0.1/16 has host bits: use 10.71.0.0/16`},
 		{"expose service web --kubeconfig nowhere --remote-context milan --external-cidr 10.71.0.0/16", "--external-cidr: leave it out, as the remote cluster is queried for it"},
 		{"peer --kubeconfig nowhere", remoteMissing},
 		{"unpeer --kubeconfig nowhere", remoteMissing},
