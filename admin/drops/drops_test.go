@@ -106,6 +106,14 @@ func TestPrinter(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	out.Reset()
+	if err := p.Print(NewReport("", "milan", syn)); err != nil {
+		t.Fatal(err)
+	}
+	// Without the remote cluster nobody needs to be told which it is.
+	if want := "2026-11-23 12:00:00.123  milan  DropNoMapping "; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("got %s, want %s", &out, want)
+	}
+	out.Reset()
 	p = Printer{Out: &out, JSON: true}
 	if err := p.Print(NewReport("", "", syn)); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,10 @@ func (p *Printer) Print(r Report) error {
 	}
 	where := ""
 	if r.Peer != "" {
-		where = fmt.Sprintf("(%s) %s  ", r.Cluster, r.Peer)
+		where = r.Peer + "  "
+	}
+	if r.Cluster != "" {
+		where = "(" + r.Cluster + ") " + where
 	}
 	_, err := fmt.Fprintf(p.Out, "%s  %s%s\n", r.Time.Local().Format("2006-01-02 15:04:05.000"), where, r.Drop)
 	if err != nil || p.explained[r.Reason] || r.Cause == "" {
