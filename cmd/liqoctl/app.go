@@ -26,6 +26,8 @@ type app struct {
 	// running is set when a command begins its work: an error before that is the
 	// user's way to call it.
 	running bool
+	// misspelt is the error of help for a command that there is not.
+	misspelt error
 }
 
 func newApp(program string, stdin io.Reader, stdout, stderr io.Writer) *app {

@@ -38,7 +38,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.console.ErrOut())
-	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = a.misspelt
+	}
+	if err != nil {
 		a.console.Error(a.explain(cmd, err))
 		return 1
 	}

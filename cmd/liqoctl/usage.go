@@ -132,6 +132,16 @@ func (a *app) finish(root *cobra.Command) {
 	cobra.AddTemplateFunc("ownFlags", ownFlags)
 	cobra.AddTemplateFunc("inheritedFlags", inheritedFlags)
 	root.SetHelpTemplate(helpTemplate)
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		// cobra does not look at the words beside --help.
+		if cmd.HasSubCommands() {
+			if a.misspelt = noSuchCommand(cmd, cmd.Flags().Args()); a.misspelt != nil {
+				return
+			}
+		}
+		show(cmd, args)
+	})
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(noSuchFlag)
 	each(root, func(cmd *cobra.Command) {

@@ -29,11 +29,24 @@ func TestUsageMistakes(t *testing.T) {
 		{"get kubeconfig --remote-cluster-id rome", `expected one NAME for the object, got 0; see 'liqoctl get kubeconfig --help'`},
 		{"force unpeer", `expected one ID, that of the cluster that is gone, as 'liqoctl info' shows it; got []; see 'liqoctl force unpeer --help'`},
 		{"delete server", `requires at least 1 arg(s), only received 0; see 'liqoctl delete gatewayserver --help'`},
+		{"nosuch --help", `unknown command "nosuch"; see 'liqoctl --help'`},
+		{"networ -h", `unknown command "networ", did you mean network?; see 'liqoctl --help'`},
+		{"network conect --help", `unknown command "conect", did you mean connect?; see 'liqoctl network --help'`},
 		{"completion tcsh", `invalid argument "tcsh" for "liqoctl completion"; see 'liqoctl completion --help'`},
 		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists the commands`},
 	}
 	for _, tt := range tests {
 		liqoctl(t.Context(), strings.Fields(tt.args)...).want(t, tt.args, "", " ERRO   "+tt.want+"\n")
+	}
+}
+
+// TestHelpBesideArguments: what is no name of a command is none of the business of help.
+func TestHelpBesideArguments(t *testing.T) {
+	for _, args := range []string{"--help", "network --help", "network", "network drops milan --help", "help network drops", "--kubeconfig x --help"} {
+		got := liqoctl(t.Context(), strings.Fields(args)...)
+		if got.code != 0 || !strings.Contains(got.stdout, "Usage:\n") || got.stderr != "" {
+			t.Errorf("%s: %+v", args, got)
+		}
 	}
 }
 
