@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // shells are those that there are completions for.
@@ -71,4 +76,40 @@ this, kubectl looks for a program named kubectl_complete-liqo: a second link to 
 		},
 	}
 	return cmd
+}
+
+// completeServices completes the one argument of a command about a Service.
+func (a *app) completeServices(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := a.local.connect()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeObjects(cmd, &corev1.ServiceList{}, c.Namespace)
+}
+
+// maxCompletions bounds what is asked of a large cluster for a completion.
+const maxCompletions = 500
+
+// completeObjects completes the names of objects in a namespace; without one, those of all with
+// their namespaces.
+func (a *app) completeObjects(cmd *cobra.Command, list client.ObjectList, namespace string) (names []string, _ cobra.ShellCompDirective) {
+	c, err := a.local.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(maxCompletions)); err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	_ = meta.EachListItem(list, func(o runtime.Object) error { // it only hands on the errors of the function
+		obj := o.(client.Object)
+		if namespace == "" {
+			names = append(names, obj.GetNamespace()+"/"+obj.GetName())
+		} else {
+			names = append(names, obj.GetName())
+		}
+		return nil
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -195,3 +195,9 @@ func completeNames(a *app, k *kind) cobra.CompletionFunc {
 		return without(names, given), cobra.ShellCompDirectiveNoFileComp
 	}
 }
+
+// allNamespacesFlag adds -A to a command that looks everywhere unless -n is given: those who
+// know kubectl add it.
+func allNamespacesFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().BoolP("all-namespaces", "A", false, "look into all namespaces, as without -n")
+}

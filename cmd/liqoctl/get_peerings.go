@@ -28,12 +28,14 @@ other cluster's role: a Consumer asks this cluster for resources, a Provider is 
 		Example: "  liqoctl get peerings\n  liqoctl get peerings milan -o json",
 	}
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
+	all := allNamespacesFlag(cmd)
 	cmd.ValidArgsFunction = a.completePeers
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {
 			return err
 		}
+		in.NamespaceGiven = in.NamespaceGiven && !*all
 		// Nodes and their tunnels are nobody's question here.
 		cluster, err := a.survey(cmd.Context(), in, survey.Options{Nodes: &survey.Cluster{}})
 		if err != nil {
@@ -53,7 +55,7 @@ other cluster's role: a Consumer asks this cluster for resources, a Provider is 
 		case out.given() && out.format != formatWide:
 			return errors.Join(out.data(rows), notAll)
 		case len(rows) == 0:
-			a.console.Info(noPeersIn(cluster))
+			a.console.Info(noPeersIn(in, cluster))
 		default:
 			a.console.Show(func(p *console.Page) { p.Table(peeringTable(rows, out.format == formatWide, time.Now())) })
 		}

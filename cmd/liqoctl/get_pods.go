@@ -27,12 +27,14 @@ FROM is the cluster that the pod belongs to, IN the cluster in which it runs.
 		Example: "  liqoctl get pods\n  liqoctl get pods -n shop -o wide\n  liqoctl get pods --remote-cluster-id milan -o json",
 	}
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
+	all := allNamespacesFlag(cmd)
 	with := cmd.Flags().String("remote-cluster-id", "", "only pods from or in the cluster with this `ID`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {
 			return err
 		}
+		in.NamespaceGiven = in.NamespaceGiven && !*all
 		namespace := ""
 		if in.NamespaceGiven {
 			namespace = in.Namespace

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
@@ -55,6 +56,7 @@ path is that of the output of -o json, in upper or lower case.`,
 		}
 		defer a.missing(s, c)
 		info := infoOf(s)
+		info.Peerings.none = noPeersIn(c, s)
 		switch {
 		case *get != "":
 			return out.get(info, *get)
@@ -151,7 +153,7 @@ needs it.`,
 				infos[p.ID].write(page)
 			}
 			if len(peers) == 0 {
-				page.Line(noPeersIn(s))
+				page.Line(noPeersIn(c, s))
 			}
 		})
 		return notAll()
@@ -175,18 +177,23 @@ const noPeers = "This cluster has no peering yet: 'liqoctl network connect' make
 // noPeersRead is shown where there may be peerings that are not seen.
 const noPeersRead = "There is no peering that could be read."
 
-// noPeersIn is noPeers, unless they are only not seen.
-func noPeersIn(s *survey.Cluster) string {
-	if !allPeersRead(s) {
+// noPeersIn is noPeers, unless they are only not seen: by who may not read them, or as one
+// namespace of c is looked into. Without c that is all of them.
+func noPeersIn(c *access.Cluster, s *survey.Cluster) string {
+	switch {
+	case !allPeersRead(s):
 		return noPeersRead
+	case c != nil && c.NamespaceGiven:
+		return fmt.Sprintf("There is no peering in namespace %s: without -n, those of all namespaces are shown.", c.Namespace)
 	}
 	return noPeers
 }
 
+// peeringKinds are those by whose objects peerings are known.
+var peeringKinds = []string{"GatewayServer", "GatewayClient", "Configuration"}
+
 // allPeersRead tells whether s has all peerings of the cluster.
-func allPeersRead(s *survey.Cluster) bool {
-	return !s.Unread("GatewayServer") && !s.Unread("GatewayClient") && !s.Unread("Configuration")
-}
+func allPeersRead(s *survey.Cluster) bool { return !slices.ContainsFunc(peeringKinds, s.Unread) }
 
 // incomplete is the error of commands that show the peerings of a cluster, where there
 // may be more of them. What could not be read is told by missing.
@@ -244,16 +251,29 @@ func choosePeers(c *access.Cluster, s *survey.Cluster, ids []string) ([]*survey.
 	for _, id := range ids {
 		p := s.Peer(id)
 		if p == nil || !p.Peered() || id == "" {
-			return nil, c.Errorf("there is no peering with %q: %s", id, knownPeers(s, known))
+			return nil, noPeering(c, s, id, known)
 		}
 		chosen = append(chosen, p)
 	}
 	return chosen, nil
 }
 
-func knownPeers(s *survey.Cluster, ids []string) string {
+// noPeering is the error about a peer that is not among those that could be read.
+func noPeering(c *access.Cluster, s *survey.Cluster, id string, known []string) error {
+	for _, g := range s.Gaps {
+		if slices.Contains(peeringKinds, g.Kind) && apierrors.IsForbidden(g.Err) {
+			return c.Errorf("it is not known whether there is a peering with %q: the user of %s may not read %ss, of which peerings consist", id, c.Origin, g.Kind)
+		}
+	}
+	if !allPeersRead(s) {
+		return c.Errorf("it is not known whether there is a peering with %q, as not all peerings could be read", id)
+	}
+	return c.Errorf("there is no peering with %q: %s", id, knownPeers(c, s, known))
+}
+
+func knownPeers(c *access.Cluster, s *survey.Cluster, ids []string) string {
 	if len(ids) == 0 {
-		none := strings.TrimSuffix(noPeersIn(s), ".")
+		none := strings.TrimSuffix(noPeersIn(c, s), ".")
 		return strings.ToLower(none[:1]) + none[1:]
 	}
 	return fmt.Sprintf("this cluster's are with %s", strings.Join(ids, ", "))

@@ -89,7 +89,7 @@ func infoOf(s *survey.Cluster) info {
 		},
 		Health:   healthOf(s),
 		Network:  networkOf(s.Networks),
-		Peerings: peeringsInfo{Peers: []peeringInfo{}, none: noPeersIn(s)},
+		Peerings: peeringsInfo{Peers: []peeringInfo{}, none: noPeersIn(nil, s)},
 	}
 	if i.Local.Labels == nil {
 		i.Local.Labels = map[string]string{}

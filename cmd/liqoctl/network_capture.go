@@ -187,7 +187,7 @@ func (r *captureRun) peer(ctx context.Context, ids []string) (*access.Cluster, *
 		for _, p := range peers {
 			known = append(known, p.ID)
 		}
-		return nil, nil, nil, c.Errorf("no peer given: name one of them: %s", knownPeers(s, known))
+		return nil, nil, nil, c.Errorf("no peer given: name one of them: %s", knownPeers(c, s, known))
 	}
 	return c, s, peers[0], nil
 }

@@ -132,7 +132,7 @@ func (r *dropsRun) sources(ctx context.Context, ids []string) (sources []dropsSo
 			return err
 		}
 		if len(peers) == 0 {
-			errs = append(errs, c.Errorf("%s", noPeersIn(s)))
+			errs = append(errs, c.Errorf("%s", noPeersIn(c, s)))
 		}
 		for _, p := range peers {
 			pod, err := capturePod(c, s, p)

@@ -306,7 +306,7 @@ func (r *statusRun) table(readings []*survey.Cluster) statusTable {
 		if readings[i] == nil {
 			t.Unread = append(t.Unread, unreadCluster{Cluster: s.Name, Server: s.Config.Host, Error: s.err.Error()})
 		} else if t.Time.IsZero() {
-			t.Time, t.none = readings[i].ReadAt.UTC().Truncate(time.Second), noPeersIn(readings[i])
+			t.Time, t.none = readings[i].ReadAt.UTC().Truncate(time.Second), noPeersIn(s.Cluster, readings[i])
 		}
 		if readings[i] != nil {
 			t.addProblems(readings[i])

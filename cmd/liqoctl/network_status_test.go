@@ -87,7 +87,7 @@ func TestNetworkStatusLooks(t *testing.T) {
 		"no-controller": {statusOf(scaledToZero()), statusLook{rates: true}},
 		"no-agents":     {statusOf(withoutAgents()), statusLook{rates: true}},
 		"key-deleted":   {statusOf(keyDeleted()), statusLook{rates: true}},
-		"nothing":       {statusTable{none: noPeersIn(&survey.Cluster{})}, statusLook{rates: true}},
+		"nothing":       {statusTable{none: noPeersIn(nil, &survey.Cluster{})}, statusLook{rates: true}},
 		"columns-100":   {table, statusLook{rates: true, columns: 100}},
 		"columns-80":    {table, statusLook{rates: true, columns: 80}},
 		"columns-40":    {table, statusLook{rates: true, columns: 40}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sluice-net/sluice/admin/trace"
@@ -17,7 +18,7 @@ import (
 
 func networkTraceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "trace NAMESPACE/POD ADDRESS[:PORT]",
+		Use:   "trace [NAMESPACE/]POD ADDRESS[:PORT]",
 		Short: "Show the path of a packet from a pod to the other cluster and back, and where it stops",
 		Long: `Show the path of a packet from a pod of the local cluster to an address behind a peering, and of its answer: pod,
 node, gateway, translation, WireGuard, and the same at the other end. Each hop shows the addresses with which the packet
@@ -36,14 +37,20 @@ are queried in the same way as with 'kubectl exec'. The exit code is 1 if the pa
 does not answer: then the hops that the local cluster knows are shown.`,
 		Example: `  liqoctl network trace default/client 10.71.2.20:443 --remote-kubeconfig milan.yaml
   liqoctl network trace default/client 10.71.2.20 --remote-kubeconfig milan.yaml --live 10s
-  liqoctl network trace default/client 10.71.2.20 -o json`,
-		Args: cobra.ExactArgs(2),
+  liqoctl network trace -n default client 10.71.2.20 -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("expected [NAMESPACE/]POD and ADDRESS[:PORT], got %s", count(len(args), "argument"))
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completePods,
 	}
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	var live time.Duration
 	cmd.Flags().DurationVar(&live, "live", 0, "`TIME` to watch nodes and gateways for such packets, to find out where they stop")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := traceOptions(args[0], args[1])
+		o, err := traceOptions(a.podNamed(args[0]), args[1])
 		if err != nil {
 			return err
 		}
@@ -55,11 +62,28 @@ does not answer: then the hops that the local cluster knows are shown.`,
 	return cmd
 }
 
+// podNamed completes the name of a pod by the namespace that -n gives.
+func (a *app) podNamed(name string) string {
+	if ns := *a.local.kube.Namespace; ns != "" && !strings.Contains(name, "/") {
+		return ns + "/" + name
+	}
+	return name
+}
+
+// completePods completes the first argument: pods of the namespace that -n gives by name, and
+// without it those of all as NAMESPACE/POD.
+func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeObjects(cmd, &corev1.PodList{}, *a.local.kube.Namespace)
+}
+
 // traceOptions reads the arguments.
 func traceOptions(pod, to string) (o trace.Options, err error) {
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return o, fmt.Errorf("%q is not a pod: write NAMESPACE/POD", pod)
+		return o, fmt.Errorf("%q is not a pod: write NAMESPACE/POD, or POD with its namespace as -n", pod)
 	}
 	o.From = types.NamespacedName{Namespace: namespace, Name: name}
 	if at, err := netip.ParseAddrPort(to); err == nil {

@@ -51,7 +51,7 @@ Repeat the command to export to other clusters. If no cluster is connected yet, 
   # For GitOps.
   liqoctl export service web -n shop -o yaml`,
 		Args:              oneName,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completeServices,
 	}
 	var to []string
 	var timeout time.Duration
@@ -110,11 +110,13 @@ number of ready endpoints. -o wide also shows what differs from the request, and
 		Example: "  liqoctl get services\n  liqoctl get services -n shop -o wide\n  liqoctl get services -o json",
 	}
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
+	all := allNamespacesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {
 			return err
 		}
+		in.NamespaceGiven = in.NamespaceGiven && !*all
 		namespace := ""
 		if in.NamespaceGiven {
 			namespace = in.Namespace

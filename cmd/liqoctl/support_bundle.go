@@ -42,7 +42,7 @@ file is overwritten, and only you can read the new one.`,
 	}
 	a.addRemoteFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&b.file, "output-file", "", "`FILE` to write; - is stdout (default sluice-support-TIME.tar.gz)")
+	flags.StringVarP(&b.file, "output-file", "o", "", "`FILE` to write; - is stdout (default sluice-support-TIME.tar.gz)")
 	flags.DurationVar(&b.options.Timeout, "timeout", bundle.DefaultTimeout, "`TIME` to collect at most; what has arrived by then is packed")
 	flags.Int64Var(&b.logKiB, "log-size", bundle.DefaultLogBytes>>10, "`KIB` to pack from the end of each log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) }

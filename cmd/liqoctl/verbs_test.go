@@ -263,6 +263,8 @@ func testGet(t *testing.T, r *rome) {
 	})
 	table("Configurations", "NAME DESIRED POD CIDR REMAPPED POD CIDR AGE\nmilan 10.243.0.0/16 10.71.0.0/16 AGE", "get", "configurations")
 	table("GatewayClients of all namespaces", "NAMESPACE NAME TEMPLATE NAME IP PORT AGE\nturin client wireguard-client gw.example.org 32009 AGE", "get", "gwc", "-A")
+	table("peerings of one namespace", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE\nturin Client Connecting - - AGE", "get", "peerings", "-n", "turin")
+	table("peerings of all namespaces", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE\nmilan Server Connecting 10.243.0.0/16 10.71.0.0/16 AGE\nturin Client Connecting - - AGE", "get", "peerings", "-n", "turin", "-A")
 	table("by the other cluster", "NAMESPACE NAME TEMPLATE NAME IP PORT AGE\nturin client wireguard-client gw.example.org 32009 AGE",
 		"get", "clients", "-A", "--remote-cluster-id", "turin")
 	table("PublicKeys by name, wide", "NAME AGE\nmilan AGE", "get", "publickey", "milan", "-o", "wide")
@@ -351,6 +353,9 @@ func testDelete(t *testing.T, r *rome) {
 		t.Errorf("what the controllers made of it is still there: %v, %d objects", err, len(left.Items))
 	}
 	r.liqoctl(t, "get", "peerings").want(t, "no peerings", "", " INFO   "+noPeers+"\n")
+	r.liqoctl(t, "get", "peerings", "-n", "turin").want(t, "no peerings in a namespace", "",
+		" INFO   There is no peering in namespace turin: without -n, those of all namespaces are shown.\n")
+	r.liqoctl(t, "get", "peerings", "-n", "turin", "-A").want(t, "no peerings in all namespaces", "", " INFO   "+noPeers+"\n")
 }
 
 // testRequests: no command that only looks asks for Secrets, of which some hold private keys.
@@ -435,6 +440,10 @@ subjects: [{kind: ServiceAccount, name: somebody, namespace: liqo}]
 		if got.code != 1 || !strings.Contains(got.stdout+got.stderr, tt.shown) || !strings.HasSuffix(got.stderr, notAll) || !strings.Contains(got.stderr, "left out, as the user of") {
 			t.Errorf("%s: %+v", tt.args, got)
 		}
+	}
+	if got := liqoctl(t.Context(), "--kubeconfig", kubeconfig, "info", "peer", "milan"); got.code != 1 ||
+		!strings.Contains(got.stderr, `ERRO   it is not known whether there is a peering with "milan": the user of `) || !strings.Contains(got.stderr, " may not read ") {
+		t.Errorf("a peer that may not be read: %+v", got)
 	}
 	if got := liqoctl(t.Context(), "--kubeconfig", kubeconfig, "info", "--get", "clusterid"); got.code != 0 || got.stdout != "rome\n" {
 		t.Errorf("what may be read: %+v", got)
