@@ -225,44 +225,72 @@ type Result struct {
 // repeated, also after it was interrupted.
 func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	var r Result
-	if err := p.namespace(ctx); err != nil {
-		return r, err
+	var gateways []gatewayAtWork
+	return r, inSteps(ctx, p.cluster, []applyStep{
+		{"making the namespace", func() error { return p.namespace(ctx) }},
+		{"applying the CRDs", func() (err error) {
+			r.Changed, err = p.applyKinds(ctx, tell)
+			return err
+		}},
+		{"installing the release", func() (err error) {
+			var broken []string
+			if gateways, broken, err = p.atWork(ctx); err != nil {
+				return err
+			}
+			for _, name := range broken {
+				tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, and is not waited for: 'liqoctl network doctor' tells why", name))
+			}
+			r.Revision, err = p.release(ctx, tell)
+			r.Changed = r.Changed || err == nil && !p.unchanged
+			return err
+		}},
+		{"waiting for the pods", func() error { return p.rollout(ctx, tell) }},
+		{"telling CoreDNS of the zone", func() error {
+			forwards, err := forward(ctx, p.cluster, p.zone(), at(p.Values, "clusterDNS.enabled") == true, p.coreDNS, tell)
+			r.Changed = r.Changed || forwards
+			return err
+		}},
+		{"waiting for the gateways", func() error { return p.gatewaysBack(ctx, tell, gateways) }},
+	})
+}
+
+// applyStep is a part of an installation. Whoever interrupts it is told how many are done.
+type applyStep struct {
+	doing string
+	do    func() error
+}
+
+// inSteps takes steps until one fails.
+func inSteps(ctx context.Context, c *access.Cluster, steps []applyStep) error {
+	for i, s := range steps {
+		err := s.do()
+		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+			return c.Errorf("interrupted while %s: %d of %d steps are done and stay so: the same command continues from there", s.doing, i, len(steps))
+		}
+		if err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// applyKinds applies the CRDs, and tells whether one was new or changed.
+func (p *Plan) applyKinds(ctx context.Context, tell progress.Func) (bool, error) {
 	tell.Waiting(p.cluster.Name, "Applying the CRDs")
 	changed, err := applyCRDs(ctx, p.cluster, p.crds)
 	if err != nil {
-		return r, err
+		return false, err
 	}
 	shared, err := multiCluster(p.Values)
 	if err != nil {
-		return r, err
+		return false, err
 	}
 	created, err := createCRDs(ctx, p.cluster, shared)
 	if err != nil {
-		return r, err
+		return false, err
 	}
-	r.Changed = changed+created > 0
 	tell.Done(p.cluster.Name, fmt.Sprintf("CRDs correctly applied (%d, of which %d new or changed)", len(p.crds), changed))
-	gateways, broken, err := p.atWork(ctx)
-	if err != nil {
-		return r, err
-	}
-	for _, name := range broken {
-		tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, so this command does not wait for it: run 'liqoctl network doctor' to see why", name))
-	}
-	if r.Revision, err = p.release(ctx, tell); err != nil {
-		return r, err
-	}
-	r.Changed = r.Changed || !p.unchanged
-	if err := p.rollout(ctx, tell); err != nil {
-		return r, err
-	}
-	forwards, err := forward(ctx, p.cluster, p.zone(), at(p.Values, "clusterDNS.enabled") == true, p.coreDNS, tell)
-	if err != nil {
-		return r, err
-	}
-	r.Changed = r.Changed || forwards
-	return r, p.gatewaysBack(ctx, tell, gateways)
+	return changed+created > 0, nil
 }
 
 // zone is the domain of the cluster set.

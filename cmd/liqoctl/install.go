@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -136,6 +137,9 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	plan, err := release.Prepare(ctx, c, chart, version, o)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return c.Errorf("interrupted: nothing was changed")
+	}
 	if err != nil {
 		return err
 	}
