@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,6 +46,9 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 		if err := in.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
 			return "", in.Explain("read the ServiceExport", err)
 		}
+		if err := e.serviceThere(ctx, wanted); err != nil {
+			return "", err
+		}
 		valid := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionValid))
 		exported := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionReady))
 		switch {
@@ -61,6 +65,17 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 	}
 	p.add(after(made), ready)
 	return p.run(ctx, tell)
+}
+
+// serviceThere is an error where there is no Service to export. The API allows a ServiceExport
+// to be there first, but whoever gives the command hardly means that.
+func (e *end) serviceThere(ctx context.Context, export *mcsv1beta1.ServiceExport) error {
+	err := e.Client.Get(ctx, client.ObjectKeyFromObject(export), new(corev1.Service))
+	if apierrors.IsNotFound(err) {
+		return e.Errorf("there is no Service %s in namespace %s: the ServiceExport stays, and exports the Service once there is one; 'liqoctl unexport service %[1]s -n %[2]s' takes it back",
+			export.Name, export.Namespace)
+	}
+	return nil // the controller reads it, not we
 }
 
 // exportMade makes a ServiceExport, or has one that is there export to the same clusters.

@@ -54,7 +54,7 @@ this, kubectl looks for a program named kubectl_complete-liqo: a second link to 
   # kubectl liqo
   ln -s $(which liqoctl) ~/.local/bin/kubectl-liqo
   ln -s $(which liqoctl) ~/.local/bin/kubectl_complete-liqo`,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Args:      oneOf("shell", shells...),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()

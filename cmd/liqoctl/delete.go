@@ -39,7 +39,7 @@ func deleteKindCommand(a *app, k *kind) *cobra.Command {
 		Short:   fmt.Sprintf("Delete a %s", k.title),
 		Long:    fmt.Sprintf("Delete a %s, or several.", k.title),
 		Example: fmt.Sprintf("  liqoctl delete %s milan -n liqo-tenant-milan", k.name),
-		Args:    cobra.MinimumNArgs(1),
+		Args:    someNames,
 	}
 	cmd.ValidArgsFunction = completeNames(a, k)
 	cmd.Flags().BoolVar(&d.wait, "wait", true, "wait until it is deleted, with everything that belongs to it")

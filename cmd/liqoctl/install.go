@@ -46,7 +46,7 @@ The cluster needs an ID that differs from those of its peers, and keeps it. With
   # Two pods for each gateway, behind node ports.
   liqoctl install --cluster-id rome --set networking.gatewayTemplates.replicas=2 \
     --set peering.networking.gateway.server.service.type=NodePort`,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Args:      oneOf("kind of cluster", providerNames()...),
 		ValidArgs: providerNames(),
 		RunE:      f.run,
 	}

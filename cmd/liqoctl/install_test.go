@@ -14,7 +14,7 @@ import (
 // asked anything.
 func TestInstallMistakes(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
-		{"install minikube", `invalid argument "minikube" for "liqoctl install"; see 'liqoctl install --help'`},
+		{"install minikube", `"minikube" is no known kind of cluster: use one of kubeadm, kind, k3s, aks, eks, gke, openshift; see 'liqoctl install --help'`},
 		{"install --pod-cidr 10.0.0.0", `--pod-cidr: "10.0.0.0" is not a CIDR, such as 10.243.0.0/16`},
 		{"install --pod-cidr 10.1.2.3/16", `--pod-cidr: 10.1.2.3/16 has host bits: use 10.1.0.0/16`},
 		{"install --service-cidr 10.96.0.1/12", `--service-cidr: 10.96.0.1/12 has host bits: use 10.96.0.0/12`},

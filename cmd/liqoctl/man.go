@@ -17,7 +17,12 @@ func manCommand() *cobra.Command {
 		Long:    "Write a manual page for every command into a directory, which is made if it does not exist.",
 		Example: "  liqoctl man /usr/local/share/man/man1",
 		Hidden:  true,
-		Args:    cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("expected one DIR, the directory for the pages; got %d", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err

@@ -78,7 +78,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"network disconnect --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"},
 		{"network init --kubeconfig nowhere", remoteMissing},
 		{"network connect --kubeconfig nowhere --remote-context milan --gw-server-service-nodeport=", "kubeconfig nowhere cannot be read"},
-		{"network connect --kubeconfig nowhere --gw-server-service-nodeport any", `"any" is not a number`},
+		{"network connect --kubeconfig nowhere --gw-server-service-nodeport any", `"any": must be a whole number`},
 		{"network connect --kubeconfig nowhere", remoteMissing},
 		{"network disconnect --kubeconfig nowhere", remoteMissing},
 		{"network reset --kubeconfig nowhere --skip-confirm", remoteMissing},

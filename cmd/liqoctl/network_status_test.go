@@ -202,7 +202,7 @@ func TestNetworkStatusMistakes(t *testing.T) {
 		want string
 	}{
 		{[]string{"-w", "--interval", "0"}, "--interval 0s is too short for -w: use at least 500ms"},
-		{[]string{"--interval", "soon"}, `invalid argument "soon" for "--interval" flag`},
+		{[]string{"--interval", "soon"}, `--interval "soon": must be a time, such as 30s`},
 		{[]string{"-o", "xml"}, `"xml" is not one of json, yaml, wide`},
 	} {
 		got := liqoctl(t.Context(), append([]string{"network", "status"}, tt.args...)...)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -204,9 +205,34 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 // maxSimilar is how many flags are worth naming: of "--remote" there are many more.
 const maxSimilar = 3
 
+// oneOf is the Args of commands that take none or one of some words.
+func oneOf(what string, words ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("expected one %s at most, got %d: %s", what, len(args), strings.Join(args, ", "))
+		}
+		if len(args) == 1 && !slices.Contains(words, args[0]) {
+			return fmt.Errorf("%q is no known %s: use one of %s", args[0], what, strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+// someNames is the Args of commands that take the names of objects, one at least.
+func someNames(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("expected the NAME of one or more objects, got none")
+	}
+	return nil
+}
+
 // noSuchFlag names the flags that are meant instead of one that there is not.
 func noSuchFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return plainValueError(invalid, err)
+	}
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return err
 	}
@@ -222,6 +248,19 @@ func noSuchFlag(cmd *cobra.Command, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w, did you mean --%s?", err, strings.Join(similar, " or --"))
+}
+
+// plainValueError says what a flag takes, where the parser would tell how it failed to read it.
+func plainValueError(invalid *pflag.InvalidValueError, err error) error {
+	takes := map[string]string{
+		"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "uint": "a whole number from 0 on", "uint16": "a number from 0 to 65535",
+		"uint32": "a whole number from 0 on", "uint64": "a whole number from 0 on", "bool": "true or false", "duration": "a time, such as 30s, 5m or 1h30m",
+		"stringToString": "key=value, several separated by commas",
+	}[invalid.GetFlag().Value.Type()]
+	if takes == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %q: must be %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 }
 
 // explain adds where to read on to an error that is about how the command was
