@@ -41,7 +41,7 @@ func dropsRising(e *end) (out []Finding) {
 			old = append(old, fmt.Sprintf("%s %d", d.Reason, d.Count))
 			continue
 		}
-		out = append(out, warn("%d packets in %v were dropped %s, for %s", rising, window, directionText(d.Direction), d.Reason).on(e.gateway().String()).
+		out = append(out, warn("%s in %v %s dropped %s, for %s", packets(rising), window, wasOrWere(rising), directionText(d.Direction), d.Reason).on(e.gateway().String()).
 			because("%s", m.Cause).fix("%s", m.Fix))
 	}
 	for name, s := range e.after.DataPlane.Sockets {
@@ -82,7 +82,7 @@ func unchecked(e *end) *Finding {
 		f = warn("any node can send as any pod: the gateway does not check where packets of pods come from").
 			because("--strict-source=off is among its arguments").fix("leave it out, unless pods send from other nodes than their own")
 	case rising > 0 && p.Sources == "routed":
-		f = warn("for %d packets of pods it was not checked from which node they came", rising).
+		f = warn("for %s of pods it was not checked from which node they came", packets(rising)).
 			because("the pods have no route: they are newer than their routes, or there are none").
 			fix("if it continues, see 'kubectl get routeconfigurations -A' and the log of the controller")
 	default:
@@ -90,4 +90,20 @@ func unchecked(e *end) *Finding {
 	}
 	f = f.on(e.gateway().String())
 	return &f
+}
+
+// packets is a number of them.
+func packets(n uint64) string {
+	if n == 1 {
+		return "1 packet"
+	}
+	return fmt.Sprintf("%d packets", n)
+}
+
+// wasOrWere is the verb of so many.
+func wasOrWere(n uint64) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }

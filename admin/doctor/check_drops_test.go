@@ -51,3 +51,12 @@ func TestDropsWithoutPeer(t *testing.T) {
 		}
 	}
 }
+
+// TestPackets: one packet was dropped, two were.
+func TestPackets(t *testing.T) {
+	for n, want := range map[uint64]string{1: "1 packet was", 2: "2 packets were"} {
+		if got := packets(n) + " " + wasOrWere(n); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -155,22 +155,36 @@ func without(v Values, paths []string, prefix string) Values {
 }
 
 // suggestion names the paths that may be meant: those that end as the wrong one
-// does, or else those that are spelt most like it.
+// does, those whose last word is spelt most like its last one, or else those that
+// are spelt most like it as a whole. A section above it is not meant.
 func suggestion(path string, known []string) string {
 	const some = 3
-	last := path[strings.LastIndex(path, ".")+1:]
-	alike := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasSuffix(k, "."+last) })
+	last := lastWord(path)
+	others := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return strings.HasPrefix(path, k+".") })
+	whole := func(k string) int { return distance(path, k) }
+	alike := slices.DeleteFunc(slices.Clone(others), func(k string) bool { return !strings.HasSuffix(k, "."+last) })
 	if len(alike) == 0 || len(alike) > some {
-		nearest := len(path)/4 + 2
-		for _, k := range known {
-			nearest = min(nearest, distance(path, k))
-		}
-		alike = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return distance(path, k) > nearest })
+		alike = nearest(others, len(last)/4+1, func(k string) int { return distance(last, lastWord(k)) })
+		alike = nearest(alike, len(path)+len(strings.Join(alike, "")), whole)
+	}
+	if len(alike) == 0 {
+		alike = nearest(others, len(path)/4+2, whole)
 	}
 	if len(alike) == 0 {
 		return ""
 	}
 	return ": did you mean " + strings.Join(alike[:min(some, len(alike))], " or ") + "?"
+}
+
+// lastWord is what a path ends in.
+func lastWord(path string) string { return path[strings.LastIndex(path, ".")+1:] }
+
+// nearest are the paths that are the least far, and not farther than the limit.
+func nearest(paths []string, limit int, far func(string) int) []string {
+	for _, p := range paths {
+		limit = min(limit, far(p))
+	}
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return far(p) > limit })
 }
 
 // distance is how many letters must be put in, left out or changed to make one

@@ -19,6 +19,7 @@ import (
 func TestRefusedValues(t *testing.T) {
 	for _, tt := range []struct{ name, values, want string }{
 		{"a misspelt value", "networking: {genevePorts: 6092}", "the chart has no value networking.genevePorts: did you mean networking.genevePort?\n" + valuesList},
+		{"a misspelt value of another section", "networking: {mtuu: 1400}", "the chart has no value networking.mtuu: did you mean peering.networking.gateway.mtu?\n"},
 		{"a misspelt section", "network: {}", "the chart has no value network: did you mean networking?\n"},
 		{"capitals", "ipam: {podCidr: 10.1.0.0/16}", "the chart has no value ipam.podCidr: did you mean ipam.podCIDR"},
 		{"a value at another place", "genevePort: 6092", "the chart has no value genevePort: did you mean networking.genevePort?\n"},

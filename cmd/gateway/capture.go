@@ -161,7 +161,7 @@ func captureEnd(ctx context.Context, t pcapng.Totals, err error, stderr io.Write
 }
 
 func captureProgress(t pcapng.Totals) string {
-	return fmt.Sprintf("%d packets captured, %d lost, %s", t.Packets, t.Lost, daemon.Size(t.Bytes))
+	return fmt.Sprintf("%s captured, %d lost, %s", daemon.Count(t.Packets, "packet"), t.Lost, daemon.Size(t.Bytes))
 }
 
 func parseCaptureFlags(args []string, stdout io.Writer) (o captureOptions, err error) {

@@ -145,7 +145,7 @@ func (s *captureStream) drain(budget int) (full string, err error) {
 			return daemon.Size(s.request.MaxSize) + " are captured", nil
 		}
 		if s.request.Count > 0 && s.file.packets == s.request.Count {
-			return fmt.Sprintf("%d packets are captured", s.request.Count), nil
+			return captured(s.request.Count), nil
 		}
 		size += len(s.buf) - before
 		if len(s.buf) >= captureChunk {
@@ -190,4 +190,12 @@ func (s *captureStream) finish(why string, room bool) string {
 	s.buf = s.file.statistics(s.buf, s.capture, time.Now(), why)
 	_ = s.flush() // without the last counters the file is complete as well
 	return why
+}
+
+// captured is why a capture of so many packets ends.
+func captured(packets uint64) string {
+	if packets == 1 {
+		return "1 packet is captured"
+	}
+	return fmt.Sprintf("%d packets are captured", packets)
 }

@@ -174,8 +174,8 @@ func (w statusWriter) peer(r report) {
 	if several := r.Sync.Peer.Several; several != "" {
 		w.Row("SEVERAL PEERS", several)
 	}
-	w.Row("Received", fmt.Sprintf("%s, %d packets", daemon.Size(t.RxBytes), t.RxPackets))
-	w.Row("Sent", fmt.Sprintf("%s, %d packets", daemon.Size(t.TxBytes), t.TxPackets))
+	w.Row("Received", daemon.Size(t.RxBytes)+", "+daemon.Count(t.RxPackets, "packet"))
+	w.Row("Sent", daemon.Size(t.TxBytes)+", "+daemon.Count(t.TxPackets, "packet"))
 	w.Row("In flight", fmt.Sprintf("%d egress, %d ingress, of %d each", t.InFlightEgress, t.InFlightIngress, t.MaxInFlight))
 	w.Row("Own addresses", join(append(slices.Clone(s.Internal), s.TunnelAddr)))
 }

@@ -139,6 +139,14 @@ func Size(n uint64) string {
 	return fmt.Sprintf("%.1f %ciB", value, prefix[0])
 }
 
+// Count prints a number of things, of which what names one.
+func Count(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // OnOff prints a switch.
 func OnOff(on bool) string {
 	if on {

@@ -46,6 +46,14 @@ func TestSize(t *testing.T) {
 	}
 }
 
+func TestCount(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 packets", 1: "1 packet", 2: "2 packets"} {
+		if got := Count(n, "packet"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestShown(t *testing.T) {
 	items := []int{1, 2, 3}
 	for _, tt := range []struct {
