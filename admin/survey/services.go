@@ -130,6 +130,9 @@ func (f *serviceFacts) share() []SharedService {
 		if c := meta.FindStatusCondition(in.Status.Conditions, string(mcsv1beta1.ServiceImportConditionReady)); c != nil && c.Status != metav1.ConditionTrue {
 			s.Problems = append(s.Problems, c.Message)
 		}
+		if c := meta.FindStatusCondition(in.Status.Conditions, string(networkingv1beta1.ConditionAlias)); c != nil && c.Status != metav1.ConditionTrue {
+			s.Problems = append(s.Problems, c.Message)
+		}
 		derived[client.ObjectKey{Namespace: in.Namespace, Name: in.Annotations["multicluster.kubernetes.io/derived-service"]}] = true
 	}
 	for i := range f.imported {

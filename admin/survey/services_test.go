@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,5 +59,15 @@ func TestShare(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, f.share()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAliasThatCannotBe: a Service without the alias that its namespace asks for has a problem.
+func TestAliasThatCannotBe(t *testing.T) {
+	in := mcsv1beta1.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True"}, {Type: "Alias", Status: "False", Message: "the name is taken"}}
+	f := serviceFacts{imports: []mcsv1beta1.ServiceImport{in}}
+	if got := f.share(); len(got) != 1 || !slices.Equal(got[0].Problems, []string{"the name is taken"}) {
+		t.Errorf("got %+v", got)
 	}
 }

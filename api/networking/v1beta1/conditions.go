@@ -319,6 +319,13 @@ const (
 	ReasonTranslationRefused ConditionReason = "TranslationRefused"
 )
 
+// ConditionAlias, of a ServiceImport, says whether its Service has its own name in the namespace. It is
+// there only where that is wanted and not possible.
+//
+// Possible reasons for it to be False:
+//   - NameTaken
+const ConditionAlias ConditionType = "Alias"
+
 // Conditions of an [ImportedService]. The controller writes them.
 const (
 	// ConditionAccepted says whether the Service is part of a ServiceImport of this cluster.

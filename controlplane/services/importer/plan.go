@@ -41,6 +41,8 @@ type Facts struct {
 	Reserved         string
 	// Alias asks for a Service of that name as well.
 	Alias bool
+	// AliasTaken says that one is asked for, and somebody else's Service has the name.
+	AliasTaken bool
 	// Imports are what the peers say.
 	Imports []Import
 	// Local is what this cluster itself exports under that name; nil: nothing.
@@ -74,6 +76,8 @@ type Plan struct {
 	Slices   []*discoveryv1.EndpointSlice
 	// Accepted has a condition for each of Facts.Imports.
 	Accepted []metav1.Condition
+	// Alias is the condition of the ServiceImport where it can have no alias; nil: it has one, or none is wanted.
+	Alias *metav1.Condition
 	// Conflict is the condition of the ServiceExport of this cluster; nil: it has none.
 	Conflict *metav1.Condition
 }
@@ -132,6 +136,12 @@ func Build(f Facts) (p Plan) {
 	names := []string{DerivedName(f.Name)}
 	if f.Alias {
 		names = append(names, f.Name)
+	}
+	if f.AliasTaken && f.Local == nil { // what this cluster exports itself is meant by its own name
+		p.Alias = &metav1.Condition{
+			Type: string(networkingv1beta1.ConditionAlias), Status: metav1.ConditionFalse, Reason: string(networkingv1beta1.ReasonNameTaken),
+			Message: fmt.Sprintf("The namespace has a Service %s of its own, so the imported one has no alias of this name: delete or rename that Service, or set the label %s=false on the namespace", f.Name, networkingv1beta1.LabelServiceAlias),
+		}
 	}
 	for _, name := range names {
 		p.Services = append(p.Services, f.service(name, merged))

@@ -289,6 +289,23 @@ func TestAlias(t *testing.T) {
 	}
 }
 
+// TestAliasTaken: whoever wants an alias is told why there is none, unless the Service of that name is the one that is exported.
+func TestAliasTaken(t *testing.T) {
+	f := facts(from(t, "rome", described(0, "10.243.1.2")))
+	if p := Build(f); p.Alias != nil {
+		t.Errorf("no alias is wanted: %+v", p.Alias)
+	}
+	f.AliasTaken = true
+	p := Build(f)
+	if p.Alias == nil || p.Alias.Status != metav1.ConditionFalse || p.Alias.Reason != "NameTaken" || !strings.Contains(p.Alias.Message, "a Service web of its own") || len(p.Services) != 1 {
+		t.Errorf("%+v, Services %+v", p.Alias, p.Services)
+	}
+	f.Local = new(described(0, "10.244.1.2"))
+	if p := Build(f); p.Alias != nil {
+		t.Errorf("the Service is exported itself: %+v", p.Alias)
+	}
+}
+
 // TestNamesAreDistinct has many clusters with many slices: a name twice would be one slice with the endpoints of the last.
 func TestNamesAreDistinct(t *testing.T) {
 	var imports []Import

@@ -210,6 +210,13 @@ func (r *Reconciler) status(ctx context.Context, key types.NamespacedName, p Pla
 		}
 		c.ObservedGeneration = s.Generation
 		meta.SetStatusCondition(&s.Status.Conditions, c)
+		if p.Alias == nil {
+			meta.RemoveStatusCondition(&s.Status.Conditions, string(networkingv1beta1.ConditionAlias))
+			return
+		}
+		alias := *p.Alias
+		alias.ObservedGeneration = s.Generation
+		meta.SetStatusCondition(&s.Status.Conditions, alias)
 	})
 	return client.IgnoreNotFound(err)
 }
@@ -237,7 +244,8 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	} else if err != nil {
 		service = nil
 	}
-	f.Alias = service == nil && wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias)
+	wanted := wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias)
+	f.Alias, f.AliasTaken = wanted && service == nil, wanted && service != nil
 	if f.Local, err = r.local(ctx, name, service); err != nil {
 		return f, 0, err
 	}
