@@ -238,7 +238,7 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 				return err
 			}
 			for _, name := range broken {
-				tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, and is not waited for: 'liqoctl network doctor' tells why", name))
+				tell.Warning(p.cluster.Name, fmt.Sprintf("Gateway %s has no ready pod, so this command does not wait for it: run 'liqoctl network doctor' to see why", name))
 			}
 			r.Revision, err = p.release(ctx, tell)
 			r.Changed = r.Changed || err == nil && !p.unchanged

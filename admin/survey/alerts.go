@@ -350,8 +350,11 @@ func (n *Node) Problem() string {
 	return ""
 }
 
+// joinTime is how long the agent of a new node may take until the node is joined.
+const joinTime = time.Minute
+
 // nodeAlerts speaks of nodes together: there may be thousands. One of them is enough for an
-// error: all its pods have lost the peer.
+// error, unless it is new: all its pods have lost the peer.
 func nodeAlerts(c *Cluster, p *Peer) []Alert {
 	if p.Gateway == nil || p.Fabric == nil || c.Unread("InternalNode") || c.Unread("GeneveTunnel") {
 		return nil
@@ -368,7 +371,15 @@ func nodeAlerts(c *Cluster, p *Peer) []Alert {
 	}
 	i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == missing[0] })
 	why := cmp.Or(c.Nodes[i].Problem(), "there is no GeneveTunnel for it: see the log of the controller")
-	return []Alert{{Object: p.Gateway.String(), Reason: ReasonNodes, Idle: joined == 0, Message: fmt.Sprintf("%s. %s: %s", text, missing[0], why)}}
+	isMissing := make(map[string]bool, len(missing))
+	for _, name := range missing {
+		isMissing[name] = true
+	}
+	lasting := slices.ContainsFunc(c.Nodes, func(n Node) bool { return isMissing[n.Name] && c.ReadAt.Sub(n.Created) >= joinTime })
+	return []Alert{{
+		Object: p.Gateway.String(), Reason: ReasonNodes, Idle: joined == 0, Message: fmt.Sprintf("%s. %s: %s", text, missing[0], why),
+		Warning: joined > 0 && !lasting,
+	}}
 }
 
 // translationAlerts speaks of nodes whose tunnels work, but not the translation of addresses:

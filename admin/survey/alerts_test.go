@@ -243,8 +243,21 @@ func TestNodeAlertNamesSome(t *testing.T) {
 	_, alerts := s.Health(s.Peer("milan"))
 	want := "GatewayServer liqo-tenant-milan/milan: 5 of 7 nodes are not joined to the gateway: node-0, node-1, node-2, .... " +
 		"node-0: it has no InternalNode: see the log of the controller"
-	if len(alerts) != 1 || alerts[0].String() != want {
-		t.Errorf("%v, want %s", alerts, want)
+	if len(alerts) != 1 || alerts[0].String() != want || alerts[0].Warning {
+		t.Errorf("%+v, want %s", alerts, want)
+	}
+}
+
+// A node that has just come is no error yet.
+func TestNodeAlertOfANewNode(t *testing.T) {
+	for name, age := range map[string]time.Duration{"new": 10 * time.Second, "old": 2 * joinTime} {
+		f := peering()
+		s := f.read()
+		s.Nodes = append(s.Nodes, Node{Name: "node-new", Created: s.ReadAt.Add(-age)})
+		health, alerts := s.Health(s.Peer("milan"))
+		if len(alerts) != 1 || alerts[0].Warning != (name == "new") || (health == Healthy) != (name == "new") {
+			t.Errorf("%s: %v, %+v", name, health, alerts)
+		}
 	}
 }
 

@@ -108,12 +108,17 @@ func (f *facts) internal() []Node {
 	byName := make(map[string]*Node, len(f.nodes))
 	for i := range f.nodes {
 		if o := &f.nodes[i]; o.Labels[networkingv1beta1.LabelNodeType] != networkingv1beta1.NodeTypeVirtual {
-			byName[o.Name] = &Node{Name: o.Name}
+			byName[o.Name] = &Node{Name: o.Name, Created: o.CreationTimestamp.Time}
 		}
 	}
 	for i := range f.internalNodes {
 		o := &f.internalNodes[i]
-		byName[o.Name] = &Node{Name: o.Name, Internal: o}
+		n := byName[o.Name]
+		if n == nil {
+			n = &Node{Name: o.Name}
+			byName[o.Name] = n
+		}
+		n.Internal = o
 	}
 	out := make([]Node, 0, len(byName))
 	for _, n := range byName {

@@ -120,6 +120,8 @@ type Network struct {
 // Node is a node of this cluster as an end of the internal network.
 type Node struct {
 	Name string
+	// Created is when the Node was; zero: not known.
+	Created time.Time
 	// Internal is nil for a node without InternalNode.
 	Internal *networkingv1beta1.InternalNode
 }
