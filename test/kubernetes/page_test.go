@@ -171,7 +171,7 @@ func (c *console) testMap(t *testing.T) {
 		}
 		there, here := o.Spec.Remote.CIDR, o.Status.Remote.CIDR
 		cidrs = append(cidrs, []string{
-			"CIDR", "in " + e.peer, "from " + e.Name,
+			"CIDR", "in " + e.peer, "seen from " + e.Name,
 			"pods", string(there.Pod.List[0]), string(here.Pod.List[0]), "external", string(there.External.List[0]), string(here.External.List[0]),
 		})
 	}
