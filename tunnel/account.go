@@ -53,7 +53,6 @@ type egressAccount struct {
 	sent         uint64
 	handshakes   handshakeCounts
 	lead         lead
-	initiated    initiated
 	// unconfirmed: it is not known whether this gateway leads. Apart from mu, as readers ask for each batch.
 	unconfirmed atomic.Bool
 	// peerSeen: something of the peer was decrypted. Apart from mu, because receivers ask, too.
@@ -247,7 +246,7 @@ func (a *egressAccount) reset() {
 	a.flushed += uint64(a.ledger.reset())
 	a.lastSent, a.lastReceived, a.lastProbe = time.Time{}, time.Time{}, time.Time{}
 	a.waited, a.reachable = 0, false
-	a.lead, a.initiated = lead{silence: a.lead.silence, began: time.Now()}, initiated{}
+	a.lead = lead{silence: a.lead.silence, began: time.Now()}
 	a.peerSeen.Store(false)
 	a.signalLocked()
 }

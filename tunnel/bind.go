@@ -21,6 +21,11 @@ import (
 // and the data plane.
 const BatchSize = conn.IdealBatchSize
 
+// maxKnownSources bounds the endpoints that a receiver remembers. One peer needs
+// one or two; forgetting costs an allocation. Who is not authenticated, as far as that
+// is known where endpoints are made, gets none or one that is not remembered.
+const maxKnownSources = 256
+
 // Pause after an error of the socket: wireguard-go would end the receiver for
 // good after ten of them, so they never reach it.
 const (
@@ -50,8 +55,6 @@ type bind struct {
 	// initiations is sent to by noteInitiation and received by followClock; one slot,
 	// never closed.
 	initiations chan received
-	crossing    crossing
-	cookies     *cookies
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -78,13 +81,11 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	if o.OnDrop == nil {
 		o.OnDrop = func(Observation) {}
 	}
-	b := &bind{
+	return &bind{
 		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
-	b.cookies = newCookies(b.writeCookies)
-	return b
 }
 
 // prepare gives the next Open its socket. Until then the open one keeps working:
@@ -205,39 +206,12 @@ func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 		if b.egress.keep(bufs[0], e) {
 			return nil
 		}
-		b.egress.noteInitiated(e.addr)
 		fallthrough
 	case typeResponse:
 		b.egress.sendHandshake(bufs)
 		b.answered()
-	case typeCookieReply:
-		for _, reply := range bufs {
-			b.cookies.add(reply, e)
-		}
-		return nil
 	}
 	return b.write(bufs, ecn, e)
-}
-
-// writeCookies writes cookie replies. An error means what lost messages mean.
-func (b *bind) writeCookies(replies []underlay.Datagram) {
-	s := b.socket()
-	if s == nil {
-		return
-	}
-	if observe := b.observer.Load(); observe != nil {
-		for _, r := range replies {
-			showSent(observe, [][]byte{r.Body}, s.LocalAddr(), r.Addr)
-		}
-	}
-	_, _ = s.WriteBatch(replies)
-}
-
-// socket is the one in use; nil between two sockets, and after the last.
-func (b *bind) socket() *openSocket {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open
 }
 
 // lastWithPacket returns the last message that carries a packet, and how many do.
@@ -252,9 +226,11 @@ func lastWithPacket(bufs [][]byte) (last []byte, n int) {
 }
 
 func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
-	s := b.socket()
+	b.mu.Lock()
+	s := b.open
+	b.mu.Unlock()
 	if s == nil {
-		return nil // datagrams may get lost
+		return nil // between two sockets, or after the last: datagrams may get lost
 	}
 	if observe := b.observer.Load(); observe != nil {
 		showSent(observe, bufs, s.LocalAddr(), to.addr)
@@ -297,10 +273,6 @@ func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
 	r := &receiver{bind: b, socket: s, from: make([]underlay.Origin, BatchSize), pause: firstPause}
 	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
 		for n == 0 && err == nil {
-			if r.crossing.due.Load() {
-				sizes[0], eps[0] = r.takeCrossing(bufs[0])
-				return 1, nil
-			}
 			if direct := b.direct.Load(); direct != nil {
 				n, err = r.open(direct, bufs, sizes, eps)
 			} else {
@@ -322,13 +294,13 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 		r.dropped(dropUnknownSession, bufs[stranger][:sizes[stranger]], r.from[stranger])
 	}
 	n, err := r.read(bufs, sizes)
-	r.take(bufs[:n], sizes[:n])
 	for i := range n {
 		eps[i] = r.Endpoint(i)
-		if !r.takes(r.from[i], bufs[i][:sizes[i]]) {
-			sizes[i] = 0
+		if isInitiation(bufs[i][:sizes[i]]) {
+			r.noteInitiation(r.from[i], bufs[i][:sizes[i]])
 		}
 	}
+	r.take(bufs[:n], sizes[:n])
 	return n, err
 }
 
@@ -352,8 +324,8 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 	for i, size := range sizes[:n] {
 		if size > 0 {
 			eps[i] = r.sources.stranger(r.from[i])
-			if !r.takes(r.from[i], bufs[i][:size]) {
-				sizes[i] = 0
+			if isInitiation(bufs[i][:size]) {
+				r.noteInitiation(r.from[i], bufs[i][:size])
 			}
 		}
 	}
@@ -423,4 +395,81 @@ func sleep(done <-chan struct{}, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
+}
+
+// endpoint is where a peer is, and which address of ours it sends to. It is
+// immutable: wireguard-go keeps and shares it.
+type endpoint struct {
+	addr  netip.AddrPort
+	local netip.Addr // not valid: not known, or the only one
+}
+
+// ClearSrc implements conn.Endpoint. It does nothing: where our address is ours no
+// more, the socket takes another one.
+func (e *endpoint) ClearSrc() {}
+
+// SrcToString implements conn.Endpoint.
+func (e *endpoint) SrcToString() string {
+	if !e.local.IsValid() {
+		return ""
+	}
+	return e.local.String()
+}
+
+// SrcIP implements conn.Endpoint.
+func (e *endpoint) SrcIP() netip.Addr { return e.local }
+
+// DstToString implements conn.Endpoint.
+func (e *endpoint) DstToString() string { return e.addr.String() }
+
+// DstToBytes implements conn.Endpoint: address and port as they go into the MAC
+// of a cookie (WireGuard paper section 5.4.7), which only has to be the same for
+// the same source.
+func (e *endpoint) DstToBytes() []byte {
+	b, _ := e.addr.MarshalBinary() // never fails
+	return b
+}
+
+// DstIP implements conn.Endpoint.
+func (e *endpoint) DstIP() netip.Addr { return e.addr.Addr() }
+
+// sourceCache gives equal sources the same endpoint, so that a datagram from a
+// known source allocates nothing. It belongs to one receiver and has no lock.
+type sourceCache struct {
+	last  *endpoint
+	known map[endpoint]*endpoint
+}
+
+// endpoint returns the endpoint of a source, and remembers it.
+func (c *sourceCache) endpoint(from underlay.Origin) *endpoint {
+	e := c.stranger(from)
+	if e == c.last {
+		return e
+	}
+	if c.known == nil || len(c.known) >= maxKnownSources {
+		c.known = make(map[endpoint]*endpoint)
+	}
+	c.known[*e] = e
+	c.last = e
+	return e
+}
+
+// stranger returns the endpoint of a source that may be anybody's, and does not
+// remember it.
+func (c *sourceCache) stranger(from underlay.Origin) *endpoint {
+	at := endpoint{unmap(from.Addr), from.Local}
+	if c.last != nil && *c.last == at {
+		return c.last
+	}
+	if e := c.known[at]; e != nil {
+		return e
+	}
+	e := at // here, so that at itself stays on the stack
+	return &e
+}
+
+// unmap writes an IPv4 address as IPv4, so that one peer has one endpoint
+// however its datagrams arrive.
+func unmap(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

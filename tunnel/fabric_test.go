@@ -28,7 +28,6 @@ type memNet struct {
 	next  uint16
 	drop  func(from, to netip.AddrPort, b []byte) bool    // nil: drops nothing
 	pass  func(from netip.AddrPort, d *underlay.Datagram) // nil: changes nothing
-	delay time.Duration                                   // of each datagram
 }
 
 func newMemNet() *memNet {
@@ -49,7 +48,7 @@ func (n *memNet) listen(host string) func(uint16) (Socket, error) {
 		if n.socks[at] != nil {
 			return nil, &net.OpError{Op: "listen", Net: "udp", Err: syscall.EADDRINUSE}
 		}
-		s := &memSocket{net: n, addr: at, in: make(chan memDatagram, 1024), wake: make(chan struct{}, 1), done: make(chan struct{})}
+		s := &memSocket{net: n, addr: at, in: make(chan memDatagram, 1024), done: make(chan struct{})}
 		n.socks[at] = s
 		return s, nil
 	}
@@ -60,13 +59,6 @@ func (n *memNet) setDrop(f func(from, to netip.AddrPort, b []byte) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.drop = f
-}
-
-// setDelay changes how long each datagram takes from now on.
-func (n *memNet) setDelay(d time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.delay = d
 }
 
 func (n *memNet) open() int {
@@ -84,7 +76,7 @@ func (n *memNet) send(from *memSocket, to netip.AddrPort, b []byte) {
 func (n *memNet) sendAs(from *memSocket, d underlay.Datagram) {
 	to, b := d.Addr, d.Body
 	n.mu.Lock()
-	s, drop, pass, delay := n.socks[to], n.drop, n.pass, n.delay
+	s, drop, pass := n.socks[to], n.drop, n.pass
 	n.mu.Unlock()
 	if pass != nil {
 		pass(from.addr, &d)
@@ -92,17 +84,10 @@ func (n *memNet) sendAs(from *memSocket, d underlay.Datagram) {
 	if s == nil || drop != nil && drop(from.addr, to, b) {
 		return
 	}
-	arrive := func() {
-		select {
-		case s.in <- memDatagram{underlay.Origin{Addr: from.addr, Local: to.Addr(), ECN: d.ECN}, b}: // waits when full: loses nothing
-		case <-s.done:
-		case <-from.done:
-		}
-	}
-	if delay == 0 {
-		arrive()
-	} else {
-		time.AfterFunc(delay, arrive)
+	select {
+	case s.in <- memDatagram{underlay.Origin{Addr: from.addr, Local: to.Addr(), ECN: d.ECN}, b}: // waits when full: loses nothing
+	case <-s.done:
+	case <-from.done:
 	}
 }
 
@@ -115,7 +100,6 @@ type memSocket struct {
 	net  *memNet
 	addr netip.AddrPort
 	in   chan memDatagram
-	wake chan struct{} // one slot
 	done chan struct{}
 	once sync.Once
 }
@@ -129,8 +113,6 @@ func (s *memSocket) ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin
 	select {
 	case d := <-s.in:
 		put(d)
-	case <-s.wake:
-		return 0, underlay.ErrWoken
 	case <-s.done:
 		return 0, net.ErrClosed
 	}
@@ -159,13 +141,7 @@ func (s *memSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-func (s *memSocket) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
+func (s *memSocket) Wake()                     {}
 func (s *memSocket) LocalAddr() netip.AddrPort { return s.addr }
 
 func (s *memSocket) Close() error {

@@ -220,7 +220,6 @@ func (t *Tunnel) configure(next Config) error {
 	}
 	dev := t.dev.Load()
 	t.tun.setMTU(next.MTU)
-	t.bind.crossing.prevails.Store(prevails(next))
 	s, want := t.succeed(dev, old, next)
 	if text := uapiDiff(old, want); text != "" {
 		t.unknown = true

@@ -134,7 +134,6 @@ func (t *Tunnel) holder() *device.Peer {
 // begin sends the beginning of a handshake.
 func (b *bind) begin(initiation []byte, to *endpoint) {
 	b.egress.countHandshake(initiation)
-	b.egress.noteInitiated(to.addr)
 	_ = b.write([][]byte{initiation}, nil, to) // an error means what a lost message means
 }
 
