@@ -226,7 +226,7 @@ type Result struct {
 func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	var r Result
 	var gateways []gatewayAtWork
-	return r, inSteps(ctx, p.cluster, []applyStep{
+	err := inSteps(ctx, p.cluster, []applyStep{
 		{"making the namespace", func() error { return p.namespace(ctx) }},
 		{"applying the CRDs", func() (err error) {
 			r.Changed, err = p.applyKinds(ctx, tell)
@@ -252,6 +252,7 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 		}},
 		{"waiting for the gateways", func() error { return p.gatewaysBack(ctx, tell, gateways) }},
 	})
+	return r, err // read after the steps, which write it
 }
 
 // applyStep is a part of an installation. Whoever interrupts it is told how many are done.

@@ -43,7 +43,7 @@ func testAuthentication(t *testing.T, w *world) {
 	t.Run("two operators", func(t *testing.T) { testOperators(t, w, sides) })
 	w.asBefore(t, before)
 	t.Run("again and again", func(t *testing.T) {
-		times := 1 // after the first one above
+		times := 3
 		if *long {
 			times = 10
 		}

@@ -112,11 +112,11 @@ func (f *Facts) replicas() int32 {
 
 // elects tells whether the pods choose their leader by the Lease.
 func (f *Facts) elects() bool {
-	return f.replicas() > 1 || f.told()
+	return f.replicas() > 1 || f.hasElectionFlag()
 }
 
-// told tells whether the pods have the flag to choose their leader.
-func (f *Facts) told() bool {
+// hasElectionFlag tells whether the pods are started with the flag to choose their leader.
+func (f *Facts) hasElectionFlag() bool {
 	return slices.ContainsFunc(f.Gateway.deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool {
 			flag, value, given := strings.Cut(arg, "=")

@@ -75,7 +75,7 @@ func (f *Facts) inside(active *corev1.Pod) (*networkingv1beta1.InternalEndpoint,
 	case f.replicas() == 0:
 		s.message = "no gateway pod is wanted: set spec.deployment.spec.replicas to 1 or more"
 		return nil, s
-	case running && f.elects() && !f.told():
+	case running && f.elects() && !f.hasElectionFlag():
 		s.message = "no running pod holds Lease " + f.leaseName() + ": the pods need the flag " + electionFlag
 	case running && f.elects():
 		s.message = "no running pod holds Lease " + f.leaseName() + " yet (one takes it within seconds, or its log says why it cannot)"
