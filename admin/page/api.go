@@ -249,19 +249,23 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request) error {
 	if q.Get("live") != "" {
 		o.Live = live
 	}
-	if p, _ := trace.PeerFor(read, o.To); p != nil {
-		if j, known := s.place(p.ID); known {
-			o.Remote = s.named(j, access.Remote)
-		}
-	}
-	way, err := s.follow(r.Context(), o)
-	if err != nil {
-		return err
-	}
-	answer(w, struct {
+	out := struct {
 		*trace.Way
 		To netip.Addr `json:"to"`
-	}{way, o.To})
+		// Peer is the ID of the cluster that the packet goes to, Remote its key if it was given.
+		Peer   string `json:"peer,omitempty"`
+		Remote string `json:"remote,omitempty"`
+	}{To: o.To}
+	if p, _ := trace.PeerFor(read, o.To); p != nil {
+		out.Peer = p.ID
+		if j, known := s.place(p.ID); known {
+			o.Remote, out.Remote = s.named(j, access.Remote), strconv.Itoa(j)
+		}
+	}
+	if out.Way, err = s.follow(r.Context(), o); err != nil {
+		return err
+	}
+	answer(w, out)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-net/sluice/admin/drops"
@@ -18,6 +19,9 @@ type sample struct {
 	at      time.Time
 	numbers [len(plotted)]*float64
 	drops   map[string]float64
+	// handshakes are those since the sample before, which was made that much earlier; zero: not known.
+	handshakes uint64
+	since      time.Duration
 }
 
 // plotted are the names of numbers, in the order of sample.numbers.
@@ -45,7 +49,7 @@ func sampleOf(at time.Time, before, after *survey.GatewayReport) sample {
 	s.numbers[0], s.numbers[1] = &rates.Egress.Bytes, &rates.Ingress.Bytes
 	s.numbers[2], s.numbers[3] = &rates.Egress.Packets, &rates.Ingress.Packets
 	if b, a := before.DataPlane.Tunnel.RxHandshakes, after.DataPlane.Tunnel.RxHandshakes; a >= b {
-		s.numbers[5] = new(float64(a-b) / seconds * 60)
+		s.handshakes, s.since = a-b, rates.Window
 	}
 	was := make(map[survey.Drop]uint64)
 	for _, d := range before.Drops() {
@@ -76,7 +80,24 @@ func (h history) add(s sample) history {
 	for first < len(h) && s.at.Sub(h[first].at) > keptFor {
 		first++
 	}
-	return append(h[first:], s)
+	h = append(h[first:], s)
+	if s.since > 0 {
+		h[len(h)-1].numbers[5] = new(h.handshakes())
+	}
+	return h
+}
+
+// handshakes are those per minute, on average over the last minutes: there is one in two, and each alone would be a spike.
+func (h history) handshakes() float64 {
+	last := h[len(h)-1].at
+	n, covered := uint64(0), time.Duration(0)
+	for _, s := range slices.Backward(h) {
+		if last.Sub(s.at) >= minWindow {
+			break
+		}
+		n, covered = n+s.handshakes, covered+s.since
+	}
+	return float64(n) / covered.Minutes()
 }
 
 // Series are columns: the times in milliseconds since 1970, and for each of them a

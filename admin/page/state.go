@@ -123,6 +123,8 @@ type End struct {
 	Lost int `json:"lost,omitempty"`
 	// Silent is why the gateway did not answer.
 	Silent string `json:"silent,omitempty"`
+	// Stale tells that the cluster cannot be read: this end is as it was read before.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Called is a CIDR of the peer as the peer itself and as this cluster calls it.
@@ -217,17 +219,22 @@ func build(readings []reading, diagnoses map[string]*Diagnosis) *State {
 				lines[key] = at
 				s.Peerings = append(s.Peerings, Peering{Key: key, A: strconv.Itoa(i), B: other, Tone: Off})
 			}
-			s.Peerings[at].add(endOf(i, &readings[i], p, otherPeer))
+			s.Peerings[at].Ends = append(s.Peerings[at].Ends, endOf(i, &readings[i], p, otherPeer))
 		}
 	}
 	for i := range s.Peerings {
 		p := &s.Peerings[i]
+		p.judge()
 		d := diagnoses[p.Key]
 		if p.silent && p.Tone != Down && d != nil && d.cut { // the Connection will say so, too
-			p.Tone, p.Why = Down, d.Findings[0].Message
+			p.Tone = Down
 		}
 		if p.Tone == Down || p.Tone == Degraded {
 			p.Diagnosis = d
+		}
+		// The doctor knows more than the objects, which with time say less.
+		if p.Tone == Down && d != nil && len(d.Findings) > 0 {
+			p.Why = d.Findings[0].Message
 		}
 	}
 	return s
@@ -236,15 +243,26 @@ func build(readings []reading, diagnoses map[string]*Diagnosis) *State {
 // lineKey names a peering, whichever end comes first.
 func lineKey(a, b string) string { return min(a, b) + "~" + max(a, b) }
 
-func (p *Peering) add(e End) {
-	p.Ends = append(p.Ends, e)
-	p.silent = p.silent || e.Lost >= lostPings
-	if slices.Index(badness, e.Tone) <= slices.Index(badness, p.Tone) {
-		return
+// judge gives a peering the tone of its worse end, as far as the ends can be read.
+func (p *Peering) judge() {
+	fresh := false
+	for i := range p.Ends {
+		e := &p.Ends[i]
+		if e.Stale {
+			continue
+		}
+		fresh = true
+		p.silent = p.silent || e.Lost >= lostPings
+		if slices.Index(badness, e.Tone) <= slices.Index(badness, p.Tone) {
+			continue
+		}
+		p.Tone, p.Why = e.Tone, ""
+		if len(e.Status.Alerts) > 0 && (e.Tone == Down || e.Tone == Degraded) {
+			p.Why = cmp.Or(e.Status.Alerts[0].Message, e.Status.Alerts[0].Reason)
+		}
 	}
-	p.Tone, p.Why = e.Tone, ""
-	if len(e.Status.Alerts) > 0 && (e.Tone == Down || e.Tone == Degraded) {
-		p.Why = cmp.Or(e.Status.Alerts[0].Message, e.Status.Alerts[0].Reason)
+	if !fresh && slices.ContainsFunc(p.Ends, func(e End) bool { return e.Tone != Off }) {
+		p.Tone, p.Why = Unknown, "what is known of it was read before the API server stopped answering"
 	}
 }
 
@@ -273,7 +291,7 @@ func clusterOf(i int, r *reading) Cluster {
 
 func endOf(i int, r *reading, p, other *survey.Peer) End {
 	key := strconv.Itoa(i)
-	e := End{Key: key + "/" + p.ID, Cluster: key, CIDRs: calledOf(p.Configuration)}
+	e := End{Key: key + "/" + p.ID, Cluster: key, CIDRs: calledOf(p.Configuration), Stale: r.problem != ""}
 	g := p.Gateway
 	var before *survey.GatewayReport
 	if g != nil {

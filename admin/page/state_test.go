@@ -63,6 +63,17 @@ func TestBuild(t *testing.T) {
 		{"a cluster that was never read", func() []reading {
 			return append(readingsOf(clusterWith("rome", 2, 1, "milan")), reading{origin: "context 1", problem: "it does not answer"})
 		}, []string{"0~?milan 1 up"}, []string{"?milan"}},
+		{"one end cannot be read any more", func() []reading {
+			out := readingsOf(clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1, "rome"))
+			cutTunnel(&out[0].survey.Peers[0])
+			out[0].problem = "it does not answer"
+			return out
+		}, []string{"0~1 2 up"}, nil},
+		{"no end can be read any more", func() []reading {
+			out := readingsOf(clusterWith("rome", 2, 1, "milan"), clusterWith("milan", 2, 1, "rome"))
+			out[0].problem, out[1].problem = "it does not answer", "nor this"
+			return out
+		}, []string{"0~1 2 unknown"}, nil},
 		{"no gateway", func() []reading {
 			a := clusterWith("rome", 2, 1, "milan")
 			a.Peers[0].Gateway = nil
@@ -149,8 +160,11 @@ func TestDiagnosisBelongsToWhatIsUnwell(t *testing.T) {
 	}
 	cutTunnel(&a.Peers[0])
 	s := build(readingsOf(a), d)
-	if s.Peerings[0].Diagnosis == nil || !strings.Contains(s.Peerings[0].Why, "no handshake for 3m0s") {
+	if s.Peerings[0].Diagnosis == nil || s.Peerings[0].Why != "UDP is blocked" {
 		t.Errorf("%+v", s.Peerings[0])
+	}
+	if s := build(readingsOf(a), nil); !strings.Contains(s.Peerings[0].Why, "no handshake for 3m0s") {
+		t.Errorf("not examined yet: %+v", s.Peerings[0])
 	}
 }
 

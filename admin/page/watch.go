@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -28,7 +29,12 @@ const (
 	worseAfter   = 10 * time.Second
 	// soon is when a cluster is read again if one of its gateways starts to lose pings.
 	soon = time.Second
+	// lateAfter is how long a survey may take before the page says that the cluster does not answer.
+	lateAfter = 15 * time.Second
 )
+
+// errLate is the problem of a cluster that is being read for too long.
+var errLate = fmt.Errorf("the API server has not answered completely for %v; the console goes on trying", lateAfter)
 
 // watcher reads clusters, each on its own and one survey at a time, as long as a page is
 // open. All pages share what it reads.
@@ -126,7 +132,9 @@ func (w *watcher) follow(ctx context.Context, i int) {
 			earlier, denied = nil, false // rights may have changed as well
 		}
 		one, cancel := context.WithTimeout(ctx, surveyTimeout)
+		late := w.expect(i)
 		s, err := w.read(one, w.clusters[i], earlier, denied)
+		late.Stop()
 		cancel()
 		if ctx.Err() != nil {
 			return
@@ -146,6 +154,20 @@ func (w *watcher) follow(ctx context.Context, i int) {
 			return
 		}
 	}
+}
+
+// expect has the page say so if a cluster that was read before takes long to be read again: what is shown of it is old.
+func (w *watcher) expect(i int) *time.Timer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.readings[i].survey
+	return time.AfterFunc(lateAfter, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if before != nil && w.readings[i].survey == before { // else it has just been read
+			w.fail(i, errLate)
+		}
+	})
 }
 
 // untilTurn is the time until a cluster is read again. Clusters take turns: what happens to a
@@ -192,13 +214,7 @@ func (w *watcher) publish(i int, s *survey.Cluster, err error) {
 	defer w.mu.Unlock()
 	r := &w.readings[i]
 	if err != nil {
-		r.problem = err.Error()
-		for key := range reports(strconv.Itoa(i), r.survey) { // a gap in the plots
-			if h, known := w.histories[key]; known {
-				w.histories[key] = h.add(sampleOf(time.Now(), nil, nil))
-			}
-		}
-		w.rebuild()
+		w.fail(i, err)
 		return
 	}
 	r.before = reports(strconv.Itoa(i), r.survey)
@@ -207,6 +223,18 @@ func (w *watcher) publish(i int, s *survey.Cluster, err error) {
 		h, known := w.histories[key]
 		if known || len(w.histories) < maxEnds {
 			w.histories[key] = h.add(sampleOf(s.ReadAt, r.before[key], after))
+		}
+	}
+	w.rebuild()
+}
+
+// fail takes over why a cluster cannot be read.
+func (w *watcher) fail(i int, err error) {
+	r := &w.readings[i]
+	r.problem = err.Error()
+	for key := range reports(strconv.Itoa(i), r.survey) { // a gap in the plots
+		if h, known := w.histories[key]; known {
+			w.histories[key] = h.add(sampleOf(time.Now(), nil, nil))
 		}
 	}
 	w.rebuild()

@@ -22,6 +22,7 @@ type counted struct {
 	err         error
 	cut         bool
 	examined    int
+	hang        time.Duration // how much longer a reading takes
 }
 
 func (c *counted) read(_ context.Context, _ *access.Cluster, earlier *survey.Cluster, _ bool) (*survey.Cluster, error) {
@@ -32,9 +33,9 @@ func (c *counted) read(_ context.Context, _ *access.Cluster, earlier *survey.Clu
 	if earlier == nil {
 		c.whole++
 	}
-	tick, err, cut := c.reads, c.err, c.cut
+	tick, err, cut, hang := c.reads, c.err, c.cut, c.hang
 	c.mu.Unlock()
-	time.Sleep(time.Second) // the time of a bubble
+	time.Sleep(time.Second + hang) // the time of a bubble
 	c.mu.Lock()
 	c.now--
 	c.mu.Unlock()
@@ -127,6 +128,33 @@ func TestTrouble(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if s := w.current(); s.Clusters[0].Problem != "" {
 			t.Errorf("well again: %+v", s.Clusters[0])
+		}
+	})
+}
+
+// TestHanging: what is shown of a cluster that takes long to answer is marked as old, long before it is given up.
+func TestHanging(t *testing.T) {
+	watching(t, func(c *counted, w *watcher) {
+		w.current()
+		time.Sleep(10 * time.Second)
+		hang := func(d time.Duration) {
+			c.mu.Lock()
+			c.hang = d
+			c.mu.Unlock()
+		}
+		hang(30 * time.Second)
+		for range 5 {
+			time.Sleep(5 * time.Second)
+			w.current()
+		}
+		s := w.current()
+		if p := s.Peerings[0]; s.Clusters[0].Problem != errLate.Error() || !p.Ends[0].Stale || p.Tone != Unknown {
+			t.Errorf("while it hangs: %q, %+v", s.Clusters[0].Problem, p)
+		}
+		hang(0)
+		time.Sleep(40 * time.Second)
+		if s := w.current(); s.Clusters[0].Problem != "" || s.Peerings[0].Tone != Up {
+			t.Errorf("well again: %+v", s)
 		}
 	})
 }
@@ -346,6 +374,11 @@ func TestHistory(t *testing.T) {
 		for name, want := range map[string]float64{"egressBytes": 1_300_000 / 5, "ingressBytes": 400_000 / 5, "egressPackets": 200, "ingressPackets": 140} {
 			if got := s.Numbers[name][last]; got == nil || *got < want*0.99 || *got > want*1.01 {
 				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+		}
+		for _, got := range s.Numbers["handshakes"][last-50:] { // one in 50 seconds, smoothed
+			if got == nil || *got < 0.9 || *got > 1.5 {
+				t.Fatalf("handshakes: %v in a minute", got)
 			}
 		}
 		if got := s.Drops["DropNoMapping"][last]; got < 0.59 || got > 0.61 {

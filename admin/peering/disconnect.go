@@ -39,9 +39,16 @@ func Reset(ctx context.Context, local, remote *access.Cluster, o Options, tell p
 	}
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
+	hints := ends.exposed(ctx)
 	var p plan
 	p.reset(ends, nil)
-	return p.run(ctx, tell)
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	for _, h := range hints {
+		tell.Warning(h.of.Name, h.text)
+	}
+	return nil
 }
 
 // reset has the clusters forget each other's network once done is.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -253,6 +254,51 @@ func (x *exposing) put(ctx context.Context, wanted client.Object) error {
 		live.Ports, live.Endpoints = slice.Ports, slice.Endpoints
 	}
 	return x.peer.Explain("change "+what, x.peer.write.Patch(ctx, live, client.MergeFrom(before)))
+}
+
+// exposed are the objects of ExposeService that lead from one of the clusters to the other, with what to say of them once
+// the clusters have forgotten each other. It is a hint: what may not be read is left out.
+func (p pair) exposed(ctx context.Context) (hints []hint) {
+	for _, e := range p {
+		remaps, err := e.remaps(ctx)
+		var list discoveryv1.EndpointSliceList
+		if err != nil || remaps == nil || e.Client.List(ctx, &list, client.MatchingLabels{discoveryv1.LabelManagedBy: FieldOwner}) != nil {
+			continue
+		}
+		var ips ipamv1alpha1.IPList
+		if e.peer.Cluster != nil && e.peer.Client.List(ctx, &ips, client.MatchingLabels{LabelManagedBy: FieldOwner}) != nil {
+			ips.Items = nil
+		}
+		for i := range list.Items {
+			s := &list.Items[i]
+			var at netip.Addr
+			if len(s.Endpoints) == 1 && len(s.Endpoints[0].Addresses) == 1 {
+				at, _ = netip.ParseAddr(s.Endpoints[0].Addresses[0]) // else it leads nowhere
+			}
+			if !leads(remaps, at) {
+				continue
+			}
+			hints = append(hints, hint{e, fmt.Sprintf("Service %[1]s/%[2]s stays, but leads nowhere now: 'kubectl -n %[1]s delete service,endpointslice %[2]s' deletes it", s.Namespace, s.Name)})
+			for k := range ips.Items {
+				ip := &ips.Items[k]
+				if given, err := ip.Status.IP.Addr(); err == nil && Translate(remaps, given) == at {
+					hints = append(hints, hint{e.peer, fmt.Sprintf("IP %[1]s/%[2]s stays for other clusters: if none uses it, 'kubectl -n %[1]s delete ip %[2]s' deletes it", ip.Namespace, ip.Name)})
+				}
+			}
+		}
+	}
+	return hints
+}
+
+// leads tells whether an address stands for one of the other cluster.
+func leads(remaps []Remap, at netip.Addr) bool {
+	return slices.ContainsFunc(remaps, func(r Remap) bool { return r.Here.Contains(at) })
+}
+
+// hint is something that the user should know about a cluster.
+type hint struct {
+	of   *end
+	text string
 }
 
 // NewIP returns what gives an address of a cluster another one for its peers.

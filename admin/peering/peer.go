@@ -184,11 +184,16 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 		return fmt.Errorf("cluster %s also has an identity in cluster %s, which needs the tenant namespaces; nothing was changed: leave out --delete-namespaces, or first run the command with the two clusters swapped",
 			ends[1].id, ends[0].id)
 	}
+	var hints []hint
 	if !opposite {
+		hints = ends.exposed(ctx)
 		p.reset(ends, gone)
 	}
 	if err := p.run(ctx, tell); err != nil {
 		return err
+	}
+	for _, h := range hints {
+		tell.Warning(h.of.Name, h.text)
 	}
 	if opposite {
 		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s also has an identity in cluster %s", ends[1].id, ends[0].id))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,6 +195,16 @@ func (r *Removal) leaveKinds(ctx context.Context) error {
 	definitions, err := r.definitions(ctx)
 	if err == nil && len(definitions) > 0 {
 		r.left("%d CRDs of %s, and the objects that users created of their kinds: remove them with --purge", len(definitions), strings.Join(ourGroups, ", "))
+	}
+	return err
+}
+
+// leaveExposed names the Services of 'liqoctl expose service', which lead to other clusters.
+func (r *Removal) leaveExposed(ctx context.Context) error {
+	slice := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+	list, err := r.listKind(ctx, slice, client.MatchingLabels{discoveryv1.LabelManagedBy: managedByUs})
+	for _, o := range list {
+		r.left("Service %[1]s/%[2]s, which leads nowhere now: 'kubectl -n %[1]s delete service,endpointslice %[2]s' deletes it", o.GetNamespace(), o.GetName())
 	}
 	return err
 }

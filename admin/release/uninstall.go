@@ -187,6 +187,7 @@ func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) 
 		{true, r.removeNamespaces},
 		{r.options.Purge, r.removeKinds},
 		{!r.options.Purge, r.leaveKinds},
+		{true, r.leaveExposed},
 	} {
 		if !step.wanted {
 			continue

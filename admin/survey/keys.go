@@ -125,7 +125,11 @@ func (p *Peer) KeyMismatch(theirs string, keys *Keys) (fault *KeyFault, compared
 }
 
 func (p *Peer) newKey() string {
-	return fmt.Sprintf("run 'liqoctl network connect' again, or apply here what 'liqoctl generate publickey' prints in %s", p)
+	theirs := "server"
+	if p.Gateway != nil && p.Gateway.Role == networkingv1beta1.ConnectionServer {
+		theirs = "client"
+	}
+	return fmt.Sprintf("run 'liqoctl network connect' again, or apply here what 'liqoctl generate publickey --gateway-type %s --gateway-name NAME' prints in %s", theirs, p)
 }
 
 func publicKeyName(o *networkingv1beta1.PublicKey) string {

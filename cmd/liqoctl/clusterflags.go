@@ -158,6 +158,9 @@ func (f *clusterFlags) origin(loader clientcmd.ClientConfig) (string, error) {
 	case name != "" && context == nil:
 		return "", fmt.Errorf("%s has no context %q: it has %s", origin, name, cmp.Or(strings.Join(contexts, ", "), "none"))
 	case name != "":
+		if len(files) > 1 { // the one that has it
+			origin = "kubeconfig " + cmp.Or(context.LocationOfOrigin, strings.Join(files, string(listSeparator)))
+		}
 		origin += ", context " + name
 	case *f.kube.ClusterName == "" && *f.kube.APIServer == "":
 		return "", fmt.Errorf("%s has no current context: choose one of %s with --%scontext", origin, strings.Join(contexts, ", "), f.prefix)

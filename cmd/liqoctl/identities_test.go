@@ -394,6 +394,19 @@ func testExpose(t *testing.T, home, peer *rome) {
 	if got := home.liqoctl(t, "expose", "service", "pods", "-n", "shop", "--remote-kubeconfig", peer.Kubeconfig); got.code != 1 || !strings.Contains(got.stderr, "Service shop/pods has no address") {
 		t.Errorf("without an address: %+v", got)
 	}
+
+	got := home.liqoctl(t, "network", "reset", "--remote-kubeconfig", peer.Kubeconfig, "--skip-confirm")
+	for _, hint := range []string{
+		" WARN   (remote) Service shop/web stays, but leads nowhere now: 'kubectl -n shop delete service,endpointslice web' deletes it\n",
+		" WARN   (local) IP shop/web stays for other clusters: if none uses it, 'kubectl -n shop delete ip web' deletes it\n",
+	} {
+		if got.code != 0 || !strings.Contains(got.stderr, hint) {
+			t.Errorf("reset, without %q: %+v", hint, got)
+		}
+	}
+	if strings.Contains(got.stderr, "theirs") {
+		t.Errorf("reset: %+v", got)
+	}
 }
 
 // knows waits until a cluster shows what another one is to it, and that all is well.

@@ -33,7 +33,7 @@ func doctorReport(clusters int) *doctor.Report {
 			{Check: "keys", Cluster: "local", Peer: "milan", Status: doctor.Failed, Object: "PublicKey liqo-tenant-milan/milan",
 				Message: "it holds a2V5IG9mIG1p..., but the gateway of milan has b3RoZXIga2V5...",
 				Cause:   "the keys of that gateway have changed: its Secret was deleted or replaced; no handshake succeeds, and sessions end after three minutes",
-				Fix:     "run 'liqoctl network connect' again, or apply here what 'liqoctl generate publickey' prints in milan"},
+				Fix:     "run 'liqoctl network connect' again, or apply here what 'liqoctl generate publickey --gateway-type client --gateway-name NAME' prints in milan"},
 			{Check: "handshake", Peer: "milan", Status: doctor.Skipped, Message: "needs what failed before: keys"},
 			{Check: "ping", Peer: "milan", Status: doctor.Skipped, Message: "needs what failed before: keys"},
 			{Check: "drops", Cluster: "remote", Peer: "milan", Status: doctor.Skipped, Message: "the gateway cannot be asked: none of its pods is active"},

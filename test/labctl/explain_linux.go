@@ -34,7 +34,8 @@ func (h *holding) explain(ctx context.Context) (string, error) {
 // instructions say how to look around, given the lines about pods and the URL of one.
 func (h *holding) instructions(pods, url string) string {
 	return fmt.Sprintf(`Two Kubernetes clusters, rome and milan, are connected by Sluice. Both have pods in %[1]s, Services in %[2]s
-and nodes in 192.168.50.0/24, each behind a router: %[3]s and %[4]s.
+and nodes in 192.168.50.0/24, each behind a router: %[3]s and %[4]s. There is no cluster DNS:
+pods reach Services by address.
 
 Pods of the one cluster as the other reaches them (checked just now):
 %[5]s

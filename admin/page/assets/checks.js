@@ -119,11 +119,11 @@ export function doctorView(place, page, about) {
   }
 
   function draw(report, what) {
-    const ids = Object.fromEntries(report.clusters.map((c) => [c.name ?? "", c.clusterID ?? ""]));
+    const ids = Object.fromEntries(report.clusters.map((c) => [c.name ?? "", c.clusterID || c.origin || c.apiServer || ""]));
     const checks = new Map();
     for (const f of report.findings) checks.set(f.check, [...(checks.get(f.check) ?? []), f]);
     const { ok, warnings, failed, skipped } = report.summary;
-    const keys = { local: what.cluster, remote: page.state()?.clusters.find((c) => c.named && c.id === ids.remote)?.key };
+    const keys = { local: what.cluster, remote: page.state()?.clusters.find((c) => c.named && c.id && c.id === ids.remote)?.key };
     return [h("p", { class: `badge ${failed ? "down" : warnings ? "degraded" : "up"}` }, `${failed ? `✕ ${failed} failed` : "✓ Nothing failed"}, ${warnings} warnings, ${ok} passed, ${skipped} skipped`),
       h("section", { class: "sheet" }, ...[...checks.values()].map((fs) => {
         const worst = order.find((x) => fs.some((f) => f.status === x));

@@ -63,7 +63,7 @@ export function peeringDetails(p, state, page) {
   const alerts = p.ends.flatMap((e) => (e.status.alerts ?? []).map((a) => ({ ...a, end: e })));
   return [
     h("h2", {}, told(nameOf(state, p.a)), " – ", told(nameOf(state, p.b))),
-    h("p", {}, badge(p.tone)),
+    h("p", {}, badge(p.tone), p.tone === "unknown" && p.why ? [": ", told(p.why)] : ""),
     p.tone === "down" || p.tone === "degraded" ? [
       h("h3", {}, "What the doctor found"),
       !diagnosis ? h("p", { class: "faint" }, "Examining both ends…")
@@ -91,11 +91,12 @@ function endDetails(e, state) {
   const drops = (t?.drops ?? []).slice(0, 6).map((d) => `${d.reason} ${d.packets} (${d.direction})`).join(", ");
   return [
     h("h3", {}, "In ", told(nameOf(state, e.cluster))),
+    e.stale ? h("p", { class: "unknown" }, `? The API server does not answer. This was read ${ago(state.clusters.find((c) => c.key === e.cluster)?.readAt)}.`) : "",
     facts(["State", st.state || "–"], ["Latency", e.lost > 1 ? "" : st.latency], ["Pings", e.lost > 1 ? `the last ${e.lost} were lost` : ""],
       ["Gateway", g ? h("button", { class: "link told", type: "button", onclick: () => showObject(e.cluster, `${g.kind} ${st.namespace}/${g.name}`) }, `${g.kind} ${st.namespace}/${g.name}`) : ""],
       ["Endpoint", g?.endpoint], ["MTU", g ? `${g.mtu}${g.peerMTU && g.peerMTU !== g.mtu ? ` (peer: ${g.peerMTU})` : ""}` : ""],
       ["Pods", (e.pods ?? []).map((x) => `${x.name}${x.node ? ` on ${x.node}` : ""}${x.active ? ", active" : ""}${x.ready ? "" : `, not ready: ${x.reason}`}`).join("; ")],
-      ["Out", t ? rate(t.egress) : ""], ["In", t ? rate(t.ingress) : ""], ["Dropped", drops],
+      ["Out", t ? rate(t.egress) : ""], ["In", t ? rate(t.ingress) : ""], ["Dropped since start", drops],
       ["Nodes", st.nodes ? `${st.nodes.joined} of ${st.nodes.known} joined` : ""], ["Not joined", (e.missing ?? []).join(", ")],
       ["Handshake", k?.lastHandshake ? ago(k.lastHandshake) : ""], ["Key", k?.since ? `created ${ago(k.since)}` : ""], ["Memory", e.memory ? bytes(e.memory) : ""],
       ["No answer", e.silent]),

@@ -94,7 +94,7 @@ export function short(n) {
 export const bits = (bytes) => (bytes === undefined || bytes === null ? "–" : `${short(bytes * 8)}bit/s`);
 
 export function bytes(n) {
-  if (!n) return "–";
+  if (n === undefined || n === null) return "–";
   return n >= 2 ** 30 ? `${(n / 2 ** 30).toFixed(1)} GiB` : n >= 2 ** 20 ? `${(n / 2 ** 20).toFixed(1)} MiB` : `${Math.round(n / 1024)} KiB`;
 }
 

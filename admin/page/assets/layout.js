@@ -5,17 +5,29 @@ const gap = 190; // between clusters, where a line has its label
 const chip = { w: 170, h: 52, gap: 12 };
 
 const few = 6;
+const pair = 2; // chips that have room beside each other in a narrow window
 
 /** crowded tells whether lines to clusters that were not given have no room for labels. */
 export const crowded = (clusters) => clusters.filter((c) => !c.named).length > few;
 
-/** layout places clusters: those that can be read in a row or a ring, the others below or, if they are many, on both sides. */
-export function layout(clusters, peerings) {
+/** layout places clusters: those that can be read in a row or a ring, the others below or, if they are many, on both sides.
+    In a narrow window, where they would be too small to read, a few clusters are below each other. */
+export function layout(clusters, peerings, narrow) {
   const named = clusters.filter((c) => c.named);
   const strangers = clusters.filter((c) => !c.named);
   const boxes = new Map();
   for (const c of named) boxes.set(c.key, { ...sizeOf(c), x: 0, y: 0 });
   const list = named.map((c) => boxes.get(c.key));
+  if (narrow && named.length <= 2) {
+    // Strangers above the first and below the last, so that lines do not cross boxes.
+    const first = strangers.filter((c) => named.length === 2 && peerings.find((q) => q.b === c.key)?.a === named[0].key);
+    const last = strangers.filter((c) => !first.includes(c));
+    if (first.length <= pair && last.length <= pair) {
+      const chips = (those) => those.map((c) => [c.key, { ...chip, columns: 0, shown: 0 }]);
+      stack(boxes, [chips(first), ...named.map((c) => [[c.key, boxes.get(c.key)]]), chips(last)].filter((row) => row.length));
+      return { boxes, view: around(boxes) };
+    }
+  }
   const w = Math.max(...list.map((b) => b.w)), hgt = Math.max(...list.map((b) => b.h));
   let right, bottom;
   if (list.length <= 2) {
@@ -63,9 +75,27 @@ export function layout(clusters, peerings) {
       });
     });
   }
+  return { boxes, view: around(boxes) };
+}
+
+// stack places rows of boxes below each other, each in the middle.
+function stack(boxes, rows) {
+  let y = 0;
+  for (const row of rows) {
+    let x = -row.reduce((w, [, b]) => w + b.w + chip.gap, -chip.gap) / 2;
+    for (const [key, b] of row) {
+      boxes.set(key, { ...b, x, y });
+      x += b.w + chip.gap;
+    }
+    y += Math.max(...row.map(([, b]) => b.h)) + 110;
+  }
+}
+
+// around is the part of the drawing that holds all boxes.
+function around(boxes) {
   const all = [...boxes.values()];
   const x = Math.min(...all.map((b) => b.x)) - 24, y = Math.min(...all.map((b) => b.y)) - 24;
-  return { boxes, view: { x, y, w: Math.max(...all.map((b) => b.x + b.w)) + 24 - x, h: Math.max(...all.map((b) => b.y + b.h)) + 24 - y } };
+  return { x, y, w: Math.max(...all.map((b) => b.x + b.w)) + 24 - x, h: Math.max(...all.map((b) => b.y + b.h)) + 24 - y };
 }
 
 function sizeOf(c) {

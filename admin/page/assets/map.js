@@ -15,7 +15,7 @@ export function mapView(place, page, about) {
       h("section", { class: "sheet" }, svg,
         h("div", { class: "row" }, reset, h("span", { class: "faint" }, "Squares are nodes. Drag to move; use the wheel, or + and −, to zoom. Click a line or a box to select it, or use Tab and Enter."))),
       h("section", { class: "sheet scroll" }, h("h2", {}, "Peerings"),
-        h("table", {}, h("thead", {}, h("tr", {}, ...["Peering", "State", "Latency", "MTU", "Out", "In", "Drops", "Nodes"].map((t) => h("th", { scope: "col" }, t)))), rows))),
+        h("table", {}, h("thead", {}, h("tr", {}, ...["Peering", "State", "Latency", "MTU", "Out", "In", "Drops since start", "Nodes"].map((t) => h("th", { scope: "col" }, t)))), rows))),
     details));
 
   let drawn = "";
@@ -57,8 +57,9 @@ export function mapView(place, page, about) {
     onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(what); } },
   });
 
+  const narrow = matchMedia("(max-width: 40rem)");
   function draw(state) {
-    const { boxes, view } = layout(state.clusters, state.peerings);
+    const { boxes, view } = layout(state.clusters, state.peerings, narrow.matches);
     const lines = s("g"), squares = s("g");
     parts = { clusters: new Map(), peerings: new Map(), crowded: crowded(state.clusters) };
     for (const p of state.peerings) {
@@ -99,7 +100,7 @@ export function mapView(place, page, about) {
   }
 
   const nameOf = (state, key) => { const c = state.clusters.find((k) => k.key === key); return c?.id || c?.origin || key; };
-  const latencyOf = (p) => p.tone === "down" ? "–" : p.ends.map((k) => k.status.latency).find(Boolean) ?? "–";
+  const latencyOf = (p) => p.tone === "down" ? "–" : p.ends.filter((k) => !k.stale).map((k) => k.status.latency).find(Boolean) ?? "–";
   const shorter = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
   // The accessible name contains the visible text: users of speech input say what they see (WCAG 2.5.3).
@@ -124,7 +125,7 @@ export function mapView(place, page, about) {
       const title = `${nameOf(state, p.a)} – ${nameOf(state, p.b)}`;
       set(part.one, "class", `peering ${p.tone}${chosen === `peering ${p.key}` ? " chosen" : ""}`);
       say(part.first, `${signs[p.tone]} ${p.tone === "down" ? "Down" : latency === "–" ? words[p.tone] : latency}`);
-      say(part.second, p.tone === "down" ? "select it to see why" : t?.windowSeconds ? shorter(`${bits(t.egress.rate?.bytesPerSecond)} / ${bits(t.ingress.rate?.bytesPerSecond)}`, 27) : "");
+      say(part.second, p.tone === "down" || p.tone === "unknown" ? "select it to see why" : t?.windowSeconds ? shorter(`${bits(t.egress.rate?.bytesPerSecond)} / ${bits(t.ingress.rate?.bytesPerSecond)}`, 27) : "");
       set(part.one, "aria-label", `Peering ${title}: ${words[p.tone]}${p.why ? `. ${p.why.slice(0, 300)}` : ""}. ${heard(part.first, part.second)}`);
       set(part.row, "class", chosen === `peering ${p.key}` ? "chosen" : "");
       const mtus = [...new Set(p.ends.map((k) => k.status.gateway?.mtu).filter(Boolean))].join(" / ");
@@ -167,7 +168,7 @@ export function mapView(place, page, about) {
 
   return {
     update(state) {
-      const shape = JSON.stringify([state.clusters.map((c) => [c.key, c.nodes?.length]), state.peerings.map((p) => p.key)]);
+      const shape = JSON.stringify([narrow.matches, state.clusters.map((c) => [c.key, c.nodes?.length]), state.peerings.map((p) => p.key)]);
       if (shape !== drawn) {
         drawn = shape;
         draw(state);

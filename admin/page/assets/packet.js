@@ -60,15 +60,16 @@ export function packetView(place, page) {
     const unseen = !way.back?.length || [...way.there, ...way.back].some((x) => x.unknown);
     let n = 0;
     const part = (title, hops) => (hops?.length ? h("section", { class: "sheet" }, h("h2", {}, title), h("ol", { class: "way" }, ...hops.map((hop) => one(hop, ++n)))) : "");
-    const far = toCluster.value || state?.peerings.find((p) => p.a === cluster.value || p.b === cluster.value)?.ends.find((e) => e.cluster !== cluster.value)?.cluster;
+    const near = cluster.value;
+    const place = (hop) => (hop.cluster === "local" ? nameOf(state, near) : way.peer || "other cluster");
     const one = (hop, i) => h("li", { class: hop.problem ? "stop" : hop.unknown ? "unseen" : "" }, h("span", { class: "mark", "aria-hidden": "true" }, hop.problem ? "✕" : String(i)),
       h("div", { class: "hop" },
-        h("p", {}, h("strong", {}, hop.kind), " ", told(hop.name), " ", h("span", { class: "faint" }, `(${hop.cluster === "local" ? nameOf(state, cluster.value) : "other cluster"})`)),
+        h("p", {}, h("strong", {}, hop.kind), " ", told(hop.name), " ", h("span", { class: "faint" }, `(${place(hop)})`)),
         h("p", { class: "mono told" }, `${hop.source ?? "?"} → ${hop.destination ?? "?"}`),
         hop.facts?.length ? h("ul", {}, ...hop.facts.map((f) => h("li", { class: "told" }, f))) : "",
         hop.live?.length ? h("p", { class: "seen" }, "Seen now: ", ...hop.live.flatMap((s, i) => [i ? ", " : "", h("strong", {}, String(s.packets)), ` at ${s.point}`])) : "",
         hop.notCounted ? h("p", { class: "uncounted faint told" }, `Not counted: ${hop.notCounted}`) : "",
-        hop.decidedBy ? h("p", {}, h("span", { class: "faint" }, "Decided by "), h("button", { class: "link told", type: "button", onclick: () => showObject(hop.cluster === "local" ? cluster.value : far, hop.decidedBy) }, hop.decidedBy)) : "",
+        hop.decidedBy ? h("p", {}, h("span", { class: "faint" }, "Decided by "), hop.cluster === "local" || way.remote ? h("button", { class: "link told", type: "button", onclick: () => showObject(hop.cluster === "local" ? near : way.remote, hop.decidedBy) }, hop.decidedBy) : told(hop.decidedBy)) : "",
         hop.unknown ? h("p", { class: "unknown" }, "? Unknown: ", told(hop.unknown)) : "",
         hop.problem ? finding({ kind: "failed", title: "The packet stops here", ...hop.problem }) : ""));
     return [h("p", { class: stop ? "badge down" : unseen ? "badge unknown" : "badge up", role: "status" }, stop ? `✕ The packet stops at the ${stop.kind}` : unseen ? "? Nothing was found that stops the packet, but not everything could be read" : "✓ Nothing stops the packet"),

@@ -15,8 +15,8 @@ const kinds = [
   { title: "Packets", lines: [["egressPackets", "out"], ["ingressPackets", "in"]], text: (n) => `${short(n).trim()}/s` },
   { title: "Drops by reason", drops: true, text: (n) => `${short(n).trim()}/s` },
   { title: "Latency", lines: [["latency", ""]], text: (n) => `${n < 10 ? n.toFixed(2) : n.toFixed(1)} ms` },
-  { title: "Handshakes", lines: [["handshakes", ""]], text: (n) => `${n.toFixed(1)}/min` },
-  { title: "Memory", lines: [["memory", ""]], text: bytes },
+  { title: "Handshakes, average of 5 minutes", lines: [["handshakes", ""]], text: (n) => `${n.toFixed(1)}/min` },
+  { title: "Memory", lines: [["memory", ""]], text: bytes, unit: 2 ** 20 },
 ];
 
 export function plotsView(place, page, about) {
@@ -115,7 +115,7 @@ export function plotsView(place, page, about) {
     const inside = (l, i) => l.times[i] >= from && l.times[i] <= to && l.values[i] !== null && l.values[i] !== undefined;
     let max = 0;
     for (const l of lines) for (let i = 0; i < l.times.length; i++) if (inside(l, i)) max = Math.max(max, l.values[i]);
-    max = nice(max);
+    max = nice(max / (kind.unit ?? 1)) * (kind.unit ?? 1);
     const x = (t) => left + ((t - from) / (to - from)) * (width - left - 8), y = (v) => top + (1 - v / max) * (height - top - bottom);
     g.font = "11px system-ui, sans-serif";
     g.fillStyle = colour("--faint");
