@@ -55,6 +55,7 @@ type bind struct {
 	// initiations is sent to by noteInitiation and received by followClock; one slot,
 	// never closed.
 	initiations chan received
+	cookies     *cookies
 
 	mu     sync.Mutex
 	open   *openSocket // what wireguard-go uses
@@ -81,11 +82,13 @@ func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered
 	if o.OnDrop == nil {
 		o.OnDrop = func(Observation) {}
 	}
-	return &bind{
+	b := &bind{
 		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
+	b.cookies = newCookies(b.writeCookies)
+	return b
 }
 
 // prepare gives the next Open its socket. Until then the open one keeps working:
@@ -210,8 +213,34 @@ func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 	case typeResponse:
 		b.egress.sendHandshake(bufs)
 		b.answered()
+	case typeCookieReply:
+		for _, reply := range bufs {
+			b.cookies.add(reply, e)
+		}
+		return nil
 	}
 	return b.write(bufs, ecn, e)
+}
+
+// writeCookies writes cookie replies. An error means what lost messages mean.
+func (b *bind) writeCookies(replies []underlay.Datagram) {
+	s := b.socket()
+	if s == nil {
+		return
+	}
+	if observe := b.observer.Load(); observe != nil {
+		for _, r := range replies {
+			showSent(observe, [][]byte{r.Body}, s.LocalAddr(), r.Addr)
+		}
+	}
+	_, _ = s.WriteBatch(replies)
+}
+
+// socket is the one in use; nil between two sockets, and after the last.
+func (b *bind) socket() *openSocket {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
 }
 
 // lastWithPacket returns the last message that carries a packet, and how many do.
@@ -226,11 +255,9 @@ func lastWithPacket(bufs [][]byte) (last []byte, n int) {
 }
 
 func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
-	b.mu.Lock()
-	s := b.open
-	b.mu.Unlock()
+	s := b.socket()
 	if s == nil {
-		return nil // between two sockets, or after the last: datagrams may get lost
+		return nil // datagrams may get lost
 	}
 	if observe := b.observer.Load(); observe != nil {
 		showSent(observe, bufs, s.LocalAddr(), to.addr)

@@ -3,11 +3,14 @@ package tunnel
 import (
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.zx2c4.com/wireguard/device"
+
+	"github.com/sluice-net/sluice/underlay"
 )
 
 // strange are datagrams of somebody who has no key that the gateway knows: none of them
@@ -73,15 +76,31 @@ func testStrangersHearNothing(t *testing.T) {
 	})
 }
 
-// A flood of handshakes draws cookies, which are less than half as large, and the peer
-// connects all the same.
+// countedSocket counts calls that write.
+type countedSocket struct {
+	Socket
+	calls atomic.Int64
+}
+
+func (s *countedSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
+	s.calls.Add(1)
+	return s.Socket.WriteBatch(ds)
+}
+
+// A flood of handshakes draws cookies, which are less than half as large and leave in batches, and the peer connects all
+// the same.
 func TestFloodOfHandshakesDrawsLess(t *testing.T) { eachWay(t, testFloodOfHandshakesDrawsLess) }
 
 func testFloodOfHandshakesDrawsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
-		b := newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: n.listen("192.0.2.2")})
+		socket := new(countedSocket)
+		b := newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: func(port uint16) (Socket, error) {
+			s, err := n.listen("192.0.2.2")(port)
+			socket.Socket = s
+			return socket, err
+		}})
 		connect(t, a, b)
 		stranger := newStranger(t, n, "192.0.2.66")
 		defer stranger.Close()
@@ -112,6 +131,9 @@ func testFloodOfHandshakesDrawsLess(t *testing.T) {
 		count, bytes := stranger.heard()
 		if count == 0 || count > flood || bytes != count*cookieReplyLen {
 			t.Errorf("%d handshakes draw %d datagrams of %d bytes, want cookies of %d each", flood, count, bytes, cookieReplyLen)
+		}
+		if calls := int(socket.calls.Load()); calls == 0 || calls > 4+count/BatchSize {
+			t.Errorf("%d cookies took %d system calls", count, calls)
 		}
 		t.Logf("%d bytes draw %d", flood*initiationLen, bytes)
 		a.run(t)
