@@ -255,18 +255,20 @@ func (a *egressAccount) reset() {
 // tun.Device.Write.
 type ingressAccount struct {
 	waiter
-	ledger       ledger
-	lastBatch    lastBatch
-	waited       time.Duration
-	writing      bool
-	unknown      uint64 // not taken: for no session of ours, or an expired one
-	rejected     uint64 // taken, but never delivered
-	forgotten    uint64 // struck out as rejected, but perhaps only late
-	delivered    uint64
-	malformed    uint64
-	handshakes   handshakeCounts
-	errors       uint64
-	lastReplaced time.Time // when something came by a session that the peer had before; zero: never
+	ledger    ledger
+	lastBatch lastBatch
+	waited    time.Duration
+	writing   bool
+	unknown   uint64 // not taken: for no session of ours, or an expired one
+	rejected  uint64 // taken, but never delivered
+	forgotten uint64 // struck out as rejected, but perhaps only late
+	delivered uint64
+	malformed uint64
+	// handshakeLimit counts initiations above the limit.
+	handshakeLimit uint64
+	handshakes     handshakeCounts
+	errors         uint64
+	lastReplaced   time.Time // when something came by a session that the peer had before; zero: never
 }
 
 func newIngressAccount(max int) *ingressAccount {
@@ -327,6 +329,13 @@ func (a *ingressAccount) take(bufs [][]byte, sizes []int) (malformed, size int) 
 		}
 	}
 	return malformed, size
+}
+
+// limited counts initiations above the limit.
+func (a *ingressAccount) limited(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.handshakeLimit += uint64(n)
 }
 
 // opened counts what was opened where it was read.

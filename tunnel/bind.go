@@ -291,6 +291,7 @@ type receiver struct {
 	socket  *openSocket
 	from    []underlay.Origin
 	sources sourceCache
+	quotas  quotas
 	pause   time.Duration // after the next error
 }
 
@@ -321,13 +322,13 @@ func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int
 		r.dropped(dropUnknownSession, bufs[stranger][:sizes[stranger]], r.from[stranger])
 	}
 	n, err := r.read(bufs, sizes)
+	r.take(bufs[:n], sizes[:n])
 	for i := range n {
 		eps[i] = r.Endpoint(i)
 		if isInitiation(bufs[i][:sizes[i]]) {
 			r.noteInitiation(r.from[i], bufs[i][:sizes[i]])
 		}
 	}
-	r.take(bufs[:n], sizes[:n])
 	return n, err
 }
 
@@ -359,8 +360,12 @@ func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps [
 	return n, nil
 }
 
-// take enters the messages of a batch.
+// take enters the messages of a batch, and gives size 0 to those of which wireguard-go is to see nothing.
 func (r *receiver) take(bufs [][]byte, sizes []int) {
+	if place, n := r.limit(bufs, sizes); n > 0 {
+		r.ingress.limited(n)
+		r.dropped(dropHandshakeLimit, bufs[place][:initiationLen], r.from[place])
+	}
 	if place, size := r.ingress.take(bufs, sizes); place >= 0 {
 		r.dropped(dropMalformed, bufs[place][:size], r.from[place])
 	}

@@ -84,7 +84,7 @@ func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte,
 // DropReasons are all that Observation.Drop may be, and those that are only counted.
 var DropReasons = [...]string{
 	dropNames[dropNoEndpoint], dropNames[dropNoSession], dropNames[dropInFlight], dropNames[dropUnconfirmed], dropNoPeer, "DropTunnelFlushed",
-	dropUnknownSession, "DropTunnelRejected", dropMalformed,
+	dropUnknownSession, "DropTunnelRejected", dropMalformed, dropHandshakeLimit,
 }
 
 // Names of drops that are not a dropReason.
@@ -92,6 +92,7 @@ const (
 	dropNoPeer         = "DropTunnelNoPeer"
 	dropUnknownSession = "DropTunnelUnknownSession"
 	dropMalformed      = "DropTunnelMalformed"
+	dropHandshakeLimit = "DropTunnelHandshakeLimit"
 )
 
 var dropNames = [dropReasons]string{

@@ -73,6 +73,8 @@ type Stats struct {
 	DropRejected uint64 `json:"dropRejected"`
 	// DropMalformed counts received datagrams that are no WireGuard message.
 	DropMalformed uint64 `json:"dropMalformed"`
+	// DropHandshakeLimit counts received initiations above 20 000 per second, which are dropped unseen.
+	DropHandshakeLimit uint64 `json:"dropHandshakeLimit"`
 	// RxHandshakes counts received datagrams with type and length of a handshake
 	// message, valid or not.
 	RxHandshakes uint64 `json:"rxHandshakes"`
@@ -202,6 +204,7 @@ func (a *ingressAccount) addTo(s *Stats) {
 	s.DropUnknownSession = a.unknown
 	s.DropRejected = a.rejected
 	s.DropMalformed = a.malformed
+	s.DropHandshakeLimit = a.handshakeLimit
 	s.RxHandshakes, s.RxInitiations, s.RxResponses = a.handshakes.all, a.handshakes.initiations, a.handshakes.responses
 	s.LastInitiation, s.LastReplaced = a.handshakes.lastInitiation, a.lastReplaced
 	s.ReceiveErrors = a.errors

@@ -135,6 +135,10 @@ func testFloodOfHandshakesDrawsLess(t *testing.T) {
 		if calls := int(socket.calls.Load()); calls == 0 || calls > 4+count/BatchSize {
 			t.Errorf("%d cookies took %d system calls", count, calls)
 		}
+		// With workers the last address is taken for the peer's, whoever sends from it.
+		if limited := b.Stats().DropHandshakeLimit; limited > flood-quotaSize || limited < flood-2*quotaSize {
+			t.Errorf("%d of %d handshakes are dropped, want those above %d", limited, flood, quotaSize)
+		}
 		t.Logf("%d bytes draw %d", flood*initiationLen, bytes)
 		a.run(t)
 		synctest.Wait()

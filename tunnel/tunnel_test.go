@@ -385,7 +385,7 @@ func testGarbageIsCountedAndHarmless(t *testing.T) {
 	cross(t, a, b, 2)
 	eventually(t, "all counted", func() bool {
 		s := b.Stats()
-		return s.DropMalformed == 3*rounds && s.DropUnknownSession == rounds && s.RxHandshakes == rounds+1
+		return s.DropMalformed == 3*rounds && s.DropUnknownSession == rounds && s.RxHandshakes+s.DropHandshakeLimit == rounds+1
 	})
 	cross(t, b, a, 3)
 }

@@ -95,6 +95,7 @@ func (r *GatewayReport) Drops() (out []Drop) {
 	add(Ingress, "DropTunnelUnknownSession", t.DropUnknownSession)
 	add(Ingress, "DropTunnelRejected", t.DropRejected)
 	add(Ingress, "DropTunnelMalformed", t.DropMalformed)
+	add(Ingress, "DropTunnelHandshakeLimit", t.DropHandshakeLimit)
 	slices.SortFunc(out, func(a, b Drop) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Direction, b.Direction), strings.Compare(a.Reason, b.Reason))
 	})

@@ -152,6 +152,7 @@ type TunnelStats struct {
 	DropUnknownSession uint64         `json:"dropUnknownSession"`
 	DropRejected       uint64         `json:"dropRejected"`
 	DropMalformed      uint64         `json:"dropMalformed"`
+	DropHandshakeLimit uint64         `json:"dropHandshakeLimit"`
 	RxHandshakes       uint64         `json:"rxHandshakes"`
 	RxInitiations      uint64         `json:"rxInitiations"`
 	RxResponses        uint64         `json:"rxResponses"`

@@ -246,6 +246,7 @@ func tunnelDrops(t tunnel.Stats) []tunnelDrop {
 		{"ingress", "DropTunnelUnknownSession", t.DropUnknownSession},
 		{"ingress", "DropTunnelRejected", t.DropRejected},
 		{"ingress", "DropTunnelMalformed", t.DropMalformed},
+		{"ingress", "DropTunnelHandshakeLimit", t.DropHandshakeLimit},
 	}
 }
 

@@ -74,7 +74,7 @@ func wantCounted(t *testing.T, before, after lab.DataPlaneStatus) {
 	}
 
 	peer := overruns("wireguard")
-	for _, reason := range []string{"dropMalformed", "dropUnknownSession", "dropRejected", "rxHandshakes"} {
+	for _, reason := range []string{"dropMalformed", "dropUnknownSession", "dropRejected", "dropHandshakeLimit", "rxHandshakes"} {
 		peer += after.TunnelCounter(reason) - before.TunnelCounter(reason)
 	}
 	t.Logf("WireGuard: %d overruns, %v", overruns("wireguard"), after.Tunnel)
