@@ -2,10 +2,12 @@ package page
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,6 +26,7 @@ import (
 	"github.com/sluice-net/sluice/admin/trace"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/browser"
+	"github.com/sluice-net/sluice/test/golden"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -116,7 +119,7 @@ func (w *stand) serve(s *Server) {
 	}
 	s.dropped = func(context.Context, *access.Cluster, types.NamespacedName) ([]drops.Drop, error) {
 		return []drops.Drop{
-			{Number: 1, Time: time.Now(), Direction: "egress", Reason: "DropNoMapping", Node: "rome-1", Source: addr("10.243.1.5"), Destination: addr("10.99.0.1"), Protocol: 6, SourcePort: 33000, DestinationPort: 443, TCPFlags: 2, Length: 60, Total: 7},
+			{Number: 1, Time: time.Now(), Direction: "egress", Reason: "DropNoMapping", Node: "rome-1" + w.hostile, Source: addr("10.243.1.5"), Destination: addr("10.99.0.1"), Protocol: 6, SourcePort: 33000, DestinationPort: 443, TCPFlags: 2, Length: 60, Total: 7},
 		}, nil
 	}
 }
@@ -295,9 +298,29 @@ func TestPage(t *testing.T) {
 			}
 		})
 	}
+	// The pictures in the documents were made with the assets of now.
+	golden.Compare(t, "testdata/pictures.txt", digest(t))
 	if _, err := source.Axe(); err != nil {
 		source.Lacks(t, "%v", err)
 	}
+}
+
+// digest is that of all assets.
+func digest(t *testing.T) string {
+	t.Helper()
+	sum := sha256.New()
+	files, err := fs.Glob(embedded, "assets/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, name := range files {
+		data, err := embedded.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(data), data)
+	}
+	return fmt.Sprintf("%x\n", sum.Sum(nil))
 }
 
 // TestKeyboard: what a mouse can choose a keyboard can.
@@ -319,6 +342,90 @@ func TestKeyboard(t *testing.T) {
 		}
 	}
 	t.Error("Tab does not come to a cluster")
+}
+
+// TestMouse: the map and the plots zoom and move by mouse and keyboard, a plot shows values where the mouse is, and a fix
+// is copied.
+func TestMouse(t *testing.T) {
+	w := &stand{}
+	p := open(t, start(t, []string{"rome", "milan"}, w.serve), 1280, 900, false)
+	p.Allow("clipboardReadWrite", "clipboardSanitizedWrite")
+	p.Until(`document.querySelectorAll("svg.map .box").length === 3`)
+	view := func() (v struct{ X, Y, W, H float64 }) {
+		p.Must(`(() => { const v = document.querySelector("svg.map").viewBox.baseVal; return { X: v.x, Y: v.y, W: v.width, H: v.height }; })()`, &v)
+		return v
+	}
+	place := func(selector string) (r struct{ X, Y, W, H float64 }) {
+		p.Must(`(() => { const e = document.querySelector(`+quoted(selector)+`); e.scrollIntoView({ block: "center" }); const r = e.getBoundingClientRect(); return { X: r.x, Y: r.y, W: r.width, H: r.height }; })()`, &r)
+		return r
+	}
+	whole, svg := view(), place("svg.map")
+	p.Wheel(svg.X+svg.W/2, svg.Y+svg.H/2, -100)
+	if near := view(); near.W >= whole.W {
+		t.Errorf("the wheel zooms from %v to %v", whole, near)
+	}
+	before := view()
+	p.Drag(svg.X+10, svg.Y+10, svg.X+60, svg.Y+40)
+	if moved := view(); moved.X >= before.X || moved.Y >= before.Y || moved.W != before.W {
+		t.Errorf("dragged from %v to %v", before, moved)
+	}
+	p.Must(`document.querySelector("svg.map .box").focus()`, nil)
+	before = view()
+	p.Press("+")
+	p.Press("ArrowRight")
+	if now := view(); now.W >= before.W || now.X <= before.X {
+		t.Errorf("by keys from %v to %v", before, now)
+	}
+	p.Press("0")
+	if now := view(); now != whole {
+		t.Errorf("everything is %v, before it was %v", now, whole)
+	}
+
+	w.cut.Store(true)
+	p.Until(`document.querySelector("svg.map .peering.down")`)
+	p.Must(`document.querySelector("svg.map .peering.down").dispatchEvent(new MouseEvent("click", { bubbles: true }))`, nil)
+	p.Until(`document.querySelector("aside .fix button")`)
+	copying := place("aside .fix button")
+	p.Drag(copying.X+5, copying.Y+5, copying.X+5, copying.Y+5)
+	p.Until(`document.querySelector("aside .fix button").innerText === "Copied"`)
+	var copied string
+	if p.Must(`navigator.clipboard.readText()`, &copied); copied != "kubectl -n liqo get svc" {
+		t.Errorf("copied: %q", copied)
+	}
+	w.cut.Store(false)
+
+	p.Must(`document.querySelector("#views [data-view=plots]").click()`, nil)
+	p.Until(`/\d/.test(document.querySelector("canvas").getAttribute("aria-label"))`)
+	for range 2 { // all gateways
+		p.Must(`document.querySelector("main [aria-pressed=false]").click()`, nil)
+	}
+	p.Until(`document.querySelector(".plot .legend").children.length === 6`)
+	var lines []string
+	p.Must(`[...document.querySelectorAll(".plot:first-child .legend line")].map((l) => l.getAttribute("stroke") + " " + l.getAttribute("stroke-dasharray"))`, &lines)
+	slices.Sort(lines)
+	if len(slices.Compact(lines)) != 6 {
+		t.Errorf("lines look the same: %v", lines)
+	}
+	const at = `document.querySelector(".plot h2 span").innerText`
+	canvas := place("canvas")
+	leftmost := func() (text string) {
+		p.Point(canvas.X+74, canvas.Y+50)
+		p.Until(`/\d:\d/.test(` + at + `)`)
+		p.Must(at, &text)
+		return text
+	}
+	from := leftmost()
+	p.Drag(canvas.X+canvas.W/2, canvas.Y+50, canvas.X+canvas.W-20, canvas.Y+50)
+	if near := leftmost(); near <= from {
+		t.Errorf("zoomed, the plot begins at %s, before at %s", near, from)
+	}
+	near := leftmost()
+	p.Must(`document.querySelector("canvas").focus()`, nil)
+	p.Press("Escape")
+	if all := leftmost(); all >= near {
+		t.Errorf("everything begins at %s, a part of it at %s", all, near)
+	}
+	quiet(t, p)
 }
 
 // TestBundleButton: the button saves an archive, and says under which name.
@@ -351,6 +458,15 @@ func TestHostileNames(t *testing.T) {
 	p.Until(`document.querySelectorAll("main select option").length > 1`)
 	p.Must(`document.querySelector("main button.primary").click()`, nil)
 	p.Until(`document.querySelectorAll("details").length === 2`)
+	p.Must(`document.querySelector("#views [data-view=drops]").click()`, nil)
+	p.Until(`document.querySelectorAll("tbody tr").length === 2 && document.querySelector("main").innerText.includes("onerror=")`)
+	p.Must(`document.querySelector("#views [data-view=plots]").click()`, nil)
+	p.Until(`/\d/.test(document.querySelector("canvas").getAttribute("aria-label"))`)
+	p.Must(`document.querySelector("#views [data-view=map]").click()`, nil)
+	p.Until(`document.querySelector("aside .finding button.link")`)
+	p.Must(`document.querySelector("aside .finding button.link").click()`, nil)
+	p.Until(`document.querySelector("dialog pre").innerText.includes("kind: GatewayClient") && document.querySelector("dialog pre").innerText.includes("onerror=")`)
+	p.Must(`document.querySelector("dialog").close()`, nil)
 	var state struct {
 		Title   string
 		Foreign int
@@ -439,6 +555,36 @@ func TestLarge(t *testing.T) {
 	}
 	for _, text := range many.Troubles() {
 		t.Errorf("the browser says: %s", text)
+	}
+}
+
+// TestFluid: with 50 peerings and 500 nodes, all of which change all the time, zooming and moving the map costs little of
+// the page's thread. How many frames a busy machine shows is in the log.
+func TestFluid(t *testing.T) {
+	const frames = 120
+	_, p := sized(t, 50, 500, func(*survey.Cluster) {})
+	before := p.Worked()
+	var gaps []float64
+	p.Must(fmt.Sprintf(`new Promise((done) => {
+		const svg = document.querySelector("svg.map"), r = svg.getBoundingClientRect(), gaps = [];
+		const mouse = (kind, x) => svg.dispatchEvent(new PointerEvent(kind, { clientX: r.x + 100 + x, clientY: r.y + 100, buttons: 1, bubbles: true }));
+		let last = performance.now(), n = 0;
+		mouse("pointerdown", 0);
+		const frame = (now) => {
+			gaps.push(now - last);
+			last = now;
+			if (n %% 2) mouse("pointermove", n);
+			else svg.dispatchEvent(new WheelEvent("wheel", { deltaY: n %% 4 ? 100 : -100, clientX: r.x + r.width / 2, clientY: r.y + r.height / 2, bubbles: true, cancelable: true }));
+			if (++n < %d) requestAnimationFrame(frame);
+			else done(gaps.sort((a, b) => a - b));
+		};
+		requestAnimationFrame(frame);
+	})`, frames), &gaps)
+	cost := (p.Worked() - before) / frames
+	t.Logf("a frame costs %v of the thread; time between frames: median %.1f ms, 95th percentile %.1f ms, longest %.1f ms",
+		cost, gaps[frames/2], gaps[frames*95/100], gaps[frames-1])
+	if cost > 50*time.Millisecond { // measured: a tenth of that
+		t.Errorf("a frame costs %v of the page's thread", cost)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 func readingsOf(clusters ...*survey.Cluster) (out []reading) {
@@ -220,6 +221,21 @@ func eachText(v any, do func(string)) {
 			do(k)
 			eachText(e, do)
 		}
+	}
+}
+
+// TestObjectText: an object as large as an API server takes it becomes a text that a page can show, and hides nothing.
+func TestObjectText(t *testing.T) {
+	const huge = 1 << 20
+	o := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Name: "milan", Annotations: map[string]string{
+		"a": strings.Repeat("a", huge), "b": "</pre><script>\u202e\x1b[31m",
+	}}}
+	for i := range 100_000 {
+		o.Spec.Remote.CIDR.Pod.List = append(o.Spec.Remote.CIDR.Pod.List, networkingv1beta1.CIDR(fmt.Sprintf("10.0.%d.0/24", i)))
+	}
+	out, err := objectText(o)
+	if err != nil || len(out) > maxYAML+100 || strings.ContainsAny(out, "\u202e\x1b") || !strings.Contains(out, "</pre><script>") || !strings.Contains(out, "milan") {
+		t.Errorf("%d bytes, %v:\n%.500s", len(out), err, out)
 	}
 }
 

@@ -123,7 +123,8 @@ func accessTo(id string) *access.Cluster {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: id + "-host"}, Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "192.0.2.1"}},
 	)
 	objects := clientfake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(
-		&networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}},
+		&networkingv1beta1.GatewayClient{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan",
+			Annotations: map[string]string{"note": `<img src=x onerror="document.title='owned'">`}}},
 	).Build()
 	return &access.Cluster{
 		Options: access.Options{Origin: "kubeconfig /home/me/.kube/config, context " + id, LiqoNamespace: "liqo"},

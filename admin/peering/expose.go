@@ -194,10 +194,16 @@ func (x *exposing) known() *step {
 	return &step{
 		in: x.peer.Cluster, waiting: "Setting up Service " + what.String(), done: "Service " + what.String() + " correctly set up",
 		try: func(ctx context.Context) (missing string, err error) {
+			var owner []metav1.OwnerReference
 			for _, o := range x.objects {
-				if err := x.put(ctx, o); err != nil {
+				o = o.DeepCopyObject().(client.Object)
+				o.SetOwnerReferences(owner)
+				live, err := x.put(ctx, o)
+				if err != nil {
 					return "", err
 				}
+				// The EndpointSlice ends with the Service.
+				owner = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: live.GetName(), UID: live.GetUID()}}
 			}
 			return "", nil
 		},
@@ -230,20 +236,20 @@ func labelOfMaker(o client.Object) string {
 	return LabelManagedBy
 }
 
-// put creates an object in the peer, or updates it.
-func (x *exposing) put(ctx context.Context, wanted client.Object) error {
+// put creates an object in the peer, or updates it, and returns it.
+func (x *exposing) put(ctx context.Context, wanted client.Object) (client.Object, error) {
 	live := wanted.DeepCopyObject().(client.Object)
 	there, err := x.ours(ctx, live)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	what := fmt.Sprintf("%s %s/%s", wanted.GetObjectKind().GroupVersionKind().Kind, wanted.GetNamespace(), wanted.GetName())
 	if !there {
-		err := x.peer.write.Create(ctx, wanted.DeepCopyObject().(client.Object))
+		err := x.peer.write.Create(ctx, wanted)
 		if apierrors.IsNotFound(err) {
-			return x.peer.Errorf("there is no namespace %s: create it, or choose another with %s, and run the command again", wanted.GetNamespace(), x.peer.Flag("namespace"))
+			return nil, x.peer.Errorf("there is no namespace %s: create it, or choose another with %s, and run the command again", wanted.GetNamespace(), x.peer.Flag("namespace"))
 		}
-		return x.peer.Explain("create "+what, err)
+		return wanted, x.peer.Explain("create "+what, err)
 	}
 	before := live.DeepCopyObject().(client.Object)
 	switch live := live.(type) {
@@ -251,9 +257,9 @@ func (x *exposing) put(ctx context.Context, wanted client.Object) error {
 		live.Spec.Ports = wanted.(*corev1.Service).Spec.Ports
 	case *discoveryv1.EndpointSlice:
 		slice := wanted.(*discoveryv1.EndpointSlice)
-		live.Ports, live.Endpoints = slice.Ports, slice.Endpoints
+		live.Ports, live.Endpoints, live.OwnerReferences = slice.Ports, slice.Endpoints, slice.OwnerReferences
 	}
-	return x.peer.Explain("change "+what, x.peer.write.Patch(ctx, live, client.MergeFrom(before)))
+	return live, x.peer.Explain("change "+what, x.peer.write.Patch(ctx, live, client.MergeFrom(before)))
 }
 
 // exposed are the objects of ExposeService that lead from one of the clusters to the other, with what to say of them once
@@ -278,7 +284,7 @@ func (p pair) exposed(ctx context.Context) (hints []hint) {
 			if !leads(remaps, at) {
 				continue
 			}
-			hints = append(hints, hint{e, fmt.Sprintf("Service %[1]s/%[2]s stays, but leads nowhere now: 'kubectl -n %[1]s delete service,endpointslice %[2]s' deletes it", s.Namespace, s.Name)})
+			hints = append(hints, hint{e, fmt.Sprintf("Service %[1]s/%[2]s stays, but leads nowhere now: 'kubectl -n %[1]s delete service %[2]s' deletes it", s.Namespace, s.Name)})
 			for k := range ips.Items {
 				ip := &ips.Items[k]
 				if given, err := ip.Status.IP.Addr(); err == nil && Translate(remaps, given) == at {

@@ -204,7 +204,7 @@ func (r *Removal) leaveExposed(ctx context.Context) error {
 	slice := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 	list, err := r.listKind(ctx, slice, client.MatchingLabels{discoveryv1.LabelManagedBy: managedByUs})
 	for _, o := range list {
-		r.left("Service %[1]s/%[2]s, which leads nowhere now: 'kubectl -n %[1]s delete service,endpointslice %[2]s' deletes it", o.GetNamespace(), o.GetName())
+		r.left("Service %[1]s/%[2]s, which leads nowhere now: 'kubectl -n %[1]s delete service %[2]s' deletes it", o.GetNamespace(), o.GetName())
 	}
 	return err
 }

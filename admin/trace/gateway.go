@@ -43,6 +43,9 @@ func (s *Side) gateway() (h Hop, r *survey.GatewayReport) {
 	if pod := g.Active(); pod != nil {
 		h.Facts = append(h.Facts, "pod "+pod.Namespace+"/"+pod.Name+" on node "+pod.Node)
 	}
+	if r != nil && r.DataPlane.MTU > 0 {
+		h.Facts = append(h.Facts, fmt.Sprintf("MTU %d", r.DataPlane.MTU))
+	}
 	return h, r
 }
 
@@ -244,6 +247,9 @@ func (w *walk) translateIn(s *Side) bool {
 		return w.hop(h)
 	}
 	d := &s.report().DataPlane
+	if from := d.Tunnel.Endpoint; from.IsValid() { // NAT on the way may have changed it
+		h.Facts = append(h.Facts, fmt.Sprintf("WireGuard messages arrive from %s", from))
+	}
 	src, m, ok := through(d.Remote, w.src, true)
 	if !ok {
 		reason, _ := drops.Explain("DropSpoofedSource")

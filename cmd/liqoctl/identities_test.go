@@ -397,7 +397,7 @@ func testExpose(t *testing.T, home, peer *rome) {
 
 	got := home.liqoctl(t, "network", "reset", "--remote-kubeconfig", peer.Kubeconfig, "--skip-confirm")
 	for _, hint := range []string{
-		" WARN   (remote) Service shop/web stays, but leads nowhere now: 'kubectl -n shop delete service,endpointslice web' deletes it\n",
+		" WARN   (remote) Service shop/web stays, but leads nowhere now: 'kubectl -n shop delete service web' deletes it\n",
 		" WARN   (local) IP shop/web stays for other clusters: if none uses it, 'kubectl -n shop delete ip web' deletes it\n",
 	} {
 		if got.code != 0 || !strings.Contains(got.stderr, hint) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -348,6 +349,37 @@ func (p *Page) Press(key string) {
 		params["type"] = kind
 		p.call("Input.dispatchKeyEvent", params, nil)
 	}
+}
+
+// Point moves the mouse to a place of the window.
+func (p *Page) Point(x, y float64) { p.mouse("mouseMoved", x, y, nil) }
+
+// Drag presses the mouse button at a place, and releases it at another.
+func (p *Page) Drag(fromX, fromY, toX, toY float64) {
+	held := map[string]any{"button": "left", "buttons": 1, "clickCount": 1}
+	p.mouse("mouseMoved", fromX, fromY, nil)
+	p.mouse("mousePressed", fromX, fromY, held)
+	p.mouse("mouseMoved", (fromX+toX)/2, (fromY+toY)/2, held)
+	p.mouse("mouseMoved", toX, toY, held)
+	p.mouse("mouseReleased", toX, toY, map[string]any{"button": "left", "clickCount": 1})
+}
+
+// Wheel turns the wheel of the mouse at a place; up is negative.
+func (p *Page) Wheel(x, y, by float64) {
+	p.mouse("mouseWheel", x, y, map[string]any{"deltaX": 0, "deltaY": by})
+}
+
+func (p *Page) mouse(kind string, x, y float64, more map[string]any) {
+	p.t.Helper()
+	params := map[string]any{"type": kind, "x": x, "y": y}
+	maps.Copy(params, more)
+	p.call("Input.dispatchMouseEvent", params, nil)
+}
+
+// Allow gives pages permissions that a user would give by a click, such as "clipboardReadWrite".
+func (p *Page) Allow(permissions ...string) {
+	p.t.Helper()
+	p.call("Browser.grantPermissions", map[string]any{"permissions": permissions}, nil)
 }
 
 // Screenshot returns the visible part of the page as a PNG.

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,6 +35,12 @@ var long = flag.Bool("kubernetes.long", false, "also test what the long tests of
 // TestLab runs everything on one lab, which takes seconds to start. Every part
 // leaves the clusters as it found them.
 func TestLab(t *testing.T) {
+	before := hostSysctls(t)
+	t.Cleanup(func() { // after the lab's own
+		if after := hostSysctls(t); after != before {
+			t.Errorf("the lab leaves the machine changed:\n%s, before:\n%s", after, before)
+		}
+	})
 	l := New(t, Options{NetworkPolicies: true})
 	for _, c := range l.Clusters {
 		if _, err := c.KubectlInput(app, "apply", "-f", "-"); err != nil {
@@ -460,4 +468,18 @@ func testPower(t *testing.T, l *Lab) {
 	if err := ping(conn, patience); err != nil {
 		t.Errorf("the node port, when the first node is back: %v", err)
 	}
+}
+
+// hostSysctls are the values of the machine that a lab changes.
+func hostSysctls(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range nodeSysctls {
+		value, err := os.ReadFile(filepath.Join(procSys, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&all, "%s %s", name, value)
+	}
+	return all.String()
 }

@@ -95,6 +95,19 @@ func testInfo(t *testing.T, w *world) {
 			t.Errorf("%s\n%s", out, errs)
 		}
 	})
+	t.Run("with the role view", func(t *testing.T) {
+		config, err := w.a.KubeconfigFor("on-call", "", time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.kubectl(t, w.a, "create", "clusterrolebinding", "on-call", "--clusterrole=view", "--user=on-call")
+		defer w.kubectl(t, w.a, "delete", "clusterrolebinding", "on-call")
+		for _, command := range []string{"info", "network status", "get peerings"} {
+			if out, _ := w.liqoctl(t, append(strings.Fields(command), "--kubeconfig", config)...); !strings.Contains(out, w.b.Name) {
+				t.Errorf("liqoctl %s shows no peering:\n%s", command, out)
+			}
+		}
+	})
 	t.Run("network status with a frozen API server", func(t *testing.T) {
 		thaw := w.b.FreezeAPIServer()
 		defer thaw()

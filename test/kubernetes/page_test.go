@@ -54,6 +54,9 @@ func testPage(t *testing.T, w *world) {
 		{"map", c.testMap},
 		{"plots", c.testPlots},
 		{"packet path", c.testWay},
+		{"between two pods", c.testPods},
+		{"drops, checks, objects", c.testOthers},
+		{"hostile", c.testHostile},
 		{"cut", c.testCut},
 		{"support bundle", c.testBundle},
 	} {
@@ -151,6 +154,7 @@ func (c *console) testMap(t *testing.T) {
 		t.Errorf("the map (-want +got):\n%s", diff)
 	}
 	c.keep(t, "map")
+	c.usable(t)
 
 	c.click("svg.map .peering")
 	var details struct {
@@ -222,6 +226,7 @@ func (c *console) testPlots(t *testing.T) {
 	c.Until(`/^Throughput: out [\d.]+ [MG]bit/.test(` + rate + `) && /out [\d.]+ k?\/s/.test(document.querySelectorAll("canvas")[1].getAttribute("aria-label"))`)
 	c.Must(rate, &busy)
 	t.Logf("the plots: %s, then %s", idle, busy)
+	c.usable(t)
 	c.keep(t, "plots")
 }
 
@@ -272,11 +277,109 @@ func (c *console) testWay(t *testing.T) {
 		t.Errorf("where it stops is not red: %s", colours)
 	}
 	c.Must(`document.querySelector("li.stop").scrollIntoView({ block: "center" })`, nil)
+	c.usable(t)
 	c.keep(t, "stop")
 	rule()
 	lab.Eventually(t, patience, "the way is complete again", complete)
 	c.view("map") // a node with a problem may still be shown: what follows begins when all is well
 	c.Until(`document.querySelectorAll("svg.map .peering.up").length === 1 && !document.querySelector("svg.map .node.ill")`)
+}
+
+// usable fails where axe-core finds fault with what is shown.
+func (c *console) usable(t *testing.T) {
+	t.Helper()
+	faults, err := c.Axe()
+	if err != nil {
+		t.Logf("not judged: %v", err) // the tests of the page say so
+	}
+	for _, f := range faults {
+		t.Errorf("accessibility: %s", f)
+	}
+}
+
+// testPods follows a packet to a pod that is chosen in its own cluster, while packets are watched.
+func (c *console) testPods(t *testing.T) {
+	c.view("packet")
+	c.Until(`document.querySelectorAll("form select[name=toCluster] option").length === 3`)
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				_, _ = getAt(t.Context(), c.client, netip.AddrPortFrom(c.to, webPort)) // whether packets pass is what the page says
+			}
+		}
+	})
+	defer work.Wait()
+	defer close(stop)
+	c.Must(fmt.Sprintf(`(() => { const f = document.querySelector("form"); f.elements.toCluster.value = "1"; f.elements.toCluster.dispatchEvent(new Event("change"));
+		f.elements.from.value = %s; f.elements.to.value = %s; f.elements.live.checked = true; f.requestSubmit(); })()`,
+		quoted(c.client.Namespace+"/"+c.client.Name), quoted(c.server.Namespace+"/"+c.server.Name)), nil)
+	c.Until(`document.querySelector("main .badge.up") && document.querySelectorAll(".seen").length >= 4`)
+	var text string
+	c.Must(`document.querySelector("main").innerText`, &text)
+	for _, want := range []string{c.server.Name, c.to.String(), "(" + c.b.Name + ")", "WireGuard messages arrive from "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not on the way:\n%s", want, text)
+		}
+	}
+	c.usable(t)
+	c.keep(t, "live")
+}
+
+// testOthers looks at drops, at the doctor's checklist, and at an object.
+func (c *console) testOthers(t *testing.T) {
+	nowhere := netip.AddrPortFrom(c.to.Prev(), webPort) // of the peer's CIDR, or not: it is dropped
+	_, _ = getAt(t.Context(), c.client, nowhere)
+	c.view("drops")
+	c.Until(`document.querySelector("main [role=status]").innerText === "" && document.querySelectorAll("main tbody tr").length > 0 || document.querySelector("main [role=status]").innerText === "No packets were dropped."`)
+	c.usable(t)
+	c.view("doctor")
+	c.Until(`document.querySelectorAll("main select option").length === 3`)
+	c.Must(`document.querySelector("main button.primary").click()`, nil)
+	c.Until(`document.querySelectorAll("details").length > 20 && document.querySelector("main .badge.up")`)
+	c.usable(t)
+	c.view("map")
+	c.Until(`document.querySelector("svg.map .peering.up")`)
+	c.click("svg.map .peering")
+	c.Until(`document.querySelector("aside dd button.link")`)
+	c.click("aside dd button.link")
+	c.Until(`/kind: Gateway(Client|Server)\n/.test(document.querySelector("dialog pre").innerText)`)
+	c.usable(t)
+	c.click("dialog button")
+}
+
+// testHostile has an object hold markup and as much text as an API server takes.
+func (c *console) testHostile(t *testing.T) {
+	const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`
+	o := c.peering().client
+	file := filepath.Join(t.TempDir(), "patch.json")
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"hostile":%s}}}`, quoted(markup+strings.Repeat("W", 250<<10))) // all annotations: 256 KiB
+	if err := os.WriteFile(file, []byte(patch), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"gatewayclient", "configuration"} {
+		c.kubectl(t, c.a, "-n", o.namespace, "patch", kind, c.b.Name, "--type=merge", "--patch-file", file)
+		defer c.kubectl(t, c.a, "-n", o.namespace, "annotate", kind, c.b.Name, "hostile-")
+	}
+	c.view("map")
+	c.Until(`document.querySelector("svg.map .peering.up")`)
+	c.click("svg.map .peering")
+	c.Until(`document.querySelector("aside dd button.link")`)
+	c.click("aside dd button.link")
+	c.Until(`document.querySelector("dialog pre").innerText.includes("onerror=")`)
+	var shown struct {
+		Title        string
+		Foreign, Len int
+	}
+	c.Must(`({ Title: document.title, Foreign: document.querySelectorAll("img, main script, iframe, object, embed, [onload], [onerror]").length, Len: document.querySelector("dialog pre").innerText.length })`, &shown)
+	if shown.Title != "Sluice" || shown.Foreign > 0 || shown.Len > 70<<10 {
+		t.Errorf("%+v", shown)
+	}
+	c.click("dialog button")
 }
 
 // testCut cuts the peering and mends it, again where the machine was too busy for a promise.
@@ -311,6 +414,7 @@ func (c *console) cut(t *testing.T) time.Duration {
 	if !strings.Contains(first, "nothing arrives at the server") || !strings.Contains(fix, "check firewalls") {
 		t.Errorf("the cause that comes first, and what to do: %s\n%s", first, fix)
 	}
+	c.usable(t)
 	c.keep(t, "down")
 	return took
 }

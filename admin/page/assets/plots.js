@@ -84,15 +84,22 @@ export function plotsView(place, page, about) {
 
   function linesOf(kind) {
     const out = [];
-    [...chosen].forEach((end) => {
+    [...chosen].forEach((end, place) => {
       const data = series.get(end);
       if (!data) return;
       const state = page.state();
       const name = chosen.size > 1 && state ? endName(state, end) : "";
-      const add = (label, values) => out.push({ label: [name, label].filter(Boolean).join(" "), times: data.times, values, colour: out.length % 6, dash: dashes[out.length % dashes.length] });
+      // Of several gateways each has a colour, and each of its lines a dash: no two lines look the same.
+      let line = 0;
+      const add = (label, values) => {
+        out.push({ label: [name, label].filter(Boolean).join(" "), times: data.times, values, colour: chosen.size > 1 ? place : line % dashes.length, dash: dashes[line % dashes.length] });
+        line++;
+      };
+      // While nothing was heard of a gateway, nothing is known of its drops either.
+      const unknown = (i) => data.numbers.egressPackets?.[i] === null;
       if (!kind.drops) kind.lines.forEach(([key, label]) => add(label, (data.numbers[key] ?? []).map((v) => (v === null ? null : v * (kind.scale ?? 1)))));
-      else if (chosen.size === 1) Object.entries(data.drops).sort((a, b) => sum(b[1]) - sum(a[1])).slice(0, 6).forEach(([reason, v]) => add(reason.replace(/^Drop/, ""), v));
-      else add("", data.times.map((_, i) => Object.values(data.drops).reduce((n, v) => n + v[i], 0)));
+      else if (chosen.size === 1) Object.entries(data.drops).sort((a, b) => sum(b[1]) - sum(a[1])).slice(0, 6).forEach(([reason, v]) => add(reason.replace(/^Drop/, ""), v.map((n, i) => (unknown(i) ? null : n))));
+      else add("", data.times.map((_, i) => unknown(i) ? null : Object.values(data.drops).reduce((n, v) => n + v[i], 0)));
     });
     return out;
   }
