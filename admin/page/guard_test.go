@@ -152,10 +152,10 @@ func TestHungClusterBlocksNobody(t *testing.T) {
 			t.Fatal("the clusters are not read")
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	held, cancel := context.WithCancel(t.Context())
 	var hung sync.WaitGroup
 	for range 2 {
-		hung.Go(func() { ask(ctx, "/api/drops?cluster=0&peer=milan") })
+		hung.Go(func() { ask(held, "/api/drops?cluster=0&peer=milan") })
 	}
 	defer hung.Wait()
 	defer cancel()
