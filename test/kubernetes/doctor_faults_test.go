@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -59,7 +60,9 @@ func clusterB(w *world) *kubelab.Cluster { return w.b }
 func faultsOfObjects() []fault {
 	return []fault{
 		{
-			name: "wrong key",
+			name:   "wrong key",
+			says:   survey.ReasonKeys,
+			seenBy: clusterB,
 			inject: func(t *testing.T, x *examined) {
 				key := make([]byte, 32)
 				rand.Read(key)
@@ -78,6 +81,7 @@ func faultsOfObjects() []fault {
 		},
 		{
 			name: "wrong port", long: true,
+			says: survey.ReasonNotConnected,
 			inject: func(t *testing.T, x *examined) {
 				x.patch(t, x.a, x.here, "gatewayclient/"+x.b.Name, `{"spec":{"endpoint":{"port":30743}}}`)
 				x.Cut() // or the server would find the new client first
@@ -90,6 +94,7 @@ func faultsOfObjects() []fault {
 		},
 		{
 			name: "MTUs differ",
+			says: string(networkingv1beta1.ReasonMTUMismatch),
 			inject: func(t *testing.T, x *examined) {
 				x.patch(t, x.a, x.here, "gatewayclient/"+x.b.Name, `{"spec":{"mtu":1400}}`)
 			},
@@ -98,6 +103,7 @@ func faultsOfObjects() []fault {
 		},
 		{
 			name: "a CIDR of this cluster for the peer's pods",
+			says: survey.ReasonCIDRMismatch,
 			inject: func(t *testing.T, x *examined) {
 				x.patch(t, x.a, x.here, "configuration/"+x.b.Name, fmt.Sprintf(`{"spec":{"remote":{"cidr":{"pod":[%q]}}}}`, kubelab.ServiceCIDR))
 			},
@@ -106,6 +112,7 @@ func faultsOfObjects() []fault {
 		},
 		{
 			name: "a prefix given by hand that overlaps",
+			says: string(networkingv1beta1.ReasonNetworkRefused),
 			inject: func(t *testing.T, x *examined) {
 				x.kubectl(t, x.a, "-n", x.here, "patch", x.podNetwork(t), "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"cidr":%q}}`, kubelab.ServiceCIDR))
 			},
@@ -131,6 +138,7 @@ func faultsOfObjects() []fault {
 		},
 		{
 			name: "deleted Secret", long: true,
+			says:   string(networkingv1beta1.ReasonSecretDeleted),
 			inject: func(t *testing.T, x *examined) { x.kubectl(t, x.a, "-n", x.here, "delete", "secret", "gw-"+x.b.Name) },
 			want:   symptom{"keys", "local", doctor.Warning, "keeps using the keys that were in it", "", "liqoctl network connect"},
 			heal:   connectAsAdvised,
@@ -157,12 +165,14 @@ func faultsOfTheNetwork() []fault {
 	return []fault{
 		{
 			name:   "blocked UDP",
+			says:   string(networkingv1beta1.ReasonNoAnswer),
 			inject: func(_ *testing.T, x *examined) { x.Cut() },
 			want:   symptom{"reachability", "local", doctor.Failed, "nothing arrives at the server", "UDP is blocked or misrouted on the way to the server", "check firewalls"},
 			heal:   func(_ *testing.T, x *examined, _ string) { x.Mend() },
 		},
 		{
 			name: "UDP lost on the way back", long: true,
+			says: string(networkingv1beta1.ReasonNoAnswer),
 			inject: func(_ *testing.T, x *examined) {
 				x.a.Router.Nft("table ip deaf { chain in { type filter hook prerouting priority raw; iifname wan0 meta l4proto udp drop; }; }")
 			},
@@ -179,6 +189,7 @@ func faultsOfTheNetwork() []fault {
 		},
 		{
 			name: "NetworkPolicy in the way",
+			says: string(networkingv1beta1.ReasonNoAnswer),
 			inject: func(t *testing.T, x *examined) {
 				x.apply(t, x.a, denyEgress(x.here))
 				x.enforce(t, "drop")
@@ -282,6 +293,7 @@ func faultsOfClusters() []fault {
 	return []fault{
 		{
 			name: "gateway scaled to zero", long: true,
+			says: survey.ReasonNoPod,
 			inject: func(t *testing.T, x *examined) {
 				x.kubectl(t, x.b, "-n", "liqo", "scale", "deployment", "liqo-controller", "--replicas=0") // which would undo it
 				x.kubectl(t, x.b, "-n", "liqo", "wait", "--for=delete", "pods", "-l", "app.kubernetes.io/name=liqo-controller", "--timeout=60s")
@@ -301,6 +313,7 @@ func faultsOfClusters() []fault {
 		},
 		{
 			name: "pods of the gateway that are refused", long: true,
+			says: string(networkingv1beta1.ReasonDeploymentNotReady),
 			inject: func(t *testing.T, x *examined) {
 				x.apply(t, x.b, fmt.Sprintf(`{"apiVersion":"v1","kind":"LimitRange","metadata":{"namespace":%q,"name":"tiny"},"spec":{"limits":[{"type":"Container","max":{"memory":"1Ki"}}]}}`, x.there))
 				x.kubectl(t, x.b, "-n", x.there, "delete", "pods", "--all")
@@ -313,6 +326,7 @@ func faultsOfClusters() []fault {
 		},
 		{
 			name: "no node takes the gateway", long: true,
+			says: string(networkingv1beta1.ReasonDeploymentNotReady),
 			inject: func(t *testing.T, x *examined) {
 				x.kubectl(t, x.b, "cordon", x.b.Nodes[0].Name, x.b.Nodes[1].Name)
 				x.kubectl(t, x.b, "-n", x.there, "delete", "pods", "--all")
@@ -324,6 +338,7 @@ func faultsOfClusters() []fault {
 		},
 		{
 			name: "image that is not there", long: true,
+			says:   string(networkingv1beta1.ReasonDeploymentNotReady),
 			inject: func(t *testing.T, x *examined) { x.template(t, "image", `"sluice.local/gateway:none"`) },
 			want:   symptom{"gateway-pods", "remote", doctor.Failed, "its image sluice.local/gateway:none cannot be pulled", "no traffic passes to or from the peer", "name another in the template"},
 			heal:   func(t *testing.T, x *examined, _ string) { x.template(t, "image", `"sluice.local/gateway:`+tag+`"`) },

@@ -48,6 +48,8 @@ type fault struct {
 	beside bool
 	// says is the reason that the status must give; empty: any.
 	says string
+	// seenBy is the cluster that notices the fault by itself as well, at the other end; nil: not looked at.
+	seenBy func(*world) *kubelab.Cluster
 	// heal does what the fix says; advice is its text.
 	heal func(t *testing.T, x *examined, advice string)
 }
@@ -140,6 +142,9 @@ func (x *examined) suffer(t *testing.T, f fault) {
 		found = r.Findings[at]
 		return nil
 	})
+	if f.seenBy != nil {
+		x.oneSided(t, f)
+	}
 	t.Logf("found after %v: %s %s (%s) %s\n\tfound: %s\n\tcause: %s\n\tfix:   %s", time.Since(start).Round(100*time.Millisecond),
 		found.Status, found.Check, found.Cluster, found.Object, found.Message, found.Cause, found.Fix)
 	row := verdict{fault: f.name, doctor: found}
@@ -154,6 +159,23 @@ func (x *examined) suffer(t *testing.T, f fault) {
 	if row.wrong != "" {
 		t.Errorf("the status is wrong, %s: %s", row.wrong, row.status)
 	}
+}
+
+// oneSided asks doctor and status of the other end alone, which must notice, too.
+func (x *examined) oneSided(t *testing.T, f fault) {
+	t.Helper()
+	c := f.seenBy(x.world)
+	lab.Eventually(t, patience, "doctor and status of "+c.Name+" alone notice", func() error {
+		r, _ := x.examine(t, "--kubeconfig", c.Kubeconfig)
+		if r.Summary.OK+r.Summary.Skipped == len(r.Findings) {
+			return errors.New("all findings of the doctor are ok")
+		}
+		stdout, _, err := x.tryLiqoctl(t.Context(), "network", "status", "--kubeconfig", c.Kubeconfig)
+		if err == nil && !strings.Contains(stdout, "(!)") {
+			err = fmt.Errorf("the status says\n%s", stdout)
+		}
+		return err
+	})
 }
 
 // is tells whether a finding is the one.
