@@ -109,6 +109,8 @@ func clusterReport() report {
 			Waiting:     manifests.Problems{{Object: "InternalFabric tenant/rome", Reason: "has no gatewayIP yet"}},
 			Ignored:     manifests.Problems{{Object: "InternalFabric tenant/milan", Field: "spec.mtu", Reason: "0 is not an MTU"}},
 			Unreachable: manifests.Problems{{Object: "InternalFabric tenant/milan", Reason: "the gateway fd00:9::9 cannot be reached"}},
+			Diverted: manifests.Problems{{Object: "link liqo.abcdefghij", Reason: `packets of pods to 10.90.0.0/16 do not get into it: the rule "500: from 10.60.0.0/16 lookup 52" of another program ` +
+				"comes before ours, and table 52 sends them to device eth0"}},
 		},
 		Userspace: &tunlink.Status{
 			Sockets: []tunlink.SocketStatus{{Local: netip.MustParseAddrPort("[::]:6091"), Stats: underlay.Stats{Reads: 10, ReadDatagrams: 100, Writes: 5, WriteDatagrams: 50, Overruns: 7, WriteErrors: 1, GSO: true, ReadBuffer: 4 << 20}}},

@@ -102,7 +102,10 @@ func TestBadWires(t *testing.T) {
 		{Delay: 20 * time.Millisecond},
 		{Delay: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.001, Reorder: 0.001, Duplicate: 0.001},
 	}
-	type measured struct{ rates, trips []float64 }
+	type measured struct {
+		rates, trips []float64
+		lost         string // by the gateways, in the last round
+	}
 	results := map[bool][]measured{true: make([]measured, len(wires)), false: make([]measured, len(wires))}
 	for range rounds {
 		for _, ours := range []bool{true, false} {
@@ -127,6 +130,10 @@ func TestBadWires(t *testing.T) {
 				for i, how := range wires {
 					wire.Impair(how)
 					got := &results[ours][i]
+					var before [2]lab.DataPlaneStatus
+					if ours {
+						before = statuses(w)
+					}
 					r, err := w.A1.Pod.Iperf(lab.Iperf{To: w.fromA(w.B1.PodAddr), Streams: 4, Duration: 4 * time.Second})
 					if err != nil || r.BitsPerSecond == 0 {
 						t.Errorf("%v: %v", how, err)
@@ -139,6 +146,9 @@ func TestBadWires(t *testing.T) {
 					for _, trip := range ping.RTTs {
 						got.trips = append(got.trips, float64(trip)/float64(time.Millisecond))
 					}
+					if ours {
+						got.lost = losses(before, statuses(w))
+					}
 				}
 			})
 		}
@@ -147,13 +157,13 @@ func TestBadWires(t *testing.T) {
 		title: "Bad wires",
 		about: "Four TCP streams from pod to pod, and pings, over a wire that passes through a process of the test: what it costs is the same for both. " +
 			"Stock is kernel tunnels, nftables and stock wireguard-go. Medians.",
-		head: []string{"wire", "TCP Mbit/s", "stock", "ratio", "round trip ms", "stock"},
+		head: []string{"wire", "TCP Mbit/s", "stock", "ratio", "round trip ms", "stock", "lost by gateways, last round"},
 	}
 	for i, how := range wires {
 		ours, stock := results[true][i], results[false][i]
 		rate, other := record.Median(ours.rates), record.Median(stock.rates)
 		m.add(how.String(), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.0f", other), fmt.Sprintf("%.2f", rate/other),
-			fmt.Sprintf("%.2f", record.Median(ours.trips)), fmt.Sprintf("%.2f", record.Median(stock.trips)))
+			fmt.Sprintf("%.2f", record.Median(ours.trips)), fmt.Sprintf("%.2f", record.Median(stock.trips)), ours.lost)
 	}
 	m.publish(t)
 }

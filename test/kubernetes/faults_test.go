@@ -21,8 +21,9 @@ const (
 	twoReplicas = 3 * time.Second
 	// otherController is how soon another controller works when the node of the one that
 	// leads is lost. The Lease lasts for 10 s since its last renewal was seen, and is looked
-	// at every 2 to 4.4 s: 19 s at most. The rest is for a machine that does other things, too.
-	otherController = time.Minute
+	// at every 2 to 4.4 s: 19 s at most. The rest is for a machine that does other things, too; with one controller it
+	// takes 40 s.
+	otherController = 30 * time.Second
 	// blink is the outage that a change may cost of which the network should not
 	// take notice.
 	blink = time.Second
