@@ -95,6 +95,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"peer --proxy-url 10.0.0.1:8118", `--proxy-url "10.0.0.1:8118": must be the URL of an HTTP proxy`},
 		{"force unpeer milan --kubeconfig nowhere", "kubeconfig nowhere cannot be read"},
 		{"peer --gw-server-gateway-location Elsewhere", `--gw-server-service-location "Elsewhere": must be Provider or Consumer`},
+		{"peer --gw-server-gateway-location Consumer --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"}, // on to the clusters
 		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere --remote-context milan", "nowhere"}, // on to the clusters
 	} {
 		t.Run(tt.args, func(t *testing.T) {
