@@ -283,6 +283,13 @@ var cases = []testCase{
 		w.server.pods.items[0].Status.Conditions[0].Status = corev1.ConditionFalse
 		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "Pod", "gw-rome-1", "Unhealthy", "Readiness probe failed: waiting: there is no Configuration")}
 	}, remote, Failed},
+	{"not ready, on a node whose packets another program takes", "gateway-pods", func(w *world) {
+		w.server.pods.items[0].Status.Conditions[0].Status = corev1.ConditionFalse
+		w.milan.Nodes[0].Internal.Status.Conditions[0] = metav1.Condition{
+			Type: string(networkingv1beta1.ConditionTunnelsReady), Status: metav1.ConditionFalse, Reason: string(networkingv1beta1.ReasonTrafficDiverted),
+			Message: `link liqo.rome: packets of pods to 10.71.0.0/16 do not get into it: the rule "50: from 10.243.0.0/16 lookup 999" of another program comes before ours`,
+		}
+	}, remote, Failed},
 	{"nobody leads", "gateway-pods", func(w *world) { delete(w.server.pods.items[0].Labels, networkingv1beta1.LabelActive) }, remote, Failed},
 	{"nobody leads, as there is no controller", "gateway-pods", func(w *world) {
 		delete(w.server.pods.items[0].Labels, networkingv1beta1.LabelActive)

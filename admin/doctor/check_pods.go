@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -188,9 +190,26 @@ func (e *end) podProblem(p *corev1.Pod) (f Finding, found bool) {
 		if ev := e.lastWarning(p); ev != nil {
 			f = fail("it is not ready: %s", ev.Message)
 		}
+		if why := e.diverted(p.Spec.NodeName); why != "" { // it may keep the kubelet's probes away, too
+			return f.because("node %s: %s", p.Spec.NodeName, why).fix("remove that rule from the node, or give it a priority above that of the agents"), true
+		}
 		return f.fix("see 'kubectl -n %s describe pod %s', and its log", p.Namespace, p.Name), true
 	}
 	return f, false
+}
+
+// diverted is what the agent of a node says of another program's policy rule that takes packets of pods elsewhere; empty:
+// nothing.
+func (e *end) diverted(node string) string {
+	for i := range e.cluster.Nodes {
+		if n := &e.cluster.Nodes[i]; n.Name == node && n.Internal != nil {
+			c := meta.FindStatusCondition(n.Internal.Status.Conditions, string(networkingv1beta1.ConditionTunnelsReady))
+			if c != nil && c.Status != metav1.ConditionTrue && c.Reason == string(networkingv1beta1.ReasonTrafficDiverted) {
+				return c.Message
+			}
+		}
+	}
+	return ""
 }
 
 func (e *end) containerProblem(p *corev1.Pod, c *corev1.ContainerStatus) (f Finding, found bool) {
