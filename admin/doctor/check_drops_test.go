@@ -23,7 +23,7 @@ func TestMeaningsOfDrops(t *testing.T) {
 		r.DataPlane.Egress.Verdicts[v.String()] = 1
 	}
 	r.DataPlane.Tunnel = survey.TunnelStats{
-		DropNoEndpoint: 1, DropNoSession: 1, DropInFlight: 1, DropUnconfirmed: 1, DropNoPeer: 1, DropFlushed: 1, DropUnknownSession: 1, DropRejected: 1, DropMalformed: 1,
+		DropNoEndpoint: 1, DropNoSession: 1, DropInFlight: 1, DropUnconfirmed: 1, DropNoPeer: 1, DropFlushed: 1, DropUnknownSession: 1, DropRejected: 1, DropMalformed: 1, DropHandshakeLimit: 1,
 	}
 	var named []string
 	for _, d := range r.Drops() {
