@@ -96,7 +96,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"force unpeer milan --kubeconfig nowhere", "kubeconfig nowhere cannot be read"},
 		{"peer --gw-server-gateway-location Elsewhere", `--gw-server-service-location "Elsewhere": must be Provider or Consumer`},
 		{"peer --gw-server-gateway-location Consumer --kubeconfig nowhere --remote-context milan", " ERRO   (local) kubeconfig nowhere cannot be read"}, // on to the clusters
-		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere --remote-context milan", "nowhere"}, // on to the clusters
+		{"peer --create-virtual-node=false --resource-slice-class default --kubeconfig nowhere --remote-context milan", "nowhere"},                      // on to the clusters
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			got := liqoctl(t.Context(), strings.Fields(tt.args)...)
