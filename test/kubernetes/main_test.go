@@ -102,7 +102,7 @@ func TestClusters(t *testing.T) {
 		})
 	}
 	t.Run("uninstall", func(t *testing.T) {
-		w.there(t)
+		w.ready(t)
 		testUninstall(t, w)
 	})
 }
