@@ -102,7 +102,7 @@ func TestClusters(t *testing.T) {
 		})
 	}
 	t.Run("uninstall", func(t *testing.T) {
-		w.ready(t)
+		w.there(t)
 		testUninstall(t, w)
 	})
 }
