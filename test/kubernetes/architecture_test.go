@@ -46,8 +46,12 @@ func testArchitecture(t *testing.T, w *world) {
 // Geneve device, and they would choose VXLAN, there then is Geneve on the wire.
 func testGeneve(t *testing.T, w *world) {
 	w.apart(t)
-	w.installWith(t, func(*kubelab.Cluster) []string { return []string{"--set", "networking.fabric.config.link=tun"} })
-	t.Cleanup(func() { w.apart(t) })
+	w.install(t, "--set", "networking.fabric.config.link=tun")
+	t.Cleanup(func() {
+		w.apart(t)
+		w.each(t, func(c *kubelab.Cluster) error { return w.reinstall(c) })
+		w.installed = true
+	})
 	w.connect(t)
 	sides := w.pairOfServers(t, 2)
 	w.talk(t, sides)

@@ -31,7 +31,7 @@ import (
 func testAuthentication(t *testing.T, w *world) {
 	w.apart(t)
 	sides := w.pairOfServers(t, 2)
-	w.reachable(t)
+	w.askable(t)
 	t.Run("enabled by peer", func(t *testing.T) {
 		w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--enable-authentication")...)
 		w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
@@ -60,12 +60,24 @@ func testAuthentication(t *testing.T, w *world) {
 	}
 }
 
-// reachable installs so that clusters can ask each other for resources: the address of the API server that is known
-// inside a cluster leads nowhere from outside.
+// askable installs so that clusters can ask each other for resources, until the test ends. The address of the API server
+// that is known inside a cluster leads nowhere from outside.
+func (w *world) askable(t *testing.T, more ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := onBoth(w, w.reinstall); err != nil {
+			t.Error(err)
+		}
+	})
+	w.reachable(t, more...)
+}
+
+// reachable tells both clusters where their API servers are for others, and what else is said.
 func (w *world) reachable(t *testing.T, more ...string) {
 	t.Helper()
-	w.installWith(t, func(c *kubelab.Cluster) []string {
-		return append([]string{"--set", "apiServer.address=" + c.Config().Host}, more...)
+	w.each(t, func(c *kubelab.Cluster) error {
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, append([]string{"--set", "apiServer.address=" + c.Config().Host}, more...)...)...)
+		return err
 	})
 }
 
@@ -255,7 +267,7 @@ func testOperators(t *testing.T, w *world, sides [2]*side) {
 // certificates, of ten minutes, are replaced twice, until those of the beginning have expired: no request fails.
 func testRenewal(t *testing.T, w *world) {
 	const life, pause = 10 * time.Minute, 200 * time.Millisecond
-	w.reachable(t, "--set", "authentication.enabled=true", "--set", "authentication.certificateLifetime="+life.String())
+	w.reachable(t, "--set", "authentication.certificateLifetime="+life.String())
 	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--networking-disabled")...)
 	t.Cleanup(func() { w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig) })
 	namespace := "liqo-tenant-" + w.b.Name

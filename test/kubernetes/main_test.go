@@ -59,6 +59,7 @@ func TestClusters(t *testing.T) {
 		{"expose", false, testExpose},
 		{"hands", false, testHands},
 		{"faults", false, testFaults},
+		{"services", false, testServices},
 		{"namespaces", false, testNamespaces},
 		// Of their own.
 		{"refusals", false, testRefusals},
@@ -70,11 +71,8 @@ func TestClusters(t *testing.T) {
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
 		{"nothing grows", false, testNothingGrows},
-		// With values of their own.
-		{"services", false, testServices},
 		{"authentication", false, testAuthentication},
 		{"offloading", true, testOffloading},
-		// On one installation again.
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},
 		{"geneve", true, testGeneve},
@@ -93,16 +91,14 @@ func TestClusters(t *testing.T) {
 					w.reset(t) // what follows is to begin anew
 				}
 			}()
-			switch part.name {
-			case "upgrade", "services", "authentication", "offloading":
-			default:
+			if part.name != "upgrade" {
 				w.ready(t)
 			}
 			part.run(t, w)
 		})
 	}
 	t.Run("uninstall", func(t *testing.T) {
-		w.there(t)
+		w.ready(t)
 		testUninstall(t, w)
 	})
 }

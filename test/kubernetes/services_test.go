@@ -97,8 +97,15 @@ spec:
 // testServices has each cluster use a Service of the other one by its name, while what is behind it changes.
 func testServices(t *testing.T, w *world) {
 	w.connect(t)
-	w.installWith(t, func(*kubelab.Cluster) []string {
-		return []string{"--set", "services.enabled=true", "--set", "services.alias=true", "--set", "clusterDNS.enabled=true", "--set", "clusterDNS.clusterIP=" + namesAddress}
+	t.Cleanup(func() {
+		if err := onBoth(w, w.reinstall); err != nil {
+			t.Error(err)
+		}
+	})
+	w.each(t, func(c *kubelab.Cluster) error {
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, "--set", "services.enabled=true", "--set", "services.alias=true",
+			"--set", "clusterDNS.enabled=true", "--set", "clusterDNS.clusterIP="+namesAddress)...)
+		return err
 	})
 	s := &sharing{world: w}
 	s.atHome(t, w.a, strings.ReplaceAll(shopText, "IMAGE", webImage))

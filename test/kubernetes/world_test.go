@@ -46,8 +46,6 @@ type world struct {
 	// whether a and b are connected as connectArgs say. Parts leave both as they are
 	// for those that follow, since each takes long.
 	installed, joined bool
-	// varied tells that the values of the installation are those of one part.
-	varied bool
 	// before is what there was at the beginning of the parts that must leave nothing.
 	before *inventory
 }
@@ -168,44 +166,23 @@ func (w *world) each(t *testing.T, f func(c *kubelab.Cluster) error) {
 	}
 }
 
-// there has what is under test installed on all clusters, with whatever values.
-func (w *world) there(t *testing.T) {
+// ready has what is under test installed on all clusters.
+func (w *world) ready(t *testing.T) {
 	t.Helper()
 	if !w.installed {
 		w.install(t)
 	}
 }
 
-// ready has what is under test installed on all clusters, with the values of most parts.
-func (w *world) ready(t *testing.T) {
-	t.Helper()
-	w.there(t)
-	if w.varied {
-		w.each(t, w.reinstall)
-	}
-	w.varied = false
-}
-
-// installWith installs with values of one part, and no others. They stay until a part needs those of most, since each
-// change restarts what runs.
-func (w *world) installWith(t *testing.T, values func(*kubelab.Cluster) []string) {
-	t.Helper()
-	w.installed, w.varied = true, true
-	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, append([]string{"--reset-values"}, values(c)...)...)...)
-		return err
-	})
-}
-
 // install installs on all clusters.
-func (w *world) install(t *testing.T) {
+func (w *world) install(t *testing.T, more ...string) {
 	t.Helper()
 	start := time.Now()
+	defer func() { w.installed = len(more) == 0 }()
 	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c)...)
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, more...)...)
 		return err
 	})
-	w.installed, w.varied = true, false
 	t.Logf("installed on %d clusters after %v", len(w.Clusters), time.Since(start).Round(100*time.Millisecond))
 }
 
