@@ -35,6 +35,7 @@ var long = flag.Bool("kubernetes.long", false, "also test what the long tests of
 // TestLab runs everything on one lab, which takes seconds to start. Every part
 // leaves the clusters as it found them.
 func TestLab(t *testing.T) {
+	RestoreSysctls(t) // a lab that was killed leaves the machine changed, and New mends that
 	before := hostSysctls(t)
 	t.Cleanup(func() { // after the lab's own
 		if after := hostSysctls(t); after != before {
