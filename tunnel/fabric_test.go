@@ -28,6 +28,7 @@ type memNet struct {
 	next  uint16
 	drop  func(from, to netip.AddrPort, b []byte) bool    // nil: drops nothing
 	pass  func(from netip.AddrPort, d *underlay.Datagram) // nil: changes nothing
+	delay time.Duration                                   // of each datagram
 }
 
 func newMemNet() *memNet {
@@ -61,6 +62,13 @@ func (n *memNet) setDrop(f func(from, to netip.AddrPort, b []byte) bool) {
 	n.drop = f
 }
 
+// setDelay changes how long each datagram takes from now on.
+func (n *memNet) setDelay(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = d
+}
+
 func (n *memNet) open() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,7 +84,7 @@ func (n *memNet) send(from *memSocket, to netip.AddrPort, b []byte) {
 func (n *memNet) sendAs(from *memSocket, d underlay.Datagram) {
 	to, b := d.Addr, d.Body
 	n.mu.Lock()
-	s, drop, pass := n.socks[to], n.drop, n.pass
+	s, drop, pass, delay := n.socks[to], n.drop, n.pass, n.delay
 	n.mu.Unlock()
 	if pass != nil {
 		pass(from.addr, &d)
@@ -84,10 +92,17 @@ func (n *memNet) sendAs(from *memSocket, d underlay.Datagram) {
 	if s == nil || drop != nil && drop(from.addr, to, b) {
 		return
 	}
-	select {
-	case s.in <- memDatagram{underlay.Origin{Addr: from.addr, Local: to.Addr(), ECN: d.ECN}, b}: // waits when full: loses nothing
-	case <-s.done:
-	case <-from.done:
+	arrive := func() {
+		select {
+		case s.in <- memDatagram{underlay.Origin{Addr: from.addr, Local: to.Addr(), ECN: d.ECN}, b}: // waits when full: loses nothing
+		case <-s.done:
+		case <-from.done:
+		}
+	}
+	if delay == 0 {
+		arrive()
+	} else {
+		time.AfterFunc(delay, arrive)
 	}
 }
 
@@ -414,7 +429,7 @@ func heap() uint64 {
 
 // collectGarbage frees what other tests left; twice, because pools keep what they
 // hold for one collection. It returns the heap that stays all the same. From then
-// on garbage is collected as by default, whatever GOGC says: a peak depends on it.
+// on garbage is collected as by default, whatever GOGC says: a heap may double before.
 func collectGarbage() uint64 {
 	debug.SetGCPercent(100)
 	runtime.GC()

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"time"
@@ -32,6 +33,15 @@ const (
 	// keyCheck is how often the configured key is looked for. A peer that begins
 	// is noticed earlier, by the response that it is sent.
 	keyCheck = 25 * time.Millisecond
+	// greetAgain is how long a gateway waits for an answer by new keys before it asks again;
+	// it doubles with each attempt. The peer may hear of our key a moment later. Or it has
+	// begun a handshake at the same time, and then each gives up its own for the other's: so
+	// that they do not try again in step, the one with the smaller public key waits
+	// greetPatience times as long. After so many greetings WireGuard's own attempts remain,
+	// 5 seconds apart.
+	greetAgain    = 500 * time.Millisecond
+	greetPatience = 4
+	greetings     = 4
 )
 
 // succession is the time in which the peer has two keys. The zero value is all
@@ -124,6 +134,41 @@ func strangers(old *target, want target) (keys []PublicKey) {
 	return keys
 }
 
+// greeting is how strangers are greeted until one of them has answered. The zero value
+// greets nobody.
+type greeting struct {
+	keys  []PublicKey
+	since time.Time
+	due   time.Time
+	pause time.Duration // after the next
+	sent  int
+}
+
+// newGreeting begins with the second attempt. The first is WireGuard's.
+func newGreeting(own, peer PublicKey, keys []PublicKey, now time.Time) greeting {
+	pause := greetAgain
+	if bytes.Compare(own[:], peer[:]) < 0 {
+		pause *= greetPatience
+	}
+	return greeting{keys: keys, since: now, due: now.Add(pause), pause: 2 * pause}
+}
+
+// next returns whom to greet now, and what comes after that. answered is when the last
+// session with one of them was made.
+func (g greeting) next(answered, now time.Time) (greet []PublicKey, after greeting) {
+	switch {
+	case answered.After(g.since):
+		return nil, greeting{}
+	case now.Before(g.due):
+		return nil, g
+	}
+	if g.sent++; g.sent > greetings {
+		return nil, greeting{}
+	}
+	g.due, g.pause = now.Add(g.pause), 2*g.pause
+	return g.keys, g
+}
+
 // wakeKeys makes followKeys look.
 func (t *Tunnel) wakeKeys() {
 	select {
@@ -143,12 +188,37 @@ func (t *Tunnel) followKeys(ctx context.Context) {
 		case <-t.keys:
 		case <-timer.C:
 		}
-		greet, wait := t.followKeysStep(time.Now())
-		for _, key := range greet {
+		now := time.Now()
+		first, wait := t.followKeysStep(now)
+		again, due := t.greetStep(now)
+		for _, key := range first {
 			t.greet(key)
 		}
-		timer.Reset(wait)
+		for _, key := range again {
+			t.greetAgain(key)
+		}
+		timer.Reset(min(wait, due))
 	}
+}
+
+// greetStep returns whom to greet once more, and when to come again.
+func (t *Tunnel) greetStep(now time.Time) (greet []PublicKey, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.greeting.keys) == 0 || !t.up || t.unknown {
+		return nil, idleCheck
+	}
+	var answered time.Time
+	for _, key := range t.greeting.keys {
+		if peer, err := readPeerStats(t.dev.Load(), key); err == nil && peer.LastHandshake.After(answered) {
+			answered = peer.LastHandshake
+		}
+	}
+	greet, t.greeting = t.greeting.next(answered, now)
+	if len(t.greeting.keys) == 0 {
+		return greet, idleCheck
+	}
+	return greet, t.greeting.due.Sub(now)
 }
 
 // followKeysStep does what is due, and returns which peers to begin a handshake
@@ -188,6 +258,20 @@ func (t *Tunnel) followKeysStep(now time.Time) (greet []PublicKey, wait time.Dur
 		t.log.Warn("the peer has not used its new key, and the former one is honoured no longer")
 	}
 	return greet, wait
+}
+
+// greetAgain sends one more beginning of a handshake, before WireGuard itself would.
+func (t *Tunnel) greetAgain(key PublicKey) {
+	peer := t.dev.Load().LookupPeer(device.NoisePublicKey(key))
+	if peer == nil {
+		return // replaced since
+	}
+	message, err := peer.Initiation()
+	if err != nil {
+		t.log.Warn("making a handshake initiation failed", "error", err)
+		return
+	}
+	_ = peer.SendBuffers([][]byte{message}) // an error means what a lost message means
 }
 
 // greet begins a handshake with a peer, if it is known where it is. The caller

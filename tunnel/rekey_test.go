@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -82,22 +83,27 @@ func (g *gateway) applyKeys(t *testing.T, change func(*Config)) {
 var rotationSteps = []string{"a's private key", "a's public key at b", "b's private key", "b's public key at a"}
 
 func TestKeysAreReplacedWithoutSilence(t *testing.T) {
-	for _, pause := range []time.Duration{100 * time.Millisecond, 50 * time.Second} {
+	for _, tt := range []struct{ pause, oneWay time.Duration }{
+		{0, 0}, {100 * time.Millisecond, 0}, {50 * time.Second, 0},
+		{0, 150 * time.Millisecond}, {100 * time.Millisecond, 150 * time.Millisecond}, {400 * time.Millisecond, 200 * time.Millisecond},
+	} {
 		for _, order := range permutations(rotationSteps) {
-			if pause > time.Second && deafness(order) > 0 {
+			if tt.pause > time.Second && deafness(order) > 0 {
 				continue // one more minute of silence
 			}
-			t.Run(pause.String()+" "+strings.Join(order, ", "), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { testRotation(t, order, pause) })
+			t.Run(fmt.Sprint(tt.pause, ", ", tt.oneWay, ", ", strings.Join(order, ", ")), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testRotation(t, order, tt.pause, tt.oneWay) })
 			})
 		}
 	}
 }
 
-func testRotation(t *testing.T, order []string, pause time.Duration) {
-	a, b := newPair(t, newMemNet())
+func testRotation(t *testing.T, order []string, pause, oneWay time.Duration) {
+	n := newMemNet()
+	a, b := newPair(t, n)
 	cross(t, a, b, 0)
 	keepPeers(a, b)
+	n.setDelay(oneWay)
 	ab, ba := startFlow(t, a, b), startFlow(t, b, a)
 	newA, newB := GeneratePrivateKey(), GeneratePrivateKey()
 	for _, step := range order {
@@ -115,10 +121,10 @@ func testRotation(t *testing.T, order []string, pause time.Duration) {
 	}
 	time.Sleep(10 * time.Second)
 	// Who cannot be known by the key that he has can neither begin a session nor
-	// send in the one he had.
-	most := 3 * flowPause
-	if deaf := deafness(order); deaf > 0 {
-		most += time.Duration(deaf)*pause + 6*time.Second // an attempt was in vain
+	// send in the one he had. Then, and where both begin at once, an attempt is in vain.
+	most := 3*flowPause + 2*time.Duration(deafness(order))*pause + 8*oneWay
+	if deafness(order) > 0 || oneWay > 0 {
+		most += 3 * greetAgain
 	}
 	if gap := max(ab.longest(), ba.longest()); gap > most {
 		t.Errorf("silence of %v, want at most %v", gap, most)
@@ -127,6 +133,40 @@ func testRotation(t *testing.T, order []string, pause time.Duration) {
 		s := g.Stats()
 		if !s.FormerPeer.IsZero() || s.LastHandshake.IsZero() || s.Self != g.config.PrivateKey.Public() || s.Peer != g.config.PeerKey {
 			t.Errorf("%s: %+v", g.inner, s)
+		}
+	}
+}
+
+// TestGreeting: so often, and at these times, is one greeted who does not answer.
+func TestGreeting(t *testing.T) {
+	start := time.Unix(1000, 0)
+	small, large := PublicKey{1}, PublicKey{2}
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	for _, tt := range []struct {
+		name      string
+		own, peer PublicKey
+		answered  time.Time
+		want      []float64
+	}{
+		{"the larger key", large, small, time.Time{}, []float64{0.5, 1.5, 3.5, 7.5}},
+		{"the smaller key", small, large, time.Time{}, []float64{2, 6, 14, 30}},
+		{"answered before", large, small, at(-1), []float64{0.5, 1.5, 3.5, 7.5}},
+		{"answered", large, small, at(1), []float64{0.5}},
+	} {
+		g := newGreeting(tt.own, tt.peer, []PublicKey{tt.peer}, start)
+		var got []float64
+		for s := 0.0; s < 100 && len(g.keys) > 0; s += 0.25 {
+			answered := tt.answered
+			if answered.After(at(s)) {
+				answered = time.Time{}
+			}
+			var greet []PublicKey
+			if greet, g = g.next(answered, at(s)); len(greet) > 0 {
+				got = append(got, s)
+			}
+		}
+		if len(g.keys) > 0 || !slices.Equal(got, tt.want) {
+			t.Errorf("%s: at %v, want %v; %+v", tt.name, got, tt.want, g)
 		}
 	}
 }

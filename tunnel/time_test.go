@@ -110,8 +110,8 @@ func testMemoryIsBoundedWhenThePeerDies(t *testing.T) {
 		}
 		s := a.Stats()
 		t.Logf("peak heap %d MiB, %d of other tests", peak>>20, others>>20)
-		if peak > others+128<<20 {
-			t.Errorf("peak heap %d MiB, %d of other tests, want at most 128 beside that", peak>>20, others>>20)
+		if peak > 2*others+128<<20 {
+			t.Errorf("peak heap %d MiB, %d of other tests, want at most 128 beside twice that", peak>>20, others>>20)
 		}
 		if s.DropNoSession == 0 || s.DropInFlight == 0 {
 			t.Errorf("drops are not counted: %+v", s)

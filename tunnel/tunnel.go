@@ -109,6 +109,7 @@ type Tunnel struct {
 	peerSince time.Time
 	// strangers are those to begin a handshake with.
 	strangers []PublicKey
+	greeting  greeting
 	// lookupError is that of Stats.
 	lookupError string
 }
@@ -235,6 +236,7 @@ func (t *Tunnel) configure(next Config) error {
 	}
 	if strangers := strangers(old, want); len(strangers) > 0 {
 		t.strangers = append(t.strangers, strangers...)
+		t.greeting = newGreeting(want.PrivateKey.Public(), want.PeerKey, strangers, time.Now())
 		t.wakeKeys()
 	}
 	if _, ok := literalEndpoint(next.Endpoint); ok && !next.PeerKey.IsZero() {
