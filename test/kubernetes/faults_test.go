@@ -114,7 +114,7 @@ func (f *faults) watch(t *testing.T, fault string, p promise, paths []path, happ
 		x.back(t, patience)
 	}
 	o := x.since(start)
-	f.report.add(fault, o)
+	f.report.add(fault, o, start)
 	t.Logf("%s: %v", fault, o)
 	if len(o.lost) > 0 && !p.lossy {
 		t.Errorf("%s: TCP connections are lost: %v", fault, errors.Join(o.lost...))

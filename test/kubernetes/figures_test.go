@@ -177,16 +177,22 @@ func (w *world) figurePaths(t *testing.T) *figurePaths {
 	return p
 }
 
-// startIperf runs iperf3's server in a pod's network until the end of the test.
+// startIperf has a pod answer iperf3 until the end of the test.
 func startIperf(t *testing.T, p *kubelab.Pod) {
+	t.Helper()
+	keepRunning(t, p, "iperf3", "-s")
+}
+
+// keepRunning runs a program in the place of a pod until the end of the test.
+func keepRunning(t *testing.T, p *kubelab.Pod, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		out, err := p.TryContext(ctx, "iperf3", "-s")
+		out, err := p.TryContext(ctx, args...)
 		if ctx.Err() == nil {
-			t.Errorf("iperf3 -s in %s ended: %v\n%s", p.Name, err, out)
+			t.Errorf("%s in %s ended: %v\n%s", args[0], p.Name, err, out)
 		}
 	}()
 	t.Cleanup(func() {

@@ -72,6 +72,7 @@ func TestClusters(t *testing.T) {
 		{"templates", false, testTemplates},
 		{"nothing grows", false, testNothingGrows},
 		{"authentication", false, testAuthentication},
+		{"metrics", true, testMetrics},
 		{"offloading", true, testOffloading},
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},

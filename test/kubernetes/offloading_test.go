@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -274,14 +272,7 @@ func testOffloadedKubectl(t *testing.T, o *offloaded) {
 			<-forwards.done
 		}()
 		forwards.wait(t)
-		h := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = o.WAN.Do(func() error {
-				conn, err = new(net.Dialer).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		}}}
-		r, err := h.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		r, err := o.httpClient().Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,13 +308,13 @@ func (f *following) Write(b []byte) (int, error) {
 }
 
 // follows starts a kubectl for a.
-func (o *offloaded) follows(ctx context.Context, want string, args ...string) *following {
+func (w *world) follows(ctx context.Context, want string, args ...string) *following {
 	f := &following{seen: make(chan struct{}), done: make(chan struct{}), want: want}
-	cmd := exec.Command(o.Tool("kubectl"), append([]string{"--kubeconfig", o.a.Kubeconfig}, args...)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = o.environment(), f, f
+	cmd := exec.Command(w.Tool("kubectl"), append([]string{"--kubeconfig", w.a.Kubeconfig}, args...)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = w.environment(), f, f
 	go func() {
 		defer close(f.done)
-		_, _, f.err = o.run(ctx, cmd)
+		_, _, f.err = w.run(ctx, cmd)
 	}()
 	return f
 }

@@ -80,9 +80,15 @@ func (w *world) clients(t *testing.T, c *kubelab.Cluster, replicas int) []*kubel
 // deployment applies a Deployment and waits until exactly its pods run.
 func (w *world) deployment(t *testing.T, c *kubelab.Cluster, name string, replicas int) []*kubelab.Pod {
 	t.Helper()
+	return w.deploymentIn(t, c, appNamespace, name, replicas)
+}
+
+// deploymentIn is deployment in another namespace, which it makes.
+func (w *world) deploymentIn(t *testing.T, c *kubelab.Cluster, namespace, name string, replicas int) []*kubelab.Pod {
+	t.Helper()
 	var manifest strings.Builder
 	if err := deploymentText.Execute(&manifest, map[string]any{
-		"Namespace": appNamespace, "Name": name, "Replicas": replicas, "Image": webImage, "Port": webPort,
+		"Namespace": namespace, "Name": name, "Replicas": replicas, "Image": webImage, "Port": webPort,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +97,7 @@ func (w *world) deployment(t *testing.T, c *kubelab.Cluster, name string, replic
 	}
 	var pods []*kubelab.Pod
 	lab.Eventually(t, patience, fmt.Sprintf("%d pods of %s run in %s", replicas, name, c.Name), func() (err error) {
-		if pods, err = runningPods(t.Context(), c, appNamespace, map[string]string{"app": name}, replicas); err != nil {
+		if pods, err = runningPods(t.Context(), c, namespace, map[string]string{"app": name}, replicas); err != nil {
 			return err
 		}
 		return spread(c, pods)

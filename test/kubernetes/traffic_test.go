@@ -361,6 +361,7 @@ func (x *traffic) since(start time.Time) (o outcome) {
 	}
 	for _, m := range x.pings {
 		o.udp = append(o.udp, m.longest(start))
+		o.silences = append(o.silences, m.heard.all(start))
 		sent, missing, run := m.missing(start)
 		o.sent, o.missing = o.sent+sent, o.missing+missing
 		o.outage = max(o.outage, time.Duration(run)*pingPause)
@@ -386,6 +387,8 @@ type outcome struct {
 	// each sender of pings. A connection that has waited waits longer before it tries
 	// again, so the silence of pings is that of the network.
 	tcp, udp series
+	// silences are those of each sender of pings.
+	silences [][]silence
 	// sent and missing count pings.
 	sent, missing int
 	// outage is the time in which pings that were sent one after the other were lost,

@@ -121,3 +121,26 @@ func TestSeries(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultReport: one fault that happened twice to one pair of pods and once to another.
+func TestFaultReport(t *testing.T) {
+	now := time.Now()
+	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	var r faultReport
+	r.add("power cut", outcome{streams: 1, udp: series{ms(1103), 0}, tcp: series{ms(1800)}, silences: [][]silence{{{at(-3), at(1100)}, {at(2000), at(2040)}}, nil}, sent: 10, missing: 4}, now)
+	r.add("power cut", outcome{streams: 1, udp: series{ms(900)}, silences: [][]silence{{{at(10), at(910)}}}, lost: []error{errors.New("reset")}, sent: 10, missing: 5}, now)
+	if diff := cmp.Diff(`| fault | times | silence p50 | p99 | worst | of TCP, worst | pings lost | TCP connections lost |
+|---|---|---|---|---|---|---|---|
+| power cut | 2 | 900ms | 1.103s | 1.103s | 1.8s | 9 of 20 | 1 of 2 |
+`, r.markdown()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	want := "4100 | -3:1100 2000:2040; none"
+	if got := observation([][]silence{{{at(-3), at(1100)}, {at(2000), at(2040)}}, nil}, now, at(4100)); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if lines := strings.Split(r.timeLines(), "\n"); len(lines) != 5 || !strings.HasSuffix(lines[2], "| -3:1100 2000:2040; none |") || !strings.HasSuffix(lines[3], "| 10:910 |") {
+		t.Errorf("%q", lines)
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -133,6 +135,17 @@ func (w *world) both(args ...string) []string {
 // between adds the flags for a local and a remote cluster.
 func (w *world) between(local, remote *kubelab.Cluster, args ...string) []string {
 	return append(args, "--kubeconfig", local.Kubeconfig, "--remote-kubeconfig", remote.Kubeconfig)
+}
+
+// httpClient asks as an administrator who sits on the WAN does.
+func (w *world) httpClient() *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = w.WAN.Do(func() error {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}}}
 }
 
 // kubectl runs kubectl, which must succeed.

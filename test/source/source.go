@@ -153,6 +153,16 @@ func Axe() (string, error) {
 	return script, nil
 }
 
+// Prometheus returns the program that test/kubernetes/prometheus.sh fetches. It fails while
+// that is not there.
+func Prometheus() (string, error) {
+	program, err := built("test", "kubernetes", "prometheus.sh")
+	if err != nil {
+		return "", fmt.Errorf("Prometheus is not there (%w): run test/kubernetes/prometheus.sh once", err)
+	}
+	return program, nil
+}
+
 // built asks a script for the path of what it builds or fetches.
 func built(script ...string) (string, error) {
 	out, err := exec.Command("bash", Path(script...), "--path").Output()
