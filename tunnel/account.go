@@ -226,6 +226,13 @@ func (a *egressAccount) sendHandshake(bufs [][]byte) {
 	a.reachable = true
 }
 
+// counted is the handshake messages that were sent.
+func (a *egressAccount) counted() handshakeCounts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.handshakes
+}
+
 // dropFormerPackets forgets what waits for a session by the peer's former key, now that
 // there is one by another key. While packets are being sent nothing waits.
 func (a *egressAccount) dropFormerPackets() {
@@ -273,6 +280,13 @@ type ingressAccount struct {
 
 func newIngressAccount(max int) *ingressAccount {
 	return &ingressAccount{waiter: newWaiter(), ledger: newLedger(max)}
+}
+
+// counted is the handshake messages that came, or what looks like them.
+func (a *ingressAccount) counted() handshakeCounts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.handshakes
 }
 
 // admit waits until a batch may be received into bufs. net.ErrClosed after close.

@@ -42,6 +42,9 @@ const (
 	greetAgain    = 500 * time.Millisecond
 	greetPatience = 4
 	greetings     = 4
+	// crossTime is how long after our own an initiation of the peer can be one that crosses
+	// it: the round-trip time of a very long path.
+	crossTime = time.Second
 )
 
 // succession is the time in which the peer has two keys. The zero value is all
@@ -134,8 +137,17 @@ func strangers(old *target, want target) (keys []PublicKey) {
 	return keys
 }
 
-// greeting is how strangers are greeted until one of them has answered. The zero value
-// greets nobody.
+// crossed tells whether we have answered an initiation of the peer while our own was on
+// the way, by which both are lost. sent and got are the handshake messages of each way, and
+// established is when the session in use was made.
+func crossed(sent, got handshakeCounts, established time.Time) bool {
+	at := sent.lastInitiation
+	return !at.IsZero() && sent.lastResponse.After(at) && sent.lastResponse.Sub(at) < crossTime &&
+		got.lastResponse.Before(at) && established.Before(at)
+}
+
+// greeting is how strangers, and a peer whose handshake crossed ours, are greeted until one
+// of them has answered. The zero value greets nobody.
 type greeting struct {
 	keys  []PublicKey
 	since time.Time
@@ -205,20 +217,35 @@ func (t *Tunnel) followKeys(ctx context.Context) {
 func (t *Tunnel) greetStep(now time.Time) (greet []PublicKey, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.greeting.keys) == 0 || !t.up || t.unknown {
+	if !t.up || t.unknown {
 		return nil, idleCheck
 	}
-	var answered time.Time
-	for _, key := range t.greeting.keys {
-		if peer, err := readPeerStats(t.dev.Load(), key); err == nil && peer.LastHandshake.After(answered) {
-			answered = peer.LastHandshake
+	if len(t.greeting.keys) == 0 {
+		want := t.succession.target(t.config)
+		peer := want.holder()
+		if sent, got := t.egress.counted(), t.ingress.counted(); !peer.IsZero() && crossed(sent, got, t.established(peer)) {
+			t.greeting = newGreeting(want.PrivateKey.Public(), peer, []PublicKey{peer}, now)
 		}
 	}
-	greet, t.greeting = t.greeting.next(answered, now)
+	if len(t.greeting.keys) == 0 {
+		return nil, idleCheck
+	}
+	greet, t.greeting = t.greeting.next(t.established(t.greeting.keys...), now)
 	if len(t.greeting.keys) == 0 {
 		return greet, idleCheck
 	}
 	return greet, t.greeting.due.Sub(now)
+}
+
+// established is when the last session by one of the keys was made; zero: none was. The
+// caller holds mu.
+func (t *Tunnel) established(keys ...PublicKey) (last time.Time) {
+	for _, key := range keys {
+		if peer, err := readPeerStats(t.dev.Load(), key); err == nil && peer.LastHandshake.After(last) {
+			last = peer.LastHandshake
+		}
+	}
+	return last
 }
 
 // followKeysStep does what is due, and returns which peers to begin a handshake
