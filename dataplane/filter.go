@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"encoding/binary"
+	"fmt"
 	"net/netip"
 
 	"github.com/sluice-net/sluice/dataplane/filter"
@@ -41,6 +43,49 @@ func (f *Forwarder) filterIngress(s *snapshot, p *packet.Packet, d *destination)
 		f.refusePeer(s, p, rejected)
 	}
 	return s.clamp(p, mss), filterVerdict(action)
+}
+
+// FilterQuery is the first packet of a TCP connection, or its answer, as it comes to a
+// gateway. Way is where it goes.
+type FilterQuery struct {
+	Src, Dst netip.AddrPort
+	Answer   bool
+	filter.Way
+}
+
+// ExplainFilter tells what the chains say of a packet: see filter.Filter.Explain. Nothing is
+// answered, counted or kept. The addresses must be of one family.
+func (f *Forwarder) ExplainFilter(q FilterQuery) (filter.Action, []filter.Step, error) {
+	b := tcpHeaders(q.Src, q.Dst, q.Answer)
+	p, ok := packet.Parse(b)
+	if !ok {
+		return filter.Drop, nil, fmt.Errorf("no packet goes from %s to %s", q.Src, q.Dst)
+	}
+	return f.snap.Load().filter.Explain(&p, &q.Way)
+}
+
+// tcpHeaders are those of a SYN, or of a SYN-ACK; without checksums.
+func tcpHeaders(src, dst netip.AddrPort, answer bool) []byte {
+	b := make([]byte, packet.IPv4HeaderLen, packet.IPv6HeaderLen+packet.TCPHeaderLen)
+	if src.Addr().Is4() {
+		b[0], b[8], b[9] = 0x45, 64, packet.ProtoTCP
+		binary.BigEndian.PutUint16(b[2:], packet.IPv4HeaderLen+packet.TCPHeaderLen)
+		copy(b[12:], src.Addr().AsSlice())
+		copy(b[16:], dst.Addr().AsSlice())
+	} else {
+		b = b[:packet.IPv6HeaderLen]
+		b[0], b[6], b[7] = 0x60, packet.ProtoTCP, 64
+		binary.BigEndian.PutUint16(b[4:], packet.TCPHeaderLen)
+		copy(b[8:], src.Addr().AsSlice())
+		copy(b[24:], dst.Addr().AsSlice())
+	}
+	flags := byte(0x02) // SYN
+	if answer {
+		flags |= 0x10 // ACK
+	}
+	b = binary.BigEndian.AppendUint16(b, src.Port())
+	b = binary.BigEndian.AppendUint16(b, dst.Port())
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, packet.TCPHeaderLen/4<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
 }
 
 func filterVerdict(a filter.Action) Verdict {

@@ -87,6 +87,7 @@ func Follow(ctx context.Context, o Options) (*Way, error) {
 	})
 	f.Local = local.Side
 	way := Trace(f)
+	f.askRules(ctx, way, runIn(sides))
 	if o.Live > 0 {
 		w := newWatch(way, o.Port)
 		for _, s := range sides {

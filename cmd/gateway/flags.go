@@ -44,6 +44,7 @@ Usage:
   gateway probe [flags]
   gateway capture -w FILE [flags]
   gateway drops [-f] [flags]
+  gateway filter --from IP:port --to IP:port [flags]
 
 The gateway is configured by the objects of the peering, from one of two sources.
 

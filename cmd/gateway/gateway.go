@@ -212,6 +212,7 @@ func (g *gateway) adminPages() map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET " + capturePath: http.HandlerFunc(g.serveCapture),
 		"GET " + dropsPath:   http.HandlerFunc(g.serveDrops),
+		"GET " + filterPath:  http.HandlerFunc(g.serveFilter),
 		"GET " + probePath:   http.HandlerFunc(g.serveProbe),
 	}
 }

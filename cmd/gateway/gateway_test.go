@@ -306,7 +306,7 @@ func TestRunExplainsMistakes(t *testing.T) {
 		{[]string{"--help"}, 0, "Usage:", ""},
 		{[]string{"help"}, 0, "Usage:", ""},
 		{[]string{"status", "--help"}, 0, "Usage:", ""},
-		{[]string{"statsu"}, 1, "", "gateway: unknown command \"statsu\"; the commands are: capture, drops, metrics, probe, status\nTry 'gateway --help'.\n"},
+		{[]string{"statsu"}, 1, "", "gateway: unknown command \"statsu\"; the commands are: capture, drops, filter, metrics, probe, status\nTry 'gateway --help'.\n"},
 		{[]string{"--oops"}, 1, "", "gateway: unknown flag: --oops\nTry 'gateway --help'.\n"},
 		{[]string{"--manifests", "/missing"}, 1, "", "gateway: the manifests in /missing are refused:\n/missing: cannot read the manifests: no such file or directory\n"},
 	} {

@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) error{
 	"capture": captureCommand,
 	"drops":   dropsCommand,
+	"filter":  filterCommand,
 	"metrics": metricsCommand,
 	"probe":   probeCommand,
 	"status":  statusCommand,

@@ -16,14 +16,7 @@ func Compile(c Config, old *Filter) (*Filter, error) {
 		return nil, nil
 	}
 	f := &Filter{chains: c.Chains, counts: carry(c.Chains, old)}
-	order := make([]int, len(c.Chains)) // as a packet meets them
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		x, y := &c.Chains[i], &c.Chains[j]
-		return cmp.Or(cmp.Compare(x.Hook, y.Hook), cmp.Compare(x.Priority, y.Priority))
-	})
+	order := c.order()
 	for _, egress := range []bool{false, true} {
 		for _, v6 := range []bool{false, true} {
 			p := &f.programs[index(egress)][index(v6)]
@@ -40,6 +33,19 @@ func Compile(c Config, old *Filter) (*Filter, error) {
 		}
 	}
 	return f, nil
+}
+
+// order returns the indices of the chains as a packet meets them.
+func (c *Config) order() []int {
+	order := make([]int, len(c.Chains))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		x, y := &c.Chains[i], &c.Chains[j]
+		return cmp.Or(cmp.Compare(x.Hook, y.Hook), cmp.Compare(x.Priority, y.Priority))
+	})
+	return order
 }
 
 // point returns where the chain runs.

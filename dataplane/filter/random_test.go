@@ -165,6 +165,12 @@ func TestCheckRandom(t *testing.T) {
 		if action != wantAction || mss != wantMSS {
 			t.Fatalf("config %+v\npacket %+v\nway %+v\ngot %s %d, want %s %d", c, s, w, action, mss, wantAction, wantMSS)
 		}
+		if i%50 == 0 {
+			explained, steps, err := f.Explain(&p, &w)
+			if err != nil || explained != action || action != filter.Accept && steps[len(steps)-1].Action != action.String() {
+				t.Fatalf("config %+v\npacket %+v\nway %+v\nexplained as %s, %+v, %v, want %s", c, s, w, explained, steps, err, action)
+			}
+		}
 		results[action]++
 		if mss > 0 {
 			clamped++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,13 @@ func testFirewall(t *testing.T, w *world) {
 		})
 		if _, err := get(t.Context(), other, at); err != nil {
 			t.Errorf("%s meets another pod: %v", tt.action, err)
+		}
+		trace := func(p *kubelab.Pod) []string {
+			return w.both("network", "trace", p.Namespace+"/"+p.Name, netip.AddrPortFrom(at, webPort).String())
+		}
+		w.refuses(t, []string{"the packet stops: filter rule no-web/web/that-pod: " + tt.action}, trace(from)...)
+		if out, _ := w.liqoctl(t, trace(other)...); !strings.Contains(out, "no filter rule matches") {
+			t.Errorf("another pod:\n%s", out)
 		}
 	}
 	e.apply(t, fmt.Sprintf(firewallManifest, e.namespace, e.peer, from.Addr, "natType: masquerade", "nat", "postrouting", "natRules", webPort))
