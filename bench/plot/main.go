@@ -34,11 +34,11 @@ func draw(results fs.FS) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	faults, err := readFaults(results)
+	commit, faults, err := readFaults(results)
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
-		"ratios.svg": ratios(all), "latency.svg": latency(all), "sizes.svg": sizes(all), "faults.svg": silences(faults),
+		"ratios.svg": ratios(all), "latency.svg": latency(all), "sizes.svg": sizes(all), "faults.svg": silences(commit, faults),
 	}, nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestPlots: the plots that are checked in are what the results give.
@@ -66,7 +68,39 @@ BenchmarkPath/tcp1/a-to-b/gw=sluice 1 3.5 Gbit/s
 	if got := r.samples["tcp1/a-to-b"]; len(got["sluice"]) != 1 || got["sluice"][0] != 3.5 {
 		t.Errorf("%+v", got)
 	}
-	if _, err := draw(fstest.MapFS{}); err == nil {
+	empty := fstest.MapFS{"1-faults-abc.md": {Data: []byte("# no time lines\n")}}
+	if _, err := draw(empty); err == nil {
 		t.Error("an empty folder has plots")
+	}
+}
+
+func TestParseFaults(t *testing.T) {
+	const text = `## Time lines of the faults
+
+| fault | watched, ms | silences of each pair of pods, ms after the fault |
+|---|---|---|
+| gateway killed | 4100 | -3:1000; none; 500:1500 2000:2040 |
+| node lost | 9000 | none |
+| gateway killed | 5000 | 10:20; none; none |
+
+more
+`
+	got := parseFaults(text)
+	want := []fault{
+		{"gateway killed", []timeLine{
+			{4.1, [][]span{{{-0.003, 1}}, nil, {{0.5, 1.5}, {2, 2.04}}}},
+			{5, [][]span{{{0.01, 0.02}}, nil, nil}},
+		}},
+		{"node lost", []timeLine{{9, [][]span{nil}}}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(fault{}, timeLine{}, span{})); diff != "" {
+		t.Fatalf("(-want +got)\n%s", diff)
+	}
+	const third = 1.0 / 3
+	if diff := cmp.Diff([]silent{{span{-0.003, 0.5}, third}, {span{0.5, 1}, 2 * third}, {span{1, 1.5}, third}, {span{2, 2.04}, third}}, shares(got[0].times[0].pairs), cmp.AllowUnexported(silent{}, span{})); diff != "" {
+		t.Errorf("shares (-want +got)\n%s", diff)
+	}
+	if longest := got[0].longest(); len(longest) != 6 || longest[0] != 1.003 || longest[2] != 1 {
+		t.Errorf("longest: %v", longest)
 	}
 }

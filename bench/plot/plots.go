@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sluice-net/sluice/bench/record"
 )
@@ -176,34 +177,78 @@ func sizes(all []result) []byte {
 	return p.end()
 }
 
-// silences shows how long nothing arrives after a fault.
-func silences(faults []fault) []byte {
-	p := begin(160+22*len(faults), "How long traffic stops after a fault", "The fault is at 0. Green: packets arrive. Red: no packets, the median of pairs of pods; pale: the longest. Two real clusters.")
-	const left, right = 330.0, 755.0
-	y := 70.0
-	for _, part := range []struct {
-		title       string
-		node        bool
-		first, last float64 // seconds
-		step        float64
-	}{{"Gateways", false, -0.25, 2, 0.5}, {"Nodes", true, -6, 48, 12}} {
-		x := func(s float64) float64 { return left + (s-part.first)/(part.last-part.first)*(right-left) }
-		rows := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.node != part.node })
-		bottom := y + 22*float64(len(rows)) + 6
+// silences shows when nothing arrived after a fault: a line each time that it happened.
+func silences(commit string, faults []fault) []byte {
+	parts := []struct {
+		title, prefix string
+		first, last   float64 // seconds
+		step          float64
+		rows          []fault
+	}{{title: "Gateways", prefix: "gateway ", first: -0.5, last: 4, step: 1}, {title: "Nodes", prefix: "node ", first: -6, last: 48, step: 12}}
+	const left, right, row = 330.0, 745.0, 20.0
+	height := 130
+	for i := range parts {
+		parts[i].rows = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return !strings.HasPrefix(f.name, parts[i].prefix) })
+		height += int(row)*len(parts[i].rows) + 14
+	}
+	p := begin(height, "How long traffic stops after a fault", "The fault is at 0; a line for each time. Green: packets arrive. Red: none between any two pods; paler: between some. Commit "+commit+".")
+	y := 76.0
+	for _, part := range parts {
+		x := func(s float64) float64 {
+			return left + (max(part.first, min(part.last, s))-part.first)/(part.last-part.first)*(right-left)
+		}
+		bottom := y + row*float64(len(part.rows))
+		p.text(16, y-8, "", "start", part.title)
+		p.text(right+8, y-8, "small", "start", "median, longest")
 		for s := 0.0; s <= part.last; s += part.step {
 			p.line(x(s), y, x(s), bottom, "edge")
 			p.text(x(s), bottom+15, "small", "middle", fmt.Sprintf("%g s", s))
 		}
-		for _, f := range rows {
-			y += 22
-			p.text(left-10, y-5, "small", "end", f.name)
-			p.bar(x(part.first), y-12, x(0)-x(part.first), 8, "flow")
-			p.bar(x(0), y-12, x(f.median)-x(0), 8, "gap")
-			p.bar(x(f.median), y-12, x(f.worst)-x(f.median), 8, "worst")
-			p.bar(x(f.worst), y-12, x(part.last)-x(f.worst), 8, "flow")
-			p.text(right+8, y-4, "small", "start", fmt.Sprintf("%.3g s, %.3g s", f.median, f.worst))
+		for _, f := range part.rows {
+			p.text(left-10, y+row/2+4, "small", "end", f.name)
+			thick := min(8, (row-5)/float64(len(f.times)))
+			for i, once := range f.times {
+				at := y + row/2 + thick*(float64(i)-float64(len(f.times))/2)
+				p.bar(x(part.first), at, x(once.watched)-x(part.first), thick-0.6, "flow")
+				for _, s := range shares(once.pairs) {
+					p.shade(x(s.from), at, x(s.to)-x(s.from), thick-0.6, s.share)
+				}
+			}
+			longest := f.longest()
+			p.text(right+8, y+row/2+4, "small", "start", fmt.Sprintf("%.3g s, %.3g s", record.Median(longest), slices.Max(longest)))
+			y += row
 		}
-		y = bottom + 42
+		y = bottom + 50
 	}
 	return p.end()
+}
+
+// silent is a time in which a share of the pairs heard nothing.
+type silent struct {
+	span
+	share float64
+}
+
+// shares cuts the silences of pairs where one begins or ends.
+func shares(pairs [][]span) (out []silent) {
+	var cuts []float64
+	for _, pair := range pairs {
+		for _, s := range pair {
+			cuts = append(cuts, s.from, s.to)
+		}
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	for i := 1; i < len(cuts); i++ {
+		n := 0
+		for _, pair := range pairs {
+			if slices.ContainsFunc(pair, func(s span) bool { return s.from <= cuts[i-1] && cuts[i] <= s.to }) {
+				n++
+			}
+		}
+		if n > 0 {
+			out = append(out, silent{span{cuts[i-1], cuts[i]}, float64(n) / float64(len(pairs))})
+		}
+	}
+	return out
 }

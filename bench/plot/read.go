@@ -2,13 +2,12 @@ package main
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // result is a comparison that was recorded: see report in package bench.
@@ -91,41 +90,78 @@ func number(text string) float64 {
 	return n
 }
 
-// fault is a row of a table of faults, in seconds of silence.
+// fault is something that happened to two clusters, once or several times.
 type fault struct {
-	name          string
-	median, worst float64
-	node          bool // a whole node was lost
+	name  string
+	times []timeLine
 }
 
-// readFaults reads the first tables of the record of faults that the documents tell of.
-func readFaults(results fs.FS) (out []fault, err error) {
-	names, err := fs.Glob(results, "*-faults-7dbc283.md")
-	if err != nil || len(names) != 1 {
-		return nil, fmt.Errorf("%d records of faults: %w", len(names), err)
-	}
-	text, err := fs.ReadFile(results, names[0])
-	if err != nil {
-		return nil, err
-	}
-	for _, heading := range []string{"## Replaced, killed, deleted", "## Nodes lost"} {
-		_, after, _ := strings.Cut(string(text), heading+"\n")
-		_, table, _ := strings.Cut(after, "|---|---|---|---|---|---|---|---|\n")
-		for line := range strings.Lines(table) {
-			cells := strings.Split(line, "|")
-			if len(cells) != 10 {
-				break
+// timeLine is what pairs of pods noticed of a fault that happened at 0, in seconds.
+type timeLine struct {
+	watched float64 // until then
+	pairs   [][]span
+}
+
+// span is a time in which nothing arrived.
+type span struct{ from, to float64 }
+
+// longest are the longest silences of all pairs, each time.
+func (f *fault) longest() (all []float64) {
+	for _, once := range f.times {
+		for _, pair := range once.pairs {
+			var most float64
+			for _, s := range pair {
+				most = max(most, s.to-s.from)
 			}
-			f := fault{name: strings.TrimSpace(cells[1]), node: strings.Contains(heading, "Nodes")}
-			for i, to := range map[int]*float64{3: &f.median, 5: &f.worst} {
-				d, err := time.ParseDuration(strings.TrimSpace(cells[i]))
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", names[0], err)
-				}
-				*to = d.Seconds()
-			}
-			out = append(out, f)
+			all = append(all, most)
 		}
 	}
-	return out, nil
+	return all
+}
+
+// readFaults reads the last record of faults that has time lines: see timeLines in package
+// test/kubernetes.
+func readFaults(results fs.FS) (commit string, out []fault, err error) {
+	names, err := fs.Glob(results, "*-faults-*.md")
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range slices.Backward(names) {
+		text, err := fs.ReadFile(results, name)
+		if err != nil {
+			return "", nil, err
+		}
+		if out = parseFaults(string(text)); len(out) > 0 {
+			name = strings.TrimSuffix(name, ".md")
+			return name[strings.LastIndex(name, "-")+1:], out, nil
+		}
+	}
+	return "", nil, errors.New("no record of faults has time lines")
+}
+
+func parseFaults(text string) (out []fault) {
+	_, table, _ := strings.Cut(text, "| fault | watched, ms | silences of each pair of pods, ms after the fault |\n|---|---|---|\n")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if len(cells) != 3 {
+			break
+		}
+		name := strings.TrimPrefix(cells[0], "| ")
+		once := timeLine{watched: number(cells[1]) / 1000}
+		for pair := range strings.SplitSeq(strings.TrimSuffix(cells[2], " |"), "; ") {
+			var spans []span
+			for one := range strings.FieldsSeq(pair) {
+				if from, to, ok := strings.Cut(one, ":"); ok {
+					spans = append(spans, span{number(from) / 1000, number(to) / 1000})
+				}
+			}
+			once.pairs = append(once.pairs, spans)
+		}
+		i := slices.IndexFunc(out, func(f fault) bool { return f.name == name })
+		if i < 0 {
+			i, out = len(out), append(out, fault{name: name})
+		}
+		out[i].times = append(out[i].times, once)
+	}
+	return out
 }

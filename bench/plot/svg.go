@@ -19,9 +19,9 @@ const width = 860
 const style = `text{font:13px system-ui,sans-serif;fill:#1a1d21}.small{font-size:11.5px;fill:#56606d}.title{font-size:15px;font-weight:650}` +
 	`.ground{fill:#fff}.edge{stroke:#d5dae1}.one{stroke:#1a1d21;stroke-width:1.5}.s0{fill:#b8500a;stroke:#b8500a}.s1{fill:#56606d;stroke:#56606d}` +
 	`.s2{fill:#0072b2;stroke:#0072b2}.s3{fill:#00805f;stroke:#00805f}.s4{fill:#a8457f;stroke:#a8457f}.thin{stroke-width:1.5;opacity:.55}.wide{stroke-width:7}.line{fill:none;stroke-width:2}` +
-	`.flow{fill:#00805f}.gap{fill:#b3261e}.worst{fill:#b3261e;opacity:.35}` +
+	`.flow{fill:#00805f}.gap{fill:#b3261e}` +
 	`@media(prefers-color-scheme:dark){text{fill:#e8ebef}.small{fill:#a5afbc}.ground{fill:#1d2127}.edge{stroke:#39414c}.one{stroke:#e8ebef}` +
-	`.s0{fill:#f0914a;stroke:#f0914a}.s1{fill:#a5afbc;stroke:#a5afbc}.s2{fill:#56b4e9;stroke:#56b4e9}.s3{fill:#2fd0a2;stroke:#2fd0a2}.s4{fill:#e795c3;stroke:#e795c3}.flow{fill:#2fd0a2}.gap{fill:#ff8072}.worst{fill:#ff8072}}`
+	`.s0{fill:#f0914a;stroke:#f0914a}.s1{fill:#a5afbc;stroke:#a5afbc}.s2{fill:#56b4e9;stroke:#56b4e9}.s3{fill:#2fd0a2;stroke:#2fd0a2}.s4{fill:#e795c3;stroke:#e795c3}.flow{fill:#2fd0a2}.gap{fill:#ff8072}}`
 
 // begin draws title and subtitle; both also tell what cannot see the picture.
 func begin(height int, title, subtitle string) *picture {
@@ -48,6 +48,11 @@ func (p *picture) line(x1, y1, x2, y2 float64, class string) {
 
 func (p *picture) bar(x, y, w, h float64, class string) {
 	fmt.Fprintf(p, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"/>`+"\n", x, y, w, h, class)
+}
+
+// shade is a bar of silence, the paler the fewer are silent.
+func (p *picture) shade(x, y, w, h, share float64) {
+	fmt.Fprintf(p, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="ground"/><rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="gap" opacity="%.2f"/>`+"\n", x, y, w, h, x, y, w, h, 0.3+0.7*share)
 }
 
 // mark draws a point of a series in its shape.
