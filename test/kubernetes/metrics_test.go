@@ -54,7 +54,11 @@ func testMetrics(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	const discovery = "kubernetes_sd_configs: [{role: pod}]"
-	documented := section(t, "operations.md", "## Metrics", "yaml")[0]
+	example, err := os.ReadFile("../../docs/examples/prometheus.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := string(example)
 	if !strings.Contains(documented, discovery) {
 		t.Fatalf("pods are discovered otherwise:\n%s", documented)
 	}

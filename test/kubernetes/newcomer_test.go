@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,8 +52,11 @@ func TestNewcomer(t *testing.T) {
 		manifest{c, "", fmt.Sprintf(kubeadmConfig, kubelab.PodCIDR, kubelab.ServiceCIDR)}.apply(t)
 	}
 	t.Run("README", n.readme)
+	t.Run("install", n.install)
+	t.Run("connect", n.connect)
 	t.Run("look", n.look)
 	t.Run("pods talk", n.pods)
+	t.Run("resources", n.resources)
 	t.Run("clean up", n.cleanUp)
 }
 
@@ -96,6 +100,64 @@ func (n *newcomer) readme(t *testing.T) {
 			t.Errorf("%s runs %s, which is not of the clone", c.Name, image)
 		}
 	}
+}
+
+// install runs the quick start's commands to install, which find what the README's have
+// installed: with the images of the build, with images that are named, and as a trial.
+func (n *newcomer) install(t *testing.T) {
+	installed := func() (all string) {
+		for _, c := range n.Clusters {
+			all += n.kubectl(t, c, "get", "deployments,daemonsets", "-A", "-l", "app.kubernetes.io/part-of=liqo", "-o",
+				`jsonpath={range .items[*]}{.metadata.name} {.metadata.generation} {.spec.template.spec.containers[0].image}{"\n"}{end}`)
+		}
+		return all
+	}
+	before := installed()
+	image := n.kubectl(t, n.a, "get", "deployment", "-n", liqoNamespace, "liqo-controller", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	registry, tag, found := strings.Cut(image, "/controller:")
+	values := section(t, "quick-start.md", "## 2. Install", "yaml")[0]
+	named := regexp.MustCompile(`(?m)^(registry|tag|imagePullSecrets): .*`).ReplaceAllStringFunc(values, func(line string) string {
+		name, _, _ := strings.Cut(line, ":")
+		return map[string]string{"registry": "registry: " + registry, "tag": "tag: " + tag}[name] // no credentials
+	})
+	if !found || named == values || !strings.Contains(before, image) {
+		t.Fatalf("%s runs in\n%s, and the values are\n%s", image, before, values)
+	}
+	if err := os.WriteFile(filepath.Join(n.clone, "images.yaml"), []byte(named), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, commands := range section(t, "quick-start.md", "## 2. Install", "sh") {
+		n.admin.ok(t, commands)
+	}
+	if out := n.admin.ok(t, "liqoctl install --cluster-id rome --dry-run"); !strings.Contains(out, "kind: Deployment") {
+		t.Errorf("--dry-run prints\n%s", out)
+	}
+	if diff := cmp.Diff(before, installed()); diff != "" {
+		t.Errorf("they change what is installed (-before +after)\n%s", diff)
+	}
+}
+
+// connect runs the quick start's commands to connect by a node port. There is no load
+// balancer here.
+func (n *newcomer) connect(t *testing.T) {
+	commands := section(t, "quick-start.md", "## 3. Connect", "sh")
+	if len(commands) != 4 || !strings.Contains(commands[1], "NodePort") || !strings.Contains(commands[2], "203.0.113.7") {
+		t.Fatalf("the quick start connects by %q", commands)
+	}
+	n.admin.ok(t, commands[1])
+	n.admin.ok(t, strings.ReplaceAll(commands[2], "203.0.113.7", n.b.Nodes[0].Addr.String()))
+}
+
+// resources peers the clusters, and ends that.
+func (n *newcomer) resources(t *testing.T) {
+	n.admin.ok(t, section(t, "quick-start.md", "## 6. Use the other cluster's resources", "sh")[0])
+	lab.Eventually(t, patience, "the virtual node is ready", func() error {
+		out, err := n.a.Kubectl("get", "node", n.b.Name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.capacity.cpu} {.status.capacity.memory}`)
+		if err == nil && out != "True 4 8Gi" {
+			err = fmt.Errorf("it is %q", out)
+		}
+		return err
+	})
 }
 
 // look runs the commands of the quick start that only look.

@@ -55,6 +55,7 @@ func testRefusals(t *testing.T, w *world) {
 		{"an MTU that cannot be", connect(local, remote, "--mtu", "70000"), []string{"--mtu 70000"}},
 		{"a type of Services that there is not", connect(local, remote, "--gw-server-service-type", "Magic"), []string{"Magic", "NodePort"}},
 		{"a node port out of range", connect(local, remote, "--gw-server-service-nodeport", "80"), []string{"--gw-server-service-nodeport 80", "nothing was changed"}},
+		{"a node port at an address that both clusters have", connect(local, remote), []string{"(remote)", "is also that of node", "in cluster " + w.a.Name, "nothing was changed", "--gw-client-address"}},
 		{"a flag that does not exist", connect(local, remote, "--mars"), []string{"--mars", "--help"}},
 		{"a test of clusters that are not peered", w.both("test", "network"), []string{"(local) cluster " + w.a.Name + " has no Configuration for cluster " + w.b.Name, "liqoctl network connect"}},
 		{"a status of one cluster twice", []string{"network", "status", "--kubeconfig", local, "--remote-kubeconfig", local}, []string{"(remote) its ID is also " + w.a.Name}},
