@@ -149,6 +149,7 @@ export function plotsView(place, page, about) {
       for (let i = 0; i < l.times.length; i++) {
         if (!inside(l, i)) { pen = false; continue; }
         if (pen) g.lineTo(x(l.times[i]), y(l.values[i])); else g.moveTo(x(l.times[i]), y(l.values[i]));
+        if (!pen && !inside(l, i + 1)) g.rect(x(l.times[i]) - 1, y(l.values[i]) - 1, 2, 2); // on its own it makes no line
         pen = true;
       }
       g.stroke();
