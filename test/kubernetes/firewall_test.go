@@ -91,7 +91,7 @@ func testFirewall(t *testing.T, w *world) {
 		trace := func(p *kubelab.Pod) []string {
 			return w.both("network", "trace", p.Namespace+"/"+p.Name, netip.AddrPortFrom(at, webPort).String())
 		}
-		w.refuses(t, []string{"the packet stops: filter rule no-web/web/that-pod: " + tt.action}, trace(from)...)
+		w.refuses(t, []string{"the packet stops: filter rule " + e.namespace + "/no-web/web/that-pod: " + tt.action}, trace(from)...)
 		if out, _ := w.liqoctl(t, trace(other)...); !strings.Contains(out, "no filter rule matches") {
 			t.Errorf("another pod:\n%s", out)
 		}
