@@ -17,6 +17,9 @@ func TestInitiationsAboveTheQuota(t *testing.T) {
 	if quotaSize <= device.QueueHandshakeSize/8 {
 		t.Errorf("%d initiations of a window are not enough to make wireguard-go demand cookies", quotaSize)
 	}
+	if n := quotaSize * int(time.Second/quotaWindow); n != 20_000 {
+		t.Errorf("%d initiations in a second, and not 20000, as the documents say", n)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		peer, stranger := netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("[::ffff:192.0.2.66]:2")
 		r := &receiver{from: make([]underlay.Origin, BatchSize)}

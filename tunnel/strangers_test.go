@@ -1,8 +1,11 @@
 package tunnel
 
 import (
+	"bytes"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -74,6 +77,37 @@ func testStrangersHearNothing(t *testing.T) {
 		cross(t, a, b, 2)
 		cross(t, b, a, 3)
 	})
+}
+
+// Who reads the traffic sees neither what a packet carries nor whose it is.
+func TestPacketsCannotBeRead(t *testing.T) { eachWay(t, testPacketsCannotBeRead) }
+
+func testPacketsCannotBeRead(t *testing.T) {
+	noLeaks(t)
+	n := newMemNet()
+	a, b := newPair(t, n)
+	cross(t, a, b, 0)
+	const secret = "what one pod tells another"
+	p := ipPacket(a.inner, b.inner, 1, 100)
+	copy(p[24:], secret)
+	addresses := slices.Clone(p[12:20])
+	var sent, readable atomic.Int64
+	n.setDrop(func(from, _ netip.AddrPort, m []byte) bool {
+		if from.Addr().String() == a.host && classify(m) == messageData {
+			sent.Add(1)
+		}
+		if bytes.Contains(m, []byte(secret)) || bytes.Contains(m, addresses) {
+			readable.Add(1)
+		}
+		return false
+	})
+	a.overlay.out <- p
+	if got := receive(t, b.overlay.in, "the packet"); !bytes.Contains(got, []byte(secret)) {
+		t.Fatalf("another packet arrives: %q", got)
+	}
+	if sent.Load() == 0 || readable.Load() > 0 {
+		t.Errorf("of %d messages %d can be read", sent.Load(), readable.Load())
+	}
 }
 
 // countedSocket counts calls that write.
