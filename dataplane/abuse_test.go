@@ -325,6 +325,7 @@ func TestAbuseByThePeer(t *testing.T) {
 		{"in IPv6, with an address of IPv4", addressed("::ffff:10.243.2.66", localPod6.String()), dataplane.DropSpoofedSource},
 		{"to a node", addressed(hostilePod.String(), nodeIPs[0].String()), dataplane.DropNoMapping},
 		{"to a node's address outside", addressed(hostilePod.String(), nodeAddrs[0].Addr().String()), dataplane.DropNoMapping},
+		{"to a Service", addressed(hostilePod.String(), "10.96.0.10"), dataplane.DropNoMapping},
 		{"to the host of an IP object by its own address", addressed(hostilePod.String(), mappedHost.String()), dataplane.DropNoMapping},
 		{"to all of the cluster", addressed(hostilePod.String(), "255.255.255.255"), dataplane.DropNoMapping},
 		{"to a group", addressed(hostilePod.String(), "224.0.0.1"), dataplane.DropNoMapping},

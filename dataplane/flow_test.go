@@ -379,10 +379,10 @@ func TestFlowShares(t *testing.T) {
 	}{
 		{"of a remote host", func(i int) wire {
 			return wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: uint16(i), remote: 80}
-		}, limit / remoteShare},
+		}, limit / 4},
 		{"of a node", func(i int) wire {
 			return wire{proto: packet.ProtoTCP, flags: packet.TCPSyn, local: uint16(i), remote: 80, host: uint16(i)}
-		}, limit / useShare},
+		}, limit / 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newFlowClock(t, limit)
