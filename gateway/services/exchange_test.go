@@ -210,22 +210,30 @@ func TestStrangers(t *testing.T) {
 	until(t, "the Service is heard", func() bool { return b.Status().Heard })
 	own, _ := f.A.Gateway.TunnelAddrs()
 	for name, c := range map[string]struct {
-		cluster *dataplanetest.Cluster
-		to      netip.Addr
+		cluster  *dataplanetest.Cluster
+		from, to netip.Addr
 	}{
-		"a pod of this cluster":                     {f.A, own},
-		"a pod of the peer":                         {f.B, own},
-		"a pod of this cluster, at the node's side": {f.A, dataplanetest.GatewayAddress},
+		"a pod of this cluster":                      {f.A, dataplanetest.PodAddr(0, 41), own},
+		"a pod of the peer":                          {f.B, dataplanetest.PodAddr(0, 42), own},
+		"a pod of this cluster, at the node's side":  {f.A, dataplanetest.PodAddr(0, 43), dataplanetest.GatewayAddress},
+		"a node of this cluster":                     {f.A, f.A.Config.Nodes[0].Internal[0], own},
+		"a node of the peer":                         {f.B, f.B.Config.Nodes[0].Internal[0], own},
+		"a node of this cluster, at the node's side": {f.A, f.A.Config.Nodes[0].Internal[0], dataplanetest.GatewayAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod, err := c.cluster.AddPod(0, 20+len(name))
+			host, err := c.cluster.Nodes[0].AddPod(c.from)
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Nobody answers, or the gateway refuses.
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			if conn, err := pod.DialContext(ctx, "tcp", netip.AddrPortFrom(c.to, services.Port).String()); err == nil {
+			if _, err := host.Ping(ctx, dataplanetest.GatewayAddress, 100, false); err != nil {
+				t.Errorf("its gateway does not hear it: %v", err)
+			}
+			// Nobody answers, or the gateway refuses.
+			ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if conn, err := host.DialContext(ctx, "tcp", netip.AddrPortFrom(c.to, services.Port).String()); err == nil {
 				conn.Close()
 				t.Error("connected")
 			}
