@@ -1,14 +1,21 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -60,6 +67,51 @@ func TestSelection(t *testing.T) {
 		if got := firewallForUs(&networkingv1beta1.FirewallConfiguration{ObjectMeta: tt.meta}, "milan"); got != tt.want {
 			t.Errorf("firewall with %v: %v", tt.meta.Labels, got)
 		}
+	}
+}
+
+// TestWatches: what a gateway goes by is in its own namespace and for its peer, but for the nodes, routes and filters of
+// all gateways, and for the IPs, which are those of every namespace.
+func TestWatches(t *testing.T) {
+	want := []string{
+		"ipam.liqo.io/v1alpha1/ips ",
+		"networking.liqo.io/v1beta1/internalnodes ",
+		"networking.liqo.io/v1beta1/namespaces/liqo/firewallconfigurations networking.liqo.io/firewall-category=gateway",
+		"networking.liqo.io/v1beta1/namespaces/liqo/routeconfigurations networking.liqo.io/route-category=gateway",
+		"networking.liqo.io/v1beta1/namespaces/tenant/configurations liqo.io/remote-cluster-id=milan",
+		"networking.liqo.io/v1beta1/namespaces/tenant/firewallconfigurations networking.liqo.io/firewall-category!=fabric",
+		"networking.liqo.io/v1beta1/namespaces/tenant/gatewayservers metadata.name=gw",
+		"networking.liqo.io/v1beta1/namespaces/tenant/genevetunnels ",
+		"networking.liqo.io/v1beta1/namespaces/tenant/internalfabrics metadata.name=milan",
+		"networking.liqo.io/v1beta1/namespaces/tenant/publickeies liqo.io/remote-cluster-id=milan",
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	asked := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		mu.Lock()
+		defer mu.Unlock()
+		asked[strings.TrimPrefix(r.URL.Path, "/apis/")+" "+q.Get("labelSelector")+q.Get("fieldSelector")] = true
+		if len(asked) >= len(want) {
+			cancel()
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	l, err := New(&rest.Config{Host: server.URL}, Options{
+		Name: "gw", Namespace: "tenant", Type: networkingv1beta1.ConnectionServer, ClusterID: "milan", LiqoNamespace: "liqo",
+		KeysDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mirror.Run(ctx, func() {})
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(asked))); diff != "" {
+		t.Errorf("asks for (-want +got):\n%s", diff)
 	}
 }
 
