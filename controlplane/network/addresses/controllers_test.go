@@ -305,7 +305,7 @@ func (w *world) testServiceRefused(t *testing.T) {
 		t.Errorf("somebody else's Service was written (%v)", err)
 	}
 	// One that was made before is taken away when its template asks for too much, and
-	// none leads to a node.
+	// none leads to a node or an API server. Peers reach these nevertheless, by the IP.
 	made := newIP("refused", "made", "192.168.1.6", "")
 	made.Spec.ServiceTemplate = template()
 	w.Create(t, made)
@@ -319,21 +319,30 @@ func (w *world) testServiceRefused(t *testing.T) {
 	if err := w.Client.Status().Update(context.Background(), n); err != nil {
 		t.Fatal(err)
 	}
-	node := newIP("refused", "node", "192.168.1.7", "")
-	node.Spec.ServiceTemplate = template()
-	w.Create(t, node)
-	looks := 0
-	controlplanetest.Eventually(t, "no Service to a node", func(ctx context.Context) error {
-		looks++ // until the controller has seen the node
-		w.edit(t, "refused", "node", func(o *ipamv1alpha1.IP) { o.Annotations = map[string]string{"looked-at": fmt.Sprint(looks)} })
-		if err := w.Get(ctx, "refused", "node", node); err != nil {
-			return err
-		}
-		if m := condition(node, ipamv1alpha1.ConditionServiceReady).Message; !strings.Contains(m, "192.168.1.7 is an address of Node n") {
-			return fmt.Errorf("message %q", m)
-		}
-		return nil
+	w.Create(t, &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Namespace: "default"},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.168.1.8"}}},
 	})
+	for name, taken := range map[string]struct{ addr, who string }{"node": {"192.168.1.7", "Node n"}, "api-server": {"192.168.1.8", "the API server"}} {
+		host := newIP("refused", name, taken.addr, "")
+		host.Spec.ServiceTemplate = template()
+		w.Create(t, host)
+		looks := 0
+		controlplanetest.Eventually(t, "no Service to "+taken.who, func(ctx context.Context) error {
+			looks++ // until the controller has seen the node
+			w.edit(t, "refused", name, func(o *ipamv1alpha1.IP) { o.Annotations = map[string]string{"looked-at": fmt.Sprint(looks)} })
+			if err := w.Get(ctx, "refused", name, host); err != nil {
+				return err
+			}
+			if m := condition(host, ipamv1alpha1.ConditionServiceReady).Message; !strings.Contains(m, taken.addr+" is an address of "+taken.who) {
+				return fmt.Errorf("message %q", m)
+			}
+			return nil
+		})
+		if host.Status.IP == "" {
+			t.Errorf("%s has no address for peers: %+v", taken.who, host.Status)
+		}
+	}
 	o = newIP("refused", "nameless", "192.168.1.5", "")
 	o.Spec.ServiceTemplate = &ipamv1alpha1.ServiceTemplate{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}, {Port: 2}}}}
 	w.Create(t, o)

@@ -185,6 +185,7 @@ func (w *world) testRights(t *testing.T) {
 		{true, []string{"get", "list", "watch"}, "", "ipam.liqo.io", "ips", "", ""},
 		{true, []string{"get", "list", "watch"}, "liqo", group, "routeconfigurations", "", ""},
 		{true, []string{"get", "list", "watch"}, "liqo", group, "firewallconfigurations", "", ""},
+		{true, []string{"get", "patch"}, "liqo", group, "firewallconfigurations", "status", ""},
 
 		{false, []string{"get", "list", "watch", "create", "patch"}, s.ns, "", "secrets", "", "gw-server"},
 		{false, []string{"get", "list", "watch", "patch", "delete"}, s.ns, "", "pods", "", ""},
@@ -194,6 +195,8 @@ func (w *world) testRights(t *testing.T) {
 		{false, []string{"patch", "update"}, s.ns, group, "connections", "status", "gw-other"},
 		{false, []string{"create", "delete"}, s.ns, "coordination.k8s.io", "leases", "", lease},
 		{false, []string{"get", "list", "update"}, s.ns, "coordination.k8s.io", "leases", "", "another"},
+		{false, []string{"get", "list", "watch"}, "liqo", "", "secrets", "", ""},
+		{false, []string{"get", "list", "watch"}, "liqo", "", "pods", "", ""},
 		{false, []string{"get", "list", "watch"}, "liqo", group, "configurations", "", ""},
 		{false, []string{"get", "list", "watch"}, "liqo", group, "publickeies", "", ""},
 		{false, []string{"create", "patch", "update", "delete"}, s.ns, group, "exportedservices", "", ""},

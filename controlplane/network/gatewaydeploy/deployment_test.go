@@ -18,6 +18,7 @@ func TestDeploymentIsThatOfTheSpec(t *testing.T) {
 	f := serverFacts()
 	f.Gateway.deployment.Metadata.Labels = map[string]string{"mine": "x", networkingv1beta1.LabelManaged: "false"}
 	f.Gateway.deployment.Metadata.Annotations = map[string]string{"note": "y"}
+	f.Gateway.deployment.Metadata.Namespace = "kube-system"
 	f.Gateway.deployment.Spec.Template.Spec.ServiceAccountName = "default"
 	f.Gateway.deployment.Spec.Template.Spec.DeprecatedServiceAccount = "default"
 	before := f.Gateway.deployment.DeepCopy()
@@ -32,8 +33,8 @@ func TestDeploymentIsThatOfTheSpec(t *testing.T) {
 	if diff := cmp.Diff(want, d.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	if d.Annotations["note"] != "y" {
-		t.Errorf("annotations %v", d.Annotations)
+	if d.Annotations["note"] != "y" || d.Namespace != "t" {
+		t.Errorf("annotations %v, in namespace %s", d.Annotations, d.Namespace)
 	}
 	// What the controllers look for in a pod they put there.
 	want = map[string]string{

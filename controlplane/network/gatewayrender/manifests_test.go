@@ -142,6 +142,11 @@ func checkPod(t *testing.T, d *networkingv1beta1.DeploymentTemplate, selector ma
 	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "wireguard-config" && v.Secret != nil }) {
 		t.Error("no Secret volume wireguard-config")
 	}
+	if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "wireguard-config" && m.MountPath == "/etc/wireguard/keys" && m.ReadOnly
+	}) {
+		t.Errorf("the keys are not mounted: %+v", pod.Containers[0].VolumeMounts)
+	}
 	args := strings.Join(pod.Containers[0].Args, " ")
 	for _, want := range []string{"--name=" + pod.ServiceAccountName, "--namespace=tenant", "--mode=" + mode, "--gateway-uid=u1", "--remote-cluster-id=", "--keys-dir=/etc/wireguard/keys", "--leader-election"} {
 		if !strings.Contains(args, want) {
