@@ -129,6 +129,9 @@ func TestLimits(t *testing.T) {
 			return thief.Patch(ctx, &corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		}, ""},
 		{"a user's ForeignCluster", remove(&corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil)}), "liqo.io/managed"},
+		{"a user's Secret is read, as the documents say", func(ctx context.Context) error {
+			return thief.Get(ctx, client.ObjectKey{Namespace: "default", Name: "password"}, new(corev1.Secret))
+		}, ""},
 		{"a Secret of ours", remove(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}), ""},
 	}
 

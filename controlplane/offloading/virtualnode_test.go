@@ -212,7 +212,7 @@ func TestVirtualNodeTenantGone(t *testing.T) {
 	c.Gone(t, process("milan")...)
 }
 
-// TestVirtualNodeLimits has the processes and the controller write to Nodes and Leases of others.
+// TestVirtualNodeLimits has the processes and the controller write to Nodes, Leases, pods and namespaces of others.
 func TestVirtualNodeLimits(t *testing.T) {
 	c := consumer(t)
 	run(t, c)
@@ -221,6 +221,9 @@ func TestVirtualNodeLimits(t *testing.T) {
 	conditioned(t, c, "liqo-tenant-milan", "milan", offloadingv1beta1.VirtualNodeCreating)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical", Labels: map[string]string{"a": "b"}}}
 	c.Create(t, node)
+	shop, web := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, pod("shop", func(*corev1.PodSpec) {})
+	c.Create(t, shop)
+	c.Create(t, web)
 	as := func(namespace, name string) client.Client {
 		t.Helper()
 		cl, err := client.New(c.ServiceAccount(namespace, name), client.Options{Scheme: c.Client.Scheme()})
@@ -253,6 +256,14 @@ func TestVirtualNodeLimits(t *testing.T) {
 			return kubelet.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "virtual"}}, client.DryRunAll)
 		}, ""},
 		{"the controller deletes another node", func(ctx context.Context) error { return controller.Delete(ctx, node.DeepCopy(), client.DryRunAll) }, "and no others"},
+		{"the controller makes a pod of nobody's", func(ctx context.Context) error {
+			return controller.Create(ctx, pod("shop", func(*corev1.PodSpec) {}), client.DryRunAll)
+		}, "does nothing else to pods"},
+		{"the controller deletes a user's pod", func(ctx context.Context) error { return controller.Delete(ctx, web.DeepCopy(), client.DryRunAll) }, "does nothing else to pods"},
+		{"the controller makes a namespace of nobody's", func(ctx context.Context) error {
+			return controller.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, client.DryRunAll)
+		}, "namespaces that it has made"},
+		{"the controller deletes a user's namespace", func(ctx context.Context) error { return controller.Delete(ctx, shop.DeepCopy(), client.DryRunAll) }, "namespaces that it has made"},
 	} {
 		// A policy takes an API server a moment, as a binding does.
 		controlplanetest.Eventually(t, tt.name, func(ctx context.Context) error {
