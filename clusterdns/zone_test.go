@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/sluice-net/sluice/test/mutate"
 )
 
 func addrs(texts ...string) (out []netip.Addr) {
@@ -255,11 +257,13 @@ func TestUnusualMessages(t *testing.T) {
 }
 
 // FuzzAnswer: no message makes an answer that cannot be sent, or that is larger than its transport carries.
-func FuzzAnswer(f *testing.F) {
+func FuzzAnswer(t *testing.F) {
+	f := mutate.New(t)
 	z := Build(DefaultZone, 5, 1, shop())
 	for _, name := range []string{"web.shop.svc.clusterset.local.", "_pg._tcp.db.shop.svc.clusterset.local.", "x.", "."} {
 		for _, kind := range []uint16{dns.TypeA, dns.TypeSRV, dns.TypeANY, dns.TypeAXFR} {
 			q := new(dns.Msg).SetQuestion(name, kind)
+			q.Id = 1 // else a random one, and no run would repeat another
 			q.SetEdns0(4096, true)
 			b, err := q.Pack()
 			if err != nil {
