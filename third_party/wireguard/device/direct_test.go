@@ -447,6 +447,7 @@ func FuzzDirectReceive(f *testing.F) {
 		f.Add(b, uint64(0), uint8(0))
 	}
 	f.Add(v4, uint64(RejectAfterMessages), uint8(0))
+	f.Add([]byte{}, uint64(RejectAfterMessages), uint8(0))
 	f.Add(v4, uint64(1), uint8(33))
 	p := newDirectPair(f)
 	direct := p.NewDirect(1)
@@ -479,7 +480,7 @@ func FuzzDirectReceive(f *testing.F) {
 		if len(got) != len(want) || len(got) == 1 && !bytes.Equal(got[0], want[0]) {
 			t.Fatalf("delivered %x, by queues %x (%+v)", got, want, r)
 		}
-		if rejected := len(want) == 0 && len(content) > 0; rejected != (r.Rejected == 1) {
+		if rejected := len(want) == 0 && (len(content) > 0 || counter >= RejectAfterMessages); rejected != (r.Rejected == 1) {
 			t.Fatalf("%+v of a content that is delivered as %x", r, want)
 		}
 	})
