@@ -42,7 +42,16 @@ func TestRemoteIsNeverAmbient(t *testing.T) {
 	if err := os.WriteFile(unreadable, []byte("a: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	leading, named := kubeconfigFor(t, ambient.URL), []string{"--kubeconfig", kubeconfigFor(t, local.URL)}
+	named := []string{"--kubeconfig", kubeconfigFor(t, local.URL)}
+	type surroundings struct {
+		kubeconfig string
+		flags      []string
+	}
+	var all []surroundings
+	for _, kubeconfig := range []string{kubeconfigFor(t, ambient.URL), unreadable} {
+		// The second flag tells something of a remote cluster, and not which one it is.
+		all = append(all, surroundings{kubeconfig, named}, surroundings{kubeconfig, append(named, "--remote-liqo-namespace=x")})
+	}
 
 	var found []string
 	for _, c := range commands(t) {
@@ -59,12 +68,12 @@ func TestRemoteIsNeverAmbient(t *testing.T) {
 					continue
 				}
 				lines++
-				args := slices.Concat(unnamed(c, words), named)
-				for _, kubeconfig := range []string{leading, unreadable} {
-					t.Setenv("KUBECONFIG", kubeconfig)
+				for _, s := range all {
+					args := slices.Concat(unnamed(c, words), s.flags)
+					t.Setenv("KUBECONFIG", s.kubeconfig)
 					asked.Store(0)
 					got := untilOutput(t, args)
-					if said := got.stdout + got.stderr; strings.Contains(said, kubeconfig) || strings.Contains(said, ambient.URL) {
+					if said := got.stdout + got.stderr; strings.Contains(said, s.kubeconfig) || strings.Contains(said, ambient.URL) {
 						t.Errorf("%q looks at the kubeconfig of the environment: %+v", args, got)
 					}
 					refuses := got.code == 1 && asked.Load() == 0 && got.stdout == "" && strings.Contains(got.stderr, "--remote-kubeconfig")
@@ -86,6 +95,16 @@ func TestRemoteIsNeverAmbient(t *testing.T) {
 		if !slices.Contains(found, name) {
 			t.Errorf("there is no command %s for two clusters", name)
 		}
+	}
+}
+
+// TestRemotesOfFiles: where -p names the remote clusters, a flag about them names no other one.
+func TestRemotesOfFiles(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/ambient")
+	got := liqoctl(t.Context(), strings.Fields("test network --kubeconfig /rome -p /milan --remote-liqo-namespace x")...)
+	if got.code != 1 || !strings.Contains(got.stderr, "(local) kubeconfig /rome cannot be read") || !strings.Contains(got.stderr, "(remote) kubeconfig /milan cannot be read") ||
+		strings.Count(got.stderr, "\n") != 2 {
+		t.Errorf("%+v", got)
 	}
 }
 

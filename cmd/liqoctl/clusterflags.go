@@ -103,6 +103,9 @@ const dialTimeout = 5 * time.Second
 // connect builds the Cluster that the flags name. It asks the cluster nothing
 // yet.
 func (f *clusterFlags) connect() (*access.Cluster, error) {
+	if f.prefix != "" && !f.chosen() {
+		return nil, errNoRemote
+	}
 	loader := f.kube.ToRawKubeConfigLoader()
 	origin, err := f.origin(loader)
 	if err != nil {

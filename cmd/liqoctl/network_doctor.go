@@ -69,6 +69,9 @@ some objects, you see less.`,
 func (a *app) examine(ctx context.Context, o doctor.Options) (*doctor.Report, error) {
 	flags := []*clusterFlags{a.local}
 	if a.remote.given() {
+		if !a.remote.chosen() {
+			return nil, errNoRemote
+		}
 		a.local.name, a.remote.name = access.Local, access.Remote
 		flags = append(flags, a.remote)
 	}

@@ -132,12 +132,15 @@ func (t *networkTest) complete() error {
 func (t *networkTest) connect(ctx context.Context) ([]*access.Cluster, error) {
 	flags := []*clusterFlags{t.local}
 	t.local.name, t.remote.name = access.Local, access.Remote
-	if t.remote.given() {
+	if t.remote.chosen() {
 		flags = append(flags, t.remote)
 	}
 	for _, path := range t.remotes {
 		f := t.newClusterFlags("remote-")
-		f.name, f.liqoNamespace, *f.kube.KubeConfig = remoteName(path, len(t.remotes)), t.remote.liqoNamespace, path
+		f.name, f.liqoNamespace = remoteName(path, len(t.remotes)), t.remote.liqoNamespace
+		if err := f.flags.Set("remote-kubeconfig", path); err != nil {
+			return nil, err
+		}
 		flags = append(flags, f)
 	}
 	if len(flags) < 2 {
