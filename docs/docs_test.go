@@ -334,7 +334,7 @@ func TestLiqoLimits(t *testing.T) {
 			}
 		}
 	}
-	for _, of := range [][2]string{{"gatewayclients", "mtu"}, {"gatewayclients", "endpoint.port"}, {"gatewayservers", "endpoint.nodePort"}} {
+	for _, of := range [][2]string{{"gatewayclients", "mtu"}, {"internalfabrics", "mtu"}, {"gatewayclients", "endpoint.port"}, {"gatewayservers", "endpoint.nodePort"}} {
 		got, want := field(t, of[0], "spec."+of[1]), port
 		if of[1] == "mtu" {
 			want = mtu
@@ -428,10 +428,16 @@ func TestCRDsAreTakenOver(t *testing.T) {
 	}
 }
 
-// TestRightsAreTested: each row of a table of rights names its tests, who has rights is in a table, and there is each test
-// that is named.
+// TestRightsAreTested: each row of a table of rights, and of what is refused, names its tests, who has rights is in a
+// table, and there is each test that is named.
 func TestRightsAreTested(t *testing.T) {
-	text := read(t, operations)
+	for _, path := range []string{operations, "liqo.md"} {
+		areTested(t, read(t, path))
+	}
+}
+
+func areTested(t *testing.T, text string) {
+	t.Helper()
 	named := regexp.MustCompile("(Test[\\w/]+(?:,\\sTest[\\w/]+)*)\\sin\\s`([\\w./-]+)`")
 	rows := 0
 	for table := range strings.SplitSeq(text, "\n\n") {
@@ -453,7 +459,7 @@ func TestRightsAreTested(t *testing.T) {
 		}
 	}
 	if rows == 0 {
-		t.Error("there is no table of rights")
+		t.Error("there is no table that names tests")
 	}
 	for _, m := range named.FindAllStringSubmatch(text, -1) {
 		code := tests(t, filepath.Join("..", m[2]))

@@ -89,6 +89,7 @@ func TestServiceMonitor(t *testing.T) {
 		{"a proxy", `{"endpoints":[{"proxyUrl":"http://x"}]}`, "spec.endpoints[0].proxyUrl"},
 		{"another address", `{"endpoints":[{"relabelings":[{"targetLabel":"__address__","replacement":"10.0.0.1:80"}]}]}`, "spec.endpoints[0].relabelings"},
 		{"labels of others", `{"endpoints":[{"honorLabels":true}]}`, "spec.endpoints[0].honorLabels"},
+		{"parameters", `{"endpoints":[{"params":{"target":["10.0.0.1"]}}]}`, "spec.endpoints[0].params"},
 		{"every namespace", `{"namespaceSelector":{"any":true}}`, "spec.namespaceSelector.any"},
 		{"another namespace", `{"namespaceSelector":{"matchNames":["t","kube-system"]}}`, "spec.namespaceSelector.matchNames"},
 		{"names that are no list", `{"namespaceSelector":{"matchNames":{"t":"t"}}}`, "spec.namespaceSelector.matchNames"},

@@ -227,6 +227,8 @@ var admissions = []admission{
 	{"with WireGuard over TCP", "GatewayClient", values{"spec.endpoint.protocol": `"TCP"`}, nil, "endpoint.protocol: WireGuard has only UDP"},
 	{"with WireGuard of the default template over TCP", "GatewayClient", values{"spec.endpoint.protocol": `"TCP"`, "spec.clientTemplateRef": "null"}, nil, "WireGuard has only UDP"},
 	{"with something else over TCP", "GatewayClient", values{"spec.endpoint.protocol": `"TCP"`, "spec.clientTemplateRef": `{"apiVersion": "example.org/v1", "kind": "TunnelTemplate", "name": "t"}`}, nil, ""},
+	{"with an empty template reference", "GatewayClient", values{"spec.clientTemplateRef": "{}"}, nil, "name the template, such as wireguard-client"},
+	{"with half a template reference", "GatewayClient", values{"spec.clientTemplateRef.kind": "null"}, nil, "with apiVersion goes the kind of the template, such as WgGatewayClientTemplate"},
 	{"with SCTP", "GatewayClient", values{"spec.endpoint.protocol": `"SCTP"`}, nil, `supported values: "TCP", "UDP"`},
 
 	{"as it is", "WgGatewayServerTemplate", nil, nil, ""},
@@ -289,6 +291,7 @@ var admissions = []admission{
 	{"as it is", "IP", nil, nil, ""},
 	{"of IPv6", "IP", values{"spec.ip": `"fd00::1"`}, nil, ""},
 	{"with a prefix", "IP", values{"spec.ip": `"10.0.0.0/8"`}, nil, "ip must be one IPv4 or IPv6 address, such as 10.0.0.1"},
+	{"with a name", "IP", values{"spec.ip": `"db.example.org"`}, nil, "ip must be one IPv4 or IPv6 address"},
 	{"of IPv4 in IPv6", "IP", values{"spec.ip": `"::ffff:10.0.0.1"`}, nil, "ip must be one IPv4 or IPv6 address"},
 	{"with another address", "IP", nil, values{"spec.ip": `"10.0.0.2"`}, "ip cannot be changed: make another IP"},
 	{"with a Network without a name", "IP", values{"spec.networkRef": `{"namespace": "liqo"}`}, nil, "networkRef needs the name of a Network"},

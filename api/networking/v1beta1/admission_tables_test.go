@@ -25,6 +25,8 @@ var tableAdmissions = []admission{
 	{"with another table name", "FirewallConfiguration", nil, values{"spec.table.name": `"other"`}, "the name of a table cannot be changed"},
 	{"with two chains of one name", "FirewallConfiguration", values{"spec.table.chains[1].name": `"filter"`}, nil, "every chain of a table needs a name of its own"},
 	{"with two rules of one name", "FirewallConfiguration", values{"spec.table.chains[0].rules.filterRules[1].name": `"ssh"`}, nil, policy + "spec.table.chains: two rules of a chain have the same name"},
+	{"with two rules of one name that asks not to be judged", "FirewallConfiguration", values{"spec.table.chains[0].rules.filterRules[1].name": `"ssh"`, "metadata.labels": `{"liqo.io/webhook-skip": "true"}`}, nil, ""},
+	{"with two chains of one name that asks not to be judged", "FirewallConfiguration", values{"spec.table.chains[1].name": `"filter"`, "metadata.labels": `{"liqo.io/webhook-skip": "true"}`}, nil, "every chain of a table needs a name of its own"},
 	{"with one name in two chains", "FirewallConfiguration", values{aNAT + ".name": `"ssh"`}, nil, ""},
 
 	{"with filter rules in a nat chain", "FirewallConfiguration", values{"spec.table.chains[1].rules.filterRules": `[{"action": "drop", "match": []}]`}, nil, "filterRules belong to a chain of type filter"},

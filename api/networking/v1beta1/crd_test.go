@@ -360,6 +360,18 @@ func TestCRDStructural(t *testing.T) {
 	}
 }
 
+// TestCRDSpec: no object of the network is accepted without a spec.
+func TestCRDSpec(t *testing.T) {
+	for _, c := range readCRDs(t) {
+		if group := c.Spec.Group; group != "networking.liqo.io" && group != "ipam.liqo.io" {
+			continue
+		}
+		if required := c.Spec.Versions[0].Schema.OpenAPIV3Schema.Required; !slices.Contains(required, "spec") {
+			t.Errorf("%s: only %q are required", c.Spec.Names.Kind, required)
+		}
+	}
+}
+
 // TestCRDSize guards the limit that kubectl apply runs into: the whole object in one annotation, and annotations of
 // 256 KiB altogether.
 func TestCRDSize(t *testing.T) {
