@@ -148,7 +148,11 @@ func (e *end) removeNamespace() *step {
 			}
 			if len(others) > 0 {
 				kept[n.Name] = true
-				s.note(progress.Warning, fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", n.Name, shortList(others)))
+				text := fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", n.Name, shortList(others))
+				if slices.ContainsFunc(others, ofIdentities) {
+					text += "; 'liqoctl unpeer' removes identities, tenants and resources"
+				}
+				s.note(progress.Warning, text)
 				continue
 			}
 			left, err := e.remove(ctx, n, "namespace "+n.Name)
@@ -159,6 +163,12 @@ func (e *end) removeNamespace() *step {
 		return "", nil
 	}
 	return s
+}
+
+// ofIdentities tells whether an object of othersIn is of the peering beyond the network.
+func ofIdentities(object string) bool {
+	kind, _, _ := strings.Cut(object, " ")
+	return slices.Contains([]string{"Identity", "Tenant", "ResourceSlice"}, kind)
 }
 
 // shortList names the first few.

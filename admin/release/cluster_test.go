@@ -107,6 +107,18 @@ apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: liqo-test-network, labels: {app.kubernetes.io/managed-by: liqoctl}}
 spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo-tenant-milan, labels: {app.kubernetes.io/managed-by: liqoctl, liqo.io/tenant-namespace: "true"}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: liqo-nonce, namespace: liqo-tenant-milan, labels: {liqo.io/nonce: "true"}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-milan, labels: {liqo.io/signed-nonce: "true"}}
 `)
 		p, err := s.prepareUninstall(t, release.UninstallOptions{Force: true, Purge: true})
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
@@ -287,7 +288,9 @@ func nobodys(kind schema.GroupVersionKind, o client.Object) bool {
 	case "ServiceAccount":
 		return slices.Contains([]string{"default", "builder", "deployer"}, o.GetName())
 	case "Secret", "RoleBinding":
-		return len(o.GetOwnerReferences()) > 0 || strings.HasPrefix(o.GetName(), "system:")
+		// What a consumer has signed to get an identity is of no use without the kinds.
+		signed := o.GetLabels()[authv1beta1.LabelNonce] + o.GetLabels()[authv1beta1.LabelSignedNonce]
+		return len(o.GetOwnerReferences()) > 0 || strings.HasPrefix(o.GetName(), "system:") || signed == networkingv1beta1.LabelTrue
 	}
 	return false
 }

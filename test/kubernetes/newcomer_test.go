@@ -95,6 +95,7 @@ func (n *newcomer) readme(t *testing.T) {
 		}
 	}
 	n.admin.ok(t, commands.ReplaceAllString(block[1], ""))
+	n.admin.set("PATH", filepath.Join(n.clone, "bin")+":"+n.bin+":"+os.Getenv("PATH")) // as the README has just done
 	for _, c := range n.Clusters {
 		if image := n.kubectl(t, c, "get", "deployment", "-n", liqoNamespace, "liqo-controller", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(image, ":"+tag) {
 			t.Errorf("%s runs %s, which is not of the clone", c.Name, image)
