@@ -85,7 +85,7 @@ var rotationSteps = []string{"a's private key", "a's public key at b", "b's priv
 func TestKeysAreReplacedWithoutSilence(t *testing.T) {
 	for _, tt := range []struct{ pause, oneWay time.Duration }{
 		{0, 0}, {100 * time.Millisecond, 0}, {50 * time.Second, 0},
-		{0, 150 * time.Millisecond}, {100 * time.Millisecond, 150 * time.Millisecond}, {400 * time.Millisecond, 200 * time.Millisecond},
+		{0, 150 * time.Millisecond}, {400 * time.Millisecond, 200 * time.Millisecond},
 	} {
 		for _, order := range permutations(rotationSteps) {
 			if tt.pause > time.Second && deafness(order) > 0 {
