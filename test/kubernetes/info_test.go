@@ -84,6 +84,18 @@ func testInfo(t *testing.T, w *world) {
 			})
 		}
 	})
+	t.Run("connect again, as JSON", func(t *testing.T) {
+		var ends map[string]struct {
+			Info    struct{ ClusterID string }
+			Network struct{ Status string }
+		}
+		w.decode(t, &ends, w.connectArgs("-o", "json")...)
+		for end, peer := range map[string]string{"local": w.b.Name, "remote": w.a.Name} {
+			if got := ends[end]; got.Info.ClusterID != peer || got.Network.Status != "Healthy" {
+				t.Errorf("%s: %+v, want %s", end, got, peer)
+			}
+		}
+	})
 	t.Run("info peer", func(t *testing.T) { testInfoPeer(t, w) })
 	t.Run("network status of both ends", func(t *testing.T) { testStatusNumbers(t, w) })
 	t.Run("network status goes on", func(t *testing.T) { testStatusWatch(t, w) })

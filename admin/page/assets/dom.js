@@ -70,7 +70,7 @@ export function finding({ kind, title, object, message, cause, fix, show }) {
     h("p", long(message), title && h("strong", {}, title, ": "), told(message)),
     object && h("p", { class: "faint" }, show ? h("button", { class: "link told", type: "button", onclick: () => show(object) }, object) : told(object)),
     cause && h("p", long(cause), h("span", { class: "faint" }, "Cause: "), told(cause)),
-    fix && !commands(fix).includes(fix) && h("p", {}, h("span", { class: "faint" }, "Fix: "), told(fix)),
+    fix && !commands(fix).includes(fix) && h("p", {}, h("span", { class: "faint" }, "Fix: "), told(fix), commands(fix).length === 0 && [" ", copyButton(fix)]),
     fix && commands(fix).map((c) => h("div", { class: "fix" }, h("code", { class: "told" }, c), copyButton(c))));
 }
 
