@@ -5,8 +5,8 @@ package tunnel
 // peer that restarted and has lost the session. The session in use stays until
 // the new one is there, so asking in vain costs nothing but a message.
 //
-// It reports whether there is a peer with a known address to ask. Between two
-// initiations always lie 5 seconds, however often this is called.
+// It reports whether there is a peer with a known address to ask. Within 5 seconds after
+// a handshake message of WireGuard's own it sends nothing, however often this is called.
 func (t *Tunnel) Handshake() bool {
 	t.mu.Lock()
 	key, running := t.config.PeerKey, t.state == running && t.up

@@ -125,7 +125,7 @@ func (t *Tunnel) succeed(dev *device.Device, old *target, next Config) (successi
 
 // strangers are the peers that have to hear of the keys in want: one that has a
 // new key itself, and all of them if the new key is ours. They may be waiting for
-// it, and nobody tries again for five seconds.
+// it, and WireGuard does not try again for five seconds.
 func strangers(old *target, want target) (keys []PublicKey) {
 	switch {
 	case old == nil || want.PeerKey.IsZero():
@@ -225,6 +225,7 @@ func (t *Tunnel) greetStep(now time.Time) (greet []PublicKey, wait time.Duration
 		peer := want.holder()
 		if sent, got := t.egress.counted(), t.ingress.counted(); !peer.IsZero() && crossed(sent, got, t.established(peer)) {
 			t.greeting = newGreeting(want.PrivateKey.Public(), peer, []PublicKey{peer}, now)
+			t.greeting.since = sent.lastInitiation // our response may have made a session
 		}
 	}
 	if len(t.greeting.keys) == 0 {

@@ -229,6 +229,9 @@ func (t *Tunnel) configure(next Config) error {
 		}
 	}
 	t.succession = s
+	if old == nil || old.PrivateKey != want.PrivateKey || old.PeerKey != want.PeerKey {
+		t.greeting = greeting{}
+	}
 	if old == nil || old.holder() != want.holder() {
 		t.peerSince = time.Now()
 		t.egress.reset()

@@ -288,9 +288,12 @@ func nobodys(kind schema.GroupVersionKind, o client.Object) bool {
 	case "ServiceAccount":
 		return slices.Contains([]string{"default", "builder", "deployer"}, o.GetName())
 	case "Secret", "RoleBinding":
+		if len(o.GetOwnerReferences()) > 0 || strings.HasPrefix(o.GetName(), "system:") {
+			return true
+		}
 		// What a consumer has signed to get an identity is of no use without the kinds.
-		signed := o.GetLabels()[authv1beta1.LabelNonce] + o.GetLabels()[authv1beta1.LabelSignedNonce]
-		return len(o.GetOwnerReferences()) > 0 || strings.HasPrefix(o.GetName(), "system:") || signed == networkingv1beta1.LabelTrue
+		labels := o.GetLabels()
+		return kind.Kind == "Secret" && (labels[authv1beta1.LabelNonce] == networkingv1beta1.LabelTrue || labels[authv1beta1.LabelSignedNonce] == networkingv1beta1.LabelTrue)
 	}
 	return false
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-net/sluice/admin/drops"
@@ -118,12 +117,7 @@ func (h *Hop) lately(s *Side, direction string, w *walk) {
 			continue
 		}
 		reason, _ := drops.Explain(d.Reason)
-		message := fmt.Sprintf("the gateway dropped a matching packet %v ago: %s", max(now.Sub(d.Time), 0).Round(time.Second), d.Reason)
-		if w.port != 0 && len(s.report().DataPlane.Filter) > 0 && strings.HasPrefix(d.Reason, "DropFilter") { // askRules asks by which rule
-			h.Facts = append(h.Facts, message)
-			return
-		}
-		h.Problem = &Problem{message, reason.Cause, reason.Fix}
+		h.Problem = &Problem{fmt.Sprintf("the gateway dropped a matching packet %v ago: %s", max(now.Sub(d.Time), 0).Round(time.Second), d.Reason), reason.Cause, reason.Fix}
 		return
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/sluice-net/sluice/admin/drops"
 )
 
-// This file asks gateways which filter rules the packet meets.
+// This file asks gateways which filter rules the packet meets, as the first of a TCP
+// connection or its answer. Rules about other protocols and about the client's port are
+// known by what they have dropped only: see lately.
 
 const (
 	rulesTimeout = 10 * time.Second
@@ -38,7 +40,7 @@ func (f *Facts) questions(way *Way) (all []question) {
 		}
 		for _, hops := range []*[]Hop{&way.There, &way.Back} {
 			for i := range *hops {
-				if h := &(*hops)[i]; h.Kind == "gateway" && h.Cluster == side.Name && h.Problem == nil && h.Unknown == "" {
+				if h := &(*hops)[i]; h.Kind == "gateway" && h.Cluster == side.Name && (h.Problem == nil || strings.Contains(h.Problem.Message, ": DropFilter")) && h.Unknown == "" {
 					if argv := filterArgs(*hops, i, f.Port, hops == &way.Back); argv != nil {
 						all = append(all, question{hops, i, argv})
 					}
@@ -61,6 +63,8 @@ func filterArgs(hops []Hop, i int, port uint16, answer bool) []string {
 	case kind(i-1, "translation") && kind(i-2, "tunnel"):
 		before, after, node = &hops[i-2], &hops[i-1], &hops[min(i+1, len(hops)-1)]
 		argv = append(argv, "--ingress")
+	case i == len(hops)-1 && kind(i-1, "node"): // it stops here, as far as is known
+		before, after, node = &hops[i], &hops[i], &hops[i-1]
 	default:
 		return nil
 	}
@@ -150,7 +154,7 @@ func (q *question) judge(met *rulesMet, err error) (stops bool) {
 		return true
 	}
 	if len(met.Steps) == 0 {
-		h.Facts = append(h.Facts, "no filter rule matches")
+		h.Facts = append(h.Facts, fmt.Sprintf("no filter rule matches a TCP connection from port %d", clientPort))
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 )
 
@@ -37,7 +38,7 @@ func TestRules(t *testing.T) {
 		{name: "dropped at the first", say: map[string]string{there: dropped}, stop: "local filter rule a/b/no-web [2J: drop", facts: "filter rule a/b/no-web [2J: drop"},
 		{name: "dropped at the second", say: map[string]string{arrives: policy}, stop: "remote policy of filter chain a/b: drop", facts: "filter rule a/b/web: accept"},
 		{name: "the answer is dropped", say: map[string]string{back: dropped}, stop: "remote filter rule a/b/no-web [2J: drop", facts: "filter rule a/b/web: accept"},
-		{name: "nothing matches", say: map[string]string{there: `{"action":"accept"}`}, facts: "no filter rule matches"},
+		{name: "nothing matches", say: map[string]string{there: `{"action":"accept"}`}, facts: "no filter rule matches a TCP connection from port 40000"},
 		{name: "no answer", err: errors.New("gone"), facts: "filter chain a/b: 0 rules, policy accept", unsure: true},
 		{name: "an older gateway", err: errors.New(`gateway: unknown command "filter"`), facts: "filter chain a/b: 0 rules, policy accept"},
 	} {
@@ -72,6 +73,18 @@ func TestRules(t *testing.T) {
 		first := way.There[slices.IndexFunc(way.There, func(h Hop) bool { return h.Kind == "gateway" })]
 		if stop != tt.stop || first.Facts[len(first.Facts)-1] != tt.facts || (first.Unknown != "") != tt.unsure {
 			t.Errorf("%s: stops at %q, want %q; %+v", tt.name, stop, tt.stop, first)
+		}
+	}
+
+	// What was dropped just now stops the packet, be it by which rule it may: that is asked.
+	for answer, want := range map[string]string{dropped: "filter rule a/b/no-web [2J: drop", accepted: "the gateway dropped a matching packet 0s ago: DropFilter"} {
+		f := world()
+		f.Local.report().DataPlane.Filter = []survey.FilterChain{{Table: "a", Chain: "b", Policy: "accept"}}
+		f.Local.Drops = []drops.Drop{{Direction: "egress", Reason: "DropFilter", Source: addr("10.243.1.5"), Destination: addr("10.71.2.20"), DestinationPort: 443, Time: now}}
+		way := Trace(f)
+		f.askRules(t.Context(), way, func(context.Context, string, []string) ([]byte, error) { return []byte(answer), nil })
+		if stop := way.Stop(); stop == nil || stop.Problem.Message != want {
+			t.Errorf("after a drop: %+v, want %s", stop, want)
 		}
 	}
 

@@ -50,7 +50,8 @@ func TestRemoteIsNeverAmbient(t *testing.T) {
 	var all []surroundings
 	for _, kubeconfig := range []string{kubeconfigFor(t, ambient.URL), unreadable} {
 		// The second flag tells something of a remote cluster, and not which one it is.
-		all = append(all, surroundings{kubeconfig, named}, surroundings{kubeconfig, append(named, "--remote-liqo-namespace=x")})
+		all = append(all, surroundings{kubeconfig, named}, surroundings{kubeconfig, append(named, "--remote-liqo-namespace=x")},
+			surroundings{kubeconfig, append(named, "--remote-kubeconfig=")})
 	}
 
 	var found []string

@@ -89,10 +89,12 @@ func (f *clusterFlags) given() bool {
 	return given
 }
 
-// chosen tells whether the user said which cluster this is.
+// chosen tells whether the user said which cluster this is. An empty name, as of a variable
+// that is not set, says nothing.
 func (f *clusterFlags) chosen() bool {
 	return slices.ContainsFunc([]string{"kubeconfig", "context", "cluster", "server"}, func(name string) bool {
-		return f.flags.Changed(f.prefix + name)
+		flag := f.flags.Lookup(f.prefix + name)
+		return flag != nil && flag.Changed && flag.Value.String() != ""
 	})
 }
 

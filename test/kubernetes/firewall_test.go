@@ -92,7 +92,7 @@ func testFirewall(t *testing.T, w *world) {
 			return w.both("network", "trace", p.Namespace+"/"+p.Name, netip.AddrPortFrom(at, webPort).String())
 		}
 		w.refuses(t, []string{"the packet stops: filter rule " + e.namespace + "/no-web/web/that-pod: " + tt.action}, trace(from)...)
-		if out, _ := w.liqoctl(t, trace(other)...); !strings.Contains(out, "no filter rule matches") {
+		if out, _ := w.liqoctl(t, trace(other)...); !strings.Contains(out, "no filter rule matches a TCP connection") {
 			t.Errorf("another pod:\n%s", out)
 		}
 	}

@@ -146,12 +146,14 @@ func testMetrics(t *testing.T, w *world) {
 		if _, err := bulk(t.Context(), path{from: c.client, to: c.server, at: c.to}, time.Second); err != nil {
 			return err
 		}
-		c.Must(`(() => { const far = document.querySelector("main label select"); far.value = far.value === "6" ? "24" : "6"; far.dispatchEvent(new Event("change")); })()`, nil)
+		c.Must(`(() => { performance.clearResourceTimings(); const far = document.querySelector("main label select"); far.value = far.value === "6" ? "24" : "6"; far.dispatchEvent(new Event("change")); })()`, nil)
+		c.Until(`performance.getEntriesByType("resource").some((e) => e.name.includes("/api/past?") && e.responseEnd > 0)`)
+		c.Must(`(() => { window.drawn = 0; const frame = () => { if (++window.drawn < 5) requestAnimationFrame(frame); }; requestAnimationFrame(frame); })()`, nil)
+		c.Until(`window.drawn === 5`) // what came is drawn
 		var shown struct {
 			Trouble string
 			Plots   []string
 		}
-		time.Sleep(time.Second) // for the answer
 		c.Must(`({ Trouble: document.querySelector("main p.down").innerText, Plots: [...document.querySelectorAll("canvas")].map((c) => c.getAttribute("aria-label")) })`, &shown)
 		text := strings.Join(shown.Plots, "\n")
 		if shown.Trouble != "" {
