@@ -39,6 +39,9 @@ func (h *Host) Network(same bool) ([]string, error) {
 		}
 		what := strings.Join(command[2:], " ")
 		for _, o := range objects {
+			if o["table"] == "local" && o["protocol"] == "kernel" {
+				continue // follows from an address, for IPv6 only a moment later
+			}
 			settle(o)
 			if !same {
 				forget(o)
