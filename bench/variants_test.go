@@ -32,9 +32,6 @@ var variants = []variant{
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
 	}},
-	{"sluice-workers", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
-		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil, "--wireguard-workers")
-	}},
 	{"sluice-large", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), large)
 	}},

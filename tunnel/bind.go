@@ -8,47 +8,38 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.zx2c4.com/wireguard/conn"
-	"golang.zx2c4.com/wireguard/device"
 
 	"github.com/sluice-net/sluice/underlay"
 )
 
-// BatchSize is how many packets move per call between this package, wireguard-go
-// and the data plane.
+// BatchSize is how many packets move per call between this package, its socket and the
+// data plane.
 const BatchSize = conn.IdealBatchSize
 
-// maxKnownSources bounds the endpoints that a receiver remembers. One peer needs
-// one or two; forgetting costs an allocation. Who is not authenticated, as far as that
-// is known where endpoints are made, gets none or one that is not remembered.
-const maxKnownSources = 256
+// maxHandshakes bounds the handshake messages that wait for wireguard-go to take them, which
+// itself queues as many (device.QueueHandshakeSize).
+const maxHandshakes = 1024
 
-// Pause after an error of the socket: wireguard-go would end the receiver for
-// good after ten of them, so they never reach it.
-const (
-	firstPause = 10 * time.Millisecond
-	lastPause  = time.Second
-)
-
-// bind is wireguard-go's UDP socket: a conn.Bind over a Socket.
+// bind is wireguard-go's UDP socket: a conn.Bind over a Socket. Of what the socket receives
+// wireguard-go gets the handshakes.
 type bind struct {
 	listen  func(port uint16) (Socket, error)
 	log     *slog.Logger
-	egress  *egressAccount
+	egress  *egress
 	ingress *ingressAccount
+	// receive works on what a socket receives until it is closed. Nil before Run.
+	receive func(*openSocket)
 	// answered is called when a handshake message goes to a peer: it may be the
 	// response to one that has proven its key.
 	answered func()
-	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshake
-	// workers send at the same time as the sequential sender.
+	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshakes are sent at
+	// the same time as packets.
 	datagrams sync.Pool
 	observer  observer
 	onDrop    func(Observation) // Options.OnDrop, never nil
-	// direct opens in the receiver; nil where wireguard-go's workers do, and before Run.
-	direct atomic.Pointer[device.Direct]
 	// callers is sent to by noteCaller and received by followCallers; one slot, never
 	// closed.
 	callers chan endpoint
@@ -66,8 +57,41 @@ type bind struct {
 // openSocket is a Socket in use; done is closed before the socket is.
 type openSocket struct {
 	Socket
-	done chan struct{}
-	once sync.Once
+	done       chan struct{}
+	once       sync.Once
+	handshakes chan handshake // sent to by pass, received by next; never closed
+	received   sync.WaitGroup // the goroutine that receives
+}
+
+// handshake is a message for wireguard-go.
+type handshake struct {
+	message [initiationLen]byte
+	size    int
+	from    *endpoint
+}
+
+// pass hands a handshake message to wireguard-go. It never waits: false says that there is
+// no room.
+func (s *openSocket) pass(message []byte, from *endpoint) bool {
+	h := handshake{size: len(message), from: from}
+	copy(h.message[:], message)
+	select {
+	case s.handshakes <- h:
+		return true
+	default:
+		return false
+	}
+}
+
+// next is a conn.ReceiveFunc. It returns no error but net.ErrClosed.
+func (s *openSocket) next(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
+	select {
+	case <-s.done:
+		return 0, net.ErrClosed
+	case h := <-s.handshakes:
+		sizes[0], eps[0] = copy(bufs[0], h.message[:h.size]), h.from
+		return 1, nil
+	}
 }
 
 func (s *openSocket) shut() (err error) {
@@ -78,10 +102,7 @@ func (s *openSocket) shut() (err error) {
 	return err
 }
 
-func newBind(o Options, egress *egressAccount, ingress *ingressAccount, answered func()) *bind {
-	if o.OnDrop == nil {
-		o.OnDrop = func(Observation) {}
-	}
+func newBind(o Options, egress *egress, ingress *ingressAccount, answered func()) *bind {
 	b := &bind{
 		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
@@ -154,19 +175,27 @@ func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 			return nil, 0, err
 		}
 	}
-	b.open = &openSocket{Socket: s, done: make(chan struct{})}
-	return []conn.ReceiveFunc{b.receiver(b.open)}, s.LocalAddr().Port(), nil
+	open := &openSocket{Socket: s, done: make(chan struct{}), handshakes: make(chan handshake, maxHandshakes)}
+	if b.receive != nil {
+		open.received.Go(func() { b.receive(open) })
+	}
+	b.open = open
+	return []conn.ReceiveFunc{open.next}, s.LocalAddr().Port(), nil
 }
 
-// Close implements conn.Bind. It closes the open socket, not the prepared one.
+// Close implements conn.Bind. It closes the open socket, not the prepared one, and waits
+// until nothing more is received from it: replay filters have no lock, so that there is
+// one receiver at a time.
 func (b *bind) Close() error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.open == nil {
+	open := b.open
+	b.open = nil
+	b.mu.Unlock()
+	if open == nil {
 		return nil
 	}
-	err := b.open.shut()
-	b.open = nil
+	err := open.shut()
+	open.received.Wait()
 	return err
 }
 
@@ -174,8 +203,8 @@ func (b *bind) Close() error {
 // gateway does not have, and nothing configures it.
 func (b *bind) SetMark(uint32) error { return nil }
 
-// BatchSize implements conn.Bind.
-func (b *bind) BatchSize() int { return BatchSize }
+// BatchSize implements conn.Bind: handshakes come one by one.
+func (b *bind) BatchSize() int { return 1 }
 
 // ParseEndpoint implements conn.Bind. Names never get here.
 func (b *bind) ParseEndpoint(s string) (conn.Endpoint, error) {
@@ -186,12 +215,9 @@ func (b *bind) ParseEndpoint(s string) (conn.Endpoint, error) {
 	return &endpoint{addr: unmap(addr)}, nil
 }
 
-// Send implements conn.Bind: it hands a batch to the socket without copying.
-// All messages of a batch are of one kind, as wireguard-go makes them.
-func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error { return b.SendMarked(bufs, nil, ep) }
-
-// SendMarked implements device.Bind. A nil ecn marks nothing.
-func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
+// Send implements conn.Bind: handshakes and keepalives, which are wireguard-go's own. All
+// messages of a batch are of one kind, as wireguard-go makes them.
+func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 	e, ok := ep.(*endpoint)
 	if !ok {
 		return conn.ErrWrongEndpointType
@@ -200,13 +226,11 @@ func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 		return nil
 	}
 	switch binary.LittleEndian.Uint32(bufs[0]) {
-	case typeTransport:
-		last, data := lastWithPacket(bufs)
-		b.egress.sendStarts()
-		// Settled even when sending fails: the packets leave wireguard-go anyway.
-		defer b.egress.sendEnds(last, data)
+	case typeTransport: // the first message of every session that we begin is a keepalive
+		b.egress.countSent(0)
+		b.egress.sessionBegins()
 	case typeInitiation:
-		if b.egress.keep(bufs[0], e) {
+		if b.egress.keepBack(bufs[0], e) {
 			return nil
 		}
 		fallthrough
@@ -219,6 +243,18 @@ func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
 		}
 		return nil
 	}
+	return b.write(bufs, nil, e)
+}
+
+// SendMarked implements device.Bind: it hands a batch of messages with packets to the
+// socket without copying.
+func (b *bind) SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error {
+	e, ok := ep.(*endpoint)
+	if !ok {
+		return conn.ErrWrongEndpointType
+	}
+	// Counted even if it fails: they are gone.
+	defer b.egress.countSent(len(bufs))
 	return b.write(bufs, ecn, e)
 }
 
@@ -243,17 +279,6 @@ func (b *bind) socket() *openSocket {
 	return b.open
 }
 
-// lastWithPacket returns the last message that carries a packet, and how many do.
-func lastWithPacket(bufs [][]byte) (last []byte, n int) {
-	for _, m := range bufs {
-		if len(m) > keepaliveLen {
-			last = m
-			n++
-		}
-	}
-	return last, n
-}
-
 func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
 	s := b.socket()
 	if s == nil {
@@ -273,7 +298,7 @@ func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
 			ds[i].ECN = ecn[i]
 		}
 		_, err := s.WriteBatch(ds[:n])
-		clear(ds[:n]) // the pool must not keep wireguard-go's buffers alive
+		clear(ds[:n]) // the pool must not keep the caller's buffers alive
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -284,138 +309,6 @@ func (b *bind) write(bufs [][]byte, ecn []uint8, to *endpoint) error {
 	}
 	return nil
 }
-
-// receiver is what wireguard-go's receive goroutine has of a socket.
-type receiver struct {
-	*bind
-	socket  *openSocket
-	from    []underlay.Origin
-	sources sourceCache
-	quotas  quotas
-	pause   time.Duration // after the next error
-}
-
-// receiver returns the function with which wireguard-go reads s. It returns no error
-// but net.ErrClosed.
-func (b *bind) receiver(s *openSocket) conn.ReceiveFunc {
-	r := &receiver{bind: b, socket: s, from: make([]underlay.Origin, BatchSize), pause: firstPause}
-	return func(bufs [][]byte, sizes []int, eps []conn.Endpoint) (n int, err error) {
-		for n == 0 && err == nil {
-			if direct := b.direct.Load(); direct != nil {
-				n, err = r.open(direct, bufs, sizes, eps)
-			} else {
-				n, err = r.receive(bufs, sizes, eps)
-			}
-		}
-		return n, err
-	}
-}
-
-// receive reads what wireguard-go's workers open.
-func (r *receiver) receive(bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
-	stranger, err := r.ingress.admit(bufs)
-	if err != nil {
-		return 0, err
-	}
-	if stranger >= 0 { // of the batch before, whose sizes are still there
-		r.noteCaller(r.from[stranger], sizes[stranger])
-		r.dropped(dropUnknownSession, bufs[stranger][:sizes[stranger]], r.from[stranger])
-	}
-	n, err := r.read(bufs, sizes)
-	r.take(bufs[:n], sizes[:n])
-	for i := range n {
-		eps[i] = r.Endpoint(i)
-		if isInitiation(bufs[i][:sizes[i]]) {
-			r.noteInitiation(r.from[i], bufs[i][:sizes[i]])
-		}
-	}
-	return n, err
-}
-
-// open reads, and opens what carries packets. wireguard-go gets what is left,
-// handshakes, and nothing to do where nothing is.
-func (r *receiver) open(direct *device.Direct, bufs [][]byte, sizes []int, eps []conn.Endpoint) (int, error) {
-	n, err := r.read(bufs, sizes)
-	if n == 0 {
-		return 0, err
-	}
-	opened := direct.Receive(bufs[:n], sizes[:n], r)
-	if opened.Stranger >= 0 {
-		r.noteCaller(r.from[opened.Stranger], opened.StrangerSize)
-		r.dropped(dropUnknownSession, bufs[opened.Stranger][:opened.StrangerSize], r.from[opened.Stranger])
-	}
-	r.ingress.opened(opened)
-	if opened.Left == 0 {
-		return 0, nil
-	}
-	r.take(bufs[:n], sizes[:n])
-	for i, size := range sizes[:n] {
-		if size > 0 {
-			eps[i] = r.sources.stranger(r.from[i])
-			if isInitiation(bufs[i][:size]) {
-				r.noteInitiation(r.from[i], bufs[i][:size])
-			}
-		}
-	}
-	return n, nil
-}
-
-// take enters the messages of a batch, and gives size 0 to those of which wireguard-go is to see nothing.
-func (r *receiver) take(bufs [][]byte, sizes []int) {
-	if place, n := r.limit(bufs, sizes); n > 0 {
-		r.ingress.limited(n)
-		r.dropped(dropHandshakeLimit, bufs[place][:initiationLen], r.from[place])
-	}
-	if place, size := r.ingress.take(bufs, sizes); place >= 0 {
-		r.dropped(dropMalformed, bufs[place][:size], r.from[place])
-	}
-}
-
-// dropped shows a datagram that goes no further.
-func (r *receiver) dropped(why string, datagram []byte, from underlay.Origin) {
-	r.onDrop(Observation{Outside: true, Local: r.localOf(from), Remote: from.Addr, Bytes: datagram, Drop: why})
-}
-
-// localOf is where a datagram arrived.
-func (r *receiver) localOf(from underlay.Origin) netip.AddrPort {
-	local := r.socket.LocalAddr()
-	if from.Local.IsValid() {
-		local = netip.AddrPortFrom(from.Local, local.Port())
-	}
-	return local
-}
-
-// read waits for datagrams, and pauses after an error of the socket.
-func (r *receiver) read(bufs [][]byte, sizes []int) (n int, err error) {
-	n, err = r.socket.ReadBatch(bufs, sizes, r.from)
-	switch {
-	case err == nil:
-		r.pause = firstPause
-		if observe := r.observer.Load(); observe != nil {
-			showReceived(observe, bufs[:n], sizes[:n], r.socket.LocalAddr(), r.from[:n])
-		}
-		return n, nil
-	case errors.Is(err, net.ErrClosed):
-		return 0, net.ErrClosed
-	case errors.Is(err, underlay.ErrWoken):
-		return 0, nil
-	}
-	r.ingress.failed()
-	if r.pause == lastPause {
-		r.log.Warn("receiving from the WireGuard socket keeps failing", "error", err)
-	}
-	if !sleep(r.socket.done, r.pause) {
-		return 0, net.ErrClosed
-	}
-	r.pause = min(2*r.pause, lastPause)
-	return 0, nil
-}
-
-// Endpoint implements device.Batch.
-func (r *receiver) Endpoint(i int) conn.Endpoint { return r.sources.endpoint(r.from[i]) }
-
-// ECN implements device.Batch.
-func (r *receiver) ECN(i int) uint8 { return r.from[i].ECN }
 
 // sleep pauses for d, and reports false when done was closed meanwhile.
 func sleep(done <-chan struct{}, d time.Duration) bool {
@@ -464,41 +357,6 @@ func (e *endpoint) DstToBytes() []byte {
 
 // DstIP implements conn.Endpoint.
 func (e *endpoint) DstIP() netip.Addr { return e.addr.Addr() }
-
-// sourceCache gives equal sources the same endpoint, so that a datagram from a
-// known source allocates nothing. It belongs to one receiver and has no lock.
-type sourceCache struct {
-	last  *endpoint
-	known map[endpoint]*endpoint
-}
-
-// endpoint returns the endpoint of a source, and remembers it.
-func (c *sourceCache) endpoint(from underlay.Origin) *endpoint {
-	e := c.stranger(from)
-	if e == c.last {
-		return e
-	}
-	if c.known == nil || len(c.known) >= maxKnownSources {
-		c.known = make(map[endpoint]*endpoint)
-	}
-	c.known[*e] = e
-	c.last = e
-	return e
-}
-
-// stranger returns the endpoint of a source that may be anybody's, and does not
-// remember it.
-func (c *sourceCache) stranger(from underlay.Origin) *endpoint {
-	at := endpoint{unmap(from.Addr), from.Local}
-	if c.last != nil && *c.last == at {
-		return c.last
-	}
-	if e := c.known[at]; e != nil {
-		return e
-	}
-	e := at // here, so that at itself stays on the stack
-	return &e
-}
 
 // unmap writes an IPv4 address as IPv4, so that one peer has one endpoint
 // however its datagrams arrive.

@@ -34,7 +34,7 @@ func (s *funcSocket) Wake()                                          {}
 func (s *funcSocket) LocalAddr() netip.AddrPort                      { return netip.MustParseAddrPort("127.0.0.1:51820") }
 func (s *funcSocket) Close() error                                   { s.closed.Store(true); return nil }
 
-// newTestBind returns an open bind over s and its receiver.
+// newTestBind returns an open bind over s, and what wireguard-go receives by.
 func newTestBind(t testing.TB, s Socket) (*bind, conn.ReceiveFunc) {
 	t.Helper()
 	tun, err := New(Options{Overlay: newMemOverlay(), Listen: func(uint16) (Socket, error) { return s, nil }})
@@ -46,6 +46,27 @@ func newTestBind(t testing.TB, s Socket) (*bind, conn.ReceiveFunc) {
 		t.Fatalf("Open: %d functions, port %d, %v", len(fns), port, err)
 	}
 	return tun.bind, fns[0]
+}
+
+// newTestReceiver returns a receiver over s of a device that has no keys, what it opens by,
+// and what wireguard-go receives by.
+func newTestReceiver(t testing.TB, s Socket) (*receiver, *device.Direct, conn.ReceiveFunc) {
+	t.Helper()
+	b, next := newTestBind(t, s)
+	dev := device.NewDevice(newTunDevice(), b, newDeviceLogger(b.log))
+	t.Cleanup(dev.Close)
+	r := newReceiver(b, b.open)
+	return r, dev.NewDirect(BatchSize, r), next
+}
+
+// receiveOnce reads and opens one batch.
+func receiveOnce(t testing.TB, r *receiver, direct *device.Direct, bufs [][]byte, sizes []int) {
+	t.Helper()
+	n, err := r.read(bufs, sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.open(direct, bufs[:n], sizes[:n])
 }
 
 func message(kind uint32, size int) []byte {
@@ -82,7 +103,7 @@ func TestBindHandsDatagramsOver(t *testing.T) {
 	for i := range bufs {
 		bufs[i] = message(typeTransport, 40+i)
 	}
-	if err := b.Send(bufs, ep); err != nil {
+	if err := b.SendMarked(bufs, make([]uint8, len(bufs)), ep); err != nil {
 		t.Fatal(err)
 	}
 	if len(got) != len(bufs) {
@@ -96,7 +117,7 @@ func TestBindHandsDatagramsOver(t *testing.T) {
 	if err := b.Send(nil, ep); err != nil {
 		t.Errorf("sending nothing: %v", err)
 	}
-	if err := b.Send(bufs, &conn.StdNetEndpoint{}); !errors.Is(err, conn.ErrWrongEndpointType) {
+	if err := errors.Join(b.Send(bufs, &conn.StdNetEndpoint{}), b.SendMarked(bufs, nil, &conn.StdNetEndpoint{})); !errors.Is(err, conn.ErrWrongEndpointType) {
 		t.Errorf("foreign endpoint: %v", err)
 	}
 	if _, err := b.ParseEndpoint("gw.example:1"); err == nil {
@@ -174,73 +195,111 @@ func TestBindOpenAndClose(t *testing.T) {
 	}
 }
 
-// wireguard-go would end its receiver for good after ten errors.
 func TestReceiverSurvivesErrors(t *testing.T) {
 	calls := 0
-	b, receive := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, direct, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		if calls++; calls%2 == 0 {
 			return 0, underlay.ErrWoken
 		}
 		if calls < 8 {
 			return 0, errTest
 		}
-		sizes[0] = copy(bufs[0], message(typeTransport, 32))
+		sizes[0] = copy(bufs[0], message(typeResponse, responseLen))
 		from[0].Addr = netip.MustParseAddrPort("192.0.2.1:7")
 		return 1, nil
 	}})
-	sizes, eps := make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
-	n, err := receive(batchBuffers(), sizes, eps)
-	if n != 1 || err != nil || eps[0].DstToString() != "192.0.2.1:7" {
+	bufs, sizes := batchBuffers(), make([]int, BatchSize)
+	for calls < 9 {
+		receiveOnce(t, r, direct, bufs, sizes)
+	}
+	eps := make([]conn.Endpoint, 1)
+	if n, err := next(bufs, sizes, eps); n != 1 || err != nil || sizes[0] != responseLen || eps[0].DstToString() != "192.0.2.1:7" {
 		t.Fatalf("got %d, %v", n, err)
 	}
-	if b.ingress.errors != 4 {
-		t.Errorf("%d errors counted, want 4", b.ingress.errors)
+	if r.ingress.errors != 4 {
+		t.Errorf("%d errors counted, want 4", r.ingress.errors)
 	}
-	b.Close()
-	if _, err := receive(batchBuffers(), sizes, eps); !errors.Is(err, net.ErrClosed) {
+	r.bind.Close()
+	if _, err := r.read(bufs, sizes); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := next(bufs, sizes, eps); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
+// wireguard-go gets handshakes, and nothing else.
 func TestReceiverSortsDatagrams(t *testing.T) {
 	datagrams := []struct {
 		name string
 		b    []byte
-		size int // as wireguard-go gets it
+		kind messageClass
 	}{
-		{"data", message(typeTransport, 48), 48},
-		{"keepalive", message(typeTransport, 32), 32},
-		{"initiation", message(typeInitiation, 148), 148},
-		{"response", message(typeResponse, 92), 92},
-		{"cookie reply", message(typeCookieReply, 64), 64},
-		{"empty", nil, 0},
-		{"31 bytes", message(typeTransport, 31), 0},
-		{"long initiation", message(typeInitiation, 149), 0},
-		{"short response", message(typeResponse, 91), 0},
-		{"type 0", message(0, 100), 0},
-		{"type 5", message(5, 100), 0},
-		{"reserved bytes set", message(0x0100_0004, 100), 0},
+		{"data", message(typeTransport, 48), messageData},
+		{"keepalive", message(typeTransport, 32), messageKeepalive},
+		{"initiation", message(typeInitiation, 148), messageHandshake},
+		{"response", message(typeResponse, 92), messageHandshake},
+		{"cookie reply", message(typeCookieReply, 64), messageHandshake},
+		{"empty", nil, messageMalformed},
+		{"31 bytes", message(typeTransport, 31), messageMalformed},
+		{"long initiation", message(typeInitiation, 149), messageMalformed},
+		{"short response", message(typeResponse, 91), messageMalformed},
+		{"type 0", message(0, 100), messageMalformed},
+		{"type 5", message(5, 100), messageMalformed},
+		{"reserved bytes set", message(0x0100_0004, 100), messageMalformed},
 	}
-	b, receive := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, direct, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		for i, d := range datagrams {
 			sizes[i] = copy(bufs[i], d.b)
 			from[i].Addr = netip.MustParseAddrPort("192.0.2.1:7")
 		}
 		return len(datagrams), nil
 	}})
-	sizes, eps := make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
-	if _, err := receive(batchBuffers(), sizes, eps); err != nil {
-		t.Fatal(err)
-	}
-	for i, d := range datagrams {
-		if sizes[i] != d.size {
-			t.Errorf("%s: size %d, want %d", d.name, sizes[i], d.size)
+	bufs, sizes := batchBuffers(), make([]int, BatchSize)
+	receiveOnce(t, r, direct, bufs, sizes)
+	for _, d := range datagrams {
+		if got := classify(d.b); got != d.kind {
+			t.Errorf("%s: class %d, want %d", d.name, got, d.kind)
+		}
+		if d.kind != messageHandshake {
+			continue
+		}
+		if n, err := next(bufs, sizes, make([]conn.Endpoint, 1)); n != 1 || err != nil || !bytes.Equal(bufs[0][:sizes[0]], d.b) {
+			t.Errorf("%s: wireguard-go gets %d messages of %d bytes, %v", d.name, n, sizes[0], err)
 		}
 	}
+	if n := len(r.socket.handshakes); n > 0 {
+		t.Errorf("wireguard-go gets %d more", n)
+	}
 	var s Stats
-	b.ingress.addTo(&s)
-	if s.DropMalformed != 7 || s.RxHandshakes != 3 || s.RxInitiations != 1 || s.RxResponses != 1 || s.InFlightIngress != 1 {
+	r.ingress.addTo(&s)
+	if s.DropMalformed != 7 || s.RxHandshakes != 3 || s.RxInitiations != 1 || s.RxResponses != 1 || s.DropUnknownSession != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Handshakes that wireguard-go does not take in time are dropped and counted, and keep
+// nothing waiting.
+func TestReceiverDropsWhatIsNotTaken(t *testing.T) {
+	r, direct, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+		for i := range bufs {
+			sizes[i] = copy(bufs[i], message(typeResponse, responseLen))
+		}
+		return len(bufs), nil
+	}})
+	bufs, sizes := batchBuffers(), make([]int, BatchSize)
+	for range maxHandshakes/BatchSize + 2 {
+		receiveOnce(t, r, direct, bufs, sizes)
+	}
+	var s Stats
+	r.ingress.addTo(&s)
+	if s.DropHandshakeLimit != 2*BatchSize {
+		t.Errorf("%d dropped, want %d", s.DropHandshakeLimit, 2*BatchSize)
+	}
+	for range maxHandshakes {
+		if _, err := next(bufs, sizes, make([]conn.Endpoint, 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -263,52 +322,12 @@ func TestEndpointsAreShared(t *testing.T) {
 	}
 }
 
-func TestBindAllocatesNothing(t *testing.T) {
-	if packettest.Race {
-		t.Skip("the race detector allocates")
-	}
-	addr := netip.MustParseAddrPort("192.0.2.1:7")
-	other := netip.MustParseAddrPort("192.0.2.1:8")
-	data := message(typeTransport, 1400)
-	b, receive := newTestBind(t, &funcSocket{
-		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
-		read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
-			for i := range bufs {
-				sizes[i] = copy(bufs[i], data)
-				from[i] = underlay.Origin{Addr: addr}
-			}
-			from[7] = underlay.Origin{Addr: other}
-			return len(bufs), nil
-		},
-	})
-	ep, _ := b.ParseEndpoint("192.0.2.1:7")
-	bufs := batchBuffers()
-	for _, m := range bufs {
-		copy(m, data)
-	}
-	sizes, eps := make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
-	if n := testing.AllocsPerRun(100, func() {
-		if err := b.Send(bufs, ep); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("Send: %v allocations per batch", n)
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		if _, err := receive(bufs, sizes, eps); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("receive: %v allocations per batch", n)
-	}
-}
-
 // What anybody can send, under any address, leaves nothing behind: neither memory nor
 // an entry in a cache, as far as it takes no handshake to find out.
 func TestForgedSourcesLeaveNothing(t *testing.T) {
 	source := uint32(0)
 	kind := uint32(typeTransport)
-	b, _ := newTestBind(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, direct, _ := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		for i := range bufs {
 			sizes[i] = copy(bufs[i], message(kind, 1400))
 			if kind == typeInitiation {
@@ -320,16 +339,8 @@ func TestForgedSourcesLeaveNothing(t *testing.T) {
 		}
 		return len(bufs), nil
 	}})
-	dev := device.NewDevice(newTunDevice(newMemOverlay(), b.egress, b.ingress), b, newDeviceLogger(b.log))
-	t.Cleanup(dev.Close)
-	r := &receiver{bind: b, socket: b.open, from: make([]underlay.Origin, BatchSize), pause: firstPause}
-	direct := dev.NewDirect(BatchSize)
-	bufs, sizes, eps := batchBuffers(), make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
-	receive := func() {
-		if _, err := r.open(direct, bufs, sizes, eps); err != nil {
-			t.Fatal(err)
-		}
-	}
+	bufs, sizes := batchBuffers(), make([]int, BatchSize)
+	receive := func() { receiveOnce(t, r, direct, bufs, sizes) }
 	made := testing.AllocsPerRun(20, func() { message(kind, 1400) }) * BatchSize // by this test
 	if n := testing.AllocsPerRun(20, receive); n > made && !packettest.Race {
 		t.Errorf("%v allocations for a batch of forged messages", n-made)
@@ -342,35 +353,16 @@ func TestForgedSourcesLeaveNothing(t *testing.T) {
 }
 
 func BenchmarkBind(b *testing.B) {
-	addr := netip.MustParseAddrPort("192.0.2.1:7")
-	bind, receive := newTestBind(b, &funcSocket{
-		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
-		read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
-			for i := range bufs {
-				sizes[i], from[i].Addr = 1400, addr
-			}
-			return len(bufs), nil
-		},
-	})
+	bind, _ := newTestBind(b, &funcSocket{write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil }})
 	ep, _ := bind.ParseEndpoint("192.0.2.1:7")
 	bufs := batchBuffers()
 	for i := range bufs {
 		copy(bufs[i], message(typeTransport, 1400))
 		bufs[i] = bufs[i][:1400]
 	}
-	sizes, eps := make([]int, BatchSize), make([]conn.Endpoint, BatchSize)
-	b.Run("Send/128", func(b *testing.B) {
-		b.ReportAllocs()
-		b.SetBytes(BatchSize * 1400)
-		for b.Loop() {
-			_ = bind.Send(bufs, ep)
-		}
-	})
-	b.Run("Receive/128", func(b *testing.B) {
-		b.ReportAllocs()
-		b.SetBytes(BatchSize * 1400)
-		for b.Loop() {
-			_, _ = receive(bufs, sizes, eps)
-		}
-	})
+	b.ReportAllocs()
+	b.SetBytes(BatchSize * 1400)
+	for b.Loop() {
+		_ = bind.SendMarked(bufs, nil, ep)
+	}
 }

@@ -15,9 +15,7 @@ const defaultBuffer = 212992
 // A burst that is larger than the socket buffer of an unprivileged process, while the
 // data plane is busy: what does not fit is lost and counted, what fits arrives in order,
 // and the tunnel goes on.
-func TestSmallSocketBuffers(t *testing.T) { eachWay(t, testSmallSocketBuffers) }
-
-func testSmallSocketBuffers(t *testing.T) {
+func TestSmallSocketBuffers(t *testing.T) {
 	noLeaks(t)
 	var sockets []*underlay.Conn
 	listen := func(host string) func(uint16) (Socket, error) {
@@ -48,7 +46,7 @@ func testSmallSocketBuffers(t *testing.T) {
 	}
 	eventually(t, "all is sent", func() bool {
 		s := a.Stats()
-		return s.TxPackets+s.DropInFlight == 1+burst
+		return s.TxPackets == 1+burst
 	})
 	sent := a.Stats().TxPackets - 1
 

@@ -147,7 +147,7 @@ func (t *Tunnel) wanted() (peer *device.Peer, since time.Time) {
 // call sends an initiation to where the peer may be. Unlike by Send, the peer does not
 // count as reachable by it.
 func (b *bind) call(initiation []byte, to *endpoint) {
-	if !b.egress.keep(initiation, to) {
+	if !b.egress.keepBack(initiation, to) {
 		b.begin(initiation, to)
 	}
 }

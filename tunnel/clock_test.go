@@ -37,9 +37,7 @@ func initiationAt(t *testing.T, ahead time.Duration, from PrivateKey, to PublicK
 }
 
 // The gateway that took over from another has a clock that is an hour behind.
-func TestReplicaWithAnEarlierClock(t *testing.T) { eachWay(t, testReplicaWithAnEarlierClock) }
-
-func testReplicaWithAnEarlierClock(t *testing.T) {
+func TestReplicaWithAnEarlierClock(t *testing.T) {
 	keyA, keyB := GeneratePrivateKey(), GeneratePrivateKey()
 	later := initiationAt(t, time.Hour, keyA, keyB.Public())
 	synctest.Test(t, func(t *testing.T) {
@@ -143,9 +141,7 @@ func TestClockIsSetBack(t *testing.T) {
 // Somebody repeats an older initiation again and again. While the peer is silent he is sent
 // a datagram now and then, and what he repeats moves nothing. The last initiation draws
 // nothing at all, nor does an older one while the peer is heard.
-func TestRepeatedInitiations(t *testing.T) { eachWay(t, testRepeatedInitiations) }
-
-func testRepeatedInitiations(t *testing.T) {
+func TestRepeatedInitiations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		var mu sync.Mutex

@@ -11,9 +11,7 @@ import (
 
 // What is opened where it is read passes the replay filter and the cipher, and nothing
 // that does not moves the peer's endpoint.
-func TestCopiesAndForgeriesAreRejected(t *testing.T) { eachWay(t, testCopiesAndForgeriesAreRejected) }
-
-func testCopiesAndForgeriesAreRejected(t *testing.T) {
+func TestCopiesAndForgeriesAreRejected(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	a, b := newPair(t, n)
@@ -66,9 +64,7 @@ func testCopiesAndForgeriesAreRejected(t *testing.T) {
 
 // The socket is exchanged again and again under the goroutine that opens what it reads,
 // which must not wait for who exchanges it.
-func TestPortChangesWhileTrafficFlows(t *testing.T) { eachWay(t, testPortChangesWhileTrafficFlows) }
-
-func testPortChangesWhileTrafficFlows(t *testing.T) {
+func TestPortChangesWhileTrafficFlows(t *testing.T) {
 	noLeaks(t)
 	a, b := newPair(t, newMemNet())
 	cross(t, a, b, 1)

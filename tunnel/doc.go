@@ -2,28 +2,20 @@
 // handshakes, keys and timers of wireguard-go's device between two ends that are
 // ours, and packets that are sealed and opened by the goroutine that reads them.
 //
-//	          egress                                    ingress
+//	egress (egress.go)                           ingress (ingress.go)
 //	Overlay.ReadPackets                          Overlay.WritePackets
 //	        |                                             ^
-//	tun.Device.Read   (admit)                    tun.Device.Write
-//	        |                                             |
 //	device.Direct.Send: seal                     device.Direct.Receive: open, replay, allowed IPs
-//	        |                                             |
-//	conn.Bind.Send                               conn.ReceiveFunc
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
 //
-// Each column is one goroutine of wireguard-go, its TUN reader and its receiver,
-// and crosses no queue. What Read returns and ReceiveFunc returns is what
-// wireguard-go itself has to do: keep packets until there is a session, and seal
-// them then; answer handshakes. With Options.Workers they return everything, as
-// any TUN device and socket do, and wireguard-go's queues and workers take the
-// place of the third line: several processors for one direction, at up to twice
-// the processor time.
+// Each column is a loop of ours on one goroutine, and crosses no queue. Packets never
+// enter wireguard-go: it makes the sessions. It is given the handshake messages that the
+// ingress loop receives, and sends handshakes and keepalives by itself (bind.go). Packets
+// that find no session wait for one (waiting.go).
 //
-// To wireguard-go the data plane is a TUN device and the data plane's batched
-// UDP socket is its conn.Bind. Whoever uses this package sees neither: it gives
-// an Overlay and a function that opens a Socket, applies a Config, and runs.
+// Whoever uses this package sees nothing of wireguard-go: it gives an Overlay and a
+// function that opens a Socket, applies a Config, and runs.
 //
 // device.Direct is the one file of ours in third_party/wireguard, which is
 // otherwise as its authors publish it.
@@ -42,25 +34,17 @@
 //
 // # How it stops
 //
-// wireguard-go waits for its reader of the TUN device, and that reader sits in
-// Overlay.ReadPackets. So an Overlay that can block there also has a method
-// CloseRead(), which makes the blocked and every later ReadPackets return
-// os.ErrClosed; Run calls it when its context ends. An Overlay without CloseRead
-// must be closed by its owner, and Run returns only then.
+// Run waits for the egress loop, which sits in Overlay.ReadPackets. So an Overlay that can
+// block there also has a method CloseRead(), which makes the blocked and every later
+// ReadPackets return os.ErrClosed; Run calls it when its context ends. An Overlay without
+// CloseRead must be closed by its owner, and Run returns only then.
 //
 // # Memory
 //
-// What is sealed and opened here stays in the buffers of one batch per direction.
-// wireguard-go gives each packet that it takes a buffer of 64 KiB and does not
-// bound its queues: packets for a peer that does not answer pile up to more than
-// 1 GiB. So every packet handed to wireguard-go, one that waits for a session or,
-// with Workers, any, is entered in a ledger and struck out when it comes out at
-// the other end; at most MaxInFlight packets per direction are inside. What
-// decides about admission are pure functions over plain values
-// (decideEgress, decideIngress). While nothing comes out, because there is no
-// session, at most 64 packets wait for the handshake that they trigger; more are
-// dropped and counted. Of the gateway's own packets (health ping) a few per batch
-// are exempt, so that a tunnel under a flood still notices that the peer is back.
+// What is sealed and opened stays in the buffers of one batch per direction. Of the packets
+// that find no session the last 64 are kept, for 90 s at most, and the first of them begins
+// a handshake. Packets with own addresses of the gateway (health pings) have no precedence:
+// they are among the last 64 even in a flood, and once there is a session all pass.
 //
 // # Endpoint
 //

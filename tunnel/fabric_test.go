@@ -243,26 +243,6 @@ func ipPacket(src, dst string, id uint32, size int) []byte {
 
 func packetID(b []byte) uint32 { return binary.BigEndian.Uint32(b[20:]) }
 
-// testInFlight is what tests take for Options.MaxInFlight, whatever the machine.
-const testInFlight = 512
-
-// workers is Options.Workers of the gateways that tests make.
-var workers bool
-
-// eachWay runs a test twice: packets are sealed and opened by the goroutines that read
-// them, and by wireguard-go's workers.
-func eachWay(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	defer func() { workers = false }()
-	for _, workers = range []bool{false, true} {
-		name := "readers"
-		if workers {
-			name = "workers"
-		}
-		t.Run(name, test)
-	}
-}
-
 // gateway is a Tunnel with what is around it.
 type gateway struct {
 	*Tunnel
@@ -284,7 +264,6 @@ func newGateway(t *testing.T, host, inner string, o Options) *gateway {
 	if o.Logger == nil {
 		o.Logger = testLogger(t)
 	}
-	o.MaxInFlight, o.Workers = testInFlight, workers
 	tun, err := New(o)
 	if err != nil {
 		t.Fatal(err)

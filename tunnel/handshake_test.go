@@ -97,9 +97,7 @@ func TestWithoutHandshakeARestartedPeerIsFoundLate(t *testing.T) {
 }
 
 // A session that is alive survives being asked for another.
-func TestHandshakeLosesNoPacket(t *testing.T) { eachWay(t, testHandshakeLosesNoPacket) }
-
-func testHandshakeLosesNoPacket(t *testing.T) {
+func TestHandshakeLosesNoPacket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(t, newMemNet())
 		cross(t, a, b, 0)

@@ -16,9 +16,7 @@ import (
 	"github.com/sluice-net/sluice/underlay"
 )
 
-func TestRunEndsWhenTheOverlayFails(t *testing.T) { eachWay(t, testRunEndsWhenTheOverlayFails) }
-
-func testRunEndsWhenTheOverlayFails(t *testing.T) {
+func TestRunEndsWhenTheOverlayFails(t *testing.T) {
 	noLeaks(t)
 	o := &funcOverlay{read: func([][]byte, []int, int) (int, int, error) { return 0, 0, errTest }}
 	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Overlay: o, Listen: newMemNet().listen("192.0.2.1")})
@@ -29,9 +27,7 @@ func testRunEndsWhenTheOverlayFails(t *testing.T) {
 }
 
 // The owner of the overlay may close it before Run does.
-func TestRunEndsWhenTheOverlayIsClosed(t *testing.T) { eachWay(t, testRunEndsWhenTheOverlayIsClosed) }
-
-func testRunEndsWhenTheOverlayIsClosed(t *testing.T) {
+func TestRunEndsWhenTheOverlayIsClosed(t *testing.T) {
 	noLeaks(t)
 	for _, orderly := range []bool{true, false} {
 		a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: newMemNet().listen("192.0.2.1")})
@@ -48,9 +44,7 @@ func testRunEndsWhenTheOverlayIsClosed(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithAStuckSocket(t *testing.T) { eachWay(t, testRunEndsWithAStuckSocket) }
-
-func testRunEndsWithAStuckSocket(t *testing.T) {
+func TestRunEndsWithAStuckSocket(t *testing.T) {
 	noLeaks(t)
 	stuck, closed := make(chan struct{}), make(chan struct{})
 	var once, closing sync.Once
@@ -86,24 +80,14 @@ type stuckSocket struct {
 
 func (s *stuckSocket) Close() error { s.shut(); return s.funcSocket.Close() }
 
-func TestLifeOfATunnel(t *testing.T) { eachWay(t, testLifeOfATunnel) }
-
-func testLifeOfATunnel(t *testing.T) {
+func TestLifeOfATunnel(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	if _, err := New(Options{}); err == nil {
 		t.Error("New without an Overlay")
 	}
-	if _, err := New(Options{Overlay: newMemOverlay(), Listen: n.listen("192.0.2.1"), MaxInFlight: 100}); err == nil {
-		t.Error("New with too small a bound")
-	}
-	for processors, want := range map[int]int{1: 256, 2: 256, 4: 512, 64: 1024} {
-		if got := defaultMaxInFlight(processors); got != want {
-			t.Errorf("%d packets for %d processors, want %d", got, processors, want)
-		}
-	}
 	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
-	if s := a.Stats(); s != (Stats{MaxInFlight: testInFlight}) {
+	if s := a.Stats(); s != (Stats{}) {
 		t.Errorf("before anything: %+v", s)
 	}
 	if err := a.Apply(Config{}); err == nil {

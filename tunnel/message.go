@@ -22,6 +22,10 @@ const (
 	keepaliveLen = 32
 )
 
+// sessionLife is how long a session is valid (WireGuard paper section 6.1,
+// REJECT_AFTER_TIME).
+const sessionLife = 180 * time.Second
+
 // messageClass is what a datagram is, as far as one can tell without keys.
 type messageClass uint8
 

@@ -34,7 +34,7 @@ func (t *Tunnel) Observe(f func(Observation)) {
 	if f != nil {
 		observe = &f
 	}
-	t.tun.observer.Store(observe)
+	t.egress.observer.Store(observe)
 	t.bind.observer.Store(observe)
 }
 
@@ -50,56 +50,46 @@ func showDecrypted(observe *func(Observation), bufs [][]byte, offset int) {
 	}
 }
 
-// showTaken shows packets that are sealed next.
-func showTaken(observe *func(Observation), bufs [][]byte, sizes []int, offset int) {
+// showTaken shows packets that are sealed next, or when there is a session.
+func showTaken(observe *func(Observation), bufs [][]byte, sizes []int) {
 	s := Observation{Time: time.Now(), Egress: true}
 	for i, size := range sizes {
 		if size > 0 {
-			s.Bytes = bufs[i][offset : offset+size]
+			s.Bytes = bufs[i][sealFront : sealFront+size]
 			(*observe)(s)
 		}
 	}
 }
 
-// takeSeen is egress.take in front of somebody who looks.
-func (t *tunDevice) takeSeen(observe *func(Observation), g grant, bufs [][]byte, sizes []int, own, offset int) taken {
-	var before [BatchSize]int // take gives size 0 to what it does not admit
-	copy(before[:], sizes)
-	taken := t.egress.take(g, bufs, sizes, own)
-	s := Observation{Time: time.Now(), Egress: true}
-	for i, b := range bufs {
-		size := min(before[i], len(b)-offset)
-		if size < 1 {
-			continue
-		}
-		if s.Drop = ""; sizes[i] == 0 {
-			s.Drop = dropNames[taken.why]
-		}
-		s.Bytes = b[offset : offset+size]
-		(*observe)(s)
-	}
-	return taken
-}
-
 // DropReasons are all that Observation.Drop may be, and those that are only counted.
-var DropReasons = [...]string{
-	dropNames[dropNoEndpoint], dropNames[dropNoSession], dropNames[dropInFlight], dropNames[dropUnconfirmed], dropNoPeer, "DropTunnelFlushed",
-	dropUnknownSession, "DropTunnelRejected", dropMalformed, dropHandshakeLimit,
-}
+var DropReasons = dropNames
 
-// Names of drops that are not a dropReason.
+// dropReason is why a packet or a datagram goes no further.
+type dropReason uint8
+
 const (
-	dropNoPeer         = "DropTunnelNoPeer"
-	dropUnknownSession = "DropTunnelUnknownSession"
-	dropMalformed      = "DropTunnelMalformed"
-	dropHandshakeLimit = "DropTunnelHandshakeLimit"
+	dropNoEndpoint     dropReason = iota // the peer's key or address is not known yet
+	dropNoSession                        // waited for a session, and others came after it
+	dropUnconfirmed                      // perhaps another gateway leads, which has the session
+	dropNoPeer                           // in no allowed IPs
+	dropFlushed                          // waited for a session in vain
+	dropUnknownSession                   // for no session of ours, or an expired one
+	dropRejected                         // not genuine, a replay, or of a source that is not allowed
+	dropMalformed                        // no WireGuard message
+	dropHandshakeLimit                   // an initiation above the limit
+	dropReasons
 )
 
 var dropNames = [dropReasons]string{
-	dropNoEndpoint:  "DropTunnelNoEndpoint",
-	dropNoSession:   "DropTunnelNoSession",
-	dropInFlight:    "DropTunnelInFlight",
-	dropUnconfirmed: "DropTunnelUnconfirmed",
+	dropNoEndpoint:     "DropTunnelNoEndpoint",
+	dropNoSession:      "DropTunnelNoSession",
+	dropUnconfirmed:    "DropTunnelUnconfirmed",
+	dropNoPeer:         "DropTunnelNoPeer",
+	dropFlushed:        "DropTunnelFlushed",
+	dropUnknownSession: "DropTunnelUnknownSession",
+	dropRejected:       "DropTunnelRejected",
+	dropMalformed:      "DropTunnelMalformed",
+	dropHandshakeLimit: "DropTunnelHandshakeLimit",
 }
 
 // showSent shows messages that go to one address.
@@ -117,7 +107,7 @@ func showReceived(observe *func(Observation), bufs [][]byte, sizes []int, local 
 	for i, b := range bufs {
 		s.Bytes, s.Remote = b[:sizes[i]], from[i].Addr
 		if s.Drop = ""; classify(s.Bytes) == messageMalformed {
-			s.Drop = dropMalformed
+			s.Drop = dropNames[dropMalformed]
 		}
 		(*observe)(s)
 	}

@@ -29,9 +29,7 @@ func (s *natSocket) ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin
 
 // A server has two addresses, and the peer, behind a NAT, knows the one that the
 // server's routes would not choose.
-func TestHandshakeAtASecondAddress(t *testing.T) { eachWay(t, testHandshakeAtASecondAddress) }
-
-func testHandshakeAtASecondAddress(t *testing.T) {
+func TestHandshakeAtASecondAddress(t *testing.T) {
 	asked := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), freePort(t))
 	a := newGateway(t, "127.0.0.1", "10.1.0.1", Options{Listen: func(uint16) (Socket, error) {
 		c, err := underlay.Listen(underlay.Config{Addr: netip.MustParseAddrPort("127.0.0.1:0")})
@@ -50,10 +48,8 @@ func testHandshakeAtASecondAddress(t *testing.T) {
 }
 
 // The ECN field goes out with each packet, and marks of the network reach the overlay
-// (RFC 6040); the workers, which do not know of them, say that they do not know.
-func TestECN(t *testing.T) { eachWay(t, testECN) }
-
-func testECN(t *testing.T) {
+// (RFC 6040).
+func TestECN(t *testing.T) {
 	n := newMemNet()
 	a, b := newPair(t, n)
 	cross(t, a, b, 0)
@@ -72,12 +68,8 @@ func testECN(t *testing.T) {
 		p[1] = ecn
 		a.overlay.out <- p
 		expect(t, b, uint32(ecn))
-		outside, inside := uint32(ecn), uint32(ce)
-		if workers {
-			outside, inside = 0, 255
-		}
-		if sent.Load() != outside || b.overlay.ecn.Load() != inside {
-			t.Errorf("ECN %d: sent with %d, want %d; delivered with %d, want %d", ecn, sent.Load(), outside, b.overlay.ecn.Load(), inside)
+		if sent.Load() != uint32(ecn) || b.overlay.ecn.Load() != ce {
+			t.Errorf("ECN %d: sent with %d; delivered with %d, want %d", ecn, sent.Load(), b.overlay.ecn.Load(), ce)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (q *quota) admits(now time.Time) bool {
 // quotas are those of a receiver.
 type quotas struct{ ofPeer, ofOthers quota }
 
-// limit gives a negative size, which take skips, to initiations above the limit. It returns how many, and the place of one.
+// limit gives a negative size, which pass skips, to initiations above the limit. It returns how many, and the place of one.
 func (r *receiver) limit(bufs [][]byte, sizes []int) (place, n int) {
 	var now time.Time
 	for i, b := range bufs {
@@ -64,8 +64,7 @@ func (r *receiver) limit(bufs [][]byte, sizes []int) (place, n int) {
 	return place, n
 }
 
-// isPeer tells whether a datagram has the address at which the peer was last heard. With Options.Workers it is the address
-// of whatever was last received, as nothing is authenticated here.
+// isPeer tells whether a datagram has the address at which the peer was last heard.
 func (r *receiver) isPeer(from underlay.Origin) bool {
 	return r.sources.last != nil && r.sources.last.addr.Addr() == from.Addr.Addr().Unmap()
 }

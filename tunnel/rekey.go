@@ -279,7 +279,7 @@ func (t *Tunnel) followKeysStep(now time.Time) (greet []PublicKey, wait time.Dur
 	if next.former.IsZero() {
 		return greet, wait
 	}
-	t.egress.dropFormerPackets()
+	t.egress.sessionBegins() // for what waited for one by the former key
 	if peer.RxBytes > began.rx {
 		t.log.Info("the peer uses its new key")
 	} else {

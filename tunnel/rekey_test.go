@@ -197,10 +197,6 @@ func permutations(s []string) (all [][]string) {
 }
 
 func TestFormerKeyIsHonouredForThreeMinutes(t *testing.T) {
-	eachWay(t, testFormerKeyIsHonouredForThreeMinutes)
-}
-
-func testFormerKeyIsHonouredForThreeMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(t, newMemNet())
 		cross(t, a, b, 0)

@@ -36,11 +36,8 @@ type Stats struct {
 	TxBytes       uint64    `json:"txBytes"`
 	RxPackets     uint64    `json:"rxPackets"`
 	TxPackets     uint64    `json:"txPackets"`
-	// InFlightEgress and InFlightIngress count the packets inside wireguard-go;
-	// MaxInFlight is the bound for each of them.
-	InFlightEgress  int `json:"inFlightEgress"`
-	InFlightIngress int `json:"inFlightIngress"`
-	MaxInFlight     int `json:"maxInFlight"`
+	// Waiting is how many packets to the peer wait for a session, up to 64.
+	Waiting int `json:"waiting"`
 
 	// Unconfirmed says that neither the election nor the peer tells that this gateway
 	// leads: it sends pings only.
@@ -52,18 +49,16 @@ type Stats struct {
 	// DropNoEndpoint counts egress packets dropped because the peer's key or
 	// address is not known yet.
 	DropNoEndpoint uint64 `json:"dropNoEndpoint"`
-	// DropNoSession counts egress packets dropped because the peer does not
-	// answer and the last session has expired.
+	// DropNoSession counts egress packets dropped because there is no session, and more
+	// than 64 would wait for one.
 	DropNoSession uint64 `json:"dropNoSession"`
-	// DropInFlight counts egress packets dropped because the bound was reached and
-	// nothing left, although there was a session within the last 180 s.
-	DropInFlight uint64 `json:"dropInFlight"`
 	// DropUnconfirmed counts egress packets dropped because perhaps another gateway
 	// leads, and has the session.
 	DropUnconfirmed uint64 `json:"dropUnconfirmed"`
 	// DropNoPeer counts egress packets whose destination is in no allowed IPs.
 	DropNoPeer uint64 `json:"dropNoPeer"`
-	// DropFlushed counts egress packets that waited for a session in vain.
+	// DropFlushed counts egress packets that waited for a session in vain: for 90 s, or
+	// until the peer was removed.
 	DropFlushed uint64 `json:"dropFlushed"`
 	// DropUnknownSession counts received transport messages of no session that is
 	// known, or of an expired one.
@@ -182,15 +177,12 @@ func (a *egressAccount) addTo(s *Stats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.TxPackets = a.sent
-	s.InFlightEgress = a.ledger.len()
-	s.MaxInFlight = a.ledger.max
 	s.DropNoEndpoint = a.drops[dropNoEndpoint]
 	s.DropNoSession = a.drops[dropNoSession]
-	s.DropInFlight = a.drops[dropInFlight]
 	s.DropUnconfirmed = a.drops[dropUnconfirmed]
+	s.DropNoPeer = a.drops[dropNoPeer]
+	s.DropFlushed = a.drops[dropFlushed]
 	s.Unconfirmed = a.permitLocked() != permitAll
-	s.DropNoPeer = a.noPeer
-	s.DropFlushed = a.flushed
 	s.TxInitiations, s.TxResponses = a.handshakes.initiations, a.handshakes.responses
 	s.LastResponse = a.handshakes.lastResponse
 }
@@ -199,12 +191,11 @@ func (a *egressAccount) addTo(s *Stats) {
 func (a *ingressAccount) addTo(s *Stats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s.RxPackets = a.delivered
-	s.InFlightIngress = a.ledger.len()
-	s.DropUnknownSession = a.unknown
-	s.DropRejected = a.rejected
-	s.DropMalformed = a.malformed
-	s.DropHandshakeLimit = a.handshakeLimit
+	s.RxPackets = a.packets
+	s.DropUnknownSession = a.drops[dropUnknownSession]
+	s.DropRejected = a.drops[dropRejected]
+	s.DropMalformed = a.drops[dropMalformed]
+	s.DropHandshakeLimit = a.drops[dropHandshakeLimit]
 	s.RxHandshakes, s.RxInitiations, s.RxResponses = a.handshakes.all, a.handshakes.initiations, a.handshakes.responses
 	s.LastInitiation, s.LastReplaced = a.handshakes.lastInitiation, a.lastReplaced
 	s.ReceiveErrors = a.errors

@@ -41,9 +41,7 @@ func strange(t *testing.T, to PublicKey) (all [][]byte) {
 
 // A port scanner hears nothing, whatever it sends and whether there is a session or not.
 // (What looks like a message of a session is that of TestStrangerHearsLittle.)
-func TestStrangersHearNothing(t *testing.T) { eachWay(t, testStrangersHearNothing) }
-
-func testStrangersHearNothing(t *testing.T) {
+func TestStrangersHearNothing(t *testing.T) {
 	keyA, keyB := GeneratePrivateKey(), GeneratePrivateKey()
 	toA, toB := strange(t, keyA.Public()), strange(t, keyB.Public())
 	synctest.Test(t, func(t *testing.T) {
@@ -80,9 +78,7 @@ func testStrangersHearNothing(t *testing.T) {
 }
 
 // Who reads the traffic sees neither what a packet carries nor whose it is.
-func TestPacketsCannotBeRead(t *testing.T) { eachWay(t, testPacketsCannotBeRead) }
-
-func testPacketsCannotBeRead(t *testing.T) {
+func TestPacketsCannotBeRead(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	a, b := newPair(t, n)
@@ -123,9 +119,7 @@ func (s *countedSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
 
 // A flood of handshakes draws cookies, which are less than half as large and leave in batches, and the peer connects all
 // the same.
-func TestFloodOfHandshakesDrawsLess(t *testing.T) { eachWay(t, testFloodOfHandshakesDrawsLess) }
-
-func testFloodOfHandshakesDrawsLess(t *testing.T) {
+func TestFloodOfHandshakesDrawsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
@@ -169,7 +163,6 @@ func testFloodOfHandshakesDrawsLess(t *testing.T) {
 		if calls := int(socket.calls.Load()); calls == 0 || calls > 4+count/BatchSize {
 			t.Errorf("%d cookies took %d system calls", count, calls)
 		}
-		// With workers the last address is taken for the peer's, whoever sends from it.
 		if limited := b.Stats().DropHandshakeLimit; limited > flood-quotaSize || limited < flood-2*quotaSize {
 			t.Errorf("%d of %d handshakes are dropped, want those above %d", limited, flood, quotaSize)
 		}
@@ -189,10 +182,6 @@ func testFloodOfHandshakesDrawsLess(t *testing.T) {
 // Without the peer's key nothing passes from that moment on, either way: there is no
 // grace as there is for a key that another one replaces.
 func TestWithoutThePeersKeyNothingPasses(t *testing.T) {
-	eachWay(t, testWithoutThePeersKeyNothingPasses)
-}
-
-func testWithoutThePeersKeyNothingPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newPair(t, newMemNet())
 		cross(t, a, b, 0)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +43,6 @@ type Socket interface {
 	Close() error
 }
 
-// minInFlight leaves room for one batch inside while the next is read.
-const minInFlight = 2 * BatchSize
-
 // Options are the parts of a Tunnel that do not change.
 type Options struct {
 	// Overlay is the data plane. It must be set.
@@ -56,15 +52,6 @@ type Options struct {
 	// Logger is for changes of state and for what wireguard-go reports: its errors
 	// as warnings, the rest at debug level. Nil: silent.
 	Logger *slog.Logger
-	// Workers has packets sealed and opened by wireguard-go's workers, one for each
-	// processor, instead of on the goroutine that reads them. That takes up to twice
-	// the processor time, of several processors at once. ECN fields are lost: outside
-	// there is none, and marks of the network in between do not get inside.
-	Workers bool
-	// MaxInFlight bounds the packets inside wireguard-go in each direction, 64 KiB
-	// each: those that wait for a session, with Workers all; at least 256. Zero: 128
-	// for each processor, between 256 and 1024.
-	MaxInFlight int
 	// OnDrop is shown some of what the tunnel drops, besides what Observe shows, without
 	// the time: one of several that are read at once. A packet that no peer claims may go
 	// on behind its end. Several goroutines call it at the same time; none of them
@@ -87,7 +74,7 @@ const (
 type Tunnel struct {
 	opts    Options
 	log     *slog.Logger
-	egress  *egressAccount
+	egress  *egress
 	ingress *ingressAccount
 	bind    *bind
 	tun     *tunDevice
@@ -122,11 +109,8 @@ func New(o Options) (*Tunnel, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = defaultMaxInFlight(runtime.GOMAXPROCS(0))
-	}
-	if o.MaxInFlight < minInFlight {
-		return nil, fmt.Errorf("tunnel: MaxInFlight %d is below %d", o.MaxInFlight, minInFlight)
+	if o.OnDrop == nil {
+		o.OnDrop = func(Observation) {}
 	}
 	if o.Resolve == nil {
 		o.Resolve = systemResolve
@@ -134,22 +118,15 @@ func New(o Options) (*Tunnel, error) {
 	t := &Tunnel{
 		opts:    o,
 		log:     o.Logger,
-		egress:  newEgressAccount(o.MaxInFlight),
-		ingress: newIngressAccount(o.MaxInFlight),
+		egress:  newEgress(o),
+		ingress: new(ingressAccount),
+		tun:     newTunDevice(),
 		changed: make(chan struct{}, 1),
 		keys:    make(chan struct{}, 1),
 		unknown: true,
 	}
 	t.bind = newBind(o, t.egress, t.ingress, t.wakeKeys)
-	t.tun = newTunDevice(o.Overlay, t.egress, t.ingress)
-	t.tun.onDrop = t.bind.onDrop
 	return t, nil
-}
-
-// defaultMaxInFlight is one batch for each processor that may be encrypting. More
-// is slower, because what waits falls out of the caches.
-func defaultMaxInFlight(processors int) int {
-	return BatchSize * min(max(processors, minInFlight/BatchSize), 8)
 }
 
 // Apply makes the tunnel what c says, by the smallest change that does it, and
@@ -260,7 +237,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 		return err
 	}
 	if err == nil {
-		t.follow(ctx, dev)
+		err = t.carry(ctx, dev)
 	}
 	t.bind.shutdown()
 	t.mu.Lock()
@@ -268,12 +245,7 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	t.mu.Unlock()
 	dev.Close()
 	<-dev.Wait()
-	t.work(nil)
-	failure := t.tun.failure()
-	if ctx.Err() != nil && errors.Is(failure, os.ErrClosed) {
-		failure = nil // its owner closed the overlay for the same reason that ends us
-	}
-	return errors.Join(err, failure)
+	return err
 }
 
 // start makes the device and gives it the configuration, if there is one. It
@@ -285,50 +257,44 @@ func (t *Tunnel) start() (*device.Device, error) {
 		return nil, errors.New("tunnel: Run or Close was called before")
 	}
 	t.state = running
-	configured := !t.config.PrivateKey.IsZero()
-	// The device reads as soon as it exists, and would drop what it reads before
-	// it has its peer.
-	t.egress.hold(configured)
-	defer t.egress.hold(false)
 	dev := device.NewDevice(t.tun, t.bind, newDeviceLogger(t.log))
 	t.dev.Store(dev)
-	t.work(dev)
-	if !configured {
+	t.bind.receive = func(s *openSocket) { newReceiver(t.bind, s).run(dev) }
+	if t.config.PrivateKey.IsZero() {
 		return dev, nil // Apply will configure it
 	}
 	return dev, t.configure(t.config)
 }
 
-// work has readers seal and open for a device, unless workers do. A nil device lets
-// go of their memory: wireguard-go's devices refer to themselves from a finalizer, and
-// so are never freed.
-func (t *Tunnel) work(dev *device.Device) {
-	var send, receive *device.Direct
-	if dev != nil && !t.opts.Workers {
-		send, receive = dev.NewDirect(BatchSize), dev.NewDirect(BatchSize)
-	}
-	t.tun.direct.Store(send)
-	t.bind.direct.Store(receive)
-}
-
-// follow keeps the endpoint right until ctx ends or the device closes itself,
-// which it does when reading from the Overlay fails.
-func (t *Tunnel) follow(ctx context.Context, dev *device.Device) {
+// carry carries packets to the peer, and keeps its endpoint and keys right, until ctx ends
+// or reading from the Overlay fails.
+func (t *Tunnel) carry(ctx context.Context, dev *device.Device) error {
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() { t.followEndpoint(ctx) })
 	wg.Go(func() { t.followKeys(ctx) })
 	wg.Go(func() { t.followCallers(ctx) })
 	wg.Go(func() { t.followClock(ctx) })
+	wg.Go(func() { t.egress.release(ctx, dev) })
+	failed := make(chan error, 1)
+	wg.Go(func() { failed <- t.egress.run(dev) })
+	var err error
 	select {
 	case <-ctx.Done():
-	case <-dev.Wait():
+	case err = <-failed:
 	}
 	cancel()
 	// Before waiting: what is blocked in the socket may hold locks that the
 	// follower, an Apply or the device wait for.
 	t.bind.shutdown()
+	t.egress.closeRead()
 	wg.Wait()
+	if outer.Err() != nil && errors.Is(err, os.ErrClosed) {
+		return nil // its owner closed the overlay for the same reason that ends us
+	}
+	return err
 }
 
 // Close releases a Tunnel that was applied and will not run. It does nothing to
@@ -348,6 +314,7 @@ func (t *Tunnel) Stats() Stats {
 	var s Stats
 	t.egress.addTo(&s)
 	t.ingress.addTo(&s)
+	s.Waiting = t.egress.waiting.len()
 	t.mu.Lock()
 	s.Self, s.Peer, s.FormerPeer, s.LookupError = t.config.PrivateKey.Public(), t.config.PeerKey, t.succession.former, t.lookupError
 	t.mu.Unlock()

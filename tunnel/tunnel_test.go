@@ -21,9 +21,7 @@ func udp(host string) func(uint16) (Socket, error) {
 	}
 }
 
-func TestTunnelCarriesPacketsBothWays(t *testing.T) { eachWay(t, testTunnelCarriesPacketsBothWays) }
-
-func testTunnelCarriesPacketsBothWays(t *testing.T) {
+func TestTunnelCarriesPacketsBothWays(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		hosts  [2]string
@@ -60,13 +58,13 @@ func testTunnelCarriesPacketsBothWays(t *testing.T) {
 				wg.Wait()
 			}
 			// Packets may arrive before who sent them has counted them.
-			eventually(t, "all counted, and nothing in flight", func() bool {
+			eventually(t, "all counted, and nothing waits", func() bool {
 				s := a.Stats()
-				return s.TxPackets == rounds*perRound+1 && s.RxPackets == rounds*perRound && s.InFlightEgress == 0 && s.InFlightIngress == 0
+				return s.TxPackets == rounds*perRound+1 && s.RxPackets == rounds*perRound && s.Waiting == 0
 			})
 			s := a.Stats()
 			if s.LastHandshake.IsZero() || s.RxBytes == 0 || s.TxBytes == 0 ||
-				s.Peer != b.key.Public() || !s.Endpoint.IsValid() || s.MaxInFlight != testInFlight || s.ListenPort == 0 {
+				s.Peer != b.key.Public() || !s.Endpoint.IsValid() || s.ListenPort == 0 {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -104,8 +102,7 @@ func receiveMany(t *testing.T, g *gateway, n uint32) {
 	}
 }
 
-// receiveAll checks that packets 0 to n-1 arrive, each once. wireguard-go may
-// exchange two batches when it is configured at the moment that they are sent.
+// receiveAll checks that packets 0 to n-1 arrive, each once. What waited may be overtaken.
 func receiveAll(t *testing.T, g *gateway, n uint32) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -126,10 +123,6 @@ func receiveAll(t *testing.T, g *gateway, n uint32) {
 }
 
 func TestApplyWhileTrafficFlowsLosesNothing(t *testing.T) {
-	eachWay(t, testApplyWhileTrafficFlowsLosesNothing)
-}
-
-func testApplyWhileTrafficFlowsLosesNothing(t *testing.T) {
 	noLeaks(t)
 	a, b := newPair(t, newMemNet())
 	cross(t, a, b, 1)
@@ -169,7 +162,7 @@ func testApplyWhileTrafficFlowsLosesNothing(t *testing.T) {
 	}
 	for _, g := range []*gateway{a, b} {
 		s := g.Stats()
-		if drops := s.DropInFlight + s.DropNoEndpoint + s.DropNoPeer + s.DropNoSession + s.DropFlushed + s.DropRejected; drops != 0 {
+		if drops := s.DropNoEndpoint + s.DropNoPeer + s.DropNoSession + s.DropFlushed + s.DropRejected; drops != 0 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -214,9 +207,7 @@ func (f *flood) rest() int {
 	return f.offer - f.given
 }
 
-func TestFloodTowardsADeadPeer(t *testing.T) { eachWay(t, testFloodTowardsADeadPeer) }
-
-func testFloodTowardsADeadPeer(t *testing.T) {
+func TestFloodTowardsADeadPeer(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	f := &flood{memOverlay: newMemOverlay(), packet: ipPacket("10.1.0.1", "10.2.0.1", 1, 1300), offer: 1_000_000}
@@ -229,8 +220,8 @@ func testFloodTowardsADeadPeer(t *testing.T) {
 	eventually(t, "a million packets offered", func() bool {
 		peak = max(peak, heap())
 		s := a.Stats()
-		if s.InFlightEgress > 2*unprovenLimit+BatchSize {
-			t.Errorf("%d packets in flight", s.InFlightEgress)
+		if s.Waiting > maxWaiting {
+			t.Errorf("%d packets wait", s.Waiting)
 		}
 		return f.rest() == 0
 	})
@@ -272,7 +263,7 @@ func testFloodTowardsADeadPeer(t *testing.T) {
 		receive(t, b.overlay.in, "packet of the flood")
 	}
 	after := a.Stats()
-	if after.DropNoSession != before.DropNoSession || after.InFlightEgress > testInFlight {
+	if after.DropNoSession > before.DropNoSession+BatchSize || after.Waiting > 0 { // one batch may have been read before
 		t.Errorf("before %+v\nafter %+v", before, after)
 	}
 	// And it ends in time although everything is busy.
@@ -323,9 +314,7 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-func TestConfigurationMayComeDuringRun(t *testing.T) { eachWay(t, testConfigurationMayComeDuringRun) }
-
-func testConfigurationMayComeDuringRun(t *testing.T) {
+func TestConfigurationMayComeDuringRun(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
@@ -348,9 +337,7 @@ func testConfigurationMayComeDuringRun(t *testing.T) {
 	cross(t, b, a, 2)
 }
 
-func TestAllowedIPsAreEnforced(t *testing.T) { eachWay(t, testAllowedIPsAreEnforced) }
-
-func testAllowedIPsAreEnforced(t *testing.T) {
+func TestAllowedIPsAreEnforced(t *testing.T) {
 	noLeaks(t)
 	a, b := newPair(t, newMemNet())
 	a.overlay.out <- ipPacket("10.66.0.1", b.inner, 1, 100) // not allowed at b
@@ -359,9 +346,7 @@ func testAllowedIPsAreEnforced(t *testing.T) {
 	eventually(t, "both drops", func() bool { return b.Stats().DropRejected == 1 && a.Stats().DropNoPeer == 1 })
 }
 
-func TestGarbageIsCountedAndHarmless(t *testing.T) { eachWay(t, testGarbageIsCountedAndHarmless) }
-
-func testGarbageIsCountedAndHarmless(t *testing.T) {
+func TestGarbageIsCountedAndHarmless(t *testing.T) {
 	noLeaks(t)
 	n := newMemNet()
 	a, b := newPair(t, n)

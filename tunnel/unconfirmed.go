@@ -176,8 +176,8 @@ func (a *egressAccount) mutes() bool {
 	return a.permitLocked() != permitAll
 }
 
-// keep keeps the beginning of a handshake back, if it may not be sent now.
-func (a *egressAccount) keep(initiation []byte, to *endpoint) bool {
+// keepBack keeps the beginning of a handshake, if it may not be sent now.
+func (a *egressAccount) keepBack(initiation []byte, to *endpoint) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.permitLocked() == permitAll {
@@ -213,28 +213,4 @@ func (a *egressAccount) takeKept(before time.Time) (kept keptInitiation, at time
 		at = a.lead.began.Add(time.Duration(a.lead.released) * timestampStep)
 	}
 	return kept, at
-}
-
-// withhold takes out of a batch what is not the gateway's own, and counts it.
-func (t *tunDevice) withhold(bufs [][]byte, sizes []int, own, offset int) {
-	var withheld uint64
-	observe := t.observer.Load()
-	for i := own; i < len(sizes); i++ {
-		if sizes[i] < 1 {
-			continue
-		}
-		o := Observation{Egress: true, Bytes: bufs[i][offset : offset+sizes[i]], Drop: dropNames[dropUnconfirmed]}
-		if withheld == 0 {
-			t.onDrop(o)
-		}
-		if observe != nil {
-			o.Time = time.Now()
-			(*observe)(o)
-		}
-		sizes[i] = 0
-		withheld++
-	}
-	t.egress.mu.Lock()
-	t.egress.drops[dropUnconfirmed] += withheld
-	t.egress.mu.Unlock()
 }

@@ -88,10 +88,6 @@ func answering(g *gateway) (stop func() int) {
 // that is over, which do not lead the peer away, and no handshake, until that session and
 // more is over.
 func TestUnconfirmedLeavesTheSessionToItsSuccessor(t *testing.T) {
-	eachWay(t, testUnconfirmedLeavesTheSession)
-}
-
-func testUnconfirmedLeavesTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a, b := newPair(t, n)
@@ -116,9 +112,6 @@ func testUnconfirmedLeavesTheSession(t *testing.T) {
 			a.overlay.out <- ipPacket(a.inner, b.inner, 1000+id, 100)
 			a.overlay.own <- ipPacket(a.inner, b.inner, id, 100)
 			expect(t, b, id)
-			if workers { // wireguard-go's follow every genuine message, until the next one
-				cross(t, successor, b, id)
-			}
 			cross(t, b, successor, id)
 			time.Sleep(time.Second)
 		}
@@ -129,7 +122,7 @@ func testUnconfirmedLeavesTheSession(t *testing.T) {
 		if got := after.DropUnconfirmed - before.DropUnconfirmed; got != 100 {
 			t.Errorf("%d packets were withheld", got)
 		}
-		if s := b.Stats(); !workers && time.Since(s.LastReplaced) > 2*time.Second {
+		if s := b.Stats(); time.Since(s.LastReplaced) > 2*time.Second {
 			t.Errorf("the peer has seen it last at %v", s.LastReplaced)
 		}
 		certain()
@@ -138,9 +131,7 @@ func testUnconfirmedLeavesTheSession(t *testing.T) {
 
 // A leader that nobody confirms goes on as soon as the peer answers, if that has the
 // session still.
-func TestUnconfirmedGoesOnWhenThePeerAnswers(t *testing.T) { eachWay(t, testUnconfirmedGoesOn) }
-
-func testUnconfirmedGoesOn(t *testing.T) {
+func TestUnconfirmedGoesOnWhenThePeerAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a, b := newPair(t, n)
@@ -167,9 +158,7 @@ func testUnconfirmedGoesOn(t *testing.T) {
 
 // Where the session has ended meanwhile, on both sides, there is another one when both have
 // asked in vain who leads, and not before.
-func TestUnconfirmedDares(t *testing.T) { eachWay(t, testUnconfirmedDares) }
-
-func testUnconfirmedDares(t *testing.T) {
+func TestUnconfirmedDares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMemNet()
 		a, b := newPair(t, n)

@@ -8,12 +8,8 @@ import (
 	"github.com/sluice-net/sluice/admin/survey"
 )
 
-// meaningOf is what a drop means where the peer answers, or does not; known is false
-// for what nobody need do anything about.
-func meaningOf(reason string, connected bool) (r drops.Reason, known bool) {
-	if reason == "DropTunnelInFlight" && !connected {
-		reason = "DropTunnelNoSession" // more CPU brings no peer back
-	}
+// meaningOf is what a drop means; known is false for what nobody need do anything about.
+func meaningOf(reason string) (r drops.Reason, known bool) {
 	r, known = drops.Explain(reason)
 	return r, known && !r.Harmless
 }
@@ -32,7 +28,7 @@ func dropsRising(e *end) (out []Finding) {
 	window := e.after.Time.Sub(e.before.Time).Round(100 * time.Millisecond)
 	var old []string
 	for _, d := range e.after.Drops() {
-		m, known := meaningOf(d.Reason, e.connected())
+		m, known := meaningOf(d.Reason)
 		if !known {
 			continue
 		}

@@ -88,7 +88,6 @@ func (r *GatewayReport) Drops() (out []Drop) {
 	t := r.DataPlane.Tunnel
 	add(Egress, "DropTunnelNoEndpoint", t.DropNoEndpoint)
 	add(Egress, "DropTunnelNoSession", t.DropNoSession)
-	add(Egress, "DropTunnelInFlight", t.DropInFlight)
 	add(Egress, "DropTunnelUnconfirmed", t.DropUnconfirmed)
 	add(Egress, "DropTunnelNoPeer", t.DropNoPeer)
 	add(Egress, "DropTunnelFlushed", t.DropFlushed)

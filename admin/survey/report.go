@@ -140,12 +140,9 @@ type TunnelStats struct {
 	TxBytes            uint64         `json:"txBytes"`
 	RxPackets          uint64         `json:"rxPackets"`
 	TxPackets          uint64         `json:"txPackets"`
-	InFlightEgress     int            `json:"inFlightEgress"`
-	InFlightIngress    int            `json:"inFlightIngress"`
-	MaxInFlight        int            `json:"maxInFlight"`
+	Waiting            int            `json:"waiting"`
 	DropNoEndpoint     uint64         `json:"dropNoEndpoint"`
 	DropNoSession      uint64         `json:"dropNoSession"`
-	DropInFlight       uint64         `json:"dropInFlight"`
 	DropUnconfirmed    uint64         `json:"dropUnconfirmed"`
 	DropNoPeer         uint64         `json:"dropNoPeer"`
 	DropFlushed        uint64         `json:"dropFlushed"`

@@ -27,7 +27,6 @@ type options struct {
 	udpGSO     bool
 	udpGRO     bool
 	services   bool
-	workers    bool
 	pathMTU    bool
 	version    bool
 }
@@ -146,7 +145,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
 	fs.BoolVar(&o.pathMTU, "path-mtu-discovery", false, "find the largest packet that the path to the peer carries, and use this size, up to spec.mtu; the links of nodes keep spec.mtu as their MTU")
-	fs.BoolVar(&o.workers, "wireguard-workers", false, "use several processors per direction instead of one, at up to twice the processor time")
+	fs.Bool("wireguard-workers", false, "")
+	_ = fs.MarkDeprecated("wireguard-workers", "it does nothing: each direction of a peering uses one processor") // fails for unknown flags only
 	fs.BoolVar(&o.services, "services", false, "exchange Services with the peer's gateway, on TCP port 6092 in the tunnel")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")

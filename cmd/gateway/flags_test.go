@@ -38,7 +38,7 @@ func TestParseFlags(t *testing.T) {
 			"--log-level=debug", "--log-format=json", "--strict-source", "--udp-gso=false", "--udp-gro=false", "--wireguard-workers", "--path-mtu-discovery", "--pprof-address=127.0.0.1:3",
 		}, func(o *options) {
 			*o = options{
-				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), log: daemon.Log{Level: slog.LevelDebug, JSON: true}, sources: dataplane.SourceStrict, workers: true, pathMTU: true,
+				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), log: daemon.Log{Level: slog.LevelDebug, JSON: true}, sources: dataplane.SourceStrict, pathMTU: true,
 				listen: daemon.Addresses{
 					AdminSocket: "s",
 					Metrics:     netip.MustParseAddrPort("[::1]:1"), Health: netip.MustParseAddrPort("[::]:2"), Pprof: netip.MustParseAddrPort("127.0.0.1:3"),

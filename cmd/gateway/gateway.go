@@ -157,7 +157,7 @@ func (g *gateway) openDataPlane() error {
 	g.forwarder, err = dataplane.New(dataplane.Options{
 		Underlay: geneve,
 		NodePort: o.genevePort,
-		Tunnel:   tunnel.Options{Listen: g.listenTunnel, Logger: g.log, Workers: o.workers},
+		Tunnel:   tunnel.Options{Listen: g.listenTunnel, Logger: g.log},
 		Logger:   g.log,
 	})
 	if err != nil {

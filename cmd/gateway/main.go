@@ -63,7 +63,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		fmt.Fprintln(stdout, program.VersionLine(version))
 		return nil
 	}
-	daemon.UseProcessors(processors(o.workers))
+	daemon.UseProcessors(processors)
 	return serve(ctx, o, o.log.New(stderr, nil))
 }
 

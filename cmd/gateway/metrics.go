@@ -64,13 +64,8 @@ var ownFamilies = []daemon.Metric[report]{
 				emit(r.Time.Sub(t).Seconds())
 			}
 		}),
-	daemon.Gauge("sluice_in_flight_packets", "Packets inside WireGuard.",
-		func(r report, emit daemon.Emit) {
-			emit(float64(r.DataPlane.Tunnel.InFlightEgress), "egress")
-			emit(float64(r.DataPlane.Tunnel.InFlightIngress), "ingress")
-		}, "direction"),
-	daemon.Gauge("sluice_in_flight_limit_packets", "Bound of sluice_in_flight_packets in each direction.",
-		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Tunnel.MaxInFlight)) }),
+	daemon.Gauge("sluice_waiting_packets", "Packets that wait for a WireGuard session, up to 64.",
+		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Tunnel.Waiting)) }),
 	daemon.Gauge("sluice_services", "Services that the peer may use (exported) and has told (imported); absent without --services.",
 		eachWay(func(s *services.Status) (int, int) { return s.Exported, len(s.Imported) }), "direction"),
 	daemon.Gauge("sluice_service_endpoints", "Endpoints of these Services.",
@@ -239,7 +234,6 @@ func tunnelDrops(t tunnel.Stats) []tunnelDrop {
 	return []tunnelDrop{
 		{"egress", "DropTunnelNoEndpoint", t.DropNoEndpoint},
 		{"egress", "DropTunnelNoSession", t.DropNoSession},
-		{"egress", "DropTunnelInFlight", t.DropInFlight},
 		{"egress", "DropTunnelUnconfirmed", t.DropUnconfirmed},
 		{"egress", "DropTunnelNoPeer", t.DropNoPeer},
 		{"egress", "DropTunnelFlushed", t.DropFlushed},

@@ -42,7 +42,7 @@ func busyReport() report {
 			Tunnel: tunnel.Stats{
 				Peer: tunnel.PublicKey{1, 2, 3}, Endpoint: netip.MustParseAddrPort("203.0.113.7:51840"), ListenPort: 51840,
 				LastHandshake: now.Add(-100 * time.Second), RxBytes: 5 << 30, TxBytes: 1023, RxPackets: 4_000_000, TxPackets: 7,
-				InFlightEgress: 12, InFlightIngress: 3, MaxInFlight: 1024, DropNoSession: 9,
+				Waiting: 12, DropNoSession: 9,
 			},
 			Internal: []netip.Addr{addr("10.80.0.1")}, TunnelAddr: addr("169.254.18.1"),
 			Nodes: []dataplane.NodeStatus{
@@ -110,7 +110,7 @@ func idleReport() report {
 			Endpoint:   "gw.example.com:51840",
 			Generation: 1, AppliedAt: now, Peer: control.Peer{Value: "Connecting", LatencyText: "N/A"},
 		},
-		DataPlane: dataplane.Status{MTU: 1340, TunnelAddr: netip.MustParseAddr("169.254.18.2"), Tunnel: tunnel.Stats{MaxInFlight: 1024}},
+		DataPlane: dataplane.Status{MTU: 1340, TunnelAddr: netip.MustParseAddr("169.254.18.2")},
 		Memory:    daemon.Memory{Heap: 5 << 20, Goroutines: 20},
 	}
 }

@@ -176,7 +176,7 @@ func (w statusWriter) peer(r report) {
 	}
 	w.Row("Received", daemon.Size(t.RxBytes)+", "+daemon.Count(t.RxPackets, "packet"))
 	w.Row("Sent", daemon.Size(t.TxBytes)+", "+daemon.Count(t.TxPackets, "packet"))
-	w.Row("In flight", fmt.Sprintf("%d egress, %d ingress, of %d each", t.InFlightEgress, t.InFlightIngress, t.MaxInFlight))
+	w.Row("Waiting", daemon.Count(uint64(t.Waiting), "packet")+" for a session")
 	w.Row("Own addresses", join(append(slices.Clone(s.Internal), s.TunnelAddr)))
 }
 
@@ -293,10 +293,8 @@ func (w statusWriter) sockets(sockets map[string]dataplane.SocketStatus) {
 }
 
 func (w statusWriter) memory(r report) {
-	// 64 KiB each is what wireguard-go holds for a packet.
-	inFlight := daemon.Size(2 * uint64(r.DataPlane.Tunnel.MaxInFlight) * 64 << 10)
-	w.Title("MEMORY", fmt.Sprintf("resident %s, heap %s with buffers not touched yet (%s), packets in flight at most %s, %d goroutines",
-		daemon.Size(r.Memory.Resident), daemon.Size(r.Memory.Heap), r.Memory.LimitText(), inFlight, r.Memory.Goroutines))
+	w.Title("MEMORY", fmt.Sprintf("resident %s, heap %s with buffers not touched yet (%s), %d goroutines",
+		daemon.Size(r.Memory.Resident), daemon.Size(r.Memory.Heap), r.Memory.LimitText(), r.Memory.Goroutines))
 }
 
 func addrPort(a netip.AddrPort) string {

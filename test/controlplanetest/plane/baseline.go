@@ -29,13 +29,13 @@ const (
 )
 
 // reset brings the control plane to a baseline, whatever was done to it. The one who
-// used it must have stopped what wrote to it.
+// used it must have stopped what wrote to it. An error leaves it unusable.
 //
 // The kube-controller-manager ends first and starts afterwards. It would act on what
 // it sees going, for example make the pods of a ReplicaSet again, and its garbage
 // collector remembers owners that are gone, and kinds.
-func (p *Plane) reset(to Baseline) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+func (p *Plane) reset(ctx context.Context, to Baseline) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	p.stopManager()
 	select {

@@ -43,7 +43,7 @@ func TestReset(t *testing.T) {
 		if i == 1 {
 			p.StopAPIServer()
 		}
-		if err := p.reset(b); err != nil {
+		if err := p.reset(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
 		if same && p.apiserver != apiserver {

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -16,13 +17,15 @@ type Pool struct {
 	planes    []*Plane   // all that were started
 	idle      []*Plane
 	resetting int
-	closed    bool
 	wg        sync.WaitGroup // of resets
+	open      context.Context
+	close     context.CancelFunc // nobody is lent anything any more
 }
 
 // NewPool makes a pool with its files in dir.
 func NewPool(dir string) *Pool {
 	p := &Pool{dir: dir}
+	p.open, p.close = context.WithCancel(context.Background())
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
@@ -37,7 +40,7 @@ func (p *Pool) lease(b Baseline) (*Plane, error) {
 		}
 	}
 	if pl.at != b {
-		if err := pl.reset(b); err != nil {
+		if err := pl.reset(p.open, b); err != nil {
 			pl.Stop()
 			return nil, err
 		}
@@ -82,18 +85,20 @@ func (p *Pool) start() (*Plane, error) {
 func (p *Pool) giveBack(pl *Plane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.open.Err() != nil {
 		return
 	}
 	p.resetting++
 	p.wg.Go(func() {
-		err := pl.reset(pl.at)
+		err := pl.reset(p.open, pl.at)
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "control plane in %s is not used again: %v\n", pl.Dir, err)
 			pl.Stop()
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if err != nil && p.open.Err() == nil {
+			fmt.Fprintf(os.Stderr, "control plane in %s is not used again: %v\n", pl.Dir, err)
+		}
 		p.resetting--
 		if err == nil {
 			p.idle = append(p.idle, pl)

@@ -8,7 +8,7 @@ import (
 )
 
 // Serve lends control planes to those who connect, until the listener closes; then it
-// ends all of them.
+// ends all of them, also those that are being reset.
 func (p *Pool) Serve(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -18,7 +18,7 @@ func (p *Pool) Serve(l net.Listener) {
 		go p.serve(conn)
 	}
 	p.mu.Lock()
-	p.closed = true
+	p.close() // under the lock: no reset begins after it
 	p.mu.Unlock()
 	p.wg.Wait()
 	for _, pl := range p.planes {

@@ -24,13 +24,13 @@ import (
 //	Ready, Send  RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender, SendBuffers
 //	Receive      RoutineReceiveIncoming, RoutineDecryption, RoutineSequentialReceiver
 //
-// Handshakes, timers, keys and cookies are the device's. A Direct serves one goroutine
-// for one of the directions; nobody else may receive data messages of the device, whose
-// replay filters have no lock.
+// Handshakes, timers, keys, cookies and keepalives are the device's. A Direct serves one
+// goroutine for one of the directions; nobody else may receive data messages of the
+// device, whose replay filters have no lock.
 type Direct struct {
 	device *Device
 	bind   Bind
-	tun    TUN
+	sink   Sink
 	nonce  [chacha20poly1305.NonceSize]byte
 	bufs   [][]byte // messages to send, or packets to deliver
 	ecn    []uint8  // for their outer headers, or of them
@@ -52,12 +52,11 @@ type Bind interface {
 	SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error
 }
 
-// TUN is what a Direct delivers to: the device's TUN device, of which it needs more than
-// tun.Device.
-type TUN interface {
-	// WriteMarked is Write with the ECN field of the IP header of the message that each
-	// packet came in.
-	WriteMarked(bufs [][]byte, ecn []uint8, offset int) (int, error)
+// Sink is what a Direct delivers to.
+type Sink interface {
+	// Deliver takes packets, the i-th in bufs[i][offset:], and the ECN field of the IP
+	// header of the message that each of them came in.
+	Deliver(bufs [][]byte, ecn []uint8, offset int)
 }
 
 // Batch is where the messages of a batch are from.
@@ -68,22 +67,21 @@ type Batch interface {
 	ECN(i int) uint8
 }
 
-// NewDirect returns a Direct for batches of up to size. The device's bind and TUN device
-// must be a Bind and a TUN.
-func (device *Device) NewDirect(size int) *Direct {
+// NewDirect returns a Direct for batches of up to size. The device's bind must be a Bind.
+// Who only sends needs no sink.
+func (device *Device) NewDirect(size int, sink Sink) *Direct {
 	return &Direct{
-		device: device, bind: device.net.bind.(Bind), tun: device.tun.device.(TUN),
+		device: device, bind: device.net.bind.(Bind), sink: sink,
 		bufs: make([][]byte, 0, size), ecn: make([]uint8, 0, size),
 	}
 }
 
 // Ready reports whether Send can send packets: the i-th in
-// bufs[i][MessageTransportHeaderSize:][:sizes[i]]; size 0 is skipped. Where it cannot they
-// are RoutineReadFromTUN's: there is no session, or packets wait for one, or there
-// is not one peer for all of them.
+// bufs[i][MessageTransportHeaderSize:][:sizes[i]]; size 0 is skipped. It cannot where there
+// is no session, or not one peer for all of them.
 func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
 	d.peer, d.count = d.route(bufs, sizes)
-	if d.peer == nil || !d.peer.isRunning.Load() || !d.device.isUp() || len(d.peer.queue.staged) > 0 {
+	if d.peer == nil || !d.peer.isRunning.Load() || !d.device.isUp() {
 		return false
 	}
 	d.keypair = d.peer.keypairs.Current()
@@ -167,14 +165,7 @@ func (d *Direct) route(bufs [][]byte, sizes []int) (peer *Peer, n int) {
 		if size < 1 {
 			continue
 		}
-		packet := bufs[i][MessageTransportHeaderSize:][:size]
-		var to *Peer
-		switch {
-		case packet[0]>>4 == 4 && size >= ipv4.HeaderLen:
-			to = d.device.allowedips.Lookup(packet[IPv4offsetDst:][:net.IPv4len])
-		case packet[0]>>4 == 6 && size >= ipv6.HeaderLen:
-			to = d.device.allowedips.Lookup(packet[IPv6offsetDst:][:net.IPv6len])
-		}
+		to := d.Peer(bufs[i][MessageTransportHeaderSize:][:size])
 		if to == nil || n > 0 && to != peer {
 			return nil, 0
 		}
@@ -182,6 +173,18 @@ func (d *Direct) route(bufs [][]byte, sizes []int) (peer *Peer, n int) {
 		n++
 	}
 	return peer, n
+}
+
+// Peer returns the peer that has the destination of a packet in its allowed IPs, nil if
+// none has.
+func (d *Direct) Peer(packet []byte) *Peer {
+	switch {
+	case len(packet) >= ipv4.HeaderLen && packet[0]>>4 == 4:
+		return d.device.allowedips.Lookup(packet[IPv4offsetDst:][:net.IPv4len])
+	case len(packet) >= ipv6.HeaderLen && packet[0]>>4 == 6:
+		return d.device.allowedips.Lookup(packet[IPv6offsetDst:][:net.IPv6len])
+	}
+	return nil
 }
 
 // seal makes the message of a packet that has room in front.
@@ -209,6 +212,8 @@ type Received struct {
 	Replaced int
 	// Left are no data messages.
 	Left int
+	// Confirmed: a session that a peer began can be used from now on.
+	Confirmed bool
 }
 
 // ReplacedAfter is how long messages of a session may be under way when the peer has used the
@@ -216,8 +221,8 @@ type Received struct {
 const ReplacedAfter = 10 * time.Second
 
 // Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
-// and writes their packets to the TUN device. It makes the sizes of all of them -1, and
-// leaves alone what is no data message.
+// and delivers their packets. It makes the sizes of all of them -1, and leaves alone what is
+// no data message.
 func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 	r := Received{Stranger: -1}
 	now := time.Now()
@@ -244,6 +249,7 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 		if !d.open(&b, entry.keypair, message, from, i) {
 			r.Rejected++
 		}
+		r.Confirmed = r.Confirmed || b.confirmed
 	}
 	d.deliver(&b, from, &r)
 	return r
@@ -256,6 +262,8 @@ type inboundBatch struct {
 	session *Keypair // that one
 	rxBytes uint64
 	data    bool // not keepalives alone
+	// confirmed: a message is the first of its session, which the peer has begun.
+	confirmed bool
 }
 
 // open opens a message, the i-th, and keeps its packet for deliver.
@@ -277,7 +285,8 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i
 	if peer.ReceivedWithKeypair(k) {
 		peer.SetEndpointFromPacket(from.Endpoint(i))
 		peer.timersHandshakeComplete()
-		d.elsewhere(peer.SendStagedPackets)
+		d.elsewhere(peer.SendStagedPackets) // a keepalive, if any
+		b.confirmed = true
 	}
 	b.rxBytes += uint64(len(packet) + MinMessageSize)
 	if len(packet) == 0 {
@@ -301,7 +310,7 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i
 	return true
 }
 
-// deliver writes packets to the TUN device, and tells the timers. Unlike
+// deliver hands packets over, and tells the timers. Unlike
 // RoutineSequentialReceiver it leaves the peer's endpoint alone where messages are of a
 // session before the one that the peer uses. A peer that moves goes on with that. One
 // that does not have it is another holder of the peer's key, in whose place the peer has
@@ -329,9 +338,7 @@ func (d *Direct) deliver(b *inboundBatch, from Batch, r *Received) {
 		peer.timersDataReceived()
 	}
 	if len(d.bufs) > 0 {
-		if _, err := d.tun.WriteMarked(d.bufs, d.ecn, MessageTransportOffsetContent); err != nil && !d.device.isClosed() {
-			d.device.log.Errorf("Failed to write packets to TUN device: %v", err)
-		}
+		d.sink.Deliver(d.bufs, d.ecn, MessageTransportOffsetContent)
 		d.bufs, d.ecn = d.bufs[:0], d.ecn[:0]
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// directTUN is a TUN device that keeps what is written to it.
+// directTUN is a TUN device, and a Sink that keeps what is delivered to it.
 type directTUN struct {
 	tun.Device // nil: what is not here is not called
 	end        chan struct{}
@@ -38,11 +38,11 @@ func (t *directTUN) Write(bufs [][]byte, offset int) (int, error) {
 	return len(bufs), nil
 }
 
-func (t *directTUN) WriteMarked(bufs [][]byte, ecn []uint8, offset int) (int, error) {
+func (t *directTUN) Deliver(bufs [][]byte, ecn []uint8, offset int) {
 	if !t.discard {
 		t.marks = append(t.marks, ecn...)
 	}
-	return t.Write(bufs, offset)
+	_, _ = t.Write(bufs, offset)
 }
 
 func (t *directTUN) Read([][]byte, []int, int) (int, error) {
@@ -180,7 +180,7 @@ func directPacket(dst, src string, length int) []byte {
 // A round trip: what Send makes Receive opens, without its padding, once.
 func TestDirectRoundTrip(t *testing.T) {
 	p := newDirectPair(t)
-	send, receive := p.NewDirect(8), p.NewDirect(8)
+	send, receive := p.NewDirect(8, p.tun), p.NewDirect(8, p.tun)
 	packets := [][]byte{directPacket("10.1.1.1", "10.2.2.2", 100), directPacket("fd00::1", "fd00::2", 113), directPacket("10.1.1.1", "10.2.2.2", 20)}
 	bufs, sizes := make([][]byte, 4), make([]int, 4) // the second is skipped
 	for i, packet := range [][]byte{packets[0], nil, packets[1], packets[2]} {
@@ -240,7 +240,7 @@ func TestDirectEndpoint(t *testing.T) {
 			after := &Keypair{send: p.keys.send, receive: p.keys.receive, created: time.Now().Add(-tt.age), localIndex: current, remoteIndex: current}
 			p.indexTable.table[current] = IndexTableEntry{peer: p.peer, keypair: after}
 			p.peer.keypairs.previous, p.peer.keypairs.current = p.keys, after
-			d, told := p.NewDirect(1), 0
+			d, told := p.NewDirect(1, p.tun), 0
 			for i, m := range tt.messages {
 				b := p.message(uint64(i), directPacket("10.1.1.1", "10.2.2.2", 100))
 				binary.LittleEndian.PutUint32(b[MessageTransportOffsetReceiver:], m.session)
@@ -271,7 +271,7 @@ func TestDirectEndpointOfAMixedBatch(t *testing.T) {
 		binary.LittleEndian.PutUint32(bufs[i][MessageTransportOffsetReceiver:], session)
 		sizes[i] = len(bufs[i])
 	}
-	p.NewDirect(len(bufs)).Receive(bufs, sizes, from)
+	p.NewDirect(len(bufs), p.tun).Receive(bufs, sizes, from)
 	if got := p.peer.endpoint.val; got != from[1] || len(p.tun.written) != len(bufs) {
 		t.Errorf("the peer is %+v, and %d packets were delivered", got, len(p.tun.written))
 	}
@@ -298,7 +298,6 @@ func TestDirectReady(t *testing.T) {
 		{"an old one", false, []string{"10.1.1.1"}, func(p *directPair) { p.keys.created = time.Now().Add(-RejectAfterTime) }},
 		{"one that was ended", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.ExpireCurrentKeypairs() }},
 		{"counters for one of two", false, []string{"10.1.1.1", "10.1.1.1"}, func(p *directPair) { p.keys.sendNonce.Store(RejectAfterMessages - 1) }},
-		{"others wait", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.queue.staged <- p.GetOutboundElementsContainer() }},
 		{"a peer that stopped", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.Stop() }},
 		{"down", false, []string{"10.1.1.1"}, func(p *directPair) {
 			if err := p.Down(); err != nil {
@@ -317,7 +316,7 @@ func TestDirectReady(t *testing.T) {
 				b := make([]byte, MaxMessageSize)
 				bufs, sizes = append(bufs, b), append(sizes, copy(b[MessageTransportHeaderSize:], directPacket(to, to, 60)))
 			}
-			if got := p.NewDirect(8).Ready(bufs, sizes); got != tt.want {
+			if got := p.NewDirect(8, p.tun).Ready(bufs, sizes); got != tt.want {
 				t.Errorf("ready: %t", got)
 			}
 		})
@@ -327,7 +326,7 @@ func TestDirectReady(t *testing.T) {
 // Counters end: between Ready and Send a session can.
 func TestDirectSendAfterTheLastCounter(t *testing.T) {
 	p := newDirectPair(t)
-	d := p.NewDirect(1)
+	d := p.NewDirect(1, p.tun)
 	b := make([]byte, MaxMessageSize)
 	sizes := []int{copy(b[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.1.1.1", 60))}
 	if !d.Ready([][]byte{b}, sizes) {
@@ -343,7 +342,7 @@ func TestDirectSendAfterTheLastCounter(t *testing.T) {
 func TestDirectSealsTheLargest(t *testing.T) {
 	p := newDirectPair(t)
 	p.Device.tun.mtu.Store(1<<16 - 1)
-	d := p.NewDirect(1)
+	d := p.NewDirect(1, p.tun)
 	b := make([]byte, MaxMessageSize)
 	length := len(b) - MessageTransportHeaderSize
 	sizes := []int{copy(b[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.2.2.2", length))}
@@ -363,7 +362,7 @@ func TestDirectSealsTheLargest(t *testing.T) {
 // with the packet.
 func TestDirectECN(t *testing.T) {
 	p := newDirectPair(t)
-	send, receive := p.NewDirect(8), p.NewDirect(8)
+	send, receive := p.NewDirect(8, p.tun), p.NewDirect(8, p.tun)
 	var bufs [][]byte
 	var sizes []int
 	for ecn := range uint8(4) {
@@ -400,7 +399,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 	const runs, batch = 100, 16
 	p := newDirectPair(t)
 	p.tun.discard, p.bind.discard = true, true
-	send, receive := p.NewDirect(batch), p.NewDirect(batch)
+	send, receive := p.NewDirect(batch, p.tun), p.NewDirect(batch, p.tun)
 	bufs, sizes := make([][]byte, batch), make([]int, batch)
 	for i := range bufs {
 		bufs[i] = make([]byte, MaxMessageSize)
@@ -450,7 +449,7 @@ func FuzzDirectReceive(f *testing.F) {
 	f.Add([]byte{}, uint64(RejectAfterMessages), uint8(0))
 	f.Add(v4, uint64(1), uint8(33))
 	p := newDirectPair(f)
-	direct := p.NewDirect(1)
+	direct := p.NewDirect(1, p.tun)
 	f.Fuzz(func(t *testing.T, content []byte, counter uint64, flip uint8) {
 		if len(content) > MaxContentSize {
 			return
