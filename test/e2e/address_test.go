@@ -49,7 +49,7 @@ func testAddress(t *testing.T, w *world) {
 			t.Fatalf("no answer from %s in 30 s", to)
 		}
 	}
-	wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W5")
+	wantAnswers(t, w.B1.Pod, to, 3, "")
 
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "page"), []byte("no pod"), 0o600); err != nil {

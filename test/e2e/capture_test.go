@@ -103,13 +103,9 @@ func testCapturePings(t *testing.T, w *world) {
 	const n = 10
 	to, to6 := w.fromA(w.B1.PodAddr), w.fromA(w.B1.PodAddr6)
 	for _, node := range []*lab.Node{w.A1, w.A2} {
-		if r := node.Pod.Ping(to, fmt.Sprintf("-c %d -i 0.05 -s %d", n, pingSize)); r.Received != n {
-			t.Fatalf("%d of %d answers: %s", r.Received, n, r.Output)
-		}
+		wantAnswers(t, node.Pod, to, n, fmt.Sprintf("-s %d", pingSize))
 	}
-	if r := w.A1.Pod.Ping(to6, fmt.Sprintf("-c %d -i 0.05 -s %d", n, pingSize)); r.Received != n {
-		t.Fatalf("%d of %d answers: %s", r.Received, n, r.Output)
-	}
+	wantAnswers(t, w.A1.Pod, to6, n, fmt.Sprintf("-s %d", pingSize))
 	file := end()
 	onWAN, onLAN := wan(), eth()
 

@@ -285,7 +285,7 @@ func testPaths(t *testing.T, w *fabricWorld) {
 		defer server.Stop(lab.Patience)
 		for length, rate := range map[int]string{512: "5M", 1300: "10M", 4000: "10M"} {
 			for _, reverse := range []bool{false, true} {
-				if err := losslessly(w.A2.Pod, lab.Iperf{To: w.fromA(w.B1.PodAddr), UDPLength: length, Bitrate: rate, Reverse: reverse, Amount: "500"}); err != nil {
+				if err := losslessly(w.A2.Pod, w.B1.Pod, lab.Iperf{To: w.fromA(w.B1.PodAddr), UDPLength: length, Bitrate: rate, Reverse: reverse, Amount: "500"}); err != nil {
 					t.Errorf("%d bytes at %s, reverse %v: %v", length, rate, reverse, err)
 				}
 			}

@@ -105,7 +105,7 @@ table inet hole {
 }`, ethernet))
 	}
 	wantPath("a black hole", fits)
-	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c2 -i0.1 -W5 -M dont -s 8000")
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), 2, "-M dont -s 8000")
 	traffic.Wait()
 	if err != nil || result.BitsPerSecond == 0 {
 		t.Errorf("the connection did not live through the changes: %.0f bit/s, %v", result.BitsPerSecond, err)
@@ -117,9 +117,9 @@ table inet hole {
 
 // testLargePackets sends packets of exactly the MTU, and one byte more.
 func testLargePackets(t *testing.T, w *world) {
-	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), fmt.Sprintf("-c2 -i0.1 -W5 -M do -s %d", jumboTunnel-28))
-	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr6), fmt.Sprintf("-c2 -i0.1 -W5 -M do -s %d", jumboTunnel-48))
-	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c2 -i0.1 -W5 -M dont -s 30000")
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), 2, fmt.Sprintf("-M do -s %d", jumboTunnel-28))
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr6), 2, fmt.Sprintf("-M do -s %d", jumboTunnel-48))
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), 2, "-M dont -s 30000")
 	r := w.B1.Pod.Ping(w.fromB(w.A1.PodAddr), fmt.Sprintf("-c2 -i0.1 -W5 -M do -s %d", jumboTunnel-27))
 	said := strings.ReplaceAll(strings.ToLower(r.Output), " ", "")
 	if r.Received != 0 || !strings.Contains(said, fmt.Sprintf("mtu=%d", jumboTunnel)) {

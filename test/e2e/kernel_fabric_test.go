@@ -171,8 +171,8 @@ func TestKernelFabric(t *testing.T) {
 	})
 	t.Run("traffic", func(t *testing.T) {
 		k.script(t, "ping -c2 -i0.1 -W5 %[1]s; ip netns exec pod ping -c3 -i0.1 -W5 -M do -s 1312 %[2]s", w.A.Internal, w.fromA(w.B1.PodAddr))
-		wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W5")
-		wantAnswers(t, w.B1.Pod, to6, "-c3 -i0.1 -W5")
+		wantAnswers(t, w.B1.Pod, to, 3, "")
+		wantAnswers(t, w.B1.Pod, to6, 3, "")
 		for _, ask := range []struct {
 			from string
 			to   netip.Addr
@@ -205,9 +205,9 @@ func TestKernelFabric(t *testing.T) {
 			go func() { pings <- w.B1.Pod.Ping(to, "-i0.02 -c150 -W5") }()
 			k.script(t, "network >/tmp/was; end %s; sleep 0.3; agent; network >/tmp/is; diff /tmp/was /tmp/is", signal)
 			r := <-pings
-			t.Logf("SIG%s: %d of %d pings answered", signal, r.Received, r.Sent)
-			if r.Received != r.Sent {
-				t.Errorf("SIG%s: %d of %d pings answered\n%s", signal, r.Received, r.Sent, r.Output)
+			t.Logf("SIG%s: %d of %d pings answered, %d lost", signal, r.Received, r.Sent, r.Lost)
+			if r.Lost > 0 || r.Received < r.Sent/2 {
+				t.Errorf("SIG%s: %d of %d pings answered, %d lost\n%s", signal, r.Received, r.Sent, r.Lost, r.Output)
 			}
 		}
 	})
@@ -232,7 +232,7 @@ cat /tmp/diff`, c.command)
 				t.Errorf("%s: not repaired\n%s", c.name, out)
 			}
 		}
-		wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W5")
+		wantAnswers(t, w.B1.Pod, to, 3, "")
 	})
 	t.Run("kinds", func(t *testing.T) {
 		// The agent keeps the kind of the links that are there, unless it is told.
@@ -249,8 +249,8 @@ cat /tmp/diff`, c.command)
 			if !strings.Contains(link, "    "+kind+" ") || r.Received < r.Sent/2 {
 				t.Errorf("%s: the link is\n%s%s", kind, link, r.Output)
 			}
-			wantAnswers(t, w.B1.Pod, to, "-c3 -i0.1 -W5")
-			wantAnswers(t, w.B1.Pod, to6, "-c3 -i0.1 -W5")
+			wantAnswers(t, w.B1.Pod, to, 3, "")
+			wantAnswers(t, w.B1.Pod, to6, 3, "")
 		}
 	})
 	t.Run("cleanup", func(t *testing.T) {

@@ -46,7 +46,7 @@ func testMalformed(t *testing.T, w *world) {
 		}
 	}
 	for _, n := range []*lab.Node{w.A1, w.A2} {
-		wantAnswers(t, n.Pod, to, "-c3 -i0.1 -W5")
+		wantAnswers(t, n.Pod, to, 3, "")
 	}
 
 	after := w.gatewayA.Status().DataPlane

@@ -215,7 +215,7 @@ func TestHandshakeFlood(t *testing.T) {
 			}
 		}
 	}
-	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
+	wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), 3, "")
 	m := table{
 		title: "Flood of handshakes",
 		about: fmt.Sprintf("One TCP stream from pod to pod beside %.0f handshake initiations a second at the server, from forged addresses with a right first MAC. "+

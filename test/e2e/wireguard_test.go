@@ -29,8 +29,8 @@ func TestStockPeer(t *testing.T) {
 			gateway.WaitConnected(lab.Patience)
 
 			t.Run("ping", func(t *testing.T) {
-				wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
-				wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), "-c3 -i0.1 -W5")
+				wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), 3, "")
+				wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), 3, "")
 			})
 			t.Run("TCP", func(t *testing.T) { wantTCP(t, w) })
 			if role == "server" {
@@ -65,7 +65,7 @@ func testRoaming(t *testing.T, w *world, gateway *lab.Gateway, stock *lab.Stock)
 			}
 			return nil
 		})
-		wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
+		wantAnswers(t, w.A1.Pod, w.fromA(w.B1.PodAddr), 3, "")
 	}
 	wantEndpoint(netip.AddrPortFrom(w.B.WAN, lab.WireGuardPort).String())
 
@@ -97,14 +97,14 @@ func testRekey(t *testing.T, w *world, gateway *lab.Gateway) {
 		result, err = w.A1.Pod.Iperf(lab.Iperf{To: w.fromA(w.B1.PodAddr), Bitrate: "20M", Duration: duration})
 	})
 	traffic.Go(func() {
-		ping = w.B1.Pod.Ping(w.fromB(w.A1.PodAddr), fmt.Sprintf("-q -i0.1 -c%d -W5", int(duration.Seconds()*10)))
+		ping = w.B1.Pod.Ping(w.fromB(w.A1.PodAddr), fmt.Sprintf("-i0.1 -c%d -W5", int(duration.Seconds()*10)))
 	})
 	traffic.Wait()
 	if err != nil || result.BitsPerSecond < 19e6 {
 		t.Errorf("TCP over a rekey: %.0f bit/s, %v", result.BitsPerSecond, err)
 	}
-	if ping.Received != ping.Sent {
-		t.Errorf("%d of %d pings lost over a rekey", ping.Sent-ping.Received, ping.Sent)
+	if ping.Lost > 0 || ping.Received == 0 {
+		t.Errorf("%d of %d pings lost over a rekey, %d answered", ping.Lost, ping.Sent, ping.Received)
 	}
 	if after := gateway.Status().DataPlane.TunnelText("lastHandshake"); after == before || strings.HasPrefix(after, "0001") {
 		t.Errorf("no new handshake in %v: %s", duration, after)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -158,9 +159,38 @@ type iperfSum struct {
 	Retransmits int
 }
 
+// UDPOverruns returns how many datagrams the host's own UDP sockets had no room for, since it
+// was made (RcvbufErrors of /proc/net/snmp and snmp6).
+func (h *Host) UDPOverruns() (sum uint64) {
+	h.lab.t.Helper()
+	out := h.Run("cat", "/proc/net/snmp", "/proc/net/snmp6")
+	var names []string
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0:
+		case f[0] == "Udp6RcvbufErrors" && len(f) == 2:
+			n, _ := strconv.ParseUint(f[1], 10, 64)
+			sum += n
+		case f[0] == "Udp:" && names == nil:
+			names = f // a line of names, and then one of numbers
+		case f[0] == "Udp:":
+			if i := slices.Index(names, "RcvbufErrors"); i > 0 && i < len(f) {
+				n, _ := strconv.ParseUint(f[i], 10, 64)
+				sum += n
+			}
+		}
+	}
+	return sum
+}
+
 // PingResult is what ping found.
 type PingResult struct {
 	Sent, Received int
+	// Lost are pings without an answer, although a later one has one. Of the last ones it is
+	// not known: if any was answered, ping waits for others only for an interval, or for
+	// twice the longest round trip, whatever -W says.
+	Lost int
 	// RTTs are the round trips in the order of their answers.
 	RTTs []time.Duration
 	// Output is everything ping said.
@@ -168,7 +198,7 @@ type PingResult struct {
 }
 
 var (
-	pingRTT     = regexp.MustCompile(`time=([0-9.]+) ms`)
+	pingRTT     = regexp.MustCompile(`icmp_seq=([0-9]+) .*time=([0-9.]+) ms`)
 	pingSummary = regexp.MustCompile(`(\d+) packets transmitted, (\d+) received`)
 )
 
@@ -178,9 +208,12 @@ func (h *Host) Ping(to netip.Addr, args string) PingResult {
 	h.lab.t.Helper()
 	out, err := h.Try(append(append([]string{"ping", "-n"}, strings.Fields(args)...), to.String())...)
 	r := PingResult{Output: out}
+	last := 0
 	for _, match := range pingRTT.FindAllStringSubmatch(out, -1) {
-		ms, _ := strconv.ParseFloat(match[1], 64)
+		ms, _ := strconv.ParseFloat(match[2], 64)
 		r.RTTs = append(r.RTTs, time.Duration(ms*float64(time.Millisecond)))
+		seq, _ := strconv.Atoi(match[1])
+		last = max(last, seq)
 	}
 	summary := pingSummary.FindStringSubmatch(out)
 	if summary == nil {
@@ -188,5 +221,6 @@ func (h *Host) Ping(to netip.Addr, args string) PingResult {
 	}
 	r.Sent, _ = strconv.Atoi(summary[1])
 	r.Received, _ = strconv.Atoi(summary[2])
+	r.Lost = max(last-r.Received, 0)
 	return r
 }
