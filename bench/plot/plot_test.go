@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -71,6 +72,39 @@ BenchmarkPath/tcp1/a-to-b/gw=sluice 1 3.5 Gbit/s
 	empty := fstest.MapFS{"1-faults-abc.md": {Data: []byte("# no time lines\n")}}
 	if _, err := draw(empty); err == nil {
 		t.Error("an empty folder has plots")
+	}
+}
+
+// TestLastFaults: the last record is the one with the latest date in its head, whatever the
+// machine and the commit in its name.
+func TestLastFaults(t *testing.T) {
+	record := func(date, name string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("# Two real clusters\n\n- date: " + date + "\n\n| fault | watched, ms | silences of each pair of pods, ms after the fault |\n|---|---|---|\n| " + name + " | 1 | none |\n")}
+	}
+	for name, tt := range map[string]struct {
+		records fstest.MapFS
+		want    string
+	}{
+		"another machine": {fstest.MapFS{
+			"2026-11-22-zeus-faults-1111111.md": record("2026-11-22T08:00:00Z", "old"), "2026-11-22-apollo-faults-2222222.md": record("2026-11-22T09:00:00Z", "new"),
+		}, "2222222 new"},
+		"a day without a time": {fstest.MapFS{
+			"2026-11-22-a-faults-2222222.md": record("2026-11-22T09:00:00Z", "new"), "2026-11-22-b-faults-1111111.md": record("2026-11-22", "old"),
+		}, "2222222 new"},
+		"the name tells another day": {fstest.MapFS{
+			"2026-11-25-a-faults-1111111.md": record("2026-11-22", "old"), "2026-11-24-a-faults-2222222.md": record("2026-11-23", "new"),
+		}, "2222222 new"},
+		"the last has no time lines": {fstest.MapFS{
+			"2026-11-22-a-faults-2222222.md": record("2026-11-22", "new"), "2026-11-23-a-faults-3333333.md": {Data: []byte("- date: 2026-11-23\n")},
+		}, "2222222 new"},
+	} {
+		commit, faults, err := readFaults(tt.records)
+		if err != nil || len(faults) != 1 || commit+" "+faults[0].name != tt.want {
+			t.Errorf("%s: %s %+v, %v, want %s", name, commit, faults, err, tt.want)
+		}
+	}
+	if _, _, err := readFaults(fstest.MapFS{"a-faults-b.md": {Data: []byte(strings.Replace(string(record("", "x").Data), "- date: ", "", 1))}}); err == nil {
+		t.Error("a record without a date is taken")
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
 	"slices"
@@ -119,24 +120,40 @@ func (f *fault) longest() (all []float64) {
 	return all
 }
 
+// dateForm is the line in the head of a record that says when it was made.
+var dateForm = regexp.MustCompile(`(?m)^- date: (\S+)`)
+
 // readFaults reads the last record of faults that has time lines: see timeLines in package
-// test/kubernetes.
+// test/kubernetes. Which one is the last its head says, and the order of names where two are
+// of the same time.
 func readFaults(results fs.FS) (commit string, out []fault, err error) {
 	names, err := fs.Glob(results, "*-faults-*.md")
 	if err != nil {
 		return "", nil, err
 	}
-	for _, name := range slices.Backward(names) {
+	var last string
+	for _, name := range names {
 		text, err := fs.ReadFile(results, name)
 		if err != nil {
 			return "", nil, err
 		}
-		if out = parseFaults(string(text)); len(out) > 0 {
+		faults, date := parseFaults(string(text)), dateForm.FindSubmatch(text)
+		if len(faults) == 0 {
+			continue
+		}
+		if date == nil {
+			return "", nil, fmt.Errorf("%s has time lines, and no date in its head", name)
+		}
+		if when := string(date[1]); when >= last {
+			last, out = when, faults
 			name = strings.TrimSuffix(name, ".md")
-			return name[strings.LastIndex(name, "-")+1:], out, nil
+			commit = name[strings.LastIndex(name, "-")+1:]
 		}
 	}
-	return "", nil, errors.New("no record of faults has time lines")
+	if len(out) == 0 {
+		return "", nil, errors.New("no record of faults has time lines")
+	}
+	return commit, out, nil
 }
 
 func parseFaults(text string) (out []fault) {
