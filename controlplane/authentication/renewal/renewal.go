@@ -162,7 +162,8 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Get(ctx, req.NamespacedName, renew); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !renew.DeletionTimestamp.IsZero() || !isCopy(renew) {
+	// Those of slices, which Liqo once asked for, come back with the slices.
+	if !renew.DeletionTimestamp.IsZero() || !isCopy(renew) || renew.Spec.IdentityType != authv1beta1.ControlPlaneIdentity {
 		return ctrl.Result{}, nil
 	}
 	var list authv1beta1.TenantList
