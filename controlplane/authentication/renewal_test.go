@@ -3,6 +3,7 @@ package authentication_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestRenewal(t *testing.T) {
 		}
 	})
 	first := <-asked
-	last := first
+	last, kept := first, rome.secret("liqo-copies", "milan."+milan.tenant)
 	for n := 0; n < renewals; {
 		select {
 		case now := <-asked:
@@ -80,6 +81,12 @@ func TestRenewal(t *testing.T) {
 		}
 		rome.sliceBecomes(name, authv1beta1.ReasonSliceAuthenticationAccepted, authv1beta1.ReasonSliceResourcesAccepted)
 	}
+	controlplanetest.Eventually(t, "copies can be taken back with newer credentials", func(context.Context) error {
+		if bytes.Equal(rome.secret("liqo-copies", "milan."+milan.tenant), kept) {
+			return errors.New("those of the beginning are kept")
+		}
+		return nil
+	})
 	var events eventsv1.EventList
 	if err := rome.Client.List(t.Context(), &events, client.InNamespace(rome.tenant)); err != nil {
 		t.Fatal(err)
