@@ -55,6 +55,24 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
+// TestManyValues: what is short, and takes much memory when it is decoded, is not read to its end.
+func TestManyValues(t *testing.T) {
+	for name, value := range map[string]string{"objects": `{"":0}`, "arrays": "[]", "numbers": "0"} {
+		t.Run(name, func(t *testing.T) {
+			const most = maxAnswer / valueWeight
+			c := provider(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSliceList", "metadata": {}, "items": [{"status": {"x": [0`)
+				fmt.Fprint(w, strings.Repeat(","+value, 2*most), `]}}]}`)
+			})
+			s := &session{peer: between, remote: c}
+			if _, err := s.listThere(t.Context(), copied[0]); !errors.Is(err, errAnswerTooLong) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 // TestLargeObjects: copies that are too large for one page come in smaller ones.
 func TestLargeObjects(t *testing.T) {
 	const all, size = 60, 200 << 10
@@ -84,14 +102,25 @@ func TestLargeObjects(t *testing.T) {
 	}
 }
 
-// TestRestlessWatch: a provider that tells of changes all the time has both sides compared once a second, no more often.
+// TestRestlessWatch: a provider that tells of changes all the time has both sides compared once a second, no more often, and
+// less often if it has much to read.
 func TestRestlessWatch(t *testing.T) {
+	const minute = 60
+	t.Run("little", func(t *testing.T) { testRestlessWatch(t, 0, minute/2, comparisons+minute+1) })
+	t.Run("much", func(t *testing.T) {
+		testRestlessWatch(t, 3*maxRate, minute/(3*len(copied))-1, minute/(3*len(copied))+1)
+	})
+}
+
+// testRestlessWatch has so much read by each list, and both sides compared so often in a minute.
+func testRestlessWatch(t *testing.T, read int64, atLeast, atMost int) {
 	synctest.Test(t, func(t *testing.T) {
-		const minute = 60
 		lists := 0
+		var s *session
 		restless := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build(), interceptor.Funcs{
 			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 				lists++
+				s.read += read
 				return nil
 			},
 			Watch: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
@@ -106,15 +135,16 @@ func TestRestlessWatch(t *testing.T) {
 				return w, nil
 			},
 		})
-		ctx, stop := context.WithTimeout(t.Context(), minute*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		local := fake.NewClientBuilder().WithScheme(kinds.Scheme()).Build()
-		newSession(between, copied, local, restless, logr.Discard(), func(err error) {
+		s = newSession(between, copied, local, restless, logr.Discard(), func(err error) {
 			if err != nil {
 				t.Error(err)
 			}
-		}).run(ctx)
-		if compared := lists / len(copied); compared > comparisons+minute+1 || compared < minute/2 {
+		})
+		s.run(ctx)
+		if compared := lists / len(copied); compared > atMost || compared < atLeast {
 			t.Errorf("compared %d times in a minute", compared)
 		}
 	})

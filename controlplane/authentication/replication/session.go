@@ -68,6 +68,8 @@ type session struct {
 	wake chan struct{}
 	// written is what this session wrote: what is as it was is not written again.
 	written map[objectKey]*unstructured.Unstructured
+	// read is what the last comparison has read there, by [weight].
+	read int64
 }
 
 type objectKey struct {
@@ -108,13 +110,15 @@ func (s *session) run(ctx context.Context) {
 				s.log.Error(err, "keep what takes copies back")
 			}
 		}
+		s.read = 0
 		err := s.synchronize(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		next := resync
+		next, soonest := resync, time.Duration(s.read)*time.Second/maxRate // however often something changes
 		if err != nil {
-			next, pause = pause, min(2*pause, lastRetry)
+			next, pause = max(pause, soonest), min(2*pause, lastRetry)
+			soonest = next
 		} else {
 			pause = firstRetry
 		}
@@ -127,12 +131,10 @@ func (s *session) run(ctx context.Context) {
 			return
 		case <-time.After(next):
 		case <-s.wake:
-			if err != nil { // not faster than the pause, however often something changes here
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(next):
-				}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(soonest):
 			}
 		}
 	}
@@ -259,7 +261,8 @@ func (s *session) listHere(ctx context.Context, kind schema.GroupVersionKind) ([
 
 // listThere lists the copies in pages, which get smaller where objects are large.
 func (s *session) listThere(ctx context.Context, kind schema.GroupVersionKind) (all []unstructured.Unstructured, err error) {
-	ctx = withBudget(ctx, maxListing)
+	ctx, left := withBudget(ctx, maxListing)
+	defer func() { s.read += maxListing - left.Load() }()
 	size, next := pageSize, ""
 	for asked := 0; asked < maxCopies; {
 		list := listOf(kind)
