@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
@@ -296,7 +297,10 @@ func (f *Facts) service(name string, m networkingv1beta1.ServiceDescription) *co
 		s.Spec.ClusterIP = corev1.ClusterIPNone
 	}
 	for _, p := range m.Ports {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+		// Its target is what an API server would make of none, or it would differ from what is there for ever.
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port, TargetPort: intstr.FromInt32(p.Port),
+		})
 	}
 	return s
 }

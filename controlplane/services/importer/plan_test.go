@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
@@ -98,7 +99,7 @@ func TestBuild(t *testing.T) {
 		Services: []*corev1.Service{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: derived, Labels: map[string]string{"liqo.io/managed": "true", "multicluster.kubernetes.io/service-name": "web"}},
 			Spec: corev1.ServiceSpec{Type: "ClusterIP", IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack), SessionAffinity: "None",
-				Ports: []corev1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}}},
+				Ports: []corev1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80, TargetPort: intstr.FromInt32(80)}}},
 		}},
 		Slices: []*discoveryv1.EndpointSlice{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: p.Slices[0].Name, Labels: map[string]string{
