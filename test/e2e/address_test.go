@@ -11,8 +11,22 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// addressChecks are about single hosts that are no pods.
-var addressChecks = []check{{"a host behind an IP object", testAddress, false}}
+// addressChecks are about single addresses.
+var addressChecks = []check{
+	{"a host behind an IP object", testAddress, false},
+	{"a pod with the address of the gateway's pod", testGatewaysAddress, false},
+}
+
+// testGatewaysAddress: with overlapping pod CIDRs a pod of the peer may have the address of the gateway's own pod. A gateway
+// in the kernel delivers packets to it to itself, as the stock one does.
+func testGatewaysAddress(t *testing.T, w *world) {
+	w.A.Gateway.IP("addr add %s/32 dev eth0", w.B1.PodAddr)
+	defer w.A.Gateway.IP("addr del %s/32 dev eth0", w.B1.PodAddr)
+	for _, n := range []*lab.Node{w.A1, w.A2} {
+		wantAnswers(t, n.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
+	}
+	wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), "-c3 -i0.1 -W5")
+}
 
 // ipObject makes the host 172.30.0.77 known to the peer as 10.70.0.5, an
 // address of the external CIDR.
