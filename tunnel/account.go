@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,8 @@ type egressAccount struct {
 	drops        drops
 	sent         uint64
 	handshakes   handshakeCounts
+	exchanges    [2]exchange   // of the two keys to which handshake messages were sent last
+	trip         time.Duration // the last round trip of a handshake; zero: not known
 	lead         lead
 	// unconfirmed: it is not known whether this gateway leads. Apart from mu, as readers ask for each batch.
 	unconfirmed atomic.Bool
@@ -100,11 +103,48 @@ func (a *egressAccount) sendHandshake(bufs [][]byte) {
 	a.reachable = true
 }
 
-// counted is the handshake messages that were sent.
-func (a *egressAccount) counted() handshakeCounts {
+// exchanged is when the holder of a key was sent handshake messages.
+func (a *egressAccount) exchanged(key PublicKey) exchange {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.handshakes
+	for _, e := range a.exchanges {
+		if e.key == key {
+			return e
+		}
+	}
+	return exchange{key: key}
+}
+
+// roundTrip is how long the last handshake was under way; zero: that is not known.
+func (a *egressAccount) roundTrip() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.trip
+}
+
+// mostTrip is what a round trip can take at most: after that WireGuard begins another handshake.
+const mostTrip = 5 * time.Second
+
+// noteExchange enters a handshake message that goes to the holder of a key, and how long the
+// handshake of the session in use was under way.
+func (a *egressAccount) noteExchange(key PublicKey, m []byte, trip time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if trip > 0 && trip < mostTrip {
+		a.trip = trip
+	}
+	if a.exchanges[0].key != key {
+		a.exchanges[0], a.exchanges[1] = a.exchanges[1], a.exchanges[0]
+		if a.exchanges[0].key != key {
+			a.exchanges[0] = exchange{key: key}
+		}
+	}
+	switch binary.LittleEndian.Uint32(m) {
+	case typeInitiation:
+		a.exchanges[0].initiation = time.Now()
+	case typeResponse:
+		a.exchanges[0].response = time.Now()
+	}
 }
 
 // reset forgets everything about a peer that was removed, for whom so many packets waited.
@@ -139,13 +179,6 @@ func (a *ingressAccount) countHandshake(m []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.handshakes.add(m)
-}
-
-// counted is the handshake messages that came, or what looks like them.
-func (a *ingressAccount) counted() handshakeCounts {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.handshakes
 }
 
 // countOpened counts what became of the data messages of a batch, of which so many packets

@@ -32,9 +32,9 @@ type bind struct {
 	ingress *ingressAccount
 	// receive works on what a socket receives until it is closed. Nil before Run.
 	receive func(*openSocket)
-	// answered is called when a handshake message goes to a peer: it may be the
-	// response to one that has proven its key.
-	answered func()
+	// onHandshake is called when an initiation or a response goes to a peer. A response means
+	// that the peer has proven its key.
+	onHandshake func(message []byte)
 	// datagrams holds *[BatchSize]underlay.Datagram. A pool, because handshakes are sent at
 	// the same time as packets.
 	datagrams sync.Pool
@@ -102,9 +102,9 @@ func (s *openSocket) shut() (err error) {
 	return err
 }
 
-func newBind(o Options, egress *egress, ingress *ingressAccount, answered func()) *bind {
+func newBind(o Options, egress *egress, ingress *ingressAccount, onHandshake func([]byte)) *bind {
 	b := &bind{
-		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, answered: answered,
+		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, onHandshake: onHandshake,
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
@@ -236,7 +236,7 @@ func (b *bind) Send(bufs [][]byte, ep conn.Endpoint) error {
 		fallthrough
 	case typeResponse:
 		b.egress.sendHandshake(bufs)
-		b.answered()
+		b.onHandshake(bufs[0])
 	case typeCookieReply:
 		for _, reply := range bufs {
 			b.cookies.add(reply, e)
@@ -320,46 +320,4 @@ func sleep(done <-chan struct{}, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
-}
-
-// endpoint is where a peer is, and which address of ours it sends to. It is
-// immutable: wireguard-go keeps and shares it.
-type endpoint struct {
-	addr  netip.AddrPort
-	local netip.Addr // not valid: not known, or the only one
-}
-
-// ClearSrc implements conn.Endpoint. It does nothing: where our address is ours no
-// more, the socket takes another one.
-func (e *endpoint) ClearSrc() {}
-
-// SrcToString implements conn.Endpoint.
-func (e *endpoint) SrcToString() string {
-	if !e.local.IsValid() {
-		return ""
-	}
-	return e.local.String()
-}
-
-// SrcIP implements conn.Endpoint.
-func (e *endpoint) SrcIP() netip.Addr { return e.local }
-
-// DstToString implements conn.Endpoint.
-func (e *endpoint) DstToString() string { return e.addr.String() }
-
-// DstToBytes implements conn.Endpoint: address and port as they go into the MAC
-// of a cookie (WireGuard paper section 5.4.7), which only has to be the same for
-// the same source.
-func (e *endpoint) DstToBytes() []byte {
-	b, _ := e.addr.MarshalBinary() // never fails
-	return b
-}
-
-// DstIP implements conn.Endpoint.
-func (e *endpoint) DstIP() netip.Addr { return e.addr.Addr() }
-
-// unmap writes an IPv4 address as IPv4, so that one peer has one endpoint
-// however its datagrams arrive.
-func unmap(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

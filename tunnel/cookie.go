@@ -12,7 +12,8 @@ import (
 // most of what a gateway sends. One by one they cost a system call each.
 
 // cookieDelay is how long a cookie reply waits for others at most. Who gets it begins a
-// handshake again only after REKEY_TIMEOUT, 5 s.
+// handshake again after REKEY_TIMEOUT, 5 s, or half a second as a gateway of ours does when
+// keys have changed.
 const cookieDelay = time.Millisecond
 
 // cookies are the replies that wait. Its methods are for many goroutines.

@@ -18,10 +18,6 @@ const (
 	lastPause  = time.Second
 )
 
-// maxKnownSources bounds the endpoints that a receiver remembers. One peer needs
-// one or two; forgetting costs an allocation. Who is not authenticated is not remembered.
-const maxKnownSources = 256
-
 // receiver is the way of packets from the peer: read from a socket, opened where they
 // are, and delivered to the overlay. What is left are handshakes, for wireguard-go.
 type receiver struct {
@@ -158,38 +154,3 @@ func (r *receiver) Endpoint(i int) conn.Endpoint { return r.sources.endpoint(r.f
 
 // ECN implements device.Batch.
 func (r *receiver) ECN(i int) uint8 { return r.from[i].ECN }
-
-// sourceCache gives equal sources the same endpoint, so that a datagram from a
-// known source allocates nothing. It belongs to one receiver and has no lock.
-type sourceCache struct {
-	last  *endpoint
-	known map[endpoint]*endpoint
-}
-
-// endpoint returns the endpoint of a source, and remembers it.
-func (c *sourceCache) endpoint(from underlay.Origin) *endpoint {
-	e := c.stranger(from)
-	if e == c.last {
-		return e
-	}
-	if c.known == nil || len(c.known) >= maxKnownSources {
-		c.known = make(map[endpoint]*endpoint)
-	}
-	c.known[*e] = e
-	c.last = e
-	return e
-}
-
-// stranger returns the endpoint of a source that may be anybody's, and does not
-// remember it.
-func (c *sourceCache) stranger(from underlay.Origin) *endpoint {
-	at := endpoint{unmap(from.Addr), from.Local}
-	if c.last != nil && *c.last == at {
-		return c.last
-	}
-	if e := c.known[at]; e != nil {
-		return e
-	}
-	e := at // here, so that at itself stays on the stack
-	return &e
-}

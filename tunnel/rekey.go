@@ -10,9 +10,9 @@ import (
 )
 
 // This file replaces keys without a pause. To WireGuard another key is another
-// peer: to exchange one for the other ends the session, and the next attempt may
-// come only after five seconds. But the peer cannot take its new key at the very
-// moment in which we hear of it. So for a while we know it by both:
+// peer: to exchange one for the other ends the session, and its next attempt comes
+// five seconds later. But the peer cannot take its new key at the very moment in
+// which we hear of it. So for a while we know it by both:
 //
 //	                     former key          configured key
 //	just configured      carries traffic     is greeted, and awaited
@@ -39,8 +39,13 @@ const (
 	// that they do not try again in step, the one with the smaller public key waits
 	// greetPatience times as long. After so many greetings WireGuard's own attempts remain,
 	// 5 seconds apart.
+	//
+	// An attempt gives up the one before, whose answer then comes in vain, or makes a session
+	// that the other side has given up. So where the round trip of the last handshake is known,
+	// the pause is greetTrips times as long at least.
 	greetAgain    = 500 * time.Millisecond
 	greetPatience = 4
+	greetTrips    = 1.5
 	greetings     = 4
 	// crossTime is how long after our own an initiation of the peer can be one that crosses
 	// it: the round-trip time of a very long path.
@@ -125,7 +130,7 @@ func (t *Tunnel) succeed(dev *device.Device, old *target, next Config) (successi
 
 // strangers are the peers that have to hear of the keys in want: one that has a
 // new key itself, and all of them if the new key is ours. They may be waiting for
-// it, and WireGuard does not try again for five seconds.
+// it, and WireGuard itself tries again only after five seconds.
 func strangers(old *target, want target) (keys []PublicKey) {
 	switch {
 	case old == nil || want.PeerKey.IsZero():
@@ -137,48 +142,90 @@ func strangers(old *target, want target) (keys []PublicKey) {
 	return keys
 }
 
+// exchange is when the holder of a key was sent the last initiation and the last response;
+// zero: never.
+type exchange struct {
+	key                  PublicKey
+	initiation, response time.Time
+}
+
 // crossed tells whether we have answered an initiation of the peer while our own was on
-// the way, by which both are lost. sent and got are the handshake messages of each way, and
-// established is when the session in use was made.
-func crossed(sent, got handshakeCounts, established time.Time) bool {
-	at := sent.lastInitiation
-	return !at.IsZero() && sent.lastResponse.After(at) && sent.lastResponse.Sub(at) < crossTime &&
-		got.lastResponse.Before(at) && established.Before(at)
+// the way, by which both are lost. sent is what that peer was sent, and established is when
+// the session in use was made: had ours been answered, it would be later. What came from
+// the network says nothing, as anybody can send something that looks like a response.
+func crossed(sent exchange, established time.Time) bool {
+	at := sent.initiation
+	return !at.IsZero() && sent.response.After(at) && sent.response.Sub(at) < crossTime && established.Before(at)
 }
 
 // greeting is how strangers, and a peer whose handshake crossed ours, are greeted until one
 // of them has answered. The zero value greets nobody.
 type greeting struct {
-	keys  []PublicKey
 	since time.Time
+	to    []greeted
+}
+
+// greeted is a key that is greeted.
+type greeted struct {
+	key   PublicKey
 	due   time.Time
 	pause time.Duration // after the next
 	sent  int
 }
 
-// newGreeting begins with the second attempt. The first is WireGuard's.
-func newGreeting(own, peer PublicKey, keys []PublicKey, now time.Time) greeting {
-	pause := greetAgain
-	if bytes.Compare(own[:], peer[:]) < 0 {
-		pause *= greetPatience
+// newGreeting begins with the second attempt. The first is WireGuard's. trip is how long a round
+// trip takes; zero: it is not known.
+func newGreeting(own PublicKey, keys []PublicKey, trip time.Duration, now time.Time) greeting {
+	g := greeting{since: now}
+	for _, key := range keys {
+		pause := max(greetAgain, time.Duration(greetTrips*float64(trip)))
+		if bytes.Compare(own[:], key[:]) < 0 {
+			pause *= greetPatience
+		}
+		g.to = append(g.to, greeted{key: key, due: now.Add(pause), pause: 2 * pause})
 	}
-	return greeting{keys: keys, since: now, due: now.Add(pause), pause: 2 * pause}
+	return g
 }
 
-// next returns whom to greet now, and what comes after that. answered is when the last
-// session with one of them was made.
-func (g greeting) next(answered, now time.Time) (greet []PublicKey, after greeting) {
-	switch {
-	case answered.After(g.since):
-		return nil, greeting{}
-	case now.Before(g.due):
-		return nil, g
+// keys are those that are greeted.
+func (g greeting) keys() (keys []PublicKey) {
+	for _, to := range g.to {
+		keys = append(keys, to.key)
 	}
-	if g.sent++; g.sent > greetings {
-		return nil, greeting{}
+	return keys
+}
+
+// next returns whom to greet now, what comes after that, and when to come again. answered is
+// when the last session with one of them was made.
+func (g greeting) next(answered, now time.Time) (greet []PublicKey, after greeting, due time.Time) {
+	if answered.After(g.since) {
+		return nil, greeting{}, due
 	}
-	g.due, g.pause = now.Add(g.pause), 2*g.pause
-	return g.keys, g
+	after.since = g.since
+	for _, to := range g.to {
+		if !now.Before(to.due) {
+			if to.sent++; to.sent > greetings {
+				continue
+			}
+			to.due, to.pause = now.Add(to.pause), 2*to.pause
+			greet = append(greet, to.key)
+		}
+		if due.IsZero() || to.due.Before(due) {
+			due = to.due
+		}
+		after.to = append(after.to, to)
+	}
+	return greet, after, due
+}
+
+// noteHandshake enters a handshake message that is being sent, and has followKeys look.
+func (t *Tunnel) noteHandshake(message []byte) {
+	if dev := t.dev.Load(); dev != nil {
+		if peer, key := dev.PeerOf(message); peer != nil {
+			t.egress.noteExchange(PublicKey(key), message, peer.RoundTrip(t.egress.exchanged(PublicKey(key)).initiation))
+		}
+	}
+	t.wakeKeys()
 }
 
 // wakeKeys makes followKeys look.
@@ -220,22 +267,24 @@ func (t *Tunnel) greetStep(now time.Time) (greet []PublicKey, wait time.Duration
 	if !t.up || t.unknown {
 		return nil, idleCheck
 	}
-	if len(t.greeting.keys) == 0 {
+	if len(t.greeting.to) == 0 {
 		want := t.succession.target(t.config)
-		peer := want.holder()
-		if sent, got := t.egress.counted(), t.ingress.counted(); !peer.IsZero() && crossed(sent, got, t.established(peer)) {
-			t.greeting = newGreeting(want.PrivateKey.Public(), peer, []PublicKey{peer}, now)
-			t.greeting.since = sent.lastInitiation // our response may have made a session
+		for _, p := range want.peers() {
+			if sent := t.egress.exchanged(p.key); crossed(sent, t.established(p.key)) {
+				t.greeting = newGreeting(want.PrivateKey.Public(), []PublicKey{p.key}, t.egress.roundTrip(), now)
+				t.greeting.since = sent.initiation // our response may have made a session
+			}
 		}
 	}
-	if len(t.greeting.keys) == 0 {
+	if len(t.greeting.to) == 0 {
 		return nil, idleCheck
 	}
-	greet, t.greeting = t.greeting.next(t.established(t.greeting.keys...), now)
-	if len(t.greeting.keys) == 0 {
+	var due time.Time
+	greet, t.greeting, due = t.greeting.next(t.established(t.greeting.keys()...), now)
+	if len(t.greeting.to) == 0 {
 		return greet, idleCheck
 	}
-	return greet, t.greeting.due.Sub(now)
+	return greet, due.Sub(now)
 }
 
 // established is when the last session by one of the keys was made; zero: none was. The
@@ -288,11 +337,12 @@ func (t *Tunnel) followKeysStep(now time.Time) (greet []PublicKey, wait time.Dur
 	return greet, wait
 }
 
-// greetAgain sends one more beginning of a handshake, before WireGuard itself would.
+// greetAgain sends one more beginning of a handshake, before WireGuard itself would. It gives
+// up the one before, so it does nothing where the message would not leave.
 func (t *Tunnel) greetAgain(key PublicKey) {
-	peer := t.dev.Load().LookupPeer(device.NoisePublicKey(key))
-	if peer == nil {
-		return // replaced since
+	peer := t.reachable(key)
+	if peer == nil || t.egress.mutes() {
+		return
 	}
 	message, err := peer.Initiation()
 	if err != nil {
@@ -305,15 +355,20 @@ func (t *Tunnel) greetAgain(key PublicKey) {
 // greet begins a handshake with a peer, if it is known where it is. The caller
 // does not hold mu: sending may block.
 func (t *Tunnel) greet(key PublicKey) (asked bool) {
-	dev := t.dev.Load()
-	if p, err := readPeerStats(dev, key); err != nil || !p.Endpoint.IsValid() {
-		return false
-	}
-	peer := dev.LookupPeer(device.NoisePublicKey(key))
+	peer := t.reachable(key)
 	if peer == nil {
-		return false // replaced since
+		return false
 	}
 	// An error is logged by wireguard-go, and means what a lost message means.
 	_ = peer.SendHandshakeInitiation(false)
 	return true
+}
+
+// reachable returns the peer with a key; nil: it was replaced, or it is not known where it is.
+func (t *Tunnel) reachable(key PublicKey) *device.Peer {
+	dev := t.dev.Load()
+	if p, err := readPeerStats(dev, key); err != nil || !p.Endpoint.IsValid() {
+		return nil
+	}
+	return dev.LookupPeer(device.NoisePublicKey(key))
 }

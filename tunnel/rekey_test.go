@@ -137,36 +137,47 @@ func testRotation(t *testing.T, order []string, pause, oneWay time.Duration) {
 	}
 }
 
-// TestGreeting: so often, and at these times, is one greeted who does not answer.
+// TestGreeting: so often, and at these times, are those greeted who do not answer.
 func TestGreeting(t *testing.T) {
 	start := time.Unix(1000, 0)
-	small, large := PublicKey{1}, PublicKey{2}
+	small, middle, large := PublicKey{1}, PublicKey{2}, PublicKey{3}
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	for _, tt := range []struct {
-		name      string
-		own, peer PublicKey
-		answered  time.Time
-		want      []float64
+		name     string
+		own      PublicKey
+		peers    []PublicKey
+		trip     float64
+		answered time.Time
+		want     map[PublicKey][]float64
 	}{
-		{"the larger key", large, small, time.Time{}, []float64{0.5, 1.5, 3.5, 7.5}},
-		{"the smaller key", small, large, time.Time{}, []float64{2, 6, 14, 30}},
-		{"answered before", large, small, at(-1), []float64{0.5, 1.5, 3.5, 7.5}},
-		{"answered", large, small, at(1), []float64{0.5}},
+		{"the larger key", large, []PublicKey{small}, 0, time.Time{}, map[PublicKey][]float64{small: {0.5, 1.5, 3.5, 7.5}}},
+		{"the smaller key", small, []PublicKey{large}, 0, time.Time{}, map[PublicKey][]float64{large: {2, 6, 14, 30}}},
+		{"larger than one key of the peer, and smaller than the other", middle, []PublicKey{small, large}, 0.3, time.Time{},
+			map[PublicKey][]float64{small: {0.5, 1.5, 3.5, 7.5}, large: {2, 6, 14, 30}}},
+		{"a long path", middle, []PublicKey{small, large}, 1, time.Time{}, map[PublicKey][]float64{small: {1.5, 4.5, 10.5, 22.5}, large: {6, 18, 42, 90}}},
+		{"answered before", large, []PublicKey{small}, 0, at(-1), map[PublicKey][]float64{small: {0.5, 1.5, 3.5, 7.5}}},
+		{"answered", large, []PublicKey{small}, 0, at(1), map[PublicKey][]float64{small: {0.5}}},
+		{"one of two has answered", middle, []PublicKey{small, large}, 0, at(2.25), map[PublicKey][]float64{small: {0.5, 1.5}, large: {2}}},
 	} {
-		g := newGreeting(tt.own, tt.peer, []PublicKey{tt.peer}, start)
-		var got []float64
-		for s := 0.0; s < 100 && len(g.keys) > 0; s += 0.25 {
+		g := newGreeting(tt.own, tt.peers, time.Duration(tt.trip*float64(time.Second)), start)
+		got := make(map[PublicKey][]float64)
+		due := at(0.5)
+		for s := 0.0; s < 200 && len(g.to) > 0; s += 0.25 {
 			answered := tt.answered
 			if answered.After(at(s)) {
 				answered = time.Time{}
 			}
 			var greet []PublicKey
-			if greet, g = g.next(answered, at(s)); len(greet) > 0 {
-				got = append(got, s)
+			was := due
+			if greet, g, due = g.next(answered, at(s)); len(greet) > 0 && was.After(at(s)) {
+				t.Errorf("%s: greeted at %v, when nothing was due before %v", tt.name, at(s), was)
+			}
+			for _, key := range greet {
+				got[key] = append(got[key], s)
 			}
 		}
-		if len(g.keys) > 0 || !slices.Equal(got, tt.want) {
-			t.Errorf("%s: at %v, want %v; %+v", tt.name, got, tt.want, g)
+		if diff := cmp.Diff(tt.want, got); len(g.to) > 0 || diff != "" {
+			t.Errorf("%s: (-want +got)\n%s%+v", tt.name, diff, g)
 		}
 	}
 }

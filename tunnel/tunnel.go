@@ -125,7 +125,7 @@ func New(o Options) (*Tunnel, error) {
 		keys:    make(chan struct{}, 1),
 		unknown: true,
 	}
-	t.bind = newBind(o, t.egress, t.ingress, t.wakeKeys)
+	t.bind = newBind(o, t.egress, t.ingress, t.noteHandshake)
 	return t, nil
 }
 
@@ -216,7 +216,7 @@ func (t *Tunnel) configure(next Config) error {
 	}
 	if strangers := strangers(old, want); len(strangers) > 0 {
 		t.strangers = append(t.strangers, strangers...)
-		t.greeting = newGreeting(want.PrivateKey.Public(), want.PeerKey, strangers, time.Now())
+		t.greeting = newGreeting(want.PrivateKey.Public(), strangers, t.egress.roundTrip(), time.Now())
 		t.wakeKeys()
 	}
 	if _, ok := literalEndpoint(next.Endpoint); ok && !next.PeerKey.IsZero() {

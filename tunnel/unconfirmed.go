@@ -134,6 +134,7 @@ func (t *Tunnel) holder() *device.Peer {
 // begin sends the beginning of a handshake.
 func (b *bind) begin(initiation []byte, to *endpoint) {
 	b.egress.countHandshake(initiation)
+	b.onHandshake(initiation)
 	_ = b.write([][]byte{initiation}, nil, to) // an error means what a lost message means
 }
 

@@ -194,7 +194,7 @@ func (e *endCase) readRights(ctx context.Context) {
 
 const (
 	// patience is how long to wait for a sign of life of a tunnel that does not
-	// work: WireGuard tries every five seconds.
+	// work: WireGuard tries at least every five seconds.
 	patience = 12 * time.Second
 	// askAgain is how often gateways are asked meanwhile.
 	askAgain = time.Second

@@ -15,7 +15,7 @@ const (
 	settling = 10 * time.Second
 	// unanswered is how long after an initiation of the peer its response is sent at
 	// the latest, refusedFor how long one that got none tells something: the peer
-	// tries again every five seconds.
+	// tries again after five seconds at the latest.
 	unanswered, refusedFor = 2 * time.Second, 30 * time.Second
 )
 

@@ -21,7 +21,7 @@ by step, and explains the cause and the fix of everything that is wrong.
 The checks depend on each other, from the API servers through CIDRs, gateways, keys and firewalls to packets of all
 sizes through the tunnel. If one fails, those that need it are skipped, so the first failure is the cause. Gateways are
 queried twice, to see what they send and receive in between. If they have no session this takes some seconds longer, as
-they try to connect only every five seconds.
+up to five seconds pass between two attempts to connect.
 
 With one cluster instead of two, the doctor checks all of its peerings, or the named one, as far as this is possible
 from one side. Nothing is changed, and no private key is read.

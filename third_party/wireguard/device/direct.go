@@ -372,6 +372,31 @@ func (peer *Peer) Established() time.Time {
 	return time.Time{}
 }
 
+// RoundTrip is how long the handshake of the session in use was under way, there and back. sent
+// is when our last initiation was. What is not positive is not known.
+func (peer *Peer) RoundTrip(sent time.Time) time.Duration {
+	k := peer.keypairs.Current()
+	switch {
+	case k == nil:
+		return 0
+	case k.isInitiator:
+		return k.created.Sub(sent)
+	}
+	// From our response to what confirms it.
+	return time.Unix(0, peer.lastHandshakeNano.Load()).Sub(k.created)
+}
+
+// PeerOf returns the peer to whom an initiation or a response of ours is, and its key;
+// nil: it was given up meanwhile.
+func (device *Device) PeerOf(message []byte) (*Peer, NoisePublicKey) {
+	const sender = 4 // in both
+	entry := device.indexTable.Lookup(binary.LittleEndian.Uint32(message[sender:]))
+	if entry.peer == nil {
+		return nil, NoisePublicKey{}
+	}
+	return entry.peer, entry.peer.handshake.remoteStatic // which never changes
+}
+
 // Initiation returns a message that begins a handshake with the peer, for whoever sends it
 // to where the peer may be. Unlike SendHandshakeInitiation it starts no timer, so that
 // nothing repeats the message, and the peer's endpoint stays what it is until a response
