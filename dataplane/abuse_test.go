@@ -3,6 +3,7 @@ package dataplane_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
@@ -17,7 +18,10 @@ import (
 // and look at what somebody else still can.
 
 // hostilePod is a pod of the peer, as the peer knows it and as this cluster does.
-var hostilePod, hostilePodInside = netip.MustParseAddr("10.243.2.66"), netip.MustParseAddr("10.71.2.66")
+var (
+	hostilePod, hostilePodInside = netip.MustParseAddr("10.243.2.66"), netip.MustParseAddr("10.71.2.66")
+	hostilePod6                  = netip.MustParseAddr("fd00:243:0:2::66")
+)
 
 // talk carries packets between the peer and the first node.
 type talk struct {
@@ -301,6 +305,26 @@ func TestAbuseByThePeer(t *testing.T) {
 		change(&s)
 		return s.Bytes()
 	}
+	spec6 := func(change func(*packettest.Spec)) []byte {
+		return spec(func(s *packettest.Spec) {
+			s.Src, s.Dst = hostilePod6, localPod6
+			change(s)
+		})
+	}
+	// extended has extension headers.
+	extended := func(headers ...packettest.Extension) []byte {
+		return spec6(func(s *packettest.Spec) { s.Extensions = headers })
+	}
+	// neighbor is a message of neighbor discovery.
+	neighbor := func(src, dst string, typ uint8) []byte {
+		return spec6(func(s *packettest.Spec) {
+			s.Src, s.Dst, s.HopLimit, s.Proto = netip.MustParseAddr(src), netip.MustParseAddr(dst), 255, packet.ProtoICMPv6
+			s.Transport = packettest.Message(typ, 0, 0, make([]byte, 16))
+		})
+	}
+	const hopByHop, routing, fragment, destination = packet.ProtoHopByHop, packet.ProtoRouting, packet.ProtoFragment, packet.ProtoDestination
+	via := gatewayIP6.AsSlice() // of a routing header, and of a home address
+	padding := packettest.Extension{Type: destination, Body: []byte{0, 1, 4, 0, 0, 0, 0}}
 	addressed := func(src, dst string) []byte {
 		return udp(netip.MustParseAddr(src), 1, netip.MustParseAddr(dst), 53, "attack")
 	}
@@ -349,6 +373,45 @@ func TestAbuseByThePeer(t *testing.T) {
 			s.Proto, s.Transport = packet.ProtoTCP, packettest.Segment{SrcPort: 1, DstPort: 80, Payload: make([]byte, 64)}.Bytes()
 			s.Part = packettest.Part{Length: 8}
 		}), dataplane.DropMalformed},
+		{"in IPv6, as nobody", addressed("::", localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, as loopback", addressed("::1", localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, as a group", addressed("ff02::1", localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, as a pod of this cluster", addressed(remoteInside6.String(), localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, as this gateway", addressed(gatewayIP6.String(), localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, as a host of IPv4 behind NAT64", addressed("64:ff9b::10.243.2.66", localPod6.String()), dataplane.DropSpoofedSource},
+		{"in IPv6, to this gateway", addressed(hostilePod6.String(), gatewayIP6.String()), dataplane.DropNoMapping},
+		{"in IPv6, to a link", addressed(hostilePod6.String(), "fe80::1"), dataplane.DropNoMapping},
+		{"in IPv6, to loopback", addressed(hostilePod6.String(), "::1"), dataplane.DropNoMapping},
+		{"in IPv6, to an address of IPv4", addressed(hostilePod6.String(), "::ffff:10.243.1.10"), dataplane.DropNoMapping},
+		{"in IPv6, to a host of IPv4 behind NAT64", addressed(hostilePod6.String(), "64:ff9b::10.243.1.10"), dataplane.DropNoMapping},
+		{"in IPv6, to a host of IPv4 by 6to4", addressed(hostilePod6.String(), "2002:af3:10a::1"), dataplane.DropNoMapping},
+		{"in IPv6, back to itself", addressed(hostilePod6.String(), remoteInside6.String()), dataplane.DropNoMapping},
+		{"neighbor discovery, from a link", neighbor("fe80::1", localPod6.String(), 136), dataplane.DropSpoofedSource},
+		{"neighbor discovery, to a link", neighbor(hostilePod6.String(), "ff02::1", 136), dataplane.DropNoMapping},
+		{"a router advertisement", neighbor("fe80::1", "ff02::1", 134), dataplane.DropSpoofedSource},
+		{"a redirect, from a link", neighbor("fe80::1", localPod6.String(), 137), dataplane.DropSpoofedSource},
+		{"routed by a header of type 0", extended(packettest.Extension{Type: routing, Body: append([]byte{2, 0, 1, 0, 0, 0, 0}, via...)}), dataplane.DropMalformed},
+		{"routed by segments", extended(packettest.Extension{Type: routing, Body: append([]byte{2, 4, 1, 0, 0, 0, 0}, via...)}), dataplane.DropMalformed},
+		{"a home address in place of the source", extended(packettest.Extension{
+			Type: destination, Body: append(append([]byte{2, 0xc9, 16}, via...), 1, 2, 0, 0),
+		}), dataplane.DropMalformed},
+		{"a jumbogram", extended(packettest.Extension{Type: hopByHop, Body: []byte{0, 0xc2, 4, 0, 1, 0, 0}}), dataplane.DropMalformed},
+		{"options for each hop behind others", extended(padding, packettest.Extension{Type: hopByHop, Body: padding.Body}), dataplane.DropMalformed},
+		{"an extension header that is longer than the packet", extended(packettest.Extension{Type: destination, Body: []byte{255, 1, 4, 0, 0, 0, 0}}), dataplane.DropMalformed},
+		{"an option that is longer than its header", extended(packettest.Extension{Type: destination, Body: []byte{0, 1, 200, 0, 0, 0, 0}}), dataplane.DropMalformed},
+		{"more extension headers than there are", extended(slices.Repeat([]packettest.Extension{padding}, 9)...), dataplane.DropMalformed},
+		{"a fragment of a fragment", spec6(func(s *packettest.Spec) {
+			s.Extensions = []packettest.Extension{{Type: fragment, Body: []byte{0, 0, 1, 0, 0, 0, 7}}}
+			s.ID, s.Part = 7, packettest.Part{Length: 40}
+		}), dataplane.DropMalformed},
+		{"in IPv6, a fragment that hides the flags of TCP", spec6(func(s *packettest.Spec) {
+			s.Proto, s.Transport = packet.ProtoTCP, packettest.Segment{SrcPort: 1, DstPort: 80, Payload: make([]byte, 64)}.Bytes()
+			s.ID, s.Part = 7, packettest.Part{Offset: 8, Length: 40}
+		}), dataplane.DropMalformed},
+		{"in IPv6, a first fragment without ports", spec6(func(s *packettest.Spec) {
+			s.Proto, s.Transport = packet.ProtoTCP, packettest.Segment{SrcPort: 1, DstPort: 80, Payload: make([]byte, 64)}.Bytes()
+			s.ID, s.Part = 7, packettest.Part{Length: 8}
+		}), dataplane.DropMalformed},
 		{"a later fragment of what nobody sent to the unknown source", spec(func(s *packettest.Spec) {
 			s.Dst, s.ID, s.Part = unknownIP, 7, packettest.Part{Offset: 16, Length: 40}
 		}), dataplane.DropNoAddress},
@@ -371,6 +434,49 @@ func TestAbuseByThePeer(t *testing.T) {
 			h.ingress(udp(remoteOutside, 1, localPod, 53, "good"))
 			if got := h.atNode(0); len(got) != 1 {
 				t.Errorf("a good packet behind it makes %d, want 1", len(got))
+			}
+		})
+	}
+}
+
+// Errors of ICMPv6 about what nobody sent reach the pod that they are addressed to, which checks
+// for itself, and tell the gateway nothing. A redirect that a pod would obey has a hop limit of
+// 255 (RFC 4861 section 8.1), which no packet has behind a gateway.
+func TestAbuseByErrorsOfThePeer(t *testing.T) {
+	about := func(typ, code uint8, rest uint32, quoted []byte) []byte {
+		return packettest.Spec{
+			Src: hostilePod6, Dst: localPod6, HopLimit: 255, Proto: packet.ProtoICMPv6, Transport: packettest.Message(typ, code, rest, quoted),
+		}.Bytes()
+	}
+	unsent := udpOf(localPod6, remoteOutside6, 1340)
+	for name, in := range map[string][]byte{
+		"unreachable":                       about(1, 0, 0, unsent),
+		"too big":                           about(2, 0, 1280, unsent),
+		"too big, below what IPv6 allows":   about(2, 0, 68, unsent),
+		"too big, about somebody's":         about(2, 0, 1280, udpOf(nodeIPs[0], hostilePod, 1340)),
+		"too big, about less than a header": about(2, 0, 1280, unsent[:20]),
+		"too big, about an error":           about(2, 0, 1280, about(2, 0, 1280, unsent)),
+		"time exceeded":                     about(3, 0, 0, unsent),
+		"a problem of parameters":           about(4, 0, 40, unsent),
+		"a redirect":                        about(137, 0, 0, append(append(gatewayIP6.AsSlice(), remoteInside6.AsSlice()...), unsent[:64]...)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, nil)
+			h.ingress(in)
+			for _, got := range h.atNode(0) {
+				p, ok := packet.Parse(got.ip())
+				if !ok || p.Dst() != localPod6 || p.HopLimit() >= 255 {
+					t.Errorf("the node got %s, hop limit %d", describe(got.ip()), p.HopLimit())
+				}
+			}
+			if got := h.atNode(1); len(got) != 0 {
+				t.Errorf("another node got %s", describe(got[0].ip()))
+			}
+			if got := h.egress(); len(got) != 0 {
+				t.Errorf("the peer got %s", describeAll(got))
+			}
+			if s := h.forwarder.Status(); s.Flows.Entries+s.PodFlows.Entries+h.forwarder.PathMTUs() != 0 {
+				t.Errorf("it left something behind: %+v, %+v, %d paths", s.Flows, s.PodFlows, h.forwarder.PathMTUs())
 			}
 		})
 	}

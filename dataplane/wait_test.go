@@ -27,8 +27,9 @@ func (s *fullSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
 	return s.Socket.WriteBatch(ds)
 }
 
-// What is for the nodes waits for their socket. Packets from the nodes do not, although
-// the gateway has answers to give meanwhile.
+// What is for the nodes waits for their socket, as where the peer sends more than they take.
+// Packets from the nodes do not, although the gateway has answers to give meanwhile, of ARP and
+// ICMP.
 func TestEgressDoesNotWaitForIngress(t *testing.T) {
 	h := newHarness(t, nil)
 	s := &fullSocket{full: make(chan struct{}), emptied: make(chan struct{})}
@@ -55,12 +56,14 @@ func TestEgressDoesNotWaitForIngress(t *testing.T) {
 	}()
 	<-s.full
 	arp()
+	h.ipFromNode(0, expiring(localPod, remoteInside))
+	h.ipFromNode(0, oversized(localPod, remoteInside))
 	h.ipFromNode(0, udp(localPod, 1, remoteInside, 2, "x"))
 	if got := h.egress(); len(got) != 1 {
 		t.Errorf("%d packets for the peer, want one", len(got))
 	}
-	if got := h.atNode(0); len(got) != 2 {
-		t.Errorf("%d answers, want two", len(got))
+	if got := h.atNode(0); len(got) != 4 {
+		t.Errorf("%d answers, want two to ARP and two ICMP errors", len(got))
 	}
 	close(s.emptied)
 	<-waiting
