@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/handshake"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
@@ -26,6 +27,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/replication"
 	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/authentication/tenant"
+	"github.com/sluice-net/sluice/controlplane/finalizers"
 )
 
 // Options say what this cluster grants.
@@ -44,6 +46,11 @@ type Options struct {
 	Slices resourceslice.Options
 }
 
+// What finalizers of Liqo's are removed from:
+//
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants;resourceslices;renews,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
+
 // SetupWithManager adds the controllers to mgr. peerings is that of [PeeringCache].
 func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	cluster := identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}
@@ -61,6 +68,12 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		{"identity", identity.SetupWithManager(mgr, peerings, cluster)},
 		{"renewal", renewal.SetupWithManager(mgr, cluster)},
 		{"replication", replication.SetupWithManager(mgr, peerings, cluster, o.NamespaceMaps)},
+		{"finalizers", finalizers.SetupWithManager(mgr,
+			finalizers.Of{Kind: new(authv1beta1.Tenant), Finalizers: []string{authv1beta1.FinalizerTenant}},
+			finalizers.Of{Kind: new(authv1beta1.ResourceSlice), Finalizers: []string{authv1beta1.FinalizerReplicated}},
+			finalizers.Of{Kind: new(authv1beta1.Renew), Finalizers: []string{authv1beta1.FinalizerReplicated}},
+			finalizers.Of{Kind: new(corev1.Secret), Finalizers: []string{authv1beta1.FinalizerReplicator}, Cache: peerings},
+		)},
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)

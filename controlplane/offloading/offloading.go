@@ -18,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/finalizers"
 	"github.com/sluice-net/sluice/controlplane/offloading/apiserver"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespacemap"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespaceoffloading"
@@ -49,6 +51,10 @@ type Options struct {
 	LimitsEnforcement offloadingv1beta1.LimitsEnforcement
 }
 
+// What finalizers of Liqo's are removed from:
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps;namespaceoffloadings;virtualnodes,verbs=get;list;watch;patch
+
 // SetupWithManager adds the controllers to mgr. peerings sees the Secrets of peerings.
 func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	id := remember(identify.Cluster{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: o.LiqoNamespace}.ID)
@@ -72,6 +78,11 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		{"apiserver", apiserver.SetupWithManager(mgr, o.LiqoNamespace, !o.NoAPIServerAccess)},
 		{"scheduling", scheduling.SetupWithManager(mgr)},
 		{"servingcert", servingcert.SetupWithManager(mgr)},
+		{"finalizers", finalizers.SetupWithManager(mgr,
+			finalizers.Of{Kind: new(offloadingv1beta1.NamespaceMap), Finalizers: []string{offloadingv1beta1.FinalizerNamespaceMap, authv1beta1.FinalizerReplicated}},
+			finalizers.Of{Kind: new(offloadingv1beta1.NamespaceOffloading), Finalizers: []string{offloadingv1beta1.FinalizerNamespaceOffloading}},
+			finalizers.Of{Kind: new(offloadingv1beta1.VirtualNode), Finalizers: []string{offloadingv1beta1.FinalizerVirtualNode}},
+		)},
 	} {
 		if c.err != nil {
 			return fmt.Errorf("set up %s: %w", c.name, c.err)

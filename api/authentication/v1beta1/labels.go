@@ -30,6 +30,16 @@ const (
 	LabelReplicated = "liqo.io/replicated"
 )
 
+// Finalizers that Liqo's controllers set. Ours set none, and remove these from what is being deleted.
+const (
+	// FinalizerTenant, on a Tenant, waits for the end of what its consumer has here.
+	FinalizerTenant = "tenant.liqo.io/finalizer"
+	// FinalizerReplicated, on an object that is copied to another cluster, waits for the end of the copy.
+	FinalizerReplicated = "crdreplicator.liqo.io/resource"
+	// FinalizerReplicator, on an identity's Secret, waits for the end of what was copied by it.
+	FinalizerReplicator = "crdreplicator.liqo.io/operator"
+)
+
 // Annotations.
 const (
 	// AnnotationRemoteTenantNamespace, on an identity's Secret, names the tenant namespace at the provider.

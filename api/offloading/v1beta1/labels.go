@@ -95,3 +95,13 @@ const (
 	// FieldManagerReflection is the field manager of reflected objects.
 	FieldManagerReflection = "reflection.liqo.io"
 )
+
+// Finalizers that Liqo's controllers set. Ours set none, and remove these from what is being deleted.
+const (
+	// FinalizerVirtualNode, on a VirtualNode, waits for the end of its Node and its process.
+	FinalizerVirtualNode = "virtualnode-controller.liqo.io/finalizer"
+	// FinalizerNamespaceMap, on a NamespaceMap, waits for the end of the namespaces that it asks for.
+	FinalizerNamespaceMap = "namespacemap-controller.liqo.io/finalizer"
+	// FinalizerNamespaceOffloading, on a NamespaceOffloading, waits for the end of what was offloaded.
+	FinalizerNamespaceOffloading = "namespaceoffloading-controller.liqo.io/finalizer"
+)
