@@ -75,6 +75,9 @@ func selector(mark string) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{mark: networkingv1beta1.LabelTrue})
 }
 
+// DaemonSet is the kind of owner whose pods run wherever there is a node.
+const DaemonSet = "DaemonSet"
+
 // Pod keeps of a Pod what the controllers read. The rest of what is cached of
 // it is zero.
 func Pod(o any) (any, error) {
@@ -87,6 +90,9 @@ func Pod(o any) (any, error) {
 		ObjectMeta: strip(p.ObjectMeta),
 		Spec:       corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs},
+	}
+	if c := metav1.GetControllerOf(p); c != nil && c.Kind == DaemonSet { // offloading does not drain it
+		kept.OwnerReferences = []metav1.OwnerReference{{Kind: DaemonSet, Controller: c.Controller}}
 	}
 	if p.Spec.NodeName == "" {
 		kept.Spec.RuntimeClassName = p.Spec.RuntimeClassName

@@ -32,10 +32,17 @@ func TestPod(t *testing.T) {
 		}
 	}
 	gateway := map[string]string{"networking.liqo.io/component": "gateway", "networking.liqo.io/active": "true"}
+	ownedBy := func(p *corev1.Pod, o metav1.OwnerReference) *corev1.Pod {
+		p.OwnerReferences = []metav1.OwnerReference{o}
+		return p
+	}
 	for _, test := range []struct {
 		name     string
 		in, want *corev1.Pod
 	}{
+		{"a pod of a ReplicaSet keeps no owner", ownedBy(full(nil), metav1.OwnerReference{Kind: "ReplicaSet", Name: "web", Controller: new(true)}), kept(nil, nil)},
+		{"a pod of a DaemonSet keeps that it is one", ownedBy(full(nil), metav1.OwnerReference{Kind: "DaemonSet", Name: "cni", UID: "1", Controller: new(true)}),
+			ownedBy(kept(nil, nil), metav1.OwnerReference{Kind: "DaemonSet", Controller: new(true)})},
 		{"a user's pod is where it runs and its address", full(map[string]string{"app": "x"}), kept(nil, nil)},
 		{"a gateway's pod keeps its labels and readiness", full(gateway), kept(gateway, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}})},
 	} {

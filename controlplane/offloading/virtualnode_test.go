@@ -11,10 +11,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -166,6 +168,13 @@ func TestVirtualNode(t *testing.T) {
 	c.Create(t, physical)
 	offloaded := pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" })
 	c.Create(t, offloaded)
+	// What runs on every node is not evicted, as it would come back at once, and nothing waits for it.
+	daemon := pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" })
+	daemon.Labels = map[string]string{"app": "logs"}
+	daemon.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: daemonSet(t, c), Controller: new(true)}}
+	system := pod("kube-system", func(s *corev1.PodSpec) { s.NodeName = "milan" })
+	c.Create(t, daemon)
+	c.Create(t, system)
 	c.Delete(t, slice)
 	// Its VirtualNode goes with it, by the garbage collector.
 	c.Gone(t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "milan"}})
@@ -183,6 +192,11 @@ func TestVirtualNode(t *testing.T) {
 			t.Errorf("while the pod ends: %v", err)
 		}
 	}
+	for _, p := range []*corev1.Pod{daemon, system} {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || !p.DeletionTimestamp.IsZero() {
+			t.Errorf("a pod of the node itself, of namespace %s: deleted at %v, %v", p.Namespace, p.DeletionTimestamp, err)
+		}
+	}
 	// It ends.
 	c.Delete(t, offloaded, client.GracePeriodSeconds(0))
 	c.Gone(t, node)
@@ -191,6 +205,18 @@ func TestVirtualNode(t *testing.T) {
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(physical), physical); err != nil || physical.Spec.Unschedulable {
 		t.Errorf("the other node: %v", err)
 	}
+}
+
+// daemonSet makes one that wants every node, and leaves the pods alone that it has.
+func daemonSet(t *testing.T, c *controlplanetest.Cluster) types.UID {
+	t.Helper()
+	labels := map[string]string{"app": "logs"}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.org/c"}}}},
+	}}
+	c.Create(t, d)
+	return d.UID
 }
 
 // TestVirtualNodeTenantGone removes the tenant namespace first: nobody could end the pods of the Node, and it goes all the
@@ -233,6 +259,11 @@ func TestVirtualNodeLimits(t *testing.T) {
 		return cl
 	}
 	kubelet, controller := as("liqo-tenant-milan", "virtual-kubelet"), as(controlplanetest.LiqoNamespace, controlplanetest.Controller)
+	evict := func(namespace, name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return controller.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, new(policyv1.Eviction), client.DryRunAll)
+		}
+	}
 	virtualOne := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "virtual", Labels: map[string]string{"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "other"}}}
 	for _, tt := range []struct {
 		name string
@@ -260,6 +291,10 @@ func TestVirtualNodeLimits(t *testing.T) {
 			return controller.Create(ctx, pod("shop", func(*corev1.PodSpec) {}), client.DryRunAll)
 		}, "does nothing else to pods"},
 		{"the controller deletes a user's pod", func(ctx context.Context) error { return controller.Delete(ctx, web.DeepCopy(), client.DryRunAll) }, "does nothing else to pods"},
+		{"the controller evicts a pod of the cluster", evict("kube-system", "dns"), "none of what runs this one"},
+		{"the controller evicts an agent", evict("liqo-fabric", "dns"), "none of what runs this one"},
+		{"the controller evicts a controller", evict(controlplanetest.LiqoNamespace, "dns"), "none of what runs this one"},
+		{"the controller evicts a user's pod", evict("shop", web.Name), ""},
 		{"the controller makes a namespace of nobody's", func(ctx context.Context) error {
 			return controller.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, client.DryRunAll)
 		}, "namespaces that it has made"},

@@ -3,6 +3,7 @@ package virtualnode
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 const (
@@ -32,7 +34,8 @@ const (
 // stands for another cluster, and one without a VirtualNode is left over, whatever happened meanwhile.
 type drainer struct {
 	client.Client
-	now func() time.Time
+	now           func() time.Time
+	liqoNamespace string
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
@@ -44,6 +47,7 @@ type drainer struct {
 //	yes                            whatever                       stays
 //	no                             some                           is cordoned; they are evicted
 //	no                             only such as nobody will end   goes, and Kubernetes removes them
+//	no                             only of the node itself        goes, and they with it
 //	no                             none                           goes
 //	no tenant namespace is left    whatever                       goes: nobody could end its pods
 func (r *drainer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -69,7 +73,7 @@ func (r *drainer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	left, again := 0, time.Duration(0)
 	for i := range pods.Items {
-		if p := &pods.Items[i]; tenant && p.Spec.NodeName == n.Name && !r.abandoned(p) {
+		if p := &pods.Items[i]; tenant && p.Spec.NodeName == n.Name && !r.abandoned(p) && !r.stays(p) {
 			if left++; left == 1 {
 				if err := r.cordon(ctx, n.Name); err != nil {
 					return ctrl.Result{}, err
@@ -137,4 +141,14 @@ func (r *drainer) evict(ctx context.Context, p *corev1.Pod) error {
 
 func (r *drainer) abandoned(p *corev1.Pod) bool {
 	return !p.DeletionTimestamp.IsZero() && r.now().Sub(p.DeletionTimestamp.Time) > abandoned
+}
+
+// stays tells whether a pod is of the node itself: of a DaemonSet, which would make another one
+// in its place at once, or of the cluster, where a ValidatingAdmissionPolicy lets nobody be
+// evicted by this controller.
+func (r *drainer) stays(p *corev1.Pod) bool {
+	if c := metav1.GetControllerOf(p); c != nil && c.Kind == kinds.DaemonSet {
+		return true
+	}
+	return strings.HasPrefix(p.Namespace, "kube-") || p.Namespace == r.liqoNamespace || p.Namespace == r.liqoNamespace+"-fabric"
 }

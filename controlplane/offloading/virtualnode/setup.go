@@ -40,7 +40,7 @@ type Options struct {
 func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	s := &slicer{Client: mgr.GetClient(), Secrets: peerings, Recorder: mgr.GetEventRecorder("liqo-controller")}
 	p := &processes{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), id: o.ID, liqoNamespace: o.LiqoNamespace, now: metav1.Now}
-	d := &drainer{Client: mgr.GetClient(), now: time.Now}
+	d := &drainer{Client: mgr.GetClient(), now: time.Now, liqoNamespace: o.LiqoNamespace}
 	return errors.Join(s.setup(mgr, peerings), p.setup(mgr), d.setup(mgr))
 }
 
