@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +109,20 @@ func TestShadowPods(t *testing.T) {
 		create(shadow("host", host))
 		milan.Event(t, "shop-rome", "host", "PodRefused", "PodSecurity")
 		milan.phaseIs("host", corev1.PodPending)
+	})
+	t.Run("a pod of somebody else", func(t *testing.T) {
+		theirs := &corev1.Pod{ObjectMeta: object("shop-rome", "taken", "app", "shop"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop"}}}}
+		milan.Create(t, theirs)
+		create(shadow("taken", withCPU("1m")))
+		milan.Event(t, "shop-rome", "taken", "PodInTheWay", "left as it is")
+		milan.Delete(t, shadow("taken", nil))
+		milan.Gone(t, shadow("taken", nil))
+		now := new(corev1.Pod)
+		milan.Read(t, "shop-rome", "taken", now)
+		if diff := cmp.Diff(theirs.ObjectMeta, now.ObjectMeta); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		milan.Delete(t, now, client.GracePeriodSeconds(0))
 	})
 	t.Run("over quota", func(t *testing.T) {
 		create(shadow("second", withCPU("600m")))

@@ -312,17 +312,21 @@ func (r *processes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	var inTheWay []string
 	for _, o := range objects {
 		_, err := apply.Object(ctx, r.Client, r.Reader, o)
 		theirs := new(apply.ForeignError)
 		switch {
 		case errors.As(err, &theirs):
-			c.Status, c.Reason, c.Message, again.RequeueAfter = offloadingv1beta1.VirtualNodeNone, ReasonObjectInTheWay, theirs.Error(), recheck
+			inTheWay = append(inTheWay, theirs.Error())
 		case apply.NamespaceEnds(err):
 			return ctrl.Result{}, nil
 		case err != nil:
 			return ctrl.Result{}, err
 		}
+	}
+	if len(inTheWay) > 0 {
+		c.Status, c.Reason, c.Message, again.RequeueAfter = offloadingv1beta1.VirtualNodeNone, ReasonObjectInTheWay, strings.Join(inTheWay, "; "), recheck
 	}
 	for i := range virtual {
 		if err := r.tell(ctx, &virtual[i], c); err != nil {
