@@ -41,6 +41,7 @@ func TestInACluster(t *testing.T) {
 			"restart of the peer": testRestart,
 			"takeover":            testTakeover,
 			"two leaders":         testTwoLeaders,
+			"writes":              testWrites,
 			"services":            testServices,
 			"services, no rights": testServicesWithoutRights,
 		} {
