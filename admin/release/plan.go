@@ -287,7 +287,7 @@ func (d *decider) nodes() {
 	for _, n := range d.facts.Nodes {
 		for _, a := range n.Addresses {
 			if within(pools, a) && !within(taken, a) {
-				subnets[subnetOf(a)] = true
+				subnets[cidr.NetworkOf(a)] = true
 			}
 		}
 	}
@@ -295,14 +295,6 @@ func (d *decider) nodes() {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("the nodes have addresses in the pools from which prefixes for peers are taken: reserve their networks, for example with --reserved-subnets %s",
 			join(slices.SortedFunc(maps.Keys(subnets), netip.Prefix.Compare))))
 	}
-}
-
-// subnetOf is how large the network of a node usually is.
-func subnetOf(a netip.Addr) netip.Prefix {
-	if a.Is4() {
-		return netip.PrefixFrom(a, 24).Masked()
-	}
-	return netip.PrefixFrom(a, 64).Masked()
 }
 
 func within(ps []netip.Prefix, a netip.Addr) bool {

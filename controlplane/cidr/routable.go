@@ -44,3 +44,12 @@ func insideUnroutable(p netip.Prefix) bool {
 	}
 	return false
 }
+
+// NetworkOf is how large the network of a host usually is that has an address.
+func NetworkOf(a netip.Addr) netip.Prefix {
+	bits := 24
+	if a.Is6() {
+		bits = 64
+	}
+	return netip.PrefixFrom(a, bits).Masked()
+}

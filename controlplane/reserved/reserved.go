@@ -21,6 +21,9 @@ import (
 // apiServers is the EndpointSlice that the API servers write about themselves.
 var apiServers = client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 
+// Node begins the words for who has the address of a node.
+const Node = "Node "
+
 // Addresses returns the addresses and who has each. Nodes are read through c; the API
 // servers through live, as caches hold only EndpointSlices that are ours.
 func Addresses(ctx context.Context, c, live client.Reader) (map[netip.Addr]string, error) {
@@ -36,7 +39,7 @@ func Addresses(ctx context.Context, c, live client.Reader) (map[netip.Addr]strin
 	}
 	for i := range nodes.Items {
 		for _, a := range nodes.Items[i].Status.Addresses {
-			add(a.Address, "Node "+nodes.Items[i].Name)
+			add(a.Address, Node+nodes.Items[i].Name)
 		}
 	}
 	var slice discoveryv1.EndpointSlice

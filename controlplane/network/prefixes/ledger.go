@@ -17,8 +17,8 @@ type ledger struct {
 	liqoNamespace string
 	allocator     *cidr.Allocator
 	entries       map[string]entry
-	// reserved are the addresses that are kept free, and who has them.
-	reserved map[netip.Addr]string
+	// reserved are the addresses and networks that are kept free, and who has them.
+	reserved map[netip.Prefix]string
 	// waiting are the keys of those that have nothing.
 	waiting map[string]bool
 	// reasons counts the decisions.
@@ -41,7 +41,7 @@ func newLedger(pools []netip.Prefix, liqoNamespace string) (*ledger, error) {
 	}
 	return &ledger{
 		liqoNamespace: liqoNamespace, allocator: a,
-		reserved: make(map[netip.Addr]string), entries: make(map[string]entry), waiting: make(map[string]bool), reasons: make(map[ipamv1alpha1.ConditionReason]int),
+		reserved: make(map[netip.Prefix]string), entries: make(map[string]entry), waiting: make(map[string]bool), reasons: make(map[ipamv1alpha1.ConditionReason]int),
 	}, nil
 }
 
