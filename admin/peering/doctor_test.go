@@ -2,6 +2,7 @@ package peering_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -102,6 +103,7 @@ spec: {clusterID: rome, authzPolicy: TolerateNoHandshake, tenantCondition: ` + c
 		}, rome, "ForeignCluster milan", "was valid until"},
 		{"an API server that does not answer", func() { mended(); secret(credentialtest.TokenKubeconfig(away), "liqo-tenant-rome") }, rome, "ForeignCluster milan", "it cannot be reached"},
 		{"a Tenant that is cordoned", func() { mended(); tenant("Cordoned") }, milan, "Tenant liqo-tenant-rome/rome", "is cordoned"},
+		{"a Tenant that is drained", func() { mended(); tenant("Drained") }, milan, "Tenant liqo-tenant-rome/rome", "is drained"},
 	} {
 		peer := "milan"
 		if c.in == milan {
@@ -113,12 +115,14 @@ spec: {clusterID: rome, authzPolicy: TolerateNoHandshake, tenantCondition: ` + c
 			if err != nil {
 				return err
 			}
-			for _, f := range found {
-				if f.Status == doctor.Failed && f.Object == c.object && strings.Contains(f.Message+" "+f.Cause, c.says) && f.Cause != "" && f.Fix != "" {
-					return nil
-				}
+			// One line, and no other that is red for the same.
+			if len(found) == 0 {
+				return errors.New("it finds nothing")
 			}
-			return fmt.Errorf("it finds %+v", found)
+			if f := found[0]; len(found) > 1 || f.Status != doctor.Failed || f.Object != c.object || !strings.Contains(f.Message+" "+f.Cause, c.says) || f.Cause == "" || f.Fix == "" {
+				return fmt.Errorf("it finds %+v", found)
+			}
+			return nil
 		})
 	}
 	// The events of what was wrong are all there still.
