@@ -73,8 +73,10 @@ func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
 		m.Answer = []dns.RR{&dns.HINFO{Hdr: dns.RR_Header{Name: asked.Name, Rrtype: dns.TypeHINFO, Class: dns.ClassINET, Ttl: z.ttl}, Cpu: "RFC8482"}}
 	default:
 		m.Answer = turned(found[asked.Qtype], asked.Name)
+		seen := map[string]bool{} // several ports may be at one target
 		for _, r := range m.Answer {
-			if srv, ok := r.(*dns.SRV); ok {
+			if srv, ok := r.(*dns.SRV); ok && !seen[srv.Target] {
+				seen[srv.Target] = true
 				m.Extra = append(m.Extra, z.nodes[srv.Target][dns.TypeA]...)
 				m.Extra = append(m.Extra, z.nodes[srv.Target][dns.TypeAAAA]...)
 			}

@@ -15,7 +15,7 @@ type Service struct {
 	Endpoints []Endpoint
 }
 
-// Port is a port of a Service. Without a name it has no SRV record.
+// Port is a port of a Service. Without a name it has no name of its own in the zone.
 type Port struct {
 	Name     string
 	Protocol string // TCP, UDP or SCTP

@@ -127,20 +127,23 @@ func (z *Zone) addresses(name string, addresses []netip.Addr) {
 	}
 }
 
-// port gives a Service a port at target.
+// port gives a Service a port at target: under the name of the port, if it has one, and under that of the Service, where
+// CoreDNS has all ports of a Service of its cluster.
 func (z *Zone) port(service, target string, p Port) {
 	protocol := strings.ToLower(p.Protocol)
-	if p.Name == "" {
-		return
-	}
-	if !isLabel(p.Name) || protocol != "tcp" && protocol != "udp" && protocol != "sctp" {
+	if p.Name != "" && !isLabel(p.Name) || protocol != "tcp" && protocol != "udp" && protocol != "sctp" {
 		z.count.Refused++
 		return
 	}
-	name := "_" + p.Name + "._" + protocol + "." + service
-	z.node(name).add(&dns.SRV{
-		Hdr: z.header(name, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: p.Number, Target: target,
-	})
+	names := []string{service}
+	if p.Name != "" {
+		names = append(names, "_"+p.Name+"._"+protocol+"."+service)
+	}
+	for _, name := range names {
+		z.node(name).add(&dns.SRV{
+			Hdr: z.header(name, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: p.Number, Target: target,
+		})
+	}
 }
 
 // node is what a name has. It and all names above it exist from now on.

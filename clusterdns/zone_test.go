@@ -66,6 +66,9 @@ func TestAnswers(t *testing.T) {
 			"web.shop.svc.clusterset.local. A 10.96.0.7, web.shop.svc.clusterset.local. AAAA fd00::7"},
 		{"_http3._udp.web.shop.svc.clusterset.local.", "SRV", "NOERROR | _http3._udp.web.shop.svc.clusterset.local. SRV 0 100 443 web.shop.svc.clusterset.local. |  | " +
 			"web.shop.svc.clusterset.local. A 10.96.0.7, web.shop.svc.clusterset.local. AAAA fd00::7"},
+		{"web.shop.svc.clusterset.local.", "SRV", "NOERROR | web.shop.svc.clusterset.local. SRV 0 100 443 web.shop.svc.clusterset.local., " +
+			"web.shop.svc.clusterset.local. SRV 0 100 80 web.shop.svc.clusterset.local., web.shop.svc.clusterset.local. SRV 0 100 9 web.shop.svc.clusterset.local. |  | " +
+			"web.shop.svc.clusterset.local. A 10.96.0.7, web.shop.svc.clusterset.local. AAAA fd00::7"},
 		{"_http._udp.web.shop.svc.clusterset.local.", "SRV", "NXDOMAIN |  | " + soa},
 		{"db.shop.svc.clusterset.local.", "A", "NOERROR | db.shop.svc.clusterset.local. A 10.80.0.1, db.shop.svc.clusterset.local. A 10.80.0.9, db.shop.svc.clusterset.local. A 10.81.0.1"},
 		{"db-0.milan.db.shop.svc.clusterset.local.", "A", "NOERROR | db-0.milan.db.shop.svc.clusterset.local. A 10.80.0.1"},
@@ -92,7 +95,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s %s\n got %s\nwant %s", tt.name, tt.kind, got, tt.want)
 		}
 	}
-	if got, want := fmt.Sprintf("%+v", z.Count()), "{Services:2 Endpoints:3 Records:17 Refused:0}"; got != want {
+	if got, want := fmt.Sprintf("%+v", z.Count()), "{Services:2 Endpoints:3 Records:23 Refused:0}"; got != want {
 		t.Errorf("count %s, want %s", got, want)
 	}
 }
