@@ -19,12 +19,16 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// NewServiceExport is what exports the Service of its name to the clusters of these IDs; nil: to all peers.
-func NewServiceExport(m Metadata, to []string) *mcsv1beta1.ServiceExport {
+// NewServiceExport is what exports the Service of its name to the clusters of these IDs; nil: to all peers. With
+// preferLocal, connections stay in this cluster while it has ready endpoints.
+func NewServiceExport(m Metadata, to []string, preferLocal bool) *mcsv1beta1.ServiceExport {
 	e := &mcsv1beta1.ServiceExport{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}}
 	e.SetGroupVersionKind(mcsv1beta1.SchemeGroupVersion.WithKind(mcsv1beta1.ServiceExportKindName))
 	if to != nil {
 		metav1.SetMetaDataAnnotation(&e.ObjectMeta, networkingv1beta1.AnnotationExportTo, strings.Join(to, ","))
+	}
+	if preferLocal {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, networkingv1beta1.AnnotationPreferLocal, networkingv1beta1.LabelTrue)
 	}
 	return e
 }
@@ -95,9 +99,11 @@ func (e *end) exportMade(ctx context.Context, wanted *mcsv1beta1.ServiceExport) 
 		return "an earlier ServiceExport is being deleted", nil
 	}
 	before := live.DeepCopy()
-	delete(live.Annotations, networkingv1beta1.AnnotationExportTo)
-	if to, limited := wanted.Annotations[networkingv1beta1.AnnotationExportTo]; limited {
-		metav1.SetMetaDataAnnotation(&live.ObjectMeta, networkingv1beta1.AnnotationExportTo, to)
+	for _, of := range []string{networkingv1beta1.AnnotationExportTo, networkingv1beta1.AnnotationPreferLocal} {
+		delete(live.Annotations, of)
+		if value, asked := wanted.Annotations[of]; asked {
+			metav1.SetMetaDataAnnotation(&live.ObjectMeta, of, value)
+		}
 	}
 	if equality.Semantic.DeepEqual(before, live) {
 		return "", nil
@@ -110,7 +116,7 @@ func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	e := newEnd(in, &o)
-	object := NewServiceExport(Metadata{Namespace: name.Namespace, Name: name.Name}, nil)
+	object := NewServiceExport(Metadata{Namespace: name.Namespace, Name: name.Name}, nil, false)
 	what := fmt.Sprintf("Service %s in namespace %s", name.Name, name.Namespace)
 	s := &step{in: in, waiting: "Withdrawing the export", done: what + " was not exported"}
 	s.try = func(ctx context.Context) (missing string, err error) {

@@ -15,7 +15,7 @@ import (
 
 // TestUnexport: the user reads whether there was an export.
 func TestUnexport(t *testing.T) {
-	export := NewServiceExport(Metadata{Namespace: "app", Name: "web"}, nil)
+	export := NewServiceExport(Metadata{Namespace: "app", Name: "web"}, nil, false)
 	in := &access.Cluster{Client: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(export).Build()}
 	var told []string
 	for range 2 {

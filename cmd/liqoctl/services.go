@@ -42,11 +42,14 @@ The command creates a ServiceExport with the name of the Service. Each of the cl
 name then creates a ServiceImport in it, and a Service with the endpoints of all clusters that export it. Both clusters
 need services.enabled=true in their installation.
 
-Repeat the command to export to other clusters. If no cluster is connected yet, there is only a warning.`,
+Repeat the command to export to other clusters, or without --prefer-local. If no cluster is connected yet, there is only a warning.`,
 		Example: `  liqoctl export service web -n shop
 
   # To one cluster only.
   liqoctl export service web -n shop --to milan
+
+  # For failover: here, pods of other clusters are used only while none of this one is ready.
+  liqoctl export service web -n shop --prefer-local
 
   # For GitOps.
   liqoctl export service web -n shop -o yaml`,
@@ -54,8 +57,10 @@ Repeat the command to export to other clusters. If no cluster is connected yet, 
 		ValidArgsFunction: a.completeServices,
 	}
 	var to []string
+	var preferLocal bool
 	var timeout time.Duration
 	cmd.Flags().StringSliceVar(&to, "to", nil, "`IDS` of the clusters that may use the Service, separated by commas (default: all)")
+	cmd.Flags().BoolVar(&preferLocal, "prefer-local", false, "in this cluster, use endpoints of other clusters only while none of this one is ready")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` to wait for the controller before giving up")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,7 +73,7 @@ Repeat the command to export to other clusters. If no cluster is connected yet, 
 		if err != nil {
 			return err
 		}
-		object := peering.NewServiceExport(peering.Metadata{Namespace: in.Namespace, Name: args[0], Labels: a.labels, Annotations: a.annotations}, to)
+		object := peering.NewServiceExport(peering.Metadata{Namespace: in.Namespace, Name: args[0], Labels: a.labels, Annotations: a.annotations}, to, preferLocal)
 		if out.given() {
 			return out.objects(object)
 		}

@@ -256,6 +256,14 @@ func TestServices(t *testing.T) {
 		milan.leads(derived, "milan 10.243.7.7", "rome 10.71.1.2", "rome 10.71.1.3")
 		e := &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}
 		milan.condition(e, "Conflict", func() []metav1.Condition { return e.Status.Conditions }, "NoConflicts")
+		controlplanetest.Edit(t, milan.Cluster, &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}, func(e *mcsv1beta1.ServiceExport) {
+			metav1.SetMetaDataAnnotation(&e.ObjectMeta, networkingv1beta1.AnnotationPreferLocal, "true")
+		})
+		milan.leads(derived, "milan 10.243.7.7", "rome 10.71.1.2!", "rome 10.71.1.3!")
+		controlplanetest.Edit(t, milan.Cluster, &discoveryv1.EndpointSlice{ObjectMeta: object("shop", "web-1")}, func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Conditions.Ready = new(false)
+		})
+		milan.leads(derived, "milan 10.243.7.7!", "rome 10.71.1.2", "rome 10.71.1.3")
 		controlplanetest.Edit(t, milan.Cluster, &corev1.Service{ObjectMeta: object("shop", "web")}, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 })
 		milan.condition(e, "Conflict", func() []metav1.Condition { return e.Status.Conditions }, "PortConflict")
 		milan.Delete(t, e)

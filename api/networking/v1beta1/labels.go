@@ -123,6 +123,9 @@ const (
 	// AnnotationExportTo, on a ServiceExport, holds the IDs of the clusters that may see the Service, separated by commas.
 	// Without it all peers may.
 	AnnotationExportTo = "liqo.io/export-to"
+	// AnnotationPreferLocal, on a ServiceExport, keeps connections in its cluster: if "true", endpoints of other clusters are
+	// ready there only while none of its own is.
+	AnnotationPreferLocal = "liqo.io/prefer-local"
 	// AnnotationExportServices and AnnotationImportServices, on a Configuration, say which Services its peer may be told of, and
 	// which ones of the peer are used here: NAMESPACE or NAMESPACE/NAME, separated by commas, in which * stands for any text.
 	// Without them all are.

@@ -48,6 +48,8 @@ type Facts struct {
 	Imports []Import
 	// Local is what this cluster itself exports under that name; nil: nothing.
 	Local *networkingv1beta1.ServiceDescription
+	// PreferLocal says that endpoints of peers count only while none of this cluster is ready.
+	PreferLocal bool
 	// IPs are the addresses of the Service that stands for all.
 	IPs []string
 }
@@ -100,6 +102,7 @@ type constituent struct {
 //	an endpoint that leads elsewhere            left out  Accepted, whose message says so
 //	another type, port or affinity than older   joins as the older one says; Conflict on this cluster's export
 //	the peer is away                            joins, nothing of it ready
+//	an endpoint here is ready, and preferred    joins, nothing of it ready
 func Build(f Facts) (p Plan) {
 	var all []constituent
 	if f.Local != nil && f.Reserved == "" {
@@ -134,6 +137,7 @@ func Build(f Facts) (p Plan) {
 	merged, conflicts := merge(all)
 	headless := merged.Type == networkingv1beta1.ServiceHeadless
 	p.Import = f.serviceImport(merged)
+	spare := f.PreferLocal && !headless && hasReady(f.Local)
 	names := []string{DerivedName(f.Name)}
 	if f.Alias {
 		names = append(names, f.Name)
@@ -149,7 +153,7 @@ func Build(f Facts) (p Plan) {
 	}
 	for _, c := range all {
 		p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: c.cluster})
-		made, problems := c.slices()
+		made, problems := c.slices(spare)
 		for _, name := range names {
 			for i, s := range made {
 				s = s.DeepCopy()
@@ -173,6 +177,9 @@ func Build(f Facts) (p Plan) {
 		}
 		if c.of.Away != "" {
 			notes[i] = append(notes[i], "no endpoint is ready: "+c.of.Away)
+		}
+		if spare {
+			notes[i] = append(notes[i], fmt.Sprintf("no endpoint is used while one of this cluster is ready, as the annotation %s of the ServiceExport says", networkingv1beta1.AnnotationPreferLocal))
 		}
 		notes[i] = append(notes[i], problems...)
 		p.Accepted[i] = accepted(true, networkingv1beta1.ReasonAccepted, strings.Join(append([]string{"Part of the ServiceImport of this name"}, notes[i]...), "; "))
@@ -316,9 +323,16 @@ func affinity(m networkingv1beta1.ServiceDescription) *corev1.SessionAffinityCon
 	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 }
 
+// hasReady tells whether an endpoint is ready; of nothing none is.
+func hasReady(d *networkingv1beta1.ServiceDescription) bool {
+	return d != nil && slices.ContainsFunc(d.Slices, func(s networkingv1beta1.ServiceSlice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e networkingv1beta1.ServiceEndpoint) bool { return e.Ready })
+	})
+}
+
 // slices are the endpoints of one cluster as this one reaches them. Those that are refused are left out; problems says of
-// the first few of them why.
-func (c *constituent) slices() (made []*discoveryv1.EndpointSlice, problems []string) {
+// the first few of them why. Those of a peer are not ready if they are spare.
+func (c *constituent) slices(spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
 	if c.of != nil && c.of.Unknown != "" {
 		return nil, []string{c.of.Unknown}
 	}
@@ -332,6 +346,9 @@ func (c *constituent) slices() (made []*discoveryv1.EndpointSlice, problems []st
 		for j := range in.Endpoints {
 			e, err := c.endpoint(&in.Endpoints[j], in.AddressType)
 			if err == nil {
+				if spare && c.of != nil {
+					e.Conditions.Ready = new(false)
+				}
 				out.Endpoints = append(out.Endpoints, e)
 				continue
 			}

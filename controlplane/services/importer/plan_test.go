@@ -123,6 +123,14 @@ func TestEndpoints(t *testing.T) {
 	unknown := from(t, "rome", described(0, "10.243.1.2"))
 	unknown.Unknown = "the addresses of cluster rome are not known here"
 	family := described(0, "fd00::1", "10.243.1.2")
+	down, headless := described(time.Hour, "10.243.0.5"), described(0, "10.243.1.2")
+	down.Slices[0].Endpoints[0].Ready = false
+	headless.Type = networkingv1beta1.ServiceHeadless
+	prefer := func(local networkingv1beta1.ServiceDescription, theirs networkingv1beta1.ServiceDescription) Facts {
+		f := facts(from(t, "rome", theirs))
+		f.Local, f.PreferLocal = &local, true
+		return f
+	}
 	for _, test := range []struct {
 		name  string
 		facts Facts
@@ -131,6 +139,9 @@ func TestEndpoints(t *testing.T) {
 	}{
 		{"of two clusters", facts(from(t, "rome", described(0, "10.243.1.2")), from(t, "milan", described(1, "10.243.0.3"))), []string{"rome 10.71.1.2", "milan 10.71.0.3"}, "Part of"},
 		{"of this cluster, too", Facts{Namespace: "shop", Name: "web", Cluster: "turin", Local: &local, Imports: []Import{from(t, "rome", described(0, "10.243.1.2"))}}, []string{"rome 10.71.1.2", "turin 10.243.0.5"}, "Part of"},
+		{"of this cluster first", prefer(local, described(0, "10.243.1.2")), []string{"rome 10.71.1.2!", "turin 10.243.0.5"}, "no endpoint is used while one of this cluster is ready"},
+		{"of this cluster first, where none is ready", prefer(down, described(0, "10.243.1.2")), []string{"rome 10.71.1.2", "turin 10.243.0.5!"}, "Part of"},
+		{"headless, which has no order", prefer(local, headless), []string{"rome 10.71.1.2", "turin 10.243.0.5"}, "Part of"},
 		{"of a peer that is away", facts(away), []string{"rome 10.71.1.2!"}, "no endpoint is ready: the network of the peering is down"},
 		{"of a peer whose addresses are not known", facts(unknown), nil, "not known here"},
 		{"that lead elsewhere", facts(from(t, "rome", described(0, "10.96.0.1", "192.0.2.1", "127.0.0.1", "169.254.169.254", "10.243.200.1", "10.80.0.1", "10.243.9.9", "::ffff:10.243.1.1", "x"))), nil,

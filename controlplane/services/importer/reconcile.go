@@ -246,7 +246,7 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	}
 	wanted := wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias)
 	f.Alias, f.AliasTaken = wanted && service == nil, wanted && service != nil
-	if f.Local, err = r.local(ctx, name, service); err != nil {
+	if f.Local, f.PreferLocal, err = r.local(ctx, name, service); err != nil {
 		return f, 0, err
 	}
 	derived := new(corev1.Service)
@@ -274,24 +274,24 @@ func wantsAlias(label string, installation bool) bool {
 	return label == networkingv1beta1.LabelTrue || label == "" && installation
 }
 
-// local is what this cluster exports under a name; nil: nothing.
-func (r *Reconciler) local(ctx context.Context, name types.NamespacedName, s *corev1.Service) (*networkingv1beta1.ServiceDescription, error) {
+// local is what this cluster exports under a name, nil: nothing; and whether it is to be preferred.
+func (r *Reconciler) local(ctx context.Context, name types.NamespacedName, s *corev1.Service) (l *networkingv1beta1.ServiceDescription, prefer bool, err error) {
 	export := new(mcsv1beta1.ServiceExport)
 	if err := r.Get(ctx, name, export); err != nil || !export.DeletionTimestamp.IsZero() {
-		return nil, client.IgnoreNotFound(err)
+		return nil, false, client.IgnoreNotFound(err)
 	}
 	if s == nil || !s.DeletionTimestamp.IsZero() || s.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil, nil
+		return nil, false, nil
 	}
 	var slices discoveryv1.EndpointSliceList
 	if err := r.Users.List(ctx, &slices, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
-		return nil, fmt.Errorf("list EndpointSlices: %w", err)
+		return nil, false, fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	d, _ := description.Of(s, slices.Items, export.CreationTimestamp, nil)
 	if d.Check() != nil {
-		return nil, nil // the exporter says why
+		return nil, false, nil // the exporter says why
 	}
-	return &d, nil
+	return &d, export.Annotations[networkingv1beta1.AnnotationPreferLocal] == networkingv1beta1.LabelTrue, nil
 }
 
 // importOf is what a peer says, and how its addresses are judged. Again is when to look once more.
