@@ -128,7 +128,7 @@ const (
 	AnnotationPreferLocal = "liqo.io/prefer-local"
 	// AnnotationExportServices and AnnotationImportServices, on a Configuration, say which Services its peer may be told of, and
 	// which ones of the peer are used here: NAMESPACE or NAMESPACE/NAME, separated by commas, in which * stands for any text.
-	// Without them all are.
+	// For exports also LABEL=VALUE, of the Service. Without them all are.
 	AnnotationExportServices = "liqo.io/export-services"
 	AnnotationImportServices = "liqo.io/import-services"
 	// AnnotationTemplateAnnotations remembers the annotation keys that were last applied from a template.

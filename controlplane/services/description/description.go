@@ -42,15 +42,22 @@ func Reserved(namespace, name, liqoNamespace string, labels map[string]string) s
 	return ""
 }
 
-// Allows tells whether an annotation of a Configuration allows the Service of that namespace and name to pass. Without the
-// annotation all may; a pattern that is none allows nothing.
-func Allows(c *networkingv1beta1.Configuration, annotation, namespace, name string) bool {
+// Allows tells whether an annotation of a Configuration allows the Service of that namespace, name and labels to pass.
+// Without the annotation all may; a pattern that is none allows nothing.
+func Allows(c *networkingv1beta1.Configuration, annotation, namespace, name string, labels map[string]string) bool {
 	list, limited := c.Annotations[annotation]
 	if !limited {
 		return true
 	}
 	for pattern := range strings.SplitSeq(list, ",") {
-		if pattern = strings.TrimSpace(pattern); !strings.Contains(pattern, "/") {
+		pattern = strings.TrimSpace(pattern)
+		if key, value, ok := strings.Cut(pattern, "="); ok { // no name has one
+			if have, labelled := labels[key]; labelled && have == value {
+				return true
+			}
+			continue
+		}
+		if !strings.Contains(pattern, "/") {
 			pattern += "/*"
 		}
 		if ok, err := path.Match(pattern, namespace+"/"+name); ok && err == nil {

@@ -12,14 +12,15 @@ import (
 func TestAllows(t *testing.T) {
 	for list, want := range map[string]bool{
 		"": false, "shop": true, "shop/*": true, "shop/web": true, "*": true, "*/*": true, "*/web": true, "db , shop/w*": true,
-		"shop/db": false, "sho": false, "shop/": false, "/web": false, "[": false, "[,shop": true, "shop/web/x": false, ",": false,
+		"shop/db": false, "sho": false, "shop/": false, "/web": false, "tier=public": true, "db, example.org/team=a": true, "tier=": false, "tier=*": false, "empty=": true, "no=": false, "=": false,
+		"[": false, "[,shop": true, "shop/web/x": false, ",": false,
 	} {
 		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": list}}}
-		if got := description.Allows(c, "a", "shop", "web"); got != want {
+		if got := description.Allows(c, "a", "shop", "web", map[string]string{"tier": "public", "example.org/team": "a", "empty": ""}); got != want {
 			t.Errorf("%q: %t", list, got)
 		}
 	}
-	if !description.Allows(new(networkingv1beta1.Configuration), "a", "shop", "web") {
+	if !description.Allows(new(networkingv1beta1.Configuration), "a", "shop", "web", nil) {
 		t.Error("without the annotation")
 	}
 }

@@ -206,7 +206,7 @@ func condition(t mcsv1beta1.ServiceExportConditionType, is bool, reason mcsv1bet
 
 // peersOf are the peerings of this cluster for a Service, one for each other cluster: of several Configurations the oldest counts, as for
 // the network.
-func peersOf(configurations []networkingv1beta1.Configuration, of types.NamespacedName) []Peer {
+func peersOf(configurations []networkingv1beta1.Configuration, of types.NamespacedName, labels map[string]string) []Peer {
 	oldest := slices.SortedFunc(slices.Values(configurations), func(a, b networkingv1beta1.Configuration) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -215,7 +215,7 @@ func peersOf(configurations []networkingv1beta1.Configuration, of types.Namespac
 		c := &oldest[i]
 		id := c.Labels[networkingv1beta1.LabelRemoteClusterID]
 		if _, known := peers[id]; id != "" && !known && c.DeletionTimestamp.IsZero() {
-			peers[id] = Peer{ID: id, Namespace: c.Namespace, Denied: !description.Allows(c, networkingv1beta1.AnnotationExportServices, of.Namespace, of.Name)}
+			peers[id] = Peer{ID: id, Namespace: c.Namespace, Denied: !description.Allows(c, networkingv1beta1.AnnotationExportServices, of.Namespace, of.Name, labels)}
 		}
 	}
 	return slices.SortedFunc(maps.Values(peers), func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })

@@ -157,8 +157,11 @@ func TestPeersOf(t *testing.T) {
 	ends.DeletionTimestamp = new(exportedAt)
 	milan := c("m", "milan", 0)
 	milan.Annotations = map[string]string{networkingv1beta1.AnnotationExportServices: "shop/db"}
-	got := peersOf([]networkingv1beta1.Configuration{c("b", "rome", 0), c("a", "rome", time.Hour), milan, c("x", "", 0), ends}, types.NamespacedName{Namespace: "shop", Name: "web"})
-	if diff := cmp.Diff([]Peer{{ID: "milan", Namespace: "m", Denied: true}, {ID: "rome", Namespace: "a"}}, got); diff != "" {
+	turin := c("t", "turin", 0)
+	turin.Annotations = map[string]string{networkingv1beta1.AnnotationExportServices: "shop/db, tier=public"}
+	got := peersOf([]networkingv1beta1.Configuration{c("b", "rome", 0), c("a", "rome", time.Hour), milan, turin, c("x", "", 0), ends},
+		types.NamespacedName{Namespace: "shop", Name: "web"}, map[string]string{"tier": "public"})
+	if diff := cmp.Diff([]Peer{{ID: "milan", Namespace: "m", Denied: true}, {ID: "rome", Namespace: "a"}, {ID: "turin", Namespace: "t"}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

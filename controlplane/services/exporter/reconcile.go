@@ -101,7 +101,11 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 		}
 		f.Slices = slices.Items
 	}
-	if f.Peers, err = r.peers(ctx, name); err != nil {
+	var labels map[string]string
+	if f.Service != nil {
+		labels = f.Service.Labels
+	}
+	if f.Peers, err = r.peers(ctx, name, labels); err != nil {
 		return f, nil, err
 	}
 	var networks ipamv1alpha1.NetworkList
@@ -118,13 +122,13 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	return f, all.Items, err
 }
 
-// peers are the peerings for a Service, and how much each is told of beside it.
-func (r *Reconciler) peers(ctx context.Context, of types.NamespacedName) ([]Peer, error) {
+// peers are the peerings for a Service with these labels, and how much each is told of beside it.
+func (r *Reconciler) peers(ctx context.Context, of types.NamespacedName, labels map[string]string) ([]Peer, error) {
 	var configurations networkingv1beta1.ConfigurationList
 	if err := r.List(ctx, &configurations, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Configurations: %w", err)
 	}
-	peers := peersOf(configurations.Items, of)
+	peers := peersOf(configurations.Items, of, labels)
 	for i := range peers {
 		var others networkingv1beta1.ExportedServiceList
 		if err := r.List(ctx, &others, client.UnsafeDisableDeepCopy, client.InNamespace(peers[i].Namespace)); err != nil {
