@@ -28,7 +28,10 @@ const (
 	// is a second: a controller that begins with Services may start the gateway before it changes the role.
 	servicesRights = time.Minute
 	// servicesPause is the least time between two looks at what there is to tell or to write.
-	servicesPause = 200 * time.Millisecond
+	servicesPause = 100 * time.Millisecond
+	// servicesRate is how many writes a second a peer may cause in the long run. A full set of Services passes at once, as
+	// fast as one write after the other is answered.
+	servicesRate, servicesBurst = 20, networkingv1beta1.MaxServices
 )
 
 // Services exchanges the Services of a peering: it tells the ExportedServices, and keeps the ImportedServices equal to what
@@ -52,7 +55,9 @@ type Services struct {
 
 // NewServices builds Services over a tunnel.
 func (l *Link) NewServices(n services.Network) (*Services, error) {
-	clients, err := mirror.NewClients(l.config, "sluice-gateway", mirror.Group{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme})
+	config := rest.CopyConfig(l.config)
+	config.QPS, config.Burst = servicesRate, servicesBurst
+	clients, err := mirror.NewClients(config, "sluice-gateway", mirror.Group{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme})
 	if err != nil {
 		return nil, err
 	}

@@ -257,6 +257,7 @@ func (x *Exchange) tell(ctx context.Context, cancel func(), c net.Conn) error {
 	}
 	defer x.setTold(false)
 	var t told
+	var sent time.Time
 	beat := time.NewTicker(x.times.heartbeat)
 	defer beat.Stop()
 	for {
@@ -267,13 +268,14 @@ func (x *Exchange) tell(ctx context.Context, cancel func(), c net.Conn) error {
 			if err := send(t.frames(nil, o)); err != nil {
 				return err
 			}
+			sent = time.Now()
 			x.setTold(true)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-renewed:
-			pause(ctx, x.times.batch)
+			pause(ctx, x.times.batch-time.Since(sent)) // the first of several changes goes at once
 		case <-beat.C:
 			if err := send(appendFrame(nil, kindHeartbeat, nil)); err != nil {
 				return err

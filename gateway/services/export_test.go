@@ -12,3 +12,9 @@ func (x *Exchange) Hurry() {
 
 // Endure makes an Exchange that takes a silent connection for one that lives.
 func (x *Exchange) Endure() { x.times.silence = time.Hour }
+
+// FrameBurst and FrameRate bound the changes that are read.
+const (
+	FrameBurst = frameBurst
+	FrameRate  = frameRate
+)
