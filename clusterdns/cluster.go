@@ -1,6 +1,7 @@
 package clusterdns
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -15,7 +16,7 @@ import (
 	"github.com/sluice-net/sluice/objects/mirror"
 )
 
-// Options say what a Cluster makes a zone of.
+// Options say what a Cluster or a Site makes a zone of.
 type Options struct {
 	// Zone is the domain; empty: DefaultZone.
 	Zone string
@@ -78,14 +79,13 @@ func (k *Cluster) Run(ctx context.Context, set func(*Zone)) {
 			return
 		}
 		serial++
-		zone := k.options.Zone
-		if zone == "" {
-			zone = DefaultZone
-		}
-		set(Build(zone, k.options.TTL, serial, Services(k.imports.List(), k.slices.List())))
+		set(Build(zoneName(k.options.Zone), k.options.TTL, serial, Services(k.imports.List(), k.slices.List())))
 	})
 	k.clients.Disconnect()
 }
+
+// zoneName is the domain of an option.
+func zoneName(option string) string { return cmp.Or(option, DefaultZone) }
 
 // State is what is read and whether the API server answers, for display.
 func (k *Cluster) State() mirror.State { return k.mirror.State() }

@@ -2,9 +2,11 @@
 // those that clusters import from each other, under clusterset.local.
 //
 //	ServiceImports, EndpointSlices --mirror--> Services --Build--> Zone --Answer--> messages
+//	files of a gateway outside clusters ----/
 //
 // Services and Zone are values, and Build and Answer are pure. Server is the only
-// part that touches the network; Cluster is the only part that knows Kubernetes.
+// part that touches the network; Cluster is the only part that knows Kubernetes, Site
+// the only one that knows files.
 //
 // The records are those of the multi-cluster DNS specification (KEP-1645,
 // specification.md of its DNS part):

@@ -47,11 +47,12 @@ func TestParseFlags(t *testing.T) {
 
 func TestParseFlagsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--zone=.":             `--zone: "." is not a domain, such as clusterset.local`,
-		"--zone=a..b":          `--zone: "a..b" is not a domain, such as clusterset.local`,
-		"--ttl=86401":          "--ttl: 86401 seconds are more than a day",
-		"--listen-address=off": "--listen-address: a DNS server without an address answers nobody",
-		"extra":                `unknown command "extra"; the commands are: status, metrics`,
+		"--zone=.":                     `--zone: "." is not a domain, such as clusterset.local`,
+		"--zone=a..b":                  `--zone: "a..b" is not a domain, such as clusterset.local`,
+		"--ttl=86401":                  "--ttl: 86401 seconds are more than a day",
+		"--listen-address=off":         "--listen-address: a DNS server without an address answers nobody",
+		"--manifests=d --kubeconfig=k": "--manifests and --kubeconfig exclude each other: the Services are those of a gateway outside clusters, or of a cluster",
+		"extra":                        `unknown command "extra"; the commands are: status, metrics`,
 	} {
 		err := dispatch(t.Context(), strings.Fields(args), nil, nil)
 		if !errors.As(err, new(daemon.UsageError)) || err.Error() != want {

@@ -20,6 +20,7 @@ const metricsAddress = ":8082"
 // options are the flags, checked.
 type options struct {
 	kubeconfig string // empty: as a pod
+	manifests  string // of a gateway outside clusters; empty: a cluster
 	zone       string
 	ttl        uint32
 	address    netip.AddrPort
@@ -33,6 +34,9 @@ import from each other: web.shop.svc.clusterset.local is the ServiceImport web i
 the namespace shop. It follows the ServiceImports of its cluster and their
 EndpointSlices, no matter who writes them. Queries for all other domains are
 refused.
+
+Outside clusters it follows what a gateway hears of its peer: every name stands
+for the ready pods of the Service, at the addresses by which they are reached.
 
 Usage:
   clusterdns [flags]
@@ -52,6 +56,9 @@ Examples:
   # From a terminal. In a cluster a Deployment runs clusterdns.
   clusterdns --kubeconfig rome.yaml --listen-address 127.0.0.1:1053
   dig -p 1053 @127.0.0.1 web.shop.svc.clusterset.local
+
+  # Beside a gateway outside clusters.
+  clusterdns --manifests /etc/sluice --listen-address 127.0.0.1:1053
 
 While the API server is unavailable, clusterdns answers from what it read last.
 
@@ -79,6 +86,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	var o options
 	fs := daemon.NewFlagSet(string(program), nil)
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` (default: the service account of the pod)")
+	fs.StringVar(&o.manifests, "manifests", "", "`DIR` with the objects of a gateway outside clusters, which runs with --services")
 	fs.StringVar(&o.zone, "zone", clusterdns.DefaultZone, "`DOMAIN` of the cluster set")
 	fs.Uint32Var(&o.ttl, "ttl", clusterdns.DefaultTTL, "`seconds` for which an answer may be cached")
 	daemon.AddrPortVar(fs, &o.address, "listen-address", ":1053", "`IP:port` of the DNS server, UDP and TCP")
@@ -95,6 +103,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 
 // check judges what the parser does not.
 func (o *options) check() error {
+	if o.manifests != "" && o.kubeconfig != "" {
+		return daemon.Usagef("--manifests and --kubeconfig exclude each other: the Services are those of a gateway outside clusters, or of a cluster")
+	}
 	if _, ok := dns.IsDomainName(o.zone); !ok || o.zone == "" || o.zone == "." || strings.ContainsAny(o.zone, `\ `) {
 		return daemon.Usagef("--zone: %q is not a domain, such as %s", o.zone, clusterdns.DefaultZone)
 	}

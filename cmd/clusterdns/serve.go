@@ -18,11 +18,7 @@ import (
 
 // serve answers until ctx ends.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
-	config, err := mirror.Config(o.kubeconfig)
-	if err != nil {
-		return err
-	}
-	cluster, err := clusterdns.NewCluster(config, clusterdns.Options{Zone: o.zone, TTL: o.ttl, Logger: log})
+	from, err := sourceOf(o, log)
 	if err != nil {
 		return err
 	}
@@ -34,7 +30,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer tcp.Close()
 	server := new(clusterdns.Server)
 	state := func() report {
-		r := report{Version: daemon.Version(version), Zone: o.zone, API: cluster.State(), Answers: server.Answers()}
+		r := report{Version: daemon.Version(version), Zone: o.zone, API: from.State(), Answers: server.Answers()}
 		if z := server.Zone(); z != nil {
 			r.Count = new(z.Count())
 		}
@@ -44,7 +40,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Status:  func() any { return state() },
 		Metrics: daemon.MetricsHandler(metricsOf(state)),
 		Ready: func() (bool, string) {
-			return server.Zone() != nil, "the ServiceImports of the cluster have not been read yet"
+			return server.Zone() != nil, "the Services have not been read yet"
 		},
 	}, log)
 	defer func() {
@@ -56,7 +52,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	parts, _ := daemon.NewGroup(ctx)
-	parts.Go("cluster", func(ctx context.Context) error { cluster.Run(ctx, server.Set); return nil })
+	parts.Go("Services", func(ctx context.Context) error { from.Run(ctx, server.Set); return nil })
 	parts.Go("DNS", func(ctx context.Context) error { return server.Run(ctx, udp, tcp) })
 	for _, s := range servers {
 		parts.Go(s.Name, s.Run)
@@ -67,6 +63,25 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	log.Info("clusterdns ends")
 	return nil
+}
+
+// source is where Services come from.
+type source interface {
+	Run(ctx context.Context, set func(*clusterdns.Zone))
+	State() mirror.State
+}
+
+// sourceOf is the cluster or the directory that the flags name.
+func sourceOf(o options, log *slog.Logger) (source, error) {
+	d := clusterdns.Options{Zone: o.zone, TTL: o.ttl, Logger: log}
+	if o.manifests != "" {
+		return clusterdns.NewSite(o.manifests, d), nil
+	}
+	config, err := mirror.Config(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return clusterdns.NewCluster(config, d)
 }
 
 // listen opens both sockets. A port that is free for one may be taken for the other.

@@ -70,7 +70,8 @@ objects:
   ExportedService                  with --services: Services offered to the peer
 Changes take effect within a second. If a file has a mistake, the gateway reports
 it and keeps the configuration in force. It writes the state of the tunnel to
-DIR/status/connection.yaml.
+DIR/status/connection.yaml, and with --services what the peer offers to
+DIR/status/services.yaml, from which clusterdns --manifests DIR answers.
 
 In a cluster, changes also take effect within a second, or within a few with tens
 of thousands of pods. A bad object is left out and reported in the Connection;

@@ -190,8 +190,8 @@ func (g *gateway) openServices() error {
 		}
 		g.exchange, g.exchanges = s.Exchange, s.Run
 	default:
-		g.exchange = services.New(services.Options{Network: g.forwarder, Logger: g.log})
-		g.exchanges = g.exchange.Run
+		s := newFiledServices(g.forwarder, g.options.manifests, g.log)
+		g.exchange, g.exchanges = s.Exchange, s.Run
 	}
 	return nil
 }

@@ -5,18 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/gateway/services"
+	"github.com/sluice-net/sluice/objects/manifests"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/dataplanetest"
 )
 
 // exportedManifest is the Service shop/web of a side, with one endpoint.
@@ -113,6 +119,55 @@ func testServicesWithoutRights(t *testing.T, c *controlplanetest.Cluster) {
 		}
 		return nil
 	})
+}
+
+// TestWritesImportedServices: outside clusters what the peer offers is in a file, and what it no longer offers is not.
+func TestWritesImportedServices(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	f, err := dataplanetest.NewFabric(dataplanetest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a, dir := services.New(services.Options{Network: f.A.Gateway, Logger: slog.New(slog.DiscardHandler)}), t.TempDir()
+	b := newFiledServices(f.B.Gateway, dir, slog.New(slog.DiscardHandler))
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context) error{a.Run, b.Run} {
+		running.Go(func() { _ = run(ctx) }) // nil, always
+	}
+	defer func() {
+		cancel()
+		running.Wait()
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	b.Offer(nil)
+	lists := func(want ...string) {
+		t.Helper()
+		controlplanetest.Eventually(t, fmt.Sprintf("the file lists %q", want), func(context.Context) error {
+			var list networkingv1beta1.ImportedServiceList
+			if err := manifests.ReadStatus(dir, manifests.ServicesFile, &list); err != nil {
+				return err
+			}
+			var got []string
+			for _, i := range list.Items {
+				got = append(got, i.Name+" "+i.Spec.Slices[0].Endpoints[0].Addresses[0])
+			}
+			if !slices.Equal(got, want) {
+				return fmt.Errorf("it lists %q", got)
+			}
+			return nil
+		})
+	}
+	web := new(networkingv1beta1.ExportedService)
+	if err := yaml.Unmarshal([]byte(exportedManifest), web); err != nil {
+		t.Fatal(err)
+	}
+	a.Offer([]*networkingv1beta1.ExportedService{web})
+	lists("shop.web 10.243.1.2")
+	a.Offer(nil)
+	lists()
 }
 
 // TestServesExportedServices: outside clusters the Services that the peer is told of are among the manifests.

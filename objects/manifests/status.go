@@ -12,8 +12,11 @@ import (
 )
 
 // StatusDir is the folder below the manifests where our programs tell how things
-// are, each in files of its own: it is written, never read as input.
+// are, each in files of its own: who writes one never reads it as input.
 const StatusDir = "status"
+
+// ServicesFile, in the StatusDir, is where a gateway outside clusters lists the Services of its peer, for the DNS server.
+const ServicesFile = "services.yaml"
 
 // WriteStatus puts an object in place of the file name of the StatusDir of dir.
 // Readers see either the old or the new content.

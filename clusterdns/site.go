@@ -1,0 +1,170 @@
+package clusterdns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/objects/mirror"
+	"github.com/sluice-net/sluice/reflection"
+)
+
+// Site makes zones of what a gateway outside clusters hears of its peer, and of the addresses by which that is reached.
+// Without a kube-proxy no Service has an address of its own: every name stands for the ready pods.
+type Site struct {
+	options Options
+	dir     string
+	status  string // where the gateway writes
+
+	mu    sync.Mutex
+	state mirror.State
+}
+
+// NewSite builds a Site of the directory of manifests that the gateway has.
+func NewSite(dir string, o Options) *Site {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Site{options: o, dir: dir, status: filepath.Join(dir, manifests.StatusDir), state: mirror.State{
+		Connected: true, Watches: []mirror.WatchState{{Name: "importedservices"}},
+	}}
+}
+
+// Run gives set a Zone when everything was read once, and then after each change, until ctx ends. What cannot be read
+// leaves the last one in force.
+func (s *Site) Run(ctx context.Context, set func(*Zone)) {
+	changed := make(chan struct{}, 1)
+	poke := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // somebody will look anyway
+		}
+	}
+	degraded := func(err error) { s.options.Logger.Debug("changes are found by polling", "error", err) }
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { manifests.Watch(ctx, s.dir, poke, degraded) })
+	wg.Go(func() { manifests.Watch(ctx, s.status, poke, degraded) })
+	serial := uint32(time.Now().Unix())
+	poke()
+	for failed := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		services, heard, err := s.read()
+		s.note(heard, err)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		} else {
+			serial++
+			set(Build(zoneName(s.options.Zone), s.options.TTL, serial, services))
+		}
+		if text != failed {
+			failed = text
+			if err != nil {
+				s.options.Logger.Warn("the Services of the peer cannot be read", "error", text)
+			} else {
+				s.options.Logger.Info("the Services of the peer are read", "services", heard)
+			}
+		}
+	}
+}
+
+// State is what is read, for display.
+func (s *Site) State() mirror.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+func (s *Site) note(services int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.state.Error, s.state.Connected = err.Error(), false
+		if s.state.Away.IsZero() {
+			s.state.Away = time.Now()
+		}
+		return
+	}
+	s.state = mirror.State{Connected: true, Watches: []mirror.WatchState{{Name: "importedservices", Objects: services, Synced: true}}}
+}
+
+// read reads what there is, and of how many Services the peer tells.
+func (s *Site) read() (services []Service, heard int, err error) {
+	directory := manifests.Directory{Path: s.dir, Reader: manifests.Reader{Name: "the DNS server", Kinds: []string{"Configuration"}}}
+	reading, err := directory.Read(manifests.Digest{})
+	if err != nil {
+		return nil, 0, err
+	}
+	if n := len(reading.Objects.Configurations); n != 1 {
+		return nil, 0, fmt.Errorf("%s has %d Configurations, want one", s.dir, n)
+	}
+	var list networkingv1beta1.ImportedServiceList
+	if err := manifests.ReadStatus(s.dir, manifests.ServicesFile, &list); err != nil {
+		return nil, 0, errors.Join(errors.New("the gateway writes what it hears with --services"), err)
+	}
+	services, err = heardOf(list.Items, reading.Objects.Configurations[0].Object)
+	return services, len(list.Items), err
+}
+
+// heardOf are the Services of a peer, with the endpoints that are ready and lead to its pods.
+func heardOf(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.Configuration) ([]Service, error) {
+	addresses, err := reflection.NewAddresses(c)
+	if err != nil {
+		return nil, err
+	}
+	pods := addresses.Pods()
+	cluster := c.Labels[networkingv1beta1.LabelRemoteClusterID]
+	out := make([]Service, 0, len(imported))
+	for i := range imported {
+		d := &imported[i].Spec
+		if d.Check() != nil {
+			continue // the gateway writes none that is not valid
+		}
+		s := Service{Namespace: d.Namespace, Name: d.Name, Headless: true}
+		for _, slice := range d.Slices {
+			var ports []Port
+			for _, p := range slice.Ports {
+				ports = append(ports, port(p.Name, p.Protocol, p.Port))
+			}
+			for _, e := range slice.Endpoints {
+				if a := here(pods, e.Addresses, slice.AddressType); e.Ready && len(a) > 0 {
+					s.Endpoints = append(s.Endpoints, Endpoint{Cluster: cluster, Hostname: orEmpty(e.Hostname), Addresses: a, Ports: ports})
+				}
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// here are the addresses by which pods of the peer are reached. What leads elsewhere is left out.
+func here(pods reflection.Addresses, there []string, family discoveryv1.AddressType) (out []netip.Addr) {
+	for _, a := range parse(there) {
+		at, known := pods.Here(a)
+		if known && a.Is4() == (family == discoveryv1.AddressTypeIPv4) && at.IsGlobalUnicast() {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,108 @@
+package clusterdns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+const siteText = `
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  local: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}
+  remote: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}
+status:
+  remote: {cidr: {pod: REMAPPED, external: 10.72.0.0/16}}
+`
+
+// TestSite follows the files of a gateway outside clusters. A peer leads nobody elsewhere than to its own pods.
+func TestSite(t *testing.T) {
+	dir := t.TempDir()
+	configure := func(remapped string) {
+		t.Helper()
+		path := filepath.Join(dir, "configuration.yaml")
+		text := []byte(strings.ReplaceAll(siteText, "REMAPPED", remapped))
+		if err := errors.Join(os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(addresses ...string) {
+		t.Helper()
+		var list networkingv1beta1.ImportedServiceList
+		d := networkingv1beta1.ServiceDescription{
+			Namespace: "shop", Name: "web", Type: networkingv1beta1.ServiceClusterSetIP, SessionAffinity: "None",
+			Ports: []networkingv1beta1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+			Slices: []networkingv1beta1.ServiceSlice{{
+				AddressType: "IPv4", Ports: []networkingv1beta1.ServicePort{{Name: "http", Protocol: "TCP", Port: 8080}},
+				Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{"10.243.9.9"}}}, // not ready
+			}},
+		}
+		for _, a := range addresses {
+			d.Slices[0].Endpoints = append(d.Slices[0].Endpoints, networkingv1beta1.ServiceEndpoint{Addresses: []string{a}, Ready: true, Serving: true})
+		}
+		bad := d
+		bad.Namespace = "../shop"
+		list.Items = []networkingv1beta1.ImportedService{{Spec: d}, {Spec: bad}}
+		if err := manifests.WriteStatus(dir, manifests.ServicesFile, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("10.71.0.0/16")
+	site := NewSite(dir, Options{TTL: 5})
+	s, address := start(t, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { site.Run(ctx, s.Set) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	r := resolver(address, "udp")
+	resolves := func(name, want string) {
+		t.Helper()
+		controlplanetest.Eventually(t, name+" is "+want, func(ctx context.Context) error {
+			ips, err := r.LookupHost(ctx, name+".shop.svc.clusterset.local.")
+			slices.Sort(ips)
+			if got := fmt.Sprint(ips); err != nil || got != want {
+				return fmt.Errorf("%s: %w", got, err)
+			}
+			return nil
+		})
+	}
+	controlplanetest.Eventually(t, "it says that the gateway has heard nothing", func(context.Context) error {
+		if st := site.State(); st.Connected || s.Zone() != nil {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+	hear("10.243.1.2", "10.243.1.3", "192.0.2.1", "127.0.0.1", "10.70.0.1", "::ffff:10.243.1.9")
+	resolves("web", "[10.71.1.2 10.71.1.3]")
+	resolves("10-71-1-3.milan.web", "[10.71.1.3]")
+	if _, srv, err := r.LookupSRV(t.Context(), "http", "tcp", "web.shop.svc.clusterset.local."); err != nil || len(srv) != 2 || srv[0].Port != 8080 {
+		t.Errorf("SRV: %v, %v", srv, err)
+	}
+	hear("10.243.1.3")
+	resolves("web", "[10.71.1.3]")
+	configure("10.73.0.0/16")
+	resolves("web", "[10.73.1.3]")
+	configure("[") // no YAML: what was read stays
+	controlplanetest.Eventually(t, "it says so", func(context.Context) error {
+		if site.State().Connected {
+			return errors.New("all is well")
+		}
+		return nil
+	})
+	resolves("web", "[10.73.1.3]")
+	if c := s.Zone().Count(); c.Services != 1 {
+		t.Errorf("%+v", c)
+	}
+}

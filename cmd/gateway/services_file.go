@@ -1,0 +1,84 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/gateway/services"
+	"github.com/sluice-net/sluice/objects/manifests"
+)
+
+// servicesFilePause is the least time between two writes of the file.
+const servicesFilePause = time.Second
+
+// filedServices are the Services of the peer of a gateway outside clusters: in a file, for the DNS server.
+type filedServices struct {
+	*services.Exchange
+	dir   string
+	log   *slog.Logger
+	heard chan struct{} // one slot: what the peer tells has changed
+}
+
+func newFiledServices(n services.Network, dir string, log *slog.Logger) *filedServices {
+	f := &filedServices{dir: dir, log: log, heard: make(chan struct{}, 1)}
+	f.Exchange = services.New(services.Options{Network: n, Logger: log, Heard: f.poke})
+	return f
+}
+
+func (f *filedServices) poke() {
+	select {
+	case f.heard <- struct{}{}:
+	default: // the file will be written anyway
+	}
+}
+
+// Run exchanges Services until ctx ends.
+func (f *filedServices) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.write(ctx) })
+	defer wg.Wait()
+	return f.Exchange.Run(ctx)
+}
+
+// write keeps the file equal to what was heard. While the peer is away it stays as it is, over restarts, too.
+func (f *filedServices) write(ctx context.Context) {
+	failed := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.heard:
+		}
+		if heard, all := f.Imported(); all {
+			_, err := manifests.UpdateStatus(f.dir, manifests.ServicesFile, listOf(heard))
+			if err != nil && !failed {
+				f.log.Warn("the Services of the peer cannot be written", "error", err)
+			}
+			if failed = err != nil; failed {
+				f.poke() // tried again
+			}
+		}
+		if !sleep(ctx, servicesFilePause) {
+			return
+		}
+	}
+}
+
+// listOf is what was heard as objects, sorted.
+func listOf(heard map[string]*networkingv1beta1.ServiceDescription) networkingv1beta1.ImportedServiceList {
+	list := networkingv1beta1.ImportedServiceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: "ImportedServiceList"}, Items: []networkingv1beta1.ImportedService{},
+	}
+	for name, d := range heard {
+		list.Items = append(list.Items, networkingv1beta1.ImportedService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *d})
+	}
+	slices.SortFunc(list.Items, func(a, b networkingv1beta1.ImportedService) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
