@@ -109,6 +109,7 @@ func (s *site) readInstallation(ctx context.Context) error {
 		for _, c := range spec.Containers {
 			if image := besides(c.Image); image != "" {
 				s.image, s.pull = cmp.Or(s.image, image), spec.ImagePullSecrets
+				s.shares = s.shares || sharesServices(spec)
 			}
 		}
 	}

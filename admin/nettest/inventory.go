@@ -23,6 +23,9 @@ type Inventory struct {
 	// Views are how this cluster addresses the others that it is peered with.
 	Views    []View    `json:"views"`
 	Services []Service `json:"services,omitempty"`
+	// Exports says that this cluster exports its probers as a Service, Imported are those that peers export.
+	Exports  bool      `json:"exports,omitempty"`
+	Imported []Service `json:"imported,omitempty"`
 	// ExternalIP is the address of this cluster's external CIDR that stands for a
 	// host outside.
 	ExternalIP netip.Addr `json:"externalIP,omitzero"`

@@ -75,6 +75,8 @@ type site struct {
 	inv   Inventory
 	image string
 	pull  []corev1.LocalObjectReference // the Secrets of its registry
+	// shares says that the controller shares Services with other clusters.
+	shares bool
 }
 
 // Run tests the network between the first cluster and each of the others, and between

@@ -37,7 +37,7 @@ func labels() map[string]string {
 	return map[string]string{labelName: workloadName, peering.LabelManagedBy: peering.FieldOwner}
 }
 
-func meta(namespace, name string) metav1.ObjectMeta {
+func metaOf(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels()}
 }
 
@@ -47,7 +47,7 @@ func newNamespace(name string) *corev1.Namespace {
 	if name == HostNamespace {
 		level = "privileged"
 	}
-	ns := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta("", name)}
+	ns := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metaOf("", name)}
 	ns.Labels[labelEnforce] = level
 	return ns
 }
@@ -67,7 +67,7 @@ func (w workload) object() client.Object {
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels()}, Spec: w.pod()}
 	if w.replicas == 0 {
 		return &appsv1.DaemonSet{
-			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: meta(w.namespace, workloadName),
+			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: metaOf(w.namespace, workloadName),
 			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template},
 		}
 	}
@@ -75,7 +75,7 @@ func (w workload) object() client.Object {
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: selector,
 	}}
 	return &appsv1.Deployment{
-		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta(w.namespace, workloadName),
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metaOf(w.namespace, workloadName),
 		Spec: appsv1.DeploymentSpec{Replicas: &w.replicas, Selector: selector, Template: template},
 	}
 }
@@ -83,9 +83,9 @@ func (w workload) object() client.Object {
 // other is the object that an earlier run may have left for the same pods: of the other kind.
 func (w workload) other() client.Object {
 	if w.replicas == 0 {
-		return &appsv1.Deployment{ObjectMeta: meta(w.namespace, workloadName)}
+		return &appsv1.Deployment{ObjectMeta: metaOf(w.namespace, workloadName)}
 	}
-	return &appsv1.DaemonSet{ObjectMeta: meta(w.namespace, workloadName)}
+	return &appsv1.DaemonSet{ObjectMeta: metaOf(w.namespace, workloadName)}
 }
 
 // pod is a prober without any privilege except, in HostNamespace, the host network.
@@ -134,16 +134,21 @@ func serviceName(peer string) string { return "to-" + peering.GatewayName(peer) 
 // newService returns a Service without a selector: newEndpoints returns its endpoints.
 func newService(peer string, t corev1.ServiceType) *corev1.Service {
 	return &corev1.Service{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta(Namespace, serviceName(peer)),
-		Spec: corev1.ServiceSpec{Type: t, Ports: []corev1.ServicePort{{Name: webPort, Port: 80, TargetPort: intstr.FromInt32(probe.Port), Protocol: corev1.ProtocolTCP}}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metaOf(Namespace, serviceName(peer)),
+		Spec: corev1.ServiceSpec{Type: t, Ports: servicePorts()},
 	}
+}
+
+// servicePorts are those of Services that lead to probers.
+func servicePorts() []corev1.ServicePort {
+	return []corev1.ServicePort{{Name: webPort, Port: 80, TargetPort: intstr.FromInt32(probe.Port), Protocol: corev1.ProtocolTCP}}
 }
 
 // newEndpoints returns the probers of a peer as endpoints, with their addresses in this
 // cluster.
 func newEndpoints(peer string, addresses []netip.Addr) *discoveryv1.EndpointSlice {
 	e := &discoveryv1.EndpointSlice{
-		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}, ObjectMeta: meta(Namespace, serviceName(peer)),
+		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}, ObjectMeta: metaOf(Namespace, serviceName(peer)),
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new(webPort), Port: new(int32(probe.Port)), Protocol: new(corev1.ProtocolTCP)}},
 		Endpoints:   []discoveryv1.Endpoint{},
@@ -162,7 +167,7 @@ func newEndpoints(peer string, addresses []netip.Addr) *discoveryv1.EndpointSlic
 // CIDR.
 func newExternalIP(host netip.Addr) *ipamv1alpha1.IP {
 	return &ipamv1alpha1.IP{
-		TypeMeta: metav1.TypeMeta{APIVersion: ipamv1alpha1.GroupVersion.String(), Kind: "IP"}, ObjectMeta: meta(Namespace, externalIPName),
+		TypeMeta: metav1.TypeMeta{APIVersion: ipamv1alpha1.GroupVersion.String(), Kind: "IP"}, ObjectMeta: metaOf(Namespace, externalIPName),
 		Spec: ipamv1alpha1.IPSpec{IP: ipamv1alpha1.Address(host.String()), Masquerade: new(true)},
 	}
 }

@@ -17,6 +17,7 @@ const (
 	PodToPod               Kind = "pod-to-pod"
 	PodToPodLarge          Kind = "pod-to-pod, large packets"
 	PodToService           Kind = "pod-to-service"
+	PodToExported          Kind = "pod-to-exported-service"
 	NodeToPod              Kind = "node-to-pod"
 	PodToNodePort          Kind = "pod-to-nodeport"
 	ExternalToNodePort     Kind = "external-to-nodeport"
@@ -75,7 +76,7 @@ type Check struct {
 // byService tells whether a check uses a Service of the test.
 func (c *Check) byService() bool {
 	switch c.Kind {
-	case PodToService, PodToNodePort, ExternalToNodePort, ExternalToLoadBalancer:
+	case PodToService, PodToExported, PodToNodePort, ExternalToNodePort, ExternalToLoadBalancer:
 		return true
 	}
 	return false
@@ -93,6 +94,7 @@ const (
 //	pod-to-pod                every prober to every other, in its own cluster and in its peers
 //	  large packets           every prober to one of each peer: a download, a datagram, a datagram in fragments
 //	pod-to-service            every prober to the Service that stands for a peer, twice as often as the peer has probers
+//	pod-to-exported-service   the same with the Service that a peer exports, between clusters that share Services
 //	node-to-pod               every prober on the network of its node to every prober of the peers
 //	pod-to-nodeport           every prober to the node port of a peer's Service, on every node of its own cluster
 //	external-to-nodeport      this machine to the same
@@ -108,6 +110,7 @@ func Plan(clusters []Inventory, w Wanted) (checks []Check) {
 		{true, p.podToPod},
 		{!w.Basic, p.large},
 		{!w.Basic, p.podToService},
+		{!w.Basic, p.podToExported},
 		{!w.Basic, p.nodeToPod},
 		{w.PodNodePort, p.podToNodePort},
 		{w.ExternalNodePort, p.externalToNodePort},
@@ -214,19 +217,26 @@ func (p *planner) podToService(from *Inventory) (checks []Check) {
 	for _, peer := range p.peers(from) {
 		s := from.service(peer.ID)
 		for _, pod := range from.Probers {
-			c := podCheck(PodToService, from, pod)
-			c.To, c.Times = Party{Cluster: peer.ID, Name: peer.ID + ": Service"}, 2*len(peer.Probers)
-			c.from(from, peer, pod)
-			c.Odd = []netip.Addr{c.unknown} // kube-proxy may be configured to hide pod addresses from Services
-			if s == nil || !s.ClusterIP.IsValid() {
+			c := toService(PodToService, from, peer, pod, s)
+			if c.URL == "" {
 				c.Missing = "there is no Service for this peer"
-			} else {
-				c.URL = page(s.ClusterIP, 80)
 			}
 			checks = append(checks, c)
 		}
 	}
 	return checks
+}
+
+// toService is a check of a Service that leads to the probers of a peer; without an address it has no URL.
+func toService(kind Kind, from, peer *Inventory, pod Prober, s *Service) Check {
+	c := podCheck(kind, from, pod)
+	c.To, c.Times = Party{Cluster: peer.ID, Name: peer.ID + ": Service"}, 2*len(peer.Probers)
+	c.from(from, peer, pod)
+	c.Odd = []netip.Addr{c.unknown} // kube-proxy may be configured to hide pod addresses from Services
+	if s != nil && s.ClusterIP.IsValid() {
+		c.URL = page(s.ClusterIP, 80)
+	}
+	return c
 }
 
 func (p *planner) nodeToPod(from *Inventory) (checks []Check) {

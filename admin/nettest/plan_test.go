@@ -54,6 +54,14 @@ func TestPlan(t *testing.T) {
 	alone.Views = nil
 	elsewhere := milan()
 	elsewhere.Probers[0].IP = addr("172.16.0.1")
+	shares := func(i Inventory, at string) Inventory {
+		imported := Service{Peer: i.Views[0].ID}
+		if at != "" {
+			imported.ClusterIP = addr(at)
+		}
+		i.Exports, i.Imported = true, []Service{imported}
+		return i
+	}
 	third := milan()
 	third.ID = "turin"
 	for _, test := range []struct {
@@ -67,6 +75,7 @@ func TestPlan(t *testing.T) {
 		{"basic-with-node-ports-of-workers", []Inventory{rome(), milan()}, Wanted{Basic: true, PodNodePort: true, Nodes: Workers}},
 		{"basic-with-node-ports-of-control-planes", []Inventory{rome(), milan()}, Wanted{Basic: true, ExternalNodePort: true, Nodes: ControlPlanes}},
 		{"pods-are-hidden", []Inventory{hiding, milan()}, Wanted{Basic: true}},
+		{"exported", []Inventory{shares(rome(), "10.96.0.8"), shares(milan(), "")}, Wanted{}},
 		{"not-peered", []Inventory{rome(), alone}, Wanted{}},
 		{"one-of-three-not-peered", []Inventory{rome(), milan(), third}, Wanted{Basic: true}},
 		{"wrong-pod-CIDR", []Inventory{rome(), elsewhere}, Wanted{Basic: true}},

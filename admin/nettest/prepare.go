@@ -30,6 +30,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.each(func(s *site) error { return s.waitForPods(ctx) }); err != nil {
 		return err
 	}
+	if err := r.each(func(s *site) error { return s.export(ctx) }); err != nil {
+		return err
+	}
 	return r.each(func(s *site) error { return s.prepareServices(ctx) })
 }
 
@@ -160,6 +163,11 @@ func (s *site) prepareServices(ctx context.Context) error {
 	for _, peer := range s.peersOf(s) {
 		if err := s.prepareService(ctx, peer, t); err != nil {
 			return err
+		}
+		if s.shares && peer.inv.Exports {
+			if err := s.awaitImport(ctx, peer); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

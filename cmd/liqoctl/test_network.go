@@ -41,6 +41,8 @@ answering pod's cluster, not the address of a node that hides it. These checks r
   large packets        a download, and datagrams with and without fragments: finds an MTU that
                        is too large
   pod-to-service       through a Service whose endpoints are the pods of the other cluster
+  pod-to-exported-service
+                       through a Service that the other cluster exports, if both share Services
   node-to-pod          from the network of every node
   pod-to-internet      to --internet-address
 
