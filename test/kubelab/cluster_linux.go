@@ -94,7 +94,11 @@ func (c *Cluster) start() error {
 			return fmt.Errorf("cluster %s: NetworkPolicies: %w", c.Name, err)
 		}
 	}
-	return each(c.Nodes, func(n *Node) error { return n.waitReady(time.Time{}) })
+	err = each(c.Nodes, func(n *Node) error { return n.waitReady(time.Time{}) })
+	if err == nil && c.lab.options.DNS {
+		err = c.startDNS()
+	}
+	return err
 }
 
 // Config is an administrator's, for clients in the test's own process: it dials

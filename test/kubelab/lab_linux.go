@@ -41,6 +41,8 @@ type Options struct {
 	NodeMonitorGracePeriod time.Duration
 	// NetworkPolicies has the nodes enforce them.
 	NetworkPolicies bool
+	// DNS has CoreDNS answer pods as the DNS of their cluster.
+	DNS bool
 	// Routed gives each cluster a LAN of its own, between which the routers do not
 	// translate: nodes of one cluster reach those of another by their addresses, as in one
 	// company's network.
@@ -105,6 +107,9 @@ func New(t lab.T, o Options) *Lab {
 	t.Cleanup(l.explainFailure)
 	start := time.Now()
 	pause, web := l.buildImages()
+	if o.DNS {
+		l.buildDNS()
+	}
 	l.WAN = l.Host("wan")
 	l.buildWAN(web)
 	for i, name := range o.Clusters {

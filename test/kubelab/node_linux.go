@@ -113,7 +113,12 @@ func (n *Node) writeFiles() error {
 		return err
 	}
 	var out bytes.Buffer
+	dns := ""
+	if c.lab.options.DNS {
+		dns = dnsAddress.String()
+	}
 	err = t.Execute(&out, map[string]any{
+		"DNS":  dns,
 		"Name": n.Name, "Dir": n.dir, "Cluster": c.dir, "PodCIDR": PodCIDR, "PodNet": podNet(n.index), "Cgroup": n.cgroup(), "Pause": pauseImage,
 		"CNI": cniPlugins, "Silence": max(4, int(c.lab.options.NodeMonitorGracePeriod.Seconds())), "Proxy": c.insideKubeconfig("system:kube-proxy"),
 	})

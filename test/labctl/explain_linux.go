@@ -34,8 +34,7 @@ func (h *holding) explain(ctx context.Context) (string, error) {
 // instructions say how to look around, given the lines about pods and the URL of one.
 func (h *holding) instructions(pods, url string) string {
 	return fmt.Sprintf(`Two Kubernetes clusters, rome and milan, are connected by Sluice. Both have pods in %[1]s, Services in %[2]s
-and nodes in 192.168.50.0/24, each behind a router: %[3]s and %[4]s. There is no cluster DNS:
-pods reach Services by address.
+and nodes in 192.168.50.0/24, each behind a router: %[3]s and %[4]s. CoreDNS answers their pods.
 
 Pods of the one cluster as the other reaches them (checked just now):
 %[5]s
@@ -47,6 +46,8 @@ and in it:
 
   kubectl --context rome get pods -A -o wide
   kubectl --context rome -n app exec deploy/web -- web -get %[10]s
+  liqoctl export service web -n app --context milan
+  kubectl --context rome -n app exec deploy/web -- web -get http://web.app.svc.clusterset.local/
   liqoctl info --context rome
   liqoctl network status --context rome
   liqoctl network doctor --context rome --remote-context milan

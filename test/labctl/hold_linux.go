@@ -116,7 +116,7 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, errors.New("interrupted")
 	}
-	l := kubelab.New(s, kubelab.Options{Clusters: []string{"rome", "milan"}, Images: archives, NetworkPolicies: true, Progress: say})
+	l := kubelab.New(s, kubelab.Options{Clusters: []string{"rome", "milan"}, Images: archives, NetworkPolicies: true, DNS: true, Progress: say})
 	h := &holding{Lab: l, rome: l.Cluster("rome"), milan: l.Cluster("milan"), bin: filepath.Join(l.Dir, "bin"), say: say}
 	h.run = h.asAdministrator
 	if err := os.Mkdir(h.bin, 0o755); err != nil {
@@ -157,7 +157,7 @@ func (h *holding) install(ctx context.Context) error {
 // installArgs install Sluice in a cluster.
 func installArgs(c *kubelab.Cluster) []string {
 	return []string{"install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
-		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR}
+		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR, "--set", "services.enabled=true", "--coredns"}
 }
 
 // connectArgs connect rome to milan.

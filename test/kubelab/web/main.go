@@ -4,8 +4,8 @@
 //	GET /        {"pod": ..., "node": ..., "client": ...}
 //	GET /bytes?n=N   N bytes
 //
-// With -get URL it asks instead, for kubectl exec in an image without a shell. With
-// -api PATH it asks the API server as clients in pods do.
+// A datagram to the same port is answered as GET / is. With -get URL it asks instead, also udp://HOST:PORT, for kubectl
+// exec in an image without a shell. With -api PATH it asks the API server as clients in pods do.
 package main
 
 import (
@@ -42,6 +42,8 @@ func main() {
 	flag.Parse()
 	var err error
 	switch {
+	case strings.HasPrefix(*url, "udp://"):
+		err = getDatagram(strings.TrimPrefix(*url, "udp://"))
 	case *url != "":
 		err = get(http.DefaultTransport, "", *url)
 	case *path != "":
@@ -63,9 +65,49 @@ func serve(addresses string) error {
 	for _, address := range strings.Split(addresses, ",") {
 		server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 		go func() { failed <- server.ListenAndServe() }()
+		datagrams, err := net.ListenPacket("udp", address)
+		if err != nil {
+			return err
+		}
+		go func() { failed <- answerDatagrams(datagrams) }()
 		log.Printf("listens at %s", address)
 	}
 	return <-failed
+}
+
+// answerDatagrams does not return without an error.
+func answerDatagrams(c net.PacketConn) error {
+	b := make([]byte, 1500)
+	for {
+		_, from, err := c.ReadFrom(b)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(answer(from.String()))
+		if err != nil {
+			return err
+		}
+		_, _ = c.WriteTo(text, from) // who asks may be gone
+	}
+}
+
+// getDatagram prints what a server answers to a datagram.
+func getDatagram(address string) error {
+	c, err := net.Dial("udp", address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	b := make([]byte, 1500)
+	if err = c.SetDeadline(time.Now().Add(10 * time.Second)); err == nil {
+		_, err = c.Write([]byte("?"))
+	}
+	n := 0
+	if err == nil {
+		n, err = c.Read(b)
+	}
+	fmt.Print(string(b[:n]))
+	return err
 }
 
 // askAPI asks the API server that the environment names, with the service account of the pod.
@@ -108,12 +150,14 @@ func get(transport http.RoundTripper, token, url string) error {
 }
 
 func whoAmI(w http.ResponseWriter, r *http.Request) {
-	host, _ := os.Hostname()
-	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(Answer{
-		Pod: cmp.Or(os.Getenv("POD_NAME"), host), Node: os.Getenv("NODE_NAME"), Client: client,
-	})
+	_ = json.NewEncoder(w).Encode(answer(r.RemoteAddr))
+}
+
+func answer(from string) Answer {
+	host, _ := os.Hostname()
+	client, _, _ := net.SplitHostPort(from)
+	return Answer{Pod: cmp.Or(os.Getenv("POD_NAME"), host), Node: os.Getenv("NODE_NAME"), Client: client}
 }
 
 func bytes(w http.ResponseWriter, r *http.Request) {
