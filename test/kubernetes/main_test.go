@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // installation and a connection are there once: parts that need one find it, those
 // that need the clusters apart end it.
 func TestClusters(t *testing.T) {
-	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}})
+	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}, DNS: true})
 	for _, part := range []struct {
 		name string
 		long bool

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/sluice-net/sluice/admin/nettest"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -24,8 +25,6 @@ import (
 const (
 	// shop is the namespace of the Service that a exports, back that of b's, which is about the servers of the others.
 	shop = "shop"
-	// namesAddress is that of the DNS server for Services of other clusters.
-	namesAddress = "10.96.0.53"
 	// servicePort is not that of the pods.
 	servicePort = 80
 )
@@ -43,7 +42,9 @@ kind: Service
 metadata: {name: web, namespace: shop}
 spec:
   selector: {app: web}
-  ports: [{name: http, port: 80, targetPort: 8080}]
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: datagrams, port: 80, protocol: UDP, targetPort: 8080}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -68,9 +69,7 @@ spec:
         readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
 `
 
-// askerText is a pod that asks the DNS server for the names of Services of other clusters, as the DNS of a cluster does
-// for its pods: these clusters have none. It has a ServiceAccount of its own, since that
-// of a new namespace takes a moment.
+// askerText is a pod that asks by names. It has a ServiceAccount of its own, since that of a new namespace takes a moment.
 const askerText = `
 apiVersion: v1
 kind: ServiceAccount
@@ -83,8 +82,6 @@ spec:
   serviceAccountName: asker
   terminationGracePeriodSeconds: 0
   automountServiceAccountToken: false
-  dnsPolicy: None
-  dnsConfig: {nameservers: [NAMES], searches: [svc.clusterset.local], options: [{name: ndots, value: "3"}]}
   securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
   containers:
   - name: web
@@ -103,13 +100,12 @@ func testServices(t *testing.T, w *world) {
 		}
 	})
 	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, "--set", "services.enabled=true", "--set", "services.alias=true",
-			"--set", "clusterDNS.enabled=true", "--set", "clusterDNS.clusterIP="+namesAddress)...)
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, "--set", "services.enabled=true", "--set", "services.alias=true", "--coredns")...)
 		return err
 	})
 	s := &sharing{world: w}
 	s.atHome(t, w.a, strings.ReplaceAll(shopText, "IMAGE", webImage))
-	s.atHome(t, w.b, strings.Split(shopText, "---")[0]+"---"+strings.NewReplacer("IMAGE", webImage, "NAMES", namesAddress).Replace(askerText))
+	s.atHome(t, w.b, strings.Split(shopText, "---")[0]+"---"+strings.ReplaceAll(askerText, "IMAGE", webImage))
 	w.kubectl(t, w.a, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
 	start := time.Now()
 	w.liqoctl(t, "export", "service", "web", "-n", shop, "--timeout", patience.String(), "--kubeconfig", w.a.Kubeconfig)
@@ -122,10 +118,12 @@ func testServices(t *testing.T, w *world) {
 	}{
 		{"by name", false, testServiceNames},
 		{"the other way", false, testServiceBack},
+		{"network test", false, testServiceNetwork},
 		{"rolling update", false, testServiceRollout},
 		{"gateways killed", false, testServiceGateways},
 		{"peering cut and back", true, testServiceCut}, // endpoints are held for half a minute
 		{"unexported", false, testServiceUnexported},
+		{"a shop with failover", false, testShop},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if part.long && !*long {
@@ -205,9 +203,11 @@ func (s *sharing) follows(t *testing.T, n int) {
 
 // testServiceNames asks by the name of the cluster set, and at the address of the Service that has the name itself.
 func testServiceNames(t *testing.T, s *sharing) {
-	for _, name := range []string{"web.shop.svc.clusterset.local", "web.shop"} {
-		lab.Eventually(t, patience, name+" answers", func() error {
-			out, err := s.b.Kubectl("exec", "-n", shop, "asker", "--", "web", "-get", fmt.Sprintf("http://%s:%d/", name, servicePort))
+	for _, url := range []string{
+		"http://web.shop.svc.clusterset.local/", "http://web.shop/", "udp://web.shop.svc.clusterset.local:80", "udp://web.shop:80",
+	} {
+		lab.Eventually(t, patience, url+" answers", func() error {
+			out, err := s.b.Kubectl("exec", "-n", shop, "asker", "--", "web", "-get", url)
 			if err == nil && !strings.Contains(out, `"pod":"web-`) {
 				err = fmt.Errorf("it says %q", out)
 			}
@@ -258,7 +258,20 @@ func testServiceBack(t *testing.T, s *sharing) {
 	}
 }
 
-// load is requests, each by a connection of its own, from all nodes of b.
+// testServiceNetwork has liqoctl test the network, and with it Services that both clusters export.
+func testServiceNetwork(t *testing.T, s *sharing) {
+	report, err := s.networkTest(t, s.both("test", "network", "--rm", "--internet-address", "")...)
+	for _, o := range report.Outcomes {
+		if !o.OK {
+			t.Errorf("%s: %s -> %s at %s: %s", o.Kind, o.From.Name, o.To.Name, o.URL, o.Error)
+		}
+	}
+	if good := outcomes(report, true); err != nil || good[nettest.PodToExported] != 4 {
+		t.Errorf("%v, %v", good, err)
+	}
+}
+
+// load is requests, each by a connection of its own.
 type load struct {
 	stop func()
 	work sync.WaitGroup
@@ -268,16 +281,23 @@ type load struct {
 	failures []error
 }
 
+// load is from all nodes of b.
 func (s *sharing) load(t *testing.T) *load {
 	t.Helper()
 	at, err := address(t.Context(), s.b, shop, "web")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newLoad(t, s.clients(t, s.b, 2), at)
+}
+
+// newLoad has each of some pods ask again and again, until the load or the test ends.
+func newLoad(t *testing.T, clients []*kubelab.Pod, at netip.AddrPort) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{stop: cancel, answers: map[string]int{}}
 	t.Cleanup(func() { l.end() })
-	for _, from := range s.clients(t, s.b, 2) {
+	for _, from := range clients {
 		l.work.Go(func() {
 			tick := time.NewTicker(pingPause)
 			defer tick.Stop()
@@ -318,18 +338,28 @@ func (l *load) heardFrom(t *testing.T, n int) {
 	})
 }
 
+// replaceAll replaces all pods of shop/web in a cluster, so many, and returns when the old ones are gone.
+func (w *world) replaceAll(t *testing.T, c *kubelab.Cluster, n int) {
+	t.Helper()
+	w.kubectl(t, c, "rollout", "restart", "-n", shop, "deployment/web")
+	w.kubectl(t, c, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
+	lab.Eventually(t, patience, "the old pods are gone", func() error {
+		_, err := runningPods(t.Context(), c, shop, map[string]string{"app": "web"}, n)
+		return err
+	})
+}
+
 // testServiceRollout replaces all pods behind the Service while it is used: no request fails.
 func testServiceRollout(t *testing.T, s *sharing) {
 	l := s.load(t)
 	l.heardFrom(t, 2)
 	start := time.Now()
-	s.kubectl(t, s.a, "rollout", "restart", "-n", shop, "deployment/web")
-	s.kubectl(t, s.a, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
+	s.replaceAll(t, s.a, 2)
 	done := time.Now()
-	s.follows(t, 2) // only when the old pods are gone
+	s.follows(t, 2)
 	l.heardFrom(t, 4)
 	answers, failures := l.end()
-	t.Logf("the rollout took %v, after which the old pods were gone after %v: answers %v", done.Sub(start).Round(10*time.Millisecond), time.Since(done).Round(10*time.Millisecond), answers)
+	t.Logf("the rollout took %v, after which the endpoints were those of the new pods after %v: answers %v", done.Sub(start).Round(10*time.Millisecond), time.Since(done).Round(10*time.Millisecond), answers)
 	if len(failures) > 0 {
 		t.Errorf("%d requests failed, the first: %v", len(failures), failures[0])
 	}
