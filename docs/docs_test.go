@@ -431,7 +431,7 @@ func TestCRDsAreTakenOver(t *testing.T) {
 // TestRightsAreTested: each row of a table of rights, and of what is refused, names its tests, who has rights is in a
 // table, and there is each test that is named.
 func TestRightsAreTested(t *testing.T) {
-	for _, path := range []string{operations, "liqo.md"} {
+	for _, path := range []string{operations, "liqo.md", "services.md"} {
 		areTested(t, read(t, path))
 	}
 }
