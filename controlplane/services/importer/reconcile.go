@@ -202,10 +202,14 @@ func (r *Reconciler) status(ctx context.Context, key types.NamespacedName, p Pla
 	if err := r.Get(ctx, key, s); err != nil || !apply.Ours(r.Scheme(), s, nil) {
 		return client.IgnoreNotFound(err)
 	}
+	pending := p.Import.Spec.Type == mcsv1beta1.ClusterSetIP && len(p.Import.Spec.IPs) == 0
+	if pending && len(s.Status.Conditions) == 0 {
+		return nil // its event comes a moment later, and this is not worth a write
+	}
 	_, err := apply.Status(ctx, r.Client, s, func() {
 		s.Status.Clusters, s.Status.EndpointSliceObjects = p.Clusters, mcsv1beta1.EndpointSliceObjectsPresent
 		c := mcsv1beta1.NewServiceImportCondition(mcsv1beta1.ServiceImportConditionReady, metav1.ConditionTrue, mcsv1beta1.ServiceImportReasonReady, "The Service can be used")
-		if p.Import.Spec.Type == mcsv1beta1.ClusterSetIP && len(p.Import.Spec.IPs) == 0 {
+		if pending {
 			c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(mcsv1beta1.ServiceImportReasonPending), "The Service has no address yet"
 		}
 		c.ObservedGeneration = s.Generation
