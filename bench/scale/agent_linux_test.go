@@ -206,9 +206,14 @@ func (a *agent) spent() (s spent) {
 // memory reads a field of /proc/PID/status, in MiB.
 func (a *agent) memory(field string) float64 {
 	a.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID()))
+	return memoryOf(a.t, a.PID(), field)
+}
+
+func memoryOf(t *testing.T, pid int, field string) float64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, field+":"); ok {
@@ -218,7 +223,7 @@ func (a *agent) memory(field string) float64 {
 			}
 		}
 	}
-	a.t.Fatalf("no %s of the agent", field)
+	t.Fatalf("no %s of process %d", field, pid)
 	return 0
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -36,6 +37,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/internalnetwork"
+	"github.com/sluice-net/sluice/controlplane/services"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -52,6 +54,15 @@ const (
 	authenticationEnv  = "SLUICE_SCALE_AUTHENTICATION"
 	withAuthentication = authenticationEnv + "=true"
 )
+
+// servicesOnly leaves out all controllers but those of Services.
+const (
+	servicesEnv  = "SLUICE_SCALE_SERVICES_ONLY"
+	servicesOnly = servicesEnv + "=true"
+)
+
+// concurrency is the controller's default.
+const concurrency = 4
 
 // clusterID is the ID of the cluster.
 const clusterID = "rome"
@@ -198,7 +209,7 @@ func runControllers(kubeconfig string) error {
 func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(log)
-	if os.Getenv(onlyEnv) == "" {
+	if os.Getenv(onlyEnv) == "" && os.Getenv(servicesEnv) == "" {
 		var identities *authentication.Options
 		if os.Getenv(authenticationEnv) != "" {
 			identities = &authentication.Options{APIServer: issue.APIServer{URL: cfg.Host, CA: cfg.CAData}, Slices: resourceslice.Options{DefaultClass: true}}
@@ -213,9 +224,13 @@ func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: kinds.Scheme(), Cache: kinds.Cache(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Controller: config.Controller{MaxConcurrentReconciles: concurrency},
 	})
 	if err != nil {
 		return nil, err
+	}
+	if os.Getenv(servicesEnv) != "" {
+		return mgr, services.SetupWithManager(mgr, services.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
 	}
 	return mgr, internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
 }

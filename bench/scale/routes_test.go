@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -32,37 +30,11 @@ type change struct {
 func (w *world) watchRoutes() *routes {
 	w.t.Helper()
 	r := &routes{byNode: map[string]map[string]bool{}, pending: map[string]map[string]change{}}
-	c, err := client.NewWithWatch(w.Config, client.Options{Scheme: w.Client.Scheme()})
-	w.must(err)
-	var l networkingv1beta1.RouteConfigurationList
-	w.must(c.List(w.ctx, &l, client.InNamespace(controlplanetest.LiqoNamespace)))
-	for i := range l.Items {
-		r.see(&l.Items[i])
-	}
-	follow := func(version string) (watch.Interface, error) {
-		return c.Watch(w.ctx, new(networkingv1beta1.RouteConfigurationList), client.InNamespace(controlplanetest.LiqoNamespace),
-			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
-	}
-	events, err := follow(l.ResourceVersion)
-	w.must(err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		last := l.ResourceVersion
-		for {
-			for e := range events.ResultChan() {
-				if rc, ok := e.Object.(*networkingv1beta1.RouteConfiguration); ok {
-					last = rc.ResourceVersion
-					r.see(rc)
-				}
-			}
-			// An API server ends a watch after some minutes.
-			if events, err = follow(last); err != nil {
-				return // the end of the test
-			}
+	w.follow(new(networkingv1beta1.RouteConfigurationList), func(o client.Object) {
+		if rc, ok := o.(*networkingv1beta1.RouteConfiguration); ok {
+			r.see(rc)
 		}
-	}()
-	w.t.Cleanup(func() { <-done })
+	}, client.InNamespace(controlplanetest.LiqoNamespace))
 	return r
 }
 

@@ -27,6 +27,9 @@ var (
 	tuns         = flag.Int("tuns", 300, "tunnels of those, where each is a TUN device")
 	peers        = flag.Int("peers", 100, "peers of TestSlices")
 	slicesOfPeer = flag.Int("slices", 10, "slices that each of them asks for, and is asked for")
+	exports      = flag.Int("services", 1000, "Services that TestServices exports")
+	endpoints    = flag.Int("endpoints", 10, "endpoints of each of them")
+	readiness    = flag.Int("readiness", 10, "changes of endpoints each second of TestServices")
 	profile      = flag.String("heap", "", "file for a heap profile of the controllers, at their largest")
 )
 

@@ -1,13 +1,10 @@
 package scale
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/base64"
 	"fmt"
 	"io/fs"
-	"strings"
 	"testing"
 	"time"
 
@@ -182,25 +179,9 @@ func (a *asking) accepted() (n int, err error) {
 }
 
 // sent is how many writes of identities the API server of the providers has seen.
-func (a *asking) sent() (n int) {
+func (a *asking) sent() int {
 	a.t.Helper()
-	text, err := a.others.Clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(a.ctx)
-	a.must(err)
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		line := lines.Text()
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `group="authentication.liqo.io"`) || !strings.Contains(line, `subresource=""`) {
-			continue
-		}
-		for _, verb := range []string{"APPLY", "PATCH", "POST", "PUT", "DELETE"} {
-			if strings.Contains(line, `verb="`+verb+`"`) {
-				var count int
-				_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &count)
-				a.must(err)
-				n += count
-			}
-		}
-	}
-	return n
+	return a.others.written("authentication.liqo.io", "")
 }
 
 // measure runs the controllers twice. sent is how often the second start writes at the providers.

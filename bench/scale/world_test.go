@@ -4,14 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -73,6 +78,65 @@ func (w *world) writeStatus(o client.Object, status any) error {
 		return err
 	}
 	return w.Client.Status().Patch(w.ctx, o, client.RawPatch(types.MergePatchType, b))
+}
+
+// follow calls see with all objects of a list, and with what becomes of each of them, until the test ends.
+func (w *world) follow(list client.ObjectList, see func(client.Object), of ...client.ListOption) {
+	w.t.Helper()
+	c, err := client.NewWithWatch(w.Config, client.Options{Scheme: w.Client.Scheme()})
+	w.must(err)
+	w.must(c.List(w.ctx, list, of...))
+	w.must(meta.EachListItem(list, func(o runtime.Object) error {
+		if o, ok := o.(client.Object); ok {
+			see(o)
+		}
+		return nil
+	}))
+	last := list.GetResourceVersion()
+	from := func() (watch.Interface, error) {
+		return c.Watch(w.ctx, list, append(slices.Clone(of), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: last}})...)
+	}
+	events, err := from()
+	w.must(err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			for e := range events.ResultChan() {
+				if o, ok := e.Object.(client.Object); ok {
+					last = o.GetResourceVersion()
+					see(o)
+				}
+			}
+			// An API server ends a watch after some minutes.
+			if events, err = from(); err != nil {
+				return // the end of the test
+			}
+		}
+	}()
+	w.t.Cleanup(func() { <-done })
+}
+
+// written is how many writes of a kind the API server has answered, those of statuses apart.
+func (w *world) written(group, resource string) (n int) {
+	w.t.Helper()
+	text, err := w.Clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
+	w.must(err)
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `group="`+group+`"`) || !strings.Contains(line, `subresource=""`) ||
+			resource != "" && !strings.Contains(line, `resource="`+resource+`"`) {
+			continue
+		}
+		for _, verb := range []string{"APPLY", "PATCH", "POST", "PUT", "DELETE"} {
+			if strings.Contains(line, `verb="`+verb+`"`) {
+				var count int
+				_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &count)
+				w.must(err)
+				n += count
+			}
+		}
+	}
+	return n
 }
 
 // many calls do for 0 to n-1, some at a time, and says how it goes.
