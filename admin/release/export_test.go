@@ -44,3 +44,6 @@ func ServiceRange(ctx context.Context, c *access.Cluster) ([]netip.Prefix, error
 	err := g.askRange(ctx)
 	return serviceRange(g.facts), err
 }
+
+// GiveUpAfter bounds the waits that begin from now on.
+func (a *Adoption) GiveUpAfter(d time.Duration) { a.timeout = d }

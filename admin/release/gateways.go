@@ -19,8 +19,9 @@ import (
 
 // gatewayAtWork is a gateway that the controllers make of one of our templates.
 type gatewayAtWork struct {
-	name client.ObjectKey
-	vars template.Vars
+	name   client.ObjectKey
+	object client.Object
+	vars   template.Vars
 	// template is what the gateway refers to.
 	template     client.ObjectKey
 	templateKind string
@@ -49,7 +50,7 @@ func (p *Plan) gateways(ctx context.Context) (gs []gatewayAtWork, err error) {
 		if ref.Kind != "" && ref.Kind != kind {
 			return // of others, who replace their gateways themselves
 		}
-		g := gatewayAtWork{name: client.ObjectKeyFromObject(o), templateKind: kind, template: client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}}
+		g := gatewayAtWork{name: client.ObjectKeyFromObject(o), object: o, templateKind: kind, template: client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}}
 		if g.template.Namespace == "" {
 			g.template.Namespace = p.cluster.LiqoNamespace
 		}
@@ -97,7 +98,7 @@ func (p *Plan) gatewaysBack(ctx context.Context, tell progress.Func, gs []gatewa
 		if missing, err := p.gatewayReady(ctx, g); missing == "" && err == nil && !p.replaced(ctx, g) {
 			continue
 		}
-		err := waiter{p.cluster, tell}.until(ctx, g.String()+" to be up to date", "Gateway "+g.name.String()+" is up to date", g.name.Namespace, g.name.Name,
+		err := waiter{cluster: p.cluster, tell: tell}.until(ctx, g.String()+" to be up to date", "Gateway "+g.name.String()+" is up to date", g.name.Namespace, g.name.Name,
 			func(ctx context.Context) (string, error) { return p.gatewayReady(ctx, g) })
 		if err != nil {
 			return err

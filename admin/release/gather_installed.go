@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -118,16 +119,20 @@ func (g *gatherer) crds(ctx context.Context) error {
 
 // liqo looks for programs of Liqo itself.
 func (g *gatherer) liqo(ctx context.Context) error {
-	var deployments appsv1.DeploymentList
-	if err := g.Client.List(ctx, &deployments, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}); err != nil {
-		return err
+	deployments, err := liqoPrograms(ctx, g.Cluster)
+	for _, d := range deployments {
+		g.facts.Installed.Liqo = append(g.facts.Installed.Liqo, "Deployment "+client.ObjectKeyFromObject(&d).String())
 	}
+	return err
+}
+
+// liqoPrograms are the Deployments of Liqo itself.
+func liqoPrograms(ctx context.Context, c *access.Cluster) ([]appsv1.Deployment, error) {
+	var list appsv1.DeploymentList
+	err := c.Client.List(ctx, &list, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"})
 	ours := []string{controllerName, fabricName, cleanupName, dnsService}
-	for _, d := range deployments.Items {
+	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool {
 		// Gateways are of either.
-		if !slices.Contains(ours, d.Name) && d.Labels[networkingv1beta1.LabelGatewayName] == "" && d.Labels[networkingv1beta1.LabelManaged] == "" {
-			g.facts.Installed.Liqo = append(g.facts.Installed.Liqo, "Deployment "+client.ObjectKeyFromObject(&d).String())
-		}
-	}
-	return nil
+		return slices.Contains(ours, d.Name) || d.Labels[networkingv1beta1.LabelGatewayName] != "" || d.Labels[networkingv1beta1.LabelManaged] != ""
+	}), err
 }

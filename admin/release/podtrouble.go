@@ -32,9 +32,12 @@ func (s *since) lasts(so bool, now time.Time) time.Duration {
 	return now.Sub(s.from)
 }
 
+// correctTag is what to do about an image that does not exist.
+const correctTag = "correct it with\n  liqoctl install --set tag=TAG\nwhich keeps the other values."
+
 // imageTrouble says which image cannot be had, what goes on without it, and what to
-// do. It is empty if all can.
-func imageTrouble(pods []corev1.Pod) string {
+// do, if it is the wrong one as advised. It is empty if all can.
+func imageTrouble(pods []corev1.Pod, advice string) string {
 	var text, serves string
 	for _, p := range pods {
 		for _, c := range p.Status.ContainerStatuses {
@@ -49,9 +52,7 @@ func imageTrouble(pods []corev1.Pod) string {
 	if text == "" {
 		return ""
 	}
-	return text + serves + "\nIf the tag is right, make the image available to the nodes and run the same command again. If it is wrong, correct it with" +
-		"\n  liqoctl install --set tag=TAG" +
-		"\nwhich keeps the other values."
+	return text + serves + "\nIf the tag is right, make the image available to the nodes and run the same command again. If it is wrong, " + advice
 }
 
 // podTrouble says why a pod is not ready, if it tells.

@@ -35,7 +35,7 @@ func TestImageTrouble(t *testing.T) {
 			[]string{"image sluice/controller:v2", "Pod old keeps running with image sluice/controller:v1."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := imageTrouble(tt.pods)
+			got := imageTrouble(tt.pods, correctTag)
 			if len(tt.want) == 0 && got != "" {
 				t.Errorf("%q", got)
 			}

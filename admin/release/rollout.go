@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,13 +26,13 @@ func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
 	c := p.cluster
 	fabric := c.LiqoNamespace + fabricSuffix
 	tell = onlyNews(tell)
-	if err := (waiter{c, tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, controllerName, p.controllerReady); err != nil {
+	if err := (waiter{cluster: c, tell: tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, controllerName, p.controllerReady); err != nil {
 		return err
 	}
-	if err := (waiter{c, tell}).until(ctx, "the cluster's networks to be set up", "Networks correctly set up", c.LiqoNamespace, controllerName, p.networksReady); err != nil {
+	if err := (waiter{cluster: c, tell: tell}).until(ctx, "the cluster's networks to be set up", "Networks correctly set up", c.LiqoNamespace, controllerName, p.networksReady); err != nil {
 		return err
 	}
-	return waiter{c, tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, fabricName, func(ctx context.Context) (string, error) {
+	return waiter{cluster: c, tell: tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, fabricName, func(ctx context.Context) (string, error) {
 		return daemonSetReady(ctx, c, fabric, fabricName)
 	})
 }
@@ -52,6 +53,7 @@ func onlyNews(tell progress.Func) progress.Func {
 type waiter struct {
 	cluster *access.Cluster
 	tell    progress.Func
+	advice  string // about a wrong image; empty: correctTag
 }
 
 // until polls ready, which says what is missing, until nothing is. The program
@@ -73,7 +75,7 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 			w.tell.Waiting(w.cluster.Name, fmt.Sprintf("Waiting for %s: %s", what, m))
 		}
 		pods, _ := podsOf(ctx, w.cluster, namespace, program)
-		if t := imageTrouble(pods); absent.lasts(t != "", time.Now()) >= imagePatience {
+		if t := imageTrouble(pods, cmp.Or(w.advice, correctTag)); absent.lasts(t != "", time.Now()) >= imagePatience {
 			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
 			return w.cluster.Errorf("%s", t)
 		}

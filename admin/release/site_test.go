@@ -33,13 +33,21 @@ import (
 	"github.com/sluice-net/sluice/test/source"
 )
 
-// playAgent as first argument makes the test binary the program of the node
-// agents' pods. It leaves the machine's network alone.
-const playAgent = "play-agent"
+// playAgent and playGateway as first argument make the test binary the program of
+// the node agents' pods, or of gateways. It leaves the machine's network alone.
+const (
+	playAgent   = "play-agent"
+	playGateway = "play-gateway"
+)
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == playAgent {
-		os.Exit(agent(os.Args[2], os.Args[3:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case playAgent:
+			os.Exit(play(os.Args[2], "8091", os.Args[3:]))
+		case playGateway:
+			os.Exit(play(os.Args[2], "8083", os.Args[3:]))
+		}
 	}
 	klog.LogToStderr(false) // client-go tells of kinds that go away
 	klog.SetOutput(io.Discard)
@@ -47,14 +55,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agent answers probes, or has cleaned up at once.
-func agent(address string, args []string) int {
-	if slices.Contains(args, "cleanup") {
+// play answers probes, or has cleaned up, or told its version, at once.
+func play(address, port string, args []string) int {
+	if slices.Contains(args, "cleanup") || slices.Contains(args, "--version") {
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	l, err := net.Listen("tcp", net.JoinHostPort(address, "8091"))
+	l, err := net.Listen("tcp", net.JoinHostPort(address, port))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

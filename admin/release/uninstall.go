@@ -323,13 +323,18 @@ func (r *Removal) chartObjects(ctx context.Context) ([]client.Object, error) {
 // render makes the chart's manifests with the values of the release, or with
 // what removes what lies on the nodes in the place of the agents.
 func (r *Removal) render(cleanup bool) (string, error) {
-	v := r.values
+	v := merge(withRequired(r.values), value(cleanup, "networking.fabric.cleanup"))
+	return r.chart.manifests(v, r.cluster.LiqoNamespace)
+}
+
+// withRequired adds the values without which the chart renders nothing.
+func withRequired(v Values) Values {
 	for path, fallback := range map[string]string{"discovery.config.clusterID": "none", "ipam.podCIDR": "10.0.0.0/8"} {
 		if textAt(v, path) == "" {
 			v = merge(v, value(fallback, path))
 		}
 	}
-	return r.chart.manifests(merge(v, value(cleanup, "networking.fabric.cleanup")), r.cluster.LiqoNamespace)
+	return v
 }
 
 // list reads objects of a kind of ours, of which the cluster may have none.

@@ -19,7 +19,7 @@ import (
 
 // localAlone are the commands for two clusters that also do something for the local one alone. All others refuse.
 var localAlone = []string{
-	"network status", "network doctor", "network capture", "network drops", "network trace", "expose service", "console", "support bundle",
+	"network status", "network doctor", "network capture", "network drops", "network trace", "network adopt", "expose service", "console", "support bundle",
 }
 
 // TestRemoteIsNeverAmbient runs the examples of every command for two clusters with the local one named and the remote one

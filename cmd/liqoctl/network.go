@@ -24,7 +24,7 @@ connections, so the local cluster must be able to reach it; the local cluster ge
 	cmd.AddCommand(
 		networkInitCommand(a), networkConnectCommand(a), networkDisconnectCommand(a), networkResetCommand(a),
 		networkStatusCommand(a), networkDoctorCommand(a), networkCaptureCommand(a), networkDropsCommand(a),
-		networkTraceCommand(a), networkRotateKeysCommand(a),
+		networkTraceCommand(a), networkRotateKeysCommand(a), networkAdoptCommand(a),
 	)
 	return cmd
 }

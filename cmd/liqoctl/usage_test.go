@@ -40,6 +40,7 @@ func TestUsageMistakes(t *testing.T) {
 		{"network connect --timeout 5", `--timeout "5": must be a time, such as 30s, 5m or 1h30m; see 'liqoctl network connect --help'`},
 		{"version --client=maybe", `--client "maybe": must be true or false; see 'liqoctl version --help'`},
 		{"network connect --global-labels x", `--global-labels "x": must be key=value, several separated by commas; see 'liqoctl network connect --help'`},
+		{"network adopt milan --remote-kubeconfig milan.yaml", `adopt changes one cluster, that of --kubeconfig and --context: leave out the flags of the remote one`},
 		{"help nonsense", `there is no command "nonsense": 'liqoctl --help' lists the commands`},
 	}
 	for _, tt := range tests {

@@ -1,0 +1,315 @@
+package release_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/admin/release"
+	"github.com/sluice-net/sluice/deploy"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// liqosObjects are what Liqo leaves in a cluster with two peerings, beside what its controllers make.
+const liqosObjects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: sh.helm.release.v1.liqo.v1, namespace: liqo, labels: {owner: helm, name: liqo, status: deployed}}
+type: helm.sh/release.v1
+stringData: {release: a release}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: liqo-clusterid-configmap, namespace: liqo}
+data: {CLUSTER_ID: rome}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: liqo-controller-manager, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo, app.kubernetes.io/managed-by: Helm}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: manager}}
+  template: {metadata: {labels: {app: manager}}, spec: {containers: [{name: manager, image: ghcr.io/liqotech/liqo-controller-manager:v1.2.0}]}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo-tenant-milan, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: milan}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: liqo-tenant-oslo, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: oslo}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}
+spec:
+  mtu: 1340
+  endpoint: {port: 51840, serviceType: NodePort}
+  serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayClient
+metadata: {name: oslo, namespace: liqo-tenant-oslo, labels: {liqo.io/remote-cluster-id: oslo}}
+spec:
+  mtu: 1340
+  endpoint: {addresses: [192.0.2.7], port: 51840}
+  clientTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayClientTemplate, name: wireguard-client, namespace: liqo}
+`
+
+// adoptionSite is a cluster with Liqo.
+type adoptionSite struct {
+	*liqo
+	access *access.Cluster
+}
+
+func startAdoption(t *testing.T) *adoptionSite {
+	t.Helper()
+	c := controlplanetest.StartBare(t)
+	self := copyOfSelf(t)
+	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
+		"ghcr.io/liqotech/gateway:v1.2.0":           {},
+		"ghcr.io/liqotech/gateway/wireguard:v1.2.0": {},
+		"ghcr.io/liqotech/gateway/geneve:v1.2.0":    {},
+		"sluice.local/gateway:unknown":              {Program: self, Args: []string{playGateway, "$(LOOPBACK)"}},
+	}})
+	templates, err := os.ReadFile("testdata/liqo-templates.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Install(deploy.CRDs()); err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(liqosObjects)
+	c.Apply(string(templates))
+	a, err := access.New(c.Config, access.Options{Origin: "kubeconfig of the test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &adoptionSite{liqo: startLiqo(t, c), access: a}
+	s.carries("milan", 3)
+	s.carries("oslo", 3)
+	return s
+}
+
+// copyOfSelf is this test's program, where pods with other users find it.
+func copyOfSelf(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "images-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self = filepath.Join(dir, "gateway")
+	if err := os.WriteFile(self, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return self
+}
+
+// carries waits until the gateway for a peer has a ready pod with so many containers, and is connected.
+func (s *adoptionSite) carries(peer string, containers int) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, "the gateway for "+peer, func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := s.Get(ctx, "liqo-tenant-"+peer, "gw-"+peer, &d); err != nil {
+			return err
+		}
+		if n := len(d.Spec.Template.Spec.Containers); n != containers || d.Status.AvailableReplicas == 0 {
+			return fmt.Errorf("%d containers, status %+v, Liqo was refused %v", n, d.Status, s.refused())
+		}
+		out, err := s.Kubectl("get", "connection", "-n", "liqo-tenant-"+peer, "gw-"+peer, "-o", "jsonpath={.status.value}")
+		if err == nil && out != "Connected" {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+func (s *adoptionSite) prepare(o release.AdoptOptions) (*release.Adoption, error) {
+	s.t.Helper()
+	chart, err := release.Embedded(release.Build{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = controlplanetest.Patience
+	}
+	return release.PrepareAdoption(s.t.Context(), s.access, chart, o)
+}
+
+// adopt hands over, and must succeed.
+func (s *adoptionSite) adopt(o release.AdoptOptions) *release.Adoption {
+	s.t.Helper()
+	a, err := s.prepare(o)
+	if err == nil {
+		err = a.Run(s.t.Context(), s.tell)
+	}
+	if err != nil {
+		s.t.Fatalf("%v; Liqo was refused %v", err, s.refused())
+	}
+	return a
+}
+
+func (s *adoptionSite) tell(e progress.Event) { s.t.Logf("%d %s", e.Kind, e.Text) }
+
+// TestAdoption hands peerings of Liqo over, and back.
+func TestAdoption(t *testing.T) {
+	s := startAdoption(t)
+	before := s.state()
+
+	t.Run("a dry run", func(t *testing.T) {
+		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []release.AdoptionStep{
+			{Verb: "create", Object: "ClusterRole sluice-adopted-gateway"},
+			{Verb: "create", Object: "WgGatewayServerTemplate liqo/sluice-wireguard-server"},
+			{Verb: "create", Object: "ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan"},
+			{Verb: "switch", Object: "GatewayServer liqo-tenant-milan/milan", Detail: "spec.serverTemplateRef.name: wireguard-server -> sluice-wireguard-server"},
+			{Verb: "replace", Object: "WgGatewayServer liqo-tenant-milan/milan", Detail: "by Liqo's controllers, from the template"},
+			{Verb: "replace", Object: "Deployment liqo-tenant-milan/gw-milan", Detail: "by Liqo's controllers: traffic stops until its new pod is ready"},
+			{Verb: "keep", Object: "Service liqo-tenant-milan/gw-milan", Detail: "its ports and addresses"},
+			{Verb: "keep", Object: "Connection liqo-tenant-milan/gw-milan", Detail: "its state is reported by the new pod"},
+		}
+		if diff := cmp.Diff(want, a.Steps); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		s.unchanged("the dry run changed something", before)
+	})
+	t.Run("an image that no node has", func(t *testing.T) {
+		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Values: release.Values{"tag": "none"}, Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "while waiting for a node to run sluice.local/gateway:none") {
+			t.Errorf("got %v", err)
+		}
+		s.unchanged("it changed something", before)
+		controlplanetest.Eventually(t, "nothing of the trial is left", func(ctx context.Context) error {
+			var pods corev1.PodList
+			if err := s.Client.List(ctx, &pods); err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, "sluice-trial") }); i >= 0 {
+				return errors.New(pods.Items[i].Name)
+			}
+			return nil
+		})
+	})
+	t.Run("a peer that does not answer", func(t *testing.T) {
+		s.silence(true)
+		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Run(t.Context(), func(e progress.Event) {
+			s.tell(e)
+			if e.Kind == progress.Done { // the trial
+				a.GiveUpAfter(3 * time.Second)
+			}
+		})
+		if err == nil || !strings.Contains(err.Error(), "while waiting for GatewayServer liqo-tenant-milan/milan to be Sluice's") {
+			t.Errorf("got %v", err)
+		}
+		s.silence(false)
+		s.carries("milan", 3) // it went back
+		s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Back: true})
+		s.unchanged("something is left", before)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Run(ctx, func(e progress.Event) {
+			if strings.Contains(e.Text, "to be Sluice's") {
+				cancel()
+			}
+		})
+		if err == nil {
+			t.Error("it was not")
+		}
+		s.adopt(release.AdoptOptions{Peers: []string{"milan"}})
+		s.carries("milan", 1)
+		s.carries("oslo", 3)
+	})
+	t.Run("again", func(t *testing.T) {
+		adopted := s.state()
+		if a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}}); !a.Idle() {
+			t.Errorf("steps %+v", a.Steps)
+		}
+		s.unchanged("it changed something", adopted)
+	})
+	t.Run("another version", func(t *testing.T) {
+		values, err := release.Sources{Set: []string{"networking.gatewayTemplates.container.gateway.resources.requests.cpu=200m"}}.Read(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Values: values})
+		if a.Idle() || a.Steps[0].Verb != "update" {
+			t.Errorf("%+v", a.Steps)
+		}
+		s.carries("milan", 1)
+	})
+	t.Run("all, and back", func(t *testing.T) {
+		s.adopt(release.AdoptOptions{All: true})
+		s.carries("milan", 1)
+		s.carries("oslo", 1)
+		s.adopt(release.AdoptOptions{Peers: []string{"oslo"}, Back: true})
+		s.carries("milan", 1)
+		s.carries("oslo", 3)
+		s.adopt(release.AdoptOptions{All: true, Back: true})
+		s.carries("milan", 3)
+		s.unchanged("something is left", before)
+	})
+	t.Run("somebody else's object", func(t *testing.T) {
+		s.Apply("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: sluice-adopted-gateway}, rules: []}")
+		if _, err := s.prepare(release.AdoptOptions{All: true}); err == nil || !strings.Contains(err.Error(), "ClusterRole sluice-adopted-gateway exists, and was not made by this command") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := s.Kubectl("delete", "clusterrole", "sluice-adopted-gateway"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if wrong := s.refused(); len(wrong) > 0 {
+		t.Errorf("Liqo's controllers were refused: %v", wrong)
+	}
+	t.Run("without Liqo", func(t *testing.T) {
+		if _, err := s.Kubectl("delete", "deployment", "-n", "liqo", "liqo-controller-manager"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.prepare(release.AdoptOptions{All: true}); err == nil || !strings.Contains(err.Error(), "Liqo does not run in this cluster") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

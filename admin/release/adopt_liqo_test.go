@@ -1,0 +1,253 @@
+package release_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	texttemplate "text/template"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/template"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// liqo plays Liqo's controllers and its peers, as strictly as they are: they render the template that a gateway refers to,
+// and replace the whole spec of the Deployment and of the Service by what it says. Nothing helps them over what Kubernetes
+// refuses.
+type liqo struct {
+	t *testing.T
+	*controlplanetest.Cluster
+
+	mu    sync.Mutex
+	mute  bool           // the peer answers no gateway of ours
+	wrong map[string]int // what went wrong, and how often
+}
+
+// startLiqo is Liqo in a cluster, until the test ends.
+func startLiqo(t *testing.T, c *controlplanetest.Cluster) *liqo {
+	l := &liqo{t: t, Cluster: c, wrong: map[string]int{}}
+	controlplanetest.Repeat(t, func(ctx context.Context) {
+		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			l.mu.Lock()
+			l.wrong[err.Error()]++
+			l.mu.Unlock()
+		}
+	})
+	return l
+}
+
+// refused is what the API server refused to Liqo.
+func (l *liqo) refused() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.wrong)
+}
+
+func (l *liqo) silence(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mute = on
+}
+
+func (l *liqo) reconcile(ctx context.Context) error {
+	var servers networkingv1beta1.GatewayServerList
+	var clients networkingv1beta1.GatewayClientList
+	if err := l.Client.List(ctx, &servers); err != nil {
+		return err
+	}
+	if err := l.Client.List(ctx, &clients); err != nil {
+		return err
+	}
+	for i := range servers.Items {
+		g := &servers.Items[i]
+		if err := l.gateway(ctx, g, "Server", g.Spec.ServerTemplateRef, g.Spec); err != nil {
+			return fmt.Errorf("GatewayServer %s: %w", g.Name, err)
+		}
+	}
+	for i := range clients.Items {
+		g := &clients.Items[i]
+		if err := l.gateway(ctx, g, "Client", g.Spec.ClientTemplateRef, g.Spec); err != nil {
+			return fmt.Errorf("GatewayClient %s: %w", g.Name, err)
+		}
+	}
+	return nil
+}
+
+// gateway makes a gateway what its template says.
+func (l *liqo) gateway(ctx context.Context, g client.Object, role string, ref corev1.ObjectReference, spec any) error {
+	u := new(unstructured.Unstructured)
+	u.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind(ref.Kind))
+	if err := l.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
+		return err
+	}
+	source, _, err := unstructured.NestedMap(u.Object, "spec", "template", "spec")
+	if err != nil {
+		return err
+	}
+	if err := strict(source, "spec"); err != nil {
+		return err
+	}
+	v := template.Vars{
+		Spec: spec, Name: g.GetName(), Namespace: g.GetNamespace(), GatewayUID: string(g.GetUID()),
+		ClusterID: g.GetLabels()[networkingv1beta1.LabelRemoteClusterID], SecretName: "gw-" + g.GetName(),
+	}
+	rendered, err := template.Render(source, v)
+	if err != nil {
+		return err
+	}
+	wg := new(unstructured.Unstructured)
+	wg.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind("WgGateway" + role))
+	wg.SetNamespace(g.GetNamespace())
+	wg.SetName(g.GetName())
+	wg.SetFinalizers([]string{"networking.liqo.io/clusterrolebinding"})
+	if err := l.put(ctx, wg, func() { wg.Object["spec"] = runtime.DeepCopyJSON(rendered) }); err != nil {
+		return err
+	}
+	meta := metav1.ObjectMeta{Namespace: g.GetNamespace(), Name: "gw-" + g.GetName()}
+	connection := &networkingv1beta1.Connection{ObjectMeta: meta}
+	connection.Spec.Type, connection.Spec.GatewayRef.Name = networkingv1beta1.ConnectionType(role), g.GetName()
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: g.GetNamespace(), Name: g.GetName()}},
+		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"privateKey": make([]byte, 32)}},
+		connection,
+	} {
+		if err := l.Client.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	d := &appsv1.Deployment{ObjectMeta: meta}
+	if err := l.replace(ctx, d, &d.Spec, rendered["deployment"]); err != nil {
+		return err
+	}
+	if s := (&corev1.Service{ObjectMeta: meta}); rendered["service"] != nil {
+		if err := l.replace(ctx, s, &s.Spec, rendered["service"]); err != nil {
+			return err
+		}
+	}
+	return l.connect(ctx, d)
+}
+
+// put creates an object, or updates it.
+func (l *liqo) put(ctx context.Context, o client.Object, set func()) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		err := l.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			set()
+			return l.Client.Create(ctx, o)
+		}
+		if err != nil {
+			return err
+		}
+		set()
+		return l.Client.Update(ctx, o)
+	})
+}
+
+// replace replaces the whole spec of an object by what stands in a template.
+func (l *liqo) replace(ctx context.Context, o client.Object, spec any, with any) error {
+	content := with.(map[string]any)["spec"].(map[string]any)
+	return l.put(ctx, o, func() {
+		switch s := spec.(type) { // nothing of the former spec survives
+		case *appsv1.DeploymentSpec:
+			*s = appsv1.DeploymentSpec{}
+		case *corev1.ServiceSpec:
+			*s = corev1.ServiceSpec{}
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, spec); err != nil {
+			l.t.Error(err)
+		}
+	})
+}
+
+// connect reports what the peer would answer to the pod that runs: Liqo's gateway in three containers, or ours if it may read
+// what it needs.
+func (l *liqo) connect(ctx context.Context, d *appsv1.Deployment) error {
+	if s := d.Status; s.AvailableReplicas == 0 || s.ObservedGeneration < d.Generation || s.UpdatedReplicas != s.Replicas {
+		return nil
+	}
+	value := networkingv1beta1.Connected
+	if pod := d.Spec.Template.Spec; len(pod.Containers) == 1 {
+		review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + d.Namespace + ":" + pod.ServiceAccountName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Group: "networking.liqo.io", Resource: "configurations", Namespace: d.Namespace},
+		}}
+		if err := l.Client.Create(ctx, &review); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.mute || !review.Status.Allowed {
+			value = networkingv1beta1.ConnectionError
+		}
+	}
+	c := &networkingv1beta1.Connection{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}
+	if err := l.Client.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+		return err
+	}
+	before := c.DeepCopy()
+	c.Status.Value, c.Status.Latency = value, networkingv1beta1.ConnectionLatency{Value: "1ms", Timestamp: metav1.Now()}
+	return l.Client.Status().Patch(ctx, c, client.MergeFrom(before))
+}
+
+// strict are the rules of Liqo's renderer that ours does not have: a key is optional only before a string, and every string is
+// a template of its own.
+func strict(v any, path string) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if _, text := e.(string); strings.HasPrefix(k, "?") && !text {
+				return fmt.Errorf("panic: %s.%s is optional and no string", path, k)
+			}
+			if err := strict(e, path+"."+k); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, e := range v {
+			if err := strict(e, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	case string:
+		if _, err := texttemplate.New("").Parse(v); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// fields are those of all objects that must be the same after a handover and the way back.
+const fields = `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name} {.spec.clusterIP} {.spec.ports} ` +
+	`{.spec.serverTemplateRef} {.spec.clientTemplateRef} {.data}{"\n"}{end}`
+
+// state is what there is, of all kinds that a handover concerns.
+func (l *liqo) state() string {
+	l.t.Helper()
+	const kinds = "gatewayservers,gatewayclients,services,secrets,serviceaccounts,clusterroles,clusterrolebindings,wggatewayservertemplates,wggatewayclienttemplates"
+	out, err := l.Kubectl("get", kinds, "-A", "-o", fields)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return out
+}
+
+func (l *liqo) unchanged(what, before string) {
+	l.t.Helper()
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(l.state(), "\n")); diff != "" {
+		l.t.Errorf("%s (-before +after)\n%s", what, diff)
+	}
+}

@@ -1,0 +1,282 @@
+package release
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/template"
+	"github.com/sluice-net/sluice/docs"
+)
+
+// liqoFacts are those of a cluster with a server for milan and a client for oslo, both of Liqo.
+func liqoFacts(t *testing.T) adoptFacts {
+	t.Helper()
+	text, err := os.ReadFile("testdata/liqo-templates.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := decode(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := adoptFacts{templates: map[templateName]*unstructured.Unstructured{}}
+	for _, u := range all {
+		f.templates[nameOfTemplate(u)] = u
+	}
+	chart, err := Embedded(Build{Version: "v1.2.3", Registry: "registry.example.org/sluice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.ours, err = chart.gatewayTemplates(nil, "liqo"); err != nil {
+		t.Fatal(err)
+	}
+	gateway := func(kind, field, peer string, spec any) {
+		name := client.ObjectKey{Namespace: "liqo-tenant-" + peer, Name: peer}
+		g := liqoGateway{kind: kind, field: field, peer: peer, tunnels: 1}
+		g.name, g.templateKind = name, "Wg"+kind+"Template"
+		g.vars = template.Vars{Spec: spec, Name: peer, Namespace: name.Namespace, ClusterID: peer}
+		g.ref = templateName{g.templateKind, "liqo", "wireguard-" + strings.ToLower(strings.TrimPrefix(kind, "Gateway"))}
+		f.gateways = append(f.gateways, g)
+	}
+	gateway("GatewayServer", "serverTemplateRef", "milan", networkingv1beta1.GatewayServerSpec{Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840}})
+	gateway("GatewayClient", "clientTemplateRef", "oslo", networkingv1beta1.GatewayClientSpec{})
+	return f
+}
+
+func nameOfTemplate(u *unstructured.Unstructured) templateName {
+	return templateName{u.GetKind(), u.GetNamespace(), u.GetName()}
+}
+
+// adopted are the facts after a gateway has been adopted.
+func (f adoptFacts) adopted(t *testing.T, peer string) adoptFacts {
+	t.Helper()
+	p, err := f.plan(AdoptOptions{Peers: []string{peer}})
+	if err != nil || len(p.handovers) != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for _, o := range p.handovers[0].make {
+		switch o := o.(type) {
+		case *unstructured.Unstructured:
+			f.templates[nameOfTemplate(o)] = o
+		case *rbacv1.ClusterRoleBinding:
+			f.bindings = append(f.bindings, *o)
+		case *rbacv1.ClusterRole:
+			f.role = o
+		}
+	}
+	for i := range f.gateways {
+		if f.gateways[i].peer == peer {
+			f.gateways[i].ref.name = p.handovers[0].to
+		}
+	}
+	return f
+}
+
+func TestAdoptionPlan(t *testing.T) {
+	container := func(name string, u *unstructured.Unstructured) {
+		pod, _ := table(u.Object, pathPod)
+		pod["containers"] = append(pod["containers"].([]any), map[string]any{"name": name})
+	}
+	of := func(f adoptFacts, i int) *unstructured.Unstructured { return f.templates[f.gateways[i].ref] }
+	for _, tt := range []struct {
+		name    string
+		options AdoptOptions
+		facts   func(t *testing.T, f adoptFacts) adoptFacts
+		// want are handovers "GatewayServer a/b: from -> to", what is removed "- Kind name", notes, or the error "! ...".
+		want []string
+	}{
+		{name: "one", options: AdoptOptions{Peers: []string{"milan"}}, want: []string{
+			"GatewayServer liqo-tenant-milan/milan: wireguard-server -> sluice-wireguard-server",
+		}},
+		{name: "all", options: AdoptOptions{All: true}, want: []string{
+			"GatewayServer liqo-tenant-milan/milan: wireguard-server -> sluice-wireguard-server",
+			"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client",
+		}},
+		{name: "again", options: AdoptOptions{Peers: []string{"milan"}},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts { return f.adopted(t, "milan") },
+			want:  []string{"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server -> sluice-wireguard-server"}},
+		{name: "back, one of two", options: AdoptOptions{Peers: []string{"milan"}, Back: true},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts { return f.adopted(t, "milan").adopted(t, "oslo") },
+			want: []string{
+				"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server -> wireguard-server",
+				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server",
+			}},
+		{name: "back, all", options: AdoptOptions{All: true, Back: true},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts { return f.adopted(t, "milan") },
+			want: []string{
+				"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server -> wireguard-server",
+				"GatewayClient liqo-tenant-oslo/oslo is Liqo's",
+				"- ClusterRole sluice-adopted-gateway",
+				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server",
+			}},
+		{name: "a peering is gone", options: AdoptOptions{Peers: []string{"oslo"}},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts {
+				f = f.adopted(t, "milan")
+				f.gateways = f.gateways[1:]
+				return f
+			},
+			want: []string{
+				"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client",
+				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server",
+			}},
+		{name: "by hand", options: AdoptOptions{All: true},
+			facts: func(_ *testing.T, f adoptFacts) adoptFacts {
+				f.templates[f.gateways[0].ref] = f.ours["WgGatewayServerTemplate"]
+				return f
+			},
+			want: []string{
+				"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client",
+				"GatewayServer liqo-tenant-milan/milan has Sluice's gateway already, by WgGatewayServerTemplate liqo/wireguard-server, which was made by hand: it stays as it is",
+			}},
+		{name: "back, by hand", options: AdoptOptions{Peers: []string{"milan"}, Back: true},
+			facts: func(_ *testing.T, f adoptFacts) adoptFacts {
+				f.templates[f.gateways[0].ref] = f.ours["WgGatewayServerTemplate"]
+				return f
+			},
+			want: []string{"! GatewayServer liqo-tenant-milan/milan: WgGatewayServerTemplate liqo/wireguard-server was made by hand, so nothing tells what it took the place of: set the name of Liqo's template in spec.serverTemplateRef"}},
+		{name: "nobody", want: []string{"! name the peerings by the IDs of their clusters, or all of them with --all; peerings: milan, oslo"}},
+		{name: "both", options: AdoptOptions{All: true, Peers: []string{"milan"}}, want: []string{"! name the peerings by the IDs of their clusters, or all of them with --all; peerings: milan, oslo"}},
+		{name: "unknown", options: AdoptOptions{Peers: []string{"milan", "rome"}}, want: []string{`! there is no gateway for cluster "rome"; peerings: milan, oslo`}},
+		{name: "no peering", options: AdoptOptions{All: true},
+			facts: func(_ *testing.T, f adoptFacts) adoptFacts { f.gateways = nil; return f },
+			want:  []string{"! this cluster has no gateways: there is no peering to hand over"}},
+		{name: "what cannot be", options: AdoptOptions{All: true},
+			facts: func(_ *testing.T, f adoptFacts) adoptFacts {
+				f.gateways[0].tunnels = 2
+				container("spy", of(f, 1))
+				return f
+			},
+			want: []string{
+				"! GatewayServer liqo-tenant-milan/milan: it has 2 tunnels, and Sluice's gateway has one: set a single port first",
+				"! GatewayClient liqo-tenant-oslo/oslo: WgGatewayClientTemplate liqo/wireguard-client cannot be adopted: its pods have containers that are not Liqo's, which would be lost: spy",
+			}},
+		{name: "no template", options: AdoptOptions{Peers: []string{"milan"}},
+			facts: func(_ *testing.T, f adoptFacts) adoptFacts { delete(f.templates, f.gateways[0].ref); return f },
+			want:  []string{"! GatewayServer liqo-tenant-milan/milan: there is no WgGatewayServerTemplate liqo/wireguard-server"}},
+		{name: "Liqo's template is gone", options: AdoptOptions{Peers: []string{"milan"}, Back: true},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts {
+				name := f.gateways[0].ref
+				f = f.adopted(t, "milan")
+				delete(f.templates, name)
+				return f
+			},
+			want: []string{"! GatewayServer liqo-tenant-milan/milan: there is no WgGatewayServerTemplate liqo/wireguard-server any more, of which WgGatewayServerTemplate liqo/sluice-wireguard-server is a copy: install it again"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := liqoFacts(t)
+			if tt.facts != nil {
+				f = tt.facts(t, f)
+			}
+			p, err := f.plan(tt.options)
+			var got []string
+			if err != nil {
+				for line := range strings.SplitSeq(err.Error(), "\n") {
+					got = append(got, "! "+line)
+				}
+				p = adoptionPlan{}
+			}
+			for _, h := range p.handovers {
+				got = append(got, h.named()+": "+h.from+" -> "+h.to)
+			}
+			got = append(got, p.notes...)
+			for _, o := range p.remove {
+				got = append(got, "- "+describe(o))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAdoptedTemplate: of Liqo's template everything stays that a living Deployment or Service cannot change, and that others
+// find it by; the pod is ours.
+func TestAdoptedTemplate(t *testing.T) {
+	f := liqoFacts(t)
+	for _, g := range f.gateways {
+		t.Run(g.kind, func(t *testing.T) {
+			theirs, ours := f.templates[g.ref], f.ours[g.templateKind]
+			if err := unstructured.SetNestedField(theirs.Object, int64(3), append(slices.Clone(pathDeployment), "replicas")...); err != nil {
+				t.Fatal(err)
+			}
+			before := theirs.DeepCopy()
+			got, err := adoptedTemplate(theirs, ours)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before.Object, theirs.Object); diff != "" {
+				t.Errorf("Liqo's template was changed (-before +after)\n%s", diff)
+			}
+			for _, path := range [][]string{
+				{"spec", "objectKind"}, {"spec", "template", "metadata"}, {"spec", "template", "spec", "secretRef"},
+				append(slices.Clone(pathDeployment), "selector"), append(slices.Clone(pathService), "ports"), append(slices.Clone(pathService), "selector"),
+				append(slices.Clone(pathPod), "serviceAccountName"), append(slices.Clone(pathPod), "priorityClassName"),
+				append(slices.Clone(pathPod), "imagePullSecrets"),
+			} {
+				want, _, _ := unstructured.NestedFieldNoCopy(theirs.Object, path...)
+				have, _, _ := unstructured.NestedFieldNoCopy(got.Object, path...)
+				if diff := cmp.Diff(want, have); diff != "" {
+					t.Errorf("%s (-Liqo's +ours)\n%s", strings.Join(path, "."), diff)
+				}
+			}
+			if len(got.GetAnnotations()) != 1 || got.GetLabels()["app.kubernetes.io/managed-by"] != "liqoctl" {
+				t.Errorf("Helm would take it for Liqo's: %v, %v", got.GetLabels(), got.GetAnnotations())
+			}
+			pod, err := renderedPod(got, g.vars)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := pod.Containers[0]
+			if len(pod.Containers) != 1 || c.Image != "registry.example.org/sluice/gateway:v1.2.3" || c.SecurityContext.Privileged != nil {
+				t.Errorf("containers %+v", pod.Containers)
+			}
+			if slices.Contains(c.Args, "--leader-election") {
+				t.Errorf("nobody moves the mark to a leader: %v", c.Args)
+			}
+			if server := g.kind == "GatewayServer"; slices.Contains(c.Args, "--geneve-port=6081") == server || slices.Contains(c.Args, "--ping-interval=1s") == server ||
+				slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--ping-loss-threshold") }) {
+				t.Errorf("what Liqo's containers were told: %v", c.Args)
+			}
+			if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "wireguard-config" && v.Secret != nil }) || len(pod.Volumes) != 2 {
+				t.Errorf("volumes %+v", pod.Volumes)
+			}
+			labels, _ := table(got.Object, pathPodLabels)
+			replicas, _, err := unstructured.NestedInt64(got.Object, append(slices.Clone(pathDeployment), "replicas")...)
+			if labels[networkingv1beta1.LabelActive] != "true" || replicas != 1 || err != nil {
+				t.Errorf("%d replicas, labels %v, %v", replicas, labels, err)
+			}
+		})
+	}
+}
+
+// TestAdoptionRole: the rights are those that the document gives to who does it by hand.
+func TestAdoptionRole(t *testing.T) {
+	text, err := fs.ReadFile(docs.Pages(), "liqo.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	_, rights, _ := strings.Cut(string(text), "\n## Rights\n")
+	_, rights, _ = strings.Cut(rights, "```yaml\n")
+	rights, _, found := strings.Cut(rights, "---\n")
+	if err := yaml.Unmarshal([]byte(rights), &role); err != nil || !found {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rightsOf(role.Rules), rightsOf(adoptionRole().Rules)); diff != "" {
+		t.Errorf("(-liqo.md +adopt)\n%s", diff)
+	}
+}

@@ -1,0 +1,192 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+const (
+	// adoptedPrefix begins the name of a template that is a copy of one of Liqo's.
+	adoptedPrefix = "sluice-"
+	// labelAdoption is on every object that an adoption makes. Others are never changed.
+	labelAdoption = "networking.liqo.io/adoption"
+	// annotationTemplateOf names, on a copy, the template of Liqo, in the same namespace.
+	annotationTemplateOf = "networking.liqo.io/template-of"
+	// gatewayContainer is the container of our pods, and one of the three of Liqo's.
+	gatewayContainer = "gateway"
+)
+
+// liqosContainers are those of a pod of Liqo's gateway.
+var liqosContainers = []string{gatewayContainer, "wireguard", "geneve"}
+
+// Paths in a template of gateways.
+var (
+	pathDeployment = []string{"spec", "template", "spec", "deployment", "spec"}
+	pathPod        = append(slices.Clone(pathDeployment), "template", "spec")
+	pathPodLabels  = append(slices.Clone(pathDeployment), "template", "metadata", "labels")
+	pathService    = []string{"spec", "template", "spec", "service", "spec"}
+)
+
+// adoptedTemplate is a copy of a template of Liqo, theirs, with the pod of a template of ours. Whatever else stands in theirs
+// stays: a Deployment whose selector changes, or a Service with another port, could not be changed in place.
+func adoptedTemplate(theirs, ours *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	copied := &unstructured.Unstructured{Object: map[string]any{"spec": theirs.DeepCopy().Object["spec"]}}
+	copied.SetGroupVersionKind(theirs.GroupVersionKind())
+	copied.SetNamespace(theirs.GetNamespace())
+	copied.SetName(adoptedPrefix + theirs.GetName())
+	copied.SetLabels(map[string]string{labelManagedBy: managedByUs, labelAdoption: networkingv1beta1.LabelTrue})
+	copied.SetAnnotations(map[string]string{annotationTemplateOf: theirs.GetName()})
+	pod, err := table(copied.Object, pathPod)
+	if err != nil {
+		return nil, err
+	}
+	own, err := table(ours.DeepCopy().Object, pathPod)
+	if err != nil {
+		return nil, err
+	}
+	of, err := containersOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	unknown := slices.DeleteFunc(of.names(), func(n string) bool { return slices.Contains(liqosContainers, n) })
+	if pod["initContainers"] != nil {
+		unknown = append(unknown, "init containers")
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("its pods have containers that are not Liqo's, which would be lost: %s", strings.Join(unknown, ", "))
+	}
+	containers, err := containersOf(own)
+	if err != nil {
+		return nil, err
+	}
+	if len(containers) != 1 {
+		return nil, fmt.Errorf("our template has %d containers", len(containers))
+	}
+	containers[0]["args"] = adoptedArgs(containers[0]["args"], of)
+	for _, field := range []string{"containers", "volumes", "securityContext", "enableServiceLinks", "terminationGracePeriodSeconds"} {
+		delete(pod, field)
+		if v, there := own[field]; there {
+			pod[field] = v
+		}
+	}
+	if more, _ := own["imagePullSecrets"].([]any); len(more) > 0 {
+		secrets, _ := pod["imagePullSecrets"].([]any)
+		pod["imagePullSecrets"] = append(secrets, more...)
+	}
+	return copied, onePod(copied)
+}
+
+// onePod makes a template that of a single pod, which carries the mark of the one that forwards: Liqo's controllers leave
+// it to its own gateways to move the mark.
+func onePod(u *unstructured.Unstructured) error {
+	set := func(v any, path []string, more ...string) error {
+		return unstructured.SetNestedField(u.Object, v, append(slices.Clone(path), more...)...)
+	}
+	if err := set(int64(1), pathDeployment, "replicas"); err != nil {
+		return err
+	}
+	if err := set(map[string]any{"type": "Recreate"}, pathDeployment, "strategy"); err != nil {
+		return err
+	}
+	if err := set(networkingv1beta1.LabelTrue, pathPodLabels, networkingv1beta1.LabelActive); err != nil {
+		return err
+	}
+	if _, err := table(u.Object, pathService); err != nil {
+		return nil // of a client
+	}
+	// The pod is ready when the peer has reached it.
+	return set(true, pathService, "publishNotReadyAddresses")
+}
+
+// isOurs tells whether the pods of a template are ours, whoever made it.
+func isOurs(u *unstructured.Unstructured) bool {
+	pod, err := table(u.Object, pathPod)
+	if err != nil {
+		return false
+	}
+	of, err := containersOf(pod)
+	return err == nil && slices.Equal(of.names(), []string{gatewayContainer})
+}
+
+// adoptedArgs are the arguments of our container under Liqo: no election, no exchange of Services, and what Liqo's
+// containers were told.
+func adoptedArgs(ours any, theirs containerList) []any {
+	var args []any
+	list, _ := ours.([]any)
+	for _, a := range list {
+		text, _ := a.(string)
+		name, _, _ := strings.Cut(text, "=")
+		if name != "--leader-election" && name != "--services" {
+			args = append(args, a)
+		}
+	}
+	for _, told := range []struct{ container, flag, usual string }{
+		{"geneve", "--geneve-port", "6091"},
+		{gatewayContainer, "--ping-loss-threshold", "5"},
+		{gatewayContainer, "--ping-interval", "2s"},
+		{gatewayContainer, "--ping-update-status-interval", "10s"},
+	} {
+		value := theirs.flag(told.container, told.flag)
+		if value == "" || value == told.usual {
+			continue
+		}
+		args = slices.DeleteFunc(args, func(a any) bool { text, _ := a.(string); return strings.HasPrefix(text, told.flag+"=") })
+		args = append(args, told.flag+"="+value)
+	}
+	return args
+}
+
+// containerList are containers of a template.
+type containerList []map[string]any
+
+func (l containerList) names() (names []string) {
+	for _, c := range l {
+		name, _ := c["name"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+// flag is the value of an argument of a container; empty: it has none.
+func (l containerList) flag(container, flag string) string {
+	for _, c := range l {
+		args, _ := c["args"].([]any)
+		for _, a := range args {
+			text, _ := a.(string)
+			if value, found := strings.CutPrefix(text, flag+"="); found && c["name"] == container {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+func containersOf(pod map[string]any) (l containerList, err error) {
+	list, _ := pod["containers"].([]any)
+	for _, c := range list {
+		m, ok := c.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("a container is no object but a %T", c)
+		}
+		l = append(l, m)
+	}
+	if len(l) == 0 {
+		return nil, fmt.Errorf("it has no containers")
+	}
+	return l, nil
+}
+
+// table is the object at a path, which must be there.
+func table(o map[string]any, path []string) (map[string]any, error) {
+	m, found, err := unstructured.NestedFieldNoCopy(o, path...)
+	t, ok := m.(map[string]any)
+	if err != nil || !found || !ok {
+		return nil, fmt.Errorf("it has no object at %s", strings.Join(path, "."))
+	}
+	return t, nil
+}
