@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/action"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sluice-net/sluice/test/golden"
 )
@@ -75,6 +77,42 @@ func TestChart(t *testing.T) {
 }
 
 // TestBuild guards that a program installs the images of its own build.
+// TestLiqosInfo: Liqo's liqoctl reads the version in the only Deployment of the namespace with two labels, behind the last colon
+// of the image of a container.
+func TestLiqosInfo(t *testing.T) {
+	c, err := Embedded(Build{Version: "v1.2.3", Registry: "registry.example.org:5000/sluice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := c.manifests(parse(t, minimal), "liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := decode(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versions []string
+	for _, u := range objects {
+		labels := u.GetLabels()
+		if u.GetKind() != "Deployment" || u.GetNamespace() != "liqo" || labels["app.kubernetes.io/name"] != "controller-manager" || labels["app.kubernetes.io/component"] != "controller-manager" {
+			continue
+		}
+		var d appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			if c.Name == "controller-manager" {
+				versions = append(versions, c.Image[strings.LastIndex(c.Image, ":")+1:])
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"v1.2.3"}, versions); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestBuild(t *testing.T) {
 	packaged := filepath.Join("testdata", "previous-chart.tgz") // it says of which version its images are
 	for _, tt := range []struct {

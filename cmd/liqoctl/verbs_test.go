@@ -457,6 +457,6 @@ func controllerDeployment(image string) client.Object {
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Replicas = new(int32)
 	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "controller", Image: image}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "controller-manager", Image: image}}
 	return d
 }

@@ -98,11 +98,11 @@ func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {
 		return nil, c.Explain("read Deployment "+key.String(), err)
 	}
 	for _, container := range d.Spec.Template.Spec.Containers {
-		if container.Name == "controller" {
+		if container.Name == "controller-manager" || container.Name == "controller" { // which it was called by earlier versions
 			return &serverInfo{Version: imageVersion(container.Image, d.Labels[versionLabel]), Image: container.Image}, nil
 		}
 	}
-	return nil, c.Errorf("Deployment %s has no container named controller: it does not belong to Sluice", key)
+	return nil, c.Errorf("Deployment %s has no container named controller-manager: it does not belong to Sluice", key)
 }
 
 // versionLabel is the recommended label of Kubernetes.
