@@ -263,6 +263,52 @@ func TestAdoptedTemplate(t *testing.T) {
 	}
 }
 
+// TestPrintedTemplate: who copies the template from the document gets the same program as by adopt.
+func TestPrintedTemplate(t *testing.T) {
+	f := liqoFacts(t)
+	adopted, err := adoptedTemplate(f.templates[f.gateways[0].ref], f.ours["WgGatewayServerTemplate"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := fs.ReadFile(docs.Pages(), "liqo.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, printed, _ := strings.Cut(string(text), "\n## The gateway as a template\n")
+	_, printed, _ = strings.Cut(printed, "```yaml\n")
+	printed, _, _ = strings.Cut(printed, "```\n")
+	us, err := decode(printed)
+	if err != nil || len(us) != 1 {
+		t.Fatalf("%d templates, %v", len(us), err)
+	}
+	for _, path := range [][]string{append(slices.Clone(pathPod), "securityContext"), append(slices.Clone(pathPod), "volumes"), append(slices.Clone(pathDeployment), "selector")} {
+		want, _, _ := unstructured.NestedFieldNoCopy(us[0].Object, path...)
+		got, _, _ := unstructured.NestedFieldNoCopy(adopted.Object, path...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-liqo.md +adopt)\n%s", strings.Join(path, "."), diff)
+		}
+	}
+	container := func(u *unstructured.Unstructured) map[string]any {
+		pod, err := table(u.Object, pathPod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, err := containersOf(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of[0]
+	}
+	want, got := container(us[0]), container(adopted)
+	// It is for the election, which is off.
+	got["args"] = slices.DeleteFunc(got["args"].([]any), func(a any) bool { return a == "--pod-name=$(POD_NAME)" })
+	for _, field := range []string{"args", "readinessProbe", "securityContext", "volumeMounts"} {
+		if diff := cmp.Diff(want[field], got[field]); diff != "" {
+			t.Errorf("%s (-liqo.md +adopt)\n%s", field, diff)
+		}
+	}
+}
+
 // TestAdoptionRole: the rights are those that the document gives to who does it by hand.
 func TestAdoptionRole(t *testing.T) {
 	text, err := fs.ReadFile(docs.Pages(), "liqo.md")
