@@ -182,7 +182,7 @@ func (s *adoptionSite) tell(e progress.Event) { s.t.Logf("%d %s", e.Kind, e.Text
 // TestAdoption hands peerings of Liqo over, and back.
 func TestAdoption(t *testing.T) {
 	s := startAdoption(t)
-	before := s.state()
+	untouched := s.state()
 
 	t.Run("a dry run", func(t *testing.T) {
 		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
@@ -191,9 +191,9 @@ func TestAdoption(t *testing.T) {
 		}
 		want := []release.AdoptionStep{
 			{Verb: "create", Object: "ClusterRole sluice-adopted-gateway"},
-			{Verb: "create", Object: "WgGatewayServerTemplate liqo/sluice-wireguard-server"},
+			{Verb: "create", Object: "WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan"},
 			{Verb: "create", Object: "ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan"},
-			{Verb: "switch", Object: "GatewayServer liqo-tenant-milan/milan", Detail: "spec.serverTemplateRef.name: wireguard-server -> sluice-wireguard-server"},
+			{Verb: "switch", Object: "GatewayServer liqo-tenant-milan/milan", Detail: "spec.serverTemplateRef.name: wireguard-server -> sluice-wireguard-server.liqo-tenant-milan.milan"},
 			{Verb: "replace", Object: "WgGatewayServer liqo-tenant-milan/milan", Detail: "by Liqo's controllers, from the template"},
 			{Verb: "replace", Object: "Deployment liqo-tenant-milan/gw-milan", Detail: "by Liqo's controllers: traffic stops until its new pod is ready"},
 			{Verb: "keep", Object: "Service liqo-tenant-milan/gw-milan", Detail: "its ports and addresses"},
@@ -202,7 +202,7 @@ func TestAdoption(t *testing.T) {
 		if diff := cmp.Diff(want, a.Steps); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		s.unchanged("the dry run changed something", before)
+		s.unchanged("the dry run changed something", untouched)
 	})
 	t.Run("an image that no node has", func(t *testing.T) {
 		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Values: release.Values{"tag": "none"}, Timeout: time.Second})
@@ -212,7 +212,7 @@ func TestAdoption(t *testing.T) {
 		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "while waiting for a node to run sluice.local/gateway:none") {
 			t.Errorf("got %v", err)
 		}
-		s.unchanged("it changed something", before)
+		s.unchanged("it changed something", untouched)
 		controlplanetest.Eventually(t, "nothing of the trial is left", func(ctx context.Context) error {
 			var pods corev1.PodList
 			if err := s.Client.List(ctx, &pods); err != nil {
@@ -242,7 +242,7 @@ func TestAdoption(t *testing.T) {
 		s.silence(false)
 		s.carries("milan", 3) // it went back
 		s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Back: true})
-		s.unchanged("something is left", before)
+		s.unchanged("something is left", untouched)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -270,27 +270,31 @@ func TestAdoption(t *testing.T) {
 		}
 		s.unchanged("it changed something", adopted)
 	})
-	t.Run("another version", func(t *testing.T) {
-		values, err := release.Sources{Set: []string{"networking.gatewayTemplates.container.gateway.resources.requests.cpu=200m"}}.Read(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Values: values})
-		if a.Idle() || a.Steps[0].Verb != "update" {
-			t.Errorf("%+v", a.Steps)
-		}
-		s.carries("milan", 1)
-	})
 	t.Run("all, and back", func(t *testing.T) {
 		s.adopt(release.AdoptOptions{All: true})
 		s.carries("milan", 1)
 		s.carries("oslo", 1)
+
+		var before, after appsv1.Deployment
+		s.Read(t, "liqo-tenant-oslo", "gw-oslo", &before)
+		values, err := release.Sources{Set: []string{"networking.gatewayTemplates.container.gateway.resources.requests.cpu=200m"}}.Read(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Values: values}); a.Idle() || a.Steps[0].Verb != "update" {
+			t.Errorf("another version: %+v", a.Steps)
+		}
+		s.Read(t, "liqo-tenant-oslo", "gw-oslo", &after)
+		if after.Generation != before.Generation {
+			t.Error("another version for milan replaces the gateway for oslo")
+		}
+
 		s.adopt(release.AdoptOptions{Peers: []string{"oslo"}, Back: true})
 		s.carries("milan", 1)
 		s.carries("oslo", 3)
 		s.adopt(release.AdoptOptions{All: true, Back: true})
 		s.carries("milan", 3)
-		s.unchanged("something is left", before)
+		s.unchanged("something is left", untouched)
 	})
 	t.Run("somebody else's object", func(t *testing.T) {
 		s.Apply("{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: sluice-adopted-gateway}, rules: []}")

@@ -177,8 +177,8 @@ func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 		return h, fmt.Sprintf("has Sluice's gateway already, by %s, which was made by hand: it stays as it is", g.ref), nil
 	}
 	to := from
-	to.name = adoptedPrefix + from.name
-	copied, err := adoptedTemplate(theirs, f.ours[g.templateKind])
+	to.name = copyName(from, g)
+	copied, err := adoptedTemplate(to.name, theirs, f.ours[g.templateKind])
 	if err != nil {
 		return h, "", fmt.Errorf("%s cannot be adopted: %w", from, err)
 	}
@@ -227,6 +227,12 @@ func (f adoptFacts) unneeded(templates map[templateName]bool, bindings map[strin
 	}
 	slices.SortFunc(objects, func(a, b client.Object) int { return strings.Compare(describe(a), describe(b)) })
 	return objects
+}
+
+// copyName names the copy of a template for one gateway. Each has its own: Liqo's controllers replace all gateways whose
+// template changes.
+func copyName(of templateName, g liqoGateway) string {
+	return strings.Join([]string{copyPrefix + of.name, g.name.Namespace, g.name.Name}, ".")
 }
 
 // isCopy tells whether a template was made by an adoption.

@@ -97,30 +97,30 @@ func TestAdoptionPlan(t *testing.T) {
 		want []string
 	}{
 		{name: "one", options: AdoptOptions{Peers: []string{"milan"}}, want: []string{
-			"GatewayServer liqo-tenant-milan/milan: wireguard-server -> sluice-wireguard-server",
+			"GatewayServer liqo-tenant-milan/milan: wireguard-server -> sluice-wireguard-server.liqo-tenant-milan.milan",
 		}},
 		{name: "all", options: AdoptOptions{All: true}, want: []string{
-			"GatewayServer liqo-tenant-milan/milan: wireguard-server -> sluice-wireguard-server",
-			"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client",
+			"GatewayServer liqo-tenant-milan/milan: wireguard-server -> sluice-wireguard-server.liqo-tenant-milan.milan",
+			"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client.liqo-tenant-oslo.oslo",
 		}},
 		{name: "again", options: AdoptOptions{Peers: []string{"milan"}},
 			facts: func(t *testing.T, f adoptFacts) adoptFacts { return f.adopted(t, "milan") },
-			want:  []string{"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server -> sluice-wireguard-server"}},
+			want:  []string{"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server.liqo-tenant-milan.milan -> sluice-wireguard-server.liqo-tenant-milan.milan"}},
 		{name: "back, one of two", options: AdoptOptions{Peers: []string{"milan"}, Back: true},
 			facts: func(t *testing.T, f adoptFacts) adoptFacts { return f.adopted(t, "milan").adopted(t, "oslo") },
 			want: []string{
-				"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server -> wireguard-server",
+				"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server.liqo-tenant-milan.milan -> wireguard-server",
 				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
-				"- WgGatewayServerTemplate liqo/sluice-wireguard-server",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan",
 			}},
 		{name: "back, all", options: AdoptOptions{All: true, Back: true},
 			facts: func(t *testing.T, f adoptFacts) adoptFacts { return f.adopted(t, "milan") },
 			want: []string{
-				"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server -> wireguard-server",
+				"GatewayServer liqo-tenant-milan/milan: sluice-wireguard-server.liqo-tenant-milan.milan -> wireguard-server",
 				"GatewayClient liqo-tenant-oslo/oslo is Liqo's",
 				"- ClusterRole sluice-adopted-gateway",
 				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
-				"- WgGatewayServerTemplate liqo/sluice-wireguard-server",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan",
 			}},
 		{name: "a peering is gone", options: AdoptOptions{Peers: []string{"oslo"}},
 			facts: func(t *testing.T, f adoptFacts) adoptFacts {
@@ -129,9 +129,9 @@ func TestAdoptionPlan(t *testing.T) {
 				return f
 			},
 			want: []string{
-				"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client",
+				"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client.liqo-tenant-oslo.oslo",
 				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
-				"- WgGatewayServerTemplate liqo/sluice-wireguard-server",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan",
 			}},
 		{name: "by hand", options: AdoptOptions{All: true},
 			facts: func(_ *testing.T, f adoptFacts) adoptFacts {
@@ -139,7 +139,7 @@ func TestAdoptionPlan(t *testing.T) {
 				return f
 			},
 			want: []string{
-				"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client",
+				"GatewayClient liqo-tenant-oslo/oslo: wireguard-client -> sluice-wireguard-client.liqo-tenant-oslo.oslo",
 				"GatewayServer liqo-tenant-milan/milan has Sluice's gateway already, by WgGatewayServerTemplate liqo/wireguard-server, which was made by hand: it stays as it is",
 			}},
 		{name: "back, by hand", options: AdoptOptions{Peers: []string{"milan"}, Back: true},
@@ -174,7 +174,7 @@ func TestAdoptionPlan(t *testing.T) {
 				delete(f.templates, name)
 				return f
 			},
-			want: []string{"! GatewayServer liqo-tenant-milan/milan: there is no WgGatewayServerTemplate liqo/wireguard-server any more, of which WgGatewayServerTemplate liqo/sluice-wireguard-server is a copy: install it again"}},
+			want: []string{"! GatewayServer liqo-tenant-milan/milan: there is no WgGatewayServerTemplate liqo/wireguard-server any more, of which WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan is a copy: install it again"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := liqoFacts(t)
@@ -214,7 +214,7 @@ func TestAdoptedTemplate(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := theirs.DeepCopy()
-			got, err := adoptedTemplate(theirs, ours)
+			got, err := adoptedTemplate("copy", theirs, ours)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestAdoptedTemplate(t *testing.T) {
 // TestPrintedTemplate: who copies the template from the document gets the same program as by adopt.
 func TestPrintedTemplate(t *testing.T) {
 	f := liqoFacts(t)
-	adopted, err := adoptedTemplate(f.templates[f.gateways[0].ref], f.ours["WgGatewayServerTemplate"])
+	adopted, err := adoptedTemplate("copy", f.templates[f.gateways[0].ref], f.ours["WgGatewayServerTemplate"])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// adoptedPrefix begins the name of a template that is a copy of one of Liqo's.
-	adoptedPrefix = "sluice-"
+	// copyPrefix begins the name of a template that is a copy of one of Liqo's.
+	copyPrefix = "sluice-"
 	// labelAdoption is on every object that an adoption makes. Others are never changed.
 	labelAdoption = "networking.liqo.io/adoption"
 	// annotationTemplateOf names, on a copy, the template of Liqo, in the same namespace.
@@ -32,13 +32,13 @@ var (
 	pathService    = []string{"spec", "template", "spec", "service", "spec"}
 )
 
-// adoptedTemplate is a copy of a template of Liqo, theirs, with the pod of a template of ours. Whatever else stands in theirs
+// adoptedTemplate is a copy, of that name, of a template of Liqo, theirs, with the pod of a template of ours. Whatever else stands in theirs
 // stays: a Deployment whose selector changes, or a Service with another port, could not be changed in place.
-func adoptedTemplate(theirs, ours *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func adoptedTemplate(name string, theirs, ours *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	copied := &unstructured.Unstructured{Object: map[string]any{"spec": theirs.DeepCopy().Object["spec"]}}
 	copied.SetGroupVersionKind(theirs.GroupVersionKind())
 	copied.SetNamespace(theirs.GetNamespace())
-	copied.SetName(adoptedPrefix + theirs.GetName())
+	copied.SetName(name)
 	copied.SetLabels(map[string]string{labelManagedBy: managedByUs, labelAdoption: networkingv1beta1.LabelTrue})
 	copied.SetAnnotations(map[string]string{annotationTemplateOf: theirs.GetName()})
 	pod, err := table(copied.Object, pathPod)

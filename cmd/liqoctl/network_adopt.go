@@ -26,9 +26,9 @@ The gateway of the peering is made to refer to a copy of its template with Sluic
 replaces the other. Before that, a pod with the same image runs once, so that a wrong image stops nothing. A gateway
 that does not get ready, or is not connected again, goes back to the template that it had.
 
-PEER-ID is the ID of the remote cluster. Peerings are handed over one after the other. Repeat the command after an
-interruption, or with the liqoctl of another version to replace the image. With --back, what the command created is
-deleted when no gateway needs it any more.`,
+PEER-ID is the ID of the remote cluster. Peerings are handed over one after the other. Repeat the command, with the same
+flags, after an interruption, or with the liqoctl of another version to replace the image. With --back, what the command
+created is deleted when no gateway needs it any more.`,
 		Example: `  liqoctl network adopt milan --dry-run
   liqoctl network adopt milan
   liqoctl network adopt milan --back
