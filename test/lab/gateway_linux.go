@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +30,8 @@ var (
 // program, or an earlier one to compare with.
 func Build(t T, pkg string, flags ...string) string {
 	t.Helper()
-	if path := os.Getenv(map[string]string{GatewayPackage: "SLUICE_GATEWAY", FabricPackage: "SLUICE_FABRIC"}[pkg]); path != "" {
+	path := os.Getenv(map[string]string{GatewayPackage: "SLUICE_GATEWAY", FabricPackage: "SLUICE_FABRIC"}[pkg])
+	if path != "" && !slices.Contains(flags, "-overlay") { // of what is changed, no other program serves
 		return path
 	}
 	buildMu.Lock()
@@ -46,7 +48,7 @@ func Build(t T, pkg string, flags ...string) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, filepath.Base(pkg))
+	path = filepath.Join(dir, filepath.Base(pkg))
 	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
