@@ -1,6 +1,7 @@
 package release
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/template"
@@ -118,6 +120,36 @@ func TestAdmission(t *testing.T) {
 	privileged := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "privileged", Namespace: "liqo"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
 	if err := c.Client.Create(t.Context(), privileged, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "restricted") {
 		t.Errorf("the API server admits any pod: %v", err)
+	}
+}
+
+// TestAuthenticationOff: where authentication is off, whoever asks for a nonce is told at once. Other Secrets are none of the
+// policy's business.
+func TestAuthenticationOff(t *testing.T) {
+	c := controlplanetest.StartBare(t)
+	c.Namespace(t, "liqo-tenant-milan", nil)
+	files, err := embedded(t).render(parse(t, minimal), "liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(files["authentication-off.yaml"])
+	for _, label := range []string{authv1beta1.LabelNonce, authv1beta1.LabelSignedNonce} {
+		nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nonce", Namespace: "liqo-tenant-milan", Labels: map[string]string{label: "true"}}}
+		controlplanetest.Eventually(t, label+" is refused", func(ctx context.Context) error {
+			err := c.Client.Create(ctx, nonce.DeepCopy(), client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "authentication is not enabled in this cluster: to enable it, run liqoctl install --set authentication.enabled=true") {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "liqo-tenant-milan"}}
+	if err := c.Client.Create(t.Context(), other, client.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	on := merge(parse(t, minimal), parse(t, "authentication: {enabled: true}"))
+	if files, err = embedded(t).render(on, "liqo"); err != nil || files["authentication-off.yaml"] != "" {
+		t.Errorf("where it is on: %q, %v", files["authentication-off.yaml"], err)
 	}
 }
 

@@ -114,12 +114,18 @@ metadata: {name: liqo-tenant-milan, labels: {app.kubernetes.io/managed-by: liqoc
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: liqo-nonce, namespace: liqo-tenant-milan, labels: {liqo.io/nonce: "true"}}
+metadata: {name: liqo-nonce, namespace: liqo-tenant-milan}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-milan, labels: {liqo.io/signed-nonce: "true"}}
+metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-milan}
 `)
+		for _, name := range []string{"nonce", "signed-nonce"} {
+			// As authentication is off, they cannot be created as what they are.
+			if _, err := s.Kubectl("-n", "liqo-tenant-milan", "label", "secret", "liqo-"+name, "liqo.io/"+name+"=true"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		p, err := s.prepareUninstall(t, release.UninstallOptions{Force: true, Purge: true})
 		if err != nil {
 			t.Fatal(err)
