@@ -30,6 +30,8 @@ var (
 	exports      = flag.Int("services", 1000, "Services that TestServices exports")
 	endpoints    = flag.Int("endpoints", 10, "endpoints of each of them")
 	readiness    = flag.Int("readiness", 10, "changes of endpoints each second of TestServices")
+	attempts     = flag.Int("attempts", 100_000, "slices that the consumer of TestHostileConsumer tries to create")
+	attack       = flag.Duration("attack", time.Minute, "time that each provider of TestHostileProvider gets")
 	profile      = flag.String("heap", "", "file for a heap profile of the controllers, at their largest")
 )
 

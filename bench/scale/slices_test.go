@@ -2,9 +2,7 @@ package scale
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
-	"io/fs"
 	"testing"
 	"time"
 
@@ -13,13 +11,14 @@ import (
 	amount "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
-	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/credentialtest"
 )
 
 // asking is a cluster that each of its peers asks for resources, and that asks each of them for as many.
@@ -54,23 +53,30 @@ func TestFewSlices(t *testing.T) {
 }
 
 func newAsking(t *testing.T, peers, slices int) *asking {
-	a := &asking{world: newWorld(t), peers: peers, slices: slices, others: newWorld(t)}
-	roles, err := fs.ReadFile(deploy.Manifests(), "authentication/authentication.yaml")
-	a.must(err)
-	a.Apply(string(roles))
-	a.others.Apply(string(roles))
-	a.must(a.Client.Create(a.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": clusterID},
-	}))
-	a.must(a.others.Client.Create(a.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "consumer"}}))
-	identity := a.others.ServiceAccount("default", "consumer")
-	kubeconfig := fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
-clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}`,
-		identity.Host, base64.StdEncoding.EncodeToString(identity.CAData), identity.BearerToken)
-	key, err := credentials.GenerateKey()
-	a.must(err)
+	a := &asking{world: newAuthenticating(t), peers: peers, slices: slices, others: newAuthenticating(t)}
+	kubeconfig := credentialtest.TokenKubeconfig(a.others.account("consumer"))
+	key := credentialtest.Key(t)
 	a.many("peers", peers, func(i int) error { return a.peer(i, key, kubeconfig) })
 	return a
+}
+
+// newAuthenticating is a cluster in which authentication is enabled.
+func newAuthenticating(t *testing.T) *world {
+	w := newWorld(t)
+	w.ApplyManifest(t, "authentication", "authentication.yaml")
+	w.must(w.Client.Create(w.ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "liqo-clusterid-configmap"}, Data: map[string]string{"CLUSTER_ID": clusterID},
+	}))
+	return w
+}
+
+// account is how a new service account reaches the cluster.
+func (w *world) account(name string) *rest.Config {
+	w.t.Helper()
+	w.must(w.Client.Create(w.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
+	cfg := w.ServiceAccount("default", name)
+	cfg.QPS = -1
+	return cfg
 }
 
 func peerOf(i int) (id, namespace string) {
@@ -94,6 +100,49 @@ func bound(namespace, consumer string, s rbacv1.Subject) *rbacv1.RoleBinding {
 	}
 }
 
+// tenantOf lets a consumer ask.
+func tenantOf(id, namespace string) *authv1beta1.Tenant {
+	return &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: id, Labels: peering(id)},
+		Spec:       authv1beta1.TenantSpec{ClusterID: authv1beta1.ClusterID(id), AuthzPolicy: authv1beta1.TolerateNoHandshake},
+	}
+}
+
+// identityFor is the identity of this cluster at a provider, in the namespace of the same name.
+func identityFor(id, namespace string, kubeconfig []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "identity", Labels: peering(id, authv1beta1.LabelIdentityType, string(authv1beta1.ControlPlaneIdentity)),
+			Annotations: map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: namespace},
+		},
+		Data: map[string][]byte{authv1beta1.KubeconfigKey: kubeconfig},
+	}
+}
+
+func oneCPU() authv1beta1.ResourceSliceSpec {
+	return authv1beta1.ResourceSliceSpec{Class: authv1beta1.SliceClassDefault, Resources: corev1.ResourceList{corev1.ResourceCPU: amount.MustParse("1")}}
+}
+
+// copiedSlice is what a consumer asks this cluster for.
+func copiedSlice(name, consumer, namespace string, key credentials.Key) (*authv1beta1.ResourceSlice, error) {
+	s := &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: peering(consumer, authv1beta1.LabelReplicated, "true", authv1beta1.LabelReplicationOrigin, consumer)},
+		Spec:       oneCPU(),
+	}
+	s.Spec.ConsumerClusterID, s.Spec.ProviderClusterID = new(authv1beta1.ClusterID(consumer)), new(authv1beta1.ClusterID(clusterID))
+	var err error
+	s.Spec.CSR, err = key.Request(credentials.SliceSubject(name, consumer))
+	return s, err
+}
+
+// sentSlice is what this cluster asks a provider for.
+func sentSlice(name, provider, namespace string) *authv1beta1.ResourceSlice {
+	return &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: peering(provider, authv1beta1.LabelReplication, "true", authv1beta1.LabelReplicationDestination, provider)},
+		Spec:       oneCPU(),
+	}
+}
+
 // peer makes all that there is of one peering in both roles: a Tenant and copies of its slices, an identity and slices
 // for it.
 func (a *asking) peer(i int, key credentials.Key, kubeconfig []byte) error {
@@ -106,34 +155,14 @@ func (a *asking) peer(i int, key credentials.Key, kubeconfig []byte) error {
 	}
 	objects := []client.Object{
 		bound(ns, id, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: id}),
-		&authv1beta1.Tenant{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: id, Labels: peering(id)},
-			Spec:       authv1beta1.TenantSpec{ClusterID: authv1beta1.ClusterID(id), AuthzPolicy: authv1beta1.TolerateNoHandshake},
-		},
-		&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: ns, Name: "identity", Labels: peering(id, authv1beta1.LabelIdentityType, string(authv1beta1.ControlPlaneIdentity)),
-				Annotations: map[string]string{authv1beta1.AnnotationRemoteTenantNamespace: ns},
-			},
-			Data: map[string][]byte{authv1beta1.KubeconfigKey: kubeconfig},
-		},
+		tenantOf(id, ns), identityFor(id, ns, kubeconfig),
 	}
 	for n := range a.slices {
-		in, out := fmt.Sprintf("in-%d", n), fmt.Sprintf("out-%d", n)
-		request, err := key.Request(credentials.SliceSubject(in, id))
+		copied, err := copiedSlice(fmt.Sprintf("in-%d", n), id, ns, key)
 		if err != nil {
 			return err
 		}
-		asked := authv1beta1.ResourceSliceSpec{Class: authv1beta1.SliceClassDefault, Resources: corev1.ResourceList{corev1.ResourceCPU: amount.MustParse("1")}}
-		copied := &authv1beta1.ResourceSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: in, Labels: peering(id, authv1beta1.LabelReplicated, "true", authv1beta1.LabelReplicationOrigin, id)},
-			Spec:       *asked.DeepCopy(),
-		}
-		copied.Spec.CSR, copied.Spec.ConsumerClusterID, copied.Spec.ProviderClusterID = request, new(authv1beta1.ClusterID(id)), new(authv1beta1.ClusterID(clusterID))
-		objects = append(objects, copied, &authv1beta1.ResourceSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: out, Labels: peering(id, authv1beta1.LabelReplication, "true", authv1beta1.LabelReplicationDestination, id)},
-			Spec:       asked,
-		})
+		objects = append(objects, copied, sentSlice(fmt.Sprintf("out-%d", n), id, ns))
 	}
 	for _, o := range objects {
 		if err := a.Client.Create(a.ctx, o); err != nil {
@@ -143,16 +172,16 @@ func (a *asking) peer(i int, key credentials.Key, kubeconfig []byte) error {
 	return a.others.Client.Create(a.ctx, bound(ns, clusterID, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "consumer"}))
 }
 
-// grant accepts, in place of all providers, what is copied to them.
-func (a *asking) grant() error {
+// grant accepts, in place of all providers that the cluster is, what is copied to it.
+func (w *world) grant() error {
 	var list authv1beta1.ResourceSliceList
-	if err := a.others.Client.List(a.ctx, &list); err != nil {
+	if err := w.Client.List(w.ctx, &list); err != nil {
 		return err
 	}
 	accepted := `{"status":{"conditions":[{"type":"Authentication","status":"Accepted"},{"type":"Resources","status":"Accepted"}],"resources":{"cpu":"1"}}}`
 	for i := range list.Items {
 		if s := &list.Items[i]; len(s.Status.Conditions) == 0 {
-			if err := a.others.Client.Status().Patch(a.ctx, s, client.RawPatch(types.MergePatchType, []byte(accepted))); err != nil {
+			if err := w.Client.Status().Patch(w.ctx, s, client.RawPatch(types.MergePatchType, []byte(accepted))); err != nil {
 				return err
 			}
 		}
@@ -167,15 +196,21 @@ func (a *asking) accepted() (n int, err error) {
 		return 0, err
 	}
 	for i := range list.Items {
-		both := 0
-		for _, c := range list.Items[i].Status.Conditions {
-			if c.Status == authv1beta1.SliceAccepted {
-				both++
-			}
+		if isAccepted(&list.Items[i]) {
+			n++
 		}
-		n += both / 2
 	}
 	return n, nil
+}
+
+func isAccepted(s *authv1beta1.ResourceSlice) bool {
+	both := 0
+	for _, c := range s.Status.Conditions {
+		if c.Status == authv1beta1.SliceAccepted {
+			both++
+		}
+	}
+	return both == 2
 }
 
 // sent is how many writes of identities the API server of the providers has seen.
@@ -190,7 +225,7 @@ func (a *asking) measure() (first, again figures, sent int) {
 	start := time.Now()
 	c := startControllers(t, a.Cluster, withAuthentication)
 	until(t, "all slices are accepted", func() error {
-		if err := a.grant(); err != nil {
+		if err := a.others.grant(); err != nil {
 			return err
 		}
 		n, err := a.accepted()
