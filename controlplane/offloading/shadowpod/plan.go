@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/allow"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // strict reads a pod as an API server does, and refuses fields that it does not know.
@@ -82,10 +83,10 @@ func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1be
 	return pod
 }
 
-// kept leaves out the labels and annotations by which controllers of this project know things, but those that say where
-// an object was reflected from.
+// kept leaves out the labels and annotations by which controllers of this project know things, but those that say what an
+// object was reflected from: by these the consumer tells a Pod from that of an earlier pod of the name.
 func kept(m map[string]string) map[string]string {
-	reflected := []string{offloadingv1beta1.LabelDestination, offloadingv1beta1.LabelNodeName}
+	reflected := []string{offloadingv1beta1.LabelDestination, offloadingv1beta1.LabelNodeName, reflection.AnnotationOriginUID}
 	k := map[string]string{}
 	for key, v := range m {
 		domain, _, _ := strings.Cut(key, "/")

@@ -153,7 +153,7 @@ func TestPodOf(t *testing.T) {
 			"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "nobody", "liqo.io/managed": "true",
 			"networking.liqo.io/component": "gateway", "liqo.io/remote-cluster-id": "naples", "liqo.io/creator-user": "admin", "offloading.liqo.io/origin": "naples",
 		},
-		Annotations: map[string]string{"note": "x", "liqo.io/managed-by-namespace-map": "a/b", "k8s.v1.cni.cncf.io/networks": "host", "cni.projectcalico.org/podIP": "10.0.0.1", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+		Annotations: map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", "liqo.io/managed-by-namespace-map": "a/b", "k8s.v1.cni.cncf.io/networks": "host", "cni.projectcalico.org/podIP": "10.0.0.1", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
 	}}
 	spec, err := read([]byte(`{"containers":[{"name":"a","image":"b"}],"nodeSelector":{"zone":"a","pool":"mine"},"automountServiceAccountToken":true,"serviceAccountName":"default",
 "tolerations":[{"operator":"Exists"},{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"},{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":30}]}`))
@@ -168,7 +168,7 @@ func TestPodOf(t *testing.T) {
 				"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "shadowpod", "liqo.io/remote-cluster-id": "rome",
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
 			},
-			Annotations:     map[string]string{"note": "x", annotationSpec: digest(s), annotationMetadata: metadataOf(s).String()},
+			Annotations:     map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", annotationSpec: digest(s), annotationMetadata: metadataOf(s).String()},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: corev1.PodSpec{

@@ -124,10 +124,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, phaseOf(s, pod)))
 	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
 		return ctrl.Result{}, nil
+	case s.Status.Phase == corev1.PodRunning:
+		// Its Pod is gone perhaps because the ShadowPod is. The consumer may have been told by now that nothing is left.
+		if there, err := r.lives(ctx, req.NamespacedName, s.UID); err != nil || !there {
+			return ctrl.Result{}, err // the cache is about to tell
+		}
 	}
-	again, err := r.make(ctx, s, p)
-	if err != nil {
-		return ctrl.Result{}, err
+	again, made, err := r.make(ctx, s, p)
+	if err != nil || made {
+		return ctrl.Result{}, err // the Pod is about to tell its phase
 	}
 	return ctrl.Result{RequeueAfter: again}, r.phase(ctx, s, corev1.PodPending)
 }
@@ -139,90 +144,96 @@ func (r *Reconciler) end(ctx context.Context, pod *corev1.Pod) error {
 	if owner == nil || owner.Kind != "ShadowPod" || !pod.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	live := new(metav1.PartialObjectMetadata)
-	live.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
-	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, live)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the ShadowPod of a pod: %w", err)
-	}
-	if err == nil && live.UID == owner.UID {
-		return nil // the cache is about to tell
+	there, err := r.lives(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, owner.UID)
+	if err != nil || there {
+		return err // the cache is about to tell
 	}
 	return apply.Delete(ctx, r.Client, pod)
 }
 
+// lives tells, by the word of the API server and not of a cache, whether a ShadowPod is there.
+func (r *Reconciler) lives(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
+	live := new(metav1.PartialObjectMetadata)
+	live.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
+	err := r.Reader.Get(ctx, name, live)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read a ShadowPod past the cache: %w", err)
+	}
+	return err == nil && live.UID == uid, nil
+}
+
 // make makes the Pod, or tells why not.
-func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, err error) {
+func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, made bool, err error) {
 	name := client.ObjectKeyFromObject(s)
 	spec, err := specOf(s)
 	if err != nil {
 		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
-		return 0, nil // until it changes
+		return 0, false, nil // until it changes
 	}
 	addresses, err := r.addresses(ctx, p)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if err := reflection.TranslateAPIServer(spec, addresses); err != nil {
 		r.wait(p, name)
 		r.tell(s, reasonNoNetwork, reasonNoNetwork+err.Error(), err.Error())
-		return retry, nil
+		return retry, false, nil
 	}
 	q, live, selector, err := r.quota(ctx, s, p)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	switch {
 	case q == nil:
 		r.wait(p, name)
 		r.tell(s, reasonNoQuota, reasonNoQuota, "cluster "+p.ID+" has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node")
-		return 0, nil
+		return 0, false, nil
 	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
 		r.wait(p, name)
 		r.tell(s, reasonCordoned, reasonCordoned, "the provider has cordoned user "+q.Spec.User+": no more pods are accepted")
-		return 0, nil
+		return 0, false, nil
 	}
 	if why := stated(spec, q.Spec.LimitsEnforcement); why != "" {
 		r.tell(s, reasonRefused, reasonRefused+why, why)
-		return retry, nil
+		return retry, false, nil
 	}
 	pod := podOf(s, spec, p, q, selector)
 	short, old, known := r.ledger.take(name, accountOf(pod), live, requests.OfPod(pod), q.Spec.Resources)
 	switch {
 	case known:
-		return settle, r.check(ctx, name, old)
+		return settle, false, r.check(ctx, name, old)
 	case short != "":
 		// In this order: what is given back in between is tried again.
 		r.wait(p, name)
 		if s2, _, _ := r.ledger.take(name, accountOf(pod), live, requests.OfPod(pod), q.Spec.Resources); s2 == "" {
 			r.ledger.forget(name, "")
-			return settle, nil
+			return settle, false, nil
 		}
 		r.tell(s, reasonFull, reasonFull, short)
-		return 0, nil
+		return 0, false, nil
 	}
 	err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
 	if err == nil {
 		r.ledger.observe(name, pod.UID, accountOf(pod), requests.OfPod(pod))
 		r.forget(name)
 		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
-		return 0, nil
+		return 0, true, nil
 	}
 	if r.ledger.forget(name, "") { // another pod may wait for what this one does not take
 		r.wake()
 	}
 	if apierrors.IsAlreadyExists(err) {
 		r.tell(s, reasonInTheWay, reasonInTheWay, "there is a pod of this name that was not made for this ShadowPod: it is left as it is")
-		return retry, nil
+		return retry, false, nil
 	}
 	if why, refused := apply.Refusal(err); refused {
 		r.tell(s, reasonRefused, reasonRefused+why, why)
-		return retry, nil
+		return retry, false, nil
 	}
 	if apply.NamespaceEnds(err) {
-		return 0, nil
+		return 0, false, nil
 	}
-	return 0, fmt.Errorf("make the pod: %w", err)
+	return 0, false, fmt.Errorf("make the pod: %w", err)
 }
 
 // check stops counting a pod of which no cache has told and that is gone.
