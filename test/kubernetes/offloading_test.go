@@ -111,11 +111,13 @@ func testOffloading(t *testing.T, w *world) {
 		run  func(*testing.T, *offloaded)
 	}{
 		{"pods reach each other", testOffloadedTraffic},
+		{"a Service in both directions", testOffloadedService},
 		{"kubectl", testOffloadedKubectl},
 		{"changes", testOffloadedChanges},
 		{"the API server of its cluster", testOffloadedAPIClient},
 		{"deleted", testOffloadedDeleted},
 		{"over quota", testOffloadedQuota},
+		{"changes while clusters are apart", testOffloadedChangesApart},
 		{"clusters apart", testOffloadedApart},
 		{"drained", testOffloadedDrained},
 	} {
@@ -448,56 +450,6 @@ func testOffloadedAPIClient(t *testing.T, o *offloaded) {
 	}
 }
 
-// testOffloadedApart takes the clusters apart for ten minutes, twice as long as Kubernetes leaves pods on a node that is
-// lost: nothing is deleted and nothing is started twice.
-func testOffloadedApart(t *testing.T, o *offloaded) {
-	pods := func() []string {
-		t.Helper()
-		var all []string
-		for c, namespace := range map[*kubelab.Cluster]string{o.a: offloadedHere, o.b: offloadedThere} {
-			all = append(all, linesOf(o.kubectl(t, c, "get", "pods", "-n", namespace,
-				"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.metadata.deletionTimestamp} {.status.containerStatuses[*].restartCount}{"\n"}{end}`))...)
-		}
-		slices.Sort(all)
-		return all
-	}
-	before := pods()
-	if len(before) != 4 {
-		t.Fatalf("the pods are %q, want three of %s and one of %s", before, o.a.Name, o.b.Name)
-	}
-	t.Cleanup(o.Mend)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	start := time.Now()
-	o.Isolate()
-	lab.Eventually(t, patience, "the virtual node is not ready", func() error { return o.nodeIs(corev1.ConditionFalse) })
-	t.Logf("the virtual node is not ready after %v", time.Since(start).Round(10*time.Millisecond))
-	lab.Eventually(t, patience, "its pod is not ready", func() error {
-		p := new(corev1.Pod)
-		if err := o.a.Client().Get(t.Context(), client.ObjectKeyFromObject(o.onVirtual()), p); err != nil {
-			return err
-		}
-		if ready(p) || p.Status.Phase != corev1.PodRunning {
-			return fmt.Errorf("it is %s, %+v", p.Status.Phase, p.Status.Conditions)
-		}
-		return nil
-	})
-	<-ctx.Done()
-	if diff := cmp.Diff(before, pods()); diff != "" {
-		t.Errorf("pods of both clusters after ten minutes (-want +got)\n%s", diff)
-	}
-	start = time.Now()
-	o.Mend()
-	lab.Eventually(t, patience, "the virtual node is ready", func() error { return o.nodeIs(corev1.ConditionTrue) })
-	t.Logf("the virtual node is ready again after %v", time.Since(start).Round(10*time.Millisecond))
-	o.wait(t)
-	t.Logf("all pods are ready again after %v", time.Since(start).Round(10*time.Millisecond))
-	if diff := cmp.Diff(before, pods()); diff != "" {
-		t.Errorf("pods of both clusters afterwards (-want +got)\n%s", diff)
-	}
-	testOffloadedTraffic(t, o)
-}
-
 // testOffloadedDrained drains the virtual node, as any node.
 func testOffloadedDrained(t *testing.T, o *offloaded) {
 	o.kubectl(t, o.a, "drain", virtualNode, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout="+patience.String())
@@ -513,6 +465,12 @@ func testOffloadedDrained(t *testing.T, o *offloaded) {
 		t.Errorf("the provider has (-want +got)\n%s", diff)
 	}
 	o.kubectl(t, o.a, "uncordon", virtualNode)
+	o.restarted(t)
+}
+
+// restarted has the Deployment place its pods anew.
+func (o *offloaded) restarted(t *testing.T) {
+	t.Helper()
 	o.kubectl(t, o.a, "rollout", "restart", "-n", offloadedHere, "deployment/web")
 	o.kubectl(t, o.a, "rollout", "status", "-n", offloadedHere, "deployment/web", "--timeout="+patience.String())
 	o.wait(t)
