@@ -99,19 +99,18 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 			if o.ResourceVersion == "0" {
 				o.ResourceVersion = "" // zero would get all pages at once
 			}
-			if bound.page == nil {
-				return request(o).Do(ctx).Get()
+			if bound.page != nil {
+				bound.page(&o)
 			}
-			bound.page(&o)
-			page, err := request(o).Do(ctx).Get()
-			if err == nil {
+			page, err := patient(ctx, func() (runtime.Object, error) { return request(o).Do(ctx).Get() })
+			if err == nil && bound.got != nil {
 				err = bound.got(page)
 			}
 			return page, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			changes, err := request(o).Watch(ctx)
+			changes, err := patient(ctx, func() (watch.Interface, error) { return request(o).Watch(ctx) })
 			if err != nil || bound.seen == nil {
 				return changes, err
 			}

@@ -37,9 +37,10 @@ const component = "virtual-kubelet"
 const (
 	// workers is how many objects are worked on at a time.
 	workers = 10
-	// requests is how many requests to an API server there are in a second, on average and at once: those of a thousand
-	// pods that come together.
-	requests, burst = 200, 400
+	// requests is how many requests to a group of an API server there are in a second on average: a provider whose pods
+	// change all the time makes no more. burst is how many there are at once: those of a thousand pods that come together,
+	// each of which takes three here and two of each group there.
+	requests, burst = 200, 4000
 	// requestTimeout bounds the work on one object.
 	requestTimeout = 30 * time.Second
 )
@@ -312,6 +313,8 @@ type State struct {
 	mirror.State
 	// Network says why the network of the peering does not work; empty: it does, or there is none.
 	Network string
+	// Waiting is how many objects wait to be looked at.
+	Waiting int
 	Nodes   []NodeState
 }
 
@@ -326,7 +329,7 @@ type NodeState struct {
 
 // State returns what the process does now.
 func (k *Kubelet) State() State {
-	out := State{State: k.home.mirror.State(), Network: k.networkProblem()}
+	out := State{State: k.home.mirror.State(), Network: k.networkProblem(), Waiting: k.queue.Len()}
 	for _, n := range k.all() {
 		_, s, pods := n.parts()
 		out.Nodes = append(out.Nodes, NodeState{Name: n.name, Provider: s.problem(), Pods: len(pods.list()), Namespaces: s.count()})

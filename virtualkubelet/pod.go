@@ -271,14 +271,19 @@ func (k *Kubelet) finish(ctx context.Context, n *node, here *corev1.Pod, shadow 
 	if copied != nil && !reflection.IsOfAnother(here, copied) {
 		return k.takeOver(ctx, n, here, copied, "")
 	}
-	// The caches are late perhaps. A pod that goes here while it runs there would run twice.
+	// The caches are late perhaps: after an outage a watch may wait a minute. A pod that goes here while it runs there would
+	// run twice.
 	for _, r := range []resource{shadows, pods} {
 		o, err := r.metadata(ctx, there, here.Name)
 		if err != nil {
 			return err
 		}
 		if o != nil && k.peering.Ours(o.Labels) && o.Labels[offloadingv1beta1.LabelNodeName] == here.Spec.NodeName && !reflection.IsOfAnother(here, o) {
-			return fmt.Errorf("%s %s/%s is still there", r.name, there, here.Name)
+			err := fmt.Errorf("%s %s/%s is still there", r.name, there, here.Name)
+			if r == shadows {
+				err = errors.Join(err, r.delete(ctx, o, nil))
+			}
+			return err
 		}
 	}
 	return resource{k.home.core, "pods"}.delete(ctx, here, new(int64(0)))

@@ -130,7 +130,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	daemon.AddrPortVar(fs, &metrics, "metrics-address", metricsAddress, "`IP:port` of the Prometheus metrics, /metrics; off if 0 or empty")
 	daemon.AddrPortVar(fs, &health, "health-probe-address", ":8081", "`IP:port` of /healthz and /readyz; off if 0 or empty")
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "`requests` per second to the API server; -1: no limit except the server's")
-	fs.IntVar(&o.burst, "kube-api-burst", 400, "`requests` allowed in a burst")
+	fs.IntVar(&o.burst, "kube-api-burst", 4000, "`requests` allowed in a burst")
 	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are reconciled at the same time, unless the kind has its own limit")
 	daemon.LogVar(fs, &o.log)
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")

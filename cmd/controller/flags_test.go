@@ -42,7 +42,7 @@ func TestParseFlags(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	defaults := func() options {
 		return options{
-			qps: 200, burst: 400,
+			qps: 200, burst: 4000,
 			Options: manager.Options{
 				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
 				Gateways:       gatewaydeploy.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},

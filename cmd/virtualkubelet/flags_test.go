@@ -93,7 +93,7 @@ func TestHelp(t *testing.T) {
 
 func example() virtualkubelet.State {
 	return virtualkubelet.State{
-		State: mirror.State{Connected: true}, Network: "Connection milan is Error",
+		State: mirror.State{Connected: true}, Network: "Connection milan is Error", Waiting: 12,
 		Nodes: []virtualkubelet.NodeState{{Name: "milan", Pods: 7, Namespaces: 2}, {Name: "milan-gpu", Provider: "the provider's API server does not answer: connection refused"}},
 	}
 }

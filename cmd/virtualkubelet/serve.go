@@ -122,6 +122,8 @@ var families = []daemon.Metric[virtualkubelet.State]{
 				emit(float64(n.Namespaces), n.Name)
 			}
 		}, "node"),
+	daemon.Gauge("sluice_virtualkubelet_objects_waiting", "Objects that wait to be reflected.",
+		func(s virtualkubelet.State, emit daemon.Emit) { emit(float64(s.Waiting)) }),
 	daemon.Gauge("sluice_virtualkubelet_network_up", "1 while the network of the peering works, or there is none.",
 		func(s virtualkubelet.State, emit daemon.Emit) { emit(daemon.Bool(s.Network == "")) }),
 	daemon.Gauge("sluice_virtualkubelet_api_connected", "1 while the API server of this cluster answers.",

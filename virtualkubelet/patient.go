@@ -1,0 +1,48 @@
+package virtualkubelet
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// firstPause and longestPause are how long patient waits between two trials, before jitter.
+const firstPause, longestPause = 250 * time.Millisecond, 10 * time.Second
+
+// patient asks an API server until it answers. A reflector would try again by itself, but waits up to a minute when it has
+// failed a few times, as it does while an API server starts and refuses what it allows a second later. Pods that are
+// deleted at that time would stay so long.
+func patient[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		answer, err := ask()
+		if err == nil || !unanswered(err) {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-time.After(pause + rand.N(pause/2)):
+		}
+	}
+}
+
+// unanswered tells whether an error is about the API server, and not about what it was asked for: that is for the
+// reflector. One that sends nonsense, or too much, is not asked again so soon.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return errors.As(err, new(net.Error))
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	default:
+		return code >= http.StatusInternalServerError && !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	}
+}
