@@ -96,8 +96,11 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if o.ResourceVersion == "0" {
-				o.ResourceVersion = "" // zero would get all pages at once
+			// With zero all pages would come at once. A limit makes any other one mean exactly that version, not one that is at
+			// least as new: after a restart of the API server, which can watch from no earlier version than its own, a
+			// reflector would get the same old list again and again.
+			if o.ResourceVersion == "0" || bound.page != nil {
+				o.ResourceVersion = ""
 			}
 			if bound.page != nil {
 				bound.page(&o)

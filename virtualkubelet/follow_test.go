@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -124,5 +126,46 @@ func TestAnswerWithoutEnd(t *testing.T) {
 	exact := &boundedBody{ReadCloser: io.NopCloser(strings.NewReader("abc")), left: 3}
 	if text, err := io.ReadAll(exact); string(text) != "abc" || err != nil {
 		t.Errorf("one that just fits: %q, %v", text, err)
+	}
+}
+
+// An API server that has restarted can be watched from no version before its own. What is listed then is what there is then,
+// and not what there was at the version that was known last.
+func TestListedAnew(t *testing.T) {
+	var restarted atomic.Bool
+	client := hostile(t, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case q.Get("watch") == "true" && q.Get("resourceVersion") == "1":
+			restarted.Store(true)
+			fmt.Fprint(w, `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Expired","code":410}}`)
+		case q.Get("watch") == "true":
+			<-r.Context().Done()
+		case !restarted.Load(), q.Get("limit") != "" && q.Get("resourceVersion") != "": // with a limit exactly that version
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"namespace":"shop-rome","name":"web","resourceVersion":"1"}}]}`)
+		default:
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"9"},"items":[]}`)
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	changed := make(chan struct{}, 1000)
+	f, err := followThere(ctx, &wg, mirror.Watched{Client: client, Resource: "pods", Namespace: "shop-rome"}, slog.New(slog.DiscardHandler), onlyMetadata[corev1.Pod],
+		func(*corev1.Pod) { changed <- struct{}{} }, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.After(time.Minute); ; {
+		select {
+		case <-changed:
+			if restarted.Load() && len(f.list()) == 0 {
+				return
+			}
+		case <-limit:
+			t.Fatalf("there are still %d pods", len(f.list()))
+		}
 	}
 }
