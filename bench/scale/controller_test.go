@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"strconv"
@@ -67,9 +66,19 @@ const concurrency = 4
 // clusterID is the ID of the cluster.
 const clusterID = "rome"
 
+// offloadingEnv leaves out all controllers but those of identities and of offloading.
+const (
+	offloadingEnv  = "SLUICE_SCALE_OFFLOADING"
+	withOffloading = offloadingEnv + "=true"
+)
+
 func TestMain(m *testing.M) {
 	if path := os.Getenv(kubeconfigEnv); path != "" {
-		if err := runControllers(path); err != nil {
+		run := runControllers
+		if os.Getenv(virtualKubeletEnv) != "" {
+			run = runVirtualKubelet
+		}
+		if err := run(path); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -166,24 +175,41 @@ const (
 	// and anything else: the same, and write a heap profile there
 )
 
-// runControllers is the process that is measured. It answers each line on its
-// standard input with its figures.
+// runControllers is the process that is measured.
 func runControllers(kubeconfig string) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	cfg, requests, err := counted(kubeconfig)
 	if err != nil {
 		return err
 	}
 	cfg.QPS = -1 // API servers have fair queues
+	if os.Getenv(offloadingEnv) != "" {
+		cfg.QPS, cfg.Burst = 200, 4000 // as the program has by default
+	}
+	mgr, err := newManager(cfg)
+	if err != nil {
+		return err
+	}
+	answer(requests, (*figures).work)
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// counted reads a kubeconfig, and counts the requests of those who use it.
+func counted(kubeconfig string) (*rest.Config, counter, error) {
 	requests := counter{mu: new(sync.Mutex), writes: map[string]int{}, reads: map[string]int{}}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, requests, err
+	}
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		c := requests
 		c.RoundTripper = rt
 		return c
 	})
-	mgr, err := newManager(cfg)
-	if err != nil {
-		return err
-	}
+	return cfg, requests, nil
+}
+
+// answer answers each line on the standard input with the figures of this process, of which work says what it has done.
+func answer(requests counter, work func(*figures) error) {
 	go func() {
 		lines := bufio.NewScanner(os.Stdin)
 		for lines.Scan() {
@@ -193,7 +219,7 @@ func runControllers(kubeconfig string) error {
 					fmt.Fprintln(os.Stderr, err)
 				}
 			}
-			f, err := look(requests, said != quick)
+			f, err := look(requests, said != quick, work)
 			if err == nil {
 				err = json.NewEncoder(os.Stdout).Encode(f)
 			}
@@ -203,13 +229,12 @@ func runControllers(kubeconfig string) error {
 		}
 		os.Exit(0) // the measurement is over
 	}()
-	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
 func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
 	ctrl.SetLogger(log)
-	if os.Getenv(onlyEnv) == "" && os.Getenv(servicesEnv) == "" {
+	if os.Getenv(onlyEnv) == "" && os.Getenv(servicesEnv) == "" && os.Getenv(offloadingEnv) == "" {
 		var identities *authentication.Options
 		if os.Getenv(authenticationEnv) != "" {
 			identities = &authentication.Options{APIServer: issue.APIServer{URL: cfg.Host, CA: cfg.CAData}, Slices: resourceslice.Options{DefaultClass: true}}
@@ -232,6 +257,9 @@ func newManager(cfg *rest.Config) (ctrl.Manager, error) {
 	if os.Getenv(servicesEnv) != "" {
 		return mgr, services.SetupWithManager(mgr, services.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
 	}
+	if os.Getenv(offloadingEnv) != "" {
+		return mgr, setUpOffloading(mgr, cfg)
+	}
 	return mgr, internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: controlplanetest.LiqoNamespace})
 }
 
@@ -245,7 +273,7 @@ func writeHeapProfile(path string) error {
 	return pprof.Lookup("heap").WriteTo(f, 0)
 }
 
-func look(c counter, heap bool) (figures, error) {
+func look(c counter, heap bool, work func(*figures) error) (figures, error) {
 	var f figures
 	// Before the collection, which would return memory.
 	status, err := os.ReadFile("/proc/self/status")
@@ -274,7 +302,7 @@ func look(c counter, heap bool) (figures, error) {
 		return f, err
 	}
 	f.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	if err := f.work(); err != nil {
+	if err := work(&f); err != nil {
 		return f, err
 	}
 	c.mu.Lock()
@@ -307,11 +335,13 @@ func (f *figures) work() error {
 	return nil
 }
 
-// process is the controllers, as the measurement sees it.
+// process is what is measured, as the measurement sees it.
 type process struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stop   func()
+	// kill ends it without a chance to do anything.
+	kill func()
 }
 
 func startControllers(t *testing.T, c *controlplanetest.Cluster, env ...string) *process {
@@ -320,13 +350,20 @@ func startControllers(t *testing.T, c *controlplanetest.Cluster, env ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startProcess(t, "controllers", kubeconfig, env...)
+}
+
+// startProcess runs this binary as what is measured. Its log is beside the kubeconfig.
+func startProcess(t *testing.T, what, kubeconfig string, env ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(append(os.Environ(), env...), kubeconfigEnv+"="+kubeconfig)
-	log, err := os.Create(filepath.Join(c.Dir, "controllers.log"))
+	// Garbage is collected as often as by default, whatever the test is given.
+	cmd.Env = append(append(os.Environ(), env...), kubeconfigEnv+"="+kubeconfig, "GOGC=100")
+	log, err := os.Create(kubeconfig + ".log")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,15 +380,21 @@ func startControllers(t *testing.T, c *controlplanetest.Cluster, env ...string) 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	killed := false
 	p.stop = sync.OnceFunc(func() {
 		p.stdin.Close()
 		err := cmd.Wait()
 		text, _ := os.ReadFile(log.Name()) // for a message only
-		if n := strings.Count(string(text), "level=ERROR"); n > 0 || err != nil || t.Failed() {
-			t.Logf("the controllers (%v) logged %d errors; the end of it:\n%s", err, n, text[max(0, len(text)-3000):])
+		if n := strings.Count(string(text), "level=ERROR"); !killed && (n > 0 || err != nil) || t.Failed() {
+			t.Logf("the %s (%v) logged %d errors; the end of it:\n%s", what, err, n, text[max(0, len(text)-3000):])
 		}
 		log.Close()
 	})
+	p.kill = func() {
+		killed = true
+		_ = cmd.Process.Kill() // or it has ended
+		p.stop()
+	}
 	t.Cleanup(p.stop)
 	return p
 }

@@ -32,6 +32,10 @@ var (
 	readiness    = flag.Int("readiness", 10, "changes of endpoints each second of TestServices")
 	attempts     = flag.Int("attempts", 100_000, "slices that the consumer of TestHostileConsumer tries to create")
 	attack       = flag.Duration("attack", time.Minute, "time that each provider of TestHostileProvider gets")
+	atOnce       = flag.Int("at-once", 1000, "pods that come at once in TestOffloading")
+	offloaded    = flag.Int("offloaded", 10_000, "pods that are held then")
+	kills        = flag.Int("kills", 0, "how often TestKilled kills something; 0: it is skipped")
+	seed         = flag.Uint64("seed", 0, "what TestKilled does when; 0: something new")
 	profile      = flag.String("heap", "", "file for a heap profile of the controllers, at their largest")
 )
 

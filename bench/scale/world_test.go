@@ -168,7 +168,10 @@ func (w *world) many(what string, n int, do func(i int) error) {
 	w.t.Logf("%d %s in %v", n, what, time.Since(start).Round(time.Second))
 }
 
-func nodeName(i int) string { return fmt.Sprintf("worker-%04d", i) }
+// workerPrefix begins the names of nodes that pods run on.
+const workerPrefix = "worker-"
+
+func nodeName(i int) string { return fmt.Sprintf(workerPrefix+"%04d", i) }
 
 func (w *world) nodes(n int) {
 	w.t.Helper()
