@@ -17,8 +17,8 @@ import (
 // local is the namespace of pods that are not offloaded.
 const local = "local"
 
-// arrivals are pods on the way to be seen as something.
-type arrivals struct {
+// podArrivals are pods on the way to be seen as something.
+type podArrivals struct {
 	is func(*corev1.Pod) bool
 
 	mu      sync.Mutex
@@ -26,7 +26,7 @@ type arrivals struct {
 	lags    []time.Duration
 }
 
-func (a *arrivals) expect(at cache.ObjectName) {
+func (a *podArrivals) expect(at cache.ObjectName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.waiting == nil {
@@ -35,7 +35,7 @@ func (a *arrivals) expect(at cache.ObjectName) {
 	a.waiting[at] = time.Now()
 }
 
-func (a *arrivals) see(p *corev1.Pod) {
+func (a *podArrivals) see(p *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := cache.MetaObjectToName(p)
@@ -45,7 +45,7 @@ func (a *arrivals) see(p *corev1.Pod) {
 	}
 }
 
-func (a *arrivals) left() error {
+func (a *podArrivals) left() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n := len(a.waiting); n > 0 {
@@ -62,7 +62,7 @@ func isReady(p *corev1.Pod, want corev1.ConditionStatus) bool {
 type offloadingRun struct {
 	*pair
 	mu   sync.Mutex
-	now  *arrivals
+	now  *podArrivals
 	made int
 }
 
@@ -98,8 +98,8 @@ func newOffloadingRun(t *testing.T, namespaces int) *offloadingRun {
 }
 
 // expect has what is seen at the consumer from now on be taken for what is waited for.
-func (o *offloadingRun) expect(is func(*corev1.Pod) bool) *arrivals {
-	a := &arrivals{is: is}
+func (o *offloadingRun) expect(is func(*corev1.Pod) bool) *podArrivals {
+	a := &podArrivals{is: is}
 	o.mu.Lock()
 	o.now = a
 	o.mu.Unlock()
@@ -155,13 +155,13 @@ func (o *offloadingRun) change(n, rate int) []time.Duration {
 func (o *offloadingRun) restart(pods int) (took time.Duration, f figures, writes map[string]int) {
 	o.t.Helper()
 	o.kubelet.stop()
-	here, there := o.written(), o.there.written()
+	here, there := o.writesOfWork(), o.there.writesOfWork()
 	start := time.Now()
 	o.startKubelet()
 	f = o.kubelet.rest(o.t, func(f figures) bool { return f.Reconciled["pods"] >= pods }, quick)
 	took = time.Since(start) - restFor
-	writes = since(o.written(), here)
-	for what, n := range since(o.there.written(), there) {
+	writes = since(o.writesOfWork(), here)
+	for what, n := range since(o.there.writesOfWork(), there) {
 		writes[what+" at the provider"] = n
 	}
 	return took, f, writes
@@ -171,16 +171,16 @@ func (o *offloadingRun) restart(pods int) (took time.Duration, f figures, writes
 func TestFewOffloaded(t *testing.T) {
 	const pods = 12
 	o := newOffloadingRun(t, 2)
-	here, there := o.written(), o.there.written()
+	here, there := o.writesOfWork(), o.there.writesOfWork()
 	o.arrive(pods, o.namespaces...)
 	all := func(f figures) bool { return f.Reconciled["pods"] >= pods }
 	o.kubelet.rest(t, all, quick)
 	// The pod, its node; the label and tolerations; the token; the status, twice, and again where somebody wrote in between.
-	if got := since(o.written(), here); sum(got) > 8*pods {
+	if got := since(o.writesOfWork(), here); sum(got) > 8*pods {
 		t.Errorf("%d writes at the consumer for %d pods: %v", sum(got), pods, got)
 	}
 	// ShadowPod, Secret with the token; pod, node, status; the phases of the ShadowPod.
-	if got := since(o.there.written(), there); sum(got) > 8*pods {
+	if got := since(o.there.writesOfWork(), there); sum(got) > 8*pods {
 		t.Errorf("%d writes at the provider for %d pods: %v", sum(got), pods, got)
 	}
 	o.change(pods, 1000)
@@ -203,7 +203,7 @@ func TestOffloading(t *testing.T) {
 	out.row("  each, p50, p99", "%v, %v", quantile(each, 0.5), quantile(each, 0.99))
 	o.must(o.core.CoreV1().Pods(local).DeleteCollection(o.ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{}))
 
-	here, there, cpu := o.written(), o.there.written(), o.kubelet.figures(t, quick)
+	here, there, cpu := o.writesOfWork(), o.there.writesOfWork(), o.kubelet.figures(t, quick)
 	took, each := o.arrive(*atOnce, o.namespaces...)
 	f := o.kubelet.rest(t, func(f figures) bool { return f.Reconciled["pods"] >= *atOnce }, quick)
 	out.row("the same, offloaded", "%.1f s", took.Seconds())
@@ -211,10 +211,10 @@ func TestOffloading(t *testing.T) {
 	out.row("  of the time without offloading", "%.2f", took.Seconds()/usual.Seconds())
 	out.row("  goal", "%.1f s", 1.5*usual.Seconds()+2)
 	out.row("  CPU time of the virtual kubelet", "%.1f s", (f.CPU - cpu.CPU).Seconds())
-	out.row("  writes for each pod, at the consumer", "%.2f", float64(sum(since(o.written(), here)))/float64(*atOnce))
-	out.requests("", since(o.written(), here))
-	out.row("  writes for each pod, at the provider", "%.2f", float64(sum(since(o.there.written(), there)))/float64(*atOnce))
-	out.requests("", since(o.there.written(), there))
+	out.row("  writes for each pod, at the consumer", "%.2f", float64(sum(since(o.writesOfWork(), here)))/float64(*atOnce))
+	out.requests("", since(o.writesOfWork(), here))
+	out.row("  writes for each pod, at the provider", "%.2f", float64(sum(since(o.there.writesOfWork(), there)))/float64(*atOnce))
+	out.requests("", since(o.there.writesOfWork(), there))
 
 	if more := *offloaded - *atOnce; more > 0 {
 		took, _ = o.arrive(more, o.namespaces...)
@@ -225,12 +225,12 @@ func TestOffloading(t *testing.T) {
 	out.row(fmt.Sprintf("%d pods held: heap after a collection", *offloaded), "%.0f MiB", f.HeapMiB)
 	out.row("  resident, and its peak", "%.0f, %.0f MiB", f.RSSMiB, f.PeakMiB)
 
-	here, there, cpu = o.written(), o.there.written(), o.kubelet.figures(t, quick)
+	here, there, cpu = o.writesOfWork(), o.there.writesOfWork(), o.kubelet.figures(t, quick)
 	start := time.Now()
 	time.Sleep(time.Minute) // what is measured
 	idle := o.kubelet.figures(t, quick)
 	span := time.Since(start).Seconds()
-	out.row("idle: writes each second, without leases", "%.2f", float64(sum(since(o.written(), here))+sum(since(o.there.written(), there)))/span)
+	out.row("idle: writes each second, without leases", "%.2f", float64(sum(since(o.writesOfWork(), here))+sum(since(o.there.writesOfWork(), there)))/span)
 	out.row("  leases", "%.2f", float64(idle.since(cpu).Writes["PUT leases"])/span)
 	out.row("  CPU time", "%.1f ms/s", float64((idle.CPU-cpu.CPU).Milliseconds())/span)
 

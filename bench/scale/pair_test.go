@@ -1,8 +1,6 @@
 package scale
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -294,36 +291,13 @@ func runVirtualKubelet(kubeconfig string) error {
 	return errors.Join(k.Run(ctx), <-served)
 }
 
-// written is how many writes an API server has had, by verb and resource, without signs of life, without its own counts for
-// ResourceQuotas, and without requests for serving certificates: their keys are kept in memory, so that each start makes one.
-func (w *world) written() map[string]int {
+// writesOfWork are the writes that an API server has had, without signs of life, without its own counts for ResourceQuotas,
+// and without requests for serving certificates: their keys are kept in memory, so that each start makes one.
+func (w *world) writesOfWork() map[string]int {
 	w.t.Helper()
-	text, err := w.Clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
-	w.must(err)
-	out := map[string]int{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		labels, value, ok := strings.Cut(strings.TrimPrefix(lines.Text(), "apiserver_request_total{"), "} ")
-		if !ok || !strings.HasPrefix(lines.Text(), "apiserver_request_total{") {
-			continue
-		}
-		label := func(name string) string {
-			_, after, _ := strings.Cut(","+labels, ","+name+`="`)
-			v, _, _ := strings.Cut(after, `"`)
-			return v
-		}
-		verb, what := label("verb"), label("resource")
-		if slices.Contains([]string{"LIST", "GET", "WATCH", "CONNECT"}, verb) || slices.Contains([]string{"", "certificatesigningrequests", "leases", "resourcequotas"}, what) {
-			continue
-		}
-		if sub := label("subresource"); sub != "" {
-			what += "/" + sub
-		}
-		var n float64
-		_, err := fmt.Sscan(value, &n)
-		w.must(err)
-		out[verb+" "+what] += int(n)
-	}
-	return out
+	return w.writes(func(label func(string) string) bool {
+		return !slices.Contains([]string{"", "certificatesigningrequests", "leases", "resourcequotas"}, label("resource"))
+	})
 }
 
 // since is what was written after an earlier look.

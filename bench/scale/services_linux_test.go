@@ -256,8 +256,8 @@ func (e *end) serve(services, endpoints int) {
 
 func serviceName(i int) string { return fmt.Sprintf("web-%04d", i) }
 
-// arrivals follow the EndpointSlices of imported Services.
-type arrivals struct {
+// endpointArrivals follow the EndpointSlices of imported Services.
+type endpointArrivals struct {
 	mu      sync.Mutex
 	count   map[string]int  // endpoints by Service
 	first   map[string]bool // whether the first one is ready
@@ -265,8 +265,8 @@ type arrivals struct {
 	lags    []time.Duration
 }
 
-func (e *end) watchArrivals() *arrivals {
-	a := &arrivals{count: map[string]int{}, first: map[string]bool{}, pending: map[string]change{}}
+func (e *end) watchArrivals() *endpointArrivals {
+	a := &endpointArrivals{count: map[string]int{}, first: map[string]bool{}, pending: map[string]change{}}
 	e.follow(new(discoveryv1.EndpointSliceList), func(o client.Object) {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 			a.see(s)
@@ -275,7 +275,7 @@ func (e *end) watchArrivals() *arrivals {
 	return a
 }
 
-func (a *arrivals) see(s *discoveryv1.EndpointSlice) {
+func (a *endpointArrivals) see(s *discoveryv1.EndpointSlice) {
 	name, now := s.Labels[mcsv1beta1.LabelServiceName], time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -291,7 +291,7 @@ func (a *arrivals) see(s *discoveryv1.EndpointSlice) {
 }
 
 // expect notes a change that an API server has just accepted.
-func (a *arrivals) expect(name string, ready bool) {
+func (a *endpointArrivals) expect(name string, ready bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.first[name] != ready {
@@ -305,7 +305,7 @@ func (a *arrivals) expect(name string, ready bool) {
 	a.lags = append(a.lags, 0) // the other cluster was faster than the acknowledgement
 }
 
-func (a *arrivals) all(services, endpoints int) error {
+func (a *endpointArrivals) all(services, endpoints int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
@@ -318,7 +318,7 @@ func (a *arrivals) all(services, endpoints int) error {
 	return nil
 }
 
-func (a *arrivals) waiting() error {
+func (a *endpointArrivals) waiting() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n := len(a.pending); n > 0 {
@@ -328,7 +328,7 @@ func (a *arrivals) waiting() error {
 }
 
 // churn makes the first endpoints of one Service after the other not ready, and ready again.
-func (s *sharing) churn(a *arrivals, rate, seconds int) time.Duration {
+func (s *sharing) churn(a *endpointArrivals, rate, seconds int) time.Duration {
 	start := time.Now()
 	s.rome.many("changes", rate*seconds, func(i int) error {
 		time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / time.Duration(rate))))

@@ -118,25 +118,43 @@ func (w *world) follow(list client.ObjectList, see func(client.Object), of ...cl
 }
 
 // written is how many writes of a kind the API server has answered, those of statuses apart.
-func (w *world) written(group, resource string) (n int) {
+func (w *world) written(group, resource string) int {
+	w.t.Helper()
+	return sum(w.writes(func(label func(string) string) bool {
+		return label("group") == group && label("subresource") == "" && (resource == "" || label("resource") == resource)
+	}))
+}
+
+// writes is how many writes the API server has answered, by verb and resource, as far as they are wanted.
+func (w *world) writes(wanted func(label func(name string) string) bool) map[string]int {
 	w.t.Helper()
 	text, err := w.Clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
 	w.must(err)
+	out := map[string]int{}
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `group="`+group+`"`) || !strings.Contains(line, `subresource=""`) ||
-			resource != "" && !strings.Contains(line, `resource="`+resource+`"`) {
+		labels, found := strings.CutPrefix(line, "apiserver_request_total{")
+		labels, value, ok := strings.Cut(labels, "} ")
+		if !found || !ok {
 			continue
 		}
-		for _, verb := range []string{"APPLY", "PATCH", "POST", "PUT", "DELETE"} {
-			if strings.Contains(line, `verb="`+verb+`"`) {
-				var count int
-				_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &count)
-				w.must(err)
-				n += count
-			}
+		label := func(name string) string {
+			_, after, _ := strings.Cut(","+labels, ","+name+`="`)
+			v, _, _ := strings.Cut(after, `"`)
+			return v
 		}
+		verb, what := label("verb"), label("resource")
+		if slices.Contains([]string{"LIST", "GET", "WATCH", "CONNECT"}, verb) || !wanted(label) {
+			continue
+		}
+		if sub := label("subresource"); sub != "" {
+			what += "/" + sub
+		}
+		var n float64
+		_, err := fmt.Sscan(value, &n)
+		w.must(err)
+		out[verb+" "+what] += int(n)
 	}
-	return n
+	return out
 }
 
 // many calls do for 0 to n-1, some at a time, and says how it goes.
