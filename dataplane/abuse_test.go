@@ -465,7 +465,7 @@ func TestAbuseByErrorsOfThePeer(t *testing.T) {
 			h.ingress(in)
 			for _, got := range h.atNode(0) {
 				p, ok := packet.Parse(got.ip())
-				if !ok || p.Dst() != localPod6 || p.HopLimit() >= 255 {
+				if !ok || p.Dst() != localPod6 || p.HopLimit() == 255 {
 					t.Errorf("the node got %s, hop limit %d", describe(got.ip()), p.HopLimit())
 				}
 			}

@@ -23,9 +23,9 @@ func testGatewaysAddress(t *testing.T, w *world) {
 	w.A.Gateway.IP("addr add %s/32 dev eth0", w.B1.PodAddr)
 	defer w.A.Gateway.IP("addr del %s/32 dev eth0", w.B1.PodAddr)
 	for _, n := range []*lab.Node{w.A1, w.A2} {
-		wantAnswers(t, n.Pod, w.fromA(w.B1.PodAddr), "-c3 -i0.1 -W5")
+		wantAnswers(t, n.Pod, w.fromA(w.B1.PodAddr), 3, "")
 	}
-	wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), "-c3 -i0.1 -W5")
+	wantAnswers(t, w.B1.Pod, w.fromB(w.A1.PodAddr), 3, "")
 }
 
 // ipObject makes the host 172.30.0.77 known to the peer as 10.70.0.5, an
