@@ -26,7 +26,7 @@ const (
 	// super-segments of up to 64 KiB in one datagram.
 	maxDatagram = 65535
 	// readBatch datagrams are received at most per system call. A super-segment
-	// fills a third of wireguard-go's batch of 128 by itself; more than this
+	// fills a third of the tunnel's batch of 128 by itself; more than this
 	// only costs cache.
 	readBatch = 32
 	// headLen is the room for one encapsulation header: Geneve or VXLAN, and

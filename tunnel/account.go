@@ -153,6 +153,7 @@ func (a *egressAccount) reset(waiting int) {
 	defer a.mu.Unlock()
 	a.drops[dropFlushed] += uint64(waiting)
 	a.lastReceived, a.reachable = time.Time{}, false
+	a.exchanges, a.trip = [2]exchange{}, 0
 	a.lead = lead{silence: a.lead.silence, began: time.Now()}
 	a.peerSeen.Store(false)
 }

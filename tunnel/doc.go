@@ -42,9 +42,10 @@
 // # Memory
 //
 // What is sealed and opened stays in the buffers of one batch per direction. Of the packets
-// that find no session the last 64 are kept, for 90 s at most, and the first of them begins
-// a handshake. Packets with own addresses of the gateway (health pings) have no precedence:
-// they are among the last 64 even in a flood, and once there is a session all pass.
+// that find no session the last 64 are kept, and sent if there is one within 90 s; the first
+// of them begins a handshake. While so many wait, nothing more is read for half a second,
+// once in each outage. Packets with own addresses of the gateway (health pings) have
+// no precedence: once there is a session, all pass.
 //
 // # Endpoint
 //

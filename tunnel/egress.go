@@ -23,23 +23,31 @@ type egress struct {
 	waiting waiting
 	// session is sent to when there is a session that packets may wait for, and received
 	// by release; one slot, never closed.
-	session  chan struct{}
+	session chan struct{}
+	// sent is sent to by release when nothing waits any more, and received by run; one slot,
+	// never closed.
+	sent     chan struct{}
+	patience time.Duration // run's: for how long it still waits while there is no session
 	observer observer
 	onDrop   func(Observation) // Options.OnDrop, never nil
 }
 
 func newEgress(o Options) *egress {
-	return &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), onDrop: o.OnDrop}
+	return &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), sent: make(chan struct{}, 1), patience: readPause, onDrop: o.OnDrop}
 }
 
+// readPause is for how long nothing is read while there is no session, once in each outage: a
+// burst waits in the socket of the nodes then. It is enough for a handshake over most networks.
+const readPause = 500 * time.Millisecond
+
 // run carries packets until the overlay fails. It never returns nil; os.ErrClosed is
-// the orderly end.
-func (e *egress) run(dev *device.Device) error {
+// the orderly end, to which the end of ctx leads.
+func (e *egress) run(ctx context.Context, dev *device.Device) error {
 	direct := dev.NewDirect(BatchSize, nil)
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
 		n, own, err := e.overlay.ReadPackets(bufs, sizes, sealFront)
-		e.send(direct, bufs[:n], sizes[:n], own)
+		e.send(ctx, direct, bufs[:n], sizes[:n], own)
 		if err != nil {
 			return fmt.Errorf("read from the overlay: %w", err)
 		}
@@ -57,7 +65,7 @@ func newBuffers() [][]byte {
 }
 
 // send sends the packets of a batch, own of them the gateway's own and first.
-func (e *egress) send(direct *device.Direct, bufs [][]byte, sizes []int, own int) {
+func (e *egress) send(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int, own int) {
 	if e.mutes() {
 		e.withhold(bufs, sizes, own)
 	}
@@ -66,13 +74,14 @@ func (e *egress) send(direct *device.Direct, bufs [][]byte, sizes []int, own int
 			showTaken(observe, bufs, sizes)
 		}
 		direct.Send(bufs, sizes)
+		e.patience = readPause
 		return
 	}
-	e.keep(direct, bufs, sizes)
+	e.keep(ctx, direct, bufs, sizes)
 }
 
 // keep has packets wait that cannot be sent now, and asks their peer for a session.
-func (e *egress) keep(direct *device.Direct, bufs [][]byte, sizes []int) {
+func (e *egress) keep(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int) {
 	var (
 		dropped drops
 		asked   *device.Peer
@@ -97,12 +106,15 @@ func (e *egress) keep(direct *device.Direct, bufs [][]byte, sizes []int) {
 		if observe != nil {
 			showTaken(observe, bufs[i:i+1], sizes[i:i+1])
 		}
+		// It may be another packet of the batch for which there is no session.
+		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || e.waiting.full() && e.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
+			direct.Send(bufs[i:i+1], sizes[i:i+1])
+			continue
+		}
 		e.waiting.push(packet, func(oldest []byte) { e.drop(&dropped, dropNoSession, oldest) })
 		if peer != asked {
 			asked = peer
-			// An error is logged by wireguard-go, and means what a lost message means. Within 5
-			// seconds after another one no message is sent.
-			_ = peer.SendHandshakeInitiation(false)
+			direct.Ask(peer)
 		}
 		session = session || direct.Ready(bufs[i:i+1], sizes[i:i+1])
 	}
@@ -110,6 +122,27 @@ func (e *egress) keep(direct *device.Direct, bufs [][]byte, sizes []int) {
 	if session {
 		e.sessionBegins()
 	}
+}
+
+// pause waits until nothing waits for a session any more, and reports whether that is so.
+func (e *egress) pause(ctx context.Context) bool {
+	if e.patience <= 0 {
+		return false
+	}
+	start := time.Now()
+	timer := time.NewTimer(e.patience)
+	defer timer.Stop()
+	defer func() { e.patience -= time.Since(start) }()
+	for e.waiting.full() {
+		select {
+		case <-e.sent:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // drop enters a packet that goes no further among those of its batch, and shows it.
@@ -167,6 +200,10 @@ func (e *egress) release(ctx context.Context, dev *device.Device) {
 			}
 		}
 		e.countDrops(&dropped)
+		select {
+		case e.sent <- struct{}{}:
+		default: // run has not looked since the last time
+		}
 	}
 }
 

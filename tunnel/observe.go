@@ -76,7 +76,7 @@ const (
 	dropUnknownSession                   // for no session of ours, or an expired one
 	dropRejected                         // not genuine, a replay, or of a source that is not allowed
 	dropMalformed                        // no WireGuard message
-	dropHandshakeLimit                   // an initiation above the limit
+	dropHandshakeLimit                   // a handshake message, of more than are looked at
 	dropReasons
 )
 

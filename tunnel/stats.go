@@ -68,7 +68,8 @@ type Stats struct {
 	DropRejected uint64 `json:"dropRejected"`
 	// DropMalformed counts received datagrams that are no WireGuard message.
 	DropMalformed uint64 `json:"dropMalformed"`
-	// DropHandshakeLimit counts received initiations above 20 000 per second, which are dropped unseen.
+	// DropHandshakeLimit counts received handshake messages that are dropped unseen:
+	// initiations above 20 000 per second, and what comes faster than it is looked at.
 	DropHandshakeLimit uint64 `json:"dropHandshakeLimit"`
 	// RxHandshakes counts received datagrams with type and length of a handshake
 	// message, valid or not.

@@ -53,9 +53,8 @@ type Options struct {
 	// as warnings, the rest at debug level. Nil: silent.
 	Logger *slog.Logger
 	// OnDrop is shown some of what the tunnel drops, besides what Observe shows, without
-	// the time: one of several that are read at once. A packet that no peer claims may go
-	// on behind its end. Several goroutines call it at the same time; none of them
-	// should have to wait. Nil: nobody looks.
+	// the time: one of several that are read at once. Several goroutines call it at the same
+	// time; none of them should have to wait. Nil: nobody looks.
 	OnDrop func(Observation)
 	// Resolve looks up the host of an endpoint. Nil: the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -279,7 +278,7 @@ func (t *Tunnel) carry(ctx context.Context, dev *device.Device) error {
 	wg.Go(func() { t.followClock(ctx) })
 	wg.Go(func() { t.egress.release(ctx, dev) })
 	failed := make(chan error, 1)
-	wg.Go(func() { failed <- t.egress.run(dev) })
+	wg.Go(func() { failed <- t.egress.run(ctx, dev) })
 	var err error
 	select {
 	case <-ctx.Done():

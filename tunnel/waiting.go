@@ -91,6 +91,9 @@ func (w *waiting) clear() int {
 	return n
 }
 
+// full tells whether the next packet displaces another one.
+func (w *waiting) full() bool { return w.len() == maxWaiting }
+
 // len returns how many packets wait.
 func (w *waiting) len() int {
 	w.mu.Lock()

@@ -69,7 +69,7 @@ func testReload(t *testing.T, w *world) {
 	if measureErr != nil || result.Packets == 0 || result.Lost > kernel {
 		t.Errorf("%d of %d datagrams lost (%d socket overruns), %v", result.Lost, result.Packets, kernel, measureErr)
 	}
-	if ping.Lost > kernel || ping.Received == 0 {
+	if ping.Lost > kernel || ping.Received < ping.Sent*9/10 {
 		t.Errorf("%d of %d pings lost, %d answered (%d socket overruns)", ping.Lost, ping.Sent, ping.Received, kernel)
 	}
 }

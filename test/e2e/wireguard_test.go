@@ -103,7 +103,7 @@ func testRekey(t *testing.T, w *world, gateway *lab.Gateway) {
 	if err != nil || result.BitsPerSecond < 19e6 {
 		t.Errorf("TCP over a rekey: %.0f bit/s, %v", result.BitsPerSecond, err)
 	}
-	if ping.Lost > 0 || ping.Received == 0 {
+	if ping.Lost > 0 || ping.Received < ping.Sent*9/10 {
 		t.Errorf("%d of %d pings lost over a rekey, %d answered", ping.Lost, ping.Sent, ping.Received)
 	}
 	if after := gateway.Status().DataPlane.TunnelText("lastHandshake"); after == before || strings.HasPrefix(after, "0001") {

@@ -189,7 +189,7 @@ type PingResult struct {
 	Sent, Received int
 	// Lost are pings without an answer, although a later one has one. Of the last ones it is
 	// not known: if any was answered, ping waits for others only for an interval, or for
-	// twice the longest round trip, whatever -W says.
+	// twice the longest round trip, whatever -W says. With -q nothing is known.
 	Lost int
 	// RTTs are the round trips in the order of their answers.
 	RTTs []time.Duration

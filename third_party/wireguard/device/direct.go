@@ -187,6 +187,15 @@ func (d *Direct) Peer(packet []byte) *Peer {
 	return nil
 }
 
+// Ask begins a handshake with a peer, as RoutineReadFromTUN does for packets without a
+// session: not within RekeyTimeout after another one. An error is logged by the device, and
+// means what a lost message means.
+func (d *Direct) Ask(peer *Peer) {
+	if peer.isRunning.Load() && d.device.isUp() {
+		_ = peer.SendHandshakeInitiation(false)
+	}
+}
+
 // seal makes the message of a packet that has room in front.
 func (d *Direct) seal(k *Keypair, counter uint64, buf []byte, size, mtu int) []byte {
 	header := buf[:MessageTransportHeaderSize]
