@@ -178,12 +178,12 @@ func (e *egress) release(ctx context.Context, dev *device.Device) {
 		}
 		var dropped drops
 		judge := func(buf []byte, size int, since time.Time) verdict {
-			switch {
+			switch packet := buf[sealFront : sealFront+size]; {
 			case time.Since(since) >= waitLimit:
 				dropped[dropFlushed]++
 				return isDropped
-			case direct.Peer(buf[sealFront:sealFront+size]) == nil:
-				dropped[dropNoPeer]++
+			case direct.Peer(packet) == nil:
+				e.drop(&dropped, dropNoPeer, packet)
 				return isDropped
 			case !direct.Ready([][]byte{buf}, []int{size}):
 				return stays
