@@ -76,7 +76,6 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestBuild guards that a program installs the images of its own build.
 // TestLiqosInfo: Liqo's liqoctl reads the version in the only Deployment of the namespace with two labels, behind the last colon
 // of the image of a container.
 func TestLiqosInfo(t *testing.T) {
@@ -113,6 +112,7 @@ func TestLiqosInfo(t *testing.T) {
 	}
 }
 
+// TestBuild guards that a program installs the images of its own build.
 func TestBuild(t *testing.T) {
 	packaged := filepath.Join("testdata", "previous-chart.tgz") // it says of which version its images are
 	for _, tt := range []struct {
