@@ -110,7 +110,7 @@ func (f adoptFacts) plan(o AdoptOptions) (p adoptionPlan, err error) {
 	}
 	decide := f.adopt
 	if o.Back {
-		decide = f.giveBack
+		decide = func(g liqoGateway) (handover, string, error) { return f.giveBack(g, o.All) }
 	}
 	var errs []error
 	templates, bindings := map[templateName]bool{}, map[string]bool{} // that are in use in the end
@@ -191,12 +191,14 @@ func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 	return h, "", nil
 }
 
-// giveBack hands a gateway to Liqo.
-func (f adoptFacts) giveBack(g liqoGateway) (h handover, note string, err error) {
+// giveBack hands a gateway to Liqo. One that was made by hand is in the way only if it was named.
+func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, err error) {
 	ours := f.templates[g.ref]
 	switch {
 	case ours == nil:
 		return h, "", fmt.Errorf("there is no %s", g.ref)
+	case !isCopy(ours) && isOurs(ours) && all:
+		return h, fmt.Sprintf("has Sluice's gateway by %s, which was made by hand: it stays as it is", g.ref), nil
 	case !isCopy(ours) && isOurs(ours):
 		return h, "", fmt.Errorf("%s was made by hand, so nothing tells what it took the place of: set the name of Liqo's template in spec.%s", g.ref, g.field)
 	case !isCopy(ours):

@@ -148,6 +148,19 @@ func TestAdoptionPlan(t *testing.T) {
 				return f
 			},
 			want: []string{"! GatewayServer liqo-tenant-milan/milan: WgGatewayServerTemplate liqo/wireguard-server was made by hand, so nothing tells what it took the place of: set the name of Liqo's template in spec.serverTemplateRef"}},
+		{name: "back, all, one by hand", options: AdoptOptions{All: true, Back: true},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts {
+				f = f.adopted(t, "oslo")
+				f.templates[f.gateways[0].ref] = f.ours["WgGatewayServerTemplate"]
+				return f
+			},
+			want: []string{
+				"GatewayClient liqo-tenant-oslo/oslo: sluice-wireguard-client.liqo-tenant-oslo.oslo -> wireguard-client",
+				"GatewayServer liqo-tenant-milan/milan has Sluice's gateway by WgGatewayServerTemplate liqo/wireguard-server, which was made by hand: it stays as it is",
+				"- ClusterRole sluice-adopted-gateway",
+				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-oslo:oslo",
+				"- WgGatewayClientTemplate liqo/sluice-wireguard-client.liqo-tenant-oslo.oslo",
+			}},
 		{name: "nobody", want: []string{"! name the peerings by the IDs of their clusters, or all of them with --all; peerings: milan, oslo"}},
 		{name: "both", options: AdoptOptions{All: true, Peers: []string{"milan"}}, want: []string{"! name the peerings by the IDs of their clusters, or all of them with --all; peerings: milan, oslo"}},
 		{name: "unknown", options: AdoptOptions{Peers: []string{"milan", "rome"}}, want: []string{`! there is no gateway for cluster "rome"; peerings: milan, oslo`}},
