@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // Error is something that went wrong in a cluster, with its name in front.
@@ -111,6 +112,15 @@ func (c *Cluster) explain(doing string, err error) *Explanation {
 // servers without a client CA take those for anonymous, and forbid them things.
 func IsAnonymous(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), `"system:anonymous"`)
+}
+
+// Unreachable tells whether the cluster gave no answer, or that it cannot now.
+func Unreachable(err error) bool {
+	var network net.Error
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
 }
 
 func (c *Cluster) host() string {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sluice-net/sluice/admin/access"
 )
 
 // Failure is why the work ended before its time, and what is known about the
@@ -46,7 +48,7 @@ func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
 	}
 	switch {
 	case errors.Is(f.Err, context.Canceled): // who interrupts wants no explanation
-	case unreachable(s.wrong):
+	case access.Unreachable(s.wrong):
 		f.Clues = []string{"Next: find out why the API server does not answer"}
 	case s.clues != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeToExplain)

@@ -3,11 +3,9 @@ package peering
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
@@ -127,21 +125,12 @@ func patience(err error) time.Duration {
 		return obstacleFor
 	case errors.As(err, &complaint):
 		return complaintFor
-	case unreachable(err):
+	case access.Unreachable(err):
 		return unreachableFor
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return conflictFor
 	}
 	return 0
-}
-
-// unreachable tells whether the cluster gave no answer, or that it cannot now.
-func unreachable(err error) bool {
-	var network net.Error
-	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
-		errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
-		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
 }
 
 // complaint is a problem that a controller reports and only a person can solve.

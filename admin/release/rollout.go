@@ -56,13 +56,16 @@ type waiter struct {
 	advice  string // about a wrong image; empty: correctTag
 }
 
-// until polls ready, which says what is missing, until nothing is. The program
-// is the one whose pods tell more when the time is over.
+// until polls ready, which says what is missing, until nothing is. An API server that gives no answer is asked
+// again. The program is the one whose pods tell more when the time is over.
 func (w waiter) until(ctx context.Context, what, done, namespace, program string, ready func(context.Context) (missing string, err error)) error {
 	var missing string
 	var absent since
 	for {
 		m, err := ready(ctx)
+		if ctx.Err() == nil && access.Unreachable(err) {
+			m, err = "the API server gives no answer: "+err.Error(), nil
+		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 			return w.cluster.Explain("wait for "+what, err)
 		}
