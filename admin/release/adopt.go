@@ -149,7 +149,7 @@ func adoptionRights(namespace string) (ps []access.Permission) {
 	add(rbacv1.GroupName, "", all, "clusterroles", "clusterrolebindings")
 	add(networking, namespace, all, "wggatewayservertemplates", "wggatewayclienttemplates")
 	add(networking, "", []string{"list", "patch"}, "gatewayservers", "gatewayclients")
-	add("", "", []string{"create", "delete"}, "pods")
+	add("", "", []string{"create", "delete", "get", "list"}, "pods")
 	add("apps", "", []string{"get"}, "deployments")
 	return ps
 }

@@ -4,20 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -76,6 +83,32 @@ spec:
 type adoptionSite struct {
 	*liqo
 	access *access.Cluster
+	// faults are how many requests about gateways are answered with an error, from now on.
+	faults atomic.Int32
+}
+
+// faulty is an API server that has a bad moment.
+type faulty struct {
+	*adoptionSite
+	next http.RoundTripper
+}
+
+func (s faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/namespaces/liqo-tenant-") {
+		return s.next.RoundTrip(r)
+	}
+	code := 0
+	switch left := s.faults.Add(-1); {
+	case left < 0:
+		return s.next.RoundTrip(r)
+	case left%3 == 0:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case left%3 == 1:
+		code = http.StatusTooManyRequests
+	case left%3 == 2:
+		code = http.StatusInternalServerError
+	}
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
 func startAdoption(t *testing.T) *adoptionSite {
@@ -97,11 +130,13 @@ func startAdoption(t *testing.T) *adoptionSite {
 	}
 	c.Apply(liqosObjects)
 	c.Apply(string(templates))
-	a, err := access.New(c.Config, access.Options{Origin: "kubeconfig of the test"})
-	if err != nil {
+	s := &adoptionSite{}
+	config := rest.CopyConfig(c.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{s, next} })
+	if s.access, err = access.New(config, access.Options{Origin: "kubeconfig of the test"}); err != nil {
 		t.Fatal(err)
 	}
-	s := &adoptionSite{liqo: startLiqo(t, c), access: a}
+	s.liqo = startLiqo(t, c)
 	s.carries("milan", 3)
 	s.carries("oslo", 3)
 	return s
@@ -136,6 +171,11 @@ func copyOfSelf(t *testing.T) string {
 // carries waits until the gateway for a peer has a ready pod with so many containers, and is connected.
 func (s *adoptionSite) carries(peer string, containers int) {
 	s.t.Helper()
+	s.reports(peer, containers, networkingv1beta1.Connected)
+}
+
+func (s *adoptionSite) reports(peer string, containers int, value networkingv1beta1.ConnectionValue) {
+	s.t.Helper()
 	controlplanetest.Eventually(s.t, "the gateway for "+peer, func(ctx context.Context) error {
 		var d appsv1.Deployment
 		if err := s.Get(ctx, "liqo-tenant-"+peer, "gw-"+peer, &d); err != nil {
@@ -145,7 +185,7 @@ func (s *adoptionSite) carries(peer string, containers int) {
 			return fmt.Errorf("%d containers, status %+v, Liqo was refused %v", n, d.Status, s.refused())
 		}
 		out, err := s.Kubectl("get", "connection", "-n", "liqo-tenant-"+peer, "gw-"+peer, "-o", "jsonpath={.status.value}")
-		if err == nil && out != "Connected" {
+		if err == nil && out != string(value) {
 			err = errors.New(out)
 		}
 		return err
@@ -244,7 +284,67 @@ func TestAdoption(t *testing.T) {
 		s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Back: true})
 		s.unchanged("something is left", untouched)
 	})
+	t.Run("somebody else's pod, and one that a trial has left", func(t *testing.T) {
+		run := func() error {
+			t.Helper()
+			a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			return a.Run(ctx, func(e progress.Event) {
+				s.tell(e)
+				if strings.Contains(e.Text, "there is a former") {
+					cancel()
+				}
+			})
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "sluice-trial-milan", Finalizers: []string{"example.org/kept"}},
+			Spec: corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "gateway", Image: "sluice.local/gateway:unknown"}}}}
+		if err := s.Client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		controlplanetest.EditStatus(t, s.Cluster, pod, func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodSucceeded
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "gateway", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+		})
+		if err := run(); err == nil || !strings.Contains(err.Error(), "Pod liqo-tenant-milan/sluice-trial-milan exists, and was not made by this command") {
+			t.Errorf("got %v", err)
+		}
+		s.Read(t, pod.Namespace, pod.Name, pod)
+		if pod.DeletionTimestamp != nil {
+			t.Error("somebody else's pod is deleted")
+		}
+		controlplanetest.Edit(t, s.Cluster, pod, func(p *corev1.Pod) { p.Labels = map[string]string{"networking.liqo.io/adoption": "true"} })
+		if err := run(); err == nil || !strings.Contains(err.Error(), "there is a former Pod liqo-tenant-milan/sluice-trial-milan still") {
+			t.Errorf("a pod that was there is the trial: %v", err)
+		}
+		controlplanetest.Edit(t, s.Cluster, pod, func(p *corev1.Pod) { p.Finalizers = nil })
+		s.unchanged("it changed something", untouched)
+	})
+	t.Run("an API server with a bad moment", func(t *testing.T) {
+		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := false
+		err = a.Run(t.Context(), func(e progress.Event) {
+			s.tell(e)
+			if !bad && strings.Contains(e.Text, "to be Sluice's") {
+				bad = true
+				s.faults.Store(9)
+			}
+		})
+		if left := s.faults.Load(); err != nil || !bad || left > 0 {
+			t.Errorf("%d requests have yet to fail: %v", left, err)
+		}
+		s.carries("milan", 1)
+		s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Back: true})
+		s.unchanged("something is left", untouched)
+	})
 	t.Run("interrupted", func(t *testing.T) {
+		s.silence(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
@@ -259,6 +359,14 @@ func TestAdoption(t *testing.T) {
 		if err == nil {
 			t.Error("it was not")
 		}
+		s.reports("milan", 1, networkingv1beta1.ConnectionError)
+		if a, err = s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Timeout: time.Second}); err != nil || !a.Idle() {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "the peer has not answered yet") || !strings.Contains(err.Error(), "liqoctl network adopt milan --back") {
+			t.Errorf("the peer does not answer: %v", err)
+		}
+		s.silence(false)
 		s.adopt(release.AdoptOptions{Peers: []string{"milan"}})
 		s.carries("milan", 1)
 		s.carries("oslo", 3)

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -273,6 +275,34 @@ func TestAdoptedTemplate(t *testing.T) {
 				t.Errorf("%d replicas, labels %v, %v", replicas, labels, err)
 			}
 		})
+	}
+}
+
+// TestAnswered: only what a pod that is there can have reported tells of it, and once is enough.
+func TestAnswered(t *testing.T) {
+	start := metav1.Now().Rfc3339Copy()
+	status := func(value networkingv1beta1.ConnectionValue, after time.Duration) networkingv1beta1.ConnectionStatus {
+		return networkingv1beta1.ConnectionStatus{Value: value, Latency: networkingv1beta1.ConnectionLatency{Timestamp: metav1.NewTime(start.Add(after))}}
+	}
+	running := corev1.Pod{Status: corev1.PodStatus{StartTime: &start}}
+	leaving := corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &start}, Status: running.Status}
+	for _, tt := range []struct {
+		name   string
+		status networkingv1beta1.ConnectionStatus
+		pods   []corev1.Pod
+		want   bool
+	}{
+		{"long ago, by this pod", status(networkingv1beta1.Connected, time.Second), []corev1.Pod{running}, true},
+		{"by the pod before", status(networkingv1beta1.Connected, -time.Second), []corev1.Pod{running}, false},
+		{"in the second of the start, by either", status(networkingv1beta1.Connected, 0), []corev1.Pod{running}, false},
+		{"no answer", status(networkingv1beta1.ConnectionError, time.Second), []corev1.Pod{running}, false},
+		{"one of several", status(networkingv1beta1.Connected, time.Second), []corev1.Pod{{}, running}, true},
+		{"not started", status(networkingv1beta1.Connected, time.Second), []corev1.Pod{{}}, false},
+		{"terminating", status(networkingv1beta1.Connected, time.Second), []corev1.Pod{leaving}, false},
+	} {
+		if got := answered(tt.status, tt.pods); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
 

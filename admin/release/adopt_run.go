@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,19 +16,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// Run hands the gateways over, one after the other, and waits for each. One that does not get ready goes back to the
-// template that it had, and the rest stays as it is. Run may be repeated, also after it was interrupted.
+// Run hands the gateways over, one after the other, and waits for each. One that does not get ready goes back to Liqo's
+// template, or if that was to replace ours, to ours, and the rest stays as it is. Run may be repeated, also after it was
+// interrupted: it waits for what is there already as for what it changes.
 func (a *Adoption) Run(ctx context.Context, tell progress.Func) error {
+	var errs []error
 	for i := range a.handovers {
-		if err := a.handOver(ctx, &a.handovers[i], tell); err != nil {
-			return err
+		h := &a.handovers[i]
+		err := a.handOver(ctx, h, tell)
+		if err != nil && (h.replaces() || ctx.Err() != nil) {
+			return errors.Join(append(errs, err)...)
 		}
+		errs = append(errs, err) // of a gateway that stays as it is, in the way of no other
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	for _, o := range a.remove {
 		err := a.cluster.Client.Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
@@ -58,14 +71,20 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 		return err
 	}
 	err := a.ready(ctx, h, h.to, tell)
-	if err == nil || !h.replaces() || errors.Is(ctx.Err(), context.Canceled) {
+	switch {
+	case err == nil || errors.Is(ctx.Err(), context.Canceled):
 		return err
+	case !h.replaces(): // an earlier run did; how the peering was before, nothing tells
+		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to give it back to Liqo's gateway, run\n  liqoctl network adopt %s --back",
+			h.named(), h.to, h.peer))
 	}
 	// Whoever waited has no time left, and the traffic must come back.
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 	defer cancel()
 	tell.Warning(a.cluster.Name, fmt.Sprintf("%s refers to template %s again, as it is not ready by %s", h.named(), h.otherwise(), h.to))
-	if backErr := a.refer(back, h, h.to, h.otherwise()); backErr != nil {
+	backErr := retry.OnError(wait.Backoff{Duration: pause, Steps: math.MaxInt}, func(err error) bool { return back.Err() == nil && access.Unreachable(err) },
+		func() error { return a.refer(back, h, h.to, h.otherwise()) })
+	if backErr != nil {
 		return errors.Join(err, backErr)
 	}
 	return errors.Join(err, a.ready(back, h, h.otherwise(), tell))
@@ -86,7 +105,8 @@ func (a *Adoption) refer(ctx context.Context, h *handover, from, to string) erro
 	return a.cluster.Explain(fmt.Sprintf("change the template of %s from %s to %s", h.named(), from, to), err)
 }
 
-// ready waits until a gateway is what a template says, and if its peer answered before, until it does again.
+// ready waits until a gateway is what a template says, and if its peer answered before, until it does again. If nothing is
+// to change, an interrupted run may have changed it, and only that one knew whether the peer answered before.
 func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell progress.Func) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -96,7 +116,6 @@ func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell
 	if template != h.liqos {
 		whose = "Sluice's"
 	}
-	var first *metav1.Time // when the peer had answered last, as the new pod got ready
 	p := Plan{cluster: a.cluster}
 	w := waiter{cluster: a.cluster, tell: onlyNews(tell), advice: "name the right one with --set tag=TAG."}
 	return w.until(ctx, fmt.Sprintf("%s to be %s", h.named(), whose), fmt.Sprintf("%s is %s", h.named(), whose), h.name.Namespace, h.name.Name,
@@ -104,26 +123,45 @@ func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell
 			if missing, err = a.podOf(ctx, h, template); missing != "" || err != nil {
 				return missing, err
 			}
-			if missing, err = p.gatewayReady(ctx, g); missing != "" || err != nil || !h.connected {
+			if missing, err = p.gatewayReady(ctx, g); missing != "" || err != nil || !h.connected && h.replaces() {
 				return missing, err
 			}
-			var c networkingv1beta1.Connection
-			switch err := a.cluster.Client.Get(ctx, h.deployment(), &c); { // of the same name
-			case apierrors.IsNotFound(err):
-				return "there is no Connection yet", nil
-			case err != nil:
-				return "", err
-			}
-			// What the pod before has reported proves nothing.
-			at := &c.Status.Latency.Timestamp
-			if first == nil {
-				first = at
-			}
-			if c.Status.Value != networkingv1beta1.Connected || at.Equal(first) {
-				return "the peer has not answered yet", nil
-			}
-			return "", nil
+			return a.answer(ctx, h)
 		})
+}
+
+// answer tells whether the peer has yet to answer the pods that a gateway has now.
+func (a *Adoption) answer(ctx context.Context, h *handover) (missing string, err error) {
+	var d appsv1.Deployment
+	if err := a.cluster.Client.Get(ctx, h.deployment(), &d); err != nil {
+		return "", err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return "", err
+	}
+	var pods corev1.PodList
+	if err := a.cluster.Client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return "", err
+	}
+	var c networkingv1beta1.Connection
+	switch err := a.cluster.Client.Get(ctx, h.deployment(), &c); { // of the same name
+	case apierrors.IsNotFound(err):
+		return "there is no Connection yet", nil
+	case err != nil:
+		return "", err
+	case !answered(c.Status, pods.Items):
+		return "the peer has not answered yet", nil
+	}
+	return "", nil
+}
+
+// answered tells whether a Connection says that the peer has answered one of the pods: what a pod before them has reported
+// proves nothing. The clock is that of the pod's node in both cases. A latency that stays the same may be written once.
+func answered(c networkingv1beta1.ConnectionStatus, pods []corev1.Pod) bool {
+	return c.Value == networkingv1beta1.Connected && slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp == nil && p.Status.StartTime != nil && c.Latency.Timestamp.After(p.Status.StartTime.Time)
+	})
 }
 
 // podOf tells whether the Deployment of a gateway still has the pod of the other program. Not every template of Liqo can be
@@ -155,28 +193,35 @@ func (a *Adoption) try(ctx context.Context, h *handover, tell progress.Func) (er
 	if err != nil {
 		return err
 	}
-	remove := func(ctx context.Context) error {
-		return client.IgnoreNotFound(a.cluster.Client.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)))
-	}
-	if err := remove(ctx); err != nil { // that of a run which was interrupted
-		return a.cluster.Explain("delete "+describe(pod), err)
+	if err := a.removeTrial(ctx, pod); err != nil { // that of a run which was interrupted
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		err = errors.Join(err, a.cluster.Explain("delete "+describe(pod), remove(ctx)))
+		err = errors.Join(err, a.removeTrial(ctx, pod))
 	}()
+	var made *corev1.Pod
 	image := pod.Spec.Containers[0].Image
 	w := waiter{cluster: a.cluster, tell: onlyNews(tell), advice: "name the right one with --set tag=TAG."}
 	return w.until(ctx, "a node to run "+image, image+" runs", pod.Namespace, trialName, func(ctx context.Context) (string, error) {
-		if err := a.cluster.Client.Create(ctx, pod.DeepCopy(), fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
-			return "", err
+		if made == nil {
+			p := pod.DeepCopy()
+			switch err := a.cluster.Client.Create(ctx, p, fieldOwner); {
+			case apierrors.IsAlreadyExists(err): // whatever came of it proves nothing
+				return "there is a former " + describe(pod) + " still", a.removeTrial(ctx, pod)
+			case err != nil:
+				return "", err
+			}
+			made = p
 		}
 		var p corev1.Pod
 		if err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(pod), &p); err != nil {
 			return "", err
 		}
 		switch {
+		case p.UID != made.UID:
+			return "", fmt.Errorf("somebody has replaced %s", describe(pod))
 		case succeeded(p):
 			return "", nil
 		case p.Status.Phase == corev1.PodFailed:
@@ -184,6 +229,22 @@ func (a *Adoption) try(ctx context.Context, h *handover, tell progress.Func) (er
 		}
 		return "pod " + p.Name + " is " + string(p.Status.Phase) + firstTrouble(ctx, a.cluster, p.Namespace, trialName), nil
 	})
+}
+
+// removeTrial deletes the pod of a trial, and no other of its name.
+func (a *Adoption) removeTrial(ctx context.Context, pod *corev1.Pod) error {
+	var p corev1.Pod
+	err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(pod), &p)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+	case p.Labels[labelAdoption] != networkingv1beta1.LabelTrue:
+		return a.cluster.Errorf("%s exists, and was not made by this command: rename or delete it", describe(pod))
+	default:
+		err = client.IgnoreNotFound(a.cluster.Client.Delete(ctx, &p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID}))
+	}
+	return a.cluster.Explain("delete "+describe(pod), err)
 }
 
 // trialPod is a pod of a gateway whose program only tells its version. Nothing finds it by its labels.

@@ -99,7 +99,7 @@ func onePod(u *unstructured.Unstructured) error {
 	if _, err := table(u.Object, pathService); err != nil {
 		return nil // of a client
 	}
-	// The pod is ready when the peer has reached it.
+	// The pod is ready when a state is in force. The peer need not wait for the probe that finds it so.
 	return set(true, pathService, "publishNotReadyAddresses")
 }
 

@@ -24,11 +24,12 @@ other cluster is not involved and may have either gateway.
 
 The gateway of the peering is made to refer to a copy of its template with Sluice's pod. Traffic stops while one pod
 replaces the other. Before that, a pod with the same image runs once, so that a wrong image stops nothing. A gateway
-that does not get ready, or is not connected again, goes back to the template that it had.
+that does not get ready, or whose peer does not answer again, goes back to Liqo's template; with --back, to Sluice's.
 
 PEER-ID is the ID of the remote cluster. Peerings are handed over one after the other. Repeat the command, with the same
-flags, after an interruption, or with the liqoctl of another version to replace the image. With --back, what the command
-created is deleted when no gateway needs it any more.`,
+flags, after an interruption: it also waits for gateways that were handed over before, and fails if a peer does not
+answer. Repeat it with the liqoctl of another version to replace the image. With --back, what the command created is
+deleted when no gateway needs it any more.`,
 		Example: `  liqoctl network adopt milan --dry-run
   liqoctl network adopt milan
   liqoctl network adopt milan --back
@@ -42,7 +43,7 @@ created is deleted when no gateway needs it any more.`,
 	fs.BoolVar(&o.All, "all", false, "hand over all peerings")
 	fs.BoolVar(&o.Back, "back", false, "give peerings back to Liqo's gateway")
 	fs.BoolVar(&dryRun, "dry-run", false, "change nothing: list the objects that would change, and those that stay")
-	fs.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "`TIME` to wait for each gateway before it goes back to its former template")
+	fs.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "`TIME` to wait for each gateway before it goes back")
 	fs.StringArrayVarP(&sources.Files, "values", "f", nil, "`FILE` with values of Sluice's chart for its gateways; - is stdin; may be repeated")
 	fs.StringArrayVar(&sources.Set, "set", nil, "`VALUE` of the chart (path=value,...); may be repeated")
 	fs.StringArrayVar(&sources.SetString, "set-string", nil, "like --set, but the `VALUE` is always a string")
