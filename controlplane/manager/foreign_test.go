@@ -130,14 +130,13 @@ func ofController(t *testing.T, c *controlplanetest.Cluster) map[string]schema.G
 
 // made are the objects of these kinds that the controllers have written, or of which they are
 // said to be the makers.
-func made(ctx context.Context, t *testing.T, c *controlplanetest.Cluster, kinds map[string]schema.GroupVersionKind) map[string]*unstructured.Unstructured {
-	t.Helper()
+func made(ctx context.Context, c *controlplanetest.Cluster, kinds map[string]schema.GroupVersionKind) (map[string]*unstructured.Unstructured, error) {
 	found := make(map[string]*unstructured.Unstructured)
 	for _, kind := range kinds {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := c.Client.List(ctx, &list); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
@@ -147,7 +146,7 @@ func made(ctx context.Context, t *testing.T, c *controlplanetest.Cluster, kinds 
 			found[nameOf(o)] = o
 		}
 	}
-	return found
+	return found, nil
 }
 
 func nameOf(o *unstructured.Unstructured) string {
@@ -233,7 +232,10 @@ func TestNothingIsTakenOver(t *testing.T) {
 	})
 	c.Apply(askedThere)
 	controlplanetest.Eventually(t, "objects of each kind", func(ctx context.Context) error {
-		all = made(ctx, t, c, kinds)
+		var err error
+		if all, err = made(ctx, c, kinds); err != nil {
+			return err
+		}
 		missing := maps.Clone(kinds)
 		for _, o := range all {
 			maps.DeleteFunc(missing, func(_ string, k schema.GroupVersionKind) bool {
