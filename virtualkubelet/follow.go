@@ -94,6 +94,9 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 		o.LabelSelector, o.FieldSelector = w.Labels, w.Fields
 		return w.Client.Get().NamespaceIfScoped(w.Namespace, w.Namespace != "").Resource(w.Resource).VersionedParams(&o, metav1.ParameterCodec)
 	}
+	failed := func(level slog.Level, err error) {
+		log.Log(ctx, level, "cannot read, trying again", "what", w.Name(), "error", mirror.PlainError(err))
+	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			// With zero all pages would come at once. A limit makes any other one mean exactly that version, not one that is at
@@ -105,7 +108,7 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 			if bound.page != nil {
 				bound.page(&o)
 			}
-			page, err := patient(ctx, func() (runtime.Object, error) { return request(o).Do(ctx).Get() })
+			page, err := patient(ctx, failed, func() (runtime.Object, error) { return request(o).Do(ctx).Get() })
 			if err == nil && bound.got != nil {
 				err = bound.got(page)
 			}
@@ -113,7 +116,7 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			changes, err := patient(ctx, func() (watch.Interface, error) { return request(o).Watch(ctx) })
+			changes, err := patient(ctx, failed, func() (watch.Interface, error) { return request(o).Watch(ctx) })
 			if err != nil || bound.seen == nil {
 				return changes, err
 			}

@@ -3,6 +3,7 @@ package virtualkubelet
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -17,12 +18,22 @@ const firstPause, longestPause = 250 * time.Millisecond, 10 * time.Second
 
 // patient asks an API server until it answers. A reflector would try again by itself, but waits up to a minute when it has
 // failed a few times, as it does while an API server starts and refuses what it allows a second later. Pods that are
-// deleted at that time would stay so long.
-func patient[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+// deleted at that time would stay so long. failed is told the first error, and the first one that says that we may not:
+// that may last, and only for what is asked here.
+func patient[T any](ctx context.Context, failed func(slog.Level, error), ask func() (T, error)) (T, error) {
+	told := slog.LevelDebug - 1
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		answer, err := ask()
 		if err == nil || !unanswered(err) {
 			return answer, err
+		}
+		level := slog.LevelDebug
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			level = slog.LevelWarn
+		}
+		if level > told {
+			told = level
+			failed(level, err)
 		}
 		select {
 		case <-ctx.Done():
