@@ -15,8 +15,11 @@ import (
 	"github.com/sluice-net/sluice/objects/manifests"
 )
 
-// servicesFilePause is the least time between two writes of the file.
-const servicesFilePause = time.Second
+// servicesFilePause is the pause after what took so long for the file: a peer that changes Services for ever gets one part
+// in fifty of a processor, and no more than a write in a second. A disk that hangs delays the next write by a minute at most.
+func servicesFilePause(took time.Duration) time.Duration {
+	return min(max(time.Second, 50*took), time.Minute)
+}
 
 // filedServices are the Services of the peer of a gateway outside clusters: in a file, for the DNS server.
 type filedServices struct {
@@ -56,6 +59,7 @@ func (f *filedServices) write(ctx context.Context) {
 			return
 		case <-f.heard:
 		}
+		begin := time.Now()
 		if heard, all := f.Imported(); all {
 			_, err := manifests.UpdateStatus(f.dir, manifests.ServicesFile, listOf(heard))
 			if err != nil && !failed {
@@ -65,7 +69,7 @@ func (f *filedServices) write(ctx context.Context) {
 				f.poke() // tried again
 			}
 		}
-		if !sleep(ctx, servicesFilePause) {
+		if !sleep(ctx, servicesFilePause(time.Since(begin))) {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -202,5 +203,15 @@ func TestServesExportedServices(t *testing.T) {
 	cancel()
 	if code := <-finished; code != 0 {
 		t.Errorf("exit code %d: %s", code, &w.stderr)
+	}
+}
+
+func TestServicesFilePause(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: time.Second, 20 * time.Millisecond: time.Second, 100 * time.Millisecond: 5 * time.Second, time.Second: 50 * time.Second, time.Hour: time.Minute,
+	} {
+		if got := servicesFilePause(took); got != want {
+			t.Errorf("after %v: %v, want %v", took, got, want)
+		}
 	}
 }
