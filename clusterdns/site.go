@@ -2,15 +2,18 @@ package clusterdns
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -54,30 +57,59 @@ func (s *Site) Run(ctx context.Context, set func(*Zone)) {
 	defer wg.Wait()
 	wg.Go(func() { manifests.Watch(ctx, s.dir, poke, degraded) })
 	wg.Go(func() { manifests.Watch(ctx, s.status, poke, degraded) })
-	serial := uint32(time.Now().Unix())
+	l := look{Site: s, set: set, serial: uint32(time.Now().Unix())}
 	poke()
-	for failed := ""; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			l.look()
 		}
-		services, heard, err := s.read()
-		s.note(heard, err)
-		text := ""
+	}
+}
+
+// look is what Run has seen.
+type look struct {
+	*Site
+	set    func(*Zone)
+	serial uint32
+	failed string  // what was said last
+	known  digests // of what was decoded last, with or without success
+}
+
+// digests identify what a zone is made of.
+type digests struct{ manifests, services manifests.Digest }
+
+// look reads what there is, unless it is what was read last.
+func (l *look) look() {
+	files, text, err := l.files()
+	var services []Service
+	heard := 0
+	if err != nil {
+		l.known = digests{}
+	} else {
+		is := digests{files.Digest, sha256.Sum256(text)}
+		if is == l.known {
+			return
+		}
+		l.known = is
+		services, heard, err = decode(l.dir, files, text)
+	}
+	l.note(heard, err)
+	said := ""
+	if err != nil {
+		said = err.Error()
+	} else {
+		l.serial++
+		l.set(Build(zoneName(l.options.Zone), l.options.TTL, l.serial, services))
+	}
+	if said != l.failed {
+		l.failed = said
 		if err != nil {
-			text = err.Error()
+			l.options.Logger.Warn("the Services of the peer cannot be read", "error", said)
 		} else {
-			serial++
-			set(Build(zoneName(s.options.Zone), s.options.TTL, serial, services))
-		}
-		if text != failed {
-			failed = text
-			if err != nil {
-				s.options.Logger.Warn("the Services of the peer cannot be read", "error", text)
-			} else {
-				s.options.Logger.Info("the Services of the peer are read", "services", heard)
-			}
+			l.options.Logger.Info("the Services of the peer are read", "services", heard)
 		}
 	}
 }
@@ -102,21 +134,31 @@ func (s *Site) note(services int, err error) {
 	s.state = mirror.State{Connected: true, Watches: []mirror.WatchState{{Name: "importedservices", Objects: services, Synced: true}}}
 }
 
-// read reads what there is, and of how many Services the peer tells.
-func (s *Site) read() (services []Service, heard int, err error) {
-	directory := manifests.Directory{Path: s.dir, Reader: manifests.Reader{Name: "the DNS server", Kinds: []string{"Configuration"}}}
-	reading, err := directory.Read(manifests.Digest{})
+// files reads the manifests, and what the gateway has heard.
+func (s *Site) files() (files manifests.Files, heard []byte, err error) {
+	if files, err = manifests.ReadFiles(s.dir); err != nil {
+		return files, nil, err
+	}
+	if heard, err = os.ReadFile(filepath.Join(s.status, manifests.ServicesFile)); err != nil {
+		err = errors.Join(errors.New("the gateway writes what it hears with --services"), err)
+	}
+	return files, heard, err
+}
+
+// decode returns the Services of the peer, and of how many it tells.
+func decode(dir string, files manifests.Files, text []byte) (services []Service, heard int, err error) {
+	objects, _, err := files.Decode(manifests.Reader{Name: "the DNS server", Kinds: []string{"Configuration"}})
 	if err != nil {
 		return nil, 0, err
 	}
-	if n := len(reading.Objects.Configurations); n != 1 {
-		return nil, 0, fmt.Errorf("%s has %d Configurations, want one", s.dir, n)
+	if n := len(objects.Configurations); n != 1 {
+		return nil, 0, fmt.Errorf("%s has %d Configurations, want one", dir, n)
 	}
 	var list networkingv1beta1.ImportedServiceList
-	if err := manifests.ReadStatus(s.dir, manifests.ServicesFile, &list); err != nil {
-		return nil, 0, errors.Join(errors.New("the gateway writes what it hears with --services"), err)
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		return nil, 0, fmt.Errorf("decode %s: %w", manifests.ServicesFile, err)
 	}
-	services, err = heardOf(list.Items, reading.Objects.Configurations[0].Object)
+	services, err = heardOf(list.Items, objects.Configurations[0].Object)
 	return services, len(list.Items), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -64,7 +65,13 @@ func TestSite(t *testing.T) {
 	s, address := start(t, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { site.Run(ctx, s.Set) })
+	var made atomic.Int64
+	wg.Go(func() {
+		site.Run(ctx, func(z *Zone) {
+			made.Add(1)
+			s.Set(z)
+		})
+	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	r := resolver(address, "udp")
 	resolves := func(name, want string) {
@@ -102,7 +109,50 @@ func TestSite(t *testing.T) {
 		return nil
 	})
 	resolves("web", "[10.73.1.3]")
+	if n := made.Load(); n != 3 {
+		t.Errorf("%d zones were made of three states", n)
+	}
 	if c := s.Zone().Count(); c.Services != 1 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestSiteReadsOnce looks again and again at what is the same: nothing is decoded, and no zone is made.
+func TestSiteReadsOnce(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configuration, services := strings.ReplaceAll(siteText, "REMAPPED", "10.71.0.0/16"), "apiVersion: networking.liqo.io/v1beta1\nkind: ImportedServiceList\nitems: []\n"
+	made := 0
+	l := look{Site: NewSite(dir, Options{TTL: 5}), set: func(*Zone) { made++ }}
+	for _, tt := range []struct {
+		name      string
+		change    func()
+		made      int
+		connected bool
+	}{
+		{"nothing is there", func() {}, 0, false},
+		{"a Configuration", func() { write("c.yaml", configuration) }, 0, false},
+		{"what the gateway has heard", func() { write("status/services.yaml", services) }, 1, true},
+		{"the same, written again", func() { write("status/services.yaml", services) }, 1, true},
+		{"another status file", func() { write("status/connection.yaml", "{}") }, 1, true},
+		{"other text", func() { write("status/services.yaml", services+"# more\n") }, 2, true},
+		{"no YAML", func() { write("status/services.yaml", "[") }, 2, false},
+		{"other manifests, too", func() { write("c.yaml", configuration+"# more\n") }, 2, false},
+		{"what it was", func() { write("status/services.yaml", services) }, 3, true},
+		{"the file is gone", func() { _ = os.Remove(filepath.Join(dir, "status/services.yaml")) }, 3, false},
+		{"it is back", func() { write("status/services.yaml", services) }, 4, true},
+	} {
+		tt.change()
+		for range 3 {
+			l.look()
+			if at := l.State(); made != tt.made || at.Connected != tt.connected {
+				t.Errorf("%s: %d zones, %+v", tt.name, made, at)
+			}
+		}
 	}
 }

@@ -44,16 +44,19 @@ func watch(ctx context.Context, dir string, period time.Duration, changed func()
 
 func watchNames(ctx context.Context, dir string, period time.Duration, relevant func(fsnotify.Event) bool, changed func(), degraded func(error)) {
 	w, err := newWatcher(dir)
-	if err != nil {
-		degraded(err)
-		period, w = poll, &fsnotify.Watcher{} // its channels are nil: no events
-	} else {
-		defer w.Close()
-	}
-	d := debounce{quiet: time.NewTimer(0)}
-	defer d.quiet.Stop()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
+	if err != nil {
+		degraded(err)
+		tick.Reset(poll)
+	}
+	defer func() {
+		if err == nil {
+			w.Close()
+		}
+	}()
+	d := debounce{quiet: time.NewTimer(0)}
+	defer d.quiet.Stop()
 	look := time.NewTicker(poll)
 	defer look.Stop()
 	was, _ := os.Stat(dir)
@@ -74,7 +77,15 @@ func watchNames(ctx context.Context, dir string, period time.Duration, relevant 
 			changed()
 		case <-look.C:
 			is, _ := os.Stat(dir) // nil: missing
-			if err != nil || os.SameFile(was, is) || was == is {
+			if err != nil {
+				if w, err = newWatcher(dir); err == nil { // it is there now
+					was = is
+					tick.Reset(period)
+					d.event(time.Now())
+				}
+				continue
+			}
+			if os.SameFile(was, is) || was == is {
 				continue
 			}
 			was = is
@@ -86,14 +97,15 @@ func watchNames(ctx context.Context, dir string, period time.Duration, relevant 
 	}
 }
 
+// newWatcher returns, with an error, a watcher without events.
 func newWatcher(dir string) (*fsnotify.Watcher, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", dir, err)
+		return &fsnotify.Watcher{}, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	if err := w.Add(dir); err != nil {
 		w.Close()
-		return nil, fmt.Errorf("watch %s: %w", dir, err)
+		return &fsnotify.Watcher{}, fmt.Errorf("watch %s: %w", dir, err)
 	}
 	return w, nil
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // applied is how soon a change must be seen. The promise is a second; a loaded
@@ -183,6 +185,44 @@ func TestWatchWithoutEvents(t *testing.T) {
 	<-looked // and again
 	cancel()
 	wg.Wait()
+}
+
+// A directory that is made later is watched from then on.
+func TestWatchFindsAMissingDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "status")
+	ctx, cancel := context.WithCancel(context.Background())
+	told, events := make(chan error, 1), make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		watchNames(ctx, dir, time.Hour, func(fsnotify.Event) bool {
+			select {
+			case events <- struct{}{}:
+			default:
+			}
+			return true
+		}, func() {}, func(err error) { told <- err })
+	})
+	defer wg.Wait()
+	defer cancel()
+	if err := <-told; err == nil {
+		t.Fatal("no reason given")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	again := time.NewTicker(poll)
+	defer again.Stop()
+	for limit := time.After(time.Minute); ; {
+		write(t, filepath.Join(dir, "a.yaml"), "# changed")
+		select {
+		case <-events:
+			return
+		case <-again.C:
+		case <-limit:
+			t.Fatal("no events")
+		}
+	}
 }
 
 func TestDebounce(t *testing.T) {
