@@ -166,7 +166,8 @@ func TestVirtualNode(t *testing.T) {
 	c.Create(t, node)
 	physical := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical"}}
 	c.Create(t, physical)
-	offloaded := pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" })
+	c.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-logging"}}) // of a user, whatever it sounds like
+	offloaded := pod("kube-logging", func(s *corev1.PodSpec) { s.NodeName = "milan" })
 	c.Create(t, offloaded)
 	// What runs on every node is not evicted, as it would come back at once, and nothing waits for it.
 	daemon := pod("default", func(s *corev1.PodSpec) { s.NodeName = "milan" })
@@ -248,8 +249,10 @@ func TestVirtualNodeLimits(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical", Labels: map[string]string{"a": "b"}}}
 	c.Create(t, node)
 	shop, web := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, pod("shop", func(*corev1.PodSpec) {})
-	c.Create(t, shop)
-	c.Create(t, web)
+	logging, logs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-logging"}}, pod("kube-logging", func(*corev1.PodSpec) {})
+	for _, o := range []client.Object{shop, web, logging, logs} {
+		c.Create(t, o)
+	}
 	as := func(namespace, name string) client.Client {
 		t.Helper()
 		cl, err := client.New(c.ServiceAccount(namespace, name), client.Options{Scheme: c.Client.Scheme()})
@@ -295,6 +298,7 @@ func TestVirtualNodeLimits(t *testing.T) {
 		{"the controller evicts an agent", evict("liqo-fabric", "dns"), "none of what runs this one"},
 		{"the controller evicts a controller", evict(controlplanetest.LiqoNamespace, "dns"), "none of what runs this one"},
 		{"the controller evicts a user's pod", evict("shop", web.Name), ""},
+		{"the controller evicts a user's pod of a namespace that sounds like one of Kubernetes", evict("kube-logging", logs.Name), ""},
 		{"the controller makes a namespace of nobody's", func(ctx context.Context) error {
 			return controller.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, client.DryRunAll)
 		}, "namespaces that it has made"},

@@ -3,7 +3,6 @@ package virtualnode
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -150,5 +149,10 @@ func (r *drainer) stays(p *corev1.Pod) bool {
 	if c := metav1.GetControllerOf(p); c != nil && c.Kind == kinds.DaemonSet {
 		return true
 	}
-	return strings.HasPrefix(p.Namespace, "kube-") || p.Namespace == r.liqoNamespace || p.Namespace == r.liqoNamespace+"-fabric"
+	switch p.Namespace {
+	case metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, r.liqoNamespace, r.liqoNamespace + "-fabric":
+		return true
+	default:
+		return false
+	}
 }
