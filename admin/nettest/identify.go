@@ -80,7 +80,7 @@ func (s *site) identify(ctx context.Context) error {
 	return s.readInstallation(ctx)
 }
 
-// rights are what a test needs.
+// rights are what a test needs. Without those to share Services it skips the checks of these.
 func (s *site) rights() []access.Permission {
 	need := []access.Permission{
 		{Verb: "list", Group: networkingv1beta1.GroupVersion.Group, Resource: "configurations"},
