@@ -117,7 +117,7 @@ func (w *world) checkBundle(t *testing.T, pe peering, files map[string]string) {
 		}
 		// The leader's and the others'.
 		for _, controller := range controllers {
-			contains[folder+"/logs/liqo/"+controller.Name+"/controller.log"] = "level"
+			contains[folder+"/logs/liqo/"+controller.Name+"/controller-manager.log"] = "level"
 		}
 		for name, want := range contains {
 			if !strings.Contains(files[name], want) {
