@@ -21,7 +21,7 @@ type egressAccount struct {
 	sent         uint64
 	handshakes   handshakeCounts
 	exchanges    [2]exchange   // of the two keys to which handshake messages were sent last
-	trip         time.Duration // the last round trip of a handshake; zero: not known
+	trip         time.Duration // the shortest round trip of a handshake; zero: not known
 	lead         lead
 	// unconfirmed: it is not known whether this gateway leads. Apart from mu, as readers ask for each batch.
 	unconfirmed atomic.Bool
@@ -115,7 +115,7 @@ func (a *egressAccount) exchanged(key PublicKey) exchange {
 	return exchange{key: key}
 }
 
-// roundTrip is how long the last handshake was under way; zero: that is not known.
+// roundTrip is how long a handshake with the peer was under way at least; zero: that is not known.
 func (a *egressAccount) roundTrip() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,8 +130,8 @@ const mostTrip = 5 * time.Second
 func (a *egressAccount) noteExchange(key PublicKey, m []byte, trip time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if trip > 0 && trip < mostTrip {
-		a.trip = trip
+	if trip > 0 && trip < mostTrip && (a.trip == 0 || trip < a.trip) {
+		a.trip = trip // a machine that stands still for a moment makes the path no longer
 	}
 	if a.exchanges[0].key != key {
 		a.exchanges[0], a.exchanges[1] = a.exchanges[1], a.exchanges[0]

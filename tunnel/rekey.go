@@ -41,7 +41,7 @@ const (
 	// 5 seconds apart.
 	//
 	// An attempt gives up the one before, whose answer then comes in vain, or makes a session
-	// that the other side has given up. So where the round trip of the last handshake is known,
+	// that the other side has given up. So where the round trip of handshakes is known,
 	// the pause is greetTrips times as long at least.
 	greetAgain    = 500 * time.Millisecond
 	greetPatience = 4
