@@ -24,8 +24,8 @@ type egress struct {
 	// session is sent to when there is a session that packets may wait for, and received
 	// by release; one slot, never closed.
 	session chan struct{}
-	// sent is sent to by release when nothing waits any more, and received by run; one slot,
-	// never closed.
+	// sent is sent to by release when it has made room among those that wait, and received by
+	// run; one slot, never closed.
 	sent     chan struct{}
 	patience time.Duration // run's: for how long it still waits while there is no session
 	observer observer
@@ -124,7 +124,8 @@ func (e *egress) keep(ctx context.Context, direct *device.Direct, bufs [][]byte,
 	}
 }
 
-// pause waits until nothing waits for a session any more, and reports whether that is so.
+// pause waits until there is room among the packets that wait for a session, and reports whether
+// there is.
 func (e *egress) pause(ctx context.Context) bool {
 	if e.patience <= 0 {
 		return false

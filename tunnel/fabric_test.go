@@ -156,7 +156,6 @@ func (s *memSocket) WriteBatch(ds []underlay.Datagram) (int, error) {
 	return len(ds), nil
 }
 
-func (s *memSocket) Wake()                     {}
 func (s *memSocket) LocalAddr() netip.AddrPort { return s.addr }
 
 func (s *memSocket) Close() error {

@@ -125,8 +125,6 @@ func (r *receiver) read(bufs [][]byte, sizes []int) (n int, err error) {
 		return n, nil
 	case errors.Is(err, net.ErrClosed):
 		return 0, net.ErrClosed
-	case errors.Is(err, underlay.ErrWoken):
-		return 0, nil
 	}
 	r.ingress.failed()
 	if r.pause == lastPause {

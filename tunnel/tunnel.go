@@ -38,7 +38,6 @@ type Overlay interface {
 type Socket interface {
 	ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin) (n int, err error)
 	WriteBatch(datagrams []underlay.Datagram) (sent int, err error)
-	Wake()
 	LocalAddr() netip.AddrPort
 	Close() error
 }

@@ -95,6 +95,6 @@ var reasons = []Reason{
 		Fix: "compare the Configurations of both clusters with the CIDRs that the peer actually uses"},
 	{Name: "DropTunnelMalformed", Cause: "packets that are not WireGuard arrive on the tunnel's port",
 		Fix: "find out who sends them: 'liqoctl network capture --point wire'"},
-	{Name: "DropTunnelHandshakeLimit", Cause: "more than 20 000 WireGuard handshakes per second arrive: somebody floods the tunnel's port",
+	{Name: "DropTunnelHandshakeLimit", Cause: "more WireGuard handshakes arrive than are looked at, at most 20 000 per second: somebody floods the tunnel's port",
 		Fix: "have a firewall admit only the peer's address to the tunnel's port"},
 }

@@ -23,14 +23,11 @@ func testRotateKeys(t *testing.T, w *world) {
 	pods := gatewayPods(t, w)
 	rotate := w.both("network", "rotate-keys", "--skip-confirm")
 	lines := 0 // that it writes
-	// Handshakes that cross cost up to 3 s where a busy machine makes round trips long
-	// (docs/operations.md). WireGuard's own next attempt would come after 5.
-	const crossing = 2 * time.Second
 
 	t.Run("under traffic", func(t *testing.T) {
 		for range repetitions() {
 			before := pe.keys(t)
-			f.measure(t, "keys rotated", promise{within: crossing}, f.paths(t), func() {
+			f.measure(t, "keys rotated", promise{within: blink}, f.paths(t), func() {
 				said, err := w.listen(t.Context(), nil, rotate...)
 				if err != nil {
 					t.Fatalf("%v\n%q", err, said)
