@@ -9,7 +9,8 @@
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
 //
-// Each column is a loop of ours on one goroutine, and crosses no queue. Packets never
+// Each column is a loop of ours on one goroutine, and crosses no queue; where processors are
+// left, others seal or open a part of large batches, which the loop waits for. Packets never
 // enter wireguard-go: it makes the sessions. It is given the handshake messages that the
 // ingress loop receives, and sends handshakes and keepalives by itself (bind.go). Packets
 // that find no session wait for one (waiting.go).
@@ -17,7 +18,7 @@
 // Whoever uses this package sees nothing of wireguard-go: it gives an Overlay and a
 // function that opens a Socket, applies a Config, and runs.
 //
-// device.Direct is the one file of ours in third_party/wireguard, which is
+// device.Direct and its workers are files of ours in third_party/wireguard, which is
 // otherwise as its authors publish it.
 //
 // What it is not: it knows no Geneve, no address translation and no Kubernetes;

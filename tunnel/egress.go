@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.zx2c4.com/wireguard/device"
@@ -44,6 +45,8 @@ const readPause = 500 * time.Millisecond
 // the orderly end, to which the end of ctx leads.
 func (e *egress) run(ctx context.Context, dev *device.Device) error {
 	direct := dev.NewDirect(BatchSize, nil)
+	direct.Share(others())
+	defer direct.Close()
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
 		n, own, err := e.overlay.ReadPackets(bufs, sizes, sealFront)
@@ -53,6 +56,10 @@ func (e *egress) run(ctx context.Context, dev *device.Device) error {
 		}
 	}
 }
+
+// others is how many goroutines help each direction with large batches: as many as leave
+// the other direction its processors.
+func others() int { return max(0, runtime.GOMAXPROCS(0)/2-1) }
 
 // newBuffers returns the buffers of one direction. Their memory is used as far as packets
 // are long.

@@ -37,6 +37,8 @@ func newReceiver(b *bind, s *openSocket) *receiver {
 // run receives until the socket is closed.
 func (r *receiver) run(dev *device.Device) {
 	direct := dev.NewDirect(BatchSize, r)
+	direct.Share(others())
+	defer direct.Close()
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
 		n, err := r.read(bufs, sizes)

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,8 +31,12 @@ func TestTunnelCarriesPacketsBothWays(t *testing.T) {
 		{"in memory", [2]string{"192.0.2.1", "192.0.2.2"}, newMemNet().listen},
 		{"over IPv4 loopback", [2]string{"127.0.0.1", "127.0.0.2"}, udp},
 		{"over IPv6 loopback", [2]string{"::1", "::1"}, udp},
+		{"by several goroutines for a direction", [2]string{"127.0.0.1", "127.0.0.2"}, udp},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if strings.Contains(tt.name, "several") {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(6))
+			}
 			if strings.Contains(tt.name, "IPv6") {
 				if c, err := net.ListenPacket("udp6", "[::1]:0"); err != nil {
 					t.Skip("no IPv6:", err)
