@@ -9,8 +9,10 @@
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
 //
-// Each column is a loop of ours on one goroutine, and crosses no queue; where processors are
-// left, others seal or open a part of large batches, which the loop waits for. Packets never
+// Each column is a loop of ours on one goroutine, and crosses no queue. Where there are
+// processors for it, the second half of each works on a large batch while the first is at the
+// next one (stage.go), and other goroutines seal or open a part of it (device.Direct.Share).
+// Packets never
 // enter wireguard-go: it makes the sessions. It is given the handshake messages that the
 // ingress loop receives, and sends handshakes and keepalives by itself (bind.go). Packets
 // that find no session wait for one (waiting.go).

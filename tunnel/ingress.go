@@ -28,24 +28,47 @@ type receiver struct {
 	quotas  quotas
 	packets int           // delivered of this batch
 	pause   time.Duration // after the next error
+
+	processors int // Options.Processors
+	delivering *stage[*inbound]
+	inbound    [2]inbound // at most one is under way
+	next       int        // of inbound, the other one
+	underWay   bool       // packets of the batch at hand are
 }
 
-func newReceiver(b *bind, s *openSocket) *receiver {
-	return &receiver{bind: b, socket: s, from: make([]underlay.Origin, BatchSize), pause: firstPause}
+// inbound are packets for the overlay, in what they were received in.
+type inbound struct {
+	bufs   [][]byte
+	ecn    []uint8
+	offset int
+}
+
+func newReceiver(b *bind, s *openSocket, processors int) *receiver {
+	r := &receiver{bind: b, socket: s, processors: processors, from: make([]underlay.Origin, BatchSize), pause: firstPause}
+	r.delivering = newStage(processors > 1, func(p *inbound) { r.egress.overlay.WritePackets(p.bufs, p.ecn, p.offset) })
+	return r
 }
 
 // run receives until the socket is closed.
 func (r *receiver) run(dev *device.Device) {
-	direct := dev.NewDirect(BatchSize, r)
-	direct.Share(others())
+	direct := newDirect(dev, r, r.processors)
 	defer direct.Close()
+	defer r.delivering.close()
+	// The next batch is received while the one before is delivered.
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
+	var others [][]byte
+	if r.processors > 1 {
+		others = newBuffers()
+	}
 	for {
 		n, err := r.read(bufs, sizes)
 		if err != nil {
 			return
 		}
 		r.open(direct, bufs[:n], sizes[:n])
+		if r.underWay {
+			bufs, others, r.underWay = others, bufs, false
+		}
 	}
 }
 
@@ -146,7 +169,11 @@ func (r *receiver) Deliver(bufs [][]byte, ecn []uint8, offset int) {
 		showDecrypted(observe, bufs, offset)
 	}
 	r.packets += len(bufs)
-	r.egress.overlay.WritePackets(bufs, ecn, offset)
+	p := &r.inbound[r.next]
+	p.bufs, p.ecn, p.offset = append(p.bufs[:0], bufs...), append(p.ecn[:0], ecn...), offset
+	if r.underWay = r.delivering.take(p, len(bufs) >= largeBatch); r.underWay {
+		r.next = 1 - r.next
+	}
 }
 
 // Endpoint implements device.Batch.

@@ -1,0 +1,56 @@
+package tunnel
+
+// largeBatch is how many packets make it worth to wake another goroutine for them. So many
+// are there at once only under load: a TCP super-segment alone brings 48.
+const largeBatch = 32
+
+// stage is the second half of a loop. It works on a batch where the loop does, or, where there
+// are processors for it, on a large batch beside the loop, which is then at its next one. It
+// works on one batch at a time, in order.
+type stage[T any] struct {
+	work func(T)
+	next chan T        // received by the other goroutine; closed by close. Nil: there is none
+	idle chan struct{} // has its one slot taken while the other goroutine has nothing to do
+}
+
+// newStage returns a stage; apart says that there are processors for it. Who has it closes it.
+func newStage[T any](apart bool, work func(T)) *stage[T] {
+	s := &stage[T]{work: work}
+	if !apart {
+		return s
+	}
+	s.next, s.idle = make(chan T), make(chan struct{}, 1)
+	s.idle <- struct{}{}
+	go func() {
+		for batch := range s.next {
+			s.work(batch)
+			s.idle <- struct{}{}
+		}
+	}()
+	return s
+}
+
+// take has the stage work on a batch. When it returns, the batch is done, or, if it reports
+// true, every batch before it is.
+func (s *stage[T]) take(batch T, large bool) (underWay bool) {
+	if s.next == nil {
+		s.work(batch)
+		return false
+	}
+	<-s.idle
+	if large {
+		s.next <- batch
+		return true
+	}
+	s.work(batch)
+	s.idle <- struct{}{}
+	return false
+}
+
+// close waits until the stage is done, and ends it.
+func (s *stage[T]) close() {
+	if s.next != nil {
+		<-s.idle
+		close(s.next)
+	}
+}
