@@ -1,6 +1,7 @@
-// Package reserved knows the addresses that a cluster cannot do without: those of its
-// nodes and of its API servers. No peer is given a prefix with one of them, and no
-// Service leads to them because an object of a user says so.
+// Package reserved knows what a cluster cannot do without. It is the addresses of its
+// nodes and of its API servers: no peer is given a prefix with one of them, and no
+// Service leads to them because an object of a user says so. And it is the namespaces of
+// Kubernetes itself: no peer gets one, and no pod is moved out of one.
 package reserved
 
 import (

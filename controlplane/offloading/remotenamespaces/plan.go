@@ -17,6 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // labelEnforce is by what the API server knows the PodSecurity level of a namespace.
@@ -165,7 +166,7 @@ func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) 
 // reserved tells of names that a consumer does not get even if nothing has them: those of Kubernetes, of distributions
 // and of an installation.
 func (f Facts) reserved(name string) bool {
-	return strings.HasPrefix(name, "kube-") || name == "openshift" || strings.HasPrefix(name, "openshift-") || name == "default" ||
+	return reserved.SystemNamespace(name) || name == "openshift" || strings.HasPrefix(name, "openshift-") || name == "default" ||
 		slices.Contains([]string{"liqo", "liqo-fabric", "liqo-storage", f.LiqoNamespace, f.LiqoNamespace + "-fabric"}, name) ||
 		strings.HasPrefix(name, "liqo-tenant-")
 }

@@ -217,7 +217,7 @@ func TestQuota(t *testing.T) {
 
 func TestReserved(t *testing.T) {
 	for name, want := range map[string]bool{
-		"kube-system": true, "kube-x": true, "default": true, "liqo": true, "liqo-fabric": true, "liqo-tenant-naples": true, "openshift-dns": true,
+		"kube-system": true, "kube-public": true, "kube-node-lease": true, "kube-logging": false, "default": true, "liqo": true, "liqo-fabric": true, "liqo-tenant-naples": true, "openshift-dns": true,
 		"net": true, "net-fabric": true, "liqo-demo": false, "kubernetes": false, "shop": false, "openshifter": false,
 	} {
 		f := good("a", name)

@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 const (
@@ -149,10 +150,5 @@ func (r *drainer) stays(p *corev1.Pod) bool {
 	if c := metav1.GetControllerOf(p); c != nil && c.Kind == kinds.DaemonSet {
 		return true
 	}
-	switch p.Namespace {
-	case metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, r.liqoNamespace, r.liqoNamespace + "-fabric":
-		return true
-	default:
-		return false
-	}
+	return reserved.SystemNamespace(p.Namespace) || p.Namespace == r.liqoNamespace || p.Namespace == r.liqoNamespace+"-fabric"
 }

@@ -14,13 +14,11 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // maxProblems is of how many endpoints is told why they are left out.
 const maxProblems = 3
-
-// systemNamespaces are those of Kubernetes itself: nothing in them is exported, nor imported into them.
-var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
 // Key is the namespace and the name of the Service that an ExportedService or ImportedService of that name is about.
 func Key(objectName string) (namespace, name string) {
@@ -32,7 +30,7 @@ func Key(objectName string) (namespace, name string) {
 // the namespace, nil if they are not known.
 func Reserved(namespace, name, liqoNamespace string, labels map[string]string) string {
 	switch {
-	case slices.Contains(systemNamespaces, namespace):
+	case reserved.SystemNamespace(namespace):
 		return fmt.Sprintf("%s is a namespace of Kubernetes itself", namespace)
 	case namespace == liqoNamespace || labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue:
 		return fmt.Sprintf("%s is a namespace of the connections between clusters", namespace)

@@ -3,6 +3,11 @@
 {{ .Release.Namespace }}-fabric
 {{- end }}
 
+{{/* The namespaces of Kubernetes itself, in an expression. */}}
+{{- define "sluice.systemNamespaces" -}}
+'kube-system', 'kube-public', 'kube-node-lease'
+{{- end }}
+
 {{/* The version of the programs. */}}
 {{- define "sluice.version" -}}
 {{ .Values.tag | default .Chart.AppVersion }}
