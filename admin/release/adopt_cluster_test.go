@@ -343,23 +343,62 @@ func TestAdoption(t *testing.T) {
 		s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Back: true})
 		s.unchanged("something is left", untouched)
 	})
-	t.Run("interrupted", func(t *testing.T) {
-		s.silence(true)
+	// interrupt prepares, and ends what was prepared when it tells a text.
+	interrupt := func(o release.AdoptOptions, at string, prepared func()) {
+		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		a, err := s.prepare(release.AdoptOptions{Peers: []string{"milan"}})
+		a, err := s.prepare(o)
 		if err != nil {
 			t.Fatal(err)
 		}
+		prepared()
 		err = a.Run(ctx, func(e progress.Event) {
-			if strings.Contains(e.Text, "to be Sluice's") {
+			if strings.Contains(e.Text, at) {
 				cancel()
 			}
 		})
 		if err == nil {
-			t.Error("it was not")
+			t.Error("it was not interrupted")
 		}
+	}
+	milan := []string{"milan"}
+	t.Run("a peering that is down all along", func(t *testing.T) {
+		s.cut(true)
+		s.reports("milan", 3, networkingv1beta1.ConnectionError)
+		s.adopt(release.AdoptOptions{Peers: milan})
 		s.reports("milan", 1, networkingv1beta1.ConnectionError)
+		if a := s.adopt(release.AdoptOptions{Peers: milan}); !a.Idle() {
+			t.Errorf("steps %+v", a.Steps)
+		}
+		interrupt(release.AdoptOptions{Peers: milan, Back: true}, "to be Liqo's", func() {})
+		s.adopt(release.AdoptOptions{Peers: milan, Back: true})
+		s.cut(false)
+		s.carries("milan", 3)
+		s.unchanged("something is left", untouched)
+	})
+	t.Run("interrupted on the way back", func(t *testing.T) {
+		s.adopt(release.AdoptOptions{Peers: milan})
+		interrupt(release.AdoptOptions{Peers: milan, Back: true}, "to be Liqo's", func() { s.cut(true) })
+		s.reports("milan", 3, networkingv1beta1.ConnectionError)
+		a, err := s.prepare(release.AdoptOptions{Peers: milan, Back: true, Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "the peer has not answered yet") || !strings.HasSuffix(err.Error(), "liqoctl network adopt milan") {
+			t.Errorf("the peer does not answer Liqo's gateway: %v", err)
+		}
+		s.cut(false)
+		s.adopt(release.AdoptOptions{Peers: milan, Back: true})
+		s.carries("milan", 3)
+		s.unchanged("something is left", untouched)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		s.silence(true)
+		interrupt(release.AdoptOptions{Peers: milan}, "to be Sluice's", func() {})
+		s.reports("milan", 1, networkingv1beta1.ConnectionError)
+		var a *release.Adoption
+		var err error
 		if a, err = s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Timeout: time.Second}); err != nil || !a.Idle() {
 			t.Fatalf("%+v, %v", a, err)
 		}

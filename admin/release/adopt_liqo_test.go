@@ -35,6 +35,7 @@ type liqo struct {
 
 	mu    sync.Mutex
 	mute  bool              // the peer answers no gateway of ours
+	down  bool              // the peer answers no gateway at all
 	told  map[string]string // what was reported last of a gateway, and by which pod
 	wrong map[string]int    // what went wrong, and how often
 }
@@ -63,6 +64,13 @@ func (l *liqo) silence(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mute = on
+}
+
+// cut has the peers answer neither our gateways nor Liqo's.
+func (l *liqo) cut(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = on
 }
 
 func (l *liqo) reconcile(ctx context.Context) error {
@@ -198,11 +206,12 @@ func (l *liqo) connect(ctx context.Context, d *appsv1.Deployment) error {
 		if err := l.Client.Create(ctx, &review); err != nil {
 			return err
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.mute || !review.Status.Allowed {
+		if l.is(&l.mute) || !review.Status.Allowed {
 			value = networkingv1beta1.ConnectionError
 		}
+	}
+	if l.is(&l.down) {
+		value = networkingv1beta1.ConnectionError
 	}
 	news := string(pods.Items[0].UID) + " " + string(value)
 	if l.told[d.Namespace] == news {
@@ -219,6 +228,12 @@ func (l *liqo) connect(ctx context.Context, d *appsv1.Deployment) error {
 	}
 	l.told[d.Namespace] = news
 	return nil
+}
+
+func (l *liqo) is(what *bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *what
 }
 
 // strict are the rules of Liqo's renderer that ours does not have: a key is optional only before a string, and every string is

@@ -71,8 +71,10 @@ func (g liqoGateway) named() string { return g.kind + " " + g.name.String() }
 // handover is one gateway that changes hands.
 type handover struct {
 	liqoGateway
-	// Names of templates. Liqos is that of Liqo's.
-	from, to, liqos string
+	// Names of templates. Liqos is that of Liqo's, copied our copy of it.
+	from, to, liqos, copied string
+	// silent says that the peer did not answer before an earlier command handed the gateway over.
+	silent bool
 	// account is that of the gateway's pods.
 	account string
 	// make are the objects that are applied before; changed says that the template among them is.
@@ -93,6 +95,14 @@ func (h *handover) otherwise() string {
 
 // replaces tells whether the gateway gets another pod.
 func (h *handover) replaces() bool { return h.moves() || h.changed }
+
+// awaited tells whether the peer has to answer in the end: if it did before.
+func (h *handover) awaited() bool {
+	if h.replaces() {
+		return h.connected
+	}
+	return !h.silent
+}
 
 // adoptionPlan is what is to be done.
 type adoptionPlan struct {
@@ -186,14 +196,20 @@ func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 	if err != nil {
 		return h, "", fmt.Errorf("%s cannot be adopted: %w", from, err)
 	}
-	h = handover{liqoGateway: g, from: g.ref.name, to: to.name, liqos: from.name, account: cmp.Or(pod.ServiceAccountName, "default")}
+	h = handover{
+		liqoGateway: g, from: g.ref.name, to: to.name, liqos: from.name, copied: to.name, silent: wasSilent(f.templates[to]),
+		account: cmp.Or(pod.ServiceAccountName, "default"),
+	}
 	h.make = []client.Object{adoptionRole(), copied, adoptionBinding(h)}
 	return h, "", nil
 }
 
-// giveBack hands a gateway to Liqo. One that was made by hand is in the way only if it was named.
+// giveBack hands a gateway to Liqo. One that was made by hand is in the way only if it was named. If there is a copy still
+// that was made for a gateway of Liqo's, an earlier command was interrupted, and it is waited for.
 func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, err error) {
 	ours := f.templates[g.ref]
+	left := g.ref
+	left.name = copyName(g.ref, g)
 	switch {
 	case ours == nil:
 		return h, "", fmt.Errorf("there is no %s", g.ref)
@@ -201,6 +217,8 @@ func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, 
 		return h, fmt.Sprintf("has Sluice's gateway by %s, which was made by hand: it stays as it is", g.ref), nil
 	case !isCopy(ours) && isOurs(ours):
 		return h, "", fmt.Errorf("%s was made by hand, so nothing tells what it took the place of: set the name of Liqo's template in spec.%s", g.ref, g.field)
+	case !isCopy(ours) && isCopy(f.templates[left]):
+		return handover{liqoGateway: g, from: g.ref.name, to: g.ref.name, liqos: g.ref.name, copied: left.name, silent: wasSilent(f.templates[left])}, "", nil
 	case !isCopy(ours):
 		return h, "is Liqo's", nil
 	}
@@ -209,7 +227,7 @@ func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, 
 	if f.templates[to] == nil {
 		return h, "", fmt.Errorf("there is no %s any more, of which %s is a copy: install it again", to, g.ref)
 	}
-	return handover{liqoGateway: g, from: g.ref.name, to: to.name, liqos: to.name}, "", nil
+	return handover{liqoGateway: g, from: g.ref.name, to: to.name, liqos: to.name, copied: g.ref.name}, "", nil
 }
 
 // unneeded are the objects of adoptions that nothing uses.
@@ -240,6 +258,10 @@ func copyName(of templateName, g liqoGateway) string {
 // isCopy tells whether a template was made by an adoption.
 func isCopy(u *unstructured.Unstructured) bool {
 	return u != nil && u.GetLabels()[labelAdoption] == networkingv1beta1.LabelTrue && u.GetAnnotations()[annotationTemplateOf] != ""
+}
+
+func wasSilent(u *unstructured.Unstructured) bool {
+	return u != nil && u.GetAnnotations()[annotationSilent] == networkingv1beta1.LabelTrue
 }
 
 // renderedPod is the pod of a gateway by a template. Whether the gateway has become that is compared with it.

@@ -124,6 +124,19 @@ func TestAdoptionPlan(t *testing.T) {
 				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
 				"- WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan",
 			}},
+		{name: "back, interrupted", options: AdoptOptions{Peers: []string{"milan"}, Back: true},
+			facts: func(t *testing.T, f adoptFacts) adoptFacts {
+				was := f.gateways[0].ref
+				f = f.adopted(t, "milan")
+				f.gateways[0].ref = was
+				return f
+			},
+			want: []string{
+				"GatewayServer liqo-tenant-milan/milan: wireguard-server -> wireguard-server",
+				"- ClusterRole sluice-adopted-gateway",
+				"- ClusterRoleBinding sluice-adopted-gateway:liqo-tenant-milan:milan",
+				"- WgGatewayServerTemplate liqo/sluice-wireguard-server.liqo-tenant-milan.milan",
+			}},
 		{name: "a peering is gone", options: AdoptOptions{Peers: []string{"oslo"}},
 			facts: func(t *testing.T, f adoptFacts) adoptFacts {
 				f = f.adopted(t, "milan")

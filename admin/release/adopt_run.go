@@ -67,6 +67,11 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 			return a.cluster.Explain("apply "+describe(u), err)
 		}
 	}
+	if h.replaces() {
+		if err := a.remember(ctx, h); err != nil {
+			return err
+		}
+	}
 	if err := a.refer(ctx, h, h.from, h.to); err != nil {
 		return err
 	}
@@ -74,7 +79,10 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 	switch {
 	case err == nil || errors.Is(ctx.Err(), context.Canceled):
 		return err
-	case !h.replaces(): // an earlier run did; how the peering was before, nothing tells
+	case !h.replaces() && h.to == h.liqos: // an earlier run did
+		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to hand it to Sluice's gateway again, run\n  liqoctl network adopt %s",
+			h.named(), h.to, h.peer))
+	case !h.replaces():
 		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to give it back to Liqo's gateway, run\n  liqoctl network adopt %s --back",
 			h.named(), h.to, h.peer))
 	}
@@ -88,6 +96,23 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 		return errors.Join(err, backErr)
 	}
 	return errors.Join(err, a.ready(back, h, h.otherwise(), tell))
+}
+
+// remember notes on the copy whether the peer answers now: after an interruption nothing else tells.
+func (a *Adoption) remember(ctx context.Context, h *handover) error {
+	var silent *string // none
+	if !h.connected {
+		silent = new(networkingv1beta1.LabelTrue)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationSilent: silent}}})
+	if err != nil {
+		return err
+	}
+	u := new(unstructured.Unstructured)
+	u.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind(h.ref.kind))
+	u.SetNamespace(h.ref.namespace)
+	u.SetName(h.copied)
+	return a.cluster.Explain("change "+describe(u), a.cluster.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), fieldOwner))
 }
 
 // refer makes a gateway refer to another template, unless it meanwhile refers to a third one.
@@ -105,8 +130,7 @@ func (a *Adoption) refer(ctx context.Context, h *handover, from, to string) erro
 	return a.cluster.Explain(fmt.Sprintf("change the template of %s from %s to %s", h.named(), from, to), err)
 }
 
-// ready waits until a gateway is what a template says, and if its peer answered before, until it does again. If nothing is
-// to change, an interrupted run may have changed it, and only that one knew whether the peer answered before.
+// ready waits until a gateway is what a template says, and if its peer answered before, until it does again.
 func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell progress.Func) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -123,7 +147,7 @@ func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell
 			if missing, err = a.podOf(ctx, h, template); missing != "" || err != nil {
 				return missing, err
 			}
-			if missing, err = p.gatewayReady(ctx, g); missing != "" || err != nil || !h.connected && h.replaces() {
+			if missing, err = p.gatewayReady(ctx, g); missing != "" || err != nil || !h.awaited() {
 				return missing, err
 			}
 			return a.answer(ctx, h)
