@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/release"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
 
@@ -112,6 +113,16 @@ func (a *app) either(ctx context.Context) (clusters [2]*access.Cluster, unreache
 
 // errNoRemote is the refusal to work on whatever cluster the environment points to.
 var errNoRemote = errors.New("no remote cluster given: name it with --remote-kubeconfig or --remote-context; it is never taken from the environment alone")
+
+// chartFor is the chart, and the one cluster to which it is about to do something.
+func (a *app) chartFor(ctx context.Context) (*release.Chart, *access.Cluster, error) {
+	chart, err := release.Embedded(build())
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := a.one(ctx)
+	return chart, c, err
+}
 
 // confirm asks before something is destroyed, and says what. Its error is the last word.
 func (a *app) confirm(ctx context.Context, command string, what []string) error {

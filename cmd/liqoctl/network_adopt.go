@@ -55,11 +55,7 @@ deleted when no gateway needs it any more.`,
 		if o.Values, err = sources.Read(cmd.InOrStdin()); err != nil {
 			return err
 		}
-		chart, err := release.Embedded(build())
-		if err != nil {
-			return err
-		}
-		c, err := a.one(cmd.Context())
+		chart, c, err := a.chartFor(cmd.Context())
 		if err != nil {
 			return err
 		}

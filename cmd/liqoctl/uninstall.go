@@ -30,11 +30,7 @@ A cluster with peerings is not touched. Remove them first, in both clusters, wit
 	fs.BoolVar(&o.SkipNodes, "skip-node-cleanup", false, "leave on the nodes what the agents created")
 	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "`TIME` to wait for each step before giving up")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		chart, err := release.Embedded(build())
-		if err != nil {
-			return err
-		}
-		c, err := a.one(cmd.Context())
+		chart, c, err := a.chartFor(cmd.Context())
 		if err != nil {
 			return err
 		}
