@@ -50,9 +50,12 @@ func newSite(t *testing.T, id string) *site {
 	return s
 }
 
-func (s *site) run() {
+func (s *site) run(before ...func(ctrl.Manager)) {
 	s.t.Helper()
 	s.stop = s.RunManager(s.t, func(mgr ctrl.Manager) error {
+		for _, do := range before {
+			do(mgr)
+		}
 		peerings, err := authentication.PeeringCache(mgr)
 		if err != nil {
 			return err

@@ -17,15 +17,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/finalizers"
 	"github.com/sluice-net/sluice/controlplane/offloading/apiserver"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespacemap"
 	"github.com/sluice-net/sluice/controlplane/offloading/namespaceoffloading"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/offloading/quota"
 	"github.com/sluice-net/sluice/controlplane/offloading/remotenamespaces"
 	"github.com/sluice-net/sluice/controlplane/offloading/scheduling"
@@ -62,6 +65,11 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	if err != nil {
 		return err
 	}
+	whose, err := consumerOf(mgr, made)
+	if err != nil {
+		return err
+	}
+	queues := fairqueue.By(whose)
 	for _, c := range []struct {
 		name string
 		err  error
@@ -69,8 +77,8 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 		{"remotenamespaces", remotenamespaces.SetupWithManager(mgr, made, remotenamespaces.Options{
 			LiqoNamespace: o.LiqoNamespace, PodSecurity: o.PodSecurity, MaxNamespaces: o.MaxNamespaces, Quota: o.NamespaceQuota,
 		})},
-		{"shadowpod", shadowpod.SetupWithManager(mgr, made)},
-		{"shadowendpointslice", shadowendpointslice.SetupWithManager(mgr, made, o.LiqoNamespace)},
+		{"shadowpod", shadowpod.SetupWithManager(mgr, made, queues)},
+		{"shadowendpointslice", shadowendpointslice.SetupWithManager(mgr, made, queues, o.LiqoNamespace)},
 		{"quota", quota.SetupWithManager(mgr, o.LimitsEnforcement)},
 		{"namespacemap", namespacemap.SetupWithManager(mgr, id)},
 		{"namespaceoffloading", namespaceoffloading.SetupWithManager(mgr, id)},
@@ -118,4 +126,25 @@ func namespaceCache(mgr ctrl.Manager) (cache.Cache, error) {
 		return nil, fmt.Errorf("new cache of namespaces: %w", err)
 	}
 	return c, mgr.Add(c)
+}
+
+// consumerOf tells for whom the namespace of an object was made: a consumer may have many. It is the namespace itself that it
+// tells if none was. Until namespaces knows all it waits, as whoever looks at the object would.
+func consumerOf(mgr ctrl.Manager, namespaces cache.Cache) (func(ctrl.Request) string, error) {
+	ctx, end := context.WithCancel(context.Background())
+	err := mgr.Add(manager.RunnableFunc(func(lifetime context.Context) error {
+		defer end() // nobody waits any more
+		<-lifetime.Done()
+		return nil
+	}))
+	started := sync.OnceValue(func() bool { return namespaces.WaitForCacheSync(ctx) })
+	return func(r ctrl.Request) string {
+		n := new(corev1.Namespace)
+		if started() && namespaces.Get(ctx, client.ObjectKey{Name: r.Namespace}, n, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
+			if c, ok := placement.ConsumerOf(n); ok {
+				return c.ID
+			}
+		}
+		return r.Namespace
+	}, err
 }

@@ -3,7 +3,9 @@ package controlplanetest
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -51,6 +53,33 @@ func (c *Cluster) RunManager(tb testing.TB, setup func(ctrl.Manager) error) (sto
 	}
 	tb.Cleanup(stop)
 	return stop
+}
+
+// Hold has the requests of mgr that which chooses wait until release is called, or their contexts end. It is called before
+// mgr is started.
+func Hold(mgr ctrl.Manager, which func(*http.Request) bool) (release func()) {
+	released := make(chan struct{})
+	c := mgr.GetHTTPClient() // all clients of mgr share it
+	c.Transport = held{c.Transport, which, released}
+	return sync.OnceFunc(func() { close(released) })
+}
+
+type held struct {
+	http.RoundTripper
+	which    func(*http.Request) bool
+	released chan struct{}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.which(r) {
+		select {
+		case <-h.released:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	return h.RoundTripper.RoundTrip(r)
 }
 
 // testWriter makes log lines lines of the test.

@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -30,6 +31,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // recheck is how soon a Secret that cannot be served is looked at again: a label of its namespace wakes nobody.
@@ -61,6 +63,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 				}
 				return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(s)}}
 			}))).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 		Complete(r)
 }
 

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -26,6 +27,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;patch;delete
@@ -40,10 +42,12 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster) error {
 		ctrl.NewControllerManagedBy(mgr).Named("renewal-consumer").
 			For(&authv1beta1.Identity{}).
 			Owns(&authv1beta1.Renew{}).
+			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 			Complete(apply.RequeueOnConflict(c)),
 		ctrl.NewControllerManagedBy(mgr).Named("renewal-provider").
 			For(&authv1beta1.Renew{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 			Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
+			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 			Complete(apply.RequeueOnConflict(p)),
 	)
 }

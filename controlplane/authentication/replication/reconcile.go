@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -32,6 +33,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // recheck is how soon a Secret that does not serve is looked at again: time may mend it, or an older one go.
@@ -108,6 +110,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 				// One that is no identity any more must end its session, and makes way for another.
 				return append(r.identitiesFor(ctx, s.Labels[networkingv1beta1.LabelRemoteClusterID]), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			}))).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 		Complete(r)
 }
 

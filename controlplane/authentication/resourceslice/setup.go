@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // SetupWithManager adds the reconcilers of both sides to mgr.
@@ -36,7 +37,7 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 		// Whether its Tenant is ready, cordoned or drained.
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
 		// A certificate takes ten requests, one after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8})
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.ByNamespace})
 	// What every slice tells of: names, and by annotations which is the default.
 	offered := func(o client.Object) {
 		copies.Watches(o, handler.EnqueueRequestsFromMapFunc(p.ofAll), builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
@@ -52,6 +53,7 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
 			For(&authv1beta1.ResourceSlice{}, side(func(s *authv1beta1.ResourceSlice) bool { return !isCopy(s) })).
 			Owns(&authv1beta1.Identity{}).
+			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 			Complete(apply.RequeueOnConflict(c)),
 	)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // SetupWithManager adds the reconciler to mgr. peerings sees the Secrets and RoleBindings of peerings.
@@ -44,7 +45,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, cluster identify.C
 				}
 				return r.requests(ctx, client.InNamespace(s.Namespace))
 			}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2, NewQueue: fairqueue.ByNamespace}).
 		Complete(r)
 }
 

@@ -19,6 +19,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // Options say where the external CIDR is.
@@ -69,7 +70,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		// One decision after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // Options is what the program decides.
@@ -100,7 +101,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	// ServiceMonitors are not watched: most clusters do not know the kind.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(r.kind.name)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.ByNamespace}).
 		For(r.kind.new()).
 		// What was edited or deleted comes back. Deployment and Service also tell how they fare.
 		Owns(new(appsv1.Deployment)).

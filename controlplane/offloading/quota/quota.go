@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -17,6 +18,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
@@ -34,6 +36,7 @@ func SetupWithManager(mgr ctrl.Manager, enforcement offloadingv1beta1.LimitsEnfo
 	return ctrl.NewControllerManagedBy(mgr).Named("quota").
 		For(&authv1beta1.ResourceSlice{}).
 		Owns(&offloadingv1beta1.Quota{}).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 		Complete(apply.RequeueOnConflict(&reconciler{Client: mgr.GetClient(), enforcement: enforcement}))
 }
 

@@ -24,6 +24,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces with the label of what controllers make.
@@ -59,7 +60,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 				return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 			}))).
 		// One at a time: they share a number.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -25,6 +25,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
 const (
@@ -36,9 +37,9 @@ const (
 	workers = 4
 )
 
-// SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers; the installation
-// lives in liqoNamespace.
-func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, liqoNamespace string) error {
+// SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers, whom queues serve
+// in turn; the installation lives in liqoNamespace.
+func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue.New, liqoNamespace string) error {
 	slices, err := sliceCache(mgr)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, liqoNamespace st
 		Watches(new(corev1beta1.ForeignCluster), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.slicesOf(ctx, o.GetName())
 		}), builder.WithPredicates(awayChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: queues}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -21,14 +21,16 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
 // workers is how many ShadowPods are looked at at the same time: a Deployment that is scaled up makes many.
 const workers = 8
 
-// SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers.
-func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache) error {
+// SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers, whom queues serve
+// in turn.
+func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue.New) error {
 	pods, err := podCache(mgr)
 	if err != nil {
 		return err
@@ -55,7 +57,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache) error {
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, c client.Object) []ctrl.Request {
 			return r.waitingIn(c.GetNamespace())
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: queues}).
 		Complete(apply.RequeueOnConflict(r))
 }
 
