@@ -236,8 +236,10 @@ func testLiqoReplicator(t *testing.T, c *liqoConsumer, replicator client.WithWat
 	// An earlier Liqo asks for the certificates of slices, too. Those come back with the slices: its answer is not that of
 	// the control plane.
 	of := object(t, renew, "resourceslice-milan", c.tenant, labels, c.id, "ResourceSlice", fmt.Sprintf(`, "csr": %q, "resourceSliceRef": {"name": "milan"}`, base64.StdEncoding.EncodeToString(request)))
+	// One in the name of another cluster gets nothing.
+	another := object(t, renew, "another", c.tenant, labels, "naples", "ControlPlane", "")
 	for _, o := range []client.Object{
-		of, object(t, renew, "controlplane-milan", c.tenant, labels, c.id, "ControlPlane", ""),
+		of, another, object(t, renew, "controlplane-milan", c.tenant, labels, c.id, "ControlPlane", ""),
 		object(t, `{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice", "metadata": {"name": "milan", "namespace": %q, "labels": %s, "annotations": {"liqo.io/create-virtual-node": "true"}},
 "spec": {"class": "default", "consumerClusterID": %q, "providerClusterID": "milan", "csr": %q, "resources": {"cpu": "2"}}}`, c.tenant, labels, c.id, request),
 	} {
@@ -280,10 +282,12 @@ func testLiqoReplicator(t *testing.T, c *liqoConsumer, replicator client.WithWat
 		}
 		return nil
 	})
-	if err := replicator.Get(ctx, client.ObjectKeyFromObject(of), of); err != nil || of.Object["status"] != nil {
-		t.Errorf("a Renew of a slice is answered: %+v, %v", of.Object["status"], err)
+	for _, o := range []*unstructured.Unstructured{of, another} {
+		if err := replicator.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil || o.Object["status"] != nil {
+			t.Errorf("the Renew %s is answered: %+v, %v", o.GetName(), o.Object["status"], err)
+		}
 	}
-	for _, o := range []client.Object{slice, of} {
+	for _, o := range []client.Object{slice, of, another} {
 		if err := replicator.Delete(ctx, o); err != nil {
 			t.Fatal(err)
 		}
