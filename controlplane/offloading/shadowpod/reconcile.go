@@ -124,11 +124,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, phaseOf(s, pod)))
 	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
 		return ctrl.Result{}, nil
-	case s.Status.Phase == corev1.PodRunning:
-		// Its Pod is gone perhaps because the ShadowPod is. The consumer may have been told by now that nothing is left.
-		if there, err := r.lives(ctx, req.NamespacedName, s.UID); err != nil || !there {
-			return ctrl.Result{}, err // the cache is about to tell
-		}
 	}
 	again, made, err := r.make(ctx, s, p)
 	if err != nil || made {
@@ -162,7 +157,9 @@ func (r *Reconciler) lives(ctx context.Context, name types.NamespacedName, uid t
 	return err == nil && live.UID == uid, nil
 }
 
-// make makes the Pod, or tells why not.
+// make makes the Pod, or tells why not. Before, the API server has to say that the ShadowPod is there: after an outage the
+// cache may be far behind, and a Pod that is gone may be so because its ShadowPod is. The consumer has been told by then that
+// nothing is left, and what takes the place of its pod may run.
 func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, made bool, err error) {
 	name := client.ObjectKeyFromObject(s)
 	spec, err := specOf(s)
@@ -212,8 +209,11 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		r.tell(s, reasonFull, reasonFull, short)
 		return 0, false, nil
 	}
-	err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
-	if err == nil {
+	wanted, err := r.lives(ctx, name, s.UID)
+	if err == nil && wanted {
+		err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
+	}
+	if err == nil && wanted {
 		r.ledger.observe(name, pod.UID, accountOf(pod), requests.OfPod(pod))
 		r.forget(name)
 		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
@@ -221,6 +221,9 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 	}
 	if r.ledger.forget(name, "") { // another pod may wait for what this one does not take
 		r.wake()
+	}
+	if err == nil {
+		return 0, true, nil // the ShadowPod is gone: the cache is about to tell
 	}
 	if apierrors.IsAlreadyExists(err) {
 		r.tell(s, reasonInTheWay, reasonInTheWay, "there is a pod of this name that was not made for this ShadowPod: it is left as it is")

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,16 +43,24 @@ func (r reads) Get(_ context.Context, key client.ObjectKey, into client.Object, 
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-var errMakes = errors.New("it goes on to make the pod")
+var errMade = errors.New("it would make the pod")
 
-// makes is a client of which nothing but the first step of making a pod is asked.
+// makes is a client that has granted a consumer one pod.
 type makes struct{ client.Client }
 
 // List implements [client.Reader].
-func (makes) List(context.Context, client.ObjectList, ...client.ListOption) error { return errMakes }
+func (makes) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	if list, ok := into.(*offloadingv1beta1.QuotaList); ok {
+		list.Items = []offloadingv1beta1.Quota{{Spec: offloadingv1beta1.QuotaSpec{User: "rome", Resources: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}}}
+	}
+	return nil
+}
 
-// TestMadeAgain has the cache know a ShadowPod whose Pod is gone, as the ShadowPod may be. The consumer lets its pod go as soon
-// as both are, and what takes its place may run by now.
+// Create implements [client.Writer].
+func (makes) Create(context.Context, client.Object, ...client.CreateOption) error { return errMade }
+
+// TestMadeAgain has the cache know a ShadowPod without a Pod. Where the ShadowPod is gone, no Pod is made: the consumer has let
+// its pod go as soon as it saw neither, and what takes the pod's place may run by now.
 func TestMadeAgain(t *testing.T) {
 	const uid = "1"
 	for name, tt := range map[string]struct {
@@ -59,12 +68,15 @@ func TestMadeAgain(t *testing.T) {
 		live  types.UID
 		want  error
 	}{
-		"the first time":                   {"", "", errMakes},
-		"it waits for room":                {corev1.PodPending, "", errMakes},
-		"it ran, and is wanted":            {corev1.PodRunning, uid, errMakes},
-		"it ran, and is not wanted":        {corev1.PodRunning, "", nil},
-		"it ran, and another one is asked": {corev1.PodRunning, "2", nil},
-		"it has ended":                     {corev1.PodSucceeded, uid, nil},
+		"the first time":                     {"", uid, errMade},
+		"it was deleted at once":             {"", "", nil},
+		"it waited for room, or for a node":  {corev1.PodPending, uid, errMade},
+		"it was pending, and is not wanted":  {corev1.PodPending, "", nil},
+		"it was pending, and was made again": {corev1.PodPending, "2", nil},
+		"it ran, and is wanted":              {corev1.PodRunning, uid, errMade},
+		"it ran, and is not wanted":          {corev1.PodRunning, "", nil},
+		"it ran, and another one is asked":   {corev1.PodRunning, "2", nil},
+		"it has ended":                       {corev1.PodSucceeded, uid, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &raw{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web", UID: uid}}
@@ -74,9 +86,15 @@ func TestMadeAgain(t *testing.T) {
 				Labels:      map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: "rome"},
 				Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/milan"},
 			}}}
-			r := &Reconciler{Client: makes{}, Pods: read, Namespaces: read, Reader: read, counted: func() bool { return true }}
+			r := &Reconciler{
+				Client: makes{}, Pods: read, Namespaces: read, Reader: read, ledger: newLedger(), told: map[types.NamespacedName]string{},
+				counted: func() bool { return true },
+			}
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if len(r.ledger.pods) > 0 {
+				t.Errorf("what was not made counts: %v", r.ledger.pods)
 			}
 		})
 	}
