@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -161,13 +162,29 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 	if _, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { count(1); tell(o) },
 		DeleteFunc: func(o any) { count(-1); tell(o) },
-		UpdateFunc: func(_, o any) { tell(o) },
+		UpdateFunc: func(was, o any) {
+			if !unchanged[T, P](was, o) {
+				tell(o)
+			}
+		},
 	}); err != nil {
 		return nil, err
 	}
 	quiet := logr.Discard() // of what a reflector says: the handler above has it
 	wg.Go(func() { f.informer.RunWithContext(logr.NewContext(ctx, quiet)) })
 	return f, nil
+}
+
+// unchanged tells whether nothing that is kept of an object has changed.
+func unchanged[T any, P mirror.Object[T]](was, is any) bool {
+	a, ok := was.(P)
+	b, same := is.(P)
+	if !ok || !same {
+		return false
+	}
+	as := *a
+	P(&as).SetResourceVersion(b.GetResourceVersion())
+	return equality.Semantic.DeepEqual(P(&as), b)
 }
 
 // byPages makes a reflector read lists by pages, so that a long one is not held twice.

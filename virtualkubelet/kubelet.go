@@ -35,8 +35,8 @@ import (
 const component = "virtual-kubelet"
 
 const (
-	// workers is how many objects are worked on at a time.
-	workers = 10
+	// workers is how many objects are worked on at a time: each waits for both API servers most of the time.
+	workers = 32
 	// requests is how many requests to a group of an API server there are in a second on average: a provider whose pods
 	// change all the time makes no more. burst is how many there are at once: those of a thousand pods that come together,
 	// each of which takes three here and two of each group there.
@@ -148,13 +148,13 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 
 // groups are what is read and written on both sides.
 var groups = []mirror.Group{
-	{Version: corev1.SchemeGroupVersion, AddToScheme: corev1.AddToScheme},
-	{Version: authenticationv1.SchemeGroupVersion, AddToScheme: authenticationv1.AddToScheme},
-	{Version: authorizationv1.SchemeGroupVersion, AddToScheme: authorizationv1.AddToScheme},
-	{Version: certificatesv1.SchemeGroupVersion, AddToScheme: certificatesv1.AddToScheme},
-	{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme},
-	{Version: discoveryv1.SchemeGroupVersion, AddToScheme: discoveryv1.AddToScheme},
-	{Version: networkingv1.SchemeGroupVersion, AddToScheme: networkingv1.AddToScheme},
+	{Version: corev1.SchemeGroupVersion, AddToScheme: corev1.AddToScheme, Protobuf: true},
+	{Version: authenticationv1.SchemeGroupVersion, AddToScheme: authenticationv1.AddToScheme, Protobuf: true},
+	{Version: authorizationv1.SchemeGroupVersion, AddToScheme: authorizationv1.AddToScheme, Protobuf: true},
+	{Version: certificatesv1.SchemeGroupVersion, AddToScheme: certificatesv1.AddToScheme, Protobuf: true},
+	{Version: coordinationv1.SchemeGroupVersion, AddToScheme: coordinationv1.AddToScheme, Protobuf: true},
+	{Version: discoveryv1.SchemeGroupVersion, AddToScheme: discoveryv1.AddToScheme, Protobuf: true},
+	{Version: networkingv1.SchemeGroupVersion, AddToScheme: networkingv1.AddToScheme, Protobuf: true},
 	{Version: ipamv1alpha1.GroupVersion, AddToScheme: ipamv1alpha1.AddToScheme},
 	{Version: networkingv1beta1.GroupVersion, AddToScheme: networkingv1beta1.AddToScheme},
 	{Version: offloadingv1beta1.GroupVersion, AddToScheme: offloadingv1beta1.AddToScheme},

@@ -158,7 +158,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	}
 
 	p, _, err := openPair(ctx, s, n, sides[corev1.ConfigMap, *corev1.ConfigMap, corev1.ConfigMap, *corev1.ConfigMap]{
-		kind: configMaps, here: coreHere(configMaps), there: coreThere(configMaps), to: resource{s.core, configMaps}, version: "v1", object: "ConfigMap",
+		kind: configMaps, here: coreHere(configMaps), there: coreThere(configMaps), to: s.resource(s.core, configMaps), version: "v1", object: "ConfigMap",
 		desired: func(m *corev1.ConfigMap) reflected {
 			if !allowed(configMaps, m) && (m.Name != reflection.RootCA || k.policy(configMaps) == reflection.DenyList) {
 				return nil // the authority of the API server goes with the tokens of pods, and nobody annotates it
@@ -174,7 +174,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	secretsThere := coreThere(secrets)
 	secretsThere.Labels += ",!" + offloadingv1beta1.LabelServiceAccountName // tokens of pods stand for no Secret here
 	p, _, err = openPair(ctx, s, n, sides[corev1.Secret, *corev1.Secret, corev1.Secret, *corev1.Secret]{
-		kind: secrets, here: coreHere(secrets), there: secretsThere, to: resource{s.core, secrets}, version: "v1", object: "Secret",
+		kind: secrets, here: coreHere(secrets), there: secretsThere, to: s.resource(s.core, secrets), version: "v1", object: "Secret",
 		desired: func(m *corev1.Secret) reflected {
 			if !allowed(secrets, m) {
 				return nil
@@ -193,7 +193,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 	var slices *follower[discoveryv1.EndpointSlice, *discoveryv1.EndpointSlice] // set before any Service is told of
 	ready := make(chan struct{})
 	p, ofServices, err := openPair(ctx, s, n, sides[corev1.Service, *corev1.Service, corev1.Service, *corev1.Service]{
-		kind: services, here: coreHere(services), there: coreThere(services), to: resource{s.core, services}, version: "v1", object: "Service",
+		kind: services, here: coreHere(services), there: coreThere(services), to: s.resource(s.core, services), version: "v1", object: "Service",
 		desired: func(m *corev1.Service) reflected {
 			if !allowed(services, m) {
 				return nil
@@ -226,7 +226,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 		kind: endpointSlices, version: discoveryv1.SchemeGroupVersion.String(), object: "EndpointSlice",
 		here:  mirror.Watched{Client: k.home.clients.For(discoveryv1.SchemeGroupVersion), Resource: endpointSlices, Namespace: here},
 		there: mirror.Watched{Client: s.offloading, Resource: "shadowendpointslices", Namespace: there, Labels: marks},
-		to:    resource{s.offloading, "shadowendpointslices"},
+		to:    s.resource(s.offloading, "shadowendpointslices"),
 		desired: func(e *discoveryv1.EndpointSlice) reflected {
 			of := ofServices.get(here, e.Labels[discoveryv1.LabelServiceName])
 			if of == nil || !reflection.ReflectsSlice(e) || !allowed(services, of) || !reflection.DenyList.Reflects(e.Annotations) {
@@ -249,7 +249,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 		kind: ingresses, version: networkingv1.SchemeGroupVersion.String(), object: "Ingress",
 		here:  mirror.Watched{Client: k.home.clients.For(networkingv1.SchemeGroupVersion), Resource: ingresses, Namespace: here},
 		there: mirror.Watched{Client: s.clients.For(networkingv1.SchemeGroupVersion), Resource: ingresses, Namespace: there, Labels: marks},
-		to:    resource{s.clients.For(networkingv1.SchemeGroupVersion), ingresses},
+		to:    s.resource(s.clients.For(networkingv1.SchemeGroupVersion), ingresses),
 		desired: func(m *networkingv1.Ingress) reflected {
 			v, _, _ := n.parts()
 			if v == nil || !allowed(ingresses, m) {

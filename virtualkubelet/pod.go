@@ -57,7 +57,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		return nil // once it is, all pods are looked at
 	}
 	shadow, copied := sp.shadows.get(there, at.name), sp.pods.get(there, at.name)
-	shadows := resource{s.offloading, "shadowpods"}
+	shadows := s.resource(s.offloading, "shadowpods")
 	switch {
 	case here == nil && shadow == nil:
 		return k.dropTokens(ctx, at, s, sp)
@@ -67,7 +67,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		}
 		return shadows.delete(ctx, shadow, nil)
 	case here.DeletionTimestamp != nil:
-		return k.finish(ctx, n, here, shadow, copied, shadows, resource{s.core, "pods"}, there)
+		return k.finish(ctx, n, here, shadow, copied, shadows, s.resource(s.core, "pods"), there)
 	case ended(here.Status.Phase):
 		return nil
 	}
@@ -107,7 +107,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		return k.takeOver(ctx, n, here, copied, "")
 	}
 	// It has ended, and the provider has removed it. Unless the cache is late, which then tells.
-	live, err := resource{s.core, "pods"}.metadata(ctx, there, here.Name)
+	live, err := s.resource(s.core, "pods").metadata(ctx, there, here.Name)
 	if err != nil || live != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (k *Kubelet) over(ctx context.Context, here *corev1.Pod, s *session) (bool,
 		}
 		return namespace.Labels[offloadingv1beta1.LabelSchedulingEnabled] != networkingv1beta1.LabelTrue || here.Labels[networkingv1beta1.LabelShadowPod] != networkingv1beta1.LabelTrue, nil
 	}
-	for _, r := range []resource{{s.offloading, "shadowpods"}, {s.core, "pods"}} {
+	for _, r := range []resource{s.resource(s.offloading, "shadowpods"), s.resource(s.core, "pods")} {
 		o, err := r.metadata(ctx, sp.there, here.Name)
 		if apierrors.IsForbidden(err) {
 			continue
@@ -239,7 +239,7 @@ func (k *Kubelet) abandon(ctx context.Context, here *corev1.Pod) error {
 	status := *here.Status.DeepCopy()
 	switch {
 	case here.DeletionTimestamp != nil:
-		return resource{k.home.core, "pods"}.delete(ctx, here, new(int64(0)))
+		return resource{client: k.home.core, name: "pods"}.delete(ctx, here, new(int64(0)))
 	case ended(status.Phase):
 		return nil
 	case len(status.ContainerStatuses) > 0:
@@ -286,5 +286,5 @@ func (k *Kubelet) finish(ctx context.Context, n *node, here *corev1.Pod, shadow 
 			return err
 		}
 	}
-	return resource{k.home.core, "pods"}.delete(ctx, here, new(int64(0)))
+	return resource{client: k.home.core, name: "pods"}.delete(ctx, here, new(int64(0)))
 }

@@ -222,7 +222,7 @@ func (n *node) remove(ctx context.Context) error {
 	if err != nil || !ourNode(o, n.k.options.PeerID) {
 		return err
 	}
-	if err := (resource{n.k.home.core, "nodes"}).delete(ctx, o, nil); err != nil {
+	if err := (resource{client: n.k.home.core, name: "nodes"}).delete(ctx, o, nil); err != nil {
 		return err
 	}
 	n.k.log.Info("virtual node removed", "node", n.name)

@@ -30,6 +30,7 @@ type session struct {
 	kubeconfig       []byte // what it was made of
 	clients          *mirror.Clients
 	core, offloading rest.Interface
+	made             made
 	config           *rest.Config
 	base             *url.URL // of the API server
 

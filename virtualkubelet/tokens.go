@@ -36,9 +36,12 @@ func (k *Kubelet) tokens(ctx context.Context, at key, here *corev1.Pod, s *sessi
 	if !sp.tokens.synced() {
 		return errNotListed
 	}
+	to := s.resource(s.core, secrets)
 	var have metav1.Object
 	if o := sp.tokens.get(sp.there, reflection.TokenSecretName(here.Name)); o != nil {
 		have = o
+	} else if to.justMade(sp.there, reflection.TokenSecretName(here.Name)) {
+		return errNotListed
 	}
 	refresh := reflection.RefreshAt(here, have, wanted)
 	if wait := time.Until(refresh); wait > 0 {
@@ -70,7 +73,7 @@ func (k *Kubelet) tokens(ctx context.Context, at key, here *corev1.Pod, s *sessi
 			expires = e
 		}
 	}
-	if _, err := (resource{s.core, secrets}).apply(ctx, k.peering, reflection.TokenSecret(here, tokens, expires, sp.there, k.peering), have); err != nil {
+	if _, err := to.apply(ctx, k.peering, reflection.TokenSecret(here, tokens, expires, sp.there, k.peering), have); err != nil {
 		return err
 	}
 	return nil // the Secret's event has the next time reckoned
@@ -82,5 +85,5 @@ func (k *Kubelet) dropTokens(ctx context.Context, at key, s *session, sp *space)
 	if o == nil || o.DeletionTimestamp != nil || o.Annotations[offloadingv1beta1.AnnotationServiceAccountPodName] != at.name {
 		return nil
 	}
-	return resource{s.core, secrets}.delete(ctx, o, nil)
+	return s.resource(s.core, secrets).delete(ctx, o, nil)
 }

@@ -1,16 +1,20 @@
 package virtualkubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -32,6 +36,48 @@ func (e *foreignError) Error() string {
 type resource struct {
 	client rest.Interface
 	name   string
+	made   *made // nil: nothing is remembered
+}
+
+// resource is one kind at the provider of the session.
+func (s *session) resource(client rest.Interface, name string) resource {
+	return resource{client, name, &s.made}
+}
+
+// late is how long a watch may take to tell of an object that was made. After that it is asked for.
+const late = 5 * time.Second
+
+// made are objects that were made a moment ago, by resource, namespace and name. That they are not in a cache means nothing
+// yet, and asking for each would be a request for each.
+type made struct {
+	mu sync.Mutex
+	at map[[3]string]time.Time
+}
+
+// remember notes that an object was made.
+func (r resource) remember(namespace, name string) {
+	if r.made == nil {
+		return
+	}
+	now := time.Now()
+	r.made.mu.Lock()
+	defer r.made.mu.Unlock()
+	if r.made.at == nil {
+		r.made.at = map[[3]string]time.Time{}
+	}
+	maps.DeleteFunc(r.made.at, func(_ [3]string, at time.Time) bool { return now.Sub(at) > late })
+	r.made.at[[3]string{r.name, namespace, name}] = now
+}
+
+// justMade tells whether an object was made a moment ago.
+func (r resource) justMade(namespace, name string) bool {
+	if r.made == nil {
+		return false
+	}
+	r.made.mu.Lock()
+	defer r.made.mu.Unlock()
+	at, ok := r.made.at[[3]string{r.name, namespace, name}]
+	return ok && time.Since(at) <= late
 }
 
 // reflected is an object to be written at the provider.
@@ -40,60 +86,78 @@ type reflected interface {
 	runtime.Object
 }
 
+// noVersion is the version of no object: a store counts from it. What is applied with it is made, or is a conflict.
+const noVersion = "1"
+
 // apply makes the object at the provider equal to desired, and reports whether it wrote. have is what the cache has of
 // it; nil: nothing.
 func (r resource) apply(ctx context.Context, p reflection.Peering, desired reflected, have metav1.Object) (wrote bool, err error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	text, err := json.Marshal(desired)
 	if err != nil {
-		return false, fmt.Errorf("convert %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
-	}
-	delete(fields, "status")
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return false, err
+		return false, fmt.Errorf("encode %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
 	}
 	sum := sha256.Sum256(text)
 	hash := hex.EncodeToString(sum[:12])
 	if have == nil {
-		live, err := r.metadata(ctx, desired.GetNamespace(), desired.GetName())
-		if err != nil {
-			return false, err
+		if r.justMade(desired.GetNamespace(), desired.GetName()) {
+			return false, errNotListed
 		}
-		if live != nil {
-			have = live // the cache is late, or does not see it as it is not ours
+		err := r.write(ctx, desired, hash, nil)
+		if err == nil {
+			r.remember(desired.GetNamespace(), desired.GetName())
 		}
+		if !apierrors.IsConflict(err) {
+			return err == nil, err
+		}
+		// The cache is late, or does not see it as it is not ours.
+		live, notRead := r.metadata(ctx, desired.GetNamespace(), desired.GetName())
+		if notRead != nil || live == nil {
+			return false, cmp.Or(notRead, err)
+		}
+		have = live
 	}
-	metadata, ok := fields["metadata"].(map[string]any)
-	if !ok {
-		return false, errors.New("no metadata")
+	switch {
+	case !p.Ours(have.GetLabels()):
+		return false, &foreignError{r.name, desired.GetNamespace(), desired.GetName()}
+	case have.GetAnnotations()[reflection.AnnotationHash] == hash:
+		return false, nil
 	}
-	delete(metadata, "creationTimestamp")
-	if have != nil {
-		if !p.Ours(have.GetLabels()) {
-			return false, &foreignError{r.name, desired.GetNamespace(), desired.GetName()}
-		}
-		if have.GetAnnotations()[reflection.AnnotationHash] == hash {
-			return false, nil
-		}
-		metadata["uid"] = string(have.GetUID()) // not another one that has its name by now
+	err = r.write(ctx, desired, hash, have)
+	return err == nil, err
+}
+
+// write applies an object in place of have, and not of another one that has its name by now; nil: there must be none.
+func (r resource) write(ctx context.Context, desired reflected, hash string, have metav1.Object) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return fmt.Errorf("convert %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
 	}
-	annotations, ok := metadata["annotations"].(map[string]any)
-	if !ok {
-		annotations = map[string]any{}
-		metadata["annotations"] = annotations
+	delete(fields, "status")
+	o := unstructured.Unstructured{Object: fields}
+	unstructured.RemoveNestedField(o.Object, "metadata", "creationTimestamp")
+	if have == nil {
+		o.SetResourceVersion(noVersion)
+	} else {
+		o.SetUID(have.GetUID())
+	}
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
 	annotations[reflection.AnnotationHash] = hash
-	if text, err = json.Marshal(fields); err != nil {
-		return false, err
+	o.SetAnnotations(annotations)
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return err
 	}
 	force := have != nil // by force never what somebody makes in this moment
-	err = r.client.Patch(types.ApplyPatchType).Namespace(desired.GetNamespace()).Resource(r.name).Name(desired.GetName()).
+	err = r.client.Patch(types.ApplyPatchType).Namespace(o.GetNamespace()).Resource(r.name).Name(o.GetName()).
 		VersionedParams(&metav1.PatchOptions{FieldManager: offloadingv1beta1.FieldManagerReflection, Force: &force}, metav1.ParameterCodec).
-		Body(text).Do(ctx).Error()
+		Body(body).Do(ctx).Error()
 	if err != nil {
-		return false, fmt.Errorf("apply %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
+		return fmt.Errorf("apply %s %s/%s: %w", r.name, o.GetNamespace(), o.GetName(), err)
 	}
-	return true, nil
+	return nil
 }
 
 // metadata reads the metadata of an object past every cache; nil: there is none.
