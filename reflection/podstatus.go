@@ -55,8 +55,9 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 	if there == nil && (o.Ended == corev1.PodSucceeded || o.Ended == corev1.PodFailed) {
 		return over(here, was, o)
 	}
-	// A kubelet ends a pod that is deleted. If it was deleted there alone, the provider makes another one.
-	if there == nil || here.DeletionTimestamp == nil && there.DeletionTimestamp != nil && (there.Status.Phase == corev1.PodSucceeded || there.Status.Phase == corev1.PodFailed) {
+	// A kubelet ends a pod that is deleted. If it was deleted there alone, the provider makes another one. Of a pod of which no
+	// kubelet has told there is nothing to tell yet.
+	if there == nil || untold(&there.Status) || here.DeletionTimestamp == nil && there.DeletionTimestamp != nil && (there.Status.Phase == corev1.PodSucceeded || there.Status.Phase == corev1.PodFailed) {
 		return missing(was, o)
 	}
 	now := there.Status.DeepCopy()
@@ -79,6 +80,11 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 		out.PodIP = out.PodIPs[0].IP
 	}
 	return out
+}
+
+// untold tells whether a status is that of a pod that no kubelet has taken on.
+func untold(s *corev1.PodStatus) bool {
+	return phase(s.Phase) == corev1.PodPending && s.StartTime == nil && s.Reason == "" && len(s.InitContainerStatuses)+len(s.ContainerStatuses) == 0
 }
 
 // over is the status of a pod that has ended while nobody looked, and of which the provider has kept nothing but the phase.

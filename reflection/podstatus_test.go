@@ -148,6 +148,16 @@ func TestPodStatus(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("before a kubelet has the pod nothing changes", func(t *testing.T) {
+		there := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBurstable, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}}
+		if diff := cmp.Diff(local().Status, PodStatus(local(), there, options(t))); diff != "" {
+			t.Error(diff)
+		}
+		there.Status.StartTime = &early
+		if got := PodStatus(local(), there, options(t)); got.StartTime == nil || got.HostIP == "" {
+			t.Errorf("when it has: %+v", got)
+		}
+	})
 	t.Run("the same again", func(t *testing.T) {
 		p := local("example.org/lb")
 		there := &corev1.Pod{Status: running("a", 2)}
