@@ -1,7 +1,7 @@
 // Package shadowpod makes the pods that consumers ask for, in the namespaces that were made for them.
 //
 //	ShadowPod -> judged (package allow) -> counted against a Quota -> Pod, whose owner it is
-//	          <- status.phase ------------------------------------------
+//	          <- status.phase, when the Pod is some seconds old, or has ended
 //
 // A Pod that vanishes is made again, whether the consumer is there or not, until one has ended. What cannot be made stays
 // Pending, and an event says why.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -181,6 +182,14 @@ func phaseOf(s *raw, p *corev1.Pod) corev1.PodPhase {
 		return corev1.PodPending
 	}
 	return p.Status.Phase
+}
+
+// phaseAfter is how long to wait before a first phase is told; zero: nothing. Pods that come together get nodes and run first.
+func phaseAfter(s *raw, p *corev1.Pod) time.Duration {
+	if s.Status.Phase != "" || ended(p.Status.Phase) {
+		return 0
+	}
+	return max(0, min(starting, starting-time.Since(p.CreationTimestamp.Time))) // by another machine's clock
 }
 
 // ended tells whether a phase is the last one.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -204,6 +205,29 @@ func TestPhaseOf(t *testing.T) {
 				t.Errorf("%s, want %s", got, tt.wantPhase)
 			}
 		})
+	}
+}
+
+// TestPhaseAfter has a Pod of some age, by a clock that may be another one.
+func TestPhaseAfter(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		had, now corev1.PodPhase
+		age      time.Duration
+		waits    bool
+	}{
+		{"it has just been made", "", "Pending", 0, true},
+		{"it runs already", "", "Running", time.Second, true},
+		{"it was made in the future", "", "Running", -time.Hour, true},
+		{"it has been pending for long", "", "Pending", time.Minute, false},
+		{"it has ended at once", "", "Failed", 0, false},
+		{"it waited for room", "Pending", "Running", 0, false},
+	} {
+		s, p := new(raw), new(corev1.Pod)
+		s.Status.Phase, p.Status.Phase, p.CreationTimestamp = tt.had, tt.now, metav1.NewTime(time.Now().Add(-tt.age))
+		if got := phaseAfter(s, p); (got > 0) != tt.waits || got > starting {
+			t.Errorf("%s: told after %v", tt.name, got)
+		}
 	}
 }
 

@@ -34,6 +34,9 @@ import (
 const (
 	// settle is when to look again at what the cache is about to tell.
 	settle = 100 * time.Millisecond
+	// starting is how old a Pod is before its ShadowPod tells its phase, which nothing waits for unless it has ended. Most run
+	// by then, and have one write less.
+	starting = 5 * time.Second
 	// retry is when what was refused is tried again: what refused it may have changed.
 	retry = time.Minute
 )
@@ -119,6 +122,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, apply.Delete(ctx, r.Client, pod)
 	case err == nil && pod.Annotations[annotationSpec] == digest(s):
 		r.forget(req.NamespacedName)
+		if wait := phaseAfter(s, pod); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
 		return ctrl.Result{}, r.phase(ctx, s, phaseOf(s, pod))
 	case err == nil:
 		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, phaseOf(s, pod)))

@@ -26,7 +26,7 @@ import (
 )
 
 // workers is how many ShadowPods are looked at at the same time: a Deployment that is scaled up makes many.
-const workers = 8
+const workers = 32
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers, whom queues serve
 // in turn.
@@ -89,7 +89,7 @@ func trimPod(o any) (any, error) {
 	kept := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels,
-			OwnerReferences: p.OwnerReferences, DeletionTimestamp: p.DeletionTimestamp,
+			OwnerReferences: p.OwnerReferences, CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
 		},
 		Spec:   corev1.PodSpec{Overhead: p.Spec.Overhead, Resources: p.Spec.Resources},
 		Status: corev1.PodStatus{Phase: p.Status.Phase},
