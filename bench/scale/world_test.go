@@ -125,6 +125,20 @@ func (w *world) written(group, resource string) int {
 	}))
 }
 
+// apiServerCPU is the processor time that the API server has spent, in seconds.
+func (w *world) apiServerCPU() (seconds float64) {
+	w.t.Helper()
+	text, err := w.Clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
+	w.must(err)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "process_cpu_seconds_total "); ok {
+			_, err := fmt.Sscan(value, &seconds)
+			w.must(err)
+		}
+	}
+	return seconds
+}
+
 // writes is how many writes the API server has answered, by verb and resource, as far as they are wanted.
 func (w *world) writes(wanted func(label func(name string) string) bool) map[string]int {
 	w.t.Helper()
