@@ -89,6 +89,14 @@ func (s *site) network(status corev1beta1.ConditionStatus) {
 	})
 }
 
+// allow sets an annotation of the Configuration.
+func (s *site) allow(annotation, list string) {
+	s.t.Helper()
+	controlplanetest.Edit(s.t, s.Cluster, &networkingv1beta1.Configuration{ObjectMeta: object(s.tenant(), "c")}, func(c *networkingv1beta1.Configuration) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation, list)
+	})
+}
+
 func object(namespace, name string, labels ...string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	for i := 0; i < len(labels); i += 2 {
@@ -270,20 +278,15 @@ func TestServices(t *testing.T) {
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
 	})
 	t.Run("what operators allow", func(t *testing.T) {
-		allow := func(s *site, annotation, list string) {
-			controlplanetest.Edit(t, s.Cluster, &networkingv1beta1.Configuration{ObjectMeta: object(s.tenant(), "c")}, func(c *networkingv1beta1.Configuration) {
-				metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation, list)
-			})
-		}
-		allow(milan, networkingv1beta1.AnnotationImportServices, "shop/db")
+		milan.allow(networkingv1beta1.AnnotationImportServices, "shop/db")
 		milan.condition(heard, "Accepted", heardConditions, "NotWanted")
 		milan.Gone(t, &corev1.Service{ObjectMeta: object("shop", derived)})
-		allow(milan, networkingv1beta1.AnnotationImportServices, "sho*/w*")
+		milan.allow(networkingv1beta1.AnnotationImportServices, "sho*/w*")
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
-		allow(rome, networkingv1beta1.AnnotationExportServices, "")
+		rome.allow(networkingv1beta1.AnnotationExportServices, "")
 		rome.Gone(t, &networkingv1beta1.ExportedService{ObjectMeta: object(rome.tenant(), "shop.web")})
 		rome.condition(export, "Ready", exportConditions, "Pending")
-		allow(rome, networkingv1beta1.AnnotationExportServices, "db, shop")
+		rome.allow(networkingv1beta1.AnnotationExportServices, "db, shop")
 		rome.told("10.243.1.2", "10.243.1.3")
 	})
 	t.Run("headless from now on", func(t *testing.T) {
@@ -326,6 +329,45 @@ func (s *site) leadsNowhere(service string) {
 		}
 		return err
 	})
+}
+
+// TestNamespacesCreated has a peer name namespaces that are not there: of those that the operator allows some are created,
+// and stay.
+func TestNamespacesCreated(t *testing.T) {
+	s := newSite(t, "milan", "rome", services.Options{})
+	s.allow(networkingv1beta1.AnnotationCreateNamespaces, "shop, many-*")
+	for i := range networkingv1beta1.MaxCreatedNamespaces - 1 { // one is left
+		s.Create(t, &corev1.Namespace{ObjectMeta: object("", fmt.Sprintf("many-%d", i), "liqo.io/imported-from", "rome")})
+	}
+	offer := func(namespace string) *networkingv1beta1.ImportedService {
+		return s.hears(&networkingv1beta1.ExportedService{ObjectMeta: object("", namespace+".web"), Spec: networkingv1beta1.ServiceDescription{
+			Namespace: namespace, Name: "web", Type: networkingv1beta1.ServiceClusterSetIP,
+			Ports: []networkingv1beta1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+			Slices: []networkingv1beta1.ServiceSlice{{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []networkingv1beta1.ServiceEndpoint{
+				{Addresses: []string{"10.243.1.2"}, Ready: true},
+			}}},
+		}})
+	}
+	wants := func(o *networkingv1beta1.ImportedService, reason string) {
+		t.Helper()
+		s.condition(o, "Accepted", func() []metav1.Condition { return o.Status.Conditions }, reason)
+	}
+	web := offer("shop")
+	wants(web, "Accepted")
+	s.leads(importer.DerivedName("web"), "rome 10.71.1.2")
+	wants(offer("other"), "NamespaceNotFound")
+	wants(offer("many-99"), "TooManyNamespaces")
+	s.Delete(t, web)
+	s.Gone(t, &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")})
+	made := new(corev1.Namespace)
+	if err := s.Get(t.Context(), "", "shop", made); err != nil || !made.DeletionTimestamp.IsZero() || made.Labels["liqo.io/imported-from"] != "rome" {
+		t.Errorf("the namespace afterwards: %+v %v", made.ObjectMeta, err)
+	}
+	for _, absent := range []string{"other", "many-99"} {
+		if err := s.Get(t.Context(), "", absent, new(corev1.Namespace)); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", absent, err)
+		}
+	}
 }
 
 // TestHostilePeer has a peer name what is none of its business.

@@ -339,6 +339,7 @@ const (
 	//   - NamespaceReserved
 	//   - NotWanted
 	//   - NamespaceNotFound
+	//   - TooManyNamespaces
 	//   - NameTaken
 	ConditionAccepted ConditionType = "Accepted"
 
@@ -352,8 +353,11 @@ const (
 	ReasonNamespaceReserved ConditionReason = "NamespaceReserved"
 	// ReasonNotWanted means that the annotation liqo.io/import-services of the Configuration of the peer does not name it.
 	ReasonNotWanted ConditionReason = "NotWanted"
-	// ReasonNamespaceNotFound means that this cluster has no namespace of that name. None is created.
+	// ReasonNamespaceNotFound means that this cluster has no namespace of that name, and the annotation
+	// liqo.io/create-namespaces of the Configuration of the peer does not name it.
 	ReasonNamespaceNotFound ConditionReason = "NamespaceNotFound"
+	// ReasonTooManyNamespaces means that so many namespaces were created for the peer that it gets no more.
+	ReasonTooManyNamespaces ConditionReason = "TooManyNamespaces"
 	// ReasonNameTaken means that an object of a user has the name of one that would be made.
 	ReasonNameTaken ConditionReason = "NameTaken"
 )

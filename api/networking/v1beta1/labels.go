@@ -105,6 +105,8 @@ const (
 	// LabelServiceAlias, on a Namespace, says whether Services that other clusters export are there under their own name as
 	// well: "true" or "false". Without it the chart's value services.alias counts.
 	LabelServiceAlias = "liqo.io/service-alias"
+	// LabelImportedFrom, on a Namespace, holds the ID of the cluster for a Service of which it was created.
+	LabelImportedFrom = "liqo.io/imported-from"
 	// LabelWebhookSkip keeps admission webhooks from judging a RouteConfiguration or FirewallConfiguration.
 	LabelWebhookSkip = "liqo.io/webhook-skip"
 )
@@ -131,6 +133,9 @@ const (
 	// For exports also LABEL=VALUE, of the Service. Without them all are.
 	AnnotationExportServices = "liqo.io/export-services"
 	AnnotationImportServices = "liqo.io/import-services"
+	// AnnotationCreateNamespaces, on a Configuration, names the namespaces that are created for Services of its peer, separated
+	// by commas; * stands for any text. Without it none is.
+	AnnotationCreateNamespaces = "liqo.io/create-namespaces"
 	// AnnotationTemplateAnnotations remembers the annotation keys that were last applied from a template.
 	AnnotationTemplateAnnotations = "liqo.io/template-annotations"
 )

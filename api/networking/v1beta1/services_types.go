@@ -24,6 +24,8 @@ const (
 	// MaxServiceSizeTotal is how many bytes the descriptions of all Services of a peering have together as JSON, in one
 	// direction: three times what the other bounds allow where each Service has the same ports in all of its slices.
 	MaxServiceSizeTotal = 16 << 20
+	// MaxCreatedNamespaces is how many namespaces a cluster creates for Services of one peer.
+	MaxCreatedNamespaces = 100
 	// MaxServiceSize is how many bytes the description of a Service has as JSON: far from what etcd takes, far above what
 	// 1000 endpoints need.
 	MaxServiceSize = 512 << 10

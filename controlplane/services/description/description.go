@@ -65,6 +65,22 @@ func Allows(c *networkingv1beta1.Configuration, annotation, namespace, name stri
 	return false
 }
 
+// CreatesNamespace tells whether a Configuration lets a namespace be created for Services of its peer. Names that Kubernetes
+// or this project may need later are never created, or a peer would have them first.
+func CreatesNamespace(c *networkingv1beta1.Configuration, namespace string) bool {
+	for _, theirs := range []string{"kube-", "liqo-"} {
+		if strings.HasPrefix(namespace, theirs) {
+			return false
+		}
+	}
+	for pattern := range strings.SplitSeq(c.Annotations[networkingv1beta1.AnnotationCreateNamespaces], ",") {
+		if ok, err := path.Match(strings.TrimSpace(pattern), namespace); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Of describes a Service and its endpoints. An endpoint of which keep is an error for an address is left out, and problems
 // says of the first few of them why.
 func Of(s *corev1.Service, of []discoveryv1.EndpointSlice, exportedAt metav1.Time, keep func(netip.Addr) error) (d networkingv1beta1.ServiceDescription, problems []string) {

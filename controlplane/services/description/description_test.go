@@ -24,3 +24,21 @@ func TestAllows(t *testing.T) {
 		t.Error("without the annotation")
 	}
 }
+
+func TestCreatesNamespace(t *testing.T) {
+	for _, test := range []struct {
+		list, namespace string
+		want            bool
+	}{
+		{"", "shop", false}, {"db, shop", "shop", true}, {"sho*", "shop", true}, {"*", "shop", true}, {"db", "shop", false}, {"[", "shop", false},
+		{"*", "kube-next", false}, {"kube-next", "kube-next", false}, {"*", "liqo-tenant-turin", false}, {"*", "liquid", true},
+	} {
+		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"liqo.io/create-namespaces": test.list}}}
+		if got := description.CreatesNamespace(c, test.namespace); got != test.want {
+			t.Errorf("%q, %s: %t", test.list, test.namespace, got)
+		}
+	}
+	if description.CreatesNamespace(new(networkingv1beta1.Configuration), "shop") {
+		t.Error("without the annotation")
+	}
+}

@@ -37,9 +37,10 @@ const (
 type Facts struct {
 	// Namespace and Name are those of the Service, Cluster is the ID of this cluster.
 	Namespace, Name, Cluster string
-	// NamespaceMissing says that there is no such namespace here; Reserved why nothing is imported into it, empty: it may be.
-	NamespaceMissing bool
-	Reserved         string
+	// NamespaceMissing says that there is no such namespace here, NamespaceEnds that it is being deleted; Reserved why nothing
+	// is imported into it, empty: it may be.
+	NamespaceMissing, NamespaceEnds bool
+	Reserved                        string
 	// Alias asks for a Service of that name as well.
 	Alias bool
 	// AliasTaken says that one is asked for, and somebody else's Service has the name.
@@ -63,6 +64,8 @@ type Import struct {
 	Address func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
 	// Unwanted says that the operators of this cluster want nothing of that name from the peer.
 	Unwanted bool
+	// Creates says that they want a missing namespace created for it, Full that the peer has as many of these as it can have.
+	Creates, Full bool
 	// Unknown is why no address of the peer is known; empty: they are.
 	Unknown string
 	// Away is why no endpoint is ready; empty: each is as the peer says.
@@ -71,6 +74,8 @@ type Import struct {
 
 // Plan is what an import leads to.
 type Plan struct {
+	// Namespace is created before the others; nil: it is there.
+	Namespace *corev1.Namespace
 	// Import is nil if there is nothing to import.
 	Import   *mcsv1beta1.ServiceImport
 	Clusters []mcsv1beta1.ClusterStatus
@@ -99,6 +104,8 @@ type constituent struct {
 //	a namespace of Kubernetes, of this project  refused   NamespaceReserved
 //	what operators do not want from the peer    refused   NotWanted
 //	a namespace that is not here                refused   NamespaceNotFound
+//	  one that operators want created           joins, and the namespace is created
+//	  the peer has as many as it can have       refused   TooManyNamespaces
 //	an endpoint that leads elsewhere            left out  Accepted, whose message says so
 //	another type, port or affinity than older   joins as the older one says; Conflict on this cluster's export
 //	the peer is away                            joins, nothing of it ready
@@ -133,6 +140,10 @@ func Build(f Facts) (p Plan) {
 	})
 	if len(all) == 0 {
 		return p
+	}
+	if f.NamespaceMissing {
+		// From now on it is the users': nobody but them knows what else is in it by the time that the Service is gone.
+		p.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.Namespace, Labels: map[string]string{networkingv1beta1.LabelImportedFrom: all[0].cluster}}}
 	}
 	merged, conflicts := merge(all)
 	headless := merged.Type == networkingv1beta1.ServiceHeadless
@@ -213,8 +224,16 @@ func (f *Facts) judge(in *Import) (networkingv1beta1.ConditionReason, string) {
 		return networkingv1beta1.ReasonNamespaceReserved, f.Reserved + ": nothing is imported into it"
 	case in.Unwanted:
 		return networkingv1beta1.ReasonNotWanted, fmt.Sprintf("The annotation %s of the Configuration of cluster %s does not name it", networkingv1beta1.AnnotationImportServices, in.Peer)
-	case f.NamespaceMissing:
-		return networkingv1beta1.ReasonNamespaceNotFound, fmt.Sprintf("There is no namespace %s in this cluster: create it to import the Service", d.Namespace)
+	case f.NamespaceEnds:
+		return networkingv1beta1.ReasonNamespaceNotFound, fmt.Sprintf("The namespace %s is being deleted", d.Namespace)
+	case f.NamespaceMissing && !in.Creates:
+		return networkingv1beta1.ReasonNamespaceNotFound, fmt.Sprintf(
+			"There is no namespace %s in this cluster: create it to import the Service, or have it created by the annotation %s of the Configuration of cluster %s",
+			d.Namespace, networkingv1beta1.AnnotationCreateNamespaces, in.Peer)
+	case f.NamespaceMissing && in.Full:
+		return networkingv1beta1.ReasonTooManyNamespaces, fmt.Sprintf(
+			"There is no namespace %s in this cluster, and %d were created for cluster %s, the maximum: create it yourself, or delete those that are not needed (kubectl get namespaces -l %s=%s)",
+			d.Namespace, networkingv1beta1.MaxCreatedNamespaces, in.Peer, networkingv1beta1.LabelImportedFrom, in.Peer)
 	}
 	return "", ""
 }

@@ -162,6 +162,20 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestNamespaceCreated has two peers export a Service of a namespace that is missing; for one of them it is created.
+func TestNamespaceCreated(t *testing.T) {
+	f := facts(from(t, "rome", described(0, "10.243.1.2")), from(t, "milan", described(1, "10.243.1.3")))
+	f.NamespaceMissing, f.Imports[1].Creates = true, true
+	p := Build(f)
+	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"liqo.io/imported-from": "milan"}}}
+	if diff := cmp.Diff(want, p.Namespace); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := []string{p.Accepted[0].Reason, p.Accepted[1].Reason}; !slices.Equal(got, []string{"NamespaceNotFound", "Accepted"}) {
+		t.Errorf("accepted: %q", got)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for _, test := range []struct {
@@ -171,6 +185,12 @@ func TestRefused(t *testing.T) {
 		says   string
 	}{
 		{"a namespace that is not here", func(f *Facts, _ *networkingv1beta1.ServiceDescription) { f.NamespaceMissing = true }, "NamespaceNotFound", "no namespace shop"},
+		{"a namespace that ends", func(f *Facts, _ *networkingv1beta1.ServiceDescription) {
+			f.NamespaceEnds, f.Imports[0].Creates = true, true
+		}, "NamespaceNotFound", "being deleted"},
+		{"a namespace that cannot be created", func(f *Facts, _ *networkingv1beta1.ServiceDescription) {
+			f.NamespaceMissing, f.Imports[0].Creates, f.Imports[0].Full = true, true, true
+		}, "TooManyNamespaces", "-l liqo.io/imported-from=rome"},
 		{"a namespace of Kubernetes", func(f *Facts, _ *networkingv1beta1.ServiceDescription) {
 			f.Reserved = "kube-system is a namespace of Kubernetes itself"
 		}, "NamespaceReserved", "kube-system"},

@@ -52,6 +52,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=create
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,resourceNames=liqo-clusterid-configmap,verbs=get,namespace=liqo
@@ -90,6 +91,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // apply makes what is planned, and removes what was made before and is not planned any more.
 func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
+	if p.Namespace != nil {
+		return client.IgnoreAlreadyExists(r.Create(ctx, p.Namespace)) // its event comes back here, and the caches know it then
+	}
 	key := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 	live := new(mcsv1beta1.ServiceImport)
 	err := r.Get(ctx, key, live)
@@ -238,8 +242,8 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	namespace := new(corev1.Namespace)
 	if err := r.Users.Get(ctx, client.ObjectKey{Name: name.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
 		return f, 0, fmt.Errorf("get the Namespace: %w", err)
-	} else if err != nil || !namespace.DeletionTimestamp.IsZero() {
-		f.NamespaceMissing = true
+	} else {
+		f.NamespaceMissing, f.NamespaceEnds = err != nil, !namespace.DeletionTimestamp.IsZero()
 	}
 	f.Reserved = description.Reserved(name.Namespace, name.Name, r.LiqoNamespace, namespace.Labels)
 	service := new(corev1.Service)
@@ -262,8 +266,14 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	}
 	for i := range imports.Items {
 		in, next, err := r.importOf(ctx, &imports.Items[i])
+		if err == nil && f.NamespaceMissing && in.Creates {
+			in.Full, err = r.full(ctx, in.Peer)
+		}
 		if err != nil {
 			return f, 0, err
+		}
+		if in.Full {
+			next = retry
 		}
 		f.Imports = append(f.Imports, in)
 		if next > 0 && (again == 0 || next < again) {
@@ -271,6 +281,16 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 		}
 	}
 	return f, again, nil
+}
+
+// full tells whether as many namespaces as there can be were created for a peer. It is asked past the cache, which may not
+// yet know the last ones: a peer that names new namespaces all the time would get more.
+func (r *Reconciler) full(ctx context.Context, peer string) (bool, error) {
+	var created corev1.NamespaceList
+	if err := r.Reader.List(ctx, &created, client.MatchingLabels{networkingv1beta1.LabelImportedFrom: peer}); err != nil {
+		return false, fmt.Errorf("list Namespaces: %w", err)
+	}
+	return len(created.Items) >= networkingv1beta1.MaxCreatedNamespaces, nil
 }
 
 // wantsAlias tells whether a namespace wants aliases: as its label says, else as the installation does.
@@ -316,6 +336,7 @@ func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.Imported
 	in.Peer = id
 	for i := range configurations.Items {
 		namespace, name := description.Key(o.Name)
+		in.Creates = (i == 0 || in.Creates) && description.CreatesNamespace(&configurations.Items[i], namespace)
 		in.Unwanted = in.Unwanted || !description.Allows(&configurations.Items[i], networkingv1beta1.AnnotationImportServices, namespace, name, nil)
 	}
 	judge, unknown, err := peeraddress.Gather(ctx, r.Client, r.Users, r.LiqoNamespace, o.Namespace, id)
