@@ -27,8 +27,6 @@ const (
 	// servicesRights is the longest pause after which a gateway without the rights looks whether it has got them. The first
 	// is a second: a controller that begins with Services may start the gateway before it changes the role.
 	servicesRights = time.Minute
-	// servicesPause is the least time between two looks at what there is to tell or to write.
-	servicesPause = 100 * time.Millisecond
 	// servicesRate is how many writes a second a peer may cause in the long run. A full set of Services passes at once, as
 	// fast as one write after the other is answered.
 	servicesRate, servicesBurst = 20, networkingv1beta1.MaxServices
@@ -49,7 +47,8 @@ type Services struct {
 	wake     chan struct{} // one slot: what was heard has changed, or what is there
 
 	// The writer's.
-	failed string               // the last error of a write that was logged
+	failed string // the last error of a write that was logged
+	differ services.Differ
 	made   map[string]time.Time // when which object was made: the watch may not have told yet
 }
 
@@ -137,10 +136,11 @@ func (s *Services) tell(ctx context.Context) {
 			return
 		case <-s.offer:
 		}
+		began := time.Now()
 		if _, all := s.exported.Size(); all {
 			s.Exchange.Offer(s.exported.List())
 		}
-		sleep(ctx, servicesPause)
+		sleep(ctx, services.Gather(time.Since(began)))
 	}
 }
 
@@ -161,8 +161,11 @@ func (s *Services) write(ctx context.Context) {
 			continue
 		}
 		var failed error
+		began := time.Now()
 		maps.DeleteFunc(s.made, func(_ string, at time.Time) bool { return time.Since(at) >= servicesRetry })
-		for _, w := range services.Writes(heard, s.imported.List()) {
+		writes := s.differ.Writes(heard, s.imported.List())
+		took := time.Since(began)
+		for _, w := range writes {
 			// There may be thousands of writes: what counts is what is heard when its turn comes.
 			now, leads := s.Exchange.Imported()
 			if !leads || ctx.Err() != nil {
@@ -177,7 +180,7 @@ func (s *Services) write(ctx context.Context) {
 			}
 		}
 		s.note(ctx, failed)
-		sleep(ctx, servicesPause) // until the watch tells of the writes
+		sleep(ctx, services.Gather(took))
 	}
 }
 

@@ -48,7 +48,7 @@ type times struct {
 }
 
 var defaultTimes = times{
-	look: 500 * time.Millisecond, batch: 100 * time.Millisecond, accept: time.Second, heartbeat: 10 * time.Second, silence: 35 * time.Second,
+	look: 500 * time.Millisecond, batch: 20 * time.Millisecond, accept: time.Second, heartbeat: 10 * time.Second, silence: 35 * time.Second,
 	dial: 10 * time.Second, retry: [2]time.Duration{time.Second, 15 * time.Second}, refused: [2]time.Duration{30 * time.Second, 10 * time.Minute},
 }
 

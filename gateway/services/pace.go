@@ -28,6 +28,12 @@ func (b *bucket) take(n int, now time.Time) time.Duration {
 	return time.Duration(max(0, b.used-b.burst) / b.rate * float64(time.Second))
 }
 
+// Gather is how long changes gather after work that took so long, until it is done for them: a change arrives soon where
+// there is little to do, and where there is much it may take half of a processor.
+func Gather(took time.Duration) time.Duration {
+	return min(max(10*time.Millisecond, took), 100*time.Millisecond)
+}
+
 // backoff is how long to wait after so many failures in a row, the first being 1.
 func backoff(first, most time.Duration, failures int) time.Duration {
 	d := most

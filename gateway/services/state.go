@@ -179,17 +179,34 @@ type Write struct {
 	Live *networkingv1beta1.ImportedService
 }
 
+// Differ finds what there is to write. It remembers what it has found to be the same: neither a description nor an object is
+// ever changed, and of thousands few are replaced between two looks.
+type Differ struct {
+	same map[string]pair
+}
+
+// pair is a description and the object that says it.
+type pair struct {
+	heard *networkingv1beta1.ServiceDescription
+	live  *networkingv1beta1.ImportedService
+}
+
 // Writes compares what was heard with what is there. What goes comes last, so that a Service that moves is never away.
-func Writes(heard map[string]*networkingv1beta1.ServiceDescription, live []*networkingv1beta1.ImportedService) (out []Write) {
+func (d *Differ) Writes(heard map[string]*networkingv1beta1.ServiceDescription, live []*networkingv1beta1.ImportedService) (out []Write) {
 	there := make(map[string]*networkingv1beta1.ImportedService, len(live))
 	for _, l := range live {
 		there[l.Name] = l
 	}
+	known := make(map[string]pair, len(heard))
 	for _, name := range slices.Sorted(maps.Keys(heard)) {
-		if l := there[name]; l == nil || !equality.Semantic.DeepEqual(&l.Spec, heard[name]) {
-			out = append(out, Write{Name: name, Spec: heard[name], Live: l})
+		now := pair{heard[name], there[name]}
+		if now.live == nil || d.same[name] != now && !equality.Semantic.DeepEqual(&now.live.Spec, now.heard) {
+			out = append(out, Write{Name: name, Spec: now.heard, Live: now.live})
+			continue
 		}
+		known[name] = now
 	}
+	d.same = known
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if heard[name] == nil {
 			out = append(out, Write{Name: name, Live: there[name]})

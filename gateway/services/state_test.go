@@ -276,13 +276,26 @@ func TestWrites(t *testing.T) {
 		heard["shop."+name] = &exported(name, n).Spec
 	}
 	heard["shop.same"].Slices[0].Endpoints[0].Addresses = slices.Clip(heard["shop.same"].Slices[0].Endpoints[0].Addresses)
-	var got []string
-	for _, w := range Writes(heard, []*networkingv1beta1.ImportedService{live("same", 1), live("other", 1), live("gone", 1)}) {
-		got = append(got, fmt.Sprintf("%s %t %t", w.Name, w.Spec != nil, w.Live != nil))
+	d, there := new(Differ), []*networkingv1beta1.ImportedService{live("same", 1), live("other", 1), live("gone", 1)}
+	want := []string{"shop.new true false", "shop.other true true", "shop.gone false true"}
+	check := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, w := range d.Writes(heard, there) {
+			got = append(got, fmt.Sprintf("%s %t %t", w.Name, w.Spec != nil, w.Live != nil))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
 	}
-	if diff := cmp.Diff([]string{"shop.new true false", "shop.other true true", "shop.gone false true"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check("at first", want...)
+	check("nothing has changed", want...)
+	there[0] = live("same", 3)
+	check("somebody has changed an object", "shop.new true false", "shop.other true true", "shop.same true true", "shop.gone false true")
+	there[0], heard["shop.other"] = live("same", 1), &exported("other", 1).Spec
+	check("the peer takes a change back", "shop.new true false", "shop.gone false true")
+	heard["shop.other"] = &exported("other", 2).Spec
+	check("and makes it again", want...)
 }
 
 func TestGreeting(t *testing.T) {
@@ -352,7 +365,7 @@ func FuzzDecode(t *testing.F) {
 			if err != nil || again != name {
 				t.Fatalf("told on: %v", err)
 			}
-			if len(Writes(map[string]description{name: same}, []*networkingv1beta1.ImportedService{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *d}})) > 0 {
+			if len(new(Differ).Writes(map[string]description{name: same}, []*networkingv1beta1.ImportedService{{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *d}})) > 0 {
 				t.Errorf("told on, it is another one:\n%s", cmp.Diff(d, same))
 			}
 		}
