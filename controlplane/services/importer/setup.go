@@ -42,6 +42,10 @@ type Options struct {
 	ID func(context.Context) (string, error)
 }
 
+// notStatus leaves out changes of the status alone. It is this controller that writes it, and to look again after each of its
+// own words takes time from the changes of peers, and writes EndpointSlices twice of which the cache is behind.
+var notStatus = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+
 // SetupWithManager adds the reconciler to mgr. users sees Services, EndpointSlices and Namespaces, but not those that the
 // controllers make.
 func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
@@ -68,15 +72,16 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
 		}
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("serviceimport").For(new(mcsv1beta1.ServiceImport)).
+	return ctrl.NewControllerManagedBy(mgr).Named("serviceimport").
+		For(new(mcsv1beta1.ServiceImport), builder.WithPredicates(notStatus)).
 		Watches(new(networkingv1beta1.ImportedService), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: serviceOf(o)}}
-		})).
+		}), builder.WithPredicates(notStatus)).
 		// Somebody else's change of what was made is taken back; and the address of a Service is known when it is made.
 		Watches(new(corev1.Service), made).
 		Watches(new(discoveryv1.EndpointSlice), made).
 		// What this cluster exports itself.
-		Watches(new(mcsv1beta1.ServiceExport), new(handler.EnqueueRequestForObject)).
+		Watches(new(mcsv1beta1.ServiceExport), new(handler.EnqueueRequestForObject), builder.WithPredicates(notStatus)).
 		WatchesRawSource(source.Kind(users, new(corev1.Service), handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, s *corev1.Service) []ctrl.Request {
 				return r.ifKnown(ctx, s.Namespace, s.Name)
