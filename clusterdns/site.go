@@ -162,7 +162,8 @@ func decode(dir string, files manifests.Files, text []byte) (services []Service,
 	return services, len(list.Items), err
 }
 
-// heardOf are the Services of a peer, with the endpoints that are ready and lead to its pods.
+// heardOf are the Services of a peer, with the endpoints that are ready and lead to its pods, or to those
+// of other clusters that it passes on.
 func heardOf(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.Configuration) ([]Service, error) {
 	addresses, err := reflection.NewAddresses(c)
 	if err != nil {
@@ -178,13 +179,17 @@ func heardOf(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.
 		}
 		s := Service{Namespace: d.Namespace, Name: d.Name, Headless: true}
 		for _, slice := range d.Slices {
+			in, source := pods, cluster
+			if slice.Cluster != "" { // the peer is a hub
+				in, source = addresses.External(), slice.Cluster
+			}
 			var ports []Port
 			for _, p := range slice.Ports {
 				ports = append(ports, port(p.Name, p.Protocol, p.Port))
 			}
 			for _, e := range slice.Endpoints {
-				if a := here(pods, e.Addresses, slice.AddressType); e.Ready && len(a) > 0 {
-					s.Endpoints = append(s.Endpoints, Endpoint{Cluster: cluster, Hostname: orEmpty(e.Hostname), Addresses: a, Ports: ports})
+				if a := here(in, e.Addresses, slice.AddressType); e.Ready && len(a) > 0 {
+					s.Endpoints = append(s.Endpoints, Endpoint{Cluster: source, Hostname: orEmpty(e.Hostname), Addresses: a, Ports: ports})
 				}
 			}
 		}
@@ -193,10 +198,10 @@ func heardOf(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.
 	return out, nil
 }
 
-// here are the addresses by which pods of the peer are reached. What leads elsewhere is left out.
-func here(pods reflection.Addresses, there []string, family discoveryv1.AddressType) (out []netip.Addr) {
+// here are the addresses by which endpoints of the peer are reached. What leads elsewhere is left out.
+func here(in reflection.Addresses, there []string, family discoveryv1.AddressType) (out []netip.Addr) {
 	for _, a := range parse(there) {
-		at, known := pods.Here(a)
+		at, known := in.Here(a)
 		if known && a.Is4() == (family == discoveryv1.AddressTypeIPv4) && at.IsGlobalUnicast() {
 			out = append(out, at)
 		}

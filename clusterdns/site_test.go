@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -154,5 +159,24 @@ func TestSiteReadsOnce(t *testing.T) {
 				t.Errorf("%s: %d zones, %+v", tt.name, made, at)
 			}
 		}
+	}
+}
+
+// TestHeardOfHub: what a peer passes on of other clusters has addresses of its external CIDR, and their names.
+func TestHeardOfHub(t *testing.T) {
+	var c networkingv1beta1.Configuration
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(siteText, "REMAPPED", "10.71.0.0/16")), &c); err != nil {
+		t.Fatal(err)
+	}
+	d := networkingv1beta1.ServiceDescription{Namespace: "shop", Name: "db", Type: networkingv1beta1.ServiceHeadless}
+	for _, address := range []string{"10.70.0.5", "10.243.0.5"} {
+		d.Slices = append(d.Slices, networkingv1beta1.ServiceSlice{
+			Cluster: "rome", AddressType: "IPv4", Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{address}, Ready: true}},
+		})
+	}
+	got, err := heardOf([]networkingv1beta1.ImportedService{{Spec: d}}, &c)
+	want := []Service{{Namespace: "shop", Name: "db", Headless: true, Endpoints: []Endpoint{{Cluster: "rome", Addresses: addrs("10.72.0.5")}}}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -100,6 +100,15 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestSCTP: the protocol is in the name, as with the others.
+func TestSCTP(t *testing.T) {
+	z := Build("clusterset.local", 5, 42, []Service{{Namespace: "shop", Name: "signal", Addresses: addrs("fd00::7"), Ports: []Port{{"m3ua", "SCTP", 2905}}}})
+	const name, host = "_m3ua._sctp.signal.shop.svc.clusterset.local.", "signal.shop.svc.clusterset.local."
+	if got, want := ask(z, name, "SRV"), "NOERROR | "+name+" SRV 0 100 2905 "+host+" |  | "+host+" AAAA fd00::7"; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
 // TestNamesThatAreNone: what would be another name, or none, is left out, and the rest is there.
 func TestNamesThatAreNone(t *testing.T) {
 	bad := []string{"", "a.b", "A", "-a", "a-", "*", "a b", `a\.b`, "ä", "_a", strings.Repeat("a", 64), "a\x00"}

@@ -76,6 +76,9 @@ func OldestAddresses(of []networkingv1beta1.Configuration) (Addresses, error) {
 // Pods are those of the other cluster's pod CIDRs alone.
 func (a Addresses) Pods() Addresses { return Addresses{remaps: a.remaps[:a.pods], pods: a.pods} }
 
+// External are those of the other cluster's external CIDRs alone.
+func (a Addresses) External() Addresses { return Addresses{remaps: a.remaps[a.pods:]} }
+
 // Here returns the address by which this cluster reaches an address of the other one. It is false for an address that
 // belongs to none of the other cluster's CIDRs: here it would be somebody else's.
 func (a Addresses) Here(there netip.Addr) (netip.Addr, bool) {

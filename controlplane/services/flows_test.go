@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,16 +56,7 @@ func newSite(t *testing.T, id, peer string, o services.Options) *site {
 		ObjectMeta: object(controlplanetest.LiqoNamespace, "pod-cidr", ipamv1alpha1.LabelNetworkType, ipamv1alpha1.NetworkTypePodCIDR),
 		Spec:       ipamv1alpha1.NetworkSpec{CIDR: podCIDR},
 	})
-	s.Create(t, &corev1.Namespace{ObjectMeta: object("", s.tenant(), "liqo.io/tenant-namespace", "true", remoteID, peer)})
-	list := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
-		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{c}}
-	}
-	c := &networkingv1beta1.Configuration{ObjectMeta: object(s.tenant(), "c", remoteID, peer)}
-	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: list(podCIDR), External: list("10.80.0.0/16")}
-	s.Create(t, c)
-	controlplanetest.EditStatus(t, s.Cluster, c, func(c *networkingv1beta1.Configuration) {
-		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: list(remapped), External: list("10.80.0.0/16")}}
-	})
+	s.connect(peer)
 	s.Create(t, &corev1beta1.ForeignCluster{ObjectMeta: object("", peer), Spec: corev1beta1.ForeignClusterSpec{ClusterID: corev1beta1.ClusterID(peer)}})
 	s.network(corev1beta1.StatusEstablished)
 	s.RunManager(t, func(mgr ctrl.Manager) error {
@@ -75,6 +67,22 @@ func newSite(t *testing.T, id, peer string, o services.Options) *site {
 }
 
 const remoteID = "liqo.io/remote-cluster-id"
+
+// connect makes the namespace and the Configuration of a peering.
+func (s *site) connect(peer string) {
+	s.t.Helper()
+	tenant := "liqo-tenant-" + peer
+	s.Create(s.t, &corev1.Namespace{ObjectMeta: object("", tenant, "liqo.io/tenant-namespace", "true", remoteID, peer)})
+	list := func(c networkingv1beta1.CIDR) networkingv1beta1.CIDRs {
+		return networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{c}}
+	}
+	c := &networkingv1beta1.Configuration{ObjectMeta: object(tenant, "c", remoteID, peer)}
+	c.Spec.Remote.CIDR = networkingv1beta1.ClusterCIDR{Pod: list(podCIDR), External: list("10.80.0.0/16")}
+	s.Create(s.t, c)
+	controlplanetest.EditStatus(s.t, s.Cluster, c, func(c *networkingv1beta1.Configuration) {
+		c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: list(remapped), External: list("10.80.0.0/16")}}
+	})
+}
 
 func (s *site) tenant() string { return "liqo-tenant-" + s.peer }
 
@@ -329,6 +337,72 @@ func (s *site) leadsNowhere(service string) {
 		}
 		return err
 	})
+}
+
+// TestHub has a cluster pass on a Service of one peer to another one.
+func TestHub(t *testing.T) {
+	hub := newSite(t, "hub", "rome", services.Options{})
+	hub.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
+	hub.connect("milan")
+	hub.hears(&networkingv1beta1.ExportedService{ObjectMeta: object("", "shop.web"), Spec: networkingv1beta1.ServiceDescription{
+		Namespace: "shop", Name: "web", Type: networkingv1beta1.ServiceClusterSetIP,
+		Ports: []networkingv1beta1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+		Slices: []networkingv1beta1.ServiceSlice{{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []networkingv1beta1.ServiceEndpoint{
+			{Addresses: []string{"10.243.1.2"}, Ready: true},
+		}}},
+	}})
+	hub.leads(importer.DerivedName("web"), "rome 10.71.1.2")
+	export := &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}
+	hub.Create(t, export)
+	conditions := func() []metav1.Condition { return export.Status.Conditions }
+	hub.condition(export, "Valid", conditions, "NoService")
+	controlplanetest.Eventually(t, "the export says what is missing", func(ctx context.Context) error {
+		if err := hub.Get(ctx, "shop", "web", export); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(export.Status.Conditions, "Valid"); !strings.Contains(c.Message, networkingv1beta1.AnnotationPassOnServices) {
+			return errors.New(c.Message)
+		}
+		return nil
+	})
+	hub.allow(networkingv1beta1.AnnotationPassOnServices, "shop/web")
+	ip := new(ipamv1alpha1.IP)
+	controlplanetest.Eventually(t, "there is an IP for the endpoint", func(ctx context.Context) error {
+		var all ipamv1alpha1.IPList
+		if err := hub.Client.List(ctx, &all, client.InNamespace("shop")); err != nil {
+			return err
+		}
+		if len(all.Items) != 1 || all.Items[0].Spec.IP != "10.71.1.2" {
+			return fmt.Errorf("%+v", all.Items)
+		}
+		*ip = all.Items[0]
+		return nil
+	})
+	// What the IPAM does.
+	controlplanetest.EditStatus(t, hub.Cluster, ip, func(ip *ipamv1alpha1.IP) { ip.Status.IP, ip.Status.CIDR = "10.70.0.5", "10.70.0.0/16" })
+	passed := func(want ...networkingv1beta1.ServiceEndpoint) {
+		t.Helper()
+		controlplanetest.Eventually(t, fmt.Sprintf("milan is told of %+v", want), func(ctx context.Context) error {
+			e := new(networkingv1beta1.ExportedService)
+			if err := hub.Get(ctx, "liqo-tenant-milan", "shop.web", e); err != nil {
+				return err
+			}
+			if len(e.Spec.Slices) != 1 || e.Spec.Slices[0].Cluster != "rome" || !reflect.DeepEqual(e.Spec.Slices[0].Endpoints, want) {
+				return fmt.Errorf("%+v", e.Spec)
+			}
+			return nil
+		})
+	}
+	passed(networkingv1beta1.ServiceEndpoint{Addresses: []string{"10.70.0.5"}, Ready: true})
+	hub.condition(export, "Ready", conditions, "Exported")
+	if err := hub.Get(t.Context(), hub.tenant(), "shop.web", new(networkingv1beta1.ExportedService)); !apierrors.IsNotFound(err) {
+		t.Errorf("rome is told of its own Service: %v", err)
+	}
+	hub.network(corev1beta1.StatusError) // and who imports it from the hub learns that
+	passed(networkingv1beta1.ServiceEndpoint{Addresses: []string{"10.70.0.5"}})
+	hub.Delete(t, export)
+	hub.Gone(t, ip)
+	hub.Gone(t, &networkingv1beta1.ExportedService{ObjectMeta: object("liqo-tenant-milan", "shop.web")})
 }
 
 // TestNamespacesCreated has a peer name namespaces that are not there: of those that the operator allows some are created,

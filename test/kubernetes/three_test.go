@@ -30,7 +30,7 @@ func TestThreeClusters(t *testing.T) {
 	}
 	w := newWorld(t, kubelab.Options{Clusters: []string{"hub", "left", "right"}, Nodes: 1})
 	defer w.explain(t)
-	w.install(t)
+	w.install(t, "--set", "services.enabled=true")
 	s := &star{world: w, hub: w.Cluster("hub"), left: w.Cluster("left"), right: w.Cluster("right"), pods: make(map[*kubelab.Cluster]*kubelab.Pod)}
 	for _, c := range w.Clusters {
 		s.pods[c] = w.servers(t, c, 1)[0]
@@ -46,6 +46,7 @@ func TestThreeClusters(t *testing.T) {
 			s.leavesAndHub(t)
 		}},
 		{"leaf to leaf through the hub", s.transit},
+		{"a Service of a leaf through the hub", s.passedOn},
 		{"one peering ends, the other stays", func(t *testing.T) {
 			w.liqoctl(t, w.between(s.left, s.hub, "network", "reset", "--wait", "--skip-confirm")...)
 			s.reach(t, s.right, s.hub)
@@ -147,6 +148,46 @@ func (s *star) transit(t *testing.T) {
 		s.answers(t, way.from, way.to, at, unknown)
 	}
 	s.kubectl(t, s.hub, "-n", "default", "delete", "ips", "--all")
+}
+
+// passedOn has the right leaf use a Service of the left one, which the hub passes on.
+func (s *star) passedOn(t *testing.T) {
+	const name = "through"
+	s.kubectl(t, s.left, "expose", "deployment", "web", "-n", appNamespace, "--name="+name, fmt.Sprint("--port=", servicePort), fmt.Sprint("--target-port=", webPort))
+	export := func(c *kubelab.Cluster) {
+		s.liqoctl(t, "export", "service", name, "-n", appNamespace, "--timeout", patience.String(), "--kubeconfig", c.Kubeconfig)
+	}
+	export(s.left)
+	lab.Eventually(t, patience, "the hub imports it", func() error {
+		_, err := address(t.Context(), s.hub, appNamespace, name)
+		return err
+	})
+	s.kubectl(t, s.hub, "annotate", "configurations", "-n", "liqo-tenant-"+s.left.Name, "--all", "liqo.io/pass-on-services="+appNamespace+"/"+name)
+	export(s.hub)
+	lab.Eventually(t, patience, s.right.Name+" reaches it", func() error {
+		at, err := address(t.Context(), s.right, appNamespace, name)
+		if err != nil {
+			return err
+		}
+		a, err := getAt(t.Context(), s.pods[s.right], at)
+		if err == nil && a.Pod != s.pods[s.left].Name {
+			err = fmt.Errorf("it is %+v", a)
+		}
+		return err
+	})
+	s.kubectl(t, s.hub, "delete", "serviceexport", name, "-n", appNamespace)
+	lab.Eventually(t, patience, "nothing is left of it", func() error {
+		ips, err := s.hub.Kubectl("get", "ips", "-n", appNamespace, "-o", "name")
+		if err != nil {
+			return err
+		}
+		imports, err := s.right.Kubectl("get", "serviceimports", "-n", appNamespace, "-o", "name")
+		if err != nil || strings.TrimSpace(ips+imports) != "" {
+			return fmt.Errorf("%s%s (%w)", ips, imports, err)
+		}
+		return nil
+	})
+	s.kubectl(t, s.left, "delete", "service,serviceexport", name, "-n", appNamespace)
 }
 
 // granted waits for the address of an IP of the hub.

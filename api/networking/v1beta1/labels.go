@@ -107,6 +107,9 @@ const (
 	LabelServiceAlias = "liqo.io/service-alias"
 	// LabelImportedFrom, on a Namespace, holds the ID of the cluster for a Service of which it was created.
 	LabelImportedFrom = "liqo.io/imported-from"
+	// LabelPassedOnFrom holds the ID of the cluster of which an endpoint is that a hub passes on: on the IP by which the hub makes
+	// it reachable, and on the EndpointSlices of who imports it from the hub.
+	LabelPassedOnFrom = "liqo.io/passed-on-from"
 	// LabelWebhookSkip keeps admission webhooks from judging a RouteConfiguration or FirewallConfiguration.
 	LabelWebhookSkip = "liqo.io/webhook-skip"
 )
@@ -133,6 +136,9 @@ const (
 	// For exports also LABEL=VALUE, of the Service. Without them all are.
 	AnnotationExportServices = "liqo.io/export-services"
 	AnnotationImportServices = "liqo.io/import-services"
+	// AnnotationPassOnServices, on a Configuration, names Services of its peer which this cluster, a hub, may offer to its other
+	// peers, in the form of AnnotationImportServices. Without it there are none.
+	AnnotationPassOnServices = "liqo.io/pass-on-services"
 	// AnnotationCreateNamespaces, on a Configuration, names the namespaces that are created for Services of its peer, separated
 	// by commas; * stands for any text. Without it none is.
 	AnnotationCreateNamespaces = "liqo.io/create-namespaces"

@@ -75,6 +75,9 @@ func (s *ServiceSlice) check(path string) error {
 	if s.AddressType != discoveryv1.AddressTypeIPv4 && s.AddressType != discoveryv1.AddressTypeIPv6 {
 		return fmt.Errorf("%s.addressType: %q is not IPv4 or IPv6", path, text.Quoted(string(s.AddressType)))
 	}
+	if s.Cluster != "" && len(validation.IsDNS1123Label(s.Cluster)) > 0 {
+		return fmt.Errorf("%s.cluster: %q is not the ID of a cluster", path, text.Quoted(s.Cluster))
+	}
 	if err := checkServicePorts(path+".ports", s.Ports); err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ const (
 	MaxServiceSizeTotal = 16 << 20
 	// MaxCreatedNamespaces is how many namespaces a cluster creates for Services of one peer.
 	MaxCreatedNamespaces = 100
+	// MaxPassedOn is for how many endpoints of one cluster a hub has addresses, to pass them on to others.
+	MaxPassedOn = 1000
 	// MaxServiceSize is how many bytes the description of a Service has as JSON: far from what etcd takes, far above what
 	// 1000 endpoints need.
 	MaxServiceSize = 512 << 10
@@ -155,6 +157,12 @@ type ServicePort struct {
 
 // ServiceSlice holds endpoints of a Service that have the same ports.
 type ServiceSlice struct {
+	// Cluster is the ID of the cluster whose endpoints these are, where the exporting one, a hub, passes them on. Their addresses
+	// are of its external CIDR then.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Cluster string `json:"cluster,omitempty"`
 	// AddressType is the family of all addresses of the slice.
 	//
 	// +required

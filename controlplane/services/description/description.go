@@ -17,6 +17,9 @@ import (
 	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
+// AnnotationDerived, on a ServiceImport, names the Service that has its address: as other implementations of the API.
+const AnnotationDerived = "multicluster.kubernetes.io/derived-service"
+
 // maxProblems is of how many endpoints is told why they are left out.
 const maxProblems = 3
 
@@ -63,6 +66,12 @@ func Allows(c *networkingv1beta1.Configuration, annotation, namespace, name stri
 		}
 	}
 	return false
+}
+
+// PassesOn tells whether a Configuration lets the Service of its peer be offered to others.
+func PassesOn(c *networkingv1beta1.Configuration, namespace, name string) bool {
+	_, asked := c.Annotations[networkingv1beta1.AnnotationPassOnServices]
+	return asked && Allows(c, networkingv1beta1.AnnotationPassOnServices, namespace, name, nil)
 }
 
 // CreatesNamespace tells whether a Configuration lets a namespace be created for Services of its peer. Names that Kubernetes

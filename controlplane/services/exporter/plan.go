@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/services/description"
@@ -32,6 +33,8 @@ type Facts struct {
 	// Service and Slices are nil if there are none that users made.
 	Service *corev1.Service
 	Slices  []discoveryv1.EndpointSlice
+	// PassOn is what this cluster, as a hub, may pass on of other clusters.
+	PassOn PassOn
 	// Reserved says why no Service of the namespace is exported; empty: they may be.
 	Reserved string
 	// Peers are the peerings, one for each cluster.
@@ -49,12 +52,16 @@ type Peer struct {
 	Services, Endpoints int
 	// Denied says that the operators of this cluster do not let it be told of this one.
 	Denied bool
+	// PassOn says that they let the Service, as the peer exports it, be offered to others.
+	PassOn bool
 }
 
 // Plan is what an export leads to.
 type Plan struct {
 	// Exported are all ExportedServices of the Service.
 	Exported []*networkingv1beta1.ExportedService
+	// IPs are the addresses that others need for what is passed on.
+	IPs []*ipamv1alpha1.IP
 	// Conditions are those of the ServiceExport.
 	Conditions []metav1.Condition
 }
@@ -64,6 +71,7 @@ type Plan struct {
 //	no ServiceExport                             nobody
 //	a namespace of Kubernetes or of this project nobody              Valid=False NamespaceReserved
 //	no Service, or an imported one               nobody              Valid=False NoService
+//	  one that operators let be passed on        all but its own     Valid=True  Ready=True  Exported
 //	a Service of type ExternalName               nobody              Valid=False InvalidServiceType
 //	no peering, or none that may see it          nobody              Valid=True  Ready=False Pending
 //	peers that operators let see others only     the others          Valid=True  Ready=False Pending, if there are none
@@ -82,9 +90,9 @@ func Build(f Facts) (p Plan) {
 	switch s := f.Service; {
 	case f.Reserved != "":
 		return invalid(reasonReserved, f.Reserved+": it is not exported")
+	case s == nil && len(f.PassOn.Slices) == 0:
+		return invalid(mcsv1beta1.ServiceExportReasonNoService, f.noService())
 	case s == nil:
-		return invalid(mcsv1beta1.ServiceExportReasonNoService, fmt.Sprintf(
-			"There is no Service %s in namespace %s, not counting those that are imported from other clusters: create it to export it", f.Export.Name, f.Export.Namespace))
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
 		return invalid(mcsv1beta1.ServiceExportReasonInvalidServiceType, "A Service of type ExternalName has no endpoints to export")
 	case len(s.Spec.Ports) > networkingv1beta1.MaxServicePorts:
@@ -92,12 +100,26 @@ func Build(f Facts) (p Plan) {
 	case len(s.Spec.Ports) == 0 && s.Spec.ClusterIP != corev1.ClusterIPNone:
 		return invalid(mcsv1beta1.ServiceExportReasonInvalidServiceType, "The Service has no ports")
 	}
-	d, problems := description.Of(f.Service, f.Slices, f.Export.CreationTimestamp, f.podOfThisCluster)
-	endpoints := d.Endpoints()
+	d, problems := f.PassOn.described(f.Export), []string(nil)
+	if f.Service != nil {
+		d, problems = description.Of(f.Service, f.Slices, f.Export.CreationTimestamp, f.podOfThisCluster)
+	}
+	passed, ips, left := f.PassOn.build()
+	p.IPs, problems = ips, append(problems, left...)
 	peers, unknown := visible(f.Export, f.Peers)
 	var told, full, denied []string
 	for _, peer := range peers {
+		spec := *d.DeepCopy()
+		for _, s := range passed {
+			// Not back to where it is from; and who has it from here passes it on no further, so nothing comes round.
+			if s.Cluster != peer.ID && spec.Endpoints()+len(s.Endpoints) <= networkingv1beta1.MaxServiceEndpoints && len(spec.Slices) < networkingv1beta1.MaxServiceSlices {
+				spec.Slices = append(spec.Slices, s)
+			}
+		}
+		endpoints := spec.Endpoints()
 		switch {
+		case f.Service == nil && f.PassOn.only(peer.ID):
+			continue
 		case peer.Denied:
 			denied = append(denied, peer.ID)
 			continue
@@ -114,7 +136,7 @@ func Build(f Facts) (p Plan) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: peer.Namespace, Name: d.ObjectName(), Labels: map[string]string{
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: peer.ID,
 			}},
-			Spec: *d.DeepCopy(),
+			Spec: spec,
 		})
 	}
 	var parts []string
@@ -126,7 +148,10 @@ func Build(f Facts) (p Plan) {
 	case len(peers) == 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonPending
 		parts = append(parts, fmt.Sprintf("The annotation %s names no cluster that this one is connected to", networkingv1beta1.AnnotationExportTo))
-	case len(denied) == len(peers):
+	case len(told)+len(full)+len(denied) == 0:
+		ready, reason = false, mcsv1beta1.ServiceExportReasonPending
+		parts = append(parts, "This cluster is connected to no other one than the one that exports it")
+	case len(told)+len(full) == 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonPending
 	case len(full) > 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonFailed
@@ -134,6 +159,9 @@ func Build(f Facts) (p Plan) {
 	}
 	if len(told) > 0 {
 		parts = append(parts, "Exported to "+names(told))
+	}
+	if clusters := f.PassOn.clusters(); len(clusters) > 0 && len(told) > 0 {
+		parts = append(parts, "Endpoints of "+names(clusters)+" are passed on to the others")
 	}
 	if len(denied) > 0 {
 		parts = append(parts, fmt.Sprintf("Not to %s: the annotation %s of the Configuration there does not name it", names(denied), networkingv1beta1.AnnotationExportServices))
@@ -215,7 +243,10 @@ func peersOf(configurations []networkingv1beta1.Configuration, of types.Namespac
 		c := &oldest[i]
 		id := c.Labels[networkingv1beta1.LabelRemoteClusterID]
 		if _, known := peers[id]; id != "" && !known && c.DeletionTimestamp.IsZero() {
-			peers[id] = Peer{ID: id, Namespace: c.Namespace, Denied: !description.Allows(c, networkingv1beta1.AnnotationExportServices, of.Namespace, of.Name, labels)}
+			peers[id] = Peer{
+				ID: id, Namespace: c.Namespace, PassOn: description.PassesOn(c, of.Namespace, of.Name),
+				Denied: !description.Allows(c, networkingv1beta1.AnnotationExportServices, of.Namespace, of.Name, labels),
+			}
 		}
 	}
 	return slices.SortedFunc(maps.Values(peers), func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })

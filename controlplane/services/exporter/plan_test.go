@@ -158,10 +158,10 @@ func TestPeersOf(t *testing.T) {
 	milan := c("m", "milan", 0)
 	milan.Annotations = map[string]string{networkingv1beta1.AnnotationExportServices: "shop/db"}
 	turin := c("t", "turin", 0)
-	turin.Annotations = map[string]string{networkingv1beta1.AnnotationExportServices: "shop/db, tier=public"}
+	turin.Annotations = map[string]string{networkingv1beta1.AnnotationExportServices: "shop/db, tier=public", networkingv1beta1.AnnotationPassOnServices: "shop"}
 	got := peersOf([]networkingv1beta1.Configuration{c("b", "rome", 0), c("a", "rome", time.Hour), milan, turin, c("x", "", 0), ends},
 		types.NamespacedName{Namespace: "shop", Name: "web"}, map[string]string{"tier": "public"})
-	if diff := cmp.Diff([]Peer{{ID: "milan", Namespace: "m", Denied: true}, {ID: "rome", Namespace: "a"}, {ID: "turin", Namespace: "t"}}, got); diff != "" {
+	if diff := cmp.Diff([]Peer{{ID: "milan", Namespace: "m", Denied: true}, {ID: "rome", Namespace: "a"}, {ID: "turin", Namespace: "t", PassOn: true}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

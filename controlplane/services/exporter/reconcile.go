@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -33,6 +34,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=exportedservices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceimports,verbs=get;list;watch
+// +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;namespaces;nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 
@@ -43,6 +46,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
 	p := Build(f)
+	if err := r.applyIPs(ctx, f.PassOn.IPs, p.IPs); err != nil {
+		return ctrl.Result{}, err
+	}
 	wanted := map[string]bool{}
 	for _, e := range p.Exported {
 		wanted[e.Namespace] = true
@@ -77,6 +83,11 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	if err := r.List(ctx, &all, client.MatchingFields{byName: object}); err != nil {
 		return f, nil, fmt.Errorf("list ExportedServices: %w", err)
 	}
+	var ips ipamv1alpha1.IPList
+	if err := r.List(ctx, &ips, client.InNamespace(name.Namespace), client.MatchingLabels{mcsv1beta1.LabelServiceName: name.Name}, client.HasLabels{networkingv1beta1.LabelPassedOnFrom}); err != nil {
+		return f, nil, fmt.Errorf("list IPs: %w", err)
+	}
+	f.PassOn.IPs = ips.Items
 	export := new(mcsv1beta1.ServiceExport)
 	if err := r.Get(ctx, name, export); client.IgnoreNotFound(err) != nil {
 		return f, nil, fmt.Errorf("get the ServiceExport: %w", err)
@@ -95,17 +106,20 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 		return f, nil, fmt.Errorf("get the Service: %w", err)
 	case err == nil && service.DeletionTimestamp.IsZero():
 		f.Service = service
-		var slices discoveryv1.EndpointSliceList
-		if err := r.Users.List(ctx, &slices, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
+		var made discoveryv1.EndpointSliceList
+		if err := r.Users.List(ctx, &made, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
 			return f, nil, fmt.Errorf("list EndpointSlices: %w", err)
 		}
-		f.Slices = slices.Items
+		f.Slices = made.Items
 	}
 	var labels map[string]string
 	if f.Service != nil {
 		labels = f.Service.Labels
 	}
 	if f.Peers, err = r.peers(ctx, name, labels); err != nil {
+		return f, nil, err
+	}
+	if err := r.passOn(ctx, name, &f); err != nil {
 		return f, nil, err
 	}
 	var networks ipamv1alpha1.NetworkList
@@ -120,6 +134,74 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	}
 	f.Taken, err = reserved.Addresses(ctx, r.Client, r.Users)
 	return f, all.Items, err
+}
+
+// applyIPs makes those that are wanted of those that are there.
+func (r *Reconciler) applyIPs(ctx context.Context, there []ipamv1alpha1.IP, wanted []*ipamv1alpha1.IP) error {
+	kept := map[string]bool{}
+	for _, ip := range wanted {
+		kept[ip.Name] = true
+		if _, err := apply.Object(ctx, r.Client, nil, ip); err != nil && !apply.NamespaceEnds(err) {
+			return err
+		}
+	}
+	for i := range there {
+		if ip := &there[i]; !kept[ip.Name] && ip.DeletionTimestamp.IsZero() {
+			if err := apply.Delete(ctx, r.Client, ip); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// passOn reads what of other clusters may be passed on. In most clusters that is nothing, which takes one look.
+func (r *Reconciler) passOn(ctx context.Context, name types.NamespacedName, f *Facts) error {
+	may := map[string]bool{} // by peer
+	some := false
+	for _, p := range f.Peers {
+		may[p.ID] = p.PassOn
+		some = some || p.PassOn
+	}
+	if !some && f.Service != nil {
+		return nil
+	}
+	imported := new(mcsv1beta1.ServiceImport)
+	if err := r.Get(ctx, name, imported); err != nil || imported.Labels[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue || !imported.DeletionTimestamp.IsZero() {
+		return client.IgnoreNotFound(err)
+	}
+	f.PassOn.Import = imported
+	var all discoveryv1.EndpointSliceList
+	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingLabels{
+		mcsv1beta1.LabelServiceName: name.Name, discoveryv1.LabelServiceName: imported.Annotations[description.AnnotationDerived],
+	}); err != nil {
+		return fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	for i := range all.Items {
+		s := &all.Items[i]
+		source := sourceOf(s)
+		allowed, peer := may[source]
+		switch {
+		case !peer || s.Labels[networkingv1beta1.LabelPassedOnFrom] != "": // of this cluster, or passed on to it
+		case allowed:
+			f.PassOn.Slices = append(f.PassOn.Slices, *s)
+		case !slices.Contains(f.PassOn.Withheld, source):
+			f.PassOn.Withheld = append(f.PassOn.Withheld, source)
+		}
+	}
+	f.PassOn.Others = map[string]int{}
+	for _, cluster := range f.PassOn.clusters() {
+		var ips ipamv1alpha1.IPList
+		if err := r.List(ctx, &ips, client.UnsafeDisableDeepCopy, client.MatchingLabels{networkingv1beta1.LabelPassedOnFrom: cluster}); err != nil {
+			return fmt.Errorf("list IPs: %w", err)
+		}
+		for i := range ips.Items {
+			if ip := &ips.Items[i]; ip.Namespace != name.Namespace || ip.Labels[mcsv1beta1.LabelServiceName] != name.Name {
+				f.PassOn.Others[cluster]++
+			}
+		}
+	}
+	return nil
 }
 
 // peers are the peerings for a Service with these labels, and how much each is told of beside it.

@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -35,7 +37,9 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 		return fmt.Errorf("index ExportedServices: %w", err)
 	}
 	everything := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request { return r.exports(ctx) })
-	return ctrl.NewControllerManagedBy(mgr).Named("serviceexport").For(new(mcsv1beta1.ServiceExport)).
+	return ctrl.NewControllerManagedBy(mgr).Named("serviceexport").
+		// What this controller and the importer say of it in its status is no news.
+		For(new(mcsv1beta1.ServiceExport), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Kind(users, new(corev1.Service), handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, s *corev1.Service) []ctrl.Request {
 				return r.ifExported(ctx, s.Namespace, s.Name)
@@ -50,6 +54,19 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 			namespace, name := description.Key(o.GetName())
 			return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 		})).
+		// What there is to pass on, and by which addresses.
+		Watches(new(mcsv1beta1.ServiceImport), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+			return r.ifExported(ctx, o.GetNamespace(), o.GetName())
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(new(discoveryv1.EndpointSlice), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+			return r.ifExported(ctx, o.GetNamespace(), o.GetLabels()[mcsv1beta1.LabelServiceName])
+		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return r.hub() }})).
+		Watches(new(ipamv1alpha1.IP), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+			if o.GetLabels()[networkingv1beta1.LabelPassedOnFrom] == "" {
+				return nil
+			}
+			return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[mcsv1beta1.LabelServiceName]}}}
+		})).
 		// Who the peers are and what they may see, not how they are reached.
 		Watches(new(networkingv1beta1.Configuration), everything, builder.WithPredicates(predicate.Or(
 			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
@@ -63,6 +80,18 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 // exports are the requests for all Services that are exported.
 func (r *Reconciler) exports(ctx context.Context) []ctrl.Request {
 	return enqueue.Each(ctx, r, new(mcsv1beta1.ServiceExportList), client.ObjectKeyFromObject)
+}
+
+// hub tells whether anything may be passed on at all. Where nothing is, what is imported is of no interest here.
+func (r *Reconciler) hub() bool {
+	var all networkingv1beta1.ConfigurationList
+	if err := r.List(context.Background(), &all, client.UnsafeDisableDeepCopy); err != nil {
+		return true
+	}
+	return slices.ContainsFunc(all.Items, func(c networkingv1beta1.Configuration) bool {
+		_, asked := c.Annotations[networkingv1beta1.AnnotationPassOnServices]
+		return asked
+	})
 }
 
 // ifExported is the request for a Service if it is exported. Most are not.

@@ -19,6 +19,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/objectname"
+	"github.com/sluice-net/sluice/controlplane/services/description"
 )
 
 const (
@@ -27,8 +28,6 @@ const (
 	hold = 30 * time.Second
 	// maxProblems is of how many endpoints is told.
 	maxProblems = 3
-	// annotationDerived, on a ServiceImport, names the Service that has its address: as other implementations of the API.
-	annotationDerived = "multicluster.kubernetes.io/derived-service"
 	// sliceManager is the value of the label endpointslice.kubernetes.io/managed-by.
 	sliceManager = "endpointslice.services.liqo.io"
 )
@@ -62,6 +61,10 @@ type Import struct {
 	Peer string
 	// Address judges an address of the peer, and translates it to the one by which this cluster reaches it.
 	Address func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
+	// PassedOn is the same for an address under which the peer passes on an endpoint of another cluster, and Direct are the
+	// clusters that this one is connected to itself.
+	PassedOn func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
+	Direct   map[string]bool
 	// Unwanted says that the operators of this cluster want nothing of that name from the peer.
 	Unwanted bool
 	// Creates says that they want a missing namespace created for it, Full that the peer has as many of these as it can have.
@@ -107,6 +110,7 @@ type constituent struct {
 //	  one that operators want created           joins, and the namespace is created
 //	  the peer has as many as it can have       refused   TooManyNamespaces
 //	an endpoint that leads elsewhere            left out  Accepted, whose message says so
+//	what a hub passes on of a direct peer       left out  the same
 //	another type, port or affinity than older   joins as the older one says; Conflict on this cluster's export
 //	the peer is away                            joins, nothing of it ready
 //	an endpoint here is ready, and preferred    joins, nothing of it ready
@@ -163,16 +167,19 @@ func Build(f Facts) (p Plan) {
 		p.Services = append(p.Services, f.service(name, merged))
 	}
 	for _, c := range all {
+		made, problems := c.slices(f.Cluster, spare)
 		p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: c.cluster})
-		made, problems := c.slices(spare)
+		for _, s := range made {
+			p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: s.Labels[mcsv1beta1.LabelSourceCluster]})
+		}
 		for _, name := range names {
 			for i, s := range made {
 				s = s.DeepCopy()
 				s.Namespace, s.Name = f.Namespace, fmt.Sprintf("%s-%s-%d", name, objectname.Digest(c.cluster, 4), i)
-				s.Labels = map[string]string{
+				maps.Copy(s.Labels, map[string]string{
 					networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, discoveryv1.LabelManagedBy: sliceManager,
-					mcsv1beta1.LabelServiceName: f.Name, mcsv1beta1.LabelSourceCluster: c.cluster, discoveryv1.LabelServiceName: name,
-				}
+					mcsv1beta1.LabelServiceName: f.Name, discoveryv1.LabelServiceName: name,
+				})
 				if headless {
 					s.Labels[corev1.IsHeadlessService] = "" // by which a cluster's DNS knows it
 				}
@@ -196,6 +203,7 @@ func Build(f Facts) (p Plan) {
 		p.Accepted[i] = accepted(true, networkingv1beta1.ReasonAccepted, strings.Join(append([]string{"Part of the ServiceImport of this name"}, notes[i]...), "; "))
 	}
 	slices.SortFunc(p.Clusters, func(a, b mcsv1beta1.ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	p.Clusters = slices.Compact(p.Clusters)
 	if f.Local != nil {
 		p.Conflict = new(conflict(all[0].cluster, conflicts))
 	}
@@ -293,7 +301,7 @@ func (f *Facts) serviceImport(m networkingv1beta1.ServiceDescription) *mcsv1beta
 	s := &mcsv1beta1.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.Namespace, Name: f.Name, Labels: map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue},
-			Annotations: map[string]string{annotationDerived: DerivedName(f.Name)},
+			Annotations: map[string]string{description.AnnotationDerived: DerivedName(f.Name)},
 		},
 		Spec: mcsv1beta1.ServiceImportSpec{
 			Type: mcsv1beta1.ServiceImportType(m.Type), Ports: []mcsv1beta1.ServicePort{}, SessionAffinity: m.SessionAffinity, SessionAffinityConfig: affinity(m),
@@ -351,7 +359,7 @@ func hasReady(d *networkingv1beta1.ServiceDescription) bool {
 
 // slices are the endpoints of one cluster as this one reaches them. Those that are refused are left out; problems says of
 // the first few of them why. Those of a peer are not ready if they are spare.
-func (c *constituent) slices(spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
+func (c *constituent) slices(own string, spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
 	if c.of != nil && c.of.Unknown != "" {
 		return nil, []string{c.of.Unknown}
 	}
@@ -359,11 +367,22 @@ func (c *constituent) slices(spare bool) (made []*discoveryv1.EndpointSlice, pro
 	for i := range c.Slices {
 		in := &c.Slices[i]
 		out := &discoveryv1.EndpointSlice{AddressType: in.AddressType, Endpoints: []discoveryv1.Endpoint{}}
+		out.Labels = map[string]string{mcsv1beta1.LabelSourceCluster: cmp.Or(in.Cluster, c.cluster)}
+		if in.Cluster != "" {
+			if in.Cluster == own || c.of == nil || c.of.Direct[in.Cluster] {
+				// It is known here without the detour, or not meant to be; and nobody else says what a peer of this cluster has.
+				if left++; left <= maxProblems {
+					problems = append(problems, fmt.Sprintf("spec.slices[%d] is left out: cluster %s is not reached through another one", i, in.Cluster))
+				}
+				continue
+			}
+			out.Labels[networkingv1beta1.LabelPassedOnFrom] = in.Cluster
+		}
 		for _, p := range in.Ports {
 			out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: new(p.Name), Protocol: new(p.Protocol), Port: new(p.Port), AppProtocol: p.AppProtocol})
 		}
 		for j := range in.Endpoints {
-			e, err := c.endpoint(&in.Endpoints[j], in.AddressType)
+			e, err := c.endpoint(&in.Endpoints[j], in)
 			if err == nil {
 				if spare && c.of != nil {
 					e.Conditions.Ready = new(false)
@@ -386,15 +405,19 @@ func (c *constituent) slices(spare bool) (made []*discoveryv1.EndpointSlice, pro
 }
 
 // endpoint judges the addresses of one endpoint. Those of this cluster were judged by who wrote them into its EndpointSlices.
-func (c *constituent) endpoint(in *networkingv1beta1.ServiceEndpoint, family discoveryv1.AddressType) (out discoveryv1.Endpoint, err error) {
+func (c *constituent) endpoint(in *networkingv1beta1.ServiceEndpoint, of *networkingv1beta1.ServiceSlice) (out discoveryv1.Endpoint, err error) {
 	out.Hostname = in.Hostname
 	out.Conditions = discoveryv1.EndpointConditions{Ready: new(in.Ready), Serving: new(in.Serving), Terminating: new(in.Terminating)}
 	if c.of == nil {
 		out.Addresses = slices.Clone(in.Addresses)
 		return out, nil
 	}
+	translate := c.of.Address
+	if of.Cluster != "" {
+		translate = c.of.PassedOn
+	}
 	for _, there := range in.Addresses {
-		here, err := c.of.Address(there, family)
+		here, err := translate(there, of.AddressType)
 		if err != nil {
 			return out, err
 		}

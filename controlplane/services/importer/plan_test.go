@@ -18,6 +18,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/peeraddress"
+	"github.com/sluice-net/sluice/controlplane/services/description"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -59,7 +60,7 @@ func from(t testing.TB, peer string, d networkingv1beta1.ServiceDescription) Imp
 	}
 	return Import{
 		Object: &networkingv1beta1.ImportedService{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + peer, Name: d.ObjectName()}, Spec: d}, Peer: peer,
-		Address: judge.Here,
+		Address: judge.Here, PassedOn: (&peeraddress.Judge{Cluster: peer, Addresses: a.External()}).Here,
 	}
 }
 
@@ -116,6 +117,44 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// TestFamiliesAndProtocols follows a Service with two families and SCTP from the objects of one cluster to those of another.
+func TestFamiliesAndProtocols(t *testing.T) {
+	there := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{
+		ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{{Name: "m3ua", Protocol: corev1.ProtocolSCTP, Port: 2905}},
+	}}
+	var of []discoveryv1.EndpointSlice
+	for family, address := range map[discoveryv1.AddressType]string{discoveryv1.AddressTypeIPv4: "10.243.1.2", discoveryv1.AddressTypeIPv6: "fd00:243::7"} {
+		of = append(of, discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(family))}, AddressType: family,
+			Ports:     []discoveryv1.EndpointPort{{Name: new("m3ua"), Protocol: new(corev1.ProtocolSCTP), Port: new(int32(2905))}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		})
+	}
+	d, _ := description.Of(there, of, metav1.NewTime(epoch), nil)
+	in := from(t, "rome", d)
+	var c networkingv1beta1.Configuration
+	c.Spec.Remote.CIDR.Pod.List = []networkingv1beta1.CIDR{"10.243.0.0/16", "fd00:243::/48"}
+	c.Status.Remote = &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{Pod: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.71.0.0/16", "fd00:71::/48"}}}}
+	a, err := reflection.NewAddresses(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Address = (&peeraddress.Judge{Cluster: "rome", Addresses: a}).Here
+	p := Build(facts(in))
+	if got := addresses(p, DerivedName("web")); !slices.Equal(got, []string{"rome 10.71.1.2", "rome fd00:71::7"}) {
+		t.Errorf("%q: %s", got, p.Accepted[0].Message)
+	}
+	port := p.Services[0].Spec.Ports[0]
+	for _, s := range p.Slices {
+		if *s.Ports[0].Protocol != corev1.ProtocolSCTP || port.Protocol != corev1.ProtocolSCTP || p.Import.Spec.Ports[0].Protocol != corev1.ProtocolSCTP {
+			t.Errorf("%+v %+v", s.Ports, port)
+		}
+	}
+	if f := p.Services[0].Spec.IPFamilyPolicy; f == nil || *f != corev1.IPFamilyPolicyPreferDualStack {
+		t.Errorf("the Service has addresses by %v", f)
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	local := described(time.Hour, "10.243.0.5")
 	away := from(t, "rome", described(0, "10.243.1.2"))
@@ -157,6 +196,39 @@ func TestEndpoints(t *testing.T) {
 			}
 			if c := p.Accepted[0]; c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, test.says) || len(c.Message) > 1024 {
 				t.Errorf("%s: %s, want %q", c.Status, c.Message, test.says)
+			}
+		})
+	}
+}
+
+// TestPassedOn has a hub pass on endpoints of other clusters.
+func TestPassedOn(t *testing.T) {
+	for _, test := range []struct {
+		name, cluster, address string
+		want                   []string // with the mark of passed endpoints
+		says                   string
+	}{
+		{"of a cluster behind it", "milan", "10.80.0.5", []string{"milan 10.80.0.5 milan"}, ""},
+		{"under an address of its pods", "milan", "10.243.0.5", nil, "in no CIDR of cluster rome"},
+		{"its own under an address of others", "", "10.80.0.5", nil, "in no CIDR of cluster rome"},
+		{"of a peer of this cluster", "naples", "10.80.0.5", nil, "cluster naples is not reached through another one"},
+		{"of this cluster", "turin", "10.80.0.5", nil, "cluster turin is not reached through another one"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := described(0, test.address)
+			d.Slices[0].Cluster = test.cluster
+			in := from(t, "rome", d)
+			in.Direct = map[string]bool{"rome": true, "naples": true}
+			p := Build(facts(in))
+			var got []string
+			for _, s := range p.Slices {
+				got = append(got, strings.Join([]string{s.Labels[mcsv1beta1.LabelSourceCluster], s.Endpoints[0].Addresses[0], s.Labels["liqo.io/passed-on-from"]}, " "))
+			}
+			if !slices.Equal(got, test.want) || !strings.Contains(p.Accepted[0].Message, test.says) {
+				t.Errorf("%q, %s", got, p.Accepted[0].Message)
+			}
+			if n := len(p.Clusters); n != 1+len(test.want) {
+				t.Errorf("%d clusters: %+v", n, p.Clusters)
 			}
 		})
 	}

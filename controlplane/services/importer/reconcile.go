@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -154,12 +155,12 @@ func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
 			return err
 		}
 	}
-	var slices discoveryv1.EndpointSliceList
-	if err := r.List(ctx, &slices, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
+	var there discoveryv1.EndpointSliceList
+	if err := r.List(ctx, &there, append(of, client.UnsafeDisableDeepCopy)...); err != nil {
 		return fmt.Errorf("list EndpointSlices: %w", err)
 	}
-	for i := range slices.Items {
-		if s := &slices.Items[i]; !kept[s.Name] && s.DeletionTimestamp.IsZero() {
+	for i := range there.Items {
+		if s := &there.Items[i]; !kept[s.Name] && s.DeletionTimestamp.IsZero() {
 			if err := apply.DeleteOurs(ctx, r.Client, s, &owner); err != nil {
 				return err
 			}
@@ -307,11 +308,11 @@ func (r *Reconciler) local(ctx context.Context, name types.NamespacedName, s *co
 	if s == nil || !s.DeletionTimestamp.IsZero() || s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil, false, nil
 	}
-	var slices discoveryv1.EndpointSliceList
-	if err := r.Users.List(ctx, &slices, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
+	var made discoveryv1.EndpointSliceList
+	if err := r.Users.List(ctx, &made, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
 		return nil, false, fmt.Errorf("list EndpointSlices: %w", err)
 	}
-	d, _ := description.Of(s, slices.Items, export.CreationTimestamp, nil)
+	d, _ := description.Of(s, made.Items, export.CreationTimestamp, nil)
 	if d.Check() != nil {
 		return nil, false, nil // the exporter says why
 	}
@@ -343,8 +344,15 @@ func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.Imported
 	if err != nil {
 		return in, 0, err
 	}
-	judge.Addresses = judge.Addresses.Pods() // nothing else is exported
-	in.Unknown, in.Address = unknown, judge.Here
+	pods, passedOn := judge, judge
+	pods.Addresses, passedOn.Addresses = judge.Addresses.Pods(), judge.Addresses.External()
+	in.Unknown, in.Address, in.PassedOn = unknown, pods.Here, passedOn.Here
+	hub := slices.ContainsFunc(o.Spec.Slices, func(s networkingv1beta1.ServiceSlice) bool { return s.Cluster != "" })
+	if hub {
+		if in.Direct, err = r.direct(ctx); err != nil {
+			return in, 0, err
+		}
+	}
 	peer := new(corev1beta1.ForeignCluster)
 	switch err := r.Get(ctx, client.ObjectKey{Name: id}, peer); {
 	case client.IgnoreNotFound(err) != nil:
@@ -352,6 +360,21 @@ func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.Imported
 	case apierrors.IsNotFound(err):
 		peer = nil
 	}
-	in.Away, again = away(peer, r.Clock.Now())
+	if in.Away, again = away(peer, r.Clock.Now()); hub && again == 0 {
+		again = retry // one of the clusters behind it may be connected to this one by then
+	}
 	return in, again, nil
+}
+
+// direct are the clusters that this one has a peering with.
+func (r *Reconciler) direct(ctx context.Context) (map[string]bool, error) {
+	var all networkingv1beta1.ConfigurationList
+	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Configurations: %w", err)
+	}
+	direct := map[string]bool{}
+	for i := range all.Items {
+		direct[all.Items[i].Labels[networkingv1beta1.LabelRemoteClusterID]] = true
+	}
+	return direct, nil
 }
