@@ -117,6 +117,7 @@ func testServices(t *testing.T, w *world) {
 		run  func(*testing.T, *sharing)
 	}{
 		{"by name", false, testServiceNames},
+		{"kinds", false, testServiceKinds},
 		{"the other way", false, testServiceBack},
 		{"network test", false, testServiceNetwork},
 		{"rolling update", false, testServiceRollout},
@@ -161,10 +162,13 @@ func address(ctx context.Context, c *kubelab.Cluster, namespace, name string) (a
 	return netip.AddrPortFrom(a, servicePort), err
 }
 
-// ready are the addresses of the ready endpoints that b has of shop/web, without those of the alias.
-func (s *sharing) ready(ctx context.Context) (all []string, err error) {
+// ready are the addresses of the ready endpoints that b has of shop/web.
+func (s *sharing) ready(ctx context.Context) ([]string, error) { return s.endpoints(ctx, "web") }
+
+// endpoints are the addresses of the ready endpoints that b has of a Service in the namespace shop, without those of the alias.
+func (s *sharing) endpoints(ctx context.Context, service string) (all []string, err error) {
 	in := new(mcsv1beta1.ServiceImport)
-	if err := s.b.Client().Get(ctx, types.NamespacedName{Namespace: shop, Name: "web"}, in); err != nil {
+	if err := s.b.Client().Get(ctx, types.NamespacedName{Namespace: shop, Name: service}, in); err != nil {
 		return nil, err
 	}
 	var found discoveryv1.EndpointSliceList
@@ -230,6 +234,94 @@ func testServiceNames(t *testing.T, s *sharing) {
 	if out, _ := s.liqoctl(t, "get", "services", "-n", shop, "--kubeconfig", s.b.Kubeconfig); !strings.Contains(out, " 2/2 ") {
 		t.Errorf("liqoctl get services:\n%s", out)
 	}
+}
+
+// statefulText is a headless Service, whose pods have names.
+const statefulText = `
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {clusterIP: None, selector: {app: db}, ports: [{name: http, port: 8080}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: shop}
+spec:
+  serviceName: db
+  replicas: 2
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      automountServiceAccountToken: false
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: web
+        image: IMAGE
+        imagePullPolicy: Never
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+        env:
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+`
+
+// stickyText is a Service that remembers its clients.
+const stickyText = `
+apiVersion: v1
+kind: Service
+metadata: {name: sticky, namespace: shop}
+spec: {selector: {app: web}, sessionAffinity: ClientIP, ports: [{name: http, port: 80, targetPort: 8080}]}
+`
+
+// testServiceKinds has b use Services of a of other kinds: pods of a StatefulSet by their names, and one with session affinity.
+func testServiceKinds(t *testing.T, s *sharing) {
+	export := func(t *testing.T, name, text string) {
+		t.Helper()
+		manifest{s.a, "", strings.ReplaceAll(text, "IMAGE", webImage)}.apply(t)
+		s.liqoctl(t, "export", "service", name, "-n", shop, "--timeout", patience.String(), "--kubeconfig", s.a.Kubeconfig)
+	}
+	t.Run("StatefulSet", func(t *testing.T) {
+		t.Parallel()
+		export(t, "db", statefulText)
+		for _, pod := range []string{"db-0", "db-1"} {
+			url := fmt.Sprintf("http://%s.%s.db.shop.svc.clusterset.local:8080/", pod, s.a.Name)
+			lab.Eventually(t, patience, url+" answers", func() error {
+				out, err := s.b.Kubectl("exec", "-n", shop, "asker", "--", "web", "-get", url)
+				if err == nil && !strings.Contains(out, `"pod":"`+pod+`"`) {
+					err = fmt.Errorf("it says %q", out)
+				}
+				return err
+			})
+		}
+	})
+	t.Run("session affinity", func(t *testing.T) {
+		t.Parallel()
+		export(t, "sticky", stickyText)
+		var at netip.AddrPort
+		lab.Eventually(t, patience, s.b.Name+" has both endpoints of it", func() (err error) {
+			if at, err = address(t.Context(), s.b, shop, "sticky"); err != nil {
+				return err
+			}
+			if all, err := s.endpoints(t.Context(), "sticky"); err != nil || len(all) != 2 {
+				return fmt.Errorf("%q (%w)", all, err)
+			}
+			return nil
+		})
+		from := s.clients(t, s.b, 2)[0]
+		var first string
+		lab.Eventually(t, patience, "it answers", func() error {
+			a, err := getAt(t.Context(), from, at)
+			first = a.Pod
+			return err
+		})
+		for range 20 { // by chance, one in a million
+			a, err := getAt(t.Context(), from, at)
+			if err != nil || a.Pod != first {
+				t.Fatalf("%s answers, then %s (%v)", first, a.Pod, err)
+			}
+		}
+	})
 }
 
 // testServiceBack has a use a Service of b.
