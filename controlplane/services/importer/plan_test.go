@@ -461,20 +461,31 @@ func TestAway(t *testing.T) {
 
 // FuzzBuild has a peer say anything: no address leads to where it must not, and whatever is made is what an API server takes.
 func FuzzBuild(f *testing.F) {
-	f.Add("shop", "web", "http", int32(80), "10.243.1.2", "IPv4", "web-0")
-	f.Add("kube-system", "kubernetes", "", int32(0), "::ffff:127.0.0.1", "IPv6", "")
-	f.Fuzz(func(t *testing.T, namespace, name, port string, number int32, address, family, host string) {
+	f.Add("shop", "web", "http", int32(80), "10.243.1.2", "IPv4", "web-0", "")
+	f.Add("shop", "web", "http", int32(80), "10.80.1.2", "IPv4", "web-0", "milan")
+	f.Add("kube-system", "kubernetes", "", int32(0), "::ffff:127.0.0.1", "IPv6", "", "turin")
+	f.Fuzz(func(t *testing.T, namespace, name, port string, number int32, address, family, host, cluster string) {
 		d := described(0, address)
 		d.Namespace, d.Name, d.Ports[0].Name, d.Ports[0].Port = namespace, name, port, number
 		d.Slices[0].AddressType, d.Slices[0].Endpoints[0].Hostname = discoveryv1.AddressType(family), &host
-		p := Build(facts(from(t, "rome", d)))
+		d.Slices[0].Cluster = cluster
+		in := from(t, "rome", d)
+		in.Direct = map[string]bool{"rome": true}
+		p := Build(facts(in))
 		if p.Import == nil {
 			return
 		}
+		of, theirs := "rome", netip.MustParsePrefix("10.71.0.0/16")
+		if cluster != "" {
+			of, theirs = cluster, netip.MustParsePrefix("10.80.0.0/16")
+		}
 		for _, a := range addresses(p, DerivedName("web")) {
-			_, text, _ := strings.Cut(a, " ")
+			source, text, _ := strings.Cut(a, " ")
 			here := netip.MustParseAddr(strings.TrimSuffix(text, "!"))
-			if !netip.MustParsePrefix("10.71.0.0/16").Contains(here) {
+			if source != of || cluster == "rome" || cluster == "turin" {
+				t.Errorf("%s of %q is said to be of %s", here, cluster, source)
+			}
+			if !theirs.Contains(here) {
 				t.Errorf("%s is not the peer's", here)
 			}
 			if here == netip.MustParseAddr("10.71.9.9") || netip.MustParsePrefix("10.71.200.0/24").Contains(here) {
