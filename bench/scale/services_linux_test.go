@@ -2,14 +2,12 @@ package scale
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,12 +26,6 @@ import (
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/lab"
 	wireguard "github.com/sluice-net/sluice/tunnel"
-)
-
-// The pods of both clusters of a peering, and the prefix by which each knows those of the other.
-const (
-	sharedPods   = "10.243.0.0/16"
-	remappedPods = "10.71.0.0/16"
 )
 
 // shop is the namespace of all exported Services.
@@ -95,56 +87,15 @@ func newSharing(t *testing.T, services, endpoints int) *sharing {
 	return s
 }
 
-// peeringText are the objects of a peering that the gateway works by.
-const peeringText = `
-apiVersion: networking.liqo.io/v1beta1
-kind: $KIND
-metadata: {name: gw, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec: {mtu: 1340, endpoint: $ENDPOINT}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: PublicKey
-metadata: {name: $PEER, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER, networking.liqo.io/gateway-resource: "true"}}
-spec: {publicKey: $KEY}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: Configuration
-metadata: {name: $PEER, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec:
-  local: {cidr: {pod: $PODS, external: 10.70.0.0/16}}
-  remote: {cidr: {pod: $PODS, external: 10.70.0.0/16}}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: InternalFabric
-metadata: {name: $PEER, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec: {mtu: 1340, gatewayIP: $HOST, interface: {node: {name: liqo.gw}, gateway: {ip: 10.80.0.1}}}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: Connection
-metadata: {name: gw-gw, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec: {type: Server, gatewayRef: {kind: WgGatewayServer, name: gw, namespace: $NAMESPACE}}`
-
 // newEnd makes a cluster that is connected to its peer as soon as both gateways run.
 func newEnd(t *testing.T, e *end, server string, key wireguard.PrivateKey, peer wireguard.PublicKey) *end {
 	e.world = newWorld(t)
 	e.must(e.Install(deploy.MultiCluster()))
 	e.ApplyManifest(t, "services", "services.yaml")
 	e.must(e.CreateNamespace(e.tenant(), peering(e.peer, networkingv1beta1.LabelTenantNamespace, "true")))
-	kind, endpoint := "GatewayServer", "{port: 51840, serviceType: ClusterIP}"
-	if e.mode == "client" {
-		kind, endpoint = "GatewayClient", "{port: 51840, addresses: ["+server+"], protocol: UDP}"
-	}
-	e.Apply(strings.NewReplacer(
-		"$KIND", kind, "$ENDPOINT", endpoint, "$NAMESPACE", e.tenant(), "$PEER", e.peer, "$HOST", e.host, "$PODS", sharedPods,
-		"$KEY", base64.StdEncoding.EncodeToString(peer[:]),
-	).Replace(peeringText))
-	e.status(&networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Namespace: e.tenant(), Name: e.peer}}, map[string]any{
-		"remote": map[string]any{"cidr": map[string]any{"pod": remappedPods, "external": "10.72.0.0/16"}},
-		"conditions": []any{map[string]any{
-			"type": networkingv1beta1.ConditionNetworkCIDRsConfigured, "status": "True", "reason": networkingv1beta1.ReasonNetworkCIDRsConfigured, "message": "done",
-			"observedGeneration": 1, "lastTransitionTime": metav1.Now(),
-		}},
-	})
+	e.CreateText(t, controlplanetest.PeeringEnd{
+		Namespace: e.tenant(), Peer: e.peer, Mode: e.mode, Host: e.host, Server: server, PeerKey: peer,
+	}.Fill(controlplanetest.GatewayObjects + controlplanetest.GatewayConnection))
 	f := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: e.peer}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: corev1beta1.ClusterID(e.peer)}}
 	for _, o := range []client.Object{
 		f,
@@ -155,7 +106,7 @@ func newEnd(t *testing.T, e *end, server string, key wireguard.PrivateKey, peer 
 			ObjectMeta: metav1.ObjectMeta{Namespace: controlplanetest.LiqoNamespace, Name: "pod-cidr", Labels: map[string]string{
 				ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypePodCIDR,
 			}},
-			Spec: ipamv1alpha1.NetworkSpec{CIDR: sharedPods},
+			Spec: ipamv1alpha1.NetworkSpec{CIDR: "10.243.0.0/16"},
 		},
 	} {
 		e.must(e.Client.Create(e.ctx, o))

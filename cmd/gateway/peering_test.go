@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +17,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
@@ -119,39 +116,16 @@ func (s *side) socket(t testing.TB, pod string) string {
 }
 
 // manifests fills in one of the templates below and splits it.
-func (s *side) manifests(template string) (docs []string) {
-	kind, endpoint := "GatewayServer", "{port: 51840, serviceType: ClusterIP}"
-	if s.mode == "client" {
-		kind, endpoint = "GatewayClient", "{port: 51840, addresses: ["+s.serverHost+"], protocol: UDP}"
-	}
-	text := strings.NewReplacer(
-		"$NAMESPACE", s.namespace, "$KIND", kind, "$ENDPOINT", endpoint, "$PEERKEY", base64.StdEncoding.EncodeToString(s.peerKey[:]),
-		"$PEER", s.peer, "$HOST", s.host, "$MODE", s.mode, "$N", fmt.Sprint(s.number),
-	).Replace(template)
-	return strings.Split(text, "\n---\n")
+func (s *side) manifests(template string) []string {
+	return strings.Split(controlplanetest.PeeringEnd{
+		Namespace: s.namespace, Peer: s.peer, Mode: s.mode, Host: s.host, Server: s.serverHost, PeerKey: s.peerKey, Number: s.number,
+	}.Fill(template), "\n---\n")
 }
 
 // create creates objects with their status, as administrator.
 func (s *side) create(t testing.TB, docs ...string) {
 	t.Helper()
-	ctx := context.Background()
-	for _, doc := range docs {
-		var u unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
-			t.Fatalf("%v in\n%s", err, doc)
-		}
-		status, has := u.Object["status"]
-		if err := s.c.Client.Create(ctx, &u); err != nil {
-			t.Fatalf("create %s %s: %v", u.GetKind(), u.GetName(), err)
-		}
-		if !has {
-			continue
-		}
-		u.Object["status"] = status
-		if err := s.c.Client.Status().Update(ctx, &u); err != nil {
-			t.Fatalf("status of %s %s: %v", u.GetKind(), u.GetName(), err)
-		}
-	}
+	s.c.CreateText(t, strings.Join(docs, "\n---\n"))
 }
 
 // roleManifests are what a gateway may do.
@@ -204,34 +178,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: liqo-gat
 subjects: [{kind: ServiceAccount, name: gw, namespace: $NAMESPACE}]`
 
 // objectManifests are everything that a gateway works by.
-const objectManifests = `
-apiVersion: networking.liqo.io/v1beta1
-kind: $KIND
-metadata: {name: gw, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec: {mtu: 1340, endpoint: $ENDPOINT}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: PublicKey
-metadata: {name: $PEER, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER, networking.liqo.io/gateway-resource: "true"}}
-spec: {publicKey: $PEERKEY}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: Configuration
-metadata: {name: $PEER, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec:
-  local: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}
-  remote: {cidr: {pod: 10.243.0.0/16, external: 10.70.0.0/16}}
-status:
-  remote: {cidr: {pod: 10.61.0.0/16, external: 10.71.0.0/16}}
-  conditions: [{type: NetworkCIDRsConfigured, status: "True", reason: NetworkCIDRsConfigured, message: done, observedGeneration: 1, lastTransitionTime: "2026-01-01T00:00:00Z"}]
----
-apiVersion: networking.liqo.io/v1beta1
-kind: InternalFabric
-metadata: {name: $PEER, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec:
-  mtu: 1340
-  gatewayIP: $HOST
-  interface: {node: {name: liqo.$N}, gateway: {ip: 10.80.$N.1}}
+const objectManifests = controlplanetest.GatewayObjects + `
 ---
 apiVersion: networking.liqo.io/v1beta1
 kind: InternalNode
@@ -254,11 +201,7 @@ kind: IP
 metadata: {name: printer, namespace: $NAMESPACE}
 spec: {ip: 192.168.1.$N}
 status: {ip: 10.70.0.$N, cidr: 10.70.0.0/16}
----
-apiVersion: networking.liqo.io/v1beta1
-kind: Connection
-metadata: {name: gw-gw, namespace: $NAMESPACE, labels: {liqo.io/remote-cluster-id: $PEER}}
-spec: {type: Server, gatewayRef: {kind: WgGatewayServer, name: gw, namespace: $NAMESPACE}}
+` + controlplanetest.GatewayConnection + `
 ---
 apiVersion: coordination.k8s.io/v1
 kind: Lease
