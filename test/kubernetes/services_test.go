@@ -278,6 +278,11 @@ spec: {selector: {app: web}, sessionAffinity: ClientIP, ports: [{name: http, por
 func testServiceKinds(t *testing.T, s *sharing) {
 	export := func(t *testing.T, name, text string) {
 		t.Helper()
+		t.Cleanup(func() {
+			if _, err := s.a.Kubectl("delete", "service,serviceexport,statefulset", name, "-n", shop, "--ignore-not-found"); err != nil {
+				t.Error(err)
+			}
+		})
 		manifest{s.a, "", strings.ReplaceAll(text, "IMAGE", webImage)}.apply(t)
 		s.liqoctl(t, "export", "service", name, "-n", shop, "--timeout", patience.String(), "--kubeconfig", s.a.Kubeconfig)
 	}
