@@ -71,11 +71,13 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 	return p.run(ctx, tell)
 }
 
-// serviceThere is an error where there is no Service to export. The API allows a ServiceExport
-// to be there first, but whoever gives the command hardly means that.
+// serviceThere is an error where there is no Service to export, nor an imported one to pass on. The
+// API allows a ServiceExport to be there first, but whoever gives the command hardly means that.
 func (e *end) serviceThere(ctx context.Context, export *mcsv1beta1.ServiceExport) error {
-	err := e.Client.Get(ctx, client.ObjectKeyFromObject(export), new(corev1.Service))
-	if apierrors.IsNotFound(err) {
+	missing := func(o client.Object) bool {
+		return apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(export), o))
+	}
+	if missing(new(corev1.Service)) && missing(new(mcsv1beta1.ServiceImport)) {
 		return e.Errorf("there is no Service %s in namespace %s: the ServiceExport stays, and exports the Service once there is one; 'liqoctl unexport service %[1]s -n %[2]s' takes it back",
 			export.Name, export.Namespace)
 	}

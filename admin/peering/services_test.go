@@ -1,9 +1,12 @@
 package peering
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -35,5 +38,25 @@ func TestUnexport(t *testing.T) {
 	var left mcsv1beta1.ServiceExportList
 	if err := in.Client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
 		t.Errorf("left: %v, %v", left.Items, err)
+	}
+}
+
+// TestExportOfImported: a Service that is imported is exported, too, as a hub does.
+func TestExportOfImported(t *testing.T) {
+	m := metav1.ObjectMeta{Namespace: "app", Name: "web"}
+	wanted := NewServiceExport(Metadata{Namespace: m.Namespace, Name: m.Name}, nil, false)
+	export := wanted.DeepCopy()
+	for _, of := range []mcsv1beta1.ServiceExportConditionType{mcsv1beta1.ServiceExportConditionValid, mcsv1beta1.ServiceExportConditionReady} {
+		meta.SetStatusCondition(&export.Status.Conditions, metav1.Condition{Type: string(of), Status: metav1.ConditionTrue, Reason: "Exported", Message: "Exported to milan"})
+	}
+	in := &access.Cluster{Client: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(export, &mcsv1beta1.ServiceImport{ObjectMeta: m}).Build()}
+	if err := Export(t.Context(), in, wanted, Options{}, func(progress.Event) {}); err != nil {
+		t.Error(err)
+	}
+	if err := in.Client.Delete(t.Context(), &mcsv1beta1.ServiceImport{ObjectMeta: m}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Export(t.Context(), in, wanted, Options{}, func(progress.Event) {}); err == nil || !strings.Contains(err.Error(), "no Service web in namespace app") {
+		t.Errorf("without it: %v", err)
 	}
 }
