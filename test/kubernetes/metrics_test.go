@@ -80,7 +80,7 @@ func testMetrics(t *testing.T, w *world) {
 		return err
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	forwards := w.follows(ctx, "Forwarding from", "-n", monitoring, "port-forward", "pod/"+pod.Name, fmt.Sprint(prometheusPort))
+	forwards := w.follows(ctx, "Forwarding from", "", "-n", monitoring, "port-forward", "pod/"+pod.Name, fmt.Sprint(prometheusPort))
 	defer func() {
 		cancel()
 		<-forwards.done

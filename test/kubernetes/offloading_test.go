@@ -64,6 +64,7 @@ spec:
       - name: files
         image: {{.Tar}}
         imagePullPolicy: Never
+        stdin: true
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
         volumeMounts: [{name: files, mountPath: /files}]
       volumes: [{name: files, emptyDir: {}}]
@@ -113,6 +114,10 @@ func testOffloading(t *testing.T, w *world) {
 		{"pods reach each other", testOffloadedTraffic},
 		{"a Service in both directions", testOffloadedService},
 		{"kubectl", testOffloadedKubectl},
+		{"kubectl top", testOffloadedTop},
+		{"liqoctl get pods", testOffloadedView},
+		{"cordoned", testOffloadedCordoned},
+		{"refused", testOffloadedRefused},
 		{"changes", testOffloadedChanges},
 		{"the API server of its cluster", testOffloadedAPIClient},
 		{"deleted", testOffloadedDeleted},
@@ -240,7 +245,11 @@ func testOffloadedKubectl(t *testing.T, o *offloaded) {
 		return err
 	})
 	t.Run("logs -f", func(t *testing.T) {
-		o.follow(t, "listens at", "logs", "-f", "-n", offloadedHere, pod, "-c", "web")
+		o.follow(t, "listens at", "", "logs", "-f", "-n", offloadedHere, pod, "-c", "web")
+	})
+	t.Run("attach", func(t *testing.T) {
+		const line = "through two API servers"
+		o.follow(t, line, line+"\n", "attach", "-i", "-n", offloadedHere, pod, "-c", "files")
 	})
 	t.Run("exec", func(t *testing.T) {
 		out := o.kubectl(t, o.a, "exec", "-n", offloadedHere, pod, "-c", "web", "--", "web", "-get", fmt.Sprintf("http://127.0.0.1:%d/", webPort))
@@ -268,7 +277,7 @@ func testOffloadedKubectl(t *testing.T, o *offloaded) {
 	t.Run("port-forward", func(t *testing.T) {
 		const port = 18080
 		ctx, cancel := context.WithCancel(t.Context())
-		forwards := o.follows(ctx, "Forwarding from", "port-forward", "-n", offloadedHere, "pod/"+pod, fmt.Sprintf("%d:%d", port, webPort))
+		forwards := o.follows(ctx, "Forwarding from", "", "port-forward", "-n", offloadedHere, "pod/"+pod, fmt.Sprintf("%d:%d", port, webPort))
 		defer func() {
 			cancel()
 			<-forwards.done
@@ -309,11 +318,11 @@ func (f *following) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follows starts a kubectl for a.
-func (w *world) follows(ctx context.Context, want string, args ...string) *following {
+// follows starts a kubectl for a, with text on its standard input.
+func (w *world) follows(ctx context.Context, want, stdin string, args ...string) *following {
 	f := &following{seen: make(chan struct{}), done: make(chan struct{}), want: want}
 	cmd := exec.Command(w.Tool("kubectl"), append([]string{"--kubeconfig", w.a.Kubeconfig}, args...)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = w.environment(), f, f
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.environment(), strings.NewReader(stdin), f, f
 	go func() {
 		defer close(f.done)
 		_, _, f.err = w.run(ctx, cmd)
@@ -335,11 +344,11 @@ func (f *following) wait(t *testing.T) {
 	}
 }
 
-// follow runs a kubectl until it says something.
-func (o *offloaded) follow(t *testing.T, want string, args ...string) {
+// follow runs a kubectl, with text on its standard input, until it says something.
+func (o *offloaded) follow(t *testing.T, want, stdin string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	f := o.follows(ctx, want, args...)
+	f := o.follows(ctx, want, stdin, args...)
 	defer func() {
 		cancel()
 		<-f.done

@@ -1,4 +1,5 @@
-// Command tar is as much of tar as `kubectl cp` runs in a container. Without arguments it waits, so that there is one.
+// Command tar is as much of tar as `kubectl cp` runs in a container. Without arguments it waits, so that there is one, and
+// says what it is told.
 //
 //	tar cf - FILE         FILE, as an archive, to standard output
 //	tar -xmf - [-C DIR]   the files of an archive from standard input, into DIR
@@ -29,6 +30,7 @@ func run(args []string) error {
 	case len(args) == 0:
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+		go func() { _, _ = io.Copy(os.Stdout, os.Stdin) }() // for kubectl attach
 		<-end
 		return nil
 	case len(args) == 3 && args[0] == "cf" && args[1] == "-":

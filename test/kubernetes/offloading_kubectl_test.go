@@ -1,0 +1,131 @@
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// metricsText is a kind in the place of a metrics-server, and what it says of a pod.
+const metricsText = `
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
+ metadata: {name: pods.metrics.k8s.io, annotations: {api-approved.kubernetes.io: "unapproved, of a test"}},
+ spec: {group: metrics.k8s.io, names: {kind: PodMetrics, listKind: PodMetricsList, plural: pods, singular: pod}, scope: Namespaced,
+  versions: [{name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}
+`
+
+// testOffloadedTop asks the virtual node for what a metrics-server asks it for, and `kubectl top` shows.
+func testOffloadedTop(t *testing.T, o *offloaded) {
+	manifest{o.b, "", metricsText}.apply(t)
+	t.Cleanup(func() { o.kubectl(t, o.b, "delete", "customresourcedefinition", "pods.metrics.k8s.io") })
+	lab.Eventually(t, patience, o.b.Name+" has metrics", func() error {
+		_, err := o.b.KubectlInput(fmt.Sprintf(`{apiVersion: metrics.k8s.io/v1beta1, kind: PodMetrics, metadata: {namespace: %s, name: %s}, window: 15s,
+			containers: [{name: web, usage: {cpu: 250m, memory: 64Mi}}]}`, offloadedThere, o.there.Name), "apply", "-f", "-")
+		return err
+	})
+	want := fmt.Sprintf("container_memory_working_set_bytes{container=\"web\",namespace=%q,pod=%q} 6.7108864e+07", offloadedHere, o.onVirtual().Name)
+	lab.Eventually(t, patience, "the virtual node tells what its pod uses", func() error {
+		got, err := o.a.Kubectl("get", "--raw", "/api/v1/nodes/"+virtualNode+"/proxy/metrics/resource")
+		if err == nil && !strings.Contains(got, want) {
+			err = fmt.Errorf("no %s in\n%s", want, got)
+		}
+		return err
+	})
+}
+
+// testOffloadedView lists where the pods run, in both clusters.
+func testOffloadedView(t *testing.T, o *offloaded) {
+	own := func(p *corev1.Pod) survey.OffloadedPod {
+		return survey.OffloadedPod{Namespace: offloadedHere, Name: p.Name, From: o.a.Name, In: o.a.Name, Node: p.Spec.NodeName, Phase: corev1.PodRunning, Ready: true, IP: p.Status.PodIP}
+	}
+	here := []survey.OffloadedPod{own(&o.here[0]), own(&o.here[1]), own(o.onVirtual())}
+	here[2].In, here[2].OtherNamespace = o.b.Name, offloadedThere
+	there := []survey.OffloadedPod{{
+		Namespace: offloadedThere, Name: o.there.Name, From: o.a.Name, In: o.b.Name, Node: o.there.Node.Name, Phase: corev1.PodRunning, Ready: true,
+		IP: o.there.Addr.String(), OtherNamespace: offloadedHere,
+	}}
+	byName := func(a, b survey.OffloadedPod) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(here, byName)
+	for c, want := range map[*kubelab.Cluster][]survey.OffloadedPod{o.a: here, o.b: there} {
+		var got []survey.OffloadedPod
+		o.decode(t, &got, "--kubeconfig", c.Kubeconfig, "get", "pods", "-o", "json")
+		slices.SortFunc(got, byName)
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(survey.OffloadedPod{}, "Created")); diff != "" {
+			t.Errorf("pods of %s (-want +got)\n%s", c.Name, diff)
+		}
+	}
+}
+
+// testOffloadedCordoned has the virtual node take no more pods and keep the one that it has, as any node.
+func testOffloadedCordoned(t *testing.T, o *offloaded) {
+	o.kubectl(t, o.a, "cordon", virtualNode)
+	manifest{o.a, offloadedHere, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: late}, spec: {nodeSelector: {kubernetes.io/hostname: %s}, terminationGracePeriodSeconds: 1,
+securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}},
+containers: [{name: web, image: %q, imagePullPolicy: Never, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`, virtualNode, webImage)}.apply(t)
+	state := func() (string, error) {
+		return o.a.Kubectl("get", "pod", "-n", offloadedHere, "late", "-o", `jsonpath={.spec.nodeName} {.status.phase} {.status.conditions[?(@.type=="PodScheduled")].reason}`)
+	}
+	is := func(want string) func() error {
+		return func() error {
+			got, err := state()
+			if err == nil && got != want {
+				err = fmt.Errorf("it is %q", got)
+			}
+			return err
+		}
+	}
+	lab.Eventually(t, patience, "a pod finds no node", is(" Pending Unschedulable"))
+	if err := o.look(t.Context()); err != nil {
+		t.Errorf("a cordon ends pods: %v", err)
+	}
+	o.kubectl(t, o.a, "uncordon", virtualNode)
+	lab.Eventually(t, patience, "the pod runs", is(virtualNode+" Running "))
+	o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, "late", "--wait=true", "--timeout="+patience.String())
+}
+
+// testOffloadedRefused asks for what an offloaded pod cannot have: Events of the pod say so, and it goes on.
+func testOffloadedRefused(t *testing.T, o *offloaded) {
+	pod := o.onVirtual().Name
+	for _, tt := range []struct {
+		what, reason, note string
+		args               []string
+	}{
+		{"resized in place", "PodNotResized", "container web requests 10m of cpu and is to have 20m",
+			[]string{"patch", "pod", pod, "--subresource=resize", "-p", `{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`}},
+		{"kubectl debug", "FailedReflection", "ephemeral container looks does not run",
+			[]string{"debug", pod, "--image=" + webImage, "--container=looks", "--target=web", "--profile=restricted", "--attach=false"}},
+	} {
+		o.kubectl(t, o.a, append([]string{"-n", offloadedHere}, tt.args...)...)
+		lab.Eventually(t, patience, tt.what+": the pod says why not", func() error {
+			var list eventsv1.EventList
+			if err := o.a.Client().List(t.Context(), &list, client.InNamespace(offloadedHere)); err != nil {
+				return err
+			}
+			var said []string
+			for _, e := range list.Items {
+				if e.Regarding.Kind == "Pod" && e.Regarding.Name == pod {
+					said = append(said, e.Reason+" "+e.Note)
+				}
+			}
+			if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, tt.reason+" ") && strings.Contains(s, tt.note) }) {
+				return errors.New(strings.Join(said, "\n"))
+			}
+			return nil
+		})
+	}
+	if err := o.look(t.Context()); err != nil {
+		t.Errorf("what is refused ends pods: %v", err)
+	}
+}
