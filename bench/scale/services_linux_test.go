@@ -95,7 +95,7 @@ func newEnd(t *testing.T, e *end, server string, key wireguard.PrivateKey, peer 
 	e.must(e.CreateNamespace(e.tenant(), peering(e.peer, networkingv1beta1.LabelTenantNamespace, "true")))
 	e.CreateText(t, controlplanetest.PeeringEnd{
 		Namespace: e.tenant(), Peer: e.peer, Mode: e.mode, Host: e.host, Server: server, PeerKey: peer,
-	}.Fill(controlplanetest.GatewayObjects + controlplanetest.GatewayConnection))
+	}.Fill(controlplanetest.GatewayObjects+controlplanetest.GatewayConnection))
 	f := &corev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: e.peer}, Spec: corev1beta1.ForeignClusterSpec{ClusterID: corev1beta1.ClusterID(e.peer)}}
 	for _, o := range []client.Object{
 		f,
