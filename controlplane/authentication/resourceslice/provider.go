@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -79,9 +80,9 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	tenant, err := r.tenant(ctx, s.Namespace)
-	if err != nil {
-		return ctrl.Result{}, err
+	tenant, known, err := r.tenant(ctx, s.Namespace)
+	if err != nil || !known {
+		return ctrl.Result{}, err // the Tenant wakes its slices
 	}
 	l, unlock, err := r.ledger(ctx, s)
 	defer unlock()
@@ -175,18 +176,22 @@ func byOtherMeans(s *authv1beta1.ResourceSlice, subject credentials.Subject, why
 		why, subject.CommonName, subject.Organization, authv1beta1.LabelIdentityType, authv1beta1.ResourceSliceIdentity, authv1beta1.LabelResourceSliceName, s.Name)}
 }
 
-// tenant returns the Tenant of a namespace that may ask, drained or not; nil if there is none.
-func (r *provider) tenant(ctx context.Context, namespace string) (*authv1beta1.Tenant, error) {
+// tenant returns the Tenant of a namespace that may ask, drained or not; nil if there is none. It is not known while one is
+// there that nobody has judged.
+func (r *provider) tenant(ctx context.Context, namespace string) (t *authv1beta1.Tenant, known bool, err error) {
 	var list authv1beta1.TenantList
 	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list Tenants: %w", err)
+		return nil, false, fmt.Errorf("list Tenants: %w", err)
 	}
+	known = true
 	for i := range list.Items {
-		if t := &list.Items[i]; t.Status.TenantNamespace == namespace {
-			return t, nil
+		t := &list.Items[i]
+		if t.Status.TenantNamespace == namespace {
+			return t, true, nil
 		}
+		known = known && meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady) != nil
 	}
-	return nil, nil
+	return nil, known, nil
 }
 
 // mark ties a copy to its Tenant, with which it goes, and says whether it is cordoned.
