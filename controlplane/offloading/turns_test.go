@@ -17,6 +17,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -45,6 +46,10 @@ func TestTurns(t *testing.T) {
 	for consumer, namespace := range map[string]string{"rome": rome, "zurich": zurich} {
 		milan.Create(t, unsigned(namespace, consumer, "milan"))
 		milan.acceptedAre(namespace, "milan")
+		quota := credentials.SliceSubject("milan", consumer).CommonName
+		controlplanetest.Eventually(t, "there is the Quota of "+consumer, func(ctx context.Context) error { // or its pod waits for that
+			return milan.Get(ctx, namespace, quota, new(offloadingv1beta1.Quota))
+		})
 	}
 	milan.stop()
 

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,8 +63,6 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 
 	ledger *ledger
-	// counted tells whether all Pods of the start were counted.
-	counted toolscache.InformerSynced
 
 	// room has one place: it is sent to when a Pod does not count any more.
 	room chan event.TypedGenericEvent[*raw]
@@ -88,9 +85,6 @@ type Reconciler struct {
 
 // Reconcile looks at one ShadowPod and its Pod.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if !r.counted() {
-		return ctrl.Result{RequeueAfter: settle}, nil
-	}
 	s := new(raw)
 	if err := r.Pods.Get(ctx, req.NamespacedName, s); err != nil {
 		if !apierrors.IsNotFound(err) {

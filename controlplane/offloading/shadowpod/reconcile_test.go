@@ -86,10 +86,7 @@ func TestMadeAgain(t *testing.T) {
 				Labels:      map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: "rome"},
 				Annotations: map[string]string{offloadingv1beta1.AnnotationManagedByNamespaceMap: "liqo-tenant-rome/milan"},
 			}}}
-			r := &Reconciler{
-				Client: makes{}, Pods: read, Namespaces: read, Reader: read, ledger: newLedger(), told: map[types.NamespacedName]string{},
-				counted: func() bool { return true },
-			}
+			r := &Reconciler{Client: makes{}, Pods: read, Namespaces: read, Reader: read, ledger: newLedger(), told: map[types.NamespacedName]string{}}
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,10 +41,12 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 		ledger: newLedger(), waiting: map[string]map[types.NamespacedName]bool{}, told: map[types.NamespacedName]string{},
 		room: make(chan event.TypedGenericEvent[*raw], 1),
 	}
-	if err := r.count(pods); err != nil {
+	counted, err := r.count(pods)
+	if err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("shadowpod").
+		WatchesRawSource(counted).
 		WatchesRawSource(source.Kind(pods, &raw{}, &handler.TypedEnqueueRequestForObject[*raw]{})).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{})).
 		WatchesRawSource(source.Channel(r.room, handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *raw) []ctrl.Request {
@@ -106,11 +109,27 @@ func trimPod(o any) (any, error) {
 	return kept, nil
 }
 
+// counted is a source of nothing. No ShadowPod is looked at before all Pods of the start are in the ledger.
+type counted struct{ synced toolscache.InformerSynced }
+
+// Start implements [source.Source].
+func (counted) Start(context.Context, workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	return nil
+}
+
+// WaitForSync implements [source.SyncingSource].
+func (c counted) WaitForSync(ctx context.Context) error {
+	if !toolscache.WaitForCacheSync(ctx.Done(), c.synced) && !errors.Is(ctx.Err(), context.Canceled) {
+		return errors.New("pods were not counted in time")
+	}
+	return nil
+}
+
 // count keeps the ledger, from the Pods that there are.
-func (r *Reconciler) count(pods cache.Cache) error {
+func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 	informer, err := pods.GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
+		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	see := func(o any) {
 		p, ok := o.(*corev1.Pod)
@@ -135,10 +154,9 @@ func (r *Reconciler) count(pods cache.Cache) error {
 		},
 	})
 	if err != nil {
-		return errors.Join(errors.New("watch pods"), err)
+		return nil, errors.Join(errors.New("watch pods"), err)
 	}
-	r.counted = counting.HasSynced
-	return nil
+	return counted{counting.HasSynced}, nil
 }
 
 // release stops counting a Pod, and has those looked at that wait for what it took. That is done here, and not where the
