@@ -44,10 +44,11 @@
 //
 // # Memory
 //
-// What is sealed and opened stays in the buffers of one batch per direction. Of the packets
-// that find no session the last 64 are kept, and sent if there is one within 90 s; the first
-// of them begins a handshake. While so many wait, nothing more is read for half a second,
-// once in each outage. Packets with own addresses of the gateway (health pings) have
+// What is sealed and opened stays in the buffers of one batch per direction, of two where it
+// may use several processors. Of the packets that find no session the last 64 are kept, and
+// sent if there is one within 90 s; the first of them begins a handshake. While so many wait,
+// nothing more is sealed, and so at most one more batch read, for half a second, once in each
+// outage. Packets with own addresses of the gateway (health pings) have
 // no precedence: once there is a session, all pass.
 //
 // # Endpoint

@@ -25,10 +25,10 @@ type egress struct {
 	// by release; one slot, never closed.
 	session chan struct{}
 	// sent is sent to by release when it has made room among those that wait, and received by
-	// run; one slot, never closed.
+	// pause; one slot, never closed.
 	sent       chan struct{}
 	processors int           // Options.Processors
-	patience   time.Duration // run's: for how long it still waits while there is no session
+	patience   time.Duration // of send: for how long it still waits while there is no session
 	observer   observer
 	onDrop     func(Observation) // Options.OnDrop, never nil
 }

@@ -45,20 +45,23 @@ type inbound struct {
 
 func newReceiver(b *bind, s *openSocket, processors int) *receiver {
 	r := &receiver{bind: b, socket: s, processors: processors, from: make([]underlay.Origin, BatchSize), pause: firstPause}
-	r.delivering = newStage(processors > 1, func(p *inbound) { r.egress.overlay.WritePackets(p.bufs, p.ecn, p.offset) })
+	r.delivering = newStage(false, r.handOn)
 	return r
 }
+
+// handOn gives packets to the overlay.
+func (r *receiver) handOn(p *inbound) { r.egress.overlay.WritePackets(p.bufs, p.ecn, p.offset) }
 
 // run receives until the socket is closed.
 func (r *receiver) run(dev *device.Device) {
 	direct := newDirect(dev, r, r.processors)
 	defer direct.Close()
-	defer r.delivering.close()
-	// The next batch is received while the one before is delivered.
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	var others [][]byte
-	if r.processors > 1 {
+	if r.processors > 1 { // the next batch is received while the one before is delivered
 		others = newBuffers()
+		r.delivering = newStage(true, r.handOn)
+		defer r.delivering.close()
 	}
 	for {
 		n, err := r.read(bufs, sizes)

@@ -49,7 +49,7 @@ type Options struct {
 	Overlay Overlay
 	// Listen opens the UDP socket; port 0 means any. It must be set.
 	Listen func(port uint16) (Socket, error)
-	// Processors is how many of them one direction may use. Zero: half of GOMAXPROCS, but one.
+	// Processors is how many of them one direction may use. Zero: half of GOMAXPROCS, at least one.
 	Processors int
 	// Logger is for changes of state and for what wireguard-go reports: its errors
 	// as warnings, the rest at debug level. Nil: silent.
@@ -116,7 +116,7 @@ func New(o Options) (*Tunnel, error) {
 	if o.Resolve == nil {
 		o.Resolve = systemResolve
 	}
-	if o.Processors == 0 {
+	if o.Processors <= 0 {
 		o.Processors = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	t := &Tunnel{

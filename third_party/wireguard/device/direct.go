@@ -56,7 +56,8 @@ type Bind interface {
 // Sink is what a Direct delivers to.
 type Sink interface {
 	// Deliver takes packets, the i-th in bufs[i][offset:], and the ECN field of the IP
-	// header of the message that each of them came in.
+	// header of the message that each of them came in. The slices are the caller's again when
+	// it returns; the bytes are those of the batch that was received.
 	Deliver(bufs [][]byte, ecn []uint8, offset int)
 }
 

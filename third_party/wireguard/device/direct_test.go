@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -394,24 +395,25 @@ func TestDirectECN(t *testing.T) {
 	}
 }
 
-// sharedBatch is a batch for which several goroutines are worth it: packets of all kinds of size,
-// and places that are skipped.
-func sharedBatch() (bufs [][]byte, sizes []int) {
-	for i := range 128 {
-		buf := make([]byte, MaxMessageSize)
-		size := 0
+// fillShared makes a batch for which several goroutines are worth it: packets of all kinds of
+// size, and places that are skipped.
+func fillShared(bufs [][]byte, sizes []int) {
+	for i, buf := range bufs {
+		sizes[i] = 0
 		if i%9 != 4 {
-			size = copy(buf[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.2.2.2", 20+i*97%1400))
+			sizes[i] = copy(buf[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.2.2.2", 20+i*97%6000))
 		}
-		bufs, sizes = append(bufs, buf), append(sizes, size)
 	}
-	return bufs, sizes
 }
 
 // TestDirectShare: who works on a batch, and how many, makes no difference to what is sent and
 // what is delivered, forgeries and copies included.
 func TestDirectShare(t *testing.T) {
-	const batches = 200
+	const batches = 50
+	bufs, sizes := make([][]byte, 128), make([]int, 128)
+	for i := range bufs {
+		bufs[i] = make([]byte, 8192)
+	}
 	run := func(others int) (messages, packets [][]byte, results []Received) {
 		p := newDirectPair(t)
 		send, receive := p.NewDirect(128, p.tun), p.NewDirect(128, p.tun)
@@ -420,7 +422,7 @@ func TestDirectShare(t *testing.T) {
 			defer d.Close()
 		}
 		for batch := range batches {
-			bufs, sizes := sharedBatch()
+			fillShared(bufs, sizes)
 			if !send.Ready(bufs, sizes) {
 				t.Fatal("not ready")
 			}
@@ -461,6 +463,32 @@ func TestDirectShare(t *testing.T) {
 		if !slices.Equal(r, results) {
 			t.Errorf("with %d others: %+v, want %+v", others, r[0], results[0])
 		}
+	}
+}
+
+// TestWorkersHelp: while the caller is at its first message, others do the rest of the batch.
+func TestWorkersHelp(t *testing.T) {
+	var w workers
+	w.start(2)
+	defer w.close()
+	w.batch = make([]message, 64)
+	var mu sync.Mutex
+	caller, others := 0, 0 // messages done
+	rest := make(chan struct{})
+	w.do(func(n *nonce, _ *message) {
+		if n == &w.nonce {
+			<-rest
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if n == &w.nonce {
+			caller++
+		} else if others++; others == len(w.batch)-workerStep {
+			close(rest)
+		}
+	}, 2*workerShare)
+	if caller != workerStep || caller+others != len(w.batch) {
+		t.Errorf("of %d messages the caller has done %d and others %d", len(w.batch), caller, others)
 	}
 }
 

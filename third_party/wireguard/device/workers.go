@@ -3,6 +3,7 @@ package device
 // This file is Sluice's, as direct.go is.
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/crypto/chacha20poly1305"
@@ -37,8 +38,9 @@ type workers struct {
 	batch []message
 	work  func(*nonce, *message)
 
-	n    int
-	wake chan struct{} // received by the workers; closed by close
+	n     int
+	ended sync.WaitGroup // the workers
+	wake  chan struct{}  // received by the workers; closed by close
 	// finished is sent to by the worker who is the last to finish, if the caller is not.
 	finished chan struct{}
 	// untaken messages are the first ones of the batch. It is below zero when there are none.
@@ -51,14 +53,14 @@ type workers struct {
 func (w *workers) start(n int) {
 	w.n, w.wake, w.finished = n, make(chan struct{}, n), make(chan struct{}, 1)
 	for range n {
-		go func() {
+		w.ended.Go(func() {
 			n := new(nonce)
 			for range w.wake {
 				if w.take(n) {
 					w.finished <- struct{}{}
 				}
 			}
-		}()
+		})
 	}
 }
 
@@ -66,6 +68,7 @@ func (w *workers) start(n int) {
 func (w *workers) close() {
 	if w.wake != nil {
 		close(w.wake)
+		w.ended.Wait()
 	}
 }
 
