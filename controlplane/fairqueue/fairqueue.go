@@ -1,6 +1,7 @@
 // Package fairqueue is the queue of a controller whose objects several parties write. With one line for all, who changes all
 // of its objects again and again has every other one wait behind them. Here each party has a line of its own, and whoever has
-// something in it gets one turn in each round: another party waits for one object of each of the others, however many there are.
+// something in it gets one turn in each round: what is first in a line waits for one object of each other party, however many
+// these have. Unlike controller-runtime's own queue it knows no priorities: what is listed at the start is in line as well.
 package fairqueue
 
 import (

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -129,18 +130,16 @@ func namespaceCache(mgr ctrl.Manager) (cache.Cache, error) {
 }
 
 // consumerOf tells for whom the namespace of an object was made: a consumer may have many. It is the namespace itself that it
-// tells if none was. Until namespaces knows all it waits, as whoever looks at the object would.
+// tells if none was, and until namespaces knows all, as it must not wait.
 func consumerOf(mgr ctrl.Manager, namespaces cache.Cache) (func(ctrl.Request) string, error) {
-	ctx, end := context.WithCancel(context.Background())
-	err := mgr.Add(manager.RunnableFunc(func(lifetime context.Context) error {
-		defer end() // nobody waits any more
-		<-lifetime.Done()
+	var known atomic.Bool
+	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		known.Store(namespaces.WaitForCacheSync(ctx))
 		return nil
 	}))
-	started := sync.OnceValue(func() bool { return namespaces.WaitForCacheSync(ctx) })
 	return func(r ctrl.Request) string {
 		n := new(corev1.Namespace)
-		if started() && namespaces.Get(ctx, client.ObjectKey{Name: r.Namespace}, n, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
+		if known.Load() && namespaces.Get(context.Background(), client.ObjectKey{Name: r.Namespace}, n, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
 			if c, ok := placement.ConsumerOf(n); ok {
 				return c.ID
 			}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -23,7 +22,6 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
-	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/services/description"
 )
 
@@ -102,7 +100,6 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
 		Watches(new(corev1beta1.ForeignCluster), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.imports(ctx, client.MatchingFields{byCluster: o.GetName()})
 		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: networkChanged})).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
 		Complete(apply.RequeueOnConflict(r))
 }
 
