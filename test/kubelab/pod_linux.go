@@ -99,11 +99,21 @@ func (p *Pod) PIDs() ([]int, error) {
 	}
 	var out []int
 	for _, pid := range all {
-		if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.TrimSpace(string(comm)) != "pause" {
+		if name := commandName(pid); name != "" && name != sandbox {
 			out = append(out, pid)
 		}
 	}
 	return out, nil
+}
+
+// sandbox is the name of the process that lives as long as the pod. Others end, and some, as those
+// of kubectl exec, soon.
+const sandbox = "pause"
+
+// commandName is empty for a process that has ended.
+func commandName(pid int) string {
+	comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSpace(string(comm))
 }
 
 // processes is PIDs with the sandbox's.
@@ -137,10 +147,12 @@ func (p *Pod) Do(fn func() error) error {
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
-		return fmt.Errorf("pod %s/%s has no processes: it has ended", p.Namespace, p.Name)
+	for _, pid := range all {
+		if commandName(pid) == sandbox {
+			return lab.InNamespace(fmt.Sprintf("/proc/%d/ns/net", pid), fn)
+		}
 	}
-	return lab.InNamespace(fmt.Sprintf("/proc/%d/ns/net", all[0]), fn)
+	return fmt.Errorf("pod %s/%s has no sandbox: it has ended", p.Namespace, p.Name)
 }
 
 // DialContext connects from the pod.
