@@ -48,6 +48,8 @@ type provider struct {
 	Cluster  identify.Cluster
 	Issuer   *issue.Issuer
 	Options  Options
+	// Began is when the first slice was looked at.
+	Began func() time.Time
 
 	// bounded is held while a decision about a bounded amount is made, until it is written: what one slice gets
 	// another cannot have.
@@ -56,6 +58,10 @@ type provider struct {
 
 // fullRetry is when a slice for which there was not enough is looked at again.
 const fullRetry = time.Minute
+
+// judgedWithin is how long a Tenant may take to be judged, after it was made or this program began: a slice that was denied
+// before would be accepted a moment later. One whose Tenant cannot be judged has to tell so in the end.
+const judgedWithin = time.Minute
 
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
@@ -80,9 +86,12 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	tenant, known, err := r.tenant(ctx, s.Namespace)
-	if err != nil || !known {
-		return ctrl.Result{}, err // the Tenant wakes its slices
+	tenant, wait, err := r.tenant(ctx, s.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait > 0 && len(s.Status.Conditions) == 0 { // what was granted to a former Tenant is taken back at once
+		return ctrl.Result{RequeueAfter: wait}, nil // or when the Tenant wakes its slices
 	}
 	l, unlock, err := r.ledger(ctx, s)
 	defer unlock()
@@ -176,22 +185,24 @@ func byOtherMeans(s *authv1beta1.ResourceSlice, subject credentials.Subject, why
 		why, subject.CommonName, subject.Organization, authv1beta1.LabelIdentityType, authv1beta1.ResourceSliceIdentity, authv1beta1.LabelResourceSliceName, s.Name)}
 }
 
-// tenant returns the Tenant of a namespace that may ask, drained or not; nil if there is none. It is not known while one is
-// there that nobody has judged.
-func (r *provider) tenant(ctx context.Context, namespace string) (t *authv1beta1.Tenant, known bool, err error) {
+// tenant returns the Tenant of a namespace that may ask, drained or not; nil if there is none. If that is so because one is
+// there that nobody has judged yet, wait is how much longer that may take.
+func (r *provider) tenant(ctx context.Context, namespace string) (t *authv1beta1.Tenant, wait time.Duration, err error) {
 	var list authv1beta1.TenantList
 	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, false, fmt.Errorf("list Tenants: %w", err)
+		return nil, 0, fmt.Errorf("list Tenants: %w", err)
 	}
-	known = true
+	began := r.Began()
 	for i := range list.Items {
 		t := &list.Items[i]
 		if t.Status.TenantNamespace == namespace {
-			return t, true, nil
+			return t, 0, nil
 		}
-		known = known && meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady) != nil
+		if meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady) == nil {
+			wait = max(wait, judgedWithin-min(time.Since(began), time.Since(t.CreationTimestamp.Time)))
+		}
 	}
-	return nil, known, nil
+	return nil, wait, nil
 }
 
 // mark ties a copy to its Tenant, with which it goes, and says whether it is cordoned.

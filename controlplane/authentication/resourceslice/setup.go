@@ -3,6 +3,8 @@ package resourceslice
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -24,7 +26,7 @@ import (
 
 // SetupWithManager adds the reconcilers of both sides to mgr.
 func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.Issuer, o Options) error {
-	p := &provider{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer, Options: o}
+	p := &provider{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer, Options: o, Began: sync.OnceValue(time.Now)}
 	c := &consumer{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster}
 	side := func(mine func(*authv1beta1.ResourceSlice) bool) builder.Predicates {
 		return builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
