@@ -74,14 +74,16 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 // serviceThere is an error where there is no Service to export, nor an imported one to pass on. The
 // API allows a ServiceExport to be there first, but whoever gives the command hardly means that.
 func (e *end) serviceThere(ctx context.Context, export *mcsv1beta1.ServiceExport) error {
-	missing := func(o client.Object) bool {
-		return apierrors.IsNotFound(e.Client.Get(ctx, client.ObjectKeyFromObject(export), o))
+	get := func(o client.Object) error { return e.Client.Get(ctx, client.ObjectKeyFromObject(export), o) }
+	if !apierrors.IsNotFound(get(new(corev1.Service))) {
+		return nil // the controller reads it, not we
 	}
-	if missing(new(corev1.Service)) && missing(new(mcsv1beta1.ServiceImport)) {
+	// Most who export may not read imports, or have none.
+	if err := get(new(mcsv1beta1.ServiceImport)); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 		return e.Errorf("there is no Service %s in namespace %s: the ServiceExport stays, and exports the Service once there is one; 'liqoctl unexport service %[1]s -n %[2]s' takes it back",
 			export.Name, export.Namespace)
 	}
-	return nil // the controller reads it, not we
+	return nil
 }
 
 // exportMade makes a ServiceExport, or has one that is there export to the same clusters.

@@ -1,14 +1,19 @@
 package peering
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -56,7 +61,22 @@ func TestExportOfImported(t *testing.T) {
 	if err := in.Client.Delete(t.Context(), &mcsv1beta1.ServiceImport{ObjectMeta: m}); err != nil {
 		t.Fatal(err)
 	}
-	if err := Export(t.Context(), in, wanted, Options{}, func(progress.Event) {}); err == nil || !strings.Contains(err.Error(), "no Service web in namespace app") {
-		t.Errorf("without it: %v", err)
+	imports := schema.GroupResource{Group: mcsv1beta1.GroupName, Resource: "serviceimports"}
+	without := in.Client.(client.WithWatch)
+	for name, refusal := range map[string]error{
+		"without it": nil, "which the user may not read": apierrors.NewForbidden(imports, m.Name, nil),
+		"whose kind is not there": &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: mcsv1beta1.GroupName, Kind: "ServiceImport"}},
+	} {
+		in.Client = interceptor.NewClient(without, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, is := o.(*mcsv1beta1.ServiceImport); is && refusal != nil {
+					return refusal
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		if err := Export(t.Context(), in, wanted, Options{}, func(progress.Event) {}); err == nil || !strings.Contains(err.Error(), "no Service web in namespace app") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
