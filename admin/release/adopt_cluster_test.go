@@ -363,6 +363,10 @@ func TestAdoption(t *testing.T) {
 		}
 	}
 	milan := []string{"milan"}
+	otherValues, err := release.Sources{Set: []string{"networking.gatewayTemplates.container.gateway.resources.requests.cpu=200m"}}.Read(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Run("a peering that is down all along", func(t *testing.T) {
 		s.cut(true)
 		s.reports("milan", 3, networkingv1beta1.ConnectionError)
@@ -377,21 +381,46 @@ func TestAdoption(t *testing.T) {
 		s.carries("milan", 3)
 		s.unchanged("something is left", untouched)
 	})
+	// backAgain gives back what was given back already, while the peer answers nobody.
+	backAgain := func() {
+		t.Helper()
+		a, err := s.prepare(release.AdoptOptions{Peers: milan, Back: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		warned := false
+		err = a.Run(t.Context(), func(e progress.Event) {
+			s.tell(e)
+			warned = warned || e.Kind == progress.Warning && strings.Contains(e.Text, "the peer has not answered yet")
+		})
+		if err != nil || !warned {
+			t.Errorf("warned: %v, %v", warned, err)
+		}
+		s.unchanged("something is left", untouched)
+		s.cut(false)
+		s.carries("milan", 3)
+	}
 	t.Run("interrupted on the way back", func(t *testing.T) {
 		s.adopt(release.AdoptOptions{Peers: milan})
 		interrupt(release.AdoptOptions{Peers: milan, Back: true}, "to be Liqo's", func() { s.cut(true) })
 		s.reports("milan", 3, networkingv1beta1.ConnectionError)
-		a, err := s.prepare(release.AdoptOptions{Peers: milan, Back: true, Timeout: time.Second})
+		backAgain()
+	})
+	t.Run("interrupted, and the peer has gone", func(t *testing.T) {
+		s.silence(true)
+		interrupt(release.AdoptOptions{Peers: milan}, "to be Sluice's", func() {})
+		s.reports("milan", 1, networkingv1beta1.ConnectionError)
+		s.cut(true)
+		a, err := s.prepare(release.AdoptOptions{Peers: milan, Back: true, Timeout: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "the peer has not answered yet") || !strings.HasSuffix(err.Error(), "liqoctl network adopt milan") {
+		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "keeps template wireguard-server") || !strings.HasSuffix(err.Error(), "liqoctl network adopt milan") {
 			t.Errorf("the peer does not answer Liqo's gateway: %v", err)
 		}
-		s.cut(false)
-		s.adopt(release.AdoptOptions{Peers: milan, Back: true})
-		s.carries("milan", 3)
-		s.unchanged("something is left", untouched)
+		s.silence(false)
+		s.reports("milan", 3, networkingv1beta1.ConnectionError)
+		backAgain()
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		s.silence(true)
@@ -399,18 +428,34 @@ func TestAdoption(t *testing.T) {
 		s.reports("milan", 1, networkingv1beta1.ConnectionError)
 		var a *release.Adoption
 		var err error
-		if a, err = s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Timeout: time.Second}); err != nil || !a.Idle() {
+		if a, err = s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Timeout: 10 * time.Second}); err != nil || !a.Idle() {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "the peer has not answered yet") || !strings.Contains(err.Error(), "liqoctl network adopt milan --back") {
 			t.Errorf("the peer does not answer: %v", err)
 		}
+		if a, err = s.prepare(release.AdoptOptions{Peers: milan, Values: otherValues}); err != nil {
+			t.Fatal(err)
+		}
+		err = a.Run(t.Context(), func(e progress.Event) {
+			s.tell(e)
+			if e.Kind == progress.Done { // the trial
+				a.GiveUpAfter(3 * time.Second)
+			}
+		})
+		if err == nil || !strings.Contains(err.Error(), "while waiting for GatewayServer liqo-tenant-milan/milan to be Sluice's") {
+			t.Errorf("a second attempt does not know that the peer answered before the first: %v", err)
+		}
 		s.silence(false)
+		s.carries("milan", 3) // it went back
 		s.adopt(release.AdoptOptions{Peers: []string{"milan"}})
 		s.carries("milan", 1)
 		s.carries("oslo", 3)
 	})
 	t.Run("again", func(t *testing.T) {
+		if notes, err := s.Kubectl("get", "wggatewayservertemplates", "-A", "-o", `jsonpath={.items[*].metadata.annotations.networking\.liqo\.io/peer-was-silent}`); err != nil || notes != "" {
+			t.Errorf("the handover is noted as not completed: %q, %v", notes, err)
+		}
 		adopted := s.state()
 		if a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}}); !a.Idle() {
 			t.Errorf("steps %+v", a.Steps)
@@ -424,11 +469,7 @@ func TestAdoption(t *testing.T) {
 
 		var before, after appsv1.Deployment
 		s.Read(t, "liqo-tenant-oslo", "gw-oslo", &before)
-		values, err := release.Sources{Set: []string{"networking.gatewayTemplates.container.gateway.resources.requests.cpu=200m"}}.Read(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Values: values}); a.Idle() || a.Steps[0].Verb != "update" {
+		if a := s.adopt(release.AdoptOptions{Peers: []string{"milan"}, Values: otherValues}); a.Idle() || a.Steps[0].Verb != "update" {
 			t.Errorf("another version: %+v", a.Steps)
 		}
 		s.Read(t, "liqo-tenant-oslo", "gw-oslo", &after)

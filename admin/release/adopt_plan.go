@@ -73,8 +73,8 @@ type handover struct {
 	liqoGateway
 	// Names of templates. Liqos is that of Liqo's, copied our copy of it.
 	from, to, liqos, copied string
-	// silent says that the peer did not answer before an earlier command handed the gateway over.
-	silent bool
+	// noted is the note on the copy of a handover that an earlier command has not completed.
+	noted string
 	// account is that of the gateway's pods.
 	account string
 	// make are the objects that are applied before; changed says that the template among them is.
@@ -96,13 +96,13 @@ func (h *handover) otherwise() string {
 // replaces tells whether the gateway gets another pod.
 func (h *handover) replaces() bool { return h.moves() || h.changed }
 
-// awaited tells whether the peer has to answer in the end: if it did before.
-func (h *handover) awaited() bool {
-	if h.replaces() {
-		return h.connected
-	}
-	return !h.silent
-}
+// wasGivenBack tells whether an earlier command made the gateway Liqo's, and left things behind. A peer that has gone for
+// good must not keep them.
+func (h *handover) wasGivenBack() bool { return !h.replaces() && h.to == h.liqos }
+
+// awaited tells whether the peer has to answer in the end: if it did before this command, or before an earlier one that was
+// interrupted.
+func (h *handover) awaited() bool { return h.replaces() && h.connected || h.noted == peerAnswered }
 
 // adoptionPlan is what is to be done.
 type adoptionPlan struct {
@@ -197,7 +197,7 @@ func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 		return h, "", fmt.Errorf("%s cannot be adopted: %w", from, err)
 	}
 	h = handover{
-		liqoGateway: g, from: g.ref.name, to: to.name, liqos: from.name, copied: to.name, silent: wasSilent(f.templates[to]),
+		liqoGateway: g, from: g.ref.name, to: to.name, liqos: from.name, copied: to.name, noted: noteOn(f.templates[to]),
 		account: cmp.Or(pod.ServiceAccountName, "default"),
 	}
 	h.make = []client.Object{adoptionRole(), copied, adoptionBinding(h)}
@@ -218,7 +218,7 @@ func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, 
 	case !isCopy(ours) && isOurs(ours):
 		return h, "", fmt.Errorf("%s was made by hand, so nothing tells what it took the place of: set the name of Liqo's template in spec.%s", g.ref, g.field)
 	case !isCopy(ours) && isCopy(f.templates[left]):
-		return handover{liqoGateway: g, from: g.ref.name, to: g.ref.name, liqos: g.ref.name, copied: left.name, silent: wasSilent(f.templates[left])}, "", nil
+		return handover{liqoGateway: g, from: g.ref.name, to: g.ref.name, liqos: g.ref.name, copied: left.name, noted: noteOn(f.templates[left])}, "", nil
 	case !isCopy(ours):
 		return h, "is Liqo's", nil
 	}
@@ -227,7 +227,7 @@ func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, 
 	if f.templates[to] == nil {
 		return h, "", fmt.Errorf("there is no %s any more, of which %s is a copy: install it again", to, g.ref)
 	}
-	return handover{liqoGateway: g, from: g.ref.name, to: to.name, liqos: to.name, copied: g.ref.name}, "", nil
+	return handover{liqoGateway: g, from: g.ref.name, to: to.name, liqos: to.name, copied: g.ref.name, noted: noteOn(ours)}, "", nil
 }
 
 // unneeded are the objects of adoptions that nothing uses.
@@ -260,8 +260,11 @@ func isCopy(u *unstructured.Unstructured) bool {
 	return u != nil && u.GetLabels()[labelAdoption] == networkingv1beta1.LabelTrue && u.GetAnnotations()[annotationTemplateOf] != ""
 }
 
-func wasSilent(u *unstructured.Unstructured) bool {
-	return u != nil && u.GetAnnotations()[annotationSilent] == networkingv1beta1.LabelTrue
+func noteOn(u *unstructured.Unstructured) string {
+	if u == nil {
+		return ""
+	}
+	return u.GetAnnotations()[annotationSilent]
 }
 
 // renderedPod is the pod of a gateway by a template. Whether the gateway has become that is compared with it.

@@ -291,6 +291,37 @@ func TestAdoptedTemplate(t *testing.T) {
 	}
 }
 
+// TestAwaited: what a handover found that was interrupted counts, whatever the peer does now.
+func TestAwaited(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		for _, tt := range []struct {
+			noted     string
+			connected bool
+			want      bool
+		}{
+			{"", false, false}, {"", true, true},
+			{peerAnswered, false, true}, {peerAnswered, true, true},
+			{peerWasSilent, false, false}, {peerWasSilent, true, true},
+		} {
+			f := liqoFacts(t).adopted(t, "milan")
+			if tt.noted != "" {
+				copied := f.templates[f.gateways[0].ref]
+				copied.SetAnnotations(map[string]string{annotationTemplateOf: "wireguard-server", annotationSilent: tt.noted})
+			}
+			f.gateways[0].connected = tt.connected
+			p, err := f.plan(AdoptOptions{Peers: []string{"milan"}, Back: back})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := p.handovers[0]
+			h.changed = !back
+			if got := h.awaited(); got != tt.want {
+				t.Errorf("back %v, noted %q, connected %v: %v", back, tt.noted, tt.connected, got)
+			}
+		}
+	}
+}
+
 // TestAnswered: only what a pod that is there can have reported tells of it, and once is enough.
 func TestAnswered(t *testing.T) {
 	start := metav1.Now().Rfc3339Copy()

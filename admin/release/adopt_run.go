@@ -68,7 +68,11 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 		}
 	}
 	if h.replaces() {
-		if err := a.remember(ctx, h); err != nil {
+		note := peerWasSilent
+		if h.awaited() {
+			note = peerAnswered
+		}
+		if err := a.note(ctx, h, note); err != nil {
 			return err
 		}
 	}
@@ -77,10 +81,12 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 	}
 	err := a.ready(ctx, h, h.to, tell)
 	switch {
-	case err == nil || errors.Is(ctx.Err(), context.Canceled):
+	case err == nil:
+		return a.note(ctx, h, "")
+	case errors.Is(ctx.Err(), context.Canceled):
 		return err
-	case !h.replaces() && h.to == h.liqos: // an earlier run did
-		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to hand it to Sluice's gateway again, run\n  liqoctl network adopt %s",
+	case h.wasGivenBack() || h.to == h.liqos && h.noted == peerAnswered && !h.connected: // the peer does not answer the other gateway either
+		return errors.Join(err, a.cluster.Errorf("%s keeps template %s; to hand it to Sluice's gateway again, run\n  liqoctl network adopt %s",
 			h.named(), h.to, h.peer))
 	case !h.replaces():
 		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to give it back to Liqo's gateway, run\n  liqoctl network adopt %s --back",
@@ -95,16 +101,23 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 	if backErr != nil {
 		return errors.Join(err, backErr)
 	}
-	return errors.Join(err, a.ready(back, h, h.otherwise(), tell))
+	if backErr = a.ready(back, h, h.otherwise(), tell); backErr == nil {
+		backErr = a.note(back, h, "")
+	}
+	return errors.Join(err, backErr)
 }
 
-// remember notes on the copy whether the peer answers now: after an interruption nothing else tells.
-func (a *Adoption) remember(ctx context.Context, h *handover) error {
-	var silent *string // none
-	if !h.connected {
-		silent = new(networkingv1beta1.LabelTrue)
+// note notes on the copy whether the peer answers before a handover, and takes the note back, which is empty then, when
+// that is completed: after an interruption nothing else tells.
+func (a *Adoption) note(ctx context.Context, h *handover, note string) error {
+	if note == h.noted {
+		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationSilent: silent}}})
+	value := &note
+	if note == "" {
+		value = nil // removes it
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationSilent: value}}})
 	if err != nil {
 		return err
 	}
@@ -112,7 +125,11 @@ func (a *Adoption) remember(ctx context.Context, h *handover) error {
 	u.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind(h.ref.kind))
 	u.SetNamespace(h.ref.namespace)
 	u.SetName(h.copied)
-	return a.cluster.Explain("change "+describe(u), a.cluster.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), fieldOwner))
+	if err := a.cluster.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
+		return a.cluster.Explain("change "+describe(u), err)
+	}
+	h.noted = note
+	return nil
 }
 
 // refer makes a gateway refer to another template, unless it meanwhile refers to a third one.
@@ -150,7 +167,11 @@ func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell
 			if missing, err = p.gatewayReady(ctx, g); missing != "" || err != nil || !h.awaited() {
 				return missing, err
 			}
-			return a.answer(ctx, h)
+			if missing, err = a.answer(ctx, h); missing != "" && h.wasGivenBack() {
+				tell.Warning(a.cluster.Name, fmt.Sprintf("%s: %s; it did before the gateway was handed over", h.named(), missing))
+				missing = ""
+			}
+			return missing, err
 		})
 }
 

@@ -17,9 +17,11 @@ const (
 	labelAdoption = "networking.liqo.io/adoption"
 	// annotationTemplateOf names, on a copy, the template of Liqo, in the same namespace.
 	annotationTemplateOf = "networking.liqo.io/template-of"
-	// annotationSilent tells, on a copy, that the peer did not answer before the gateway was last handed over, so whoever
-	// repeats that after an interruption does not wait for an answer.
+	// annotationSilent tells, on a copy, that a handover is not completed, and whether the peer did not answer before it:
+	// only then whoever goes on after an interruption does not wait for an answer.
 	annotationSilent = "networking.liqo.io/peer-was-silent"
+	peerAnswered     = "false"
+	peerWasSilent    = "true"
 	// gatewayContainer is the container of our pods, and one of the three of Liqo's.
 	gatewayContainer = "gateway"
 )
