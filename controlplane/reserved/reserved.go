@@ -1,7 +1,8 @@
 // Package reserved knows what a cluster cannot do without. It is the addresses of its
 // nodes and of its API servers: no peer is given a prefix with one of them, and no
 // Service leads to them because an object of a user says so. And it is the namespaces of
-// Kubernetes itself: no peer gets one, and no pod is moved out of one.
+// Kubernetes itself, out of which no pod is moved, and the names of namespaces that no
+// peer gets.
 package reserved
 
 import (

@@ -147,7 +147,7 @@ func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) 
 		return fmt.Sprintf("%q is not the name of a namespace", text.Quoted(local))
 	case len(validation.IsDNS1123Label(remote)) > 0:
 		return fmt.Sprintf("%q is not the name of a namespace", text.Quoted(remote))
-	case f.reserved(remote):
+	case reserved.FromPeers(remote, f.LiqoNamespace):
 		return fmt.Sprintf("namespace %s is not for other clusters", remote)
 	case there != nil && !f.madeForThis(there):
 		return fmt.Sprintf("namespace %s exists and was not made for this: it is left as it is; delete it, or ask the consumer to choose another name", remote)
@@ -161,14 +161,6 @@ func (f Facts) refuse(local, remote string, there *corev1.Namespace, count int) 
 		return fmt.Sprintf("the consumer has %d namespaces: the provider allows no more", count)
 	}
 	return ""
-}
-
-// reserved tells of names that a consumer does not get even if nothing has them: those of Kubernetes, of distributions
-// and of an installation.
-func (f Facts) reserved(name string) bool {
-	return reserved.SystemNamespace(name) || name == "openshift" || strings.HasPrefix(name, "openshift-") || name == "default" ||
-		slices.Contains([]string{"liqo", "liqo-fabric", "liqo-storage", f.LiqoNamespace, f.LiqoNamespace + "-fabric"}, name) ||
-		strings.HasPrefix(name, "liqo-tenant-")
 }
 
 func (f Facts) origin() string { return f.Map.Labels[authv1beta1.LabelReplicationOrigin] }

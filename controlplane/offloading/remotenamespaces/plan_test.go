@@ -16,6 +16,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // good are the facts about rome, which asks for one namespace at milan.
@@ -217,7 +218,7 @@ func TestQuota(t *testing.T) {
 
 func TestReserved(t *testing.T) {
 	for name, want := range map[string]bool{
-		"kube-system": true, "kube-public": true, "kube-node-lease": true, "kube-logging": false, "default": true, "liqo": true, "liqo-fabric": true, "liqo-tenant-naples": true, "openshift-dns": true,
+		"kube-system": true, "kube-flannel": true, "default": true, "liqo": true, "liqo-fabric": true, "liqo-tenant-naples": true, "openshift-dns": true,
 		"net": true, "net-fabric": true, "liqo-demo": false, "kubernetes": false, "shop": false, "openshifter": false,
 	} {
 		f := good("a", name)
@@ -252,7 +253,7 @@ func FuzzBuild(f *testing.F) {
 		p := Build(facts)
 		names := map[string]bool{}
 		for local, e := range p.Ensure {
-			if names[e.Name] || facts.reserved(e.Name) || facts.Tenant != nil && e.Labels["liqo.io/remote-cluster-id"] != "rome" || facts.Tenant == nil && e.Name != there {
+			if names[e.Name] || reserved.FromPeers(e.Name, facts.LiqoNamespace) || facts.Tenant != nil && e.Labels["liqo.io/remote-cluster-id"] != "rome" || facts.Tenant == nil && e.Name != there {
 				t.Errorf("%q is made: %+v", local, e)
 			}
 			if foreign && e.Name == there {

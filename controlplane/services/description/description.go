@@ -74,13 +74,11 @@ func PassesOn(c *networkingv1beta1.Configuration, namespace, name string) bool {
 	return asked && Allows(c, networkingv1beta1.AnnotationPassOnServices, namespace, name, nil)
 }
 
-// CreatesNamespace tells whether a Configuration lets a namespace be created for Services of its peer. Names that Kubernetes
-// or this project may need later are never created, or a peer would have them first.
-func CreatesNamespace(c *networkingv1beta1.Configuration, namespace string) bool {
-	for _, theirs := range []string{"kube-", "liqo-"} {
-		if strings.HasPrefix(namespace, theirs) {
-			return false
-		}
+// CreatesNamespace tells whether a Configuration lets a namespace be created for Services of its peer. Names that are
+// reserved, or that this project may need later, are never created, or a peer would have them first.
+func CreatesNamespace(c *networkingv1beta1.Configuration, namespace, liqoNamespace string) bool {
+	if strings.HasPrefix(namespace, "liqo-") || reserved.FromPeers(namespace, liqoNamespace) {
+		return false
 	}
 	for pattern := range strings.SplitSeq(c.Annotations[networkingv1beta1.AnnotationCreateNamespaces], ",") {
 		if ok, err := path.Match(strings.TrimSpace(pattern), namespace); ok && err == nil {

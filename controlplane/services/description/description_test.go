@@ -32,13 +32,14 @@ func TestCreatesNamespace(t *testing.T) {
 	}{
 		{"", "shop", false}, {"db, shop", "shop", true}, {"sho*", "shop", true}, {"*", "shop", true}, {"db", "shop", false}, {"[", "shop", false},
 		{"*", "kube-next", false}, {"kube-next", "kube-next", false}, {"*", "liqo-tenant-turin", false}, {"*", "liquid", true},
+		{"*", "openshift-dns", false}, {"*", "net", false}, {"*", "net-fabric", false},
 	} {
 		c := &networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"liqo.io/create-namespaces": test.list}}}
-		if got := description.CreatesNamespace(c, test.namespace); got != test.want {
+		if got := description.CreatesNamespace(c, test.namespace, "net"); got != test.want {
 			t.Errorf("%q, %s: %t", test.list, test.namespace, got)
 		}
 	}
-	if description.CreatesNamespace(new(networkingv1beta1.Configuration), "shop") {
+	if description.CreatesNamespace(new(networkingv1beta1.Configuration), "shop", "net") {
 		t.Error("without the annotation")
 	}
 }

@@ -337,7 +337,7 @@ func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.Imported
 	in.Peer = id
 	for i := range configurations.Items {
 		namespace, name := description.Key(o.Name)
-		in.Creates = (i == 0 || in.Creates) && description.CreatesNamespace(&configurations.Items[i], namespace)
+		in.Creates = (i == 0 || in.Creates) && description.CreatesNamespace(&configurations.Items[i], namespace, r.LiqoNamespace)
 		in.Unwanted = in.Unwanted || !description.Allows(&configurations.Items[i], networkingv1beta1.AnnotationImportServices, namespace, name, nil)
 	}
 	judge, unknown, err := peeraddress.Gather(ctx, r.Client, r.Users, r.LiqoNamespace, o.Namespace, id)
