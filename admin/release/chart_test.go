@@ -76,6 +76,27 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestNamespacePolicies: what is off lets the controller create no namespaces, and what is on does although the other is on.
+func TestNamespacePolicies(t *testing.T) {
+	const imported, managed = "'liqo.io/imported-from' in variables.labels &&", "'liqo.io/managed' in variables.labels\n"
+	for _, tt := range []struct{ offloading, services bool }{{true, false}, {false, true}, {true, true}} {
+		files, err := embedded(t).render(merge(parse(t, minimal), parse(t, fmt.Sprintf("{authentication: {enabled: true}, offloading: {enabled: %t}, services: {enabled: %t}}", tt.offloading, tt.services))), "liqo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		offloading, services := files["offloading.yaml"], files["services.yaml"]
+		if got := strings.Contains(offloading, imported); got != (tt.offloading && tt.services) {
+			t.Errorf("%+v: the policy of offloading lets namespaces of imported Services be created: %t", tt, got)
+		}
+		if got := strings.Contains(services, imported); got != tt.services {
+			t.Errorf("%+v: there is a policy of Services: %t", tt, got)
+		}
+		if got := strings.Contains(services, managed); got != (tt.offloading && tt.services) {
+			t.Errorf("%+v: the policy of Services leaves others to that of offloading: %t", tt, got)
+		}
+	}
+}
+
 // TestLiqosInfo: Liqo's liqoctl reads the version in the only Deployment of the namespace with two labels, behind the last colon
 // of the image of a container.
 func TestLiqosInfo(t *testing.T) {

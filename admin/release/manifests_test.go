@@ -37,7 +37,8 @@ var manifests = []struct {
 # For clusters that ask each other for resources: what the controller may do then, and what other clusters may do here.
 # The controller needs the argument --authentication as well.
 `},
-	{template: "offloading.yaml", file: "offloading/offloading.yaml", offloading: true, head: `#
+	// Of these two either may be applied with the other.
+	{template: "offloading.yaml", file: "offloading/offloading.yaml", offloading: true, services: true, head: `#
 # For clusters whose pods run in other clusters: what the controller may do then, and what other clusters may do here.
 # It needs the folder authentication and the arguments --authentication and --offloading as well.
 `},
@@ -52,7 +53,7 @@ var manifests = []struct {
 # A DNS server for the Services that clusters import from each other. It needs the kind ServiceImport of
 # multicluster.x-k8s.io. The DNS server of the cluster must forward clusterset.local to the address of its Service.
 `},
-	{template: "services.yaml", file: "services/services.yaml", services: true, head: `#
+	{template: "services.yaml", file: "services/services.yaml", offloading: true, services: true, head: `#
 # For clusters that use each other's Services: what the controller may do then, and who may export Services. It needs the
 # kinds ServiceExport and ServiceImport as well, which an existing installation of another program may have brought, and the
 # argument --services of the controller and of the gateways.

@@ -406,9 +406,28 @@ func TestHub(t *testing.T) {
 }
 
 // TestNamespacesCreated has a peer name namespaces that are not there: of those that the operator allows some are created,
-// and stay.
+// and stay. Whoever has the controller's token creates no others.
 func TestNamespacesCreated(t *testing.T) {
 	s := newSite(t, "milan", "rome", services.Options{})
+	thief, err := client.New(s.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), client.Options{Scheme: s.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbidden := func(why string, labels ...string) {
+		t.Helper()
+		// A policy takes an API server a moment.
+		controlplanetest.Eventually(t, fmt.Sprintf("a namespace with %q is forbidden", labels), func(ctx context.Context) error {
+			err := thief.Create(ctx, &corev1.Namespace{ObjectMeta: object("", "evil", labels...)}, client.DryRunAll)
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), why) {
+				return fmt.Errorf("got %v", err)
+			}
+			return nil
+		})
+	}
+	forbidden("and no other")
+	forbidden("and no other", "liqo.io/imported-from", "rome", "pod-security.kubernetes.io/enforce", "privileged")
+	s.ApplyManifest(t, "offloading", "offloading.yaml") // whose policy lets it create those as well
+	forbidden("made for a NamespaceMap", "liqo.io/managed", "true")
 	s.allow(networkingv1beta1.AnnotationCreateNamespaces, "shop, many-*")
 	for i := range networkingv1beta1.MaxCreatedNamespaces - 1 { // one is left
 		s.Create(t, &corev1.Namespace{ObjectMeta: object("", fmt.Sprintf("many-%d", i), "liqo.io/imported-from", "rome")})

@@ -8,6 +8,11 @@
 'kube-system', 'kube-public', 'kube-node-lease'
 {{- end }}
 
+{{/* Whether a namespace is as the controller makes one for imported Services, in an expression with variables.labels. */}}
+{{- define "sluice.importedNamespace" -}}
+'liqo.io/imported-from' in variables.labels && variables.labels.all(l, l in ['liqo.io/imported-from', 'kubernetes.io/metadata.name'])
+{{- end }}
+
 {{/* The version of the programs. */}}
 {{- define "sluice.version" -}}
 {{ .Values.tag | default .Chart.AppVersion }}
