@@ -1,7 +1,6 @@
 package virtualkubelet
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,6 +68,16 @@ func (r resource) remember(namespace, name string) {
 	r.made.at[[3]string{r.name, namespace, name}] = now
 }
 
+// forget notes that an object was seen or deleted: that it is not in a cache means something again.
+func (r resource) forget(namespace, name string) {
+	if r.made == nil {
+		return
+	}
+	r.made.mu.Lock()
+	defer r.made.mu.Unlock()
+	delete(r.made.at, [3]string{r.name, namespace, name})
+}
+
 // justMade tells whether an object was made a moment ago.
 func (r resource) justMade(namespace, name string) bool {
 	if r.made == nil {
@@ -102,19 +111,22 @@ func (r resource) apply(ctx context.Context, p reflection.Peering, desired refle
 		if r.justMade(desired.GetNamespace(), desired.GetName()) {
 			return false, errNotListed
 		}
-		err := r.write(ctx, desired, hash, nil)
-		if err == nil {
-			r.remember(desired.GetNamespace(), desired.GetName())
-		}
+		err := r.create(ctx, desired, hash, noVersion)
 		if !apierrors.IsConflict(err) {
 			return err == nil, err
 		}
 		// The cache is late, or does not see it as it is not ours.
 		live, notRead := r.metadata(ctx, desired.GetNamespace(), desired.GetName())
-		if notRead != nil || live == nil {
-			return false, cmp.Or(notRead, err)
+		switch {
+		case notRead != nil:
+			return false, notRead
+		case live == nil: // not every server makes an object of which a version is named
+			err := r.create(ctx, desired, hash, "")
+			return err == nil, err
 		}
 		have = live
+	} else {
+		r.forget(desired.GetNamespace(), desired.GetName())
 	}
 	switch {
 	case !p.Ours(have.GetLabels()):
@@ -122,12 +134,22 @@ func (r resource) apply(ctx context.Context, p reflection.Peering, desired refle
 	case have.GetAnnotations()[reflection.AnnotationHash] == hash:
 		return false, nil
 	}
-	err = r.write(ctx, desired, hash, have)
+	err = r.write(ctx, desired, hash, have, "")
 	return err == nil, err
 }
 
-// write applies an object in place of have, and not of another one that has its name by now; nil: there must be none.
-func (r resource) write(ctx context.Context, desired reflected, hash string, have metav1.Object) error {
+// create makes an object of which there is none, and remembers that.
+func (r resource) create(ctx context.Context, desired reflected, hash, version string) error {
+	err := r.write(ctx, desired, hash, nil, version)
+	if err == nil {
+		r.remember(desired.GetNamespace(), desired.GetName())
+	}
+	return err
+}
+
+// write applies an object in place of have, and not of another one that has its name by now; nil: of none. Version is the
+// one that it must have there; empty: any.
+func (r resource) write(ctx context.Context, desired reflected, hash string, have metav1.Object, version string) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
 		return fmt.Errorf("convert %s %s/%s: %w", r.name, desired.GetNamespace(), desired.GetName(), err)
@@ -135,9 +157,10 @@ func (r resource) write(ctx context.Context, desired reflected, hash string, hav
 	delete(fields, "status")
 	o := unstructured.Unstructured{Object: fields}
 	unstructured.RemoveNestedField(o.Object, "metadata", "creationTimestamp")
-	if have == nil {
-		o.SetResourceVersion(noVersion)
-	} else {
+	if version != "" {
+		o.SetResourceVersion(version)
+	}
+	if have != nil {
 		o.SetUID(have.GetUID())
 	}
 	annotations := o.GetAnnotations()
@@ -186,6 +209,7 @@ func (r resource) delete(ctx context.Context, o metav1.Object, grace *int64) err
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s %s/%s: %w", r.name, o.GetNamespace(), o.GetName(), err)
 	}
+	r.forget(o.GetNamespace(), o.GetName()) // it may be wanted again before it would be asked for
 	return nil
 }
 
