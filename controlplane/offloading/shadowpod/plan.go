@@ -185,11 +185,14 @@ func phaseOf(s *raw, p *corev1.Pod) corev1.PodPhase {
 }
 
 // phaseAfter is how long to wait before a first phase is told; zero: nothing. Pods that come together get nodes and run first.
+// A Pod is made by the clock of an API server. By one that is ahead its age is not known, and could grow only when that is
+// reached: it is told of at once.
 func phaseAfter(s *raw, p *corev1.Pod) time.Duration {
-	if s.Status.Phase != "" || ended(p.Status.Phase) {
+	age := time.Since(p.CreationTimestamp.Time)
+	if s.Status.Phase != "" || ended(p.Status.Phase) || age < 0 {
 		return 0
 	}
-	return max(0, min(starting, starting-time.Since(p.CreationTimestamp.Time))) // by another machine's clock
+	return max(0, starting-age)
 }
 
 // ended tells whether a phase is the last one.

@@ -218,7 +218,8 @@ func TestPhaseAfter(t *testing.T) {
 	}{
 		{"it has just been made", "", "Pending", 0, true},
 		{"it runs already", "", "Running", time.Second, true},
-		{"it was made in the future", "", "Running", -time.Hour, true},
+		{"it was made in the future", "", "Running", -time.Hour, false},
+		{"it was made a moment ahead", "", "Running", -time.Second, false},
 		{"it has been pending for long", "", "Pending", time.Minute, false},
 		{"it has ended at once", "", "Failed", 0, false},
 		{"it waited for room", "Pending", "Running", 0, false},
