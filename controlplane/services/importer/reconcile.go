@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,9 @@ type Reconciler struct {
 	// Alias gives imported Services their own name as well, where the label of a namespace does not say otherwise.
 	Alias bool
 	Clock clock.PassiveClock
+
+	// creating is held while namespaces are counted and one is created, or several workers would create the last one.
+	creating sync.Mutex
 }
 
 // +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceexports,verbs=get;list;watch
@@ -65,7 +69,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
 	p := Build(f)
-	err = r.apply(ctx, f, p)
+	if p.Namespace != nil {
+		p, err = r.create(ctx, f)
+		again = retry // if its event does not come back here before
+	} else {
+		err = r.apply(ctx, f, p)
+	}
 	if theirs := new(apply.ForeignError); errors.As(err, &theirs) {
 		for i := range p.Accepted {
 			if p.Accepted[i].Status == metav1.ConditionTrue {
@@ -90,11 +99,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: again}, r.tell(ctx, req.NamespacedName, f, p)
 }
 
+// create creates the namespace of a plan, if the peer for which it is has not as many as it can have, and returns the plan
+// that it was. The event of the namespace comes back here, and the caches know it then.
+func (r *Reconciler) create(ctx context.Context, f Facts) (Plan, error) {
+	r.creating.Lock()
+	defer r.creating.Unlock()
+	p := Build(f)
+	for ; p.Namespace != nil; p = Build(f) {
+		peer := p.Namespace.Labels[networkingv1beta1.LabelImportedFrom]
+		// Past the cache, which may not yet know the last ones: a peer that names new namespaces all the time would get more.
+		full, err := full(ctx, r.Reader, peer)
+		if err != nil {
+			return p, err
+		}
+		if !full {
+			return p, client.IgnoreAlreadyExists(r.Create(ctx, p.Namespace))
+		}
+		for i := range f.Imports {
+			f.Imports[i].Full = f.Imports[i].Full || f.Imports[i].Peer == peer
+		}
+	}
+	return p, nil
+}
+
 // apply makes what is planned, and removes what was made before and is not planned any more.
 func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
-	if p.Namespace != nil {
-		return client.IgnoreAlreadyExists(r.Create(ctx, p.Namespace)) // its event comes back here, and the caches know it then
-	}
 	key := types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 	live := new(mcsv1beta1.ServiceImport)
 	err := r.Get(ctx, key, live)
@@ -178,6 +207,9 @@ func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
 func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, f Facts, p Plan) error {
 	var errs []error
 	for i, c := range p.Accepted {
+		if p.Namespace != nil && c.Status == metav1.ConditionTrue {
+			continue // it is part of nothing before the namespace is there
+		}
 		o := f.Imports[i].Object.DeepCopy()
 		c.ObservedGeneration = o.Generation
 		_, err := apply.Status(ctx, r.Client, o, func() { meta.SetStatusCondition(&o.Status.Conditions, c) })
@@ -195,7 +227,7 @@ func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, f Facts
 		}
 		errs = append(errs, client.IgnoreNotFound(err))
 	}
-	if p.Import != nil {
+	if p.Import != nil && p.Namespace == nil {
 		errs = append(errs, r.status(ctx, key, p))
 	}
 	return errors.Join(errs...)
@@ -268,7 +300,7 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	for i := range imports.Items {
 		in, next, err := r.importOf(ctx, &imports.Items[i])
 		if err == nil && f.NamespaceMissing && in.Creates {
-			in.Full, err = r.full(ctx, in.Peer)
+			in.Full, err = full(ctx, r.Users, in.Peer)
 		}
 		if err != nil {
 			return f, 0, err
@@ -284,11 +316,10 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	return f, again, nil
 }
 
-// full tells whether as many namespaces as there can be were created for a peer. It is asked past the cache, which may not
-// yet know the last ones: a peer that names new namespaces all the time would get more.
-func (r *Reconciler) full(ctx context.Context, peer string) (bool, error) {
+// full tells whether as many namespaces as there can be were created for a peer.
+func full(ctx context.Context, c client.Reader, peer string) (bool, error) {
 	var created corev1.NamespaceList
-	if err := r.Reader.List(ctx, &created, client.MatchingLabels{networkingv1beta1.LabelImportedFrom: peer}); err != nil {
+	if err := c.List(ctx, &created, client.UnsafeDisableDeepCopy, client.MatchingLabels{networkingv1beta1.LabelImportedFrom: peer}); err != nil {
 		return false, fmt.Errorf("list Namespaces: %w", err)
 	}
 	return len(created.Items) >= networkingv1beta1.MaxCreatedNamespaces, nil
