@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,14 +19,15 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/offloading/shadowpod"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
 // TestTurns: rome asks for more than can be looked at at the same time, and none of it comes to an end. What zurich asks for
 // after all that is done nevertheless: one more object of rome's is looked at before it, and not all.
 func TestTurns(t *testing.T) {
-	const flood = 5 // in each namespace: together more than there are workers for any kind
 	namespaces := []string{"a-rome", "b-rome", "c-rome", "d-rome"}
+	flood := shadowpod.Workers/len(namespaces) + 1 // in each: together more than there are workers for ShadowPods, of which there are most
 	milan := newSite(t, "milan")
 	cpu := corev1.ResourceList{"cpu": resource.MustParse("100")}
 	var wanted, asked []string
@@ -79,12 +81,18 @@ func TestTurns(t *testing.T) {
 	milan.Create(t, unsigned(zurich, "zurich", "one"))
 
 	var release func()
+	held := map[string]*atomic.Int32{"pods": {}, "endpointslices": {}, "resourceslices": {}}
 	milan.run(func(mgr ctrl.Manager) {
 		release = controlplanetest.Hold(mgr, func(r *http.Request) bool {
 			return r.Method != http.MethodGet && slices.ContainsFunc(append([]string{rome}, namespaces...), func(n string) bool {
 				_, of, found := strings.Cut(r.URL.Path, "/namespaces/"+n+"/")
 				resource, _, _ := strings.Cut(of, "/")
-				return found && slices.Contains([]string{"pods", "endpointslices", "resourceslices"}, resource)
+				count := held[resource]
+				if !found || count == nil {
+					return false
+				}
+				count.Add(1)
+				return true
 			})
 		})
 	})
@@ -92,6 +100,14 @@ func TestTurns(t *testing.T) {
 	for _, o := range []client.Object{new(corev1.Pod), new(discoveryv1.EndpointSlice)} {
 		controlplanetest.Eventually(t, fmt.Sprintf("there is the %T of zurich", o), func(ctx context.Context) error {
 			return milan.Get(ctx, "e-zurich", "one", o)
+		})
+	}
+	for resource, least := range map[string]int32{"pods": shadowpod.Workers, "endpointslices": 1, "resourceslices": 1} {
+		controlplanetest.Eventually(t, fmt.Sprintf("rome keeps workers for %s waiting", resource), func(context.Context) error {
+			if got := held[resource].Load(); got < least {
+				return fmt.Errorf("%d requests, of at least %d", got, least)
+			}
+			return nil
 		})
 	}
 	milan.acceptedAre(rome, "milan") // or nothing was held

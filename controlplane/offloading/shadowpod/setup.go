@@ -26,8 +26,8 @@ import (
 	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
-// workers is how many ShadowPods are looked at at the same time: a Deployment that is scaled up makes many.
-const workers = 32
+// Workers is how many ShadowPods are looked at at the same time: a Deployment that is scaled up makes many.
+const Workers = 32
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers, whom queues serve
 // in turn.
@@ -60,7 +60,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, c client.Object) []ctrl.Request {
 			return r.waitingIn(c.GetNamespace())
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: queues}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: Workers, NewQueue: queues}).
 		Complete(apply.RequeueOnConflict(r))
 }
 
