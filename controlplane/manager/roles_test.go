@@ -38,7 +38,7 @@ func TestRoles(t *testing.T) {
 			"bind":    "liqo-virtual-kubelet-local liqo-virtual-kubelet-offloaded liqo-virtual-kubelet-remote",
 			"approve": "kubernetes.io/kubelet-serving",
 		},
-		"services/services.yaml": {"write": "endpointslices serviceexports/status serviceimports serviceimports/status services"},
+		"services/services.yaml": {"write": "endpointslices namespaces serviceexports/status serviceimports serviceimports/status services"},
 	} {
 		may := map[string]map[string]bool{"write": {}, "bind": {}, "approve": {}}
 		for _, role := range rolesOf(t, file) {
