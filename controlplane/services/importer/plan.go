@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/objectname"
@@ -23,9 +21,6 @@ import (
 )
 
 const (
-	// hold is for how long endpoints stay ready after the network of their peering was lost. A gateway that is replaced takes
-	// less, and so does a handover.
-	hold = 30 * time.Second
 	// maxProblems is of how many endpoints is told.
 	maxProblems = 3
 	// sliceManager is the value of the label endpointslice.kubernetes.io/managed-by.
@@ -456,24 +451,4 @@ func accepted(is bool, reason networkingv1beta1.ConditionReason, message string)
 		c.Status = metav1.ConditionTrue
 	}
 	return c
-}
-
-// away says why nothing of a peer is ready, or when to ask again: endpoints stay ready for a while after the network was
-// lost. What a ForeignCluster does not say is taken for bad news.
-func away(c *corev1beta1.ForeignCluster, now time.Time) (why string, again time.Duration) {
-	if c == nil {
-		return "there is no ForeignCluster of the peer", 0
-	}
-	for _, n := range c.Status.Modules.Networking.Conditions {
-		if n.Type != corev1beta1.ConditionNetworkConnection {
-			continue
-		}
-		if n.Status == corev1beta1.StatusEstablished {
-			return "", 0
-		}
-		if left := hold - now.Sub(n.LastTransitionTime.Time); left > 0 {
-			return "", min(left, hold)
-		}
-	}
-	return "the network of the peering is down", 0
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/peeraddress"
 	"github.com/sluice-net/sluice/controlplane/services/description"
@@ -429,33 +428,6 @@ func TestNamesAreDistinct(t *testing.T) {
 	}
 	if len(names) != 2*50*20 {
 		t.Errorf("%d slices", len(names))
-	}
-}
-
-func TestAway(t *testing.T) {
-	c := func(status corev1beta1.ConditionStatus, since time.Duration) *corev1beta1.ForeignCluster {
-		f := new(corev1beta1.ForeignCluster)
-		f.Status.Modules.Networking.Conditions = []corev1beta1.Condition{{
-			Type: corev1beta1.ConditionNetworkConnection, Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-since)),
-		}}
-		return f
-	}
-	for _, test := range []struct {
-		name  string
-		of    *corev1beta1.ForeignCluster
-		away  bool
-		again time.Duration
-	}{
-		{"connected", c(corev1beta1.StatusEstablished, time.Hour), false, 0},
-		{"lost just now", c(corev1beta1.StatusError, 10*time.Second), false, 20 * time.Second},
-		{"lost for longer", c(corev1beta1.StatusError, 31*time.Second), true, 0},
-		{"lost in the future", c(corev1beta1.StatusError, -time.Hour), false, hold},
-		{"nothing known of the network", new(corev1beta1.ForeignCluster), true, 0},
-		{"nothing known", nil, true, 0},
-	} {
-		if why, again := away(test.of, epoch); (why != "") != test.away || again != test.again {
-			t.Errorf("%s: %q, again in %v", test.name, why, again)
-		}
 	}
 }
 

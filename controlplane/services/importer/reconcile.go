@@ -391,7 +391,7 @@ func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.Imported
 	case apierrors.IsNotFound(err):
 		peer = nil
 	}
-	if in.Away, again = away(peer, r.Clock.Now()); hub && again == 0 {
+	if in.Away, again = description.Away(peer, r.Clock.Now()); hub && again == 0 {
 		again = retry // one of the clusters behind it may be connected to this one by then
 	}
 	return in, again, nil
