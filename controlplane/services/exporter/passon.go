@@ -3,7 +3,7 @@ package exporter
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +15,6 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/objectname"
-	"github.com/sluice-net/sluice/controlplane/services/description"
 )
 
 // maxLeft is of how many endpoints is told that they are not passed on.
@@ -26,13 +25,31 @@ const maxLeft = 3
 type PassOn struct {
 	// Import is the ServiceImport of the name; nil: no other cluster exports it.
 	Import *mcsv1beta1.ServiceImport
-	// Slices are the endpoints of the clusters that may be passed on, as this cluster reaches them.
-	Slices []discoveryv1.EndpointSlice
-	// Withheld are the clusters that may not.
+	// Sources are the clusters of which it may be passed on, by ID; also those without an endpoint for the moment.
+	Sources []Source
+	// Withheld are the clusters of which it may not.
 	Withheld []string
 	// IPs are those of this Service that there are, and Others how many there are for other Services, by cluster.
 	IPs    []ipamv1alpha1.IP
 	Others map[string]int
+}
+
+// Source is what a peer says of the Service. It is the peer's word itself: what the importer made of it is in a namespace of
+// users, where everybody who may create EndpointSlices could add endpoints in the peer's name (CVE-2021-25740).
+type Source struct {
+	Cluster string
+	Slices  []networkingv1beta1.ServiceSlice
+	// Address judges an address of the peer, and translates it to the one by which this cluster reaches it.
+	Address func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
+	// Away says that no endpoint is ready, whatever the peer says.
+	Away bool
+}
+
+// passed is a slice of another cluster as this one passes it on.
+type passed struct {
+	networkingv1beta1.ServiceSlice
+	// ips are those that its endpoints take. Those that have no address yet are not among the endpoints, but will be.
+	ips []*ipamv1alpha1.IP
 }
 
 // noService says why there is nothing to export.
@@ -64,22 +81,28 @@ func (o *PassOn) described(e *mcsv1beta1.ServiceExport) (d networkingv1beta1.Ser
 }
 
 // clusters are those of which something is passed on.
-func (o *PassOn) clusters() []string {
-	all := map[string]bool{}
-	for i := range o.Slices {
-		all[sourceOf(&o.Slices[i])] = true
+func (o *PassOn) clusters() (ids []string) {
+	for i := range o.Sources {
+		ids = append(ids, o.Sources[i].Cluster)
 	}
-	return slices.Sorted(maps.Keys(all))
+	return ids
 }
 
 // only tells whether nothing of another cluster than this one is passed on.
 func (o *PassOn) only(cluster string) bool { return slices.Equal(o.clusters(), []string{cluster}) }
 
-func sourceOf(s *discoveryv1.EndpointSlice) string { return s.Labels[mcsv1beta1.LabelSourceCluster] }
+// takes tells whether the importer takes what a peer says, and some of it is of the peer itself. One without endpoints for the
+// moment has none of others either.
+func takes(said *networkingv1beta1.ImportedService, peer string) bool {
+	d := &said.Spec
+	return said.DeletionTimestamp.IsZero() && said.Labels[networkingv1beta1.LabelRemoteClusterID] == peer &&
+		meta.IsStatusConditionTrue(said.Status.Conditions, string(networkingv1beta1.ConditionAccepted)) && d.Check() == nil &&
+		(len(d.Slices) == 0 || slices.ContainsFunc(d.Slices, func(s networkingv1beta1.ServiceSlice) bool { return s.Cluster == "" }))
+}
 
-// build returns the endpoints under the addresses by which others reach them, and the IPs that it takes. Left says of the
-// first endpoints without such an address why.
-func (o *PassOn) build() (passed []networkingv1beta1.ServiceSlice, ips []*ipamv1alpha1.IP, left []string) {
+// build returns the endpoints under the addresses by which others reach them. Left says of the first endpoints without such
+// an address why, and full whether some have none because there are too many.
+func (o *PassOn) build() (all []passed, left []string, full bool) {
 	have := map[string]*ipamv1alpha1.IP{}
 	for i := range o.IPs {
 		have[string(o.IPs[i].Spec.IP)] = &o.IPs[i]
@@ -89,40 +112,43 @@ func (o *PassOn) build() (passed []networkingv1beta1.ServiceSlice, ips []*ipamv1
 			left = append(left, fmt.Sprintf(format, args...))
 		}
 	}
-	for _, cluster := range o.clusters() {
-		var reached []discoveryv1.EndpointSlice
-		taken := o.Others[cluster]
-		for i := range o.Slices {
-			in := &o.Slices[i]
-			if sourceOf(in) != cluster {
-				continue
+	for _, from := range o.Sources {
+		made := map[string]*ipamv1alpha1.IP{} // of two endpoints with the same address, but other ports
+		for _, in := range from.Slices {
+			if in.Cluster != "" {
+				continue // passed on to this cluster: that is far enough
 			}
-			out := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: in.Name}, AddressType: in.AddressType, Ports: in.Ports}
+			out := passed{ServiceSlice: networkingv1beta1.ServiceSlice{Cluster: from.Cluster, AddressType: in.AddressType, Ports: in.Ports}}
 			for _, e := range in.Endpoints {
-				here := e.Addresses[0] // all lead to the same
-				if taken == networkingv1beta1.MaxPassedOn {
-					leave("%s of cluster %s is not passed on: %d endpoints of a cluster are", here, cluster, networkingv1beta1.MaxPassedOn)
+				there := e.Addresses[0] // all lead to the same
+				addr, err := from.Address(there, in.AddressType)
+				if err != nil {
+					leave("an endpoint of cluster %s is not passed on: %v", from.Cluster, err)
 					continue
 				}
-				taken++
-				ips = append(ips, o.ip(cluster, here))
+				here := addr.String()
+				if made[here] == nil && o.Others[from.Cluster]+len(made) >= networkingv1beta1.MaxPassedOn {
+					full = true
+					leave("%s of cluster %s is not passed on: %d endpoints of a cluster are", here, from.Cluster, networkingv1beta1.MaxPassedOn)
+					continue
+				}
+				if made[here] == nil {
+					made[here] = o.ip(from.Cluster, here)
+				}
+				out.ips = append(out.ips, made[here])
 				ip := have[here]
 				if ip == nil || ip.Status.IP == "" {
-					leave("%s of cluster %s has no address for other clusters yet%s", here, cluster, whyNot(ip))
+					leave("%s of cluster %s has no address for other clusters yet%s", here, from.Cluster, whyNot(ip))
 					continue
 				}
 				e.Addresses = []string{string(ip.Status.IP)}
+				e.Ready, e.Serving = e.Ready && !from.Away, e.Serving && !from.Away
 				out.Endpoints = append(out.Endpoints, e)
 			}
-			reached = append(reached, out)
-		}
-		d, _ := description.Of(new(corev1.Service), reached, metav1.Time{}, nil)
-		for _, s := range d.Slices {
-			s.Cluster = cluster
-			passed = append(passed, s)
+			all = append(all, out)
 		}
 	}
-	return passed, ips, left
+	return all, left, full
 }
 
 // ip is the IP for an endpoint. It goes with the ServiceImport.
@@ -134,11 +160,16 @@ func (o *PassOn) ip(cluster, here string) *ipamv1alpha1.IP {
 			Labels: map[string]string{
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, mcsv1beta1.LabelServiceName: i.Name, networkingv1beta1.LabelPassedOnFrom: cluster,
 			},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: mcsv1beta1.SchemeGroupVersion.String(), Kind: mcsv1beta1.ServiceImportKindName, Name: i.Name, UID: i.UID, Controller: new(true),
-			}},
+			OwnerReferences: []metav1.OwnerReference{*o.owner()},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: ipamv1alpha1.Address(here)},
+	}
+}
+
+// owner is that of the IPs.
+func (o *PassOn) owner() *metav1.OwnerReference {
+	return &metav1.OwnerReference{
+		APIVersion: mcsv1beta1.SchemeGroupVersion.String(), Kind: mcsv1beta1.ServiceImportKindName, Name: o.Import.Name, UID: o.Import.UID, Controller: new(true),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -62,6 +63,8 @@ type Plan struct {
 	Exported []*networkingv1beta1.ExportedService
 	// IPs are the addresses that others need for what is passed on.
 	IPs []*ipamv1alpha1.IP
+	// Full says that endpoints are left out until there is room for them, of which no event tells.
+	Full bool
 	// Conditions are those of the ServiceExport.
 	Conditions []metav1.Condition
 }
@@ -90,7 +93,7 @@ func Build(f Facts) (p Plan) {
 	switch s := f.Service; {
 	case f.Reserved != "":
 		return invalid(reasonReserved, f.Reserved+": it is not exported")
-	case s == nil && len(f.PassOn.Slices) == 0:
+	case s == nil && len(f.PassOn.Sources) == 0:
 		return invalid(mcsv1beta1.ServiceExportReasonNoService, f.noService())
 	case s == nil:
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
@@ -104,19 +107,28 @@ func Build(f Facts) (p Plan) {
 	if f.Service != nil {
 		d, problems = description.Of(f.Service, f.Slices, f.Export.CreationTimestamp, f.podOfThisCluster)
 	}
-	passed, ips, left := f.PassOn.build()
-	p.IPs, problems = ips, append(problems, left...)
+	others, left, full := f.PassOn.build()
+	p.Full, problems = full, append(problems, left...)
 	peers, unknown := visible(f.Export, f.Peers)
-	var told, full, denied []string
+	var told, crowded, denied, unfit []string
+	taken := map[string]*ipamv1alpha1.IP{} // those that a peer is told of, by name
 	for _, peer := range peers {
 		spec := *d.DeepCopy()
-		for _, s := range passed {
-			// Not back to where it is from; and who has it from here passes it on no further, so nothing comes round.
-			if s.Cluster != peer.ID && spec.Endpoints()+len(s.Endpoints) <= networkingv1beta1.MaxServiceEndpoints && len(spec.Slices) < networkingv1beta1.MaxServiceSlices {
-				spec.Slices = append(spec.Slices, s)
+		// What has no address yet counts, or a peer would be told of it and not in turn.
+		endpoints, fits := spec.Endpoints(), true
+		var ips []*ipamv1alpha1.IP
+		for _, s := range others {
+			switch {
+			case s.Cluster == peer.ID: // not back to where it is from
+			case endpoints+len(s.ips) > networkingv1beta1.MaxServiceEndpoints || len(spec.Slices) == networkingv1beta1.MaxServiceSlices:
+				fits = false
+			default:
+				endpoints, ips = endpoints+len(s.ips), append(ips, s.ips...)
+				if len(s.Endpoints) > 0 {
+					spec.Slices = append(spec.Slices, s.ServiceSlice)
+				}
 			}
 		}
-		endpoints := spec.Endpoints()
 		switch {
 		case f.Service == nil && f.PassOn.only(peer.ID):
 			continue
@@ -124,20 +136,29 @@ func Build(f Facts) (p Plan) {
 			denied = append(denied, peer.ID)
 			continue
 		case peer.Services >= networkingv1beta1.MaxServices:
-			full = append(full, fmt.Sprintf("cluster %s is already offered %d Services, the maximum", peer.ID, peer.Services))
+			crowded = append(crowded, fmt.Sprintf("cluster %s is already offered %d Services, the maximum", peer.ID, peer.Services))
 			continue
 		case peer.Endpoints+endpoints > networkingv1beta1.MaxServiceEndpointsTotal:
-			full = append(full, fmt.Sprintf("cluster %s would be offered %d endpoints of all Services together: the maximum is %d",
+			crowded = append(crowded, fmt.Sprintf("cluster %s would be offered %d endpoints of all Services together: the maximum is %d",
 				peer.ID, peer.Endpoints+endpoints, networkingv1beta1.MaxServiceEndpointsTotal))
 			continue
 		}
 		told = append(told, peer.ID)
+		if !fits {
+			unfit = append(unfit, peer.ID)
+		}
+		for _, ip := range ips {
+			taken[ip.Name] = ip
+		}
 		p.Exported = append(p.Exported, &networkingv1beta1.ExportedService{
 			ObjectMeta: metav1.ObjectMeta{Namespace: peer.Namespace, Name: d.ObjectName(), Labels: map[string]string{
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: peer.ID,
 			}},
 			Spec: spec,
 		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(taken)) {
+		p.IPs = append(p.IPs, taken[name])
 	}
 	var parts []string
 	ready, reason := true, mcsv1beta1.ServiceExportReasonExported
@@ -148,20 +169,23 @@ func Build(f Facts) (p Plan) {
 	case len(peers) == 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonPending
 		parts = append(parts, fmt.Sprintf("The annotation %s names no cluster that this one is connected to", networkingv1beta1.AnnotationExportTo))
-	case len(told)+len(full)+len(denied) == 0:
+	case len(told)+len(crowded)+len(denied) == 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonPending
 		parts = append(parts, "This cluster is connected to no other one than the one that exports it")
-	case len(told)+len(full) == 0:
+	case len(told)+len(crowded) == 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonPending
-	case len(full) > 0:
+	case len(crowded) > 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonFailed
-		parts = append(parts, full[:min(len(full), 3)]...)
+		parts = append(parts, crowded[:min(len(crowded), 3)]...)
 	}
 	if len(told) > 0 {
 		parts = append(parts, "Exported to "+names(told))
 	}
 	if clusters := f.PassOn.clusters(); len(clusters) > 0 && len(told) > 0 {
 		parts = append(parts, "Endpoints of "+names(clusters)+" are passed on to the others")
+	}
+	if len(unfit) > 0 {
+		parts = append(parts, fmt.Sprintf("To %s not all of them: a Service has %d endpoints in %d slices at most", names(unfit), networkingv1beta1.MaxServiceEndpoints, networkingv1beta1.MaxServiceSlices))
 	}
 	if len(denied) > 0 {
 		parts = append(parts, fmt.Sprintf("Not to %s: the annotation %s of the Configuration there does not name it", names(denied), networkingv1beta1.AnnotationExportServices))
@@ -175,6 +199,14 @@ func Build(f Facts) (p Plan) {
 		condition(mcsv1beta1.ServiceExportConditionReady, ready, reason, strings.Join(parts, "; ")),
 	}
 	return p
+}
+
+// add adds what only applying the plan showed to the message of the condition Ready.
+func (p *Plan) add(problems []string) {
+	c := meta.FindStatusCondition(p.Conditions, string(mcsv1beta1.ServiceExportConditionReady))
+	if c != nil && len(problems) > 0 {
+		c.Message = text.Cut(strings.Join(append([]string{c.Message}, problems...), "; "), text.MaxEvent)
+	}
 }
 
 // podOfThisCluster is an error for an address at which no pod of this cluster is. Pods of this cluster that run in another

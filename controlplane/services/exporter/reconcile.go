@@ -5,18 +5,23 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/peeraddress"
 	"github.com/sluice-net/sluice/controlplane/reserved"
 	"github.com/sluice-net/sluice/controlplane/services/description"
 )
@@ -27,13 +32,21 @@ type Reconciler struct {
 	// Users sees Services, EndpointSlices and Namespaces, but not those that the controllers make.
 	Users         client.Reader
 	LiqoNamespace string
+	// Reader reads past every cache.
+	Reader client.Reader
+	Clock  clock.PassiveClock
 }
+
+// retry is when what was in the way is looked at again: nobody tells when it goes.
+const retry = time.Minute
 
 // +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceexports,verbs=get;list;watch
 // +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceexports/status,verbs=patch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=exportedservices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=networks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=importedservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=multicluster.x-k8s.io,resources=serviceimports,verbs=get;list;watch
 // +kubebuilder:rbac:groups=ipam.liqo.io,resources=ips,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services;namespaces;nodes,verbs=get;list;watch
@@ -41,14 +54,16 @@ type Reconciler struct {
 
 // Reconcile looks at one Service, whose name is that of the request, and at the ServiceExport of that name.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	f, exported, err := r.gather(ctx, req.NamespacedName)
+	f, exported, again, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
 	p := Build(f)
-	if err := r.applyIPs(ctx, f.PassOn.IPs, p.IPs); err != nil {
+	refused, err := r.applyIPs(ctx, p.IPs)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
+	p.add(refused)
 	wanted := map[string]bool{}
 	for _, e := range p.Exported {
 		wanted[e.Namespace] = true
@@ -63,8 +78,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			}
 		}
 	}
+	// Only when no peer is told of an address any more may it be granted for something else.
+	if err := r.deleteIPs(ctx, &f.PassOn, p.IPs); err != nil {
+		return ctrl.Result{}, err
+	}
 	if f.Export == nil {
 		return ctrl.Result{}, nil
+	}
+	if again == 0 && (p.Full || len(refused) > 0) {
+		again = retry
 	}
 	live := f.Export.DeepCopy()
 	_, err = apply.Status(ctx, r.Client, live, func() {
@@ -73,42 +95,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			meta.SetStatusCondition(&live.Status.Conditions, c)
 		}
 	})
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: again}, client.IgnoreNotFound(err)
 }
 
-// gather reads what the export of a Service depends on, and the ExportedServices that there are of it.
-func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f Facts, exported []networkingv1beta1.ExportedService, err error) {
+// gather reads what the export of a Service depends on, and the ExportedServices that there are of it. Again is
+// when to look once more although nothing changed.
+func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f Facts, exported []networkingv1beta1.ExportedService, again time.Duration, err error) {
 	var all networkingv1beta1.ExportedServiceList
 	object := name.Namespace + "." + name.Name
 	if err := r.List(ctx, &all, client.MatchingFields{byName: object}); err != nil {
-		return f, nil, fmt.Errorf("list ExportedServices: %w", err)
+		return f, nil, 0, fmt.Errorf("list ExportedServices: %w", err)
 	}
-	var ips ipamv1alpha1.IPList
-	if err := r.List(ctx, &ips, client.InNamespace(name.Namespace), client.MatchingLabels{mcsv1beta1.LabelServiceName: name.Name}, client.HasLabels{networkingv1beta1.LabelPassedOnFrom}); err != nil {
-		return f, nil, fmt.Errorf("list IPs: %w", err)
+	if err := r.imported(ctx, name, &f.PassOn); err != nil {
+		return f, nil, 0, err
 	}
-	f.PassOn.IPs = ips.Items
 	export := new(mcsv1beta1.ServiceExport)
 	if err := r.Get(ctx, name, export); client.IgnoreNotFound(err) != nil {
-		return f, nil, fmt.Errorf("get the ServiceExport: %w", err)
+		return f, nil, 0, fmt.Errorf("get the ServiceExport: %w", err)
 	} else if err != nil || !export.DeletionTimestamp.IsZero() {
-		return f, all.Items, nil
+		return f, all.Items, 0, nil
 	}
 	f.Export = export
 	namespace := new(corev1.Namespace)
 	if err := r.Users.Get(ctx, client.ObjectKey{Name: name.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-		return f, nil, fmt.Errorf("get the Namespace: %w", err)
+		return f, nil, 0, fmt.Errorf("get the Namespace: %w", err)
 	}
 	f.Reserved = description.Reserved(name.Namespace, name.Name, r.LiqoNamespace, namespace.Labels)
 	service := new(corev1.Service)
 	switch err := r.Users.Get(ctx, name, service); {
 	case client.IgnoreNotFound(err) != nil:
-		return f, nil, fmt.Errorf("get the Service: %w", err)
+		return f, nil, 0, fmt.Errorf("get the Service: %w", err)
 	case err == nil && service.DeletionTimestamp.IsZero():
 		f.Service = service
 		var made discoveryv1.EndpointSliceList
 		if err := r.Users.List(ctx, &made, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
-			return f, nil, fmt.Errorf("list EndpointSlices: %w", err)
+			return f, nil, 0, fmt.Errorf("list EndpointSlices: %w", err)
 		}
 		f.Slices = made.Items
 	}
@@ -117,15 +138,15 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 		labels = f.Service.Labels
 	}
 	if f.Peers, err = r.peers(ctx, name, labels); err != nil {
-		return f, nil, err
+		return f, nil, 0, err
 	}
-	if err := r.passOn(ctx, name, &f); err != nil {
-		return f, nil, err
+	if again, err = r.passOn(ctx, name, &f); err != nil {
+		return f, nil, 0, err
 	}
 	var networks ipamv1alpha1.NetworkList
 	if err := r.List(ctx, &networks, client.UnsafeDisableDeepCopy, client.InNamespace(r.LiqoNamespace),
 		client.MatchingLabels{ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypePodCIDR}); err != nil {
-		return f, nil, fmt.Errorf("list Networks: %w", err)
+		return f, nil, 0, fmt.Errorf("list Networks: %w", err)
 	}
 	for i := range networks.Items {
 		if p, err := netip.ParsePrefix(string(networks.Items[i].Spec.CIDR)); err == nil {
@@ -133,67 +154,99 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 		}
 	}
 	f.Taken, err = reserved.Addresses(ctx, r.Client, r.Users)
-	return f, all.Items, err
+	return f, all.Items, again, err
 }
 
-// applyIPs makes those that are wanted of those that are there.
-func (r *Reconciler) applyIPs(ctx context.Context, there []ipamv1alpha1.IP, wanted []*ipamv1alpha1.IP) error {
-	kept := map[string]bool{}
-	for _, ip := range wanted {
-		kept[ip.Name] = true
-		if _, err := apply.Object(ctx, r.Client, nil, ip); err != nil && !apply.NamespaceEnds(err) {
-			return err
-		}
+// imported reads the ServiceImport of a name, and the IPs that were made for it.
+func (r *Reconciler) imported(ctx context.Context, name types.NamespacedName, o *PassOn) error {
+	live := new(mcsv1beta1.ServiceImport)
+	if err := r.Get(ctx, name, live); err != nil || live.Labels[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue || !live.DeletionTimestamp.IsZero() {
+		return client.IgnoreNotFound(err) // the IPs of one that is gone go with it
 	}
-	for i := range there {
-		if ip := &there[i]; !kept[ip.Name] && ip.DeletionTimestamp.IsZero() {
-			if err := apply.Delete(ctx, r.Client, ip); err != nil {
-				return err
-			}
+	o.Import = live
+	var ips ipamv1alpha1.IPList
+	if err := r.List(ctx, &ips, client.InNamespace(name.Namespace), client.MatchingLabels{mcsv1beta1.LabelServiceName: name.Name}, client.HasLabels{networkingv1beta1.LabelPassedOnFrom}); err != nil {
+		return fmt.Errorf("list IPs: %w", err)
+	}
+	for i := range ips.Items {
+		if metav1.IsControlledBy(&ips.Items[i], live) { // anybody can write labels
+			o.IPs = append(o.IPs, ips.Items[i])
 		}
 	}
 	return nil
 }
 
-// passOn reads what of other clusters may be passed on. In most clusters that is nothing, which takes one look.
-func (r *Reconciler) passOn(ctx context.Context, name types.NamespacedName, f *Facts) error {
-	may := map[string]bool{} // by peer
-	some := false
-	for _, p := range f.Peers {
-		may[p.ID] = p.PassOn
-		some = some || p.PassOn
-	}
-	if !some && f.Service != nil {
-		return nil
-	}
-	imported := new(mcsv1beta1.ServiceImport)
-	if err := r.Get(ctx, name, imported); err != nil || imported.Labels[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue || !imported.DeletionTimestamp.IsZero() {
-		return client.IgnoreNotFound(err)
-	}
-	f.PassOn.Import = imported
-	var all discoveryv1.EndpointSliceList
-	if err := r.List(ctx, &all, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingLabels{
-		mcsv1beta1.LabelServiceName: name.Name, discoveryv1.LabelServiceName: imported.Annotations[description.AnnotationDerived],
-	}); err != nil {
-		return fmt.Errorf("list EndpointSlices: %w", err)
-	}
-	for i := range all.Items {
-		s := &all.Items[i]
-		source := sourceOf(s)
-		allowed, peer := may[source]
-		switch {
-		case !peer || s.Labels[networkingv1beta1.LabelPassedOnFrom] != "": // of this cluster, or passed on to it
-		case allowed:
-			f.PassOn.Slices = append(f.PassOn.Slices, *s)
-		case !slices.Contains(f.PassOn.Withheld, source):
-			f.PassOn.Withheld = append(f.PassOn.Withheld, source)
+// applyIPs makes those that are wanted. Refused says of the first of them that an API server does not take why: the others
+// are of use without them.
+func (r *Reconciler) applyIPs(ctx context.Context, wanted []*ipamv1alpha1.IP) (refused []string, err error) {
+	for _, ip := range wanted {
+		_, err := apply.Object(ctx, r.Client, nil, ip)
+		if why, is := apply.Refusal(err); is {
+			if len(refused) < maxLeft {
+				refused = append(refused, fmt.Sprintf("%s is not passed on: %s", ip.Spec.IP, why))
+			}
+		} else if err != nil && !apply.NamespaceEnds(err) {
+			return refused, err
 		}
+	}
+	return refused, nil
+}
+
+// deleteIPs deletes those that are not wanted any more.
+func (r *Reconciler) deleteIPs(ctx context.Context, o *PassOn, wanted []*ipamv1alpha1.IP) error {
+	for i := range o.IPs {
+		ip := &o.IPs[i]
+		if !ip.DeletionTimestamp.IsZero() || slices.ContainsFunc(wanted, func(w *ipamv1alpha1.IP) bool { return w.Name == ip.Name }) {
+			continue
+		}
+		if err := apply.DeleteOurs(ctx, r.Client, ip, o.owner()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passOn reads what of other clusters may be passed on. In most clusters that is nothing, which takes one look. Again is when
+// to look once more.
+func (r *Reconciler) passOn(ctx context.Context, name types.NamespacedName, f *Facts) (again time.Duration, err error) {
+	some := slices.ContainsFunc(f.Peers, func(p Peer) bool { return p.PassOn })
+	if f.PassOn.Import == nil || !some && f.Service != nil {
+		return 0, nil
+	}
+	for _, peer := range f.Peers {
+		said := new(networkingv1beta1.ImportedService)
+		if err := r.Get(ctx, client.ObjectKey{Namespace: peer.Namespace, Name: name.Namespace + "." + name.Name}, said); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("get the ImportedService: %w", err)
+		} else if err != nil || !takes(said, peer.ID) {
+			continue
+		}
+		if !peer.PassOn {
+			f.PassOn.Withheld = append(f.PassOn.Withheld, peer.ID)
+			continue
+		}
+		judge, _, err := peeraddress.Gather(ctx, r.Client, r.Users, r.LiqoNamespace, peer.Namespace, peer.ID)
+		if err != nil {
+			return 0, err
+		}
+		judge.Addresses = judge.Addresses.Pods()
+		foreign := new(corev1beta1.ForeignCluster)
+		if err := r.Get(ctx, client.ObjectKey{Name: peer.ID}, foreign); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("get the ForeignCluster: %w", err)
+		} else if err != nil {
+			foreign = nil
+		}
+		away, next := description.Away(foreign, r.Clock.Now())
+		if next > 0 && (again == 0 || next < again) {
+			again = next
+		}
+		f.PassOn.Sources = append(f.PassOn.Sources, Source{Cluster: peer.ID, Slices: said.Spec.Slices, Address: judge.Here, Away: away != ""})
 	}
 	f.PassOn.Others = map[string]int{}
 	for _, cluster := range f.PassOn.clusters() {
+		// Past the cache, which may not yet know those that were made last.
 		var ips ipamv1alpha1.IPList
-		if err := r.List(ctx, &ips, client.UnsafeDisableDeepCopy, client.MatchingLabels{networkingv1beta1.LabelPassedOnFrom: cluster}); err != nil {
-			return fmt.Errorf("list IPs: %w", err)
+		if err := r.Reader.List(ctx, &ips, client.MatchingLabels{networkingv1beta1.LabelPassedOnFrom: cluster}); err != nil {
+			return 0, fmt.Errorf("list IPs: %w", err)
 		}
 		for i := range ips.Items {
 			if ip := &ips.Items[i]; ip.Namespace != name.Namespace || ip.Labels[mcsv1beta1.LabelServiceName] != name.Name {
@@ -201,7 +254,7 @@ func (r *Reconciler) passOn(ctx context.Context, name types.NamespacedName, f *F
 			}
 		}
 	}
-	return nil
+	return again, nil
 }
 
 // peers are the peerings for a Service with these labels, and how much each is told of beside it.

@@ -3,16 +3,16 @@ package exporter
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -31,7 +31,7 @@ const byName = "metadata.name"
 // SetupWithManager adds the reconciler to mgr. users sees Services, EndpointSlices and Namespaces, but not those that the
 // controllers make; the installation lives in liqoNamespace.
 func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string) error {
-	r := &Reconciler{Client: mgr.GetClient(), Users: users, LiqoNamespace: liqoNamespace}
+	r := &Reconciler{Client: mgr.GetClient(), Users: users, LiqoNamespace: liqoNamespace, Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), new(networkingv1beta1.ExportedService), byName,
 		func(o client.Object) []string { return []string{o.GetName()} }); err != nil {
 		return fmt.Errorf("index ExportedServices: %w", err)
@@ -54,13 +54,18 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 			namespace, name := description.Key(o.GetName())
 			return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 		})).
-		// What there is to pass on, and by which addresses.
+		// What there is to pass on, and by which addresses. That the network of a peer went down or its CIDRs changed, this one
+		// hears from what the importer makes of it; what it says counts for nothing else.
 		Watches(new(mcsv1beta1.ServiceImport), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.ifExported(ctx, o.GetNamespace(), o.GetName())
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(new(networkingv1beta1.ImportedService), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+			namespace, name := description.Key(o.GetName())
+			return r.ifExported(ctx, namespace, name)
+		})).
 		Watches(new(discoveryv1.EndpointSlice), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.ifExported(ctx, o.GetNamespace(), o.GetLabels()[mcsv1beta1.LabelServiceName])
-		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return r.hub() }})).
+		})).
 		Watches(new(ipamv1alpha1.IP), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			if o.GetLabels()[networkingv1beta1.LabelPassedOnFrom] == "" {
 				return nil
@@ -74,24 +79,14 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 		Watches(new(ipamv1alpha1.Network), everything, builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetLabels()[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypePodCIDR
 		}))).
+		// One at a time: what a peer is told of, and how many addresses are taken for it, is bounded over all Services.
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(apply.RequeueOnConflict(r))
 }
 
 // exports are the requests for all Services that are exported.
 func (r *Reconciler) exports(ctx context.Context) []ctrl.Request {
 	return enqueue.Each(ctx, r, new(mcsv1beta1.ServiceExportList), client.ObjectKeyFromObject)
-}
-
-// hub tells whether anything may be passed on at all. Where nothing is, what is imported is of no interest here.
-func (r *Reconciler) hub() bool {
-	var all networkingv1beta1.ConfigurationList
-	if err := r.List(context.Background(), &all, client.UnsafeDisableDeepCopy); err != nil {
-		return true
-	}
-	return slices.ContainsFunc(all.Items, func(c networkingv1beta1.Configuration) bool {
-		_, asked := c.Annotations[networkingv1beta1.AnnotationPassOnServices]
-		return asked
-	})
 }
 
 // ifExported is the request for a Service if it is exported. Most are not.
