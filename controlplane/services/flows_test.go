@@ -25,6 +25,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/controlplane/services"
 	"github.com/sluice-net/sluice/controlplane/services/importer"
 	"github.com/sluice-net/sluice/deploy"
@@ -344,13 +345,14 @@ func TestHub(t *testing.T) {
 	hub := newSite(t, "hub", "rome", services.Options{})
 	hub.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	hub.connect("milan")
-	hub.hears(&networkingv1beta1.ExportedService{ObjectMeta: object("", "shop.web"), Spec: networkingv1beta1.ServiceDescription{
+	says := &networkingv1beta1.ExportedService{ObjectMeta: object("", "shop.web"), Spec: networkingv1beta1.ServiceDescription{
 		Namespace: "shop", Name: "web", Type: networkingv1beta1.ServiceClusterSetIP,
 		Ports: []networkingv1beta1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
 		Slices: []networkingv1beta1.ServiceSlice{{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []networkingv1beta1.ServiceEndpoint{
 			{Addresses: []string{"10.243.1.2"}, Ready: true},
 		}}},
-	}})
+	}}
+	hub.hears(says)
 	hub.leads(importer.DerivedName("web"), "rome 10.71.1.2")
 	export := &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}
 	hub.Create(t, export)
@@ -365,6 +367,17 @@ func TestHub(t *testing.T) {
 		}
 		return nil
 	})
+	// Who may create EndpointSlices in the namespace makes one in the name of the peer, which leads to a node.
+	mine := &corev1.ConfigMap{ObjectMeta: object("shop", "mine")}
+	hub.Create(t, mine)
+	theirs := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "mine", UID: mine.UID, Controller: new(true)}}
+	forged := &discoveryv1.EndpointSlice{
+		ObjectMeta: object("shop", "forged", "liqo.io/managed", "true", "kubernetes.io/service-name", importer.DerivedName("web"),
+			"multicluster.kubernetes.io/service-name", "web", "multicluster.kubernetes.io/source-cluster", "rome"),
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+	}
+	forged.OwnerReferences = theirs
+	hub.Create(t, forged)
 	hub.allow(networkingv1beta1.AnnotationPassOnServices, "shop/web")
 	ip := new(ipamv1alpha1.IP)
 	controlplanetest.Eventually(t, "there is an IP for the endpoint", func(ctx context.Context) error {
@@ -400,8 +413,36 @@ func TestHub(t *testing.T) {
 	}
 	hub.network(corev1beta1.StatusError) // and who imports it from the hub learns that
 	passed(networkingv1beta1.ServiceEndpoint{Addresses: []string{"10.70.0.5"}})
-	hub.Delete(t, export)
+	// Another endpoint, whose IP somebody else has, is told of, and the first one is as before.
+	taken := &ipamv1alpha1.IP{ObjectMeta: object("shop", "web-"+objectname.Digest("10.71.1.9", 5)), Spec: ipamv1alpha1.IPSpec{IP: "10.0.0.1"}}
+	taken.OwnerReferences = theirs
+	hub.Create(t, taken)
+	says.Spec.Slices[0].Endpoints = append(says.Spec.Slices[0].Endpoints, networkingv1beta1.ServiceEndpoint{Addresses: []string{"10.243.1.9"}})
+	hub.hears(says)
+	controlplanetest.Eventually(t, "the export says whose IP is in the way", func(ctx context.Context) error {
+		err := hub.Get(ctx, "shop", "web", export)
+		if c := meta.FindStatusCondition(export.Status.Conditions, "Ready"); err == nil && !strings.Contains(c.Message, "10.71.1.9 is not passed on: it exists and belongs to ConfigMap mine") {
+			err = errors.New(c.Message)
+		}
+		return err
+	})
+	passed(networkingv1beta1.ServiceEndpoint{Addresses: []string{"10.70.0.5"}})
+	var all ipamv1alpha1.IPList
+	if err := hub.Client.List(t.Context(), &all, client.InNamespace("shop")); err != nil || len(all.Items) != 2 {
+		t.Errorf("%d IPs, one of them somebody else's: %v", len(all.Items), err)
+	}
+	// Without endpoints for a moment, the Service stays what it is.
+	before, after := new(networkingv1beta1.ExportedService), new(networkingv1beta1.ExportedService)
+	if err := hub.Get(t.Context(), "liqo-tenant-milan", "shop.web", before); err != nil {
+		t.Fatal(err)
+	}
+	says.Spec.Slices = nil
+	hub.hears(says)
 	hub.Gone(t, ip)
+	if err := hub.Get(t.Context(), "liqo-tenant-milan", "shop.web", after); err != nil || after.UID != before.UID || len(after.Spec.Slices) > 0 {
+		t.Errorf("%+v %v", after, err) // it was told before the IP went
+	}
+	hub.Delete(t, export)
 	hub.Gone(t, &networkingv1beta1.ExportedService{ObjectMeta: object("liqo-tenant-milan", "shop.web")})
 }
 
