@@ -179,6 +179,9 @@ func heardOf(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.
 		}
 		s := Service{Namespace: d.Namespace, Name: d.Name, Headless: true}
 		for _, slice := range d.Slices {
+			if slice.Cluster == cluster {
+				continue // what is the peer's own has addresses of its pods
+			}
 			in, source := pods, cluster
 			if slice.Cluster != "" { // the peer is a hub
 				in, source = addresses.External(), slice.Cluster

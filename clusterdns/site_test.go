@@ -169,9 +169,9 @@ func TestHeardOfHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := networkingv1beta1.ServiceDescription{Namespace: "shop", Name: "db", Type: networkingv1beta1.ServiceHeadless}
-	for _, address := range []string{"10.70.0.5", "10.243.0.5"} {
+	for _, from := range []struct{ cluster, address string }{{"rome", "10.70.0.5"}, {"rome", "10.243.0.5"}, {"milan", "10.70.0.6"}} {
 		d.Slices = append(d.Slices, networkingv1beta1.ServiceSlice{
-			Cluster: "rome", AddressType: "IPv4", Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{address}, Ready: true}},
+			Cluster: from.cluster, AddressType: "IPv4", Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{from.address}, Ready: true}},
 		})
 	}
 	got, err := heardOf([]networkingv1beta1.ImportedService{{Spec: d}}, &c)

@@ -7,5 +7,6 @@
 // ServiceExport. Peers get addresses of pods only: whoever may export a Service opens nothing else of the cluster to them.
 //
 // A ServiceExport of a Service that is imported makes this cluster a hub, if operators allow that: it passes on the endpoints
-// of one peer to the others, under addresses of its own external CIDR, for each of which it makes an IP.
+// of one peer to the others, under addresses of its own external CIDR, for each of which it makes an IP. What it passes on it
+// takes from what the gateway heard, the ImportedServices, and judges it as the importer does.
 package exporter

@@ -8,6 +8,7 @@
 //
 // Nothing that a peer says is trusted. A Service lands in the namespace of its name, if there is one or operators want it
 // created, and it is not one of Kubernetes or of this project, and under a name that no user gives. An endpoint passes only if its address is of the
-// peer's own CIDRs, and what that is translated to belongs to nobody here (CVE-2021-25740). While the network of the peering
-// is down, its endpoints stay and are not ready.
+// peer's own pod CIDRs, and what that is translated to belongs to nobody here (CVE-2021-25740). One that a hub passes on is of
+// its external CIDR, and leads to whatever IPs of the hub name. While the network of the peering is down, its endpoints stay
+// and are not ready.
 package importer
