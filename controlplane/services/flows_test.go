@@ -417,6 +417,7 @@ func TestHub(t *testing.T) {
 	taken := &ipamv1alpha1.IP{ObjectMeta: object("shop", "web-"+objectname.Digest("10.71.1.9", 5)), Spec: ipamv1alpha1.IPSpec{IP: "10.0.0.1"}}
 	taken.OwnerReferences = theirs
 	hub.Create(t, taken)
+	hub.stranger(taken)
 	says.Spec.Slices[0].Endpoints = append(says.Spec.Slices[0].Endpoints, networkingv1beta1.ServiceEndpoint{Addresses: []string{"10.243.1.9"}})
 	hub.hears(says)
 	controlplanetest.Eventually(t, "the export says whose IP is in the way", func(ctx context.Context) error {
@@ -444,6 +445,27 @@ func TestHub(t *testing.T) {
 	}
 	hub.Delete(t, export)
 	hub.Gone(t, &networkingv1beta1.ExportedService{ObjectMeta: object("liqo-tenant-milan", "shop.web")})
+}
+
+// stranger has somebody who got hold of the controller's token make an IP of no endpoint, and delete one of a user.
+func (s *site) stranger(theirs *ipamv1alpha1.IP) {
+	s.t.Helper()
+	thief, err := client.New(s.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), client.Options{Scheme: s.Client.Scheme()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	evil := &ipamv1alpha1.IP{ObjectMeta: object(theirs.Namespace, "evil", "liqo.io/managed", "true"), Spec: ipamv1alpha1.IPSpec{IP: "10.0.0.1"}}
+	for what, do := range map[string]func(context.Context) error{
+		"makes":   func(ctx context.Context) error { return thief.Create(ctx, evil.DeepCopy(), client.DryRunAll) },
+		"deletes": func(ctx context.Context) error { return thief.Delete(ctx, theirs, client.DryRunAll) },
+	} {
+		controlplanetest.Eventually(s.t, "the controller "+what+" no such IP", func(ctx context.Context) error {
+			if err := do(ctx); err == nil || !strings.Contains(err.Error(), "liqo.io/passed-on-from") {
+				return fmt.Errorf("it may: %v", err)
+			}
+			return nil
+		})
+	}
 }
 
 // TestNamespacesCreated has a peer name namespaces that are not there: of those that the operator allows some are created,
