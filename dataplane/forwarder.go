@@ -76,7 +76,7 @@ type Forwarder struct {
 	reader       *nodeReader
 	replies      *nodeWriter
 	egressErrors *errorBudget
-	// Owned by the goroutine in WritePackets, of which there is one at a time.
+	// Owned by the goroutine in WritePackets.
 	toNodes       *nodeWriter
 	ingressErrors *errorBudget
 	// Owned by the stack's goroutine.

@@ -54,7 +54,7 @@ func newTestReceiver(t testing.TB, s Socket) (*receiver, *device.Direct, conn.Re
 	b, next := newTestBind(t, s)
 	dev := device.NewDevice(newTunDevice(), b, newDeviceLogger(b.log))
 	t.Cleanup(dev.Close)
-	r := newReceiver(b, b.open, 1)
+	r := newReceiver(b, b.open)
 	return r, dev.NewDirect(BatchSize, r), next
 }
 

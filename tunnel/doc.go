@@ -9,10 +9,7 @@
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
 //
-// Each column is a loop of ours on one goroutine, and crosses no queue. Where there are
-// processors for it, the second half of each works on a large batch while the first is at the
-// next one (stage.go), and other goroutines seal or open a part of it (device.Direct.Share).
-// Packets never
+// Each column is a loop of ours on one goroutine, and crosses no queue. Packets never
 // enter wireguard-go: it makes the sessions. It is given the handshake messages that the
 // ingress loop receives, and sends handshakes and keepalives by itself (bind.go). Packets
 // that find no session wait for one (waiting.go).
@@ -20,7 +17,7 @@
 // Whoever uses this package sees nothing of wireguard-go: it gives an Overlay and a
 // function that opens a Socket, applies a Config, and runs.
 //
-// device.Direct and its workers are files of ours in third_party/wireguard, which is
+// device.Direct is the one file of ours in third_party/wireguard, which is
 // otherwise as its authors publish it.
 //
 // What it is not: it knows no Geneve, no address translation and no Kubernetes;
@@ -44,11 +41,10 @@
 //
 // # Memory
 //
-// What is sealed and opened stays in the buffers of one batch per direction, of two where it
-// may use several processors. Of the packets that find no session the last 64 are kept, and
-// sent if there is one within 90 s; the first of them begins a handshake. While so many wait,
-// nothing more is sealed, and so at most one more batch read, for half a second, once in each
-// outage. Packets with own addresses of the gateway (health pings) have
+// What is sealed and opened stays in the buffers of one batch per direction. Of the packets
+// that find no session the last 64 are kept, and sent if there is one within 90 s; the first
+// of them begins a handshake. While so many wait, nothing more is read for half a second,
+// once in each outage. Packets with own addresses of the gateway (health pings) have
 // no precedence: once there is a session, all pass.
 //
 // # Endpoint

@@ -25,16 +25,15 @@ type egress struct {
 	// by release; one slot, never closed.
 	session chan struct{}
 	// sent is sent to by release when it has made room among those that wait, and received by
-	// pause; one slot, never closed.
-	sent       chan struct{}
-	processors int           // Options.Processors
-	patience   time.Duration // of send: for how long it still waits while there is no session
-	observer   observer
-	onDrop     func(Observation) // Options.OnDrop, never nil
+	// run; one slot, never closed.
+	sent     chan struct{}
+	patience time.Duration // run's: for how long it still waits while there is no session
+	observer observer
+	onDrop   func(Observation) // Options.OnDrop, never nil
 }
 
 func newEgress(o Options) *egress {
-	return &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), sent: make(chan struct{}, 1), patience: readPause, onDrop: o.OnDrop, processors: o.Processors}
+	return &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), sent: make(chan struct{}, 1), patience: readPause, onDrop: o.OnDrop}
 }
 
 // readPause is for how long nothing is read while there is no session, once in each outage: a
@@ -44,39 +43,15 @@ const readPause = 500 * time.Millisecond
 // run carries packets until the overlay fails. It never returns nil; os.ErrClosed is
 // the orderly end, to which the end of ctx leads.
 func (e *egress) run(ctx context.Context, dev *device.Device) error {
-	direct := newDirect(dev, nil, e.processors)
-	defer direct.Close()
-	sending := newStage(e.processors > 1, func(b *outbound) { e.send(ctx, direct, b.bufs[:b.n], b.sizes[:b.n], b.own) })
-	defer sending.close()
-	// The next is read while the one before is sent.
-	batches := make([]outbound, min(2, e.processors))
-	for i := range batches {
-		batches[i] = outbound{bufs: newBuffers(), sizes: make([]int, BatchSize)}
-	}
-	for i := 0; ; i++ {
-		var err error
-		b := &batches[i%len(batches)]
-		b.n, b.own, err = e.overlay.ReadPackets(b.bufs, b.sizes, sealFront)
-		sending.take(b, b.n >= largeBatch)
+	direct := dev.NewDirect(BatchSize, nil)
+	bufs, sizes := newBuffers(), make([]int, BatchSize)
+	for {
+		n, own, err := e.overlay.ReadPackets(bufs, sizes, sealFront)
+		e.send(ctx, direct, bufs[:n], sizes[:n], own)
 		if err != nil {
 			return fmt.Errorf("read from the overlay: %w", err)
 		}
 	}
-}
-
-// outbound is a batch of n packets, own of them the gateway's own and first.
-type outbound struct {
-	bufs   [][]byte
-	sizes  []int
-	n, own int
-}
-
-// newDirect returns what seals or opens the packets of one direction. Of its processors two
-// have the halves of the loop.
-func newDirect(dev *device.Device, sink device.Sink, processors int) *device.Direct {
-	direct := dev.NewDirect(BatchSize, sink)
-	direct.Share(max(0, processors-2))
-	return direct
 }
 
 // newBuffers returns the buffers of one direction. Their memory is used as far as packets

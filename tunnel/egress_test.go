@@ -222,7 +222,7 @@ func TestTunnelAllocatesNothing(t *testing.T) {
 		t.Errorf("to the peer: %v allocations per batch", least)
 	}
 
-	r := newReceiver(b.bind, b.bind.open, 1)
+	r := newReceiver(b.bind, b.bind.open)
 	for i := range r.from {
 		r.from[i].Addr = a.bind.open.LocalAddr()
 	}

@@ -28,50 +28,22 @@ type receiver struct {
 	quotas  quotas
 	packets int           // delivered of this batch
 	pause   time.Duration // after the next error
-
-	processors int // Options.Processors
-	delivering *stage[*inbound]
-	inbound    [2]inbound // at most one is under way
-	next       int        // of inbound, the other one
-	underWay   bool       // packets of the batch at hand are
 }
 
-// inbound are packets for the overlay, in what they were received in.
-type inbound struct {
-	bufs   [][]byte
-	ecn    []uint8
-	offset int
+func newReceiver(b *bind, s *openSocket) *receiver {
+	return &receiver{bind: b, socket: s, from: make([]underlay.Origin, BatchSize), pause: firstPause}
 }
-
-func newReceiver(b *bind, s *openSocket, processors int) *receiver {
-	r := &receiver{bind: b, socket: s, processors: processors, from: make([]underlay.Origin, BatchSize), pause: firstPause}
-	r.delivering = newStage(false, r.handOn)
-	return r
-}
-
-// handOn gives packets to the overlay.
-func (r *receiver) handOn(p *inbound) { r.egress.overlay.WritePackets(p.bufs, p.ecn, p.offset) }
 
 // run receives until the socket is closed.
 func (r *receiver) run(dev *device.Device) {
-	direct := newDirect(dev, r, r.processors)
-	defer direct.Close()
+	direct := dev.NewDirect(BatchSize, r)
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
-	var others [][]byte
-	if r.processors > 1 { // the next batch is received while the one before is delivered
-		others = newBuffers()
-		r.delivering = newStage(true, r.handOn)
-		defer r.delivering.close()
-	}
 	for {
 		n, err := r.read(bufs, sizes)
 		if err != nil {
 			return
 		}
 		r.open(direct, bufs[:n], sizes[:n])
-		if r.underWay {
-			bufs, others, r.underWay = others, bufs, false
-		}
 	}
 }
 
@@ -172,11 +144,7 @@ func (r *receiver) Deliver(bufs [][]byte, ecn []uint8, offset int) {
 		showDecrypted(observe, bufs, offset)
 	}
 	r.packets += len(bufs)
-	p := &r.inbound[r.next]
-	p.bufs, p.ecn, p.offset = append(p.bufs[:0], bufs...), append(p.ecn[:0], ecn...), offset
-	if r.underWay = r.delivering.take(p, len(bufs) >= largeBatch); r.underWay {
-		r.next = 1 - r.next
-	}
+	r.egress.overlay.WritePackets(bufs, ecn, offset)
 }
 
 // Endpoint implements device.Batch.

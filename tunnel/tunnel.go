@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,8 +48,6 @@ type Options struct {
 	Overlay Overlay
 	// Listen opens the UDP socket; port 0 means any. It must be set.
 	Listen func(port uint16) (Socket, error)
-	// Processors is how many of them one direction may use. Zero: half of GOMAXPROCS, at least one.
-	Processors int
 	// Logger is for changes of state and for what wireguard-go reports: its errors
 	// as warnings, the rest at debug level. Nil: silent.
 	Logger *slog.Logger
@@ -115,9 +112,6 @@ func New(o Options) (*Tunnel, error) {
 	}
 	if o.Resolve == nil {
 		o.Resolve = systemResolve
-	}
-	if o.Processors <= 0 {
-		o.Processors = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	t := &Tunnel{
 		opts:    o,
@@ -263,7 +257,7 @@ func (t *Tunnel) start() (*device.Device, error) {
 	t.state = running
 	dev := device.NewDevice(t.tun, t.bind, newDeviceLogger(t.log))
 	t.dev.Store(dev)
-	t.bind.receive = func(s *openSocket) { newReceiver(t.bind, s, t.opts.Processors).run(dev) }
+	t.bind.receive = func(s *openSocket) { newReceiver(t.bind, s).run(dev) }
 	if t.config.PrivateKey.IsZero() {
 		return dev, nil // Apply will configure it
 	}

@@ -18,8 +18,8 @@ import (
 // This file is Sluice's. Everything else in this module is as its authors publish
 // it, which TestThirdParty in the root of the repository verifies.
 
-// Direct seals and opens batches on the goroutine that calls, without a queue. Others help
-// with large batches where Share says so. It does what these do, in their order:
+// Direct seals and opens batches on the goroutine that calls, without a queue and
+// without another goroutine. It does what these do, in their order:
 //
 //	Ready, Send  RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender, SendBuffers
 //	Receive      RoutineReceiveIncoming, RoutineDecryption, RoutineSequentialReceiver
@@ -31,10 +31,9 @@ type Direct struct {
 	device *Device
 	bind   Bind
 	sink   Sink
+	nonce  [chacha20poly1305.NonceSize]byte
 	bufs   [][]byte // messages to send, or packets to deliver
 	ecn    []uint8  // for their outer headers, or of them
-	// workers has the batch that is sealed or opened.
-	workers workers
 
 	// What Ready has found.
 	peer    *Peer
@@ -56,8 +55,7 @@ type Bind interface {
 // Sink is what a Direct delivers to.
 type Sink interface {
 	// Deliver takes packets, the i-th in bufs[i][offset:], and the ECN field of the IP
-	// header of the message that each of them came in. The slices are the caller's again when
-	// it returns; the bytes are those of the batch that was received.
+	// header of the message that each of them came in.
 	Deliver(bufs [][]byte, ecn []uint8, offset int)
 }
 
@@ -75,16 +73,8 @@ func (device *Device) NewDirect(size int, sink Sink) *Direct {
 	return &Direct{
 		device: device, bind: device.net.bind.(Bind), sink: sink,
 		bufs: make([][]byte, 0, size), ecn: make([]uint8, 0, size),
-		workers: workers{batch: make([]message, 0, size)},
 	}
 }
-
-// Share has so many more goroutines help with what is worth it, until Close. It is called
-// once, before Send and Receive.
-func (d *Direct) Share(others int) { d.workers.start(others) }
-
-// Close ends what Share has begun. Nothing is called after it.
-func (d *Direct) Close() { d.workers.close() }
 
 // Ready reports whether Send can send packets: the i-th in
 // bufs[i][MessageTransportHeaderSize:][:sizes[i]]; size 0 is skipped. It cannot where there
@@ -108,23 +98,15 @@ func (d *Direct) Send(bufs [][]byte, sizes []int) {
 		return // ExpireCurrentKeypairs was faster
 	}
 	counter := end - uint64(d.count)
-	mtu, total, w := int(d.device.tun.mtu.Load()), 0, &d.workers
+	mtu := int(d.device.tun.mtu.Load())
 	for i, size := range sizes {
 		if size < 1 {
 			continue
 		}
 		d.ecn = append(d.ecn, ecnOf(bufs[i][MessageTransportHeaderSize:])) // sealing overwrites it
-		padding := max(0, min(calculatePaddingSize(size, mtu), len(bufs[i])-MessageTransportSize-size))
-		clear(bufs[i][MessageTransportHeaderSize+size:][:padding])
-		w.batch = append(w.batch, message{keypair: keypair, counter: counter, buf: bufs[i][:MessageTransportHeaderSize+size+padding]})
+		d.bufs = append(d.bufs, d.seal(keypair, counter, bufs[i], size, mtu))
 		counter++
-		total += size
 	}
-	w.do(seal, total)
-	for i := range w.batch {
-		d.bufs = append(d.bufs, w.batch[i].done)
-	}
-	w.clear()
 
 	peer.timersAnyAuthenticatedPacketTraversal()
 	peer.timersAnyAuthenticatedPacketSent()
@@ -214,21 +196,17 @@ func (d *Direct) Ask(peer *Peer) {
 	}
 }
 
-// seal makes the message of a packet.
-func seal(n *nonce, m *message) {
-	header, packet := m.buf[:MessageTransportHeaderSize], m.buf[MessageTransportHeaderSize:]
+// seal makes the message of a packet that has room in front.
+func (d *Direct) seal(k *Keypair, counter uint64, buf []byte, size, mtu int) []byte {
+	header := buf[:MessageTransportHeaderSize]
 	binary.LittleEndian.PutUint32(header, MessageTransportType)
-	binary.LittleEndian.PutUint32(header[MessageTransportOffsetReceiver:], m.keypair.remoteIndex)
-	binary.LittleEndian.PutUint64(header[MessageTransportOffsetCounter:], m.counter)
-	binary.LittleEndian.PutUint64(n[4:], m.counter)
-	m.done = m.keypair.send.Seal(header, n[:], packet, nil)
-}
-
-// open opens a message. A keepalive leads to an empty packet that is not nil.
-func open(n *nonce, m *message) {
-	binary.LittleEndian.PutUint64(n[4:], m.counter)
-	content := m.buf[MessageTransportOffsetContent:]
-	m.done, _ = m.keypair.receive.Open(content[:0], n[:], content, nil) // nil with an error
+	binary.LittleEndian.PutUint32(header[MessageTransportOffsetReceiver:], k.remoteIndex)
+	binary.LittleEndian.PutUint64(header[MessageTransportOffsetCounter:], counter)
+	padding := max(0, min(calculatePaddingSize(size, mtu), len(buf)-MessageTransportSize-size))
+	packet := buf[MessageTransportHeaderSize : MessageTransportHeaderSize+size+padding]
+	clear(packet[size:])
+	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
+	return k.send.Seal(header, d.nonce[:], packet, nil)
 }
 
 // Received is what became of the data messages of a batch.
@@ -256,15 +234,16 @@ const ReplacedAfter = 10 * time.Second
 // no data message.
 func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 	r := Received{Stranger: -1}
-	now, total, w := time.Now(), 0, &d.workers
+	now := time.Now()
+	b := inboundBatch{last: -1}
 	for i, size := range sizes {
 		if size < MessageTransportSize || binary.LittleEndian.Uint32(bufs[i]) != MessageTransportType {
 			r.Left++
 			continue
 		}
 		sizes[i] = -1
-		buf := bufs[i][:size]
-		entry := d.device.indexTable.Lookup(binary.LittleEndian.Uint32(buf[MessageTransportOffsetReceiver:]))
+		message := bufs[i][:size]
+		entry := d.device.indexTable.Lookup(binary.LittleEndian.Uint32(message[MessageTransportOffsetReceiver:]))
 		if entry.keypair == nil || entry.keypair.created.Add(RejectAfterTime).Before(now) {
 			r.Unknown++
 			if size > r.StrangerSize {
@@ -272,25 +251,16 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 			}
 			continue
 		}
-		counter := binary.LittleEndian.Uint64(buf[MessageTransportOffsetCounter:])
-		w.batch = append(w.batch, message{keypair: entry.keypair, peer: entry.peer, place: i, counter: counter, buf: buf})
-		total += size
-	}
-	w.do(open, total)
-	b := inboundBatch{last: -1}
-	for i := range w.batch {
-		m := &w.batch[i]
-		if m.peer != b.peer {
+		if entry.peer != b.peer {
 			d.deliver(&b, from, &r)
-			b = inboundBatch{peer: m.peer, last: -1}
+			b = inboundBatch{peer: entry.peer, last: -1}
 		}
-		if !d.accept(&b, m, from) {
+		if !d.open(&b, entry.keypair, message, from, i) {
 			r.Rejected++
 		}
 		r.Confirmed = r.Confirmed || b.confirmed
 	}
 	d.deliver(&b, from, &r)
-	w.clear()
 	return r
 }
 
@@ -305,17 +275,24 @@ type inboundBatch struct {
 	confirmed bool
 }
 
-// accept keeps the packet of a message that was opened for deliver.
-func (d *Direct) accept(b *inboundBatch, m *message, from Batch) bool {
-	peer, k, packet := b.peer, m.keypair, m.done
-	if packet == nil || !peer.isRunning.Load() || !k.replayFilter.ValidateCounter(m.counter, RejectAfterMessages) {
+// open opens a message, the i-th, and keeps its packet for deliver.
+func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i int) bool {
+	peer := b.peer
+	if !peer.isRunning.Load() {
+		return false
+	}
+	counter := binary.LittleEndian.Uint64(message[MessageTransportOffsetCounter:])
+	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
+	content := message[MessageTransportOffsetContent:]
+	packet, err := k.receive.Open(content[:0], d.nonce[:], content, nil)
+	if err != nil || !k.replayFilter.ValidateCounter(counter, RejectAfterMessages) {
 		return false
 	}
 	if b.last < 0 || !k.created.Before(b.session.created) {
-		b.last, b.session = m.place, k
+		b.last, b.session = i, k
 	}
 	if peer.ReceivedWithKeypair(k) {
-		peer.SetEndpointFromPacket(from.Endpoint(m.place))
+		peer.SetEndpointFromPacket(from.Endpoint(i))
 		peer.timersHandshakeComplete()
 		d.elsewhere(peer.SendStagedPackets) // a keepalive, if any
 		b.confirmed = true
@@ -337,8 +314,8 @@ func (d *Direct) accept(b *inboundBatch, m *message, from Batch) bool {
 	if length < ipv4.HeaderLen || length > len(packet) || d.device.allowedips.Lookup(src) != peer {
 		return false
 	}
-	d.bufs = append(d.bufs, m.buf[:MessageTransportOffsetContent+length])
-	d.ecn = append(d.ecn, from.ECN(m.place))
+	d.bufs = append(d.bufs, message[:MessageTransportOffsetContent+length])
+	d.ecn = append(d.ecn, from.ECN(i))
 	return true
 }
 

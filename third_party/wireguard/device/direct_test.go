@@ -9,9 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -395,134 +392,14 @@ func TestDirectECN(t *testing.T) {
 	}
 }
 
-// fillShared makes a batch for which several goroutines are worth it: packets of all kinds of
-// size, and places that are skipped.
-func fillShared(bufs [][]byte, sizes []int) {
-	for i, buf := range bufs {
-		sizes[i] = 0
-		if i%9 != 4 {
-			sizes[i] = copy(buf[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.2.2.2", 20+i*97%6000))
-		}
-	}
-}
-
-// TestDirectShare: who works on a batch, and how many, makes no difference to what is sent and
-// what is delivered, forgeries and copies included.
-func TestDirectShare(t *testing.T) {
-	const batches = 50
-	bufs, sizes := make([][]byte, 128), make([]int, 128)
-	for i := range bufs {
-		bufs[i] = make([]byte, 8192)
-	}
-	run := func(others int) (messages, packets [][]byte, results []Received) {
-		p := newDirectPair(t)
-		send, receive := p.NewDirect(128, p.tun), p.NewDirect(128, p.tun)
-		for _, d := range []*Direct{send, receive} {
-			d.Share(others)
-			defer d.Close()
-		}
-		for batch := range batches {
-			fillShared(bufs, sizes)
-			if !send.Ready(bufs, sizes) {
-				t.Fatal("not ready")
-			}
-			p.bind.sent = nil
-			send.Send(bufs, sizes)
-			messages = append(messages, p.bind.sent...)
-			received, lengths := make([][]byte, 0, 128), make([]int, 0, 128)
-			for i, m := range p.bind.sent {
-				m = bytes.Clone(m)
-				switch (i + batch) % 16 {
-				case 3:
-					m[len(m)-1] ^= 1 // forged
-				case 7:
-					m = bytes.Clone(messages[0]) // a copy
-				case 11:
-					m[MessageTransportOffsetReceiver]++ // of no session
-				}
-				received, lengths = append(received, m), append(lengths, len(m))
-			}
-			p.tun.written = nil
-			results = append(results, receive.Receive(received, lengths, directBatch{from: &directEndpoint{name: "peer"}}))
-			packets = append(packets, p.tun.written...)
-		}
-		return messages, packets, results
-	}
-	messages, packets, results := run(0)
-	if len(packets) < batches*64 || results[0].Rejected == 0 || results[0].Unknown == 0 {
-		t.Fatalf("%d packets, %+v", len(packets), results[0])
-	}
-	for _, others := range []int{1, 3, 7} {
-		m, p, r := run(others)
-		if !slices.EqualFunc(m, messages, bytes.Equal) {
-			t.Errorf("with %d others, other messages are sent", others)
-		}
-		if !slices.EqualFunc(p, packets, bytes.Equal) {
-			t.Errorf("with %d others, other packets are delivered", others)
-		}
-		if !slices.Equal(r, results) {
-			t.Errorf("with %d others: %+v, want %+v", others, r[0], results[0])
-		}
-	}
-}
-
-// TestWorkersHelp: while the caller is at its first message, others do the rest of the batch.
-func TestWorkersHelp(t *testing.T) {
-	var w workers
-	w.start(2)
-	defer w.close()
-	w.batch = make([]message, 64)
-	var mu sync.Mutex
-	caller, others := 0, 0 // messages done
-	rest := make(chan struct{})
-	w.do(func(n *nonce, _ *message) {
-		if n == &w.nonce {
-			<-rest
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if n == &w.nonce {
-			caller++
-		} else if others++; others == len(w.batch)-workerStep {
-			close(rest)
-		}
-	}, 2*workerShare)
-	if caller != workerStep || caller+others != len(w.batch) {
-		t.Errorf("of %d messages the caller has done %d and others %d", len(w.batch), caller, others)
-	}
-}
-
-// TestWorkersAreNotWaitedFor: the caller does all of a batch for which no worker has come.
-func TestWorkersAreNotWaitedFor(t *testing.T) {
-	w := workers{n: 2, wake: make(chan struct{}, 2)} // nobody receives
-	for range 3 {
-		done := 0
-		w.batch = append(w.batch, make([]message, 10)...)
-		w.do(func(*nonce, *message) { done++ }, 10*workerShare)
-		if w.clear(); done != 10 {
-			t.Fatalf("%d of 10 are done", done)
-		}
-	}
-}
-
 func TestDirectAllocatesNothing(t *testing.T) {
-	for _, others := range []int{0, 2} {
-		t.Run(fmt.Sprintf("%d others", others), func(t *testing.T) { testDirectAllocatesNothing(t, others) })
-	}
-}
-
-func testDirectAllocatesNothing(t *testing.T, others int) {
 	if raceEnabled {
 		t.Skip("SKIPPED: the race detector allocates")
 	}
-	const runs, batch = 100, 64
+	const runs, batch = 100, 16
 	p := newDirectPair(t)
 	p.tun.discard, p.bind.discard = true, true
 	send, receive := p.NewDirect(batch, p.tun), p.NewDirect(batch, p.tun)
-	for _, d := range []*Direct{send, receive} {
-		d.Share(others)
-		defer d.Close()
-	}
 	bufs, sizes := make([][]byte, batch), make([]int, batch)
 	for i := range bufs {
 		bufs[i] = make([]byte, MaxMessageSize)
@@ -749,53 +626,4 @@ func TestInitiationAt(t *testing.T) {
 			t.Errorf("%s: accepted: %v", step.name, got == from)
 		}
 	}
-}
-
-// BenchmarkDirect seals, or opens, batches of packets of 1340 bytes on as many processors as -cpu
-// says. One operation is a packet.
-func BenchmarkDirect(b *testing.B) {
-	const batch, size = 128, 1340
-	setUp := func(b *testing.B) (p *directPair, d *Direct, bufs [][]byte, sizes []int) {
-		p = newDirectPair(b)
-		p.tun.discard, p.bind.discard = true, true
-		d = p.NewDirect(batch, p.tun)
-		d.Share(runtime.GOMAXPROCS(0) - 1)
-		b.Cleanup(d.Close)
-		for range batch {
-			bufs = append(bufs, make([]byte, 2048))
-		}
-		b.SetBytes(size)
-		b.ReportAllocs()
-		return p, d, bufs, make([]int, batch)
-	}
-	packet := directPacket("10.1.1.1", "10.2.2.2", size)
-	b.Run("seal", func(b *testing.B) {
-		_, d, bufs, sizes := setUp(b)
-		for n := 0; n < b.N; n += batch {
-			for i, buf := range bufs {
-				sizes[i] = copy(buf[MessageTransportHeaderSize:], packet)
-			}
-			if !d.Ready(bufs, sizes) {
-				b.Fatal("not ready")
-			}
-			d.Send(bufs, sizes)
-		}
-	})
-	b.Run("open", func(b *testing.B) {
-		p, d, bufs, sizes := setUp(b)
-		var sent [batch][]byte
-		for i := range sent {
-			sent[i] = p.message(uint64(i), packet)
-		}
-		from := Batch(directBatch{from: &directEndpoint{name: "peer"}})
-		for n := 0; n < b.N; n += batch {
-			for i, buf := range bufs {
-				sizes[i] = copy(buf, sent[i])
-			}
-			p.keys.replayFilter.Reset()
-			if r := d.Receive(bufs, sizes, from); r.Rejected > 0 {
-				b.Fatalf("%+v", r)
-			}
-		}
-	})
 }
