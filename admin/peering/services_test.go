@@ -62,7 +62,7 @@ func TestExportOfImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	imports := schema.GroupResource{Group: mcsv1beta1.GroupName, Resource: "serviceimports"}
-	without := in.Client.(client.WithWatch)
+	without := in.Client
 	for name, refusal := range map[string]error{
 		"without it": nil, "which the user may not read": apierrors.NewForbidden(imports, m.Name, nil),
 		"whose kind is not there": &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: mcsv1beta1.GroupName, Kind: "ServiceImport"}},
