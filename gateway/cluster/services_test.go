@@ -30,9 +30,10 @@ func TestReadinessArrives(t *testing.T) {
 		pause time.Duration // between changes of other Services; 0: there are none
 		most  time.Duration
 	}{
-		"alone":                    {0, 0},
-		"among others":             {30 * time.Millisecond, 50 * time.Millisecond},
-		"among more than can pass": {time.Millisecond, 50 * time.Millisecond},
+		"alone":        {0, 0},
+		"among others": {30 * time.Millisecond, 50 * time.Millisecond},
+		// Fewer altogether than may pass at once (servicesBurst): 2.6 s long at most.
+		"among more than can pass in the long run": {2 * time.Millisecond, 50 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { readinessArrives(t, test.pause, test.most) })
