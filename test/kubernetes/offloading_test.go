@@ -318,13 +318,23 @@ func (f *following) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follows starts a kubectl for a, with text on its standard input.
+// follows starts a kubectl for a, with text on its standard input, which stays open: where it ends, attach does.
 func (w *world) follows(ctx context.Context, want, stdin string, args ...string) *following {
 	f := &following{seen: make(chan struct{}), done: make(chan struct{}), want: want}
 	cmd := exec.Command(w.Tool("kubectl"), append([]string{"--kubeconfig", w.a.Kubeconfig}, args...)...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.environment(), strings.NewReader(stdin), f, f
+	in, text, err := os.Pipe()
+	if err == nil {
+		_, err = text.WriteString(stdin)
+	}
+	if f.err = err; err != nil {
+		close(f.done)
+		return f
+	}
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.environment(), in, f, f
 	go func() {
 		defer close(f.done)
+		defer in.Close()
+		defer text.Close()
 		_, _, f.err = w.run(ctx, cmd)
 	}()
 	return f
