@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // somePods is how many pods are looked at to see whether prefixes are true.
@@ -97,12 +98,17 @@ func (g *gatherer) nodes(ctx context.Context) error {
 }
 
 func (g *gatherer) pods(ctx context.Context) error {
+	// Pods that are offloaded have addresses by which the other cluster is known.
+	var virtual corev1.NodeList
+	if err := g.Client.List(ctx, &virtual, client.MatchingLabels{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual}); ignoreAbsent(err) != nil {
+		return err
+	}
 	var list corev1.PodList
 	if err := g.Client.List(ctx, &list, client.Limit(somePods)); err != nil {
 		return ignoreAbsent(err)
 	}
 	for _, p := range list.Items {
-		if p.Spec.HostNetwork {
+		if p.Spec.HostNetwork || slices.ContainsFunc(virtual.Items, func(n corev1.Node) bool { return n.Name == p.Spec.NodeName }) {
 			continue
 		}
 		for _, ip := range p.Status.PodIPs {
