@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,15 +99,23 @@ func (h *testHost) tellSource(t *testing.T, port int) {
 	})
 }
 
+// asked counts what asked.
+var asked atomic.Uint32
+
+// askPort is a port that no other host asks from, below those that a kernel picks by itself. Two hosts with one port
+// become one source where both are masqueraded, and the second then gets another port.
+func askPort() int { return 20000 + int(asked.Add(1)%10000) }
+
 // ask connects, from an address if one is given, and returns the own address and
 // the one that the server sees.
 func (h *testHost) ask(t *testing.T, from netip.Addr, to netip.AddrPort) (own, seen netip.AddrPort) {
 	t.Helper()
 	h.do(func() {
-		d := net.Dialer{Timeout: patience}
+		local := &net.TCPAddr{Port: askPort()}
 		if from.IsValid() {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+			local.IP = from.AsSlice()
 		}
+		d := net.Dialer{Timeout: patience, LocalAddr: local}
 		c, err := d.Dial("tcp", to.String())
 		if err != nil {
 			t.Error(err)
