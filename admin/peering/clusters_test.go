@@ -242,6 +242,7 @@ func (s *side) nothing(t *testing.T, kinds string) {
 }
 
 func TestOnClusters(t *testing.T) {
+	t.Parallel()
 	local, remote := startSide(t, access.Local, "rome"), startSide(t, access.Remote, "milan")
 	ctx := t.Context()
 

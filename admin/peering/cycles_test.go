@@ -8,8 +8,10 @@ import (
 	"github.com/sluice-net/sluice/admin/peering"
 )
 
-// testCycles peers and unpeers ten times. The last time the tenant namespaces go, too: then there is what was before.
-func testCycles(t *testing.T, rome, milan *side, o peering.PeerOptions, before []string) {
+// TestCycles peers and unpeers ten times. The last time the tenant namespaces go, too: then there is what was before.
+func TestCycles(t *testing.T) {
+	t.Parallel()
+	rome, milan, o, before := pairOf(t)
 	const cycles = 10
 	for i := range cycles {
 		if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {

@@ -35,6 +35,7 @@ func (s *side) identity(ctx context.Context, peer string) (found []doctor.Findin
 // TestDoctorOfIdentities peers by hand and takes one piece away after the other. The operator who looks where it is missing
 // gets a red line with its cause and what to do, of what the controllers say alone.
 func TestDoctorOfIdentities(t *testing.T) {
+	t.Parallel()
 	rome, milan := startSide(t, access.Local, "rome", authenticating(t)), startSide(t, access.Remote, "milan", authenticating(t))
 	milan.Apply(`
 {apiVersion: v1, kind: Namespace, metadata: {name: liqo-tenant-rome, labels: {liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: rome}}}

@@ -39,8 +39,10 @@ func interrupted(t *testing.T, command func(context.Context, progress.Func) erro
 	}
 }
 
-// testInterrupted: a peering that was interrupted after every line is like one that was not, and its end leaves nothing.
-func testInterrupted(t *testing.T, rome, milan *side, o peering.PeerOptions, before []string) {
+// TestInterrupted: a peering that was interrupted after every line is like one that was not, and its end leaves nothing.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	rome, milan, o, before := pairOf(t)
 	if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +95,11 @@ func settled(t *testing.T, rome, milan *side, peerings ...[2]*side) (there []str
 	return there
 }
 
-// testGone: each cluster has an identity in the other one, and the API server of one is away for good. The other one
+// TestGone: each cluster has an identity in the other one, and the API server of one is away for good. The other one
 // forgets it in both roles. Then it comes back after all, with what it knew, and they peer as if nothing had been.
-func testGone(t *testing.T, rome, milan *side, o peering.PeerOptions, before []string) {
+func TestGone(t *testing.T) {
+	t.Parallel()
+	rome, milan, o, before := pairOf(t)
 	if err := peering.Peer(t.Context(), rome.access, milan.access, o, nil); err != nil {
 		t.Fatal(err)
 	}

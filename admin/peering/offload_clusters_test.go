@@ -126,6 +126,7 @@ func (s *side) absent(t *testing.T, o client.Object) {
 
 // TestOffload peers two clusters with all the defaults, lets pods of one run in the other, and takes it all back.
 func TestOffload(t *testing.T) {
+	t.Parallel()
 	rome, milan := startSide(t, access.Local, "rome", offloads(t)), startSide(t, access.Remote, "milan", offloads(t))
 	rome.play(t, networkingv1beta1.Connected)
 	milan.play(t, networkingv1beta1.Connected)
@@ -347,6 +348,7 @@ func testVirtualNode(t *testing.T, rome *side) {
 
 // TestOffloadWithout: where offloading is off nothing is changed, and what enables it is said.
 func TestOffloadWithout(t *testing.T) {
+	t.Parallel()
 	rome, milan := startSide(t, access.Local, "rome", authenticating(t)), startSide(t, access.Remote, "milan", offloads(t))
 	rome.play(t, networkingv1beta1.Connected)
 	milan.play(t, networkingv1beta1.Connected)

@@ -24,6 +24,7 @@ import (
 // TestRotationReadsNoKeys replaces the keys of both sides. Nothing that the administrator's machine is sent has a key
 // in it.
 func TestRotationReadsNoKeys(t *testing.T) {
+	t.Parallel()
 	var local, remote *side
 	local = startSideWith(t, reporting(&local), access.Local, "rome")
 	remote = startSideWith(t, reporting(&remote), access.Remote, "milan")

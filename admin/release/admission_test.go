@@ -86,6 +86,7 @@ func TestObjects(t *testing.T) {
 // the chart makes, and for the pods of it: those of the controller and of gateways
 // are restricted ones, and the agents' are not privileged.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	c := controlplanetest.StartBare(t)
 	for name, level := range map[string]string{"liqo": "restricted", "liqo-tenant-milan": "restricted", "liqo-fabric": "privileged", "grafana": "restricted"} {
 		c.Namespace(t, name, map[string]string{labelEnforce: level})
@@ -126,6 +127,7 @@ func TestAdmission(t *testing.T) {
 // TestAuthenticationOff: where authentication is off, whoever asks for a nonce is told at once. Other Secrets are none of the
 // policy's business.
 func TestAuthenticationOff(t *testing.T) {
+	t.Parallel()
 	c := controlplanetest.StartBare(t)
 	c.Namespace(t, "liqo-tenant-milan", nil)
 	files, err := embedded(t).render(parse(t, minimal), "liqo")

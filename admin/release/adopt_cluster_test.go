@@ -221,6 +221,7 @@ func (s *adoptionSite) tell(e progress.Event) { s.t.Logf("%d %s", e.Kind, e.Text
 
 // TestAdoption hands peerings of Liqo over, and back.
 func TestAdoption(t *testing.T) {
+	t.Parallel()
 	s := startAdoption(t)
 	untouched := s.state()
 

@@ -27,6 +27,7 @@ import (
 
 // TestInstallation is the life of an installation.
 func TestInstallation(t *testing.T) {
+	t.Parallel()
 	s := startSite(t)
 	for _, ns := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} { // the cluster is complete
 		s.Namespace(t, ns, nil)

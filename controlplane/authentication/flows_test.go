@@ -224,6 +224,7 @@ func may(t *testing.T, c client.Client, a authorizationv1.ResourceAttributes) bo
 
 // TestHandshake is a peering from the first nonce to the last copy, between two API servers with real signers.
 func TestHandshake(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", "liqo-tenant-milan"), newSite(t, "milan", "rome", "any-name-for-rome", func(o *authentication.Options) {
 		o.Slices.Volumes, o.Slices.LoadBalancerClasses = true, []resourceslice.Class{{Name: "example.org/public", Default: true}, {Name: "internal"}}
 	})
@@ -518,6 +519,7 @@ func rights(t *testing.T, asRome client.Client, milan *site) {
 
 // TestProxy: milan's API server is reached through a proxy, and not otherwise.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	const address = "127.0.0.1:1" // nobody listens there
 	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
 	milan := newSite(t, "milan", "rome", "liqo-tenant-rome", func(o *authentication.Options) { o.APIServer.URL = "https://" + address })
@@ -598,6 +600,7 @@ func connectProxy(t *testing.T, address, instead string) (url string, connection
 // TestInTheWay has users take the names of what a handshake makes. It is left as it is, whoever wants the name is told,
 // and goes on when it is free.
 func TestInTheWay(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", "liqo-tenant-milan"), newSite(t, "milan", "rome", "liqo-tenant-rome")
 	theirs := func(s *site, name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.tenant, Name: name}, Data: map[string][]byte{"a": []byte("b")}}
@@ -649,6 +652,7 @@ func TestInTheWay(t *testing.T) {
 // TestEarlierRemains has the garbage collector not get rid of what an earlier Tenant and an earlier ResourceSlice had. Each
 // says what it waits for, and goes on when that is gone.
 func TestEarlierRemains(t *testing.T) {
+	t.Parallel()
 	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
 	milan := newSite(t, "milan", "rome", "liqo-tenant-rome", func(o *authentication.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Minute) } // has it wait for long
@@ -734,6 +738,7 @@ func (s *site) relabel(o client.Object) {
 // TestDeclarative is what two users do by hand: credentials by other means than a handshake, and each missing piece is
 // told where its author looks.
 func TestDeclarative(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
 	// The consumer first: what it will be allowed to do is nowhere yet.
 	rome.Create(t, slice(rome, "milan", "cpu", "1", "memory", "1Gi"))
@@ -792,6 +797,7 @@ func TestDeclarative(t *testing.T) {
 
 // TestWithoutSigner: where the cluster signs nothing, a consumer with credentials of its own gets resources all the same.
 func TestWithoutSigner(t *testing.T) {
+	t.Parallel()
 	var later atomic.Int64
 	rome := newSite(t, "rome", "milan", "consumer-side")
 	milan := newSite(t, "milan", "rome", "provider-side", func(o *authentication.Options) {

@@ -113,6 +113,7 @@ const accepted = `{"authParams": %s, "resources": {"cpu": "2", "memory": "8Gi", 
 
 // TestLiqoProvider has a cluster of ours ask one with Liqo.
 func TestLiqoProvider(t *testing.T) {
+	t.Parallel()
 	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
 	milan := &liqoProvider{&site{Cluster: controlplanetest.Start(t), t: t, id: "milan", tenant: "liqo-tenant-rome"}}
 	milan.Apply(liqoRole)

@@ -160,6 +160,7 @@ func (c *liqoConsumer) authenticate(public []byte) *authv1beta1.AuthParams {
 
 // TestLiqoConsumer has clusters with Liqo ask one of ours.
 func TestLiqoConsumer(t *testing.T) {
+	t.Parallel()
 	milan := newSite(t, "milan", "nobody", "liqo-tenant-nobody")
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

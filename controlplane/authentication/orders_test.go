@@ -17,6 +17,7 @@ import (
 // TestOrders writes the objects of two users who make an identity by hand in every order that there is. One pair of
 // clusters goes through all of them, each with other namespaces.
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", "rome-0"), newSite(t, "milan", "rome", "milan-0")
 	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
 	kubeconfig := credentialtest.TokenKubeconfig(milan.ServiceAccount("default", "of-rome"))

@@ -17,6 +17,7 @@ import (
 // TestOutages has an API server or a controller be away while the other side changes something. Afterwards both sides are
 // equal, and nothing was deleted that was to stay.
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
 	rome.Create(t, admit(rome, milan))
 	accepted := func(name, cpu string) {
@@ -150,6 +151,7 @@ func (s *site) annotate(name, value string) {
 
 // TestTakenBack: what an identity has copied is taken back when it goes, whoever is away at that moment.
 func TestTakenBack(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", "consumer-side"), newSite(t, "milan", "rome", "provider-side")
 	identity := admit(rome, milan)
 	rome.Create(t, slice(rome, "milan", "cpu", "1"))

@@ -24,6 +24,7 @@ import (
 // clock of the provider is so far ahead that two thirds of their life are over as soon as they are signed, and the last
 // third is not, so that there are new ones all the time.
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	const renewals = 4
 	rome := newSite(t, "rome", "milan", "liqo-tenant-milan")
 	milan := newSite(t, "milan", "rome", "liqo-tenant-rome", func(o *authentication.Options) {

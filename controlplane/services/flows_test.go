@@ -209,6 +209,7 @@ func (s *site) condition(o client.Object, kind string, of func() []metav1.Condit
 
 // TestServices has rome export shop/web to milan.
 func TestServices(t *testing.T) {
+	t.Parallel()
 	rome, milan := newSite(t, "rome", "milan", services.Options{}), newSite(t, "milan", "rome", services.Options{})
 	derived := importer.DerivedName("web")
 	rome.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
@@ -342,6 +343,7 @@ func (s *site) leadsNowhere(service string) {
 
 // TestHub has a cluster pass on a Service of one peer to another one.
 func TestHub(t *testing.T) {
+	t.Parallel()
 	hub := newSite(t, "hub", "rome", services.Options{})
 	hub.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	hub.connect("milan")
@@ -471,6 +473,7 @@ func (s *site) stranger(theirs *ipamv1alpha1.IP) {
 // TestNamespacesCreated has a peer name namespaces that are not there: of those that the operator allows some are created,
 // and stay. Whoever has the controller's token creates no others.
 func TestNamespacesCreated(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "milan", "rome", services.Options{})
 	thief, err := client.New(s.ServiceAccount(controlplanetest.LiqoNamespace, controlplanetest.Controller), client.Options{Scheme: s.Client.Scheme()})
 	if err != nil {
@@ -528,6 +531,7 @@ func TestNamespacesCreated(t *testing.T) {
 
 // TestHostilePeer has a peer name what is none of its business.
 func TestHostilePeer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "milan", "rome", services.Options{Alias: true})
 	s.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	theirs := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "db"), Spec: mcsv1beta1.ServiceImportSpec{
@@ -573,6 +577,7 @@ func TestHostilePeer(t *testing.T) {
 
 // TestUsersMayExport is who edits a namespace, and nobody who only looks.
 func TestUsersMayExport(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "milan", "rome", services.Options{})
 	s.Create(t, &corev1.Namespace{ObjectMeta: object("", "shop")})
 	// Of the roles of Kubernetes these are part by their labels, where its controller for that runs.

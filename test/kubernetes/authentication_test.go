@@ -31,7 +31,7 @@ import (
 func testAuthentication(t *testing.T, w *world) {
 	w.apart(t)
 	sides := w.pairOfServers(t, 2)
-	w.askable(t)
+	w.reachable(t)
 	t.Run("enabled by peer", func(t *testing.T) {
 		w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--enable-authentication")...)
 		w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
@@ -43,7 +43,7 @@ func testAuthentication(t *testing.T, w *world) {
 	t.Run("two operators", func(t *testing.T) { testOperators(t, w, sides) })
 	w.asBefore(t, before)
 	t.Run("again and again", func(t *testing.T) {
-		times := 3
+		times := 2
 		if *long {
 			times = 10
 		}
@@ -60,23 +60,13 @@ func testAuthentication(t *testing.T, w *world) {
 	}
 }
 
-// askable installs so that clusters can ask each other for resources, until the test ends. The address of the API server
-// that is known inside a cluster leads nowhere from outside.
-func (w *world) askable(t *testing.T, more ...string) {
-	t.Helper()
-	t.Cleanup(func() {
-		if err := onBoth(w, w.reinstall); err != nil {
-			t.Error(err)
-		}
-	})
-	w.reachable(t, more...)
-}
-
-// reachable tells both clusters where their API servers are for others, and what else is said.
+// reachable tells both clusters where their API servers are for others, and what else is said: the address that is
+// known inside a cluster leads nowhere from outside.
 func (w *world) reachable(t *testing.T, more ...string) {
 	t.Helper()
+	w.altered = true
 	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, append([]string{"--set", "apiServer.address=" + c.Config().Host}, more...)...)...)
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, append(more, "--set", "apiServer.address="+c.Config().Host)...)...)
 		return err
 	})
 }

@@ -18,7 +18,6 @@ import (
 // testInstallAgain repeats the installation with the words of the README. It changes
 // nothing: what runs is what was installed with more to say, and no image is another one.
 func testInstallAgain(t *testing.T, w *world) {
-	w.ready(t)
 	readme, err := os.ReadFile(source.Path("README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -41,6 +41,7 @@ func testTwoReplicas(t *testing.T, f *faults) {
 func (f *faults) replicas(t *testing.T, n int) {
 	t.Helper()
 	f.install(t, "--set", fmt.Sprintf("networking.gatewayTemplates.replicas=%d", n))
+	f.altered = n != 1
 	for _, c := range []*kubelab.Cluster{f.a, f.b} {
 		lab.Eventually(t, patience, fmt.Sprintf("%d gateway pods in %s", n, c.Name), func() error {
 			if pods, err := gateways(t.Context(), c); err != nil || len(pods) != n {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// anyOptions are the parts for which all options of an installation will do.
+var anyOptions = []string{"authentication", "services"}
+
 // TestClusters runs everything that two clusters are enough for. The clusters, the
 // installation and a connection are there once: parts that need one find it, those
 // that need the clusters apart end it.
@@ -59,7 +63,6 @@ func TestClusters(t *testing.T) {
 		{"expose", false, testExpose},
 		{"hands", false, testHands},
 		{"faults", false, testFaults},
-		{"services", false, testServices},
 		{"namespaces", false, testNamespaces},
 		// Of their own.
 		{"refusals", false, testRefusals},
@@ -72,6 +75,7 @@ func TestClusters(t *testing.T) {
 		{"templates", false, testTemplates},
 		{"nothing grows", false, testNothingGrows},
 		{"authentication", false, testAuthentication},
+		{"services", false, testServices}, // with what authentication has installed
 		{"metrics", true, testMetrics},
 		{"offloading", true, testOffloading},
 		{"time is up", true, testTimeIsUp},
@@ -93,13 +97,13 @@ func TestClusters(t *testing.T) {
 				}
 			}()
 			if part.name != "upgrade" {
-				w.ready(t)
+				w.ready(t, slices.Contains(anyOptions, part.name))
 			}
 			part.run(t, w)
 		})
 	}
 	t.Run("uninstall", func(t *testing.T) {
-		w.ready(t)
+		w.ready(t, true)
 		testUninstall(t, w)
 	})
 }

@@ -37,15 +37,6 @@ func testMetrics(t *testing.T, w *world) {
 	}
 	w.connect(t)
 	w.install(t, "--set", "metrics.enabled=true")
-	t.Cleanup(func() {
-		if err := w.reinstall(w.a); err != nil {
-			t.Error(err)
-		}
-		if err := w.reinstall(w.b); err != nil {
-			t.Error(err)
-		}
-		w.installed = true
-	})
 	pod := w.deploymentIn(t, w.a, monitoring, "prometheus", 1)[0]
 	t.Cleanup(func() { w.kubectl(t, w.a, "delete", "namespace", monitoring, "--wait=false") })
 	dir := t.TempDir()

@@ -73,7 +73,7 @@ spec:
 // testOffloading has pods of a run in b, by the manifests of the document.
 func testOffloading(t *testing.T, w *world) {
 	w.apart(t)
-	w.askable(t, "--set", "authentication.enabled=true", "--set", "offloading.enabled=true")
+	w.reachable(t, "--set", "authentication.enabled=true", "--set", "offloading.enabled=true")
 	// These clusters take a node for lost sooner than others do.
 	w.kubectl(t, w.a, "patch", "vkoptionstemplates.offloading.liqo.io", "virtual-kubelet-default", "-n", "liqo", "--type=merge", "-p", `{"spec":{"extraArgs":["--node-lease-duration=8s"]}}`)
 	before := w.objects(t)

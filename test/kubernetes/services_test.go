@@ -94,15 +94,7 @@ spec:
 // testServices has each cluster use a Service of the other one by its name, while what is behind it changes.
 func testServices(t *testing.T, w *world) {
 	w.connect(t)
-	t.Cleanup(func() {
-		if err := onBoth(w, w.reinstall); err != nil {
-			t.Error(err)
-		}
-	})
-	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, "--set", "services.enabled=true", "--set", "services.alias=true", "--coredns")...)
-		return err
-	})
+	w.install(t, "--set", "services.enabled=true", "--set", "services.alias=true", "--coredns")
 	s := &sharing{world: w}
 	s.atHome(t, w.a, strings.ReplaceAll(shopText, "IMAGE", webImage))
 	s.atHome(t, w.b, strings.Split(shopText, "---")[0]+"---"+strings.ReplaceAll(askerText, "IMAGE", webImage))
@@ -111,28 +103,31 @@ func testServices(t *testing.T, w *world) {
 	w.liqoctl(t, "export", "service", "web", "-n", shop, "--timeout", patience.String(), "--kubeconfig", w.a.Kubeconfig)
 	s.follows(t, 2)
 	t.Logf("%s has the Service of %s after %v", w.b.Name, w.a.Name, time.Since(start).Round(10*time.Millisecond))
-	for _, part := range []struct {
-		name string
-		long bool
-		run  func(*testing.T, *sharing)
-	}{
-		{"by name", false, testServiceNames},
-		{"kinds", false, testServiceKinds},
-		{"the other way", false, testServiceBack},
-		{"network test", false, testServiceNetwork},
-		{"rolling update", false, testServiceRollout},
-		{"gateways killed", false, testServiceGateways},
-		{"peering cut and back", true, testServiceCut}, // endpoints are held for half a minute
-		{"unexported", false, testServiceUnexported},
-		{"a shop with failover", false, testShop},
-	} {
-		t.Run(part.name, func(t *testing.T) {
-			if part.long && !*long {
-				t.Skip("SKIPPED: this takes a minute: -kubernetes.long")
-			}
-			part.run(t, s)
-		})
+	part := func(t *testing.T, name string, run func(*testing.T, *sharing)) {
+		t.Run(name, func(t *testing.T) { run(t, s) })
 	}
+	t.Run("at the same time", func(t *testing.T) {
+		t.Run("a shop with failover", func(t *testing.T) { // which waits for most of its time
+			t.Parallel()
+			testShop(t, s)
+		})
+		t.Run("kinds and changes", func(t *testing.T) {
+			t.Parallel()
+			part(t, "by name", testServiceNames)
+			part(t, "kinds", testServiceKinds)
+			part(t, "the other way", testServiceBack)
+			part(t, "network test", testServiceNetwork)
+			part(t, "rolling update", testServiceRollout)
+		})
+	})
+	part(t, "gateways killed", testServiceGateways)
+	t.Run("peering cut and back", func(t *testing.T) {
+		if !*long {
+			t.Skip("SKIPPED: endpoints are held for half a minute: -kubernetes.long")
+		}
+		testServiceCut(t, s)
+	})
+	part(t, "unexported", testServiceUnexported)
 }
 
 // sharing is two clusters that use Services of each other.

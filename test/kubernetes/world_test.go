@@ -46,8 +46,9 @@ type world struct {
 	bin string
 	// installed and joined tell whether the clusters have what is under test, and
 	// whether a and b are connected as connectArgs say. Parts leave both as they are
-	// for those that follow, since each takes long.
-	installed, joined bool
+	// for those that follow, since each takes long. altered tells that the
+	// installation has other options than those of the test.
+	installed, altered, joined bool
 	// before is what there was at the beginning of the parts that must leave nothing.
 	before *inventory
 }
@@ -179,23 +180,30 @@ func (w *world) each(t *testing.T, f func(c *kubelab.Cluster) error) {
 	}
 }
 
-// ready has what is under test installed on all clusters.
-func (w *world) ready(t *testing.T) {
+// ready has what is under test installed on all clusters, with the options of the
+// test unless others will do.
+func (w *world) ready(t *testing.T, asIs bool) {
 	t.Helper()
-	if !w.installed {
+	switch {
+	case !w.installed:
 		w.install(t)
+	case w.altered && !asIs:
+		w.each(t, w.reinstall)
+		w.altered = false
 	}
 }
 
-// install installs on all clusters.
+// install installs on all clusters. Further options stay for the parts that are
+// content with any.
 func (w *world) install(t *testing.T, more ...string) {
 	t.Helper()
 	start := time.Now()
-	defer func() { w.installed = len(more) == 0 }()
+	w.altered = w.altered || len(more) > 0
 	w.each(t, func(c *kubelab.Cluster) error {
 		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, more...)...)
 		return err
 	})
+	w.installed = true
 	t.Logf("installed on %d clusters after %v", len(w.Clusters), time.Since(start).Round(100*time.Millisecond))
 }
 
@@ -209,7 +217,7 @@ func (w *world) reinstall(c *kubelab.Cluster) error {
 // uninstall removes the installation from all clusters.
 func (w *world) uninstall(t *testing.T, more ...string) {
 	t.Helper()
-	w.installed = false
+	w.installed, w.altered = false, false
 	w.each(t, func(c *kubelab.Cluster) error {
 		_, _, err := w.tryLiqoctl(t.Context(), append([]string{"uninstall", "--kubeconfig", c.Kubeconfig, "--skip-confirm"}, more...)...)
 		return err
