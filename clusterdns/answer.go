@@ -72,13 +72,13 @@ func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
 	case asked.Qtype == dns.TypeANY:
 		m.Answer = []dns.RR{&dns.HINFO{Hdr: dns.RR_Header{Name: asked.Name, Rrtype: dns.TypeHINFO, Class: dns.ClassINET, Ttl: z.ttl}, Cpu: "RFC8482"}}
 	default:
-		m.Answer = turned(found[asked.Qtype], asked.Name)
+		m.Answer = turned(z.records(found, asked.Qtype, asked.Name))
 		seen := map[string]bool{} // several ports may be at one target
 		for _, r := range m.Answer {
 			if srv, ok := r.(*dns.SRV); ok && !seen[srv.Target] {
 				seen[srv.Target] = true
-				m.Extra = append(m.Extra, z.nodes[srv.Target][dns.TypeA]...)
-				m.Extra = append(m.Extra, z.nodes[srv.Target][dns.TypeAAAA]...)
+				m.Extra = append(m.Extra, z.records(z.nodes[srv.Target], dns.TypeA, srv.Target)...)
+				m.Extra = append(m.Extra, z.records(z.nodes[srv.Target], dns.TypeAAAA, srv.Target)...)
 			}
 		}
 	}
@@ -88,19 +88,11 @@ func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
 	return rcode
 }
 
-// turned returns the records beginning with a random one, so that clients which take the first share the load. They
-// get the name as it was asked for: some clients compare it with its upper and lower case.
-func turned(records []dns.RR, name string) []dns.RR {
+// turned returns the records beginning with a random one, so that clients which take the first share the load.
+func turned(records []dns.RR) []dns.RR {
 	if len(records) == 0 {
 		return nil
 	}
 	begin := rand.IntN(len(records))
-	out := slices.Concat(records[begin:], records[:begin])
-	for i, r := range out {
-		if r.Header().Name != name {
-			out[i] = dns.Copy(r)
-			out[i].Header().Name = name
-		}
-	}
-	return out
+	return slices.Concat(records[begin:], records[:begin])
 }

@@ -1,7 +1,8 @@
 package clusterdns
 
 import (
-	"cmp"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,12 +26,24 @@ type Zone struct {
 	name  string // with a dot at its end, in lower case
 	ttl   uint32
 	soa   *dns.SOA
-	nodes map[string]node
+	nodes map[string]*node
 	count Count
 }
 
-// node is what one name has. A name without records has others below it (RFC 8020).
-type node map[uint16][]dns.RR
+// node is what one name has. One that has nothing has others below it (RFC 8020). Its records are made when somebody asks: of
+// each port of each endpoint of a headless Service there are two, and a peer may tell of 20000 endpoints with 100 ports each.
+type node struct {
+	own       []dns.RR // SOA and NS of the zone
+	addresses []netip.Addr
+	locations []location
+	located   int // hosts in locations
+}
+
+// location is a port at some hosts: the SRV records that differ in nothing else.
+type location struct {
+	port  uint16
+	hosts []string // full names; not changed any more
+}
 
 // Count is what is in a Zone.
 type Count struct {
@@ -45,23 +58,21 @@ type Count struct {
 // up. name is the domain, ttl is in seconds.
 func Build(name string, ttl, serial uint32, services []Service) *Zone {
 	name = dns.CanonicalName(name)
-	z := &Zone{name: name, ttl: ttl, nodes: make(map[string]node, 4*len(services))}
+	z := &Zone{name: name, ttl: ttl, nodes: make(map[string]*node, 4*len(services))}
 	server := "ns.dns." + name
 	z.soa = &dns.SOA{
 		Hdr: z.header(name, dns.TypeSOA), Ns: server, Mbox: "hostmaster." + name,
 		Serial: serial, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: ttl,
 	}
-	z.node(name)[dns.TypeSOA] = []dns.RR{z.soa}
-	z.node(name)[dns.TypeNS] = []dns.RR{&dns.NS{Hdr: z.header(name, dns.TypeNS), Ns: server}}
+	z.node(name).own = []dns.RR{z.soa, &dns.NS{Hdr: z.header(name, dns.TypeNS), Ns: server}}
 	z.node("svc." + name)
 	for i := range services {
 		z.add(&services[i])
 	}
 	for _, n := range z.nodes {
-		for _, records := range n {
-			slices.SortFunc(records, func(a, b dns.RR) int { return cmp.Compare(a.String(), b.String()) })
-			z.count.Records += len(records)
-		}
+		slices.SortFunc(n.addresses, netip.Addr.Compare)
+		n.addresses = slices.Clip(slices.Compact(n.addresses)) // a name stands for a set (RFC 2181, section 5)
+		z.count.Records += len(n.own) + len(n.addresses) + min(n.located, maxRecords)
 	}
 	return z
 }
@@ -79,29 +90,62 @@ func (z *Zone) add(s *Service) {
 	if !s.Headless {
 		z.count.Services++
 		z.addresses(name, s.Addresses)
+		itself := []string{name}
 		for _, p := range s.Ports {
-			z.port(name, name, p)
+			z.port(name, itself, p)
 		}
 		return
 	}
-	ready := false
+	at := hosts{all: map[string]*group{}}
 	for i := range s.Endpoints {
-		ready = z.endpoint(name, &s.Endpoints[i]) || ready
+		z.endpoint(name, &s.Endpoints[i], &at)
 	}
-	if ready {
+	if len(at.all) > 0 {
 		z.count.Services++
+	}
+	for _, key := range slices.Sorted(maps.Keys(at.all)) {
+		g := at.all[key]
+		slices.Sort(g.hosts)
+		g.hosts = slices.Compact(g.hosts)
+		for _, p := range g.ports {
+			z.port(name, g.hosts, p)
+		}
 	}
 }
 
-// endpoint puts an endpoint of a headless Service into the zone, and tells whether it could.
-func (z *Zone) endpoint(service string, e *Endpoint) bool {
+// group are hosts that have the same ports.
+type group struct {
+	ports []Port
+	hosts []string
+}
+
+// hosts are those of the endpoints of a Service, by what their ports are.
+type hosts struct {
+	all  map[string]*group
+	last *group
+}
+
+// add adds a host. Those of one EndpointSlice share their list of ports, which is read once then.
+func (h *hosts) add(ports []Port, host string) {
+	if h.last == nil || len(ports) != len(h.last.ports) || len(ports) > 0 && &ports[0] != &h.last.ports[0] {
+		key := fmt.Sprintf("%q", ports)
+		if h.all[key] == nil {
+			h.all[key] = &group{ports: ports}
+		}
+		h.last = h.all[key]
+	}
+	h.last.hosts = append(h.last.hosts, host)
+}
+
+// endpoint puts an endpoint of a headless Service into the zone, and adds its host to those with the same ports.
+func (z *Zone) endpoint(service string, e *Endpoint, at *hosts) {
 	hostname := e.Hostname
 	if hostname == "" && len(e.Addresses) > 0 {
 		hostname = dashed(e.Addresses[0])
 	}
 	if !isLabel(hostname) || !isLabel(e.Cluster) || len(e.Addresses) == 0 {
 		z.count.Refused++
-		return false
+		return
 	}
 	name := hostname + "." + e.Cluster + "." + service
 	if z.nodes[name] == nil { // an endpoint may be told of twice, as those of a Service with an alias are
@@ -109,50 +153,46 @@ func (z *Zone) endpoint(service string, e *Endpoint) bool {
 	}
 	z.addresses(service, e.Addresses)
 	z.addresses(name, e.Addresses)
-	for _, p := range e.Ports {
-		z.port(service, name, p)
-	}
-	return true
+	at.add(e.Ports, name)
 }
 
 // addresses gives a name addresses.
 func (z *Zone) addresses(name string, addresses []netip.Addr) {
 	n := z.node(name)
 	for _, a := range addresses {
-		if a = a.Unmap(); a.Is4() {
-			n.add(&dns.A{Hdr: z.header(name, dns.TypeA), A: a.AsSlice()})
-		} else {
-			n.add(&dns.AAAA{Hdr: z.header(name, dns.TypeAAAA), AAAA: a.AsSlice()})
-		}
+		n.addresses = append(n.addresses, a.Unmap())
 	}
 }
 
-// port gives a Service a port at target: under the name of the port, if it has one, and under that of the Service, where
+// port gives a Service a port at hosts: under the name of the port, if it has one, and under that of the Service, where
 // CoreDNS has all ports of a Service of its cluster.
-func (z *Zone) port(service, target string, p Port) {
+func (z *Zone) port(service string, hosts []string, p Port) {
 	protocol := strings.ToLower(p.Protocol)
 	if p.Name != "" && !isLabel(p.Name) || protocol != "tcp" && protocol != "udp" && protocol != "sctp" {
 		z.count.Refused++
 		return
 	}
-	names := []string{service}
+	z.node(service).locate(p.Number, hosts)
 	if p.Name != "" {
-		names = append(names, "_"+p.Name+"._"+protocol+"."+service)
+		z.node("_"+p.Name+"._"+protocol+"."+service).locate(p.Number, hosts)
 	}
-	for _, name := range names {
-		z.node(name).add(&dns.SRV{
-			Hdr: z.header(name, dns.TypeSRV), Priority: srvPriority, Weight: srvWeight, Port: p.Number, Target: target,
-		})
+}
+
+// locate gives a name a port at hosts, unless it has as many as are told of. It may have this one already, of another protocol.
+func (n *node) locate(port uint16, hosts []string) {
+	same := func(l location) bool { return l.port == port && len(l.hosts) == len(hosts) && &l.hosts[0] == &hosts[0] }
+	if n.located < maxRecords && !slices.ContainsFunc(n.locations, same) {
+		n.locations, n.located = append(n.locations, location{port, hosts}), n.located+len(hosts)
 	}
 }
 
 // node is what a name has. It and all names above it exist from now on.
-func (z *Zone) node(name string) node {
+func (z *Zone) node(name string) *node {
 	n, ok := z.nodes[name]
 	if ok {
 		return n
 	}
-	n = node{}
+	n = new(node)
 	z.nodes[name] = n
 	if name != z.name {
 		_, above, _ := strings.Cut(name, ".")
@@ -161,12 +201,52 @@ func (z *Zone) node(name string) node {
 	return n
 }
 
-// add adds a record that is not there yet: a name stands for a set (RFC 2181, section 5).
-func (n node) add(r dns.RR) {
-	kind := r.Header().Rrtype
-	if len(n[kind]) < maxRecords && !slices.ContainsFunc(n[kind], func(have dns.RR) bool { return dns.IsDuplicate(have, r) }) {
-		n[kind] = append(n[kind], r)
+// records makes the records of one type that a name has, the first maxRecords of them. They are for asked, which is the name as
+// somebody writes it.
+func (z *Zone) records(n *node, kind uint16, asked string) (out []dns.RR) {
+	header := z.header(asked, kind)
+	switch kind {
+	case dns.TypeA, dns.TypeAAAA:
+		for _, a := range n.addresses {
+			switch {
+			case a.Is4() != (kind == dns.TypeA):
+			case len(out) == maxRecords:
+				return out
+			case a.Is4():
+				out = append(out, &dns.A{Hdr: header, A: a.AsSlice()})
+			default:
+				out = append(out, &dns.AAAA{Hdr: header, AAAA: a.AsSlice()})
+			}
+		}
+	case dns.TypeSRV:
+		type server struct {
+			port uint16
+			host string
+		}
+		seen := map[server]bool{} // an endpoint may be told of twice, with other ports
+		for _, l := range n.locations {
+			for _, host := range l.hosts {
+				at := server{l.port, host}
+				if seen[at] {
+					continue
+				}
+				if len(out) == maxRecords {
+					return out
+				}
+				seen[at] = true
+				out = append(out, &dns.SRV{Hdr: header, Priority: srvPriority, Weight: srvWeight, Port: l.port, Target: host})
+			}
+		}
+	default:
+		for _, r := range n.own {
+			if r.Header().Rrtype == kind {
+				r = dns.Copy(r)
+				r.Header().Name = asked
+				out = append(out, r)
+			}
+		}
 	}
+	return out
 }
 
 func (z *Zone) header(name string, kind uint16) dns.RR_Header {

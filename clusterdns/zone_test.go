@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -169,9 +171,12 @@ func dump(z *Zone) string {
 	for _, name := range names(z) {
 		fmt.Fprintln(&b, name)
 		for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSOA, dns.TypeNS} {
-			for _, r := range z.nodes[name][kind] {
-				fmt.Fprintln(&b, " ", r)
+			var lines []string
+			for _, r := range z.records(z.nodes[name], kind, name) {
+				lines = append(lines, r.String())
 			}
+			slices.Sort(lines)
+			fmt.Fprintln(&b, strings.Join(lines, "\n"))
 		}
 	}
 	return b.String()
@@ -222,6 +227,47 @@ func TestTooMany(t *testing.T) {
 			t.Errorf("%+v: %d bytes, %d answers, truncated %v: %v", tt, len(b), len(m.Answer), m.Truncated, err)
 		}
 	}
+}
+
+// TestHostilePorts: a peer that tells of as many endpoints as it may have, with as many ports each, takes neither the memory nor
+// the time that a record of each would.
+func TestHostilePorts(t *testing.T) {
+	const services, endpoints, ports = 2000, 10, 100 // 20000 endpoints
+	var all []Service
+	for i := range services {
+		s := Service{Namespace: "shop", Name: fmt.Sprintf("db-%d", i), Headless: true}
+		var of []Port
+		for j := range ports {
+			of = append(of, Port{fmt.Sprintf("p%d", j), "TCP", uint16(1 + j)})
+		}
+		for j := range endpoints {
+			s.Endpoints = append(s.Endpoints, Endpoint{
+				Cluster: "milan", Hostname: fmt.Sprintf("db-%d", j), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(j), byte(i >> 8), byte(i)})}, Ports: of,
+			})
+		}
+		all = append(all, s)
+	}
+	var z *Zone
+	before := memory()
+	began := time.Now()
+	z = Build(DefaultZone, 5, 1, all)
+	took, grown := time.Since(began), int64(memory())-int64(before)
+	t.Logf("%d records of %d endpoints: %v, %d MiB", z.Count().Records, z.Count().Endpoints, took, grown>>20)
+	if grown > 200<<20 {
+		t.Errorf("it takes %d MiB", grown>>20)
+	}
+	if got := ask(z, "_p99._tcp.db-1999.shop.svc.clusterset.local.", "SRV"); strings.Count(got, " SRV 0 100 100 db-") != endpoints {
+		t.Error(got)
+	}
+	runtime.KeepAlive(all)
+}
+
+// memory is what is in use.
+func memory() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // TestShare: all records of a name come first now and then.
