@@ -146,7 +146,7 @@ func TestPassOn(t *testing.T) {
 			if test.valid == "True" {
 				c = meta.FindStatusCondition(p.Conditions, "Ready")
 			}
-			if strings.Contains(c.Message, "1000 endpoints of a cluster") != p.Full {
+			if (strings.Contains(c.Message, "1000 endpoints of a cluster") || c.Reason == "Failed") != p.Full {
 				t.Errorf("looks again: %v, %s", p.Full, c.Message)
 			}
 			if c.Reason != test.reason || !strings.Contains(c.Message, test.saying) {

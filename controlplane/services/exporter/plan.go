@@ -63,7 +63,7 @@ type Plan struct {
 	Exported []*networkingv1beta1.ExportedService
 	// IPs are the addresses that others need for what is passed on.
 	IPs []*ipamv1alpha1.IP
-	// Full says that endpoints are left out until there is room for them, of which no event tells.
+	// Full says that a peer, or endpoints, are left out until there is room for them, of which no event tells.
 	Full bool
 	// Conditions are those of the ServiceExport.
 	Conditions []metav1.Condition
@@ -177,6 +177,7 @@ func Build(f Facts) (p Plan) {
 	case len(crowded) > 0:
 		ready, reason = false, mcsv1beta1.ServiceExportReasonFailed
 		parts = append(parts, crowded[:min(len(crowded), 3)]...)
+		p.Full = true
 	}
 	if len(told) > 0 {
 		parts = append(parts, "Exported to "+names(told))

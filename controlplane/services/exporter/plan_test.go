@@ -140,6 +140,10 @@ func TestConditions(t *testing.T) {
 			if c.Reason != test.reason || !strings.Contains(c.Message, test.saying) || len(c.Message) > 1024 {
 				t.Errorf("%s: %s, want %s: %s", c.Reason, c.Message, test.reason, test.saying)
 			}
+			// What makes room for it at a peer wakes nobody.
+			if p.Full != (test.reason == "Failed") {
+				t.Errorf("looks again: %v", p.Full)
+			}
 		})
 	}
 	if p := Build(Facts{}); len(p.Exported) > 0 || len(p.Conditions) > 0 {
