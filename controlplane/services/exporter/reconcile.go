@@ -242,7 +242,11 @@ func (r *Reconciler) passOn(ctx context.Context, name types.NamespacedName, f *F
 		f.PassOn.Sources = append(f.PassOn.Sources, Source{Cluster: peer.ID, Slices: said.Spec.Slices, Address: judge.Here, Away: away != ""})
 	}
 	f.PassOn.Others = map[string]int{}
-	for _, cluster := range f.PassOn.clusters() {
+	for i := range f.PassOn.Sources {
+		if !f.PassOn.lacks(&f.PassOn.Sources[i]) {
+			continue // which is so for all changes of readiness, of which a peer may tell without end
+		}
+		cluster := f.PassOn.Sources[i].Cluster
 		// Past the cache, which may not yet know those that were made last.
 		var ips ipamv1alpha1.IPList
 		if err := r.Reader.List(ctx, &ips, client.MatchingLabels{networkingv1beta1.LabelPassedOnFrom: cluster}); err != nil {
