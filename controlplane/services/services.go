@@ -103,11 +103,12 @@ func trim(o any) (any, error) {
 		return &corev1.Service{ObjectMeta: strip(o.ObjectMeta), Spec: corev1.ServiceSpec{
 			Type: o.Spec.Type, Ports: o.Spec.Ports, ClusterIP: o.Spec.ClusterIP,
 			SessionAffinity: o.Spec.SessionAffinity, SessionAffinityConfig: o.Spec.SessionAffinityConfig,
+			InternalTrafficPolicy: o.Spec.InternalTrafficPolicy, TrafficDistribution: o.Spec.TrafficDistribution,
 		}}, nil
 	case *discoveryv1.EndpointSlice:
 		kept := &discoveryv1.EndpointSlice{ObjectMeta: strip(o.ObjectMeta), AddressType: o.AddressType, Ports: o.Ports}
 		for _, e := range o.Endpoints {
-			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname})
+			kept.Endpoints = append(kept.Endpoints, discoveryv1.Endpoint{Addresses: e.Addresses, Conditions: e.Conditions, Hostname: e.Hostname, NodeName: e.NodeName})
 		}
 		return kept, nil
 	}

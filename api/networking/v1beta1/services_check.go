@@ -2,6 +2,7 @@ package v1beta1
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,8 @@ const (
 	maxAffinitySeconds = 86400
 	// maxAddressText is the longest text of an IPv6 address.
 	maxAddressText = 45
+	// maxDistribution is the longest name of a traffic distribution, of which there may be more in times to come.
+	maxDistribution = 63
 )
 
 // Endpoints is how many endpoints a description has, in all of its slices.
@@ -41,6 +44,10 @@ func (d *ServiceDescription) Check() error {
 		return fmt.Errorf("spec.sessionAffinity: %q is not None or ClientIP", text.Quoted(string(d.SessionAffinity)))
 	case d.SessionAffinityTimeoutSeconds != nil && (*d.SessionAffinityTimeoutSeconds < 1 || *d.SessionAffinityTimeoutSeconds > maxAffinitySeconds):
 		return fmt.Errorf("spec.sessionAffinityTimeoutSeconds: %d is not between 1 and %d", *d.SessionAffinityTimeoutSeconds, maxAffinitySeconds)
+	case d.InternalTrafficPolicy != "" && d.InternalTrafficPolicy != corev1.ServiceInternalTrafficPolicyCluster && d.InternalTrafficPolicy != corev1.ServiceInternalTrafficPolicyLocal:
+		return fmt.Errorf("spec.internalTrafficPolicy: %q is not Cluster or Local", text.Quoted(string(d.InternalTrafficPolicy)))
+	case len(d.TrafficDistribution) > maxDistribution || strings.ContainsFunc(d.TrafficDistribution, notLetter):
+		return fmt.Errorf("spec.trafficDistribution: %q is not the name of a distribution", text.Quoted(d.TrafficDistribution))
 	case d.Type == ServiceClusterSetIP && len(d.Ports) == 0:
 		return fmt.Errorf("spec.ports is empty: a Service with an address has ports")
 	case len(d.Slices) > MaxServiceSlices:
@@ -69,6 +76,8 @@ func (d *ServiceDescription) Check() error {
 	}
 	return nil
 }
+
+func notLetter(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }
 
 // check judges a slice; path is where it is.
 func (s *ServiceSlice) check(path string) error {

@@ -106,6 +106,15 @@ type ServiceDescription struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	SessionAffinityTimeoutSeconds *int32 `json:"sessionAffinityTimeoutSeconds,omitempty"`
+	// InternalTrafficPolicy is Cluster, which is the default, or Local: only endpoints on the node of the client.
+	//
+	// +kubebuilder:validation:Enum=Cluster;Local
+	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
+	// TrafficDistribution is which endpoints are preferred, such as PreferClose.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z]*$`
+	TrafficDistribution string `json:"trafficDistribution,omitempty"`
 	// ExportedAt is when the Service was exported. Of contradicting exports the oldest one wins.
 	ExportedAt metav1.Time `json:"exportedAt,omitzero"`
 	// Slices are the endpoints of the Service, 1000 at most in all of them.

@@ -97,6 +97,13 @@ func Of(s *corev1.Service, of []discoveryv1.EndpointSlice, exportedAt metav1.Tim
 	}
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
 		d.Type = networkingv1beta1.ServiceHeadless
+	} else { // both are about the way from an address to endpoints
+		if p := s.Spec.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyCluster {
+			d.InternalTrafficPolicy = *p
+		}
+		if t := s.Spec.TrafficDistribution; t != nil {
+			d.TrafficDistribution = *t
+		}
 	}
 	if c := s.Spec.SessionAffinityConfig; d.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 		d.SessionAffinityTimeoutSeconds = new(*c.ClientIP.TimeoutSeconds)

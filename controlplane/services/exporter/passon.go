@@ -75,6 +75,12 @@ func (o *PassOn) described(e *mcsv1beta1.ServiceExport) (d networkingv1beta1.Ser
 	if c := s.SessionAffinityConfig; d.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil {
 		d.SessionAffinityTimeoutSeconds = c.ClientIP.TimeoutSeconds
 	}
+	if p := s.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyCluster {
+		d.InternalTrafficPolicy = *p
+	}
+	if t := s.TrafficDistribution; t != nil {
+		d.TrafficDistribution = *t
+	}
 	for _, p := range s.Ports {
 		d.Ports = append(d.Ports, networkingv1beta1.ServicePort{Name: p.Name, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP), AppProtocol: p.AppProtocol, Port: p.Port})
 	}

@@ -43,6 +43,8 @@ type Facts struct {
 	Imports []Import
 	// Local is what this cluster itself exports under that name; nil: nothing.
 	Local *networkingv1beta1.ServiceDescription
+	// Nodes are the nodes of the endpoints of this cluster, by address. Peers have none here.
+	Nodes map[string]string
 	// PreferLocal says that endpoints of peers count only while none of this cluster is ready.
 	PreferLocal bool
 	// IPs are the addresses of the Service that stands for all.
@@ -162,7 +164,7 @@ func Build(f Facts) (p Plan) {
 		p.Services = append(p.Services, f.service(name, merged))
 	}
 	for _, c := range all {
-		made, problems := c.slices(f.Cluster, spare)
+		made, problems := c.slices(&f, spare)
 		p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: c.cluster})
 		for _, s := range made {
 			p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: s.Labels[mcsv1beta1.LabelSourceCluster]})
@@ -245,6 +247,7 @@ func (f *Facts) judge(in *Import) (networkingv1beta1.ConditionReason, string) {
 func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts map[string][]string) {
 	m = networkingv1beta1.ServiceDescription{
 		Type: all[0].Type, SessionAffinity: cmp.Or(all[0].SessionAffinity, corev1.ServiceAffinityNone), SessionAffinityTimeoutSeconds: all[0].SessionAffinityTimeoutSeconds,
+		InternalTrafficPolicy: policy(all[0]), TrafficDistribution: all[0].TrafficDistribution,
 	}
 	conflicts = map[string][]string{}
 	for _, c := range all {
@@ -264,8 +267,14 @@ func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts
 			a, b := c.SessionAffinityTimeoutSeconds, m.SessionAffinityTimeoutSeconds
 			differs((a == nil) != (b == nil) || a != nil && *a != *b, mcsv1beta1.ServiceExportReasonSessionAffinityConfigConflict)
 		}
+		differs(policy(c) != m.InternalTrafficPolicy, mcsv1beta1.ServiceExportReasonInternalTrafficPolicyConflict)
+		differs(c.TrafficDistribution != m.TrafficDistribution, mcsv1beta1.ServiceExportReasonTrafficDistributionConflict)
 	}
 	return m, conflicts
+}
+
+func policy(c constituent) corev1.ServiceInternalTrafficPolicy {
+	return cmp.Or(c.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
 }
 
 // addPort adds a port, if none of the ports has its name or number, nor would one have no name. It tells whether it
@@ -303,7 +312,10 @@ func (f *Facts) serviceImport(m networkingv1beta1.ServiceDescription) *mcsv1beta
 		},
 	}
 	if m.Type == networkingv1beta1.ServiceClusterSetIP {
-		s.Spec.IPs = f.IPs
+		s.Spec.IPs, s.Spec.InternalTrafficPolicy = f.IPs, &m.InternalTrafficPolicy
+		if m.TrafficDistribution != "" {
+			s.Spec.TrafficDistribution = &m.TrafficDistribution
+		}
 	}
 	for _, p := range m.Ports {
 		s.Spec.Ports = append(s.Spec.Ports, mcsv1beta1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
@@ -322,9 +334,13 @@ func (f *Facts) service(name string, m networkingv1beta1.ServiceDescription) *co
 			SessionAffinity: m.SessionAffinity, SessionAffinityConfig: affinity(m),
 		},
 	}
-	if m.Type == networkingv1beta1.ServiceHeadless {
+	switch {
+	case m.Type == networkingv1beta1.ServiceHeadless:
 		s.Spec.ClusterIP = corev1.ClusterIPNone
+	case m.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
+		s.Spec.InternalTrafficPolicy = &m.InternalTrafficPolicy
 	}
+	// Not its traffic distribution: the endpoints have no zones, and not every API server knows every distribution.
 	for _, p := range m.Ports {
 		// Its target is what an API server would make of none, or it would differ from what is there for ever.
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
@@ -354,7 +370,7 @@ func hasReady(d *networkingv1beta1.ServiceDescription) bool {
 
 // slices are the endpoints of one cluster as this one reaches them. Those that are refused are left out; problems says of
 // the first few of them why. Those of a peer are not ready if they are spare.
-func (c *constituent) slices(own string, spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
+func (c *constituent) slices(f *Facts, spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
 	if c.of != nil && c.of.Unknown != "" {
 		return nil, []string{c.of.Unknown}
 	}
@@ -364,7 +380,7 @@ func (c *constituent) slices(own string, spare bool) (made []*discoveryv1.Endpoi
 		out := &discoveryv1.EndpointSlice{AddressType: in.AddressType, Endpoints: []discoveryv1.Endpoint{}}
 		out.Labels = map[string]string{mcsv1beta1.LabelSourceCluster: cmp.Or(in.Cluster, c.cluster)}
 		if in.Cluster != "" {
-			if in.Cluster == own || c.of == nil || c.of.Direct[in.Cluster] {
+			if in.Cluster == f.Cluster || c.of == nil || c.of.Direct[in.Cluster] {
 				// It is known here without the detour, or not meant to be; and nobody else says what a peer of this cluster has.
 				if left++; left <= maxProblems {
 					problems = append(problems, fmt.Sprintf("spec.slices[%d] is left out: cluster %s is not reached through another one", i, in.Cluster))
@@ -379,6 +395,9 @@ func (c *constituent) slices(own string, spare bool) (made []*discoveryv1.Endpoi
 		for j := range in.Endpoints {
 			e, err := c.endpoint(&in.Endpoints[j], in)
 			if err == nil {
+				if node := f.Nodes[e.Addresses[0]]; node != "" && c.of == nil {
+					e.NodeName = &node // by which a Service with the policy Local knows its endpoints
+				}
 				if spare && c.of != nil {
 					e.Conditions.Ready = new(false)
 				}

@@ -93,6 +93,7 @@ func TestBuild(t *testing.T) {
 				Annotations: map[string]string{"multicluster.kubernetes.io/derived-service": derived}},
 			Spec: mcsv1beta1.ServiceImportSpec{
 				Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.96.0.9"}, SessionAffinity: "None", Ports: []mcsv1beta1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+				InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
 			},
 		},
 		Clusters: []mcsv1beta1.ClusterStatus{{Cluster: "rome"}},
@@ -151,6 +152,41 @@ func TestFamiliesAndProtocols(t *testing.T) {
 	}
 	if f := p.Services[0].Spec.IPFamilyPolicy; f == nil || *f != corev1.IPFamilyPolicyPreferDualStack {
 		t.Errorf("the Service has addresses by %v", f)
+	}
+}
+
+// TestTraffic follows which endpoints a Service prefers from the objects of one cluster to those of both.
+func TestTraffic(t *testing.T) {
+	there := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{
+		ClusterIP: "10.96.0.7", Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+		InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyLocal), TrafficDistribution: new(corev1.ServiceTrafficDistributionPreferClose),
+	}}
+	of := []discoveryv1.EndpointSlice{{
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.243.1.2"}}},
+	}}
+	d, _ := description.Of(there, of, metav1.NewTime(epoch), nil)
+	exporting := Facts{Namespace: "shop", Name: "web", Cluster: "rome", Local: &d, Nodes: map[string]string{"10.243.1.2": "worker"}}
+	importing := facts(from(t, "rome", d))
+	importing.Nodes = exporting.Nodes // those of another pod with the same address
+	for _, test := range []struct {
+		facts Facts
+		node  string
+	}{{exporting, "worker"}, {importing, ""}} {
+		p := Build(test.facts)
+		in, s, node := p.Import.Spec, p.Services[0].Spec, ""
+		if n := p.Slices[0].Endpoints[0].NodeName; n != nil {
+			node = *n
+		}
+		if *in.InternalTrafficPolicy != "Local" || *in.TrafficDistribution != "PreferClose" || *s.InternalTrafficPolicy != "Local" || s.TrafficDistribution != nil || node != test.node {
+			t.Errorf("%s: %+v %+v, on node %q", test.facts.Cluster, in, s, node)
+		}
+	}
+	there.Spec.ClusterIP = corev1.ClusterIPNone
+	headless, _ := description.Of(there, of, metav1.NewTime(epoch), nil)
+	p := Build(facts(from(t, "rome", headless)))
+	if in, s := p.Import.Spec, p.Services[0].Spec; in.InternalTrafficPolicy != nil || in.TrafficDistribution != nil || s.InternalTrafficPolicy != nil {
+		t.Errorf("headless: %+v %+v", in, s)
 	}
 }
 
@@ -286,6 +322,9 @@ func TestRefused(t *testing.T) {
 		{"an affinity of years", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
 			d.SessionAffinityTimeoutSeconds = new(int32(1 << 30))
 		}, "InvalidService", "sessionAffinityTimeoutSeconds"},
+		{"a traffic policy that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Planet" }, "InvalidService", "internalTrafficPolicy"},
+		{"a traffic distribution that is none", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.TrafficDistribution = "Prefer\n" }, "InvalidService", "trafficDistribution"},
+		{"a traffic distribution without end", func(_ *Facts, d *networkingv1beta1.ServiceDescription) { d.TrafficDistribution = long }, "InvalidService", "trafficDistribution"},
 		{"too many slices", func(_ *Facts, d *networkingv1beta1.ServiceDescription) {
 			d.Slices = make([]networkingv1beta1.ServiceSlice, 101)
 		}, "InvalidService", "spec.slices has 101 entries"},
@@ -338,6 +377,9 @@ func TestConflicts(t *testing.T) {
 		{"a port more", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports = append(d.Ports, more) }), "NoConflicts", 2},
 		{"headless", change(func(d *networkingv1beta1.ServiceDescription) { d.Type = "Headless" }), "TypeConflict", 1},
 		{"affinity", change(func(d *networkingv1beta1.ServiceDescription) { d.SessionAffinity = "ClientIP" }), "SessionAffinityConflict", 1},
+		{"traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Local" }), "InternalTrafficPolicyConflict", 1},
+		{"the default traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Cluster" }), "NoConflicts", 1},
+		{"traffic distribution", change(func(d *networkingv1beta1.ServiceDescription) { d.TrafficDistribution = "PreferClose" }), "TrafficDistributionConflict", 1},
 		{"two things", change(func(d *networkingv1beta1.ServiceDescription) { d.Type, d.Ports[0].Port = "Headless", 81 }), "PortConflict,TypeConflict", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {

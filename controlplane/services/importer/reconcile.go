@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -287,7 +288,7 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	}
 	wanted := wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias)
 	f.Alias, f.AliasTaken = wanted && service == nil, wanted && service != nil
-	if f.Local, f.PreferLocal, err = r.local(ctx, name, service); err != nil {
+	if err = r.local(ctx, name, service, &f); err != nil {
 		return f, 0, err
 	}
 	derived := new(corev1.Service)
@@ -330,24 +331,41 @@ func wantsAlias(label string, installation bool) bool {
 	return label == networkingv1beta1.LabelTrue || label == "" && installation
 }
 
-// local is what this cluster exports under a name, nil: nothing; and whether it is to be preferred.
-func (r *Reconciler) local(ctx context.Context, name types.NamespacedName, s *corev1.Service) (l *networkingv1beta1.ServiceDescription, prefer bool, err error) {
+// local reads what this cluster exports under a name, if anything, and whether it is to be preferred.
+func (r *Reconciler) local(ctx context.Context, name types.NamespacedName, s *corev1.Service, f *Facts) error {
 	export := new(mcsv1beta1.ServiceExport)
 	if err := r.Get(ctx, name, export); err != nil || !export.DeletionTimestamp.IsZero() {
-		return nil, false, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	if s == nil || !s.DeletionTimestamp.IsZero() || s.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil, false, nil
+		return nil
 	}
 	var made discoveryv1.EndpointSliceList
 	if err := r.Users.List(ctx, &made, client.UnsafeDisableDeepCopy, client.InNamespace(name.Namespace), client.MatchingFields{description.ByService: name.Name}); err != nil {
-		return nil, false, fmt.Errorf("list EndpointSlices: %w", err)
+		return fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	d, _ := description.Of(s, made.Items, export.CreationTimestamp, nil)
 	if d.Check() != nil {
-		return nil, false, nil // the exporter says why
+		return nil // the exporter says why
 	}
-	return &d, export.Annotations[networkingv1beta1.AnnotationPreferLocal] == networkingv1beta1.LabelTrue, nil
+	f.Local, f.PreferLocal = &d, export.Annotations[networkingv1beta1.AnnotationPreferLocal] == networkingv1beta1.LabelTrue
+	f.Nodes = map[string]string{}
+	for i := range made.Items {
+		for _, e := range made.Items[i].Endpoints {
+			if addr, err := netip.ParseAddr(first(e.Addresses)); err == nil && e.NodeName != nil {
+				f.Nodes[addr.String()] = *e.NodeName
+			}
+		}
+	}
+	return nil
+}
+
+// first is the first of the addresses of an endpoint, all of which lead to the same.
+func first(addresses []string) string {
+	if len(addresses) == 0 {
+		return ""
+	}
+	return addresses[0]
 }
 
 // importOf is what a peer says, and how its addresses are judged. Again is when to look once more.
