@@ -1,6 +1,9 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // exchange judges what the gateways tell each other of Services.
 func exchange(e *end) (out []Finding) {
@@ -44,7 +47,7 @@ func sharedServices(c *cluster) (out []Finding) {
 		case len(s.Problems) > 0:
 			why = s.Problems[0]
 		case s.Type != "" && s.Ready == 0:
-			why = fmt.Sprintf("of its %d endpoints none is ready", s.Endpoints)
+			why = strings.Join(append([]string{fmt.Sprintf("of its %d endpoints none is ready", s.Endpoints)}, s.Notes...), "; ")
 		default:
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,8 @@ type SharedService struct {
 	Endpoints int `json:"endpoints"`
 	// Problems say what is not as asked for.
 	Problems []string `json:"problems,omitempty"`
+	// Notes say what else there is to know: what is left out, to whom it is not told, why no endpoint is ready.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // serviceFacts are the objects that tell what Services clusters share.
@@ -87,6 +90,16 @@ func SharedServices(ctx context.Context, c *access.Cluster, namespace string) (s
 	return shared, true, nil
 }
 
+// note adds what the controllers say beside that all is well: their messages begin with that, and the rest is behind a semicolon.
+func (s *SharedService) note(from string, c *metav1.Condition) {
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return
+	}
+	if _, more, some := strings.Cut(c.Message, "; "); some {
+		s.Notes = append(s.Notes, from+more)
+	}
+}
+
 // share joins what is known of each Service.
 func (f *serviceFacts) share() []SharedService {
 	all := map[client.ObjectKey]*SharedService{}
@@ -106,6 +119,9 @@ func (f *serviceFacts) share() []SharedService {
 			mcsv1beta1.ServiceExportConditionConflict: metav1.ConditionFalse,
 		} {
 			c := meta.FindStatusCondition(e.Status.Conditions, string(kind))
+			if kind == mcsv1beta1.ServiceExportConditionReady {
+				s.note("", c)
+			}
 			if c != nil && c.Status != well && !(kind == mcsv1beta1.ServiceExportConditionReady && !meta.IsStatusConditionTrue(e.Status.Conditions, string(mcsv1beta1.ServiceExportConditionValid))) {
 				s.Problems = append(s.Problems, c.Message)
 			}
@@ -139,6 +155,7 @@ func (f *serviceFacts) share() []SharedService {
 		in := &f.imported[i]
 		c := meta.FindStatusCondition(in.Status.Conditions, string(networkingv1beta1.ConditionAccepted))
 		if c != nil && c.Status == metav1.ConditionTrue {
+			of(in.Spec.Namespace, in.Spec.Name).note(fmt.Sprintf("from cluster %s: ", in.Labels[networkingv1beta1.LabelRemoteClusterID]), c)
 			continue
 		}
 		why := "no controller has looked at it yet"
@@ -166,6 +183,7 @@ func (f *serviceFacts) share() []SharedService {
 		slices.Sort(s.To)
 		slices.Sort(s.From)
 		slices.Sort(s.Problems)
+		slices.Sort(s.Notes)
 		out = append(out, *s)
 	}
 	slices.SortFunc(out, func(a, b SharedService) int {

@@ -32,7 +32,7 @@ func TestShare(t *testing.T) {
 	f := serviceFacts{
 		exports: []mcsv1beta1.ServiceExport{
 			{ObjectMeta: meta("shop", "web", ""), Status: mcsv1beta1.ServiceExportStatus{Conditions: []metav1.Condition{
-				is("Valid", "True", ""), is("Ready", "True", "Exported to rome"), is("Conflict", "True", "ports differ"),
+				is("Valid", "True", ""), is("Ready", "True", "Exported to rome; Not to naples: why; 2 endpoints are left out"), is("Conflict", "True", "ports differ"),
 			}}},
 			{ObjectMeta: meta("bank", "db", ""), Status: mcsv1beta1.ServiceExportStatus{Conditions: []metav1.Condition{is("Valid", "False", "no Service"), is("Ready", "False", "see Valid")}}},
 			{ObjectMeta: meta("bank", "new", "")},
@@ -44,7 +44,7 @@ func TestShare(t *testing.T) {
 		}},
 		exported: []networkingv1beta1.ExportedService{{ObjectMeta: meta("t", "shop.web", "turin"), Spec: web}, {ObjectMeta: meta("t", "shop.web", "rome"), Spec: web}},
 		imported: []networkingv1beta1.ImportedService{
-			{ObjectMeta: meta("t", "shop.web", "rome"), Spec: web, Status: networkingv1beta1.ImportedServiceStatus{Conditions: []metav1.Condition{is("Accepted", "True", "")}}},
+			{ObjectMeta: meta("t", "shop.web", "rome"), Spec: web, Status: networkingv1beta1.ImportedServiceStatus{Conditions: []metav1.Condition{is("Accepted", "True", "Part of it; no endpoint is ready: the network is down")}}},
 			{ObjectMeta: meta("t", "nowhere.web", "rome"), Spec: networkingv1beta1.ServiceDescription{Namespace: "nowhere", Name: "web"},
 				Status: networkingv1beta1.ImportedServiceStatus{Conditions: []metav1.Condition{is("Accepted", "False", "no namespace")}}},
 		},
@@ -55,7 +55,8 @@ func TestShare(t *testing.T) {
 		{Namespace: "bank", Name: "new", Exported: true, Problems: []string{"no controller has looked at the ServiceExport yet"}},
 		{Namespace: "nowhere", Name: "web", Problems: []string{"from cluster rome: no namespace"}},
 		{Namespace: "shop", Name: "web", Type: "ClusterSetIP", Exported: true, To: []string{"rome", "turin"}, From: []string{"milan", "rome"},
-			IPs: []string{"10.96.0.9"}, Ready: 2, Endpoints: 3, Problems: []string{"ports differ"}},
+			IPs: []string{"10.96.0.9"}, Ready: 2, Endpoints: 3, Problems: []string{"ports differ"},
+			Notes: []string{"Not to naples: why; 2 endpoints are left out", "from cluster rome: no endpoint is ready: the network is down"}},
 	}
 	if diff := cmp.Diff(want, f.share()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

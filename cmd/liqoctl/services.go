@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,7 +165,7 @@ func serviceTable(shared []survey.SharedService, wide bool) (header []string, ce
 		}
 		row := []string{s.Namespace, s.Name, strings.Join(s.To, ","), strings.Join(s.From, ","), string(s.Type), strings.Join(s.IPs, ","), ready, status}
 		if wide {
-			row = append(row, strings.Join(s.Problems, "; "))
+			row = append(row, strings.Join(slices.Concat(s.Problems, s.Notes), "; "))
 		}
 		for i := range row {
 			row[i] = cmp.Or(row[i], "-")
