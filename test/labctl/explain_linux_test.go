@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,5 +62,24 @@ func TestInstructions(t *testing.T) {
 	}
 	if strings.Contains(text, "%!") {
 		t.Errorf("arguments do not fit:\n%s", text)
+	}
+}
+
+// TestMoreArchives: one that is not there is told of before anything is built.
+func TestMoreArchives(t *testing.T) {
+	there, gone := filepath.Join(t.TempDir(), "there.tar"), filepath.Join(t.TempDir(), "gone.tar")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		value string
+		want  []string
+		says  string
+	}{{"", nil, ""}, {" " + there + " ", []string{there}, ""}, {there + " " + gone, nil, moreImages + ": stat " + gone}} {
+		t.Setenv(moreImages, test.value)
+		got, err := moreArchives()
+		if !slices.Equal(got, test.want) || (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%q: %q, %v", test.value, got, err)
+		}
 	}
 }

@@ -28,6 +28,8 @@ const (
 	version = "lab"
 	// nodePort is where milan's gateway is behind its router.
 	nodePort = "30742"
+	// moreImages is a variable with archives of images that the nodes get as well, separated by spaces.
+	moreImages = "SLUICE_LAB_IMAGES"
 	// stepLimit bounds each command.
 	stepLimit = 5 * time.Minute
 )
@@ -97,6 +99,10 @@ func holdLocked(ctx context.Context, said io.WriteCloser, say func(string)) erro
 
 // build brings everything up.
 func build(ctx context.Context, s *session, say func(string)) (*holding, error) {
+	more, err := moreArchives()
+	if err != nil {
+		return nil, err
+	}
 	say("building the images and liqoctl")
 	dir, err := os.MkdirTemp("", fmt.Sprintf("sluice-%d-images-", os.Getpid()))
 	if err != nil {
@@ -111,6 +117,7 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 	for _, i := range made {
 		archives = append(archives, i.Archive)
 	}
+	archives = append(archives, more...)
 	s.Cleanup(lab.RemoveBuilt)
 	liqoctl := lab.Build(s, liqoctlPackage, "-trimpath", "-ldflags=-X main.version="+version)
 	if err := ctx.Err(); err != nil {
@@ -131,6 +138,17 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 		return nil, err
 	}
 	return h, h.connect(ctx)
+}
+
+// moreArchives are those that the variable names. One that is not there is missed now, and not in some minutes by the nodes.
+func moreArchives() ([]string, error) {
+	archives := strings.Fields(os.Getenv(moreImages))
+	for _, path := range archives {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("%s: %w", moreImages, err)
+		}
+	}
+	return archives, nil
 }
 
 // install installs Sluice and the web servers on both clusters.

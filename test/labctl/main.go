@@ -4,6 +4,8 @@
 //	labctl up      build them in the background and say how to look around
 //	labctl down    remove them
 //
+// The nodes also get the images of the archives that the variable SLUICE_LAB_IMAGES names.
+//
 // It needs root, and what package kubelab does, which makes the clusters. The
 // process that holds them is the same program; without it they end.
 package main
