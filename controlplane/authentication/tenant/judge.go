@@ -24,8 +24,9 @@ type facts struct {
 	own string
 	// namespace is that of the Tenant.
 	namespace *corev1.Namespace
-	// others are all other Tenants.
-	others []authv1beta1.Tenant
+	// others are all other Tenants, and elsewhere the namespaces of those for the same cluster, by their names.
+	others    []authv1beta1.Tenant
+	elsewhere map[string]*corev1.Namespace
 	// nonce is the one that the consumer was given; empty: there is none. usedNonce is the one before, which has served.
 	nonce, usedNonce []byte
 	// accepted is the handshake that was accepted before; empty: none.
@@ -84,12 +85,28 @@ func (f facts) misplaced() (decision, bool) {
 	}
 	for i := range f.others {
 		o := &f.others[i]
-		if o.UID == t.UID || o.Spec.ClusterID != t.Spec.ClusterID && o.Namespace != t.Namespace || !older(o, t) {
+		if o.UID == t.UID || !f.rivals(o) || !older(o, t) {
 			continue
 		}
 		return refuse(authv1beta1.ReasonDuplicateTenant, "Tenant %s/%s, which is older, is for cluster %s: delete one of them", o.Namespace, o.Name, o.Spec.ClusterID), true
 	}
 	return decision{}, false
+}
+
+// rivals tells whether there is room for only one of the Tenant and another one: both are in one namespace, or in tenant
+// namespaces of one cluster. One for this cluster that stands in the namespace of another cluster is refused itself. It is in
+// nobody's way: who may write in one tenant namespace does not decide about other clusters.
+func (f facts) rivals(o *authv1beta1.Tenant) bool {
+	if o.Namespace == f.tenant.Namespace {
+		return true
+	}
+	id, n := string(f.tenant.Spec.ClusterID), f.elsewhere[o.Namespace]
+	return claims(o, id) && n != nil && n.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue && n.Labels[networkingv1beta1.LabelRemoteClusterID] == id
+}
+
+// claims tells whether a Tenant says in both places that it is for a cluster.
+func claims(t *authv1beta1.Tenant, id string) bool {
+	return string(t.Spec.ClusterID) == id && t.Labels[networkingv1beta1.LabelRemoteClusterID] == id
 }
 
 func older(a, b *authv1beta1.Tenant) bool {

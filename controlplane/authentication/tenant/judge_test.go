@@ -77,9 +77,18 @@ func handshaken(t *testing.T) (facts, consumer) {
 
 func other(namespace, id string, uid types.UID, at metav1.Time) authv1beta1.Tenant {
 	return authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other", UID: uid, CreationTimestamp: at},
-		Spec:       authv1beta1.TenantSpec{ClusterID: authv1beta1.ClusterID(id)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "other", UID: uid, CreationTimestamp: at, Labels: map[string]string{"liqo.io/remote-cluster-id": id},
+		},
+		Spec: authv1beta1.TenantSpec{ClusterID: authv1beta1.ClusterID(id)},
 	}
+}
+
+// tenantNamespaceOf is namespace elsewhere as that of a cluster.
+func tenantNamespaceOf(id string) map[string]*corev1.Namespace {
+	return map[string]*corev1.Namespace{"elsewhere": {ObjectMeta: metav1.ObjectMeta{
+		Name: "elsewhere", Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
+	}}}
 }
 
 func TestJudge(t *testing.T) {
@@ -139,11 +148,25 @@ func TestJudge(t *testing.T) {
 		{"a label of another cluster", func(f *facts, _ consumer) { f.tenant.Labels = map[string]string{"liqo.io/remote-cluster-id": "naples"} }, authv1beta1.ReasonClusterIDInvalid, "label"},
 		{"this cluster itself", func(f *facts, _ consumer) { f.own = "rome" }, authv1beta1.ReasonClusterIDInvalid, "this cluster"},
 		{"no cluster", func(f *facts, _ consumer) { f.tenant.Spec.ClusterID = "" }, authv1beta1.ReasonClusterIDInvalid, ""},
-		{"an older Tenant for the cluster", func(f *facts, _ consumer) { f.others = []authv1beta1.Tenant{other("elsewhere", "rome", "0", earlier)} }, authv1beta1.ReasonDuplicateTenant, "elsewhere/other"},
+		{"an older Tenant for the cluster", func(f *facts, _ consumer) {
+			f.others, f.elsewhere = []authv1beta1.Tenant{other("elsewhere", "rome", "0", earlier)}, tenantNamespaceOf("rome")
+		}, authv1beta1.ReasonDuplicateTenant, "elsewhere/other"},
+		{"an older Tenant for the cluster in the namespace of another one", func(f *facts, _ consumer) {
+			f.others, f.elsewhere = []authv1beta1.Tenant{other("elsewhere", "rome", "0", earlier)}, tenantNamespaceOf("naples")
+		}, authv1beta1.ReasonTenantReady, ""},
+		{"the same, with the label of that one", func(f *facts, _ consumer) {
+			f.others, f.elsewhere = []authv1beta1.Tenant{other("elsewhere", "rome", "0", earlier)}, tenantNamespaceOf("naples")
+			f.others[0].Labels["liqo.io/remote-cluster-id"] = "naples"
+		}, authv1beta1.ReasonTenantReady, ""},
+		{"an older Tenant for the cluster in a namespace that is gone", func(f *facts, _ consumer) {
+			f.others = []authv1beta1.Tenant{other("elsewhere", "rome", "0", earlier)}
+		}, authv1beta1.ReasonTenantReady, ""},
 		{"an older Tenant in the namespace", func(f *facts, _ consumer) {
 			f.others = []authv1beta1.Tenant{other("tenant-of-rome", "naples", "0", earlier)}
 		}, authv1beta1.ReasonDuplicateTenant, "naples"},
-		{"a newer Tenant", func(f *facts, _ consumer) { f.others = []authv1beta1.Tenant{other("elsewhere", "rome", "2", later)} }, authv1beta1.ReasonTenantReady, ""},
+		{"a newer Tenant", func(f *facts, _ consumer) {
+			f.others, f.elsewhere = []authv1beta1.Tenant{other("elsewhere", "rome", "2", later)}, tenantNamespaceOf("rome")
+		}, authv1beta1.ReasonTenantReady, ""},
 		{"Tenants of others, and itself", func(f *facts, _ consumer) {
 			f.others = []authv1beta1.Tenant{other("elsewhere", "naples", "0", earlier), *f.tenant}
 		}, authv1beta1.ReasonTenantReady, ""},

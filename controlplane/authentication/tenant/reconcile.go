@@ -100,18 +100,23 @@ func (r *Reconciler) gather(ctx context.Context, t *authv1beta1.Tenant) (facts, 
 	if f.own, err = r.Cluster.ID(ctx); err != nil {
 		return f, err
 	}
-	f.namespace = new(corev1.Namespace)
-	switch err := r.Reader.Get(ctx, client.ObjectKey{Name: t.Namespace}, f.namespace); {
-	case apierrors.IsNotFound(err):
-		f.namespace = nil
-	case err != nil:
-		return f, fmt.Errorf("get the namespace: %w", err)
+	if f.namespace, err = r.namespace(ctx, t.Namespace); err != nil {
+		return f, err
 	}
 	var others authv1beta1.TenantList
 	if err := r.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
 		return f, fmt.Errorf("list Tenants: %w", err)
 	}
-	f.others = others.Items
+	f.others, f.elsewhere = others.Items, map[string]*corev1.Namespace{}
+	for i := range f.others {
+		o := &f.others[i]
+		if _, read := f.elsewhere[o.Namespace]; read || o.Namespace == t.Namespace || !claims(o, string(t.Spec.ClusterID)) {
+			continue
+		}
+		if f.elsewhere[o.Namespace], err = r.namespace(ctx, o.Namespace); err != nil {
+			return f, err
+		}
+	}
 	var nonce corev1.Secret
 	switch err := r.Reader.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: authv1beta1.NonceSecret}, &nonce); {
 	case err == nil:
@@ -130,6 +135,19 @@ func (r *Reconciler) gather(ctx context.Context, t *authv1beta1.Tenant) (facts, 
 		}
 	}
 	return f, nil
+}
+
+// namespace reads a namespace; nil: there is none.
+func (r *Reconciler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	n := new(corev1.Namespace)
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, n)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get namespace %s: %w", name, err)
+	}
+	return n, nil
 }
 
 // grant does what was decided. Rights that the user has given stay. It changes the decision if something is in the way.
