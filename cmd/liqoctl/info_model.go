@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -284,22 +286,32 @@ func authenticationOf(p *survey.Peer) peerAuthentication {
 		a.APIServerAddr = cmp.Or(p.Foreign.Status.ForeignProxyURL, p.Foreign.Status.APIServerURL)
 	}
 	for _, s := range p.Slices {
-		i := sliceInfo{Name: s.Name, Action: "Consuming", Resources: s.Status.Resources, Accepted: len(s.Status.Conditions) > 0}
+		i := sliceInfo{Name: s.Name, Action: "Consuming", Resources: s.Status.Resources}
 		if s.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue {
 			i.Action = "Providing"
 		}
-		for _, c := range s.Status.Conditions {
-			if c.Status != authv1beta1.SliceAccepted {
-				i.Accepted = false
-				i.Alerts = append(i.Alerts, c.Message)
-			}
-		}
+		i.Alerts = undecided(&s)
+		i.Accepted = len(i.Alerts) == 0
 		if i.Resources == nil {
 			i.Resources = corev1.ResourceList{}
 		}
 		a.ResourceSlices = append(a.ResourceSlices, i)
 	}
 	return a
+}
+
+// undecided says what a slice lacks to be accepted: each of its two conditions.
+func undecided(s *authv1beta1.ResourceSlice) (alerts []string) {
+	for _, of := range []authv1beta1.ResourceSliceConditionType{authv1beta1.SliceAuthentication, authv1beta1.SliceResources} {
+		i := slices.IndexFunc(s.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == of })
+		switch {
+		case i < 0:
+			alerts = append(alerts, fmt.Sprintf("the provider has not decided on %s yet", of))
+		case s.Status.Conditions[i].Status != authv1beta1.SliceAccepted:
+			alerts = append(alerts, s.Status.Conditions[i].Message)
+		}
+	}
+	return alerts
 }
 
 // offloadingOf is what a reading says of the virtual nodes.

@@ -82,7 +82,11 @@ func authenticated() *survey.Cluster {
 			Resources:  corev1.ResourceList{"memory": resource.MustParse("8Gi"), "cpu": resource.MustParse("4")},
 		}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Status: authv1beta1.ResourceSliceStatus{
-			Conditions: []authv1beta1.ResourceSliceCondition{decided(authv1beta1.SliceResources, authv1beta1.SliceDenied, "the tenant is cordoned")},
+			Conditions: []authv1beta1.ResourceSliceCondition{decided(authv1beta1.SliceAuthentication, authv1beta1.SliceAccepted, "a"), decided(authv1beta1.SliceResources, authv1beta1.SliceDenied, "the tenant is cordoned")},
+		}},
+		// One of a class on which another controller decides, which is not there.
+		{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, Status: authv1beta1.ResourceSliceStatus{
+			Conditions: []authv1beta1.ResourceSliceCondition{decided(authv1beta1.SliceAuthentication, authv1beta1.SliceAccepted, "a")},
 		}},
 	}
 	milan.Foreign.Status.Modules.Offloading = corev1beta1.Module{Enabled: true, Conditions: []corev1beta1.Condition{
