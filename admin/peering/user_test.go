@@ -176,6 +176,13 @@ func testPeeringUserDenied(t *testing.T, milan *side, user *access.Cluster) {
 				CIDR: networkingv1beta1.ClusterCIDR{Pod: cidrs("10.99.0.0/16"), External: cidrs("10.98.0.0/16")},
 			}))
 		},
+		"a Tenant for another cluster": func() error {
+			return user.Client.Create(ctx, &authv1beta1.Tenant{ObjectMeta: meta("paris", "rome"), Spec: authv1beta1.TenantSpec{ClusterID: "paris"}})
+		},
+		"a Tenant for no cluster": func() error { return user.Client.Create(ctx, &authv1beta1.Tenant{ObjectMeta: meta("nobody", "rome")}) },
+		"an Identity for another cluster": func() error {
+			return user.Client.Create(ctx, &authv1beta1.Identity{ObjectMeta: meta("paris", "rome"), Spec: authv1beta1.IdentitySpec{ClusterID: "paris", Type: authv1beta1.ControlPlaneIdentity}})
+		},
 		"uncordon":                func() error { return user.Client.Patch(ctx, active, client.MergeFrom(tenant)) },
 		"delete what is cordoned": func() error { return user.Client.Delete(ctx, tenant.DeepCopy()) },
 		"the key of the cluster": func() error {
