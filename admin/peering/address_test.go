@@ -97,4 +97,16 @@ func TestAddressOfAPIServer(t *testing.T) {
 	if i.Spec.AuthParams.APIServer != right {
 		t.Errorf("the identity has the address %s", i.Spec.AuthParams.APIServer)
 	}
+
+	// Each cluster may ask the other one, in the same two namespaces. What rome asks milan for is not what milan asks rome for.
+	theirs := new(authv1beta1.ResourceSlice)
+	milan.Read(t, "liqo-tenant-rome", "milan", theirs)
+	err = peering.Request(t.Context(), milan.access, peering.Metadata{Name: "milan", RemoteClusterID: "rome"}, peering.Slice{VirtualNode: true}, options(), nil)
+	if err == nil || !strings.Contains(err.Error(), "ResourceSlice liqo-tenant-rome/milan already exists: cluster rome asks") {
+		t.Errorf("error %v", err)
+	}
+	milan.Read(t, "liqo-tenant-rome", "milan", theirs)
+	if v, there := theirs.Annotations[authv1beta1.AnnotationCreateVirtualNode]; there {
+		t.Errorf("the slice of rome's has the annotation %s", v)
+	}
 }

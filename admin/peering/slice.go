@@ -82,6 +82,9 @@ func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(slice), &live); err != nil {
 			return "", e.Explain("read ResourceSlice "+slice.Name, err)
 		}
+		if live.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue {
+			return "", &complaint{fmt.Sprintf("ResourceSlice %s/%s already exists: cluster %s asks this one for resources with it; choose another name", live.Namespace, live.Name, e.peer.id)}
+		}
 		if live.DeletionTimestamp != nil {
 			return "an earlier ResourceSlice is being deleted", nil
 		}
