@@ -234,7 +234,7 @@ func (e *end) makeNonce(ctx context.Context) (nonce []byte, missing string, err 
 	if nonce = s.Data[authv1beta1.NonceKey]; len(nonce) == 0 {
 		return nil, "Secret " + s.Name + " has no nonce yet: the controller writes it", nil
 	}
-	return nonce, "", nil
+	return nonce, "", judgeNonce(s)
 }
 
 // signature lets the consumer sign it.

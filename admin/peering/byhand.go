@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
 // The steps of Authenticate one at a time, each in one cluster, for operators who can each reach only their own:
@@ -50,7 +52,19 @@ func ReadNonce(ctx context.Context, provider *access.Cluster, consumerID string)
 	if s == nil || len(s.Data[authv1beta1.NonceKey]) == 0 {
 		return nil, e.Errorf("there is no nonce for cluster %s: create one with 'liqoctl create nonce --remote-cluster-id %s'", consumerID, consumerID)
 	}
+	if err := judgeNonce(s); err != nil {
+		return nil, e.Errorf("%w", err)
+	}
 	return s.Data[authv1beta1.NonceKey], nil
+}
+
+// judgeNonce refuses what is none in the Secret of a nonce. A peering user may write there, and the nonce is for a terminal.
+func judgeNonce(s *corev1.Secret) error {
+	if credentials.ValidNonce(s.Data[authv1beta1.NonceKey]) {
+		return nil
+	}
+	return &complaint{fmt.Sprintf("%s of Secret %s/%s is not a nonce, and no consumer signs it: delete the Secret, and 'liqoctl create nonce' or 'liqoctl authenticate' creates another one",
+		authv1beta1.NonceKey, s.Namespace, s.Name)}
 }
 
 // Proof says what a consumer proves itself with, and to whom.

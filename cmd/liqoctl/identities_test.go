@@ -83,6 +83,16 @@ func TestIdentitiesByHand(t *testing.T) {
 		milan.liqoctl(t, "create", "nonce", "--remote-cluster-id", "rome").want(t, "a nonce", "",
 			" INFO   Tenant namespace correctly ensured\n INFO   Nonce generated successfully\n")
 	}
+	const notANonce = "nonce of Secret liqo-tenant-rome/liqo-nonce is not a nonce, and no consumer signs it: delete the Secret, and 'liqoctl create nonce' or 'liqoctl authenticate' creates another one\n"
+	if _, err := milan.Kubectl("patch", "secret", "liqo-nonce", "-n", "liqo-tenant-rome", "-p", `{"stringData": {"nonce": "\u001b[2J"}}`); err != nil {
+		t.Fatal(err)
+	}
+	milan.liqoctl(t, "get", "nonce", "--remote-cluster-id", "rome").want(t, "something else than a nonce", "", " ERRO   "+notANonce)
+	if got := milan.liqoctl(t, "create", "nonce", "--remote-cluster-id", "rome"); got.code != 1 || !strings.Contains(got.stderr, notANonce) {
+		t.Errorf("a nonce where there is something else: %+v", got)
+	}
+	milan.delete(t, "secret", "liqo-nonce", "-n", "liqo-tenant-rome")
+	milan.must(t, "create", "nonce", "--remote-cluster-id", "rome")
 	nonce := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome")
 	got := rome.liqoctl(t, "generate", "tenant", "--remote-cluster-id", "milan", "--nonce", nonce)
 	got.want(t, "a Tenant", got.stdout, " INFO   Tenant namespace correctly ensured\n INFO   Signed nonce retrieved\n")
