@@ -418,7 +418,7 @@ func (h *handshake) noSlices(ctx context.Context) error {
 // nothing to take back from it.
 func (h *handshake) removeIdentity(providerGone bool) *step {
 	e := h.consumer
-	return e.forgetIdentity("Identity control plane", authv1beta1.SignedNonceSecret, func(ctx context.Context) (found []client.Object, err error) {
+	return e.forgetIdentity("Identity control plane", authv1beta1.SignedNonceSecret, e.givenCredentials, func(ctx context.Context) (found []client.Object, err error) {
 		var list authv1beta1.IdentityList
 		err = e.list(ctx, "Identities", &list, client.InNamespace(e.namespace))
 		for i := range list.Items {
@@ -440,7 +440,7 @@ func (h *handshake) removeIdentity(providerGone bool) *step {
 
 func (h *handshake) removeTenant() *step {
 	e := h.provider
-	return e.forgetIdentity("Tenant", authv1beta1.NonceSecret, func(ctx context.Context) (found []client.Object, err error) {
+	return e.forgetIdentity("Tenant", authv1beta1.NonceSecret, e.givenRights, func(ctx context.Context) (found []client.Object, err error) {
 		var list authv1beta1.TenantList
 		err = e.list(ctx, "Tenants", &list, client.InNamespace(e.namespace))
 		for i := range list.Items {
@@ -452,8 +452,9 @@ func (h *handshake) removeTenant() *step {
 	})
 }
 
-// forgetIdentity deletes what find finds and the Secret of the handshake of this end, and waits until they are gone.
-func (e *end) forgetIdentity(what, secret string, find func(context.Context) ([]client.Object, error)) *step {
+// forgetIdentity deletes what find finds and the Secret of the handshake of this end, and waits until they are gone. It tells
+// of what stays, as users have made it.
+func (e *end) forgetIdentity(what, secret string, stays func(context.Context) ([]string, error), find func(context.Context) ([]client.Object, error)) *step {
 	s := &step{in: e.Cluster, waiting: "Deleting " + what, done: what + " already deleted", clues: e.controllerClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
 		doomed, err := find(ctx)
@@ -470,7 +471,14 @@ func (e *end) forgetIdentity(what, secret string, find func(context.Context) ([]
 		if nonce != nil {
 			doomed = append(doomed, nonce)
 		}
-		return e.removeAll(ctx, doomed...)
+		if missing, err = e.removeAll(ctx, doomed...); missing != "" || err != nil {
+			return missing, err
+		}
+		kept, err := stays(ctx)
+		for _, text := range kept {
+			s.note(progress.Warning, text)
+		}
+		return "", err
 	}
 	return s
 }

@@ -210,3 +210,40 @@ func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) e
 	metav1.SetMetaDataAnnotation(&live.ObjectMeta, remote, wanted.Annotations[remote])
 	return e.Explain("change Secret "+live.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
 }
+
+// givenCredentials tells of the credentials for the peer that users have made. What the user may not see is not there. Of the
+// Secrets nothing but the metadata is read.
+func (e *end) givenCredentials(ctx context.Context) (texts []string, err error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err = e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{
+		authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: e.peer.id,
+	})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, e.Explain("list Secrets in namespace "+e.namespace, err)
+	}
+	for i := range list.Items {
+		if s := &list.Items[i]; metav1.GetControllerOf(s) == nil && s.DeletionTimestamp == nil {
+			texts = append(texts, fmt.Sprintf("Secret %s/%s with credentials for cluster %s is kept, because no controller created it: 'kubectl -n %s delete secret %s' deletes it",
+				s.Namespace, s.Name, e.peer.id, s.Namespace, s.Name))
+		}
+	}
+	return texts, nil
+}
+
+// givenRights tells of the users to whom users have given the rights of the peer. What the user may not see is not there.
+func (e *end) givenRights(ctx context.Context) (texts []string, err error) {
+	var list rbacv1.RoleBindingList
+	if err := e.Client.List(ctx, &list, client.InNamespace(e.namespace)); err != nil && !apierrors.IsForbidden(err) {
+		return nil, e.Explain("list RoleBindings in namespace "+e.namespace, err)
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if metav1.GetControllerOf(b) != nil || b.DeletionTimestamp != nil || b.RoleRef.Kind != "ClusterRole" || b.RoleRef.Name != authv1beta1.RemoteControlPlaneRole {
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("RoleBinding %s/%s, by which a user may write there for cluster %s, is kept, because no controller created it: 'kubectl -n %s delete rolebinding %s' deletes it",
+			b.Namespace, b.Name, e.peer.id, b.Namespace, b.Name))
+	}
+	return texts, nil
+}

@@ -180,6 +180,17 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 	if got := take(good, "-o", "yaml"); got.code != 1 || !strings.Contains(got.stderr, "--remote-tenant-namespace is required") {
 		t.Errorf("printed without the namespace at the provider: %+v", got)
 	}
+
+	got := milan.liqoctl(t, "unpeer", "--remote-kubeconfig", rome.Kubeconfig)
+	for _, kept := range []string{
+		" WARN   (local) Secret liqo-tenant-rome/controlplane-rome with credentials for cluster rome is kept, because no controller created it: 'kubectl -n liqo-tenant-rome delete secret controlplane-rome' deletes it\n",
+		" WARN   (remote) RoleBinding liqo-tenant-milan/liqo-binding-liqo-remote-controlplane, by which a user may write there for cluster milan, is kept, because no controller created it: " +
+			"'kubectl -n liqo-tenant-milan delete rolebinding liqo-binding-liqo-remote-controlplane' deletes it\n",
+	} {
+		if got.code != 0 || !strings.Contains(got.stderr, kept) {
+			t.Errorf("unpeer, without %q: %+v", kept, got)
+		}
+	}
 }
 
 // testPeeringUser has the operator of rome get a kubeconfig for milan, and lose it. What it is good for is tested in
