@@ -1,7 +1,10 @@
 // Package text bounds the texts of conditions, Events and errors.
 package text
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // MaxEvent is how many bytes of text an API server accepts in an Event
 // (k8s.io/api/events/v1, Event.note).
@@ -18,6 +21,17 @@ func Cut(s string, most int) string {
 		s = strings.ToValidUTF8(s[:most-3], "") + "..."
 	}
 	return strings.ToValidUTF8(s, "?") // never longer
+}
+
+// Printable is [Cut] for another party's text: control characters, which a terminal obeys,
+// and line breaks are spaces.
+func Printable(s string, most int) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, Cut(s, most)) // a space is never longer
 }
 
 // Quoted returns the part of another party's text that a message quotes: enough to

@@ -29,6 +29,19 @@ func TestCut(t *testing.T) {
 	}
 }
 
+func TestPrintable(t *testing.T) {
+	for _, c := range []struct{ s, want string }{
+		{"it is äöü", "it is äöü"},
+		{"\x1b[2J\na\tb\u202e", " [2J a b "},
+		{"a\xff", "a?"},
+		{"0123456789abcdef", "012345678..."},
+	} {
+		if got := Printable(c.s, 12); got != c.want {
+			t.Errorf("Printable(%q) = %q, want %q", c.s, got, c.want)
+		}
+	}
+}
+
 func FuzzCut(f *testing.F) {
 	f.Add("ä\xff", 4)
 	f.Fuzz(func(t *testing.T, s string, most int) {

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -29,6 +29,8 @@ const (
 	maxAsked = 64
 	// maxAnswer bounds what is read of an answer, in bytes. It is read so that the connection serves again.
 	maxAnswer = 4 << 10
+	// maxCause bounds the text of a failure, in bytes. Some quote the server: its certificate, or what it says in place of HTTP.
+	maxCause = 300
 )
 
 // asker asks the API servers of providers whether they serve, and tells when an answer differs from that before.
@@ -90,7 +92,7 @@ func newProvider(kubeconfig []byte, namespace string) *provider {
 		p.answer = &Answer{Problem: fmt.Sprintf("the kubeconfig: %v", err)}
 		return p
 	}
-	transport, err := rest.TransportFor(cfg)
+	transport, err := credentials.Transport(cfg)
 	if err != nil {
 		p.answer = &Answer{Problem: fmt.Sprintf("the kubeconfig: %v", err)}
 		return p
@@ -210,7 +212,7 @@ func whyNot(ctx context.Context, err error) string {
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return "its certificate has expired, or the clocks of the clusters differ"
 	}
-	return "it cannot be reached: " + innermost(err).Error()
+	return "it cannot be reached: " + text.Printable(innermost(err).Error(), maxCause)
 }
 
 // innermost is the first cause of an error.

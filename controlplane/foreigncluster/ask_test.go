@@ -34,6 +34,18 @@ func asked(t *testing.T, p *provider) (a Answer) {
 	return a
 }
 
+// raw answers with a text, and nothing else.
+func raw(answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer c.Close()
+		_, _ = c.Write([]byte(answer)) // it may hear enough
+	}
+}
+
 func TestAsk(t *testing.T) {
 	var elsewhere atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) }))
@@ -57,6 +69,8 @@ func TestAsk(t *testing.T) {
 				fmt.Fprint(w, strings.Repeat("x", 1<<20))
 			}
 		}, ""},
+		{"it speaks no HTTP", raw("\x1b[2J" + strings.Repeat("no HTTP", 5000) + "\r\n\r\n"), "malformed HTTP"},
+		{"it speaks no HTTP without end", raw(strings.Repeat("no HTTP", 1<<20)), "cannot be reached"},
 		{"it hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "cannot be reached: EOF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,6 +84,9 @@ func TestAsk(t *testing.T) {
 			got := asked(t, p)
 			if (c.says == "") != (got.Problem == "") || !strings.Contains(got.Problem, c.says) || got.Denied != "" {
 				t.Errorf("%+v, want %q", got, c.says)
+			}
+			if len(got.Problem) > 400 || strings.ContainsRune(got.Problem, '\x1b') {
+				t.Errorf("%d bytes: %.1000q", len(got.Problem), got.Problem)
 			}
 			if again := asked(t, p); again != got {
 				t.Errorf("first %+v, then %+v", got, again)

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +28,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
@@ -258,8 +257,11 @@ func (r *Reconciler) begin(name types.NamespacedName, secret *corev1.Secret, p p
 	return nil
 }
 
-// remoteClient is a client that knows the kinds that are copied and asks the server for no others.
+// remoteClient is a client that knows the kinds that are copied and asks the server for no others. The warnings of the server
+// are not logged: the client would keep each one for ever, so as to log it once.
 func remoteClient(local client.Client, cfg *rest.Config, kinds []schema.GroupVersionKind) (client.WithWatch, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.WarningHandlerWithContext = rest.NoWarnings{}
 	http, err := httpClient(cfg)
 	if err != nil {
 		return nil, err
@@ -296,11 +298,5 @@ func (r *Reconciler) report(secret *corev1.Secret, p peer, logger interface {
 
 func (r *Reconciler) event(s *corev1.Secret, kind, reason, note string) {
 	// The note may be in another party's words.
-	note = strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return ' '
-		}
-		return c
-	}, note[:min(len(note), 1000)])
-	r.Recorder.Eventf(s, nil, kind, reason, "Replicate", "%s", note)
+	r.Recorder.Eventf(s, nil, kind, reason, "Replicate", "%s", text.Printable(note, 1000))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
 const (
@@ -34,7 +36,7 @@ var (
 
 // httpClient speaks to the API server of another party: it follows nobody elsewhere, and reads so much and no more.
 func httpClient(cfg *rest.Config) (*http.Client, error) {
-	transport, err := rest.TransportFor(cfg)
+	transport, err := credentials.Transport(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -40,6 +42,19 @@ func TestRedirectionIsNotFollowed(t *testing.T) {
 	err := c.List(t.Context(), listOf(copied[0]), client.InNamespace("x"))
 	if err == nil || !strings.Contains(err.Error(), "redirection") || stolen != "" {
 		t.Errorf("%v; the other server got %q", err, stolen)
+	}
+}
+
+// TestWarnings: the warnings of a server are not logged, and so none is kept to be logged once.
+func TestWarnings(t *testing.T) {
+	c := provider(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", `299 - "\x1b[2J"`)
+		page(w, 0, 0, 0, "")
+	})
+	var logged []string
+	ctx := logr.NewContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+	if err := c.List(ctx, listOf(copied[0]), client.InNamespace("x")); err != nil || len(logged) > 0 {
+		t.Errorf("%v; logged %q", err, logged)
 	}
 }
 
