@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -92,7 +94,11 @@ func TestHostileConsumer(t *testing.T) {
 			}
 			o.Object["spec"] = map[string]any{"resources": all}
 		}, "at most 256"},
-		"thousands of labels": {func(o *unstructured.Unstructured) { o.SetLabels(many(5000, "l%d")) }, "at most 64 labels"},
+		"thousands of labels": {func(o *unstructured.Unstructured) {
+			l := many(5000, "l%d")
+			maps.Copy(l, o.GetLabels()) // else it is no copy, which is refused as well
+			o.SetLabels(l)
+		}, "at most 64 labels"},
 		"a class of a megabyte": {func(o *unstructured.Unstructured) {
 			o.Object["spec"] = map[string]any{"class": strings.Repeat("x", 1<<20)}
 		}, "253"},
@@ -144,6 +150,7 @@ func TestHostileConsumer(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+	t.Run("what milan asks rome for", func(t *testing.T) { testOwnObjects(t, milan, rome) })
 	t.Run("large slices without end", func(t *testing.T) {
 		// In place of the controller of quotas, which the test's control plane has not: none are used.
 		q := new(corev1.ResourceQuota)
@@ -201,6 +208,66 @@ func TestHostileConsumer(t *testing.T) {
 		milan.Delete(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}})
 		milan.Gone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: milan.tenant}})
 	})
+}
+
+// testOwnObjects: milan may ask rome for resources as well. Its own requests are in the same namespace, and rome neither
+// changes them nor adds any: milan's controllers would follow those, up to a virtual node by which its pods run in rome.
+func testOwnObjects(t *testing.T, milan *site, rome client.Client) {
+	ctx := t.Context()
+	object := func(kind, name string, labels map[string]string) *unstructured.Unstructured {
+		o := copied(milan, name)
+		gv := authv1beta1.GroupVersion
+		if kind == "NamespaceMap" {
+			gv = offloadingv1beta1.GroupVersion
+			o.Object["spec"] = map[string]any{"desiredMapping": map[string]any{"shop": "shop-milan"}}
+		}
+		o.SetGroupVersionKind(gv.WithKind(kind))
+		o.SetLabels(labels)
+		return o
+	}
+	own := peering("rome", "liqo.io/replication", "true", "liqo.io/remoteID", "rome")
+	copies := copied(milan, "").GetLabels()
+	controlplanetest.Eventually(t, "the policy is in force", func(ctx context.Context) error {
+		if err := rome.Create(ctx, object("ResourceSlice", "first", own), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it gets %v", err)
+		}
+		return nil
+	})
+	for _, kind := range []string{"ResourceSlice", "Renew", "NamespaceMap"} {
+		t.Run(kind, func(t *testing.T) {
+			name, theirs := "own-"+strings.ToLower(kind), "copy-"+strings.ToLower(kind)
+			milan.Create(t, object(kind, name, own))
+			if err := rome.Create(ctx, object(kind, theirs, copies)); err != nil {
+				t.Fatal(err)
+			}
+			patch := func(name, metadata string) func() error {
+				return func() error {
+					return rome.Patch(ctx, object(kind, name, nil), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {%s}}`, metadata)))
+				}
+			}
+			for what, do := range map[string]func() error{
+				"create": func() error { return rome.Create(ctx, object(kind, "another-"+strings.ToLower(kind), own)) },
+				"create without origin": func() error {
+					return rome.Create(ctx, object(kind, "no-origin", peering("rome", "liqo.io/replicated", "true")))
+				},
+				"annotate":  patch(name, `"annotations": {"liqo.io/create-virtual-node": "true"}`),
+				"take over": patch(name, `"labels": {"liqo.io/replicated": "true", "liqo.io/originID": "rome"}`),
+				"hand over": patch(theirs, `"labels": {"liqo.io/replicated": null, "liqo.io/originID": null, "liqo.io/replication": "true", "liqo.io/remoteID": "rome"}`),
+				"delete":    func() error { return rome.Delete(ctx, object(kind, name, nil)) },
+				"delete all": func() error {
+					return rome.DeleteAllOf(ctx, object(kind, "", nil), client.InNamespace(milan.tenant), client.MatchingLabels{"liqo.io/replication": "true"})
+				},
+			} {
+				if err := do(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "copies of its own objects") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			milan.Read(t, milan.tenant, name, object(kind, name, nil))
+			if err := rome.Delete(ctx, object(kind, theirs, nil)); err != nil {
+				t.Errorf("its own copy: %v", err)
+			}
+		})
+	}
 }
 
 // TestHostileProvider: the answers of a provider that is no Kubernetes end no watch of the consumer, and its words are
