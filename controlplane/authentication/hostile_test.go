@@ -119,6 +119,7 @@ func TestHostileConsumer(t *testing.T) {
 			o.SetOwnerReferences(owners)
 		}, "at most 16 owners"},
 		"a finalizer":             {func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.org/never"}) }, "finalizers are for"},
+		"a name that is too long": {func(o *unstructured.Unstructured) { o.SetName(strings.Repeat("x", 64)) }, "more than 63 characters"},
 		"a name made for a shell": {func(o *unstructured.Unstructured) { o.SetName("a;reboot") }, "a;reboot"},
 		"a label made for a terminal": {func(o *unstructured.Unstructured) {
 			l := o.GetLabels()
