@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/admin/peering"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -89,6 +90,14 @@ func (f *sliceFlags) slice() (peering.Slice, error) {
 func (f *resourceFlags) resources() (corev1.ResourceList, error) {
 	all := corev1.ResourceList{}
 	wanted := maps.Clone(f.others)
+	for name := range f.others {
+		if _, own := f.amounts[corev1.ResourceName(name)]; own {
+			return all, fmt.Errorf("--resource %s: use --%[1]s", name)
+		}
+		if why := validation.IsQualifiedName(name); len(why) > 0 {
+			return all, fmt.Errorf("--resource %q: must be the name of a resource, such as nvidia.com/gpu", name)
+		}
+	}
 	for name, text := range f.amounts {
 		if *text != "" {
 			if wanted == nil {
@@ -101,6 +110,9 @@ func (f *resourceFlags) resources() (corev1.ResourceList, error) {
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
 			return all, fmt.Errorf("%s %q: must be a quantity, such as 4, 500m or 8Gi", name, text)
+		}
+		if q.Sign() < 0 {
+			return all, fmt.Errorf("%s %q: must not be less than zero", name, text)
 		}
 		all[corev1.ResourceName(name)] = q
 	}
