@@ -128,7 +128,7 @@ type hosts struct {
 // add adds a host. Those of one EndpointSlice share their list of ports, which is read once then.
 func (h *hosts) add(ports []Port, host string) {
 	if h.last == nil || len(ports) != len(h.last.ports) || len(ports) > 0 && &ports[0] != &h.last.ports[0] {
-		key := fmt.Sprintf("%q", ports)
+		key := fmt.Sprintf("%#v", ports)
 		if h.all[key] == nil {
 			h.all[key] = &group{ports: ports}
 		}
