@@ -251,9 +251,6 @@ func testOwnObjects(t *testing.T, milan *site, rome client.Client) {
 				"create without origin": func() error {
 					return rome.Create(ctx, object(kind, "no-origin", peering("rome", "liqo.io/replicated", "true")))
 				},
-				"create a copy of another cluster's": func() error {
-					return rome.Create(ctx, object(kind, "of-paris", peering("rome", "liqo.io/replicated", "true", "liqo.io/originID", "paris")))
-				},
 				"create what is both": func() error {
 					return rome.Create(ctx, object(kind, "both", peering("rome", "liqo.io/replicated", "true", "liqo.io/originID", "rome", "liqo.io/replication", "true", "liqo.io/remoteID", "rome")))
 				},
