@@ -57,7 +57,6 @@ func onNode(name string, expressions ...corev1.NodeSelectorRequirement) corev1.N
 
 // TestAdmission makes pods in namespaces of every strategy and looks at what the API server made of them.
 func TestAdmission(t *testing.T) {
-	t.Parallel()
 	c := controlplanetest.Start(t)
 	install(t, c)
 	admitting(t, c)
@@ -152,7 +151,6 @@ func TestAdmission(t *testing.T) {
 // TestVolumes makes pods that need a PersistentVolume, in each way there is. Where they may run here they are left alone, and
 // where they may not an Event says why they run nowhere.
 func TestVolumes(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	admitting(t, c)
 	run(t, c)
@@ -222,7 +220,6 @@ func withoutDefaults(all []corev1.Toleration) (kept []corev1.Toleration) {
 
 // TestAdmissionSpares makes pods that are to stay as they are.
 func TestAdmissionSpares(t *testing.T) {
-	t.Parallel()
 	c := controlplanetest.Start(t)
 	install(t, c)
 	admitting(t, c)

@@ -59,7 +59,6 @@ func (s *site) count(q *corev1.ResourceQuota, except ...corev1.ResourceName) {
 
 // TestBounds is what a consumer may do too much of in its namespaces, as its user.
 func TestBounds(t *testing.T) {
-	t.Parallel()
 	milan := newSite(t, "milan")
 	tenant := milan.authorize("rome")
 	rome := milan.as("milan-0123456789ab", "rome")

@@ -139,7 +139,6 @@ func answer(t *testing.T, c *controlplanetest.Cluster, peer, namespace, name str
 
 // TestNamespaces offloads namespaces to two providers, from the first VirtualNode to the last.
 func TestNamespaces(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	stop := run(t, c)
 	for _, o := range []client.Object{
@@ -223,7 +222,6 @@ func TestNamespaces(t *testing.T) {
 // TestNamespacesInAnyOrder makes and removes the objects of an offloaded namespace in orders by chance. What is there in
 // the end is always the same, and nothing is left.
 func TestNamespacesInAnyOrder(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	run(t, c)
 	for i := range 6 {
@@ -263,7 +261,6 @@ func names(objects []client.Object) (all []string) {
 
 // TestPodsMadeBefore offloads a namespace whose pods wait already.
 func TestPodsMadeBefore(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	run(t, c)
 	for _, name := range []string{"before", "selected"} {

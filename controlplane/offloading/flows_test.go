@@ -163,7 +163,6 @@ func patch(t *testing.T, c client.Client, o client.Object, text string) error {
 
 // TestProvider is an offloaded namespace from the consumer's controllers to the namespace at the provider, and back.
 func TestProvider(t *testing.T) {
-	t.Parallel()
 	rome, milan := newSite(t, "rome"), newSite(t, "milan")
 	tenant := milan.authorize("rome")
 	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: object(tenant, "rome")})
@@ -241,7 +240,6 @@ func TestProvider(t *testing.T) {
 
 // TestConsumer is what a consumer may do, and what one tries that means no good, as a user with the roles that are shipped.
 func TestConsumer(t *testing.T) {
-	t.Parallel()
 	milan := newSite(t, "milan")
 	tenant, other := milan.authorize("rome"), milan.authorize("naples")
 	rome := milan.as("rome")
@@ -365,7 +363,6 @@ func TestConsumer(t *testing.T) {
 
 // TestQuota follows a slice: its Quota, cordoned and not, and gone with it.
 func TestQuota(t *testing.T) {
-	t.Parallel()
 	milan := newSite(t, "milan")
 	tenant := milan.authorize("rome")
 	milan.Create(t, sliceOf(t, tenant, "rome", "milan", corev1.ResourceList{"cpu": resource.MustParse("2")}))

@@ -49,7 +49,6 @@ func servingRequest(t *testing.T, name, node, address string) *certificatesv1.Ce
 // TestServingCertificate has the pod of a virtual kubelet, and others, ask for serving certificates. The signer is the
 // cluster's own.
 func TestServingCertificate(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	run(t, c)
 	s := &site{Cluster: c, t: t}

@@ -65,7 +65,6 @@ func (s *site) network(id string, status corev1beta1.ConditionStatus) {
 
 // TestShadowEndpointSlices has Services lead to a consumer's pods, and tries to have them lead elsewhere.
 func TestShadowEndpointSlices(t *testing.T) {
-	t.Parallel()
 	milan := newSite(t, "milan")
 	tenant := milan.authorize("rome")
 	rome := milan.as("milan-0123456789ab", "rome")

@@ -65,7 +65,6 @@ func (s *site) phaseIs(name string, want corev1.PodPhase) {
 
 // TestShadowPods makes pods as the user of a slice, with room, without, and with specs that mean no good.
 func TestShadowPods(t *testing.T) {
-	t.Parallel()
 	milan := newSite(t, "milan")
 	tenant := milan.authorize("rome")
 	rome := milan.as("milan-0123456789ab", "rome")

@@ -26,7 +26,6 @@ import (
 // TestTurns: rome asks for more than can be looked at at the same time, and none of it comes to an end. What zurich asks for
 // after all that is done nevertheless: one more object of rome's is looked at before it, and not all.
 func TestTurns(t *testing.T) {
-	t.Parallel()
 	namespaces := []string{"a-rome", "b-rome", "c-rome", "d-rome"}
 	flood := shadowpod.Workers/len(namespaces) + 1 // in each: together more than there are workers for ShadowPods, of which there are most
 	milan := newSite(t, "milan")

@@ -53,7 +53,6 @@ func process(peer string) []client.Object {
 
 // TestVirtualNode goes from a slice to a process, and back.
 func TestVirtualNode(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	run(t, c)
 	ns := tenant("milan")
@@ -224,7 +223,6 @@ func daemonSet(t *testing.T, c *controlplanetest.Cluster) types.UID {
 // TestVirtualNodeTenantGone removes the tenant namespace first: nobody could end the pods of the Node, and it goes all the
 // same, with the rights of its process.
 func TestVirtualNodeTenantGone(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	stop := run(t, c)
 	c.Create(t, tenant("milan"))
@@ -243,7 +241,6 @@ func TestVirtualNodeTenantGone(t *testing.T) {
 
 // TestVirtualNodeLimits has the processes and the controller write to Nodes, Leases, pods and namespaces of others.
 func TestVirtualNodeLimits(t *testing.T) {
-	t.Parallel()
 	c := consumer(t)
 	run(t, c)
 	c.Create(t, tenant("milan"))
