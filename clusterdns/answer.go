@@ -2,7 +2,6 @@ package clusterdns
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -14,6 +13,8 @@ const (
 	udpSize = 1232
 	// ednsVersion is the only version of EDNS that there is (RFC 6891).
 	ednsVersion = 0
+	// minRecord is the size of the smallest record, an A record whose name is compressed (RFC 1035, sections 3.2.1 and 4.1.4).
+	minRecord = 16
 )
 
 // Answer answers one message. It returns nil for what gets no answer: answers, which would be answered in turn.
@@ -33,26 +34,28 @@ func (z *Zone) Answer(q *dns.Msg, overUDP bool) *dns.Msg {
 	m.SetReply(q)
 	m.Compress = true
 	m.RecursionAvailable = false
-	m.Rcode = z.fill(m, q)
 	size := dns.MaxMsgSize
 	if overUDP {
 		size = dns.MinMsgSize
 	}
-	if e := q.IsEdns0(); e != nil {
-		if e.Version() != ednsVersion {
-			m.Answer, m.Ns, m.Extra, m.Rcode = nil, nil, nil, dns.RcodeBadVers
-		}
-		if overUDP {
-			size = min(max(int(e.UDPSize()), dns.MinMsgSize), udpSize)
-		}
+	e := q.IsEdns0()
+	if e != nil && overUDP {
+		size = min(max(int(e.UDPSize()), dns.MinMsgSize), udpSize)
+	}
+	if e != nil && e.Version() != ednsVersion {
+		m.Rcode = dns.RcodeBadVers
+	} else {
+		m.Rcode = z.fill(m, q, size/minRecord+1)
+	}
+	if e != nil {
 		m.SetEdns0(udpSize, e.Do())
 	}
 	m.Truncate(size)
 	return m
 }
 
-// fill finds what is asked for. It returns the response code.
-func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
+// fill finds what is asked for, at most so many records, of which at least one does not fit. It returns the response code.
+func (z *Zone) fill(m, q *dns.Msg, most int) (rcode int) {
 	if q.Opcode != dns.OpcodeQuery {
 		return dns.RcodeNotImplemented
 	}
@@ -72,13 +75,13 @@ func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
 	case asked.Qtype == dns.TypeANY:
 		m.Answer = []dns.RR{&dns.HINFO{Hdr: dns.RR_Header{Name: asked.Name, Rrtype: dns.TypeHINFO, Class: dns.ClassINET, Ttl: z.ttl}, Cpu: "RFC8482"}}
 	default:
-		m.Answer = turned(z.records(found, asked.Qtype, asked.Name))
+		m.Answer = z.records(found, asked.Qtype, asked.Name, min(most, maxRecords), rand.Int())
 		seen := map[string]bool{} // several ports may be at one target
 		for _, r := range m.Answer {
 			if srv, ok := r.(*dns.SRV); ok && !seen[srv.Target] {
 				seen[srv.Target] = true
-				m.Extra = append(m.Extra, z.records(z.nodes[srv.Target], dns.TypeA, srv.Target)...)
-				m.Extra = append(m.Extra, z.records(z.nodes[srv.Target], dns.TypeAAAA, srv.Target)...)
+				m.Extra = append(m.Extra, z.records(z.nodes[srv.Target], dns.TypeA, srv.Target, maxRecords, 0)...)
+				m.Extra = append(m.Extra, z.records(z.nodes[srv.Target], dns.TypeAAAA, srv.Target, maxRecords, 0)...)
 			}
 		}
 	}
@@ -86,13 +89,4 @@ func (z *Zone) fill(m, q *dns.Msg) (rcode int) {
 		m.Ns = []dns.RR{z.soa}
 	}
 	return rcode
-}
-
-// turned returns the records beginning with a random one, so that clients which take the first share the load.
-func turned(records []dns.RR) []dns.RR {
-	if len(records) == 0 {
-		return nil
-	}
-	begin := rand.IntN(len(records))
-	return slices.Concat(records[begin:], records[:begin])
 }

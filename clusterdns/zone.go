@@ -1,10 +1,10 @@
 package clusterdns
 
 import (
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/miekg/dns"
@@ -72,7 +72,7 @@ func Build(name string, ttl, serial uint32, services []Service) *Zone {
 	for _, n := range z.nodes {
 		slices.SortFunc(n.addresses, netip.Addr.Compare)
 		n.addresses = slices.Clip(slices.Compact(n.addresses)) // a name stands for a set (RFC 2181, section 5)
-		z.count.Records += len(n.own) + len(n.addresses) + min(n.located, maxRecords)
+		z.count.Records += len(n.own) + min(len(n.family(true)), maxRecords) + min(len(n.family(false)), maxRecords) + min(n.located, maxRecords)
 	}
 	return z
 }
@@ -128,11 +128,16 @@ type hosts struct {
 // add adds a host. Those of one EndpointSlice share their list of ports, which is read once then.
 func (h *hosts) add(ports []Port, host string) {
 	if h.last == nil || len(ports) != len(h.last.ports) || len(ports) > 0 && &ports[0] != &h.last.ports[0] {
-		key := fmt.Sprintf("%#v", ports)
-		if h.all[key] == nil {
-			h.all[key] = &group{ports: ports}
+		var key []byte
+		for _, p := range ports {
+			key = strconv.AppendUint(strconv.AppendQuote(strconv.AppendQuote(key, p.Name), p.Protocol), uint64(p.Number), 10)
 		}
-		h.last = h.all[key]
+		g := h.all[string(key)]
+		if g == nil {
+			g = &group{ports: ports}
+			h.all[string(key)] = g
+		}
+		h.last = g
 	}
 	h.last.hosts = append(h.last.hosts, host)
 }
@@ -180,8 +185,15 @@ func (z *Zone) port(service string, hosts []string, p Port) {
 
 // locate gives a name a port at hosts, unless it has as many as are told of. It may have this one already, of another protocol.
 func (n *node) locate(port uint16, hosts []string) {
-	same := func(l location) bool { return l.port == port && len(l.hosts) == len(hosts) && &l.hosts[0] == &hosts[0] }
-	if n.located < maxRecords && !slices.ContainsFunc(n.locations, same) {
+	for _, l := range slices.Backward(n.locations) { // those of the same hosts were added one after the other
+		if len(l.hosts) != len(hosts) || &l.hosts[0] != &hosts[0] {
+			break
+		}
+		if l.port == port {
+			return
+		}
+	}
+	if n.located < maxRecords {
 		n.locations, n.located = append(n.locations, location{port, hosts}), n.located+len(hosts)
 	}
 }
@@ -201,20 +213,32 @@ func (z *Zone) node(name string) *node {
 	return n
 }
 
-// records makes the records of one type that a name has, the first maxRecords of them. They are for asked, which is the name as
-// somebody writes it.
-func (z *Zone) records(n *node, kind uint16, asked string) (out []dns.RR) {
+// family are the addresses of one family: IPv4 addresses are the first.
+func (n *node) family(is4 bool) []netip.Addr {
+	i, _ := slices.BinarySearchFunc(n.addresses, true, func(a netip.Addr, _ bool) int {
+		if a.Is4() {
+			return -1
+		}
+		return 1
+	})
+	if is4 {
+		return n.addresses[:i]
+	}
+	return n.addresses[i:]
+}
+
+// records makes the records of one type that a name has, at most so many, beginning with any: clients that take the first share
+// the load by that. They are for asked, which is the name as somebody writes it.
+func (z *Zone) records(n *node, kind uint16, asked string, most, begin int) (out []dns.RR) {
 	header := z.header(asked, kind)
 	switch kind {
 	case dns.TypeA, dns.TypeAAAA:
-		for _, a := range n.addresses {
-			switch {
-			case a.Is4() != (kind == dns.TypeA):
-			case len(out) == maxRecords:
-				return out
-			case a.Is4():
+		all := n.family(kind == dns.TypeA)
+		for i := range min(len(all), most) {
+			a := all[(begin%len(all)+i)%len(all)]
+			if a.Is4() {
 				out = append(out, &dns.A{Hdr: header, A: a.AsSlice()})
-			default:
+			} else {
 				out = append(out, &dns.AAAA{Hdr: header, AAAA: a.AsSlice()})
 			}
 		}
@@ -224,17 +248,18 @@ func (z *Zone) records(n *node, kind uint16, asked string) (out []dns.RR) {
 			host string
 		}
 		seen := map[server]bool{} // an endpoint may be told of twice, with other ports
-		for _, l := range n.locations {
-			for _, host := range l.hosts {
-				at := server{l.port, host}
-				if seen[at] {
-					continue
-				}
-				if len(out) == maxRecords {
-					return out
-				}
+		l, h := n.location(begin)
+		for range n.located {
+			at := server{n.locations[l].port, n.locations[l].hosts[h]}
+			if !seen[at] {
 				seen[at] = true
-				out = append(out, &dns.SRV{Hdr: header, Priority: srvPriority, Weight: srvWeight, Port: l.port, Target: host})
+				out = append(out, &dns.SRV{Hdr: header, Priority: srvPriority, Weight: srvWeight, Port: at.port, Target: at.host})
+			}
+			if len(out) == most {
+				break
+			}
+			if h++; h == len(n.locations[l].hosts) {
+				l, h = (l+1)%len(n.locations), 0
 			}
 		}
 	default:
@@ -247,6 +272,17 @@ func (z *Zone) records(n *node, kind uint16, asked string) (out []dns.RR) {
 		}
 	}
 	return out
+}
+
+// location finds a host among those of all locations: counted from 0, and once more from the beginning after the last.
+func (n *node) location(i int) (location, host int) {
+	if n.located == 0 {
+		return 0, 0
+	}
+	for i %= n.located; i >= len(n.locations[location].hosts); location++ {
+		i -= len(n.locations[location].hosts)
+	}
+	return location, i
 }
 
 func (z *Zone) header(name string, kind uint16) dns.RR_Header {

@@ -172,7 +172,7 @@ func dump(z *Zone) string {
 		fmt.Fprintln(&b, name)
 		for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeSRV, dns.TypeSOA, dns.TypeNS} {
 			var lines []string
-			for _, r := range z.records(z.nodes[name], kind, name) {
+			for _, r := range z.records(z.nodes[name], kind, name, maxRecords, 0) {
 				lines = append(lines, r.String())
 			}
 			slices.Sort(lines)
@@ -241,6 +241,10 @@ func TestHostilePorts(t *testing.T) {
 			of = append(of, Port{fmt.Sprintf("p%d", j), "TCP", uint16(1 + j)})
 		}
 		for j := range endpoints {
+			if i%10 == 0 { // each endpoint with ports of its own
+				of = slices.Clone(of)
+				of[0].Number = uint16(1000 + j)
+			}
 			s.Endpoints = append(s.Endpoints, Endpoint{
 				Cluster: "milan", Hostname: fmt.Sprintf("db-%d", j), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(j), byte(i >> 8), byte(i)})}, Ports: of,
 			})

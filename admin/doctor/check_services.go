@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -47,7 +48,8 @@ func sharedServices(c *cluster) (out []Finding) {
 		case len(s.Problems) > 0:
 			why = s.Problems[0]
 		case s.Type != "" && s.Ready == 0:
-			why = strings.Join(append([]string{fmt.Sprintf("of its %d endpoints none is ready", s.Endpoints)}, s.Notes...), "; ")
+			about := slices.DeleteFunc(slices.Clone(s.Notes), func(n string) bool { return !strings.HasPrefix(n, "from cluster ") })
+			why = strings.Join(append([]string{fmt.Sprintf("of its %d endpoints none is ready", s.Endpoints)}, about...), "; ")
 		default:
 			continue
 		}

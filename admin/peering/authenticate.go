@@ -400,8 +400,7 @@ func (h *handshake) identity() *step {
 func (h *handshake) noSlices(ctx context.Context) error {
 	e := h.consumer
 	var list authv1beta1.ResourceSliceList
-	of := client.MatchingLabels{authv1beta1.LabelReplicationDestination: h.provider.id, authv1beta1.LabelReplication: networkingv1beta1.LabelTrue}
-	if err := e.Client.List(ctx, &list, append(within(e.Cluster), of)...); err != nil {
+	if err := e.Client.List(ctx, &list, e.ownSlices()...); err != nil {
 		return e.Explain("list ResourceSlices", err)
 	}
 	var names []string
@@ -475,10 +474,13 @@ func (e *end) forgetIdentity(what, secret string, stays func(context.Context) ([
 			return missing, err
 		}
 		kept, err := stays(ctx)
+		if err != nil { // which is no reason to stop: all that was to be deleted is
+			kept = append(kept, fmt.Sprintf("whether something that users have given stays is not known: %v", err))
+		}
 		for _, text := range kept {
 			s.note(progress.Warning, text)
 		}
-		return "", err
+		return "", nil
 	}
 	return s
 }

@@ -231,6 +231,9 @@ func Unoffload(ctx context.Context, in *access.Cluster, namespace string, o Opti
 // mappedStill names a provider that has, or is asked for, a namespace.
 func mappedStill(requests []offloadingv1beta1.NamespaceMap, namespace string) string {
 	for _, m := range requests {
+		if m.Labels[authv1beta1.LabelReplicationOrigin] != "" {
+			continue // another cluster asks for it
+		}
 		_, asked := m.Spec.DesiredMapping[namespace]
 		_, there := m.Status.CurrentMapping[namespace]
 		if asked || there {

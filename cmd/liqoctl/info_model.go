@@ -290,7 +290,7 @@ func authenticationOf(p *survey.Peer) peerAuthentication {
 		if s.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue {
 			i.Action = "Providing"
 		}
-		i.Alerts = undecided(&s)
+		i.Alerts = lacks(&s)
 		i.Accepted = len(i.Alerts) == 0
 		if i.Resources == nil {
 			i.Resources = corev1.ResourceList{}
@@ -300,13 +300,13 @@ func authenticationOf(p *survey.Peer) peerAuthentication {
 	return a
 }
 
-// undecided says what a slice lacks to be accepted: each of its two conditions.
-func undecided(s *authv1beta1.ResourceSlice) (alerts []string) {
+// lacks says what a slice lacks to be accepted: each of its two conditions.
+func lacks(s *authv1beta1.ResourceSlice) (alerts []string) {
 	for _, of := range []authv1beta1.ResourceSliceConditionType{authv1beta1.SliceAuthentication, authv1beta1.SliceResources} {
 		i := slices.IndexFunc(s.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == of })
 		switch {
 		case i < 0:
-			alerts = append(alerts, fmt.Sprintf("the provider has not decided on %s yet", of))
+			alerts = append(alerts, fmt.Sprintf("nobody has decided on %s yet", of))
 		case s.Status.Conditions[i].Status != authv1beta1.SliceAccepted:
 			alerts = append(alerts, s.Status.Conditions[i].Message)
 		}

@@ -150,7 +150,7 @@ number of ready endpoints. -o wide also shows what differs from the request, and
 func serviceTable(shared []survey.SharedService, wide bool) (header []string, cells [][]string) {
 	header = []string{"NAMESPACE", "NAME", "TO", "FROM", "TYPE", "ADDRESS", "READY", "STATUS"}
 	if wide {
-		header = append(header, "PROBLEMS")
+		header = append(header, "DETAILS")
 	}
 	for _, s := range shared {
 		ready, status := "", console.Good("OK")

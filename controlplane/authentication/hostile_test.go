@@ -251,6 +251,9 @@ func testOwnObjects(t *testing.T, milan *site, rome client.Client) {
 				"create without origin": func() error {
 					return rome.Create(ctx, object(kind, "no-origin", peering("rome", "liqo.io/replicated", "true")))
 				},
+				"create what is both": func() error {
+					return rome.Create(ctx, object(kind, "both", peering("rome", "liqo.io/replicated", "true", "liqo.io/originID", "rome", "liqo.io/replication", "true", "liqo.io/remoteID", "rome")))
+				},
 				"annotate":  patch(name, `"annotations": {"liqo.io/create-virtual-node": "true"}`),
 				"take over": patch(name, `"labels": {"liqo.io/replicated": "true", "liqo.io/originID": "rome"}`),
 				"hand over": patch(theirs, `"labels": {"liqo.io/replicated": null, "liqo.io/originID": null, "liqo.io/replication": "true", "liqo.io/remoteID": "rome"}`),

@@ -66,7 +66,7 @@ func (w *world) reachable(t *testing.T, more ...string) {
 	t.Helper()
 	w.altered = true
 	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, append(more, "--set", "apiServer.address="+c.Config().Host)...)...)
+		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, slices.Concat(more, []string{"--set", "apiServer.address=" + c.Config().Host})...)...)
 		return err
 	})
 }

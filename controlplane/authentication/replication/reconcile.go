@@ -258,7 +258,7 @@ func (r *Reconciler) begin(name types.NamespacedName, secret *corev1.Secret, p p
 }
 
 // remoteClient is a client that knows the kinds that are copied and asks the server for no others. The warnings of the server
-// are not logged: the client would keep each one for ever, so as to log it once.
+// are not logged: there may be one in each answer, in the words of another party.
 func remoteClient(local client.Client, cfg *rest.Config, kinds []schema.GroupVersionKind) (client.WithWatch, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandlerWithContext = rest.NoWarnings{}

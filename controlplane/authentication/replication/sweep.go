@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -161,7 +162,7 @@ func (s *session) takeBack(ctx context.Context, kept func() bool) (over bool) {
 		case err == nil:
 			return true
 		case try >= sweepTries && (!away || !kept()):
-			s.log.Error(err, "what was copied to a provider is left there")
+			s.log.Error(errors.New(text.Printable(err.Error(), 1000)), "what was copied to a provider is left there")
 			return true
 		}
 		select {

@@ -91,6 +91,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			again = recheck
 		}
 	}
+	if len(f.elsewhere) > 0 && (again == 0 || again > recheck) {
+		again = recheck // a Tenant elsewhere that is in nobody's way may get its namespace, of which no event tells
+	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 

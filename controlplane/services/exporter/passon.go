@@ -29,8 +29,7 @@ type PassOn struct {
 	Sources []Source
 	// Withheld are the clusters of which it may not.
 	Withheld []string
-	// IPs are those of this Service that there are, and Others how many there are for other Services, by cluster: of those that
-	// lack one, as what has its IP was counted when that was made.
+	// IPs are those of this Service that there are, and Others how many there are for other Services, by cluster.
 	IPs    []ipamv1alpha1.IP
 	Others map[string]int
 }
@@ -105,25 +104,6 @@ func takes(said *networkingv1beta1.ImportedService, peer string) bool {
 	return said.DeletionTimestamp.IsZero() && said.Labels[networkingv1beta1.LabelRemoteClusterID] == peer &&
 		meta.IsStatusConditionTrue(said.Status.Conditions, string(networkingv1beta1.ConditionAccepted)) && d.Check() == nil &&
 		(len(d.Slices) == 0 || slices.ContainsFunc(d.Slices, func(s networkingv1beta1.ServiceSlice) bool { return s.Cluster == "" }))
-}
-
-// lacks tells whether an endpoint of a source has no IP yet.
-func (o *PassOn) lacks(from *Source) bool {
-	have := map[string]bool{}
-	for i := range o.IPs {
-		have[string(o.IPs[i].Spec.IP)] = true
-	}
-	for _, in := range from.Slices {
-		for _, e := range in.Endpoints {
-			if in.Cluster != "" {
-				continue
-			}
-			if addr, err := from.Address(e.Addresses[0], in.AddressType); err == nil && !have[addr.String()] {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // build returns the endpoints under the addresses by which others reach them. Left says of the first endpoints without such

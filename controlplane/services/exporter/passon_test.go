@@ -190,27 +190,38 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// TestLacks: the IPs of a hub are counted, past its caches, only for an endpoint that lacks one.
-func TestLacks(t *testing.T) {
+// TestMakes: the IPs of a hub are counted past its caches only for one that is to be made.
+func TestMakes(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		change func(*PassOn)
+		change func(*Facts)
 		want   bool
 	}{
-		{"one that has its IP", func(*PassOn) {}, false},
-		{"not ready any more", func(o *PassOn) { o.Sources[0].Slices[0].Endpoints[0].Ready = false }, false},
-		{"an IP without an address", func(o *PassOn) { o.IPs[0].Status.IP = "" }, false},
-		{"another one", func(o *PassOn) { o.Sources[0] = of("rome", "10.243.1.2", "10.243.1.3") }, true},
-		{"no IP", func(o *PassOn) { o.IPs = nil }, true},
-		{"another one that gets none", func(o *PassOn) { o.Sources[0] = of("rome", "10.243.1.2", "192.0.2.1") }, false},
-		{"another one of a cluster behind", func(o *PassOn) {
-			o.Sources[0] = of("rome", "10.243.1.3")
-			o.Sources[0].Slices[0].Cluster = "naples"
+		{"one that has its IP", func(*Facts) {}, false},
+		{"not ready any more", func(f *Facts) { f.PassOn.Sources[0].Slices[0].Endpoints[0].Ready = false }, false},
+		{"an IP without an address", func(f *Facts) { f.PassOn.IPs[0].Status.IP = "" }, false},
+		{"another one", func(f *Facts) { f.PassOn.Sources[0] = of("rome", "10.243.1.2", "10.243.1.3") }, true},
+		{"no IP", func(f *Facts) { f.PassOn.IPs = nil }, true},
+		{"one that gets none", func(f *Facts) { f.PassOn.Sources[0] = of("rome", "10.243.1.2", "192.0.2.1") }, false},
+		{"one too many", func(f *Facts) {
+			f.PassOn.Sources[0] = of("rome", "10.243.1.2", "10.243.1.3")
+			f.PassOn.Others = map[string]int{"rome": networkingv1beta1.MaxPassedOn - 1}
+		}, false},
+		{"nobody is told", func(f *Facts) {
+			f.PassOn.IPs = nil
+			for i := range f.Peers {
+				f.Peers[i].Denied = true
+			}
+		}, false},
+		{"one of a cluster behind", func(f *Facts) {
+			f.PassOn.Sources[0] = of("rome", "10.243.1.3")
+			f.PassOn.Sources[0].Slices[0].Cluster = "naples"
 		}, false},
 	} {
 		f := hub()
-		test.change(&f.PassOn)
-		if got := f.PassOn.lacks(&f.PassOn.Sources[0]); got != test.want {
+		test.change(&f)
+		p := Build(f)
+		if got := p.makes(f.PassOn.IPs); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}

@@ -69,6 +69,13 @@ type Plan struct {
 	Conditions []metav1.Condition
 }
 
+// makes tells whether it has an IP that is not there yet.
+func (p *Plan) makes(there []ipamv1alpha1.IP) bool {
+	return slices.ContainsFunc(p.IPs, func(ip *ipamv1alpha1.IP) bool {
+		return !slices.ContainsFunc(there, func(t ipamv1alpha1.IP) bool { return t.Spec.IP == ip.Spec.IP })
+	})
+}
+
 // Build decides who is told what.
 //
 //	no ServiceExport                             nobody

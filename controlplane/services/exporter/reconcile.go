@@ -59,6 +59,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
 	p := Build(f)
+	if p.makes(f.PassOn.IPs) {
+		// The cache may not yet know those that were made last. For all other changes, of which a peer may tell without end, it
+		// will do.
+		if err := r.count(ctx, r.Reader, req.NamespacedName, &f.PassOn); err != nil {
+			return ctrl.Result{}, err
+		}
+		p = Build(f)
+	}
 	refused, err := r.applyIPs(ctx, p.IPs)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -241,24 +249,24 @@ func (r *Reconciler) passOn(ctx context.Context, name types.NamespacedName, f *F
 		}
 		f.PassOn.Sources = append(f.PassOn.Sources, Source{Cluster: peer.ID, Slices: said.Spec.Slices, Address: judge.Here, Away: away != ""})
 	}
-	f.PassOn.Others = map[string]int{}
-	for i := range f.PassOn.Sources {
-		if !f.PassOn.lacks(&f.PassOn.Sources[i]) {
-			continue // which is so for all changes of readiness, of which a peer may tell without end
-		}
-		cluster := f.PassOn.Sources[i].Cluster
-		// Past the cache, which may not yet know those that were made last.
+	return again, r.count(ctx, r.Client, name, &f.PassOn)
+}
+
+// count counts the IPs for other Services of the clusters of which this one is passed on.
+func (r *Reconciler) count(ctx context.Context, from client.Reader, name types.NamespacedName, o *PassOn) error {
+	o.Others = map[string]int{}
+	for _, cluster := range o.clusters() {
 		var ips ipamv1alpha1.IPList
-		if err := r.Reader.List(ctx, &ips, client.MatchingLabels{networkingv1beta1.LabelPassedOnFrom: cluster}); err != nil {
-			return 0, fmt.Errorf("list IPs: %w", err)
+		if err := from.List(ctx, &ips, client.UnsafeDisableDeepCopy, client.MatchingLabels{networkingv1beta1.LabelPassedOnFrom: cluster}); err != nil {
+			return fmt.Errorf("list IPs: %w", err)
 		}
 		for i := range ips.Items {
 			if ip := &ips.Items[i]; ip.Namespace != name.Namespace || ip.Labels[mcsv1beta1.LabelServiceName] != name.Name {
-				f.PassOn.Others[cluster]++
+				o.Others[cluster]++
 			}
 		}
 	}
-	return again, nil
+	return nil
 }
 
 // peers are the peerings for a Service with these labels, and how much each is told of beside it.

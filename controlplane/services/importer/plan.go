@@ -190,6 +190,9 @@ func Build(f Facts) (p Plan) {
 		if what := conflicts[c.cluster]; len(what) > 0 {
 			notes[i] = append(notes[i], fmt.Sprintf("the export of cluster %s is older and differs (%s): its settings are used", all[0].cluster, strings.Join(what, ", ")))
 		}
+		if merged.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
+			notes[i] = append(notes[i], "no pod of this cluster reaches its endpoints: the internalTrafficPolicy of the Service is Local")
+		}
 		if c.of.Away != "" {
 			notes[i] = append(notes[i], "no endpoint is ready: "+c.of.Away)
 		}
