@@ -177,6 +177,8 @@ func newNodeNetwork(t *testing.T) *nodeNetwork {
 	t.Helper()
 	source.NeedRoot(t, "ip", "nft")
 	n := &nodeNetwork{node: newHost(t), pod: newHost(t), gateway: newHost(t), world: newHost(t)}
+	// Onlink: a link that came up just now may still lack the route to its own network, by which the kernel would judge
+	// the next hops.
 	n.node.ip(t, fmt.Sprintf(`
 link add pod type veth peer name eth0 netns %d
 link add tunnel type veth peer name eth0 netns %d
@@ -190,34 +192,34 @@ address add 2001:db8::1/64 dev world nodad
 link set pod up
 link set tunnel up
 link set world up
-route add default via 192.0.2.254
-route add default via 2001:db8::fe
-route add 10.60.0.0/16 via 10.80.0.1
-route add fd00:60::/32 via fd00:80::1`, n.pod.tid, n.gateway.tid, n.world.tid))
+route add default via 192.0.2.254 dev world onlink
+route add default via 2001:db8::fe dev world onlink
+route add 10.60.0.0/16 via 10.80.0.1 dev tunnel onlink
+route add fd00:60::/32 via fd00:80::1 dev tunnel onlink`, n.pod.tid, n.gateway.tid, n.world.tid))
 	n.pod.ip(t, `
 address add 10.243.1.2/24 dev eth0
 address add 10.243.1.7/24 dev eth0
 address add fd00:243:1::2/64 dev eth0 nodad
 address add fd00:243:1::7/64 dev eth0 nodad
 link set eth0 up
-route add default via 10.243.1.1
-route add default via fd00:243:1::1`)
+route add default via 10.243.1.1 dev eth0 onlink
+route add default via fd00:243:1::1 dev eth0 onlink`)
 	n.gateway.ip(t, `
 address add 10.80.0.1/24 dev eth0
 address add fd00:80::1/64 dev eth0 nodad
 address add 10.60.0.5/32 dev lo
 address add fd00:60::5/128 dev lo
 link set eth0 up
-route add default via 10.80.0.5
-route add default via fd00:80::5`)
+route add default via 10.80.0.5 dev eth0 onlink
+route add default via fd00:80::5 dev eth0 onlink`)
 	n.world.ip(t, `
 address add 192.0.2.80/24 dev eth0
 address add 192.0.2.81/24 dev eth0
 address add 2001:db8::80/64 dev eth0 nodad
 address add 2001:db8::81/64 dev eth0 nodad
 link set eth0 up
-route add 10.243.0.0/16 via 192.0.2.1
-route add fd00:243::/32 via 2001:db8::1`)
+route add 10.243.0.0/16 via 192.0.2.1 dev eth0 onlink
+route add fd00:243::/32 via 2001:db8::1 dev eth0 onlink`)
 	n.node.run(t, "", "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	n.kubernetes(t)
 	n.node.do(func() { n.table = openNFT() })
