@@ -299,8 +299,31 @@ func TestServices(t *testing.T) {
 		rome.allow(networkingv1beta1.AnnotationExportServices, "db, shop")
 		rome.told("10.243.1.2", "10.243.1.3")
 	})
+	t.Run("one of two peers cannot be told", func(t *testing.T) {
+		rome.connect("bari") // before milan, which is told nevertheless
+		theirs := &networkingv1beta1.ExportedService{ObjectMeta: object("liqo-tenant-bari", "shop.web"), Spec: *rome.told("10.243.1.2", "10.243.1.3").Spec.DeepCopy()}
+		mine := &corev1.ConfigMap{ObjectMeta: object("liqo-tenant-bari", "mine")}
+		rome.Create(t, mine)
+		theirs.Spec.Type = networkingv1beta1.ServiceHeadless
+		theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "mine", UID: mine.UID, Controller: new(true)}}
+		controlplanetest.Eventually(t, "somebody else has made an object of that name", func(ctx context.Context) error {
+			_ = rome.Client.Delete(ctx, theirs.DeepCopy())
+			return rome.Client.Create(ctx, theirs.DeepCopy())
+		})
+		controlplanetest.Edit(t, rome.Cluster, &discoveryv1.EndpointSlice{ObjectMeta: object("shop", "web-1")}, func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[1].Addresses = []string{"10.243.1.4"}
+		})
+		milan.hears(rome.told("10.243.1.2", "10.243.1.4"))
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.4")
+		rome.condition(export, "Ready", exportConditions, "Failed")
+		if c := meta.FindStatusCondition(export.Status.Conditions, "Ready"); !strings.Contains(c.Message, "Cluster bari is not told: ") {
+			t.Error(c.Message)
+		}
+		rome.Delete(t, theirs)
+		rome.condition(export, "Ready", exportConditions, "Exported")
+	})
 	t.Run("headless from now on", func(t *testing.T) {
-		told := rome.told("10.243.1.2", "10.243.1.3")
+		told := rome.told("10.243.1.2", "10.243.1.4")
 		told.Spec.Type = networkingv1beta1.ServiceHeadless
 		milan.hears(told)
 		controlplanetest.Eventually(t, "the Service has no address", func(ctx context.Context) error {
@@ -310,7 +333,7 @@ func TestServices(t *testing.T) {
 			}
 			return nil
 		})
-		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.4")
 	})
 	t.Run("no more", func(t *testing.T) {
 		rome.Delete(t, export)

@@ -209,6 +209,14 @@ func Build(f Facts) (p Plan) {
 	return p
 }
 
+// fail adds why peers could not be told, so that the Service is not exported to all that should have it.
+func (p *Plan) fail(untold []string) {
+	p.add(untold)
+	if c := meta.FindStatusCondition(p.Conditions, string(mcsv1beta1.ServiceExportConditionReady)); c != nil && len(untold) > 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, string(mcsv1beta1.ServiceExportReasonFailed)
+	}
+}
+
 // add adds what only applying the plan showed to the message of the condition Ready.
 func (p *Plan) add(problems []string) {
 	c := meta.FindStatusCondition(p.Conditions, string(mcsv1beta1.ServiceExportConditionReady))

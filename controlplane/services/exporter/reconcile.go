@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -72,12 +73,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p.add(refused)
+	untold, failed := r.applyExported(ctx, p.Exported)
+	p.fail(untold)
 	wanted := map[string]bool{}
 	for _, e := range p.Exported {
 		wanted[e.Namespace] = true
-		if _, err := apply.Object(ctx, r.Client, nil, e); err != nil && !apply.NamespaceEnds(err) {
-			return ctrl.Result{}, err
-		}
 	}
 	for i := range exported {
 		if e := &exported[i]; !wanted[e.Namespace] && e.DeletionTimestamp.IsZero() {
@@ -86,14 +86,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			}
 		}
 	}
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
 	// Only when no peer is told of an address any more may it be granted for something else.
-	if err := r.deleteIPs(ctx, &f.PassOn, p.IPs); err != nil {
-		return ctrl.Result{}, err
+	if len(untold) == 0 {
+		if err := r.deleteIPs(ctx, &f.PassOn, p.IPs); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	if f.Export == nil {
 		return ctrl.Result{}, nil
 	}
-	if again == 0 && (p.Full || len(refused) > 0) {
+	if again == 0 && (p.Full || len(refused)+len(untold) > 0) {
 		again = retry
 	}
 	live := f.Export.DeepCopy()
@@ -198,6 +203,23 @@ func (r *Reconciler) applyIPs(ctx context.Context, wanted []*ipamv1alpha1.IP) (r
 		}
 	}
 	return refused, nil
+}
+
+// applyExported tells each peer, whatever becomes of the others. Refused says of the first whose namespace does not take it
+// why.
+func (r *Reconciler) applyExported(ctx context.Context, exported []*networkingv1beta1.ExportedService) (refused []string, err error) {
+	var failed []error
+	for _, e := range exported {
+		_, err := apply.Object(ctx, r.Client, nil, e)
+		if why, is := apply.Refusal(err); is {
+			if len(refused) < maxLeft {
+				refused = append(refused, fmt.Sprintf("Cluster %s is not told: %s", e.Labels[networkingv1beta1.LabelRemoteClusterID], why))
+			}
+		} else if err != nil && !apply.NamespaceEnds(err) {
+			failed = append(failed, err)
+		}
+	}
+	return refused, errors.Join(failed...)
 }
 
 // deleteIPs deletes those that are not wanted any more.
