@@ -610,6 +610,10 @@ var cases = []testCase{
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonNameTaken, "namespace liqo-tenant-rome of cluster milan has an object of its own")
 		w.slice()
 	}, local, Failed},
+	{"with a copy that a policy there denies", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonCopyRefused, "cluster milan refuses an object that is copied to its namespace liqo-tenant-rome")
+		w.slice()
+	}, local, Failed},
 	{"of another user, for longer than events are kept", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusNotReady, "the API server of cluster milan: it denies access to its namespace liqo-tenant-rome", "", "")
 		w.client.peer.Foreign.Status.Modules.Authentication.Conditions[0].Reason = corev1beta1.ReasonIdentityDenied

@@ -115,6 +115,9 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 			return on(e.denied("cluster %s denies access to its namespace %s", e.id, there))
 		case authv1beta1.ReasonNameTaken, authv1beta1.ReasonAnswerInvalid:
 			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).fix("fix what it names; rename or delete one of two objects with the same name"))
+		case authv1beta1.ReasonCopyRefused:
+			return on(fail("%s", ev.Message).because("the controller says %s", ev.Reason).
+				fix("change the object here, or the policy or quota of cluster %s that it names; clusters of different versions: install the same version in both", e.id))
 		}
 	}
 	return nil

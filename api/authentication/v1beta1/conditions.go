@@ -110,6 +110,9 @@ const (
 	ReasonAPIServerUnreachable = "APIServerUnreachable"
 	// ReasonAnswerInvalid means that the provider answers with a status that is none, or too long.
 	ReasonAnswerInvalid = "AnswerInvalid"
+	// ReasonCopyRefused means that the provider takes a copy for invalid, or that one of its policies, webhooks or quotas
+	// denies it.
+	ReasonCopyRefused = "CopyRefused"
 	// ReasonCredentialsRefused means that it does not know the user of the kubeconfig.
 	ReasonCredentialsRefused = "CredentialsRefused"
 )

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
@@ -277,23 +279,39 @@ func remoteClient(local client.Client, cfg *rest.Config, kinds []schema.GroupVer
 func (r *Reconciler) report(secret *corev1.Secret, p peer, logger interface {
 	Info(string, ...any)
 }, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		logger.Info("replicating", "namespace", p.here, "remoteNamespace", p.there)
 		r.event(secret, corev1.EventTypeNormal, authv1beta1.ReasonReplicating, fmt.Sprintf("what is for cluster %s is copied to its namespace %s", p.provider, p.there))
-	case apierrors.IsForbidden(err):
-		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonRoleBindingMissing, fmt.Sprintf(
-			"cluster %s denies access to its namespace %s: its administrator must bind the user of this kubeconfig to ClusterRole %s there (%v)", p.provider, p.there, authv1beta1.RemoteControlPlaneRole, err))
-	case apierrors.IsUnauthorized(err):
-		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonCredentialsRefused, fmt.Sprintf("cluster %s does not accept the credentials of this kubeconfig: %v", p.provider, err))
-	case apierrors.IsAlreadyExists(err):
-		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonNameTaken, fmt.Sprintf(
-			"namespace %s of cluster %s has an object of its own with the name of one that is to be copied: give one of them another name (%v)", p.there, p.provider, err))
-	case errors.As(err, new(*answerError)):
-		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonAnswerInvalid, fmt.Sprintf("cluster %s answers what is not taken over: %v", p.provider, err))
-	default:
-		r.event(secret, corev1.EventTypeWarning, authv1beta1.ReasonAPIServerUnreachable, fmt.Sprintf("cluster %s: %v", p.provider, err))
+		return
 	}
+	reason, note := obstacle(p, err)
+	r.event(secret, corev1.EventTypeWarning, reason, note)
+}
+
+// obstacle returns the reason and the note of the event about an error of a session.
+func obstacle(p peer, err error) (reason, note string) {
+	switch {
+	case errors.As(err, new(*answerError)):
+		return authv1beta1.ReasonAnswerInvalid, fmt.Sprintf("cluster %s answers what is not taken over: %v", p.provider, err)
+	case apierrors.IsUnauthorized(err):
+		return authv1beta1.ReasonCredentialsRefused, fmt.Sprintf("cluster %s does not accept the credentials of this kubeconfig: %v", p.provider, err)
+	case apierrors.IsAlreadyExists(err):
+		return authv1beta1.ReasonNameTaken, fmt.Sprintf(
+			"namespace %s of cluster %s has an object of its own with the name of one that is to be copied: give one of them another name (%v)", p.there, p.provider, err)
+	case apierrors.IsForbidden(err) && !byAdmission(err):
+		return authv1beta1.ReasonRoleBindingMissing, fmt.Sprintf(
+			"cluster %s denies access to its namespace %s: its administrator must bind the user of this kubeconfig to ClusterRole %s there (%v)", p.provider, p.there, authv1beta1.RemoteControlPlaneRole, err)
+	}
+	if _, refused := apply.Refusal(err); refused {
+		return authv1beta1.ReasonCopyRefused, fmt.Sprintf("cluster %s refuses an object that is copied to its namespace %s: %v", p.provider, p.there, err)
+	}
+	return authv1beta1.ReasonAPIServerUnreachable, fmt.Sprintf("cluster %s: %v", p.provider, err)
+}
+
+// byAdmission tells whether a policy, a webhook or a quota has denied a request, and not the want of a role: the API
+// server gives both the same status, and only its words differ (k8s.io/apiserver/pkg/admission).
+func byAdmission(err error) bool {
+	return strings.Contains(err.Error(), "denied request: ") || strings.Contains(err.Error(), "denied the request") || strings.Contains(err.Error(), "exceeded quota")
 }
 
 func (r *Reconciler) event(s *corev1.Secret, kind, reason, note string) {
