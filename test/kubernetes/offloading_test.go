@@ -120,6 +120,7 @@ func testOffloading(t *testing.T, w *world) {
 		{"refused", testOffloadedRefused},
 		{"changes", testOffloadedChanges},
 		{"the API server of its cluster", testOffloadedAPIClient},
+		{"a Job and a StatefulSet", testOffloadedWorkloads},
 		{"deleted", testOffloadedDeleted},
 		{"over quota", testOffloadedQuota},
 		{"changes while clusters are apart", testOffloadedChangesApart},
