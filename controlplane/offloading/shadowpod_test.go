@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
@@ -109,6 +111,51 @@ func TestShadowPods(t *testing.T) {
 		create(shadow("host", host))
 		milan.Event(t, "shop-rome", "host", "PodRefused", "PodSecurity")
 		milan.phaseIs("host", corev1.PodPending)
+	})
+	t.Run("an image policy of the provider", func(t *testing.T) {
+		text, err := os.ReadFile("../../docs/examples/image-policy.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policy []client.Object
+		for _, part := range strings.Split(string(text), "\n---\n") {
+			o := new(unstructured.Unstructured)
+			if err := yaml.Unmarshal([]byte(part), o); err != nil {
+				t.Fatal(err)
+			}
+			policy = append(policy, o)
+			milan.Create(t, o)
+		}
+		probe := func(image string) error {
+			return milan.Client.Create(t.Context(), &corev1.Pod{ObjectMeta: object("shop-rome", "probe", "app", "shop"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}}}, client.DryRunAll)
+		}
+		controlplanetest.Eventually(t, "the API server has the policy", func(context.Context) error {
+			if err := probe("b"); err == nil || !strings.Contains(err.Error(), "images of consumers") {
+				return fmt.Errorf("a pod is created: %v", err)
+			}
+			return nil
+		})
+		withImage := func(image string) map[string]any {
+			spec := withCPU("1m")
+			spec["containers"].([]any)[0].(map[string]any)["image"] = image
+			return spec
+		}
+		create(shadow("unwanted", withImage("registry.example.org.evil.example/shop")))
+		milan.Event(t, "shop-rome", "unwanted", "PodRefused", "images of consumers must come from registry.example.org")
+		milan.phaseIs("unwanted", corev1.PodPending)
+		create(shadow("wanted", withImage("registry.example.org/shop")))
+		p := milan.podIs("wanted", nil)
+		if err := patch(t, rome, shadow("wanted", nil), `{"spec":{"pod":{"containers":[{"name":"a","image":"b","resources":{"requests":{"cpu":"1m"}}}]}}}`); err != nil {
+			t.Fatal(err)
+		}
+		milan.Event(t, "shop-rome", "wanted", "PodRefused", "stays as it is")
+		if now := milan.podIs("wanted", nil); now.UID != p.UID || now.Spec.Containers[0].Image != "registry.example.org/shop" {
+			t.Errorf("the pod has the image %s", now.Spec.Containers[0].Image)
+		}
+		for _, o := range []client.Object{policy[1], policy[0], shadow("unwanted", nil), shadow("wanted", nil)} {
+			milan.Delete(t, o)
+		}
+		controlplanetest.Eventually(t, "the API server has no policy", func(context.Context) error { return probe("b") })
 	})
 	t.Run("a pod of somebody else", func(t *testing.T) {
 		theirs := &corev1.Pod{ObjectMeta: object("shop-rome", "taken", "app", "shop"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop"}}}}
