@@ -601,6 +601,12 @@ var cases = []testCase{
 		w.slice()
 		w.rome.offloads.slices.items[0].Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceAuthentication, Status: authv1beta1.SliceAccepted}}
 	}, local, OK},
+	{"with a slice of a class on which nothing decides", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
+		w.slice()
+		w.rome.offloads.slices.items[0].Spec.Class = "gold"
+		w.rome.offloads.slices.items[0].Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceAuthentication, Status: authv1beta1.SliceAccepted}}
+	}, local, Warning},
 	{"of a user who had no rights, says an event from before", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonRoleBindingMissing, "denied")
 		w.slice()

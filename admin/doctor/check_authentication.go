@@ -154,9 +154,15 @@ func (e *end) sliceFindings() (out []Finding) {
 	denied := map[string][]*authv1beta1.ResourceSlice{}
 	for i := range e.cluster.offloads.slices.items {
 		s := &e.cluster.offloads.slices.items[i]
-		c := denial(s)
-		if c != nil && e.asks(s) {
+		switch c := denial(s); {
+		case !e.asks(s):
+		case c != nil:
 			denied[c.Reason] = append(denied[c.Reason], s)
+		case undecided(s):
+			out = append(out, warn("nothing in cluster %s has decided on the resources of the slice", e.id).on("ResourceSlice "+s.Namespace+"/"+s.Name).
+				because("its class is %q, and it is for a controller of that cluster's own to decide on slices of this class", s.Spec.Class).
+				fix("if there is no such controller: kubectl delete rslice %s -n %s, and create it with class %s or %s", s.Name, s.Namespace,
+					authv1beta1.SliceClassDefault, authv1beta1.SliceClassAvailable))
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(denied)) {
@@ -180,6 +186,14 @@ func denial(s *authv1beta1.ResourceSlice) *authv1beta1.ResourceSliceCondition {
 		return nil
 	}
 	return &s.Status.Conditions[i]
+}
+
+// undecided tells whether a slice has its credentials, and is of a class on whose resources a controller of the provider's own
+// decides, which has not.
+func undecided(s *authv1beta1.ResourceSlice) bool {
+	own := s.Spec.Class == "" || s.Spec.Class == authv1beta1.SliceClassDefault || s.Spec.Class == authv1beta1.SliceClassAvailable
+	return !own && len(s.Status.Conditions) > 0 &&
+		!slices.ContainsFunc(s.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == authv1beta1.SliceResources })
 }
 
 func (e *end) fixDenial(s *authv1beta1.ResourceSlice, reason string) string {
