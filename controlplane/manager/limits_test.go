@@ -67,6 +67,7 @@ func TestLimits(t *testing.T) {
 		&corev1.Secret{ObjectMeta: issued, Data: map[string][]byte{"kubeconfig": []byte("old")}},
 		&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", map[string]string{"liqo.io/signed-nonce": "true"}), Data: map[string][]byte{"nonce": []byte("b"), "other": []byte("c")}},
 		&corev1.Service{ObjectMeta: meta("default", "shop", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		&corev1.Service{ObjectMeta: meta("default", "alias", map[string]string{"liqo.io/managed": "true", "multicluster.kubernetes.io/service-name": "alias"}), Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 1}}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}},
 		&corev1beta1.ForeignCluster{ObjectMeta: meta("", "naples", nil), Spec: corev1beta1.ForeignClusterSpec{ClusterID: "naples"}},
 		&corev1.Pod{ObjectMeta: meta("default", "shop", nil), Spec: spec},
@@ -124,6 +125,9 @@ func TestLimits(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "evil", Labels: ours, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}}), "the cluster itself"},
 		{"the token of another account", create(&corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "evil", Labels: ours, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}}), "makes keys, and no tokens"},
+		{"what a Service of ours leads to, and that it is a user's", patch(&corev1.Service{ObjectMeta: meta("default", "alias", nil)}, `{"metadata":{"labels":{"liqo.io/managed":null}},"spec":{"selector":{"a":"evil"}}}`), "liqo.io/managed"},
+		{"a Service of ours, left to a user", patch(&corev1.Service{ObjectMeta: meta("default", "alias", nil)}, `{"metadata":{"labels":{"liqo.io/managed":null}}}`), ""},
+		{"a label on a user's Service", patch(&corev1.Service{ObjectMeta: meta("default", "shop", nil)}, label), "liqo.io/managed"},
 		{"a user's Service", remove(&corev1.Service{ObjectMeta: meta("default", "shop", nil)}), "liqo.io/managed"},
 		{"a user's binding", remove(&rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "theirs", nil)}), "liqo.io/managed"},
 		{"a label on a user's ForeignCluster", func(ctx context.Context) error {

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/controlplane/services"
@@ -248,6 +250,8 @@ func TestServices(t *testing.T) {
 			metav1.SetMetaDataLabel(&n.ObjectMeta, "liqo.io/service-alias", "true")
 		})
 		milan.leads("web", "rome 10.71.1.2")
+		milan.takesOver(t, heard)
+		milan.leads("web", "rome 10.71.1.2")
 		controlplanetest.Edit(t, milan.Cluster, &corev1.Namespace{ObjectMeta: object("", "shop")}, func(n *corev1.Namespace) { delete(n.Labels, "liqo.io/service-alias") })
 		milan.Gone(t, &corev1.Service{ObjectMeta: object("shop", "web")})
 	})
@@ -350,6 +354,52 @@ func TestServices(t *testing.T) {
 			rome.Gone(t, o)
 		}
 	})
+}
+
+// takesOver has a user apply a Service of their own over the alias. It is theirs from then on, also when nothing is imported any
+// more. When they delete it, there is an alias again.
+func (s *site) takesOver(t *testing.T, heard *networkingv1beta1.ImportedService) {
+	t.Helper()
+	web := &corev1.Service{ObjectMeta: object("shop", "web")}
+	if err := s.Client.Patch(t.Context(), web, client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"selector":{"app":"web"},"ports":[{"port":80,"targetPort":8080}]}}`)), client.FieldOwner("kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	theirs := func(ctx context.Context) error {
+		if err := s.Get(ctx, "shop", "web", web); err != nil {
+			return err
+		}
+		if len(web.OwnerReferences)+len(web.Labels) > 0 || web.Spec.Selector["app"] != "web" || web.Spec.Ports[0].TargetPort.IntValue() != 8080 || web.Spec.ClusterIP == "" {
+			return fmt.Errorf("%+v", web)
+		}
+		for _, m := range web.ManagedFields {
+			if m.Manager == apply.FieldOwner {
+				return fmt.Errorf("%s still owns fields", m.Manager)
+			}
+		}
+		return nil
+	}
+	controlplanetest.Eventually(t, "the alias is the user's", theirs)
+	controlplanetest.Eventually(t, "no EndpointSlice of the alias is left", func(ctx context.Context) error {
+		var all discoveryv1.EndpointSliceList
+		err := s.Client.List(ctx, &all, client.InNamespace("shop"), client.MatchingLabels{discoveryv1.LabelServiceName: "web", networkingv1beta1.LabelManaged: "true"})
+		if err == nil && len(all.Items) > 0 {
+			err = fmt.Errorf("there are %d", len(all.Items))
+		}
+		return err
+	})
+	imported := &mcsv1beta1.ServiceImport{ObjectMeta: object("shop", "web")}
+	s.condition(imported, "Alias", func() []metav1.Condition { return imported.Status.Conditions }, "NameTaken")
+	s.Delete(t, heard)
+	s.Gone(t, imported)
+	s.Gone(t, &corev1.Service{ObjectMeta: object("shop", importer.DerivedName("web"))})
+	if err := theirs(t.Context()); err != nil {
+		t.Error(err)
+	}
+	again := &networkingv1beta1.ImportedService{ObjectMeta: object(s.tenant(), heard.Name, "liqo.io/managed", "true", remoteID, s.peer), Spec: heard.Spec}
+	s.Create(t, again)
+	*heard = *again
+	s.condition(imported, "Alias", func() []metav1.Condition { return imported.Status.Conditions }, "NameTaken")
+	s.Delete(t, web)
 }
 
 func (s *site) leadsNowhere(service string) {

@@ -39,6 +39,8 @@ type Facts struct {
 	Alias bool
 	// AliasTaken says that one is asked for, and somebody else's Service has the name.
 	AliasTaken bool
+	// TakenOver says that a user has applied a Service of their own over the alias.
+	TakenOver bool
 	// Imports are what the peers say.
 	Imports []Import
 	// Local is what this cluster itself exports under that name; nil: nothing.

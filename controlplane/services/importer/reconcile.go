@@ -69,6 +69,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
+	if f.TakenOver {
+		if _, err := r.release(ctx, req.NamespacedName); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	p := Build(f)
 	if p.Namespace != nil {
 		p, err = r.create(ctx, f)
@@ -158,10 +163,19 @@ func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
 		}
 	}
 	for i := range services.Items {
-		if s := &services.Items[i]; !wanted[s.Name] && s.DeletionTimestamp.IsZero() {
-			if err := apply.DeleteOurs(ctx, r.Client, s, &owner); err != nil {
+		s := &services.Items[i]
+		if wanted[s.Name] || !s.DeletionTimestamp.IsZero() || takenOver(s) {
+			continue
+		}
+		if s.Name == f.Name { // which a user may have made theirs just now
+			if released, err := r.release(ctx, key); err != nil {
 				return err
+			} else if released {
+				continue
 			}
+		}
+		if err := apply.DeleteOurs(ctx, r.Client, s, &owner); err != nil {
+			return err
 		}
 	}
 	for _, s := range p.Services {
@@ -202,6 +216,34 @@ func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
 		return apply.Delete(ctx, r.Client, live)
 	}
 	return nil
+}
+
+// takenOver tells whether a user has applied a Service of their own over one that was made here. Such a one has no selector,
+// leads to no name, and is applied by nobody who leaves a record of it.
+func takenOver(s *corev1.Service) bool {
+	return len(s.Spec.Selector) > 0 || s.Spec.Type == corev1.ServiceTypeExternalName || s.Annotations[corev1.LastAppliedConfigAnnotation] != ""
+}
+
+// release leaves an alias to the user who has applied a Service of their own over it. Nothing is left in it by which it would be
+// changed or deleted with the ServiceImport. The spec is what the user has made of it.
+func (r *Reconciler) release(ctx context.Context, name types.NamespacedName) (released bool, err error) {
+	s := new(corev1.Service)
+	if err := r.Reader.Get(ctx, name, s); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if s.Labels[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue || s.Labels[mcsv1beta1.LabelServiceName] != name.Name || !takenOver(s) {
+		return false, nil
+	}
+	before := s.DeepCopy()
+	delete(s.Labels, networkingv1beta1.LabelManaged)
+	delete(s.Labels, mcsv1beta1.LabelServiceName)
+	delete(s.Annotations, apply.AnnotationHash)
+	s.OwnerReferences = slices.DeleteFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == mcsv1beta1.ServiceImportKindName })
+	s.ManagedFields = slices.DeleteFunc(s.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == apply.FieldOwner })
+	if err := r.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, fmt.Errorf("release the alias: %w", err)
+	}
+	return true, nil
 }
 
 // tell writes what became of it: into the ServiceImport, the ImportedServices and the ServiceExport of this cluster.
@@ -286,8 +328,14 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	} else if err != nil {
 		service = nil
 	}
-	wanted := wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias)
-	f.Alias, f.AliasTaken = wanted && service == nil, wanted && service != nil
+	alias := new(corev1.Service)
+	if err := r.Get(ctx, name, alias); client.IgnoreNotFound(err) != nil {
+		return f, 0, fmt.Errorf("get the alias: %w", err)
+	} else if err == nil {
+		f.TakenOver = takenOver(alias)
+	}
+	wanted, taken := wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias), service != nil || f.TakenOver
+	f.Alias, f.AliasTaken = wanted && !taken, wanted && taken
 	if err = r.local(ctx, name, service, &f); err != nil {
 		return f, 0, err
 	}
