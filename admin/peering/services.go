@@ -53,11 +53,16 @@ func Export(ctx context.Context, in *access.Cluster, wanted *mcsv1beta1.ServiceE
 		if err := e.serviceThere(ctx, wanted); err != nil {
 			return "", err
 		}
+		read := meta.FindStatusCondition(live.Status.Conditions, string(networkingv1beta1.ConditionOptionsRead)) // not of earlier versions
 		valid := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionValid))
 		exported := meta.FindStatusCondition(live.Status.Conditions, string(mcsv1beta1.ServiceExportConditionReady))
 		switch {
 		case valid == nil || exported == nil:
 			return "no controller has processed the ServiceExport yet: is services.enabled set in this cluster?", nil
+		case read != nil && read.Message != networkingv1beta1.ExportOptions(live.Annotations):
+			return "the controller has not processed the change yet", nil
+		case valid.Status != metav1.ConditionTrue && valid.Reason == string(mcsv1beta1.ServiceExportReasonInvalidServiceType):
+			return "", in.Errorf("%s: %s; the ServiceExport stays: 'liqoctl unexport service %s -n %s' takes it back", what, valid.Message, wanted.Name, wanted.Namespace)
 		case valid.Status != metav1.ConditionTrue:
 			return what + ": " + valid.Message, nil // the Service may come
 		case exported.Status != metav1.ConditionTrue:

@@ -213,6 +213,9 @@ func testServiceNames(t *testing.T, s *sharing) {
 			return err
 		})
 	}
+	if out := s.kubectl(t, s.b, "exec", "-n", "liqo", "deploy/liqo-clusterdns", "--", "clusterdns", "status"); !strings.Contains(out, "clusterset.local: ") || !strings.Contains(out, "NOERROR") {
+		t.Errorf("clusterdns status:\n%s", out)
+	}
 	alias, err := netip.ParseAddr(s.kubectl(t, s.b, "get", "service", "web", "-n", shop, "-o", "jsonpath={.spec.clusterIP}"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,12 @@
 package v1beta1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/api/text"
+)
 
 // ConditionType is the type of a condition of this group. Every condition has observedGeneration set: read the two
 // together, an older one speaks of an older spec. Messages say what to do.
@@ -318,6 +324,25 @@ const (
 	// ReasonTranslationRefused means that the kernel refused the table. What was there before stays in force.
 	ReasonTranslationRefused ConditionReason = "TranslationRefused"
 )
+
+// ConditionOptionsRead, of a ServiceExport, says by which annotations its other conditions were decided: annotations do not
+// change the generation of an object. The message is [ExportOptions].
+const ConditionOptionsRead ConditionType = "OptionsRead"
+
+// ExportOptions says what the annotations of a ServiceExport ask for, in no more than 1000 bytes.
+func ExportOptions(annotations map[string]string) string {
+	to, some := annotations[AnnotationExportTo]
+	if some {
+		to = fmt.Sprintf("the clusters %q", to)
+	} else {
+		to = "all peers"
+	}
+	prefer := ""
+	if annotations[AnnotationPreferLocal] == LabelTrue {
+		prefer = "Local endpoints are preferred; "
+	}
+	return text.Cut(prefer+"For "+to, 1000)
+}
 
 // ConditionAlias, of a ServiceImport, says whether its Service has its own name in the namespace. It is
 // there only where that is wanted and not possible.

@@ -57,7 +57,7 @@ func (f *Facts) noService() string {
 	if len(f.PassOn.Withheld) == 0 {
 		return fmt.Sprintf("There is no Service %s in namespace %s, not counting those that are imported from other clusters: create it to export it", f.Export.Name, f.Export.Namespace)
 	}
-	return fmt.Sprintf("The Service is imported from %s, and not passed on: the annotation %s of the Configuration there does not name it",
+	return fmt.Sprintf("The Service is imported from %s, and not passed on: the annotation %s of this cluster's Configuration for it does not name the Service",
 		names(f.PassOn.Withheld), networkingv1beta1.AnnotationPassOnServices)
 }
 

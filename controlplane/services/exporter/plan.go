@@ -91,10 +91,12 @@ func Build(f Facts) (p Plan) {
 	if f.Export == nil {
 		return p
 	}
+	read := condition(mcsv1beta1.ServiceExportConditionType(networkingv1beta1.ConditionOptionsRead), true, "Read", networkingv1beta1.ExportOptions(f.Export.Annotations))
 	invalid := func(reason mcsv1beta1.ServiceExportConditionReason, message string) Plan {
 		return Plan{Conditions: []metav1.Condition{
 			condition(mcsv1beta1.ServiceExportConditionValid, false, reason, message),
 			condition(mcsv1beta1.ServiceExportConditionReady, false, mcsv1beta1.ServiceExportReasonPending, "Nothing is exported: see the condition Valid"),
+			read,
 		}}
 	}
 	switch s := f.Service; {
@@ -196,7 +198,7 @@ func Build(f Facts) (p Plan) {
 		parts = append(parts, fmt.Sprintf("To %s not all of them: a Service has %d endpoints in %d slices at most", names(unfit), networkingv1beta1.MaxServiceEndpoints, networkingv1beta1.MaxServiceSlices))
 	}
 	if len(denied) > 0 {
-		parts = append(parts, fmt.Sprintf("Not to %s: the annotation %s of the Configuration there does not name it", names(denied), networkingv1beta1.AnnotationExportServices))
+		parts = append(parts, fmt.Sprintf("Not to %s: the annotation %s of this cluster's Configuration for it does not name the Service", names(denied), networkingv1beta1.AnnotationExportServices))
 	}
 	if len(unknown) > 0 && len(f.Peers) > 0 {
 		parts = append(parts, fmt.Sprintf("not connected to %s, which the annotation names", names(unknown)))
@@ -205,6 +207,7 @@ func Build(f Facts) (p Plan) {
 	p.Conditions = []metav1.Condition{
 		condition(mcsv1beta1.ServiceExportConditionValid, true, mcsv1beta1.ServiceExportReasonValid, "The Service can be exported"),
 		condition(mcsv1beta1.ServiceExportConditionReady, ready, reason, strings.Join(parts, "; ")),
+		read,
 	}
 	return p
 }

@@ -140,6 +140,9 @@ func TestConditions(t *testing.T) {
 			if c.Reason != test.reason || !strings.Contains(c.Message, test.saying) || len(c.Message) > 1024 {
 				t.Errorf("%s: %s, want %s: %s", c.Reason, c.Message, test.reason, test.saying)
 			}
+			if c := meta.FindStatusCondition(p.Conditions, "OptionsRead"); c == nil || c.Message != networkingv1beta1.ExportOptions(f.Export.Annotations) || len(c.Message) > 1000 {
+				t.Errorf("the options that were read: %+v", c)
+			}
 			// What makes room for it at a peer wakes nobody.
 			if p.Full != (test.reason == "Failed") {
 				t.Errorf("looks again: %v", p.Full)
