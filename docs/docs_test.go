@@ -405,6 +405,16 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
+// TestResourceSliceNames: to kubectl the plain name means the kind of resource.k8s.io, where the cluster has that.
+func TestResourceSliceNames(t *testing.T) {
+	plain := `(kubectl (?:-\S+ \S+ )*[a-z]+ (?:-\S+ \S+ )*(?:[a-z.]+,)*resourceslices?)(?:[^.a-z]|$)`
+	for _, d := range append(documents(t), document{"the code", sources(t)}) {
+		for _, command := range found(plain, d.text) {
+			t.Errorf("%s: %q: use rslice or resourceslices.authentication.liqo.io", d.path, command)
+		}
+	}
+}
+
 // TestCRDsAreTakenOver: Helm, liqoctl or an older manifest may have applied CRDs before,
 // and kubectl refuses to change what another one wrote.
 func TestCRDsAreTakenOver(t *testing.T) {

@@ -247,7 +247,7 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 		return trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), remedies["FailedReflection"] + ": another podOffloadingStrategy than Remote"}
 	}
 	return trouble{"no node has room for it, here or at a provider: " + scheduler,
-		"end other pods, lower its requests, or ask a provider for more: kubectl edit resourceslice, liqoctl create resourceslice"}
+		"end other pods, lower its requests, or ask a provider for more: kubectl edit rslice, liqoctl create resourceslice"}
 }
 
 // toleratesVirtual tells whether a pod with t may run on virtual nodes.
@@ -263,7 +263,7 @@ var remedies = map[string]string{
 	"FailedReflection":  "change the field that is named, or keep the pod here",
 	"OffloadingBackOff": "liqoctl offload namespace NAMESPACE",
 	"PodRefused":        "change what is named; docs/offloading.md says what a provider lets through",
-	"QuotaExceeded":     "end other pods, lower its requests, or ask the provider for more: kubectl edit resourceslice",
+	"QuotaExceeded":     "end other pods, lower its requests, or ask the provider for more: kubectl edit rslice",
 	"QuotaMissing":      "ask for resources: liqoctl create resourceslice",
 	"Cordoned":          "ask the administrators of the provider to uncordon: liqoctl uncordon",
 	"PodInTheWay":       "ask the administrators of the provider to remove the pod of its name",
