@@ -18,8 +18,8 @@ import (
 type Options struct {
 	// Timeout ends the work; 0: it may take as long as it takes.
 	Timeout time.Duration
-	// UntilTimeout waits until Timeout for a provider that does not hear what it is asked. Otherwise that ends the work
-	// soon: most reasons do not go away by themselves.
+	// UntilTimeout waits until Timeout for a provider that does not hear what it is asked, and for a load balancer that
+	// assigns no address. Otherwise these end the work before: most reasons do not go away by themselves.
 	UntilTimeout bool
 	// Wait is for what follows by itself: the connection, or the end of everything
 	// that the controllers made.

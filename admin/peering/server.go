@@ -3,6 +3,7 @@ package peering
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -141,7 +142,7 @@ func sameTemplate(a, b corev1.ObjectReference) bool {
 func (e *end) gatewayRuns() *step {
 	pod := "gw-" + e.gateway()
 	return &step{
-		in: e.Cluster, waiting: "Waiting for gateway pod " + pod + " to be ready", done: "Gateway pod " + pod + " is ready",
+		in: e.Cluster, waiting: "Waiting for gateway pod " + pod + " to be ready", done: "Gateway pod " + pod + " is ready", detailed: true,
 		try: func(ctx context.Context) (missing string, err error) {
 			g, err := e.readGateway(ctx)
 			if err != nil {
@@ -160,13 +161,17 @@ func (e *end) gatewayRuns() *step {
 // exposed waits until the server tells where it is reached.
 func (e *end) exposed() *step {
 	return &step{
-		in: e.Cluster, waiting: "Waiting for gateway server Service to be created", done: "Gateway server Service created successfully",
+		in: e.Cluster, waiting: "Waiting for gateway server Service to have an address", done: "Gateway server Service created successfully", detailed: true,
 		try: func(ctx context.Context) (missing string, err error) {
 			g, err := e.readGateway(ctx)
 			if err != nil {
 				return "", err
 			}
-			if missing, err := conditionMissing(g, networkingv1beta1.ConditionEndpointReady); missing != "" || err != nil {
+			missing, err = conditionMissing(g, networkingv1beta1.ConditionEndpointReady)
+			if unassigned := new(unassigned); errors.As(err, &unassigned) && e.options.UntilTimeout {
+				return unassigned.text, nil
+			}
+			if missing != "" || err != nil {
 				return missing, err
 			}
 			e.endpoint = g.server.Status.Endpoint
@@ -202,6 +207,11 @@ var complaints = map[networkingv1beta1.ConditionReason]bool{
 	networkingv1beta1.ReasonServiceTypeUnsupported: true,
 }
 
+// unassigned is that a Service has no address from a load balancer. The cluster may have none, or it takes its time.
+type unassigned struct{ text string }
+
+func (u *unassigned) Error() string { return u.text }
+
 // conditionMissing is what a gateway waits for, by conditions of these types that
 // must all be True.
 func conditionMissing(g *gateway, types ...networkingv1beta1.ConditionType) (missing string, err error) {
@@ -218,6 +228,8 @@ func conditionMissing(g *gateway, types ...networkingv1beta1.ConditionType) (mis
 			continue
 		case complaints[networkingv1beta1.ConditionReason(c.Reason)]:
 			return "", &complaint{fmt.Sprintf("%s: %s", g, c.Message)}
+		case networkingv1beta1.ConditionReason(c.Reason) == networkingv1beta1.ReasonWaitingForLoadBalancer:
+			return "", &unassigned{fmt.Sprintf("%s: %s", g, strings.TrimSuffix(c.Message, "."))}
 		}
 		return fmt.Sprintf("%s: %s", g, strings.TrimSuffix(c.Message, ".")), nil
 	}

@@ -1,13 +1,20 @@
 package peering
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/sluice-net/sluice/admin/access"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 func TestMovedFrom(t *testing.T) {
@@ -91,6 +98,60 @@ func TestConditionMissing(t *testing.T) {
 			g.server.Generation, g.server.Status.Conditions, g.server.Status.ServerRef = 2, tt.conditions, tt.made
 			missing, err := conditionMissing(g, networkingv1beta1.ConditionDeployed)
 			check(t, missing, err, tt.want, tt.complaint)
+		})
+	}
+}
+
+// TestExposedWithoutLoadBalancer: a Service that gets no address shows why from the beginning, and ends the work when a cloud
+// would have given it one, unless the user has said how long to wait.
+func TestExposedWithoutLoadBalancer(t *testing.T) {
+	const why = "GatewayServer tenant/s: Service gw-s has no address"
+	for _, tt := range []struct {
+		name  string
+		o     Options
+		gets  time.Duration // when the address comes; 0: never
+		after time.Duration
+		ends  string
+	}{
+		{"never", Options{Timeout: 10 * time.Minute}, 0, unassignedFor, "waiting for gateway server Service to have an address: " + why},
+		{"as late as in slow clouds", Options{Timeout: 10 * time.Minute}, 3 * time.Minute, 3 * time.Minute, ""},
+		{"with a timeout of the user's", Options{Timeout: 10 * time.Minute, UntilTimeout: true}, 0, 10 * time.Minute, "timed out after 10m0s while waiting for gateway server Service to have an address: " + why},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := serverIn("tenant", "s", 0).server
+				g.Status.Conditions = []metav1.Condition{{Type: "EndpointReady", Status: "False", Reason: "WaitingForLoadBalancer", Message: "Service gw-s has no address"}}
+				c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(g).Build()
+				e := newPair(&access.Cluster{}, &access.Cluster{Client: c}, &tt.o)[1]
+				e.namespace, e.found.servers = "tenant", []*gateway{serverIn("tenant", "s", 0)}
+				if tt.gets > 0 {
+					time.AfterFunc(tt.gets, func() {
+						g.Status.Conditions[0].Status = "True"
+						g.Status.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}}
+						if err := c.Update(t.Context(), g); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				s := e.exposed()
+				s.clues = nil
+				var p plan
+				p.add(nil, s)
+				ctx, cancel := withTimeout(t.Context(), tt.o)
+				defer cancel()
+				var told script
+				began := time.Now()
+				err := p.run(ctx, told.tell(began))
+				if text(err) != tt.ends {
+					t.Errorf("error %q, want %q", text(err), tt.ends)
+				}
+				if took := time.Since(began); took < tt.after || took > tt.after+time.Second {
+					t.Errorf("it took %v, want %v", took, tt.after)
+				}
+				if want := "0s  ... Waiting for gateway server Service to have an address: " + why; !slices.Contains(told.lines, want) {
+					t.Errorf("%q was not told:\n%s", want, strings.Join(told.lines, "\n"))
+				}
+			})
 		})
 	}
 }

@@ -114,13 +114,18 @@ const (
 	// obstacleFor is long enough for the controllers to report that the provider can be
 	// reached: they ask every 15 s, and wait 5 s for the answer.
 	obstacleFor = 25 * time.Second
+	// unassignedFor is long enough for a cloud to give a Service an address, which takes it up to three minutes.
+	unassignedFor = 4 * time.Minute
 )
 
 // patience is how long an error may last.
 func patience(err error) time.Duration {
 	var complaint *complaint
 	var obstacle *obstacle
+	var unassigned *unassigned
 	switch {
+	case errors.As(err, &unassigned):
+		return unassignedFor
 	case errors.As(err, &obstacle):
 		return obstacleFor
 	case errors.As(err, &complaint):

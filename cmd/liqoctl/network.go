@@ -34,10 +34,13 @@ type peeringFlags struct {
 	timeout        time.Duration
 	wait           bool
 	skipValidation bool
+
+	set *pflag.FlagSet
 }
 
 // add adds the flags. forWhat says what --wait waits for.
 func (f *peeringFlags) add(fs *pflag.FlagSet, timeout time.Duration, forWhat string) {
+	f.set = fs
 	fs.DurationVar(&f.timeout, "timeout", timeout, "`DURATION` to wait before giving up and reporting what is missing; 0: no limit")
 	fs.BoolVar(&f.wait, "wait", f.wait, "wait until "+forWhat)
 	fs.BoolVar(&f.skipValidation, "skip-validation", false, "do not check templates, node ports and addresses of nodes beforehand")
@@ -46,7 +49,7 @@ func (f *peeringFlags) add(fs *pflag.FlagSet, timeout time.Duration, forWhat str
 // options are what these flags say, with the global ones.
 func (f *peeringFlags) options(a *app) peering.Options {
 	return peering.Options{
-		Timeout: f.timeout, Wait: f.wait, SkipValidation: f.skipValidation,
+		Timeout: f.timeout, UntilTimeout: f.set.Changed("timeout"), Wait: f.wait, SkipValidation: f.skipValidation,
 		Labels: a.labels, Annotations: a.annotations,
 	}
 }

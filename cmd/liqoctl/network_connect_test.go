@@ -18,7 +18,7 @@ func TestConnectFlags(t *testing.T) {
 		"--gw-client-type=a/v1/clients --gw-client-template-name=c --gw-client-template-namespace=cn --gw-client-address=192.0.2.1 --gw-client-port=1 " +
 		"--mtu=1400 --disable-sharing-keys --wait --timeout=1s --skip-validation"
 	wantAll := peering.Options{
-		Timeout: time.Second, Wait: true, SkipValidation: true, DisableSharingKeys: true, MTU: 1400,
+		Timeout: time.Second, UntilTimeout: true, Wait: true, SkipValidation: true, DisableSharingKeys: true, MTU: 1400,
 		Server: peering.ServerFlags{Template: peering.TemplateFlags{Type: "a/v1/servers", Name: "s", Namespace: "sn"}, ServiceType: "NodePort", Port: 51000, NodePort: 30742},
 		Client: peering.ClientFlags{Template: peering.TemplateFlags{Type: "a/v1/clients", Name: "c", Namespace: "cn"}, Address: "192.0.2.1", Port: 1},
 	}
@@ -32,9 +32,9 @@ func TestConnectFlags(t *testing.T) {
 		{name: "all", args: all, want: wantAll},
 		{name: "all, as they were called", args: strings.ReplaceAll(all, "--gw-", "--"), want: wantAll},
 		{name: "as they were called before that", args: "--server-service-type nodeport --server-port 51000 --node-port 30742 --timeout 1s",
-			want: peering.Options{Timeout: time.Second, Server: peering.ServerFlags{ServiceType: "NodePort", Port: 51000, NodePort: 30742}}},
+			want: peering.Options{Timeout: time.Second, UntilTimeout: true, Server: peering.ServerFlags{ServiceType: "NodePort", Port: 51000, NodePort: 30742}}},
 		{name: "an address of the load balancer", args: "--load-balancer-ip 192.0.2.7 --timeout 1s",
-			want: peering.Options{Timeout: time.Second, Server: peering.ServerFlags{LoadBalancerIP: "192.0.2.7"}}},
+			want: peering.Options{Timeout: time.Second, UntilTimeout: true, Server: peering.ServerFlags{LoadBalancerIP: "192.0.2.7"}}},
 		{name: "an unknown type", args: "--gw-server-service-type ExternalName", err: `--gw-server-service-type "ExternalName": must be LoadBalancer, NodePort, ClusterIP`},
 		{name: "zeros", args: "--server-port 0 --gw-client-port 0 --mtu 0 --node-port 0",
 			err: "--gw-server-service-port 0: must be from 1 to 65535\n--gw-client-port 0: must be from 1 to 65535\n--mtu 0: must be from 576 to 65455"},

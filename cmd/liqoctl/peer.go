@@ -78,7 +78,6 @@ The command can be repeated, and continues where it was interrupted.`,
 		if o.Options, err = f.options(a); err != nil {
 			return err
 		}
-		o.UntilTimeout = fs.Changed("timeout")
 		if o.ServerIsLocal, err = atConsumer(*location); err != nil {
 			return err
 		}
