@@ -624,6 +624,19 @@ var cases = []testCase{
 		w.identity(corev1beta1.StatusNotReady, "the API server of cluster milan: it denies access to its namespace liqo-tenant-rome", "", "")
 		w.client.peer.Foreign.Status.Modules.Authentication.Conditions[0].Reason = corev1beta1.ReasonIdentityDenied
 	}, local, Failed},
+	{"of a handshake, and its rights are gone", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusNotReady, "the API server of cluster milan: it denies access to its namespace liqo-tenant-rome", "", "")
+		w.client.peer.Foreign.Status.Modules.Authentication.Conditions[0].Reason = corev1beta1.ReasonIdentityDenied
+		w.shookHands()
+	}, local, Failed},
+	{"with slices of the peer that this cluster denies", "authentication", func(w *world) {
+		w.tenant("True", authv1beta1.ReasonTenantReady, "")
+		w.denies(authv1beta1.ReasonQuotaExceeded, authv1beta1.ReasonSliceCordoned, authv1beta1.ReasonQuotaExceeded)
+	}, remote, Warning},
+	{"with slices of a cordoned peer", "authentication", func(w *world) {
+		w.tenant("True", authv1beta1.ReasonTenantReady, "") // for which the Tenant stands
+		w.denies(authv1beta1.ReasonTenantCordoned)
+	}, remote, OK},
 	{"of a consumer that the provider has drained", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonReplicating, "")
 		w.denied(authv1beta1.ReasonTenantDrained, "the provider has drained cluster rome")

@@ -134,27 +134,48 @@ func (e *end) asks(s *authv1beta1.ResourceSlice) bool {
 	return s.Labels[authv1beta1.LabelReplicationDestination] == e.id && s.Labels[authv1beta1.LabelReplication] == networkingv1beta1.LabelTrue
 }
 
-// denied is that the other cluster lets the identity of this one do nothing.
+// isAsked tells whether a ResourceSlice is a copy by which the peer of this end asks this cluster.
+func (e *end) isAsked(s *authv1beta1.ResourceSlice) bool {
+	return s.Labels[authv1beta1.LabelReplicationOrigin] == e.id && s.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue
+}
+
+// denied is that the other cluster lets the identity of this one do nothing. Of credentials by other means than a handshake
+// nobody but their owner knows the user.
 func (e *end) denied(format string, args ...any) Finding {
-	user := or(e.cluster.Installation.ClusterID, "USER")
+	user, of := "USER", "the user of the kubeconfig in the Secret of the identity"
+	if id := e.cluster.Installation.ClusterID; id != "" && e.shookHands() {
+		user, of = id, "user "+id
+	}
+	what := "in cluster %s: %s"
+	if user == "USER" {
+		what += ", where USER is " + of
+	}
 	return fail(format, args...).
-		because("no RoleBinding there, or one for another user, binds the user of the kubeconfig, %s if a handshake made it, to ClusterRole %s; or the namespace is another one",
-			user, authv1beta1.RemoteControlPlaneRole).
-		fix("in cluster %s: %s", e.id, bind(e.peer.Foreign.Status.TenantNamespace.Remote, user))
+		because("no RoleBinding there, or one for another user, binds %s to ClusterRole %s; or the namespace is another one", of, authv1beta1.RemoteControlPlaneRole).
+		fix(what, e.id, bind(e.peer.Foreign.Status.TenantNamespace.Remote, user))
+}
+
+// shookHands tells whether a handshake made the identity of this cluster in the other one.
+func (e *end) shookHands() bool {
+	return slices.ContainsFunc(e.identities.items, func(i authv1beta1.Identity) bool {
+		return string(i.Spec.ClusterID) == e.id && i.Spec.Type == authv1beta1.ControlPlaneIdentity
+	})
 }
 
 // maxSaid is how many bytes of what another cluster says are shown.
 const maxSaid = 300
 
-// sliceFindings are the ResourceSlices of this cluster that the other one denies something, one finding for each reason.
+// sliceFindings are the ResourceSlices of either cluster that the other one denies something, one finding for each reason.
 func (e *end) sliceFindings() (out []Finding) {
 	if err := e.cluster.offloads.slices.err; err != nil {
 		return []Finding{skip("%s", plain(err))}
 	}
-	denied := map[string][]*authv1beta1.ResourceSlice{}
+	denied, denies := map[string][]*authv1beta1.ResourceSlice{}, map[string][]*authv1beta1.ResourceSlice{}
 	for i := range e.cluster.offloads.slices.items {
 		s := &e.cluster.offloads.slices.items[i]
 		switch c := denial(s); {
+		case e.isAsked(s) && c != nil && c.Reason != authv1beta1.ReasonTenantCordoned && c.Reason != authv1beta1.ReasonTenantDrained: // the Tenant tells these
+			denies[c.Reason] = append(denies[c.Reason], s)
 		case !e.asks(s):
 		case c != nil:
 			denied[c.Reason] = append(denied[c.Reason], s)
@@ -166,16 +187,30 @@ func (e *end) sliceFindings() (out []Finding) {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(denied)) {
-		s := denied[reason][0]
-		c := denial(s)
-		f := fail("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).on("ResourceSlice "+s.Namespace+"/"+s.Name).
-			because("that cluster says %s", text.Cut(reason, maxSaid)).fix("%s", e.fixDenial(s, reason))
-		if n := len(denied[reason]); n > 1 {
-			f.Message += fmt.Sprintf(" (one of %d slices)", n)
+		c := denial(denied[reason][0])
+		f := fail("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).
+			because("that cluster says %s", text.Cut(reason, maxSaid)).fix("%s", e.fixDenial(denied[reason][0], reason))
+		out = append(out, onSlices(f, denied[reason]))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(denies)) { // it may well be meant to
+		c := denial(denies[reason][0])
+		f := warn("this cluster denies cluster %s %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).because("it says %s", text.Cut(reason, maxSaid))
+		if reason == authv1beta1.ReasonSliceCordoned {
+			f = f.fix("if you no longer want this: liqoctl uncordon resourceslice %s", denies[reason][0].Name)
+		} else {
+			f = f.fix("if you want to grant it, fix what it names")
 		}
-		out = append(out, f)
+		out = append(out, onSlices(f, denies[reason]))
 	}
 	return out
+}
+
+// onSlices is a finding that is the same for all these slices.
+func onSlices(f Finding, all []*authv1beta1.ResourceSlice) Finding {
+	if len(all) > 1 {
+		f.Message += fmt.Sprintf(" (one of %d slices)", len(all))
+	}
+	return f.on("ResourceSlice " + all[0].Namespace + "/" + all[0].Name)
 }
 
 // denial is the first condition by which the provider denies a slice something; nil: none. Of one that gets no credentials

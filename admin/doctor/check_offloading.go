@@ -55,15 +55,18 @@ func virtualNodes(e *end) (out []Finding) {
 			continue
 		}
 		why := "no controller has looked at it as it is now: offloading is not enabled, or the controller does not run"
+		cure := "liqoctl install --set authentication.enabled=true --set offloading.enabled=true; or, if you want no virtual node: " +
+			fmt.Sprintf("kubectl -n %s annotate rslice %s %s-", s.Namespace, s.Name, authv1beta1.AnnotationCreateVirtualNode)
+		const named = "fix what is named, or run 'liqoctl peer' again, which waits and reports"
 		if c := denial(s); c != nil {
-			why = fmt.Sprintf("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid))
+			why, cure = fmt.Sprintf("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)), named
 		} else if i := slices.IndexFunc(e.cluster.events.items, func(ev corev1.Event) bool { return isAbout(&ev, "ResourceSlice", s) }); i >= 0 { // the last
 			if ev := &e.cluster.events.items[i]; !eventTime(ev).Before(answered(s)) {
-				why = ev.Message
+				why, cure = ev.Message, named
 			}
 		}
 		out = append(out, fail("there is no virtual node for it").on("ResourceSlice "+s.Namespace+"/"+s.Name).
-			because("%s", why).fix("fix what is named, or run 'liqoctl peer' again, which waits and reports"))
+			because("%s", why).fix("%s", cure))
 	}
 	switch {
 	case len(out) > 0:

@@ -110,7 +110,8 @@ type end struct {
 	// peer is everything in this cluster about the other; nil: nothing.
 	peer *survey.Peer
 
-	tenants read[authv1beta1.Tenant] // of the namespace
+	tenants    read[authv1beta1.Tenant]   // of the namespace
+	identities read[authv1beta1.Identity] // as well
 
 	pods     read[corev1.Pod] // of the gateway
 	policies read[networkingv1.NetworkPolicy]

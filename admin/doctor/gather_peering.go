@@ -64,6 +64,9 @@ func (e *endCase) readObjects(ctx context.Context) {
 	wg.Go(func() {
 		e.tenants = list[authv1beta1.Tenant](ctx, c, "Tenants of namespace "+e.peer.Namespace, &authv1beta1.TenantList{}, ns)
 	})
+	wg.Go(func() {
+		e.identities = list[authv1beta1.Identity](ctx, c, "Identities of namespace "+e.peer.Namespace, &authv1beta1.IdentityList{}, ns)
+	})
 	g := e.gateway()
 	if g == nil {
 		wg.Wait()

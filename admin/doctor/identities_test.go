@@ -5,6 +5,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // tenant gives milan a Tenant for rome.
@@ -39,5 +40,27 @@ func (w *world) denied(reason, message string) {
 	s.Status.Conditions = []authv1beta1.ResourceSliceCondition{
 		{Type: authv1beta1.SliceAuthentication, Status: authv1beta1.SliceAccepted, Reason: authv1beta1.ReasonSliceAuthenticationAccepted},
 		{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceDenied, Reason: reason, Message: message},
+	}
+}
+
+// shookHands gives rome the Identity of a handshake with milan.
+func (w *world) shookHands() {
+	w.client.identities.items = []authv1beta1.Identity{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "controlplane-milan"},
+		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity},
+	}}
+}
+
+// denies gives milan slices of rome, each of which it denies something for a reason.
+func (w *world) denies(reasons ...string) {
+	for _, reason := range reasons {
+		w.milan.offloads.slices.items = append(w.milan.offloads.slices.items, authv1beta1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "north", Labels: map[string]string{
+				authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationOrigin: "rome",
+			}},
+			Status: authv1beta1.ResourceSliceStatus{Conditions: []authv1beta1.ResourceSliceCondition{
+				{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceDenied, Reason: reason, Message: "why"},
+			}},
+		})
 	}
 }
