@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -17,6 +20,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
 // Credentials that users make take the place of a handshake where the provider signs no certificates, or has users of
@@ -84,7 +88,11 @@ func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, use
 			return tenantNotReady(t)
 		},
 	})
-	return p.run(ctx, tell)
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	tell.Done(e.Name, fmt.Sprintf("Cluster %s may ask for resources in namespace %s", consumerID, e.namespace))
+	return nil
 }
 
 func (e *end) rightsToCreateTenant() (all []access.Permission) {
@@ -181,7 +189,38 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 			return "the controller has not contacted the API server of cluster " + g.ProviderID + " yet", nil
 		},
 	})
-	return p.run(ctx, tell)
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	if g.lacksRights(ctx) {
+		tell.Warning(e.Name, fmt.Sprintf("The user of these credentials may not create ResourceSlices in namespace %s of cluster %s: if that is not the tenant namespace there, which 'liqoctl create tenant' prints, name it with --remote-tenant-namespace; "+
+			"otherwise, in cluster %[2]s, bind the user to ClusterRole %[3]s in that namespace, as 'liqoctl create tenant' does", g.Namespace, g.ProviderID, authv1beta1.RemoteControlPlaneRole))
+	}
+	return nil
+}
+
+// timeToAskProvider bounds the question for rights.
+const timeToAskProvider = 5 * time.Second
+
+// lacksRights tells whether the provider lets these credentials ask for nothing. Where it cannot be asked from here, which is
+// not where the controllers are, nothing is known.
+func (g *Given) lacksRights(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeToAskProvider)
+	defer cancel()
+	config, err := credentials.ReadKubeconfig(g.Kubeconfig)
+	if err != nil {
+		return false
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return false
+	}
+	review, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "create", Group: authv1beta1.GroupVersion.Group, Resource: "resourceslices", Namespace: g.Namespace,
+		}},
+	}, metav1.CreateOptions{})
+	return err == nil && !review.Status.Allowed
 }
 
 func (e *end) rightsToCreateIdentity() (all []access.Permission) {

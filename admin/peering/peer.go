@@ -4,10 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
@@ -158,6 +167,10 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	if err := ends.readToRemove(ctx, tell, rights); err != nil {
 		return err
 	}
+	unknown := ""
+	if provider == nil {
+		unknown = ends[0].noPeering(ctx)
+	}
 	for _, e := range ends {
 		if err := e.awaitNamespace(ctx, tell); err != nil {
 			return err
@@ -195,6 +208,9 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	for _, h := range hints {
 		tell.Warning(h.of.Name, h.text)
 	}
+	if unknown != "" {
+		tell.Warning(ends[0].Name, unknown)
+	}
 	if opposite {
 		tell.Done("", fmt.Sprintf("The networks stay connected: cluster %s also has an identity in cluster %s", ends[1].id, ends[0].id))
 		return nil
@@ -207,6 +223,37 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 		}
 	}
 	return nil
+}
+
+// noPeering says that the cluster has nothing of the peer; empty: it has. The ID may be mistyped, or else the command is
+// repeated, so it is no error.
+func (e *end) noPeering(ctx context.Context) string {
+	if len(e.tenantNamespaces()) > 0 {
+		return ""
+	}
+	err := e.Client.Get(ctx, client.ObjectKey{Name: e.peer.id}, new(corev1beta1.ForeignCluster))
+	if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) { // it is there, or the user may not look
+		return ""
+	}
+	others := "there is none with another cluster either"
+	var list corev1.NamespaceList
+	if err := e.Client.List(ctx, &list, client.MatchingLabels{networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue}); err != nil {
+		others = "'liqoctl info' lists the peerings"
+	} else if ids := peersOf(list.Items); len(ids) > 0 {
+		others = "there are peerings with " + strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("No peering with cluster %s was found; %s", e.peer.id, others)
+}
+
+// peersOf are the IDs of the clusters to which tenant namespaces belong.
+func peersOf(namespaces []corev1.Namespace) (ids []string) {
+	for _, n := range namespaces {
+		if id := n.Labels[networkingv1beta1.LabelRemoteClusterID]; id != "" {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // rightsToForgetIdentities are those that it takes to remove the identities of the consumer, and in a cluster that is

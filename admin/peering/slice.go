@@ -60,6 +60,14 @@ func request(ctx context.Context, consumer, provider *access.Cluster, m Metadata
 		return e.Errorf("there is no tenant namespace for cluster %s; nothing was changed: run 'liqoctl authenticate' first", m.RemoteClusterID)
 	}
 	m.Namespace, e.peer.Cluster = e.namespace, provider
+	without := false
+	if s.VirtualNode { // no controller would make it
+		enabled, err := e.offloads(ctx)
+		if err != nil {
+			return err
+		}
+		s.VirtualNode, without = enabled, !enabled
+	}
 	slice := NewResourceSlice(m, s)
 	var p plan
 	made := p.add(nil, e.sliceMade(slice))
@@ -68,7 +76,13 @@ func request(ctx context.Context, consumer, provider *access.Cluster, m Metadata
 	if awaitNode {
 		p.add(after(granted), e.nodeReady(slice.Name))
 	}
-	return p.run(ctx, tell)
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	if without {
+		tell.Warning(e.Name, "Only the resources are granted: there is no virtual node, because offloading is not enabled in this cluster; enable it with the following command, then run this command again: "+e.enableOffloading())
+	}
+	return nil
 }
 
 func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
@@ -114,9 +128,17 @@ func (d *denied) Unwrap() error { return &d.complaint }
 // sliceDecided waits for one decision of the provider. A refusal is the provider's to change.
 func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.ResourceSliceConditionType) *step {
 	word := map[authv1beta1.ResourceSliceConditionType]string{authv1beta1.SliceAuthentication: "authentication", authv1beta1.SliceResources: "resources"}[about]
-	s := &step{in: e.Cluster, waiting: "Waiting for the answer on " + word, done: fmt.Sprintf("ResourceSlice %s: %s", word, authv1beta1.SliceAccepted), detailed: true, clues: e.answerClues}
+	s := &step{in: e.Cluster, waiting: "Waiting for the answer on " + word, done: fmt.Sprintf("ResourceSlice %s: %s", word, authv1beta1.SliceAccepted), detailed: true}
 	var watch obstacleWatch
+	refused := false
+	s.clues = func(ctx context.Context, told string) []string {
+		if refused { // the provider has said why
+			return nil
+		}
+		return e.answerClues(ctx, told)
+	}
 	s.try = func(ctx context.Context) (missing string, err error) {
+		refused = false
 		var live authv1beta1.ResourceSlice
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(slice), &live); err != nil {
 			return "", e.Explain("read ResourceSlice "+slice.Name, err)
@@ -127,6 +149,7 @@ func (e *end) sliceDecided(slice *authv1beta1.ResourceSlice, about authv1beta1.R
 			case c.Status == authv1beta1.SliceAccepted:
 				return "", nil
 			default:
+				refused = true
 				return "", &denied{complaint{fmt.Sprintf("cluster %s refused (%s): %s", e.peer.id, c.Reason, c.Message)}, about}
 			}
 		}

@@ -22,7 +22,7 @@ func createResourceSliceCommand(a *app) *cobra.Command {
 
 This cluster needs an identity at the provider, which 'liqoctl authenticate' creates. The provider decides about
 resources that you do not ask for. If offloading is enabled, the granted resources become a virtual node of the same
-name, unless you set --no-virtual-node.`,
+name, unless you set --no-virtual-node. If it is not enabled in this cluster, the command says so.`,
 		Example: `  liqoctl create resourceslice milan --remote-cluster-id milan --cpu 8 --memory 32Gi
 
   # Other resources, of another class at the provider.

@@ -64,7 +64,8 @@ func createIdentityCommand(a *app) *cobra.Command {
 		Short: "Store credentials that the operator of a provider has made",
 		Long: `Store credentials for a provider, made by the provider's operator, if 'liqoctl authenticate' cannot be
 used. They go into a Secret of this cluster, the consumer, whose controllers use it to ask the provider for resources.
-Run the command again with newer credentials to replace them; nothing is interrupted.
+Run the command again with newer credentials to replace them; nothing is interrupted. If the provider's API server can
+also be reached from here, the command warns if the user may not ask for resources.
 
 The kubeconfig must be self-contained: it may refer to no programs or files. 'kubectl config view --raw --minify
 --flatten' prints such a kubeconfig. Its user is the one that was given to 'liqoctl create tenant' at the provider.

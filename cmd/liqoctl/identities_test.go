@@ -159,18 +159,30 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 		}
 		return nil
 	})
-	for range 2 { // it may be repeated
-		take(good).want(t, "an identity", "",
-			" INFO   Tenant namespace correctly ensured\n INFO   Secret of the identity correctly ensured\n INFO   API server of cluster rome accepts the credentials\n")
+	const accepted = " INFO   Tenant namespace correctly ensured\n INFO   Secret of the identity correctly ensured\n INFO   API server of cluster rome accepts the credentials\n"
+	lacks := func(namespace string) string {
+		return accepted + " WARN   The user of these credentials may not create ResourceSlices in namespace " + namespace + " of cluster rome: if that is not the tenant namespace there, " +
+			"which 'liqoctl create tenant' prints, name it with --remote-tenant-namespace; otherwise, in cluster rome, bind the user to ClusterRole liqo-remote-controlplane in that namespace, as 'liqoctl create tenant' does\n"
 	}
-	for range 2 {
+	take(good).want(t, "an identity without rights", "", lacks("liqo-tenant-milan"))
+	for range 2 { // it may be repeated
 		rome.liqoctl(t, let...).want(t, "a Tenant", "",
-			" INFO   Tenant namespace correctly ensured\n INFO   RoleBinding correctly ensured\n INFO   Tenant status is filled\n")
+			" INFO   Tenant namespace correctly ensured\n INFO   RoleBinding correctly ensured\n INFO   Tenant status is filled\n INFO   Cluster milan may ask for resources in namespace liqo-tenant-milan\n")
+	}
+	take(good, "--remote-tenant-namespace", "elsewhere").want(t, "another namespace", "", lacks("elsewhere"))
+	for range 2 {
+		take(good).want(t, "an identity", "", accepted)
 	}
 	if got := rome.liqoctl(t, "create", "tenant", "--remote-cluster-id", "milan", "--user", "somebody"); got.code != 1 || !strings.Contains(got.stderr, `does not bind exactly user "somebody"`) {
 		t.Errorf("another user: %+v", got)
 	}
-	milan.must(t, "create", "resourceslice", "rome", "--remote-cluster-id", "rome", "--cpu", "2")
+	milan.liqoctl(t, "create", "resourceslice", "rome", "--remote-cluster-id", "rome", "--cpu", "2").want(t, "where offloading is not enabled", "",
+		" INFO   ResourceSlice created\n INFO   ResourceSlice authentication: Accepted\n INFO   ResourceSlice resources: Accepted\n"+
+			" WARN   Only the resources are granted: there is no virtual node, because offloading is not enabled in this cluster; enable it with the following command, then run this command again: "+
+			"liqoctl install --set authentication.enabled=true --set offloading.enabled=true --kubeconfig="+milan.Kubeconfig+"\n")
+	if asks := milan.annotations(t, "rslice", "rome", "liqo-tenant-rome"); strings.Contains(asks, "create-virtual-node") {
+		t.Errorf("it asks for a virtual node: %s", asks)
+	}
 
 	const names = "namespace/liqo-tenant-milan\nrolebinding.rbac.authorization.k8s.io/liqo-binding-liqo-remote-controlplane\ntenant.authentication.liqo.io/milan\n"
 	if diff := cmp.Diff(names, rome.must(t, append(let, "-o", "name")...)); diff != "" {
@@ -191,6 +203,16 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 			t.Errorf("unpeer, without %q: %+v", kept, got)
 		}
 	}
+}
+
+// annotations are those of an object.
+func (s *rome) annotations(t *testing.T, kind, name, namespace string) string {
+	t.Helper()
+	out, err := s.Kubectl("get", kind, name, "-n", namespace, "-o", "jsonpath={.metadata.annotations}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // testPeeringUser has the operator of rome get a kubeconfig for milan, and lose it. What it is good for is tested in
@@ -323,8 +345,14 @@ func TestPeer(t *testing.T) {
  INFO   Network configuration already deleted
 `)
 	milan.nothingLeft(t, "rome")
+	if got := rome.liqoctl(t, "force", "unpeer", "mlian", "--skip-confirm"); got.code != 0 || !strings.HasSuffix(got.stderr, " WARN   No peering with cluster mlian was found; there are peerings with milan\n") {
+		t.Errorf("a mistyped ID: %+v", got)
+	}
 	rome.must(t, "force", "unpeer", "milan", "--skip-confirm")
 	rome.nothingLeft(t, "milan")
+	if got := rome.liqoctl(t, "force", "unpeer", "milan", "--skip-confirm"); got.code != 0 || !strings.HasSuffix(got.stderr, " WARN   No peering with cluster milan was found; there is none with another cluster either\n") {
+		t.Errorf("again: %+v", got)
+	}
 
 	testConnectPrints(t, rome, milan)
 	testExpose(t, rome, milan)
